@@ -1,0 +1,52 @@
+"""The one error tree of the project.
+
+Every error says whose fault it is and, where a write is concerned, whether the outcome is definite:
+a definite error means that nothing was changed; an indefinite one that the change may have happened,
+so that repeating it must be (and is) safe.
+"""
+
+from __future__ import annotations
+
+
+class RegistryError(Exception):
+    """Base of every error that this project raises on purpose."""
+
+
+class ConfigError(RegistryError):
+    """A setting is wrong; the message names the key, the value, where it came from and what is allowed."""
+
+
+class StartError(RegistryError):
+    """Initialisation failed (port taken, Redis unreachable, ...); the process exits with 253."""
+
+
+class ProtocolError(RegistryError):
+    """Bytes on the wire that do not follow the remoting protocol."""
+
+
+class LocalProtocolError(ProtocolError):
+    """We were asked to send something that the protocol cannot carry."""
+
+
+class RemoteProtocolError(ProtocolError):
+    """The peer sent something that the protocol does not allow.
+
+    ``closes`` tells whether the Java NameServer hangs up on it (a frame that cannot be split any further)
+    or answers with code 1 (a frame that can be answered, but whose content is wrong).
+    """
+
+    def __init__(self, message: str, *, closes: bool = False) -> None:
+        super().__init__(message)
+        self.closes = closes
+
+
+class RegistrationRejected(RegistryError):
+    """A registration was refused; definite: nothing was stored."""
+
+
+class StoreError(RegistryError):
+    """Redis answered, but not as this project needs it (wrong type, wrong schema, wrong version, no rights)."""
+
+
+class StoreUnavailable(RegistryError):
+    """Redis did not answer in time or at all; indefinite: the change may have happened."""

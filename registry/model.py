@@ -1,0 +1,120 @@
+"""The values that stand in the route tables, in RocketMQ's own terms.
+
+A *broker_name* is a replica group, a *broker_addr* is one process of it, and a process is identified by
+``who(cluster, broker_addr)``. All values are immutable; shapes and names follow the NameServer's
+RouteInfoManager (rocketmq 5.x).
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+MASTER_ID = 0
+
+PERM_READ = 4
+PERM_WRITE = 2
+
+# How long a broker lives without a heartbeat unless it says otherwise (RouteInfoManager:
+# DEFAULT_BROKER_CHANNEL_EXPIRED_TIME).
+DEFAULT_HEARTBEAT_TIMEOUT_MS = 120_000
+
+ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
+
+
+def who(cluster: str, broker_addr: str) -> str:
+    """The identity of one broker process: ``<cluster>|<broker_addr>``; an address never holds a ``|``."""
+    return f"{cluster}|{broker_addr}"
+
+
+class QueueData(msgspec.Struct, frozen=True):
+    """The queues of one topic at one broker_name (QueueData, without the name)."""
+
+    read_queue_nums: int
+    write_queue_nums: int
+    perm: int
+    topic_sys_flag: int = 0
+
+
+class DataVersion(msgspec.Struct, frozen=True):
+    """How new a broker's topic table is; equal only if all three numbers are (5.x)."""
+
+    counter: int = 0
+    timestamp: int = 0
+    state_version: int = 0
+
+
+class BrokerRow(msgspec.Struct, frozen=True):
+    """One broker_name: its cluster (the first registrant's) and the address of each broker id.
+
+    ``rev`` is the ``seq`` of the last change of this row or of its queue data; 0 when there is no row.
+    """
+
+    cluster: str
+    broker_addrs: dict[int, str]
+    zone_name: str | None = None
+    enable_acting_master: bool = False
+    rev: int = 0
+
+
+class TopicConfig(msgspec.Struct, frozen=True):
+    """One topic as a broker registers it."""
+
+    topic_name: str
+    read_queue_nums: int
+    write_queue_nums: int
+    perm: int
+    topic_sys_flag: int = 0
+
+    def queue_data(self) -> QueueData:
+        """What the route tables keep of it."""
+        return QueueData(self.read_queue_nums, self.write_queue_nums, self.perm, self.topic_sys_flag)
+
+
+class TopicQueueMapping(msgspec.Struct, frozen=True):
+    """A static topic's mapping at one broker (TopicQueueMappingInfo, 5.x)."""
+
+    topic: str | None
+    bname: str | None
+    total_queues: int = 0
+    epoch: int = 0
+    dirty: bool = False
+    scope: str | None = None
+    curr_id_map: dict[int, int] | None = None
+
+
+class Registration(msgspec.Struct, frozen=True):
+    """Everything that a registerBroker request (103) says, decoded and checked.
+
+    ``filter_servers``: None leaves the list as it is, an empty list removes it.
+    ``enable_acting_master``: None when the header field is absent (brokers before 5.x).
+    ``heartbeat_timeout_ms``: None when the broker does not say.
+    """
+
+    cluster: str
+    broker_name: str
+    broker_id: int
+    broker_addr: str
+    ha_server_addr: str | None = None
+    zone_name: str | None = None
+    enable_acting_master: bool | None = None
+    heartbeat_timeout_ms: int | None = None
+    data_version: DataVersion = DataVersion()
+    topics: dict[str, TopicConfig] = {}
+    mappings: dict[str, TopicQueueMapping] = {}
+    filter_servers: list[str] | None = None
+
+
+class TopicRoute(msgspec.Struct, frozen=True):
+    """The answer to "where is this topic?" (TopicRouteData).
+
+    queue_datas: broker_name -> queues; broker_rows: broker_name -> row;
+    filter_servers: broker_addr -> its filter servers (only of brokers that have some);
+    mappings: broker_name -> mapping JSON text, or None when the topic has none;
+    order_topic_conf: the ORDER_TOPIC_CONFIG value, or None.
+    """
+
+    queue_datas: dict[str, QueueData]
+    broker_rows: dict[str, BrokerRow]
+    filter_servers: dict[str, list[str]]
+    mappings: dict[str, str] | None = None
+    order_topic_conf: str | None = None
