@@ -1,0 +1,341 @@
+"""One remoting command: the header in its two encodings, and the body.
+
+A JSON header is one object; a binary (ROCKETMQ) header is: code i16, language i8, version i16, opaque i32,
+flag i32, remark (i32 length, UTF-8), extFields (i32 length; per entry: i16 length, key, i32 length, value).
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from typing import Any, Final
+
+import msgspec
+
+from registry.errors import LocalProtocolError, RemoteProtocolError
+
+from . import lenient_json
+from .codes import FLAG_ONEWAY, FLAG_RESPONSE, LANGUAGES, SERVER_VERSION, Encoding
+
+_HEAD: Final = struct.Struct(">II")  # length word, mark word
+_MARK: Final = struct.Struct(">I")
+_BINARY_FIXED: Final = struct.Struct(">hbhiii")  # the last is the length of the remark
+_INT32: Final = struct.Struct(">i")
+_INT16: Final = struct.Struct(">h")
+_MAX_HEADER_BYTES: Final = 0xFFFFFF
+_INT32_MIN: Final = -(2**31)
+_INT32_MAX: Final = 2**31 - 1
+_OTHER: Final = LANGUAGES.index("OTHER")
+
+# A JSON header cannot set the last two: no peer writes such names, and decode_command sets them anyway.
+_RENAME: Final = {"ext_fields": "extFields", "body": " body", "encoding": " encoding"}
+
+
+class Command(msgspec.Struct, kw_only=True, gc=False, rename=_RENAME):
+    """A request or a reply.
+
+    opaque: int32, negative too; None when a JSON header has none: Java then answers with a number of its own
+        counter.
+    flag: FLAG_RESPONSE and FLAG_ONEWAY, or-ed.
+    version: MQVersion number of the sender.
+    language: a name of LANGUAGES; an unknown one as it came, an unknown number as its digits.
+    ext_fields: None and {} differ in JSON and are the same in binary.
+    body: b"" when there is none.
+    encoding: how the header came, or is to be sent.
+    """
+
+    code: int = 0
+    opaque: int | None = None
+    flag: int = 0
+    version: int = 0
+    language: str = "JAVA"
+    remark: str | None = None
+    ext_fields: dict[str, str] | None = None
+    body: bytes = b""
+    encoding: Encoding = Encoding.JSON
+
+    @property
+    def is_response(self) -> bool:
+        """Whether this answers a request of ours."""
+        return bool(self.flag & FLAG_RESPONSE)
+
+    @property
+    def is_oneway(self) -> bool:
+        """Whether the sender wants no reply."""
+        return bool(self.flag & FLAG_ONEWAY)
+
+
+# Not strict: numbers may be strings, as fastjson allows.
+_json_header = msgspec.json.Decoder(Command, strict=False)
+
+
+def decode_command(frame: bytes) -> Command | None:
+    """Read one frame.
+
+    Args:
+        frame: as FrameReader gives it: from the mark word on.
+
+    Returns:
+        the command; None for a frame with a header of length 0, which a 5.x NameServer neither answers nor
+        hangs up on.
+
+    Raises:
+        RemoteProtocolError: header longer than the frame, unknown serializer byte, header that is no JSON
+            object even leniently, truncated binary header, number that is none or no int32; ``closes`` is true.
+    Source: RemotingCommand.decode; what Java accepts is measured.
+    """
+    mark = int.from_bytes(frame[:4], "big")
+    stop = 4 + (mark & _MAX_HEADER_BYTES)
+    if mark == 0 and len(frame) >= 4:
+        return None
+    if stop > len(frame):
+        raise RemoteProtocolError(f"header of {stop - 4} bytes in a frame of {len(frame)}", closes=True)
+    serializer = mark >> 24
+    if serializer == Encoding.JSON:
+        command = _decode_json_header(frame[4:stop])
+    elif serializer == Encoding.ROCKETMQ:
+        command = _decode_binary_header(frame[4:stop])
+    else:
+        raise RemoteProtocolError(f"unknown header serializer {serializer}", closes=True)
+    command.body = frame[stop:]
+    return command
+
+
+def _decode_json_header(header: bytes) -> Command:
+    try:
+        command = _json_header.decode(header)
+    except lenient_json.REFUSALS:
+        return _decode_lenient_header(header)
+    command.encoding = Encoding.JSON
+    if not (
+        _INT32_MIN <= command.code <= _INT32_MAX
+        and (command.opaque is None or _INT32_MIN <= command.opaque <= _INT32_MAX)
+        and _INT32_MIN <= command.flag <= _INT32_MAX
+        and _INT32_MIN <= command.version <= _INT32_MAX
+    ):
+        raise RemoteProtocolError("a header field is no int32", closes=True)
+    return command
+
+
+def _decode_lenient_header(header: bytes) -> Command:
+    try:
+        fields = lenient_json.loads(header)
+    except RemoteProtocolError as error:
+        raise RemoteProtocolError(f"bad header: {error}", closes=True) from None
+    if not isinstance(fields, dict):
+        raise RemoteProtocolError("the header is no JSON object", closes=True)
+    ext_fields = fields.get("extFields")
+    if ext_fields is not None and not isinstance(ext_fields, dict):
+        raise RemoteProtocolError("extFields is no JSON object", closes=True)
+    remark = fields.get("remark")
+    opaque = fields.get("opaque")
+    return Command(
+        code=_lenient_int32(fields.get("code")),
+        opaque=None if opaque is None else _lenient_int32(opaque),
+        flag=_lenient_int32(fields.get("flag")),
+        version=_lenient_int32(fields.get("version")),
+        language=_lenient_language(fields.get("language")),
+        remark=None if remark is None else _as_text(remark),
+        ext_fields=None
+        if ext_fields is None
+        else {str(key): _as_text(value) for key, value in ext_fields.items() if value is not None},
+    )
+
+
+def _lenient_int32(value: Any) -> int:
+    """A number, or its text; nothing counts as 0, the default of Java's int."""
+    if value is None:
+        return 0
+    try:
+        number = int(value)
+    except (TypeError, ValueError, OverflowError):
+        number = _INT32_MAX + 1
+    if not _INT32_MIN <= number <= _INT32_MAX:
+        raise RemoteProtocolError("a header field is no int32", closes=True)
+    return number
+
+
+def _lenient_language(value: Any) -> str:
+    if isinstance(value, int) and 0 <= value < len(LANGUAGES):
+        return LANGUAGES[value]
+    return "JAVA" if value is None else _as_text(value)
+
+
+def _as_text(value: Any) -> str:
+    """What fastjson makes of a value where a string is due: a string as it is, all else as its JSON text."""
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def _decode_binary_header(header: bytes) -> Command:
+    try:
+        code, language, version, opaque, flag, remark_bytes = _BINARY_FIXED.unpack_from(header)
+        remark, at = _read_text(header, _BINARY_FIXED.size, remark_bytes)
+        (ext_bytes,) = _INT32.unpack_from(header, at)
+        at += _INT32.size
+        ext_fields = _read_ext_fields(header, at, at + ext_bytes) if ext_bytes > 0 else None
+    except struct.error:
+        raise RemoteProtocolError("binary header is truncated", closes=True) from None
+    return Command(
+        code=code,
+        opaque=opaque,
+        flag=flag,
+        version=version,
+        language=LANGUAGES[language] if 0 <= language < len(LANGUAGES) else str(language),
+        remark=remark or None,
+        ext_fields=ext_fields,
+        encoding=Encoding.ROCKETMQ,
+    )
+
+
+def _read_ext_fields(header: bytes, at: int, end: int) -> dict[str, str]:
+    if end > len(header):
+        raise RemoteProtocolError("extFields are longer than the header", closes=True)
+    ext_fields: dict[str, str] = {}
+    while at < end:
+        (size,) = _INT16.unpack_from(header, at)
+        key, at = _read_text(header, at + _INT16.size, size)
+        (size,) = _INT32.unpack_from(header, at)
+        value, at = _read_text(header, at + _INT32.size, size)
+        # Length 0 is how Java reads null, so an empty value cannot be sent.
+        if key and value:
+            ext_fields[key] = value
+    return ext_fields
+
+
+def _read_text(header: bytes, at: int, size: int) -> tuple[str, int]:
+    end = at + size
+    if size < 0 or end > len(header):
+        raise RemoteProtocolError("a text is longer than the binary header", closes=True)
+    return header[at:end].decode("utf-8", "replace"), end
+
+
+class _JsonHeader(msgspec.Struct):
+    """The header in the order in which Java writes it; what is unset is left out."""
+
+    code: int
+    extFields: dict[str, str] | msgspec.UnsetType
+    flag: int
+    language: str
+    opaque: int
+    remark: str | msgspec.UnsetType
+    serializeTypeCurrentRPC: str
+    version: int
+
+
+_encode_json = msgspec.json.Encoder().encode
+
+
+def encode_command(command: Command) -> bytes:
+    """Write one frame, length word included, as Java does byte for byte.
+
+    An opaque of None is written as 0; entries of ``ext_fields`` keep their order.
+
+    Raises:
+        LocalProtocolError: a number does not fit (binary: code and version are int16), or the header is
+            longer than 16,777,215 bytes.
+    """
+    if command.encoding == Encoding.JSON:
+        header = _encode_json_header(command)
+    else:
+        header = _encode_binary_header(command)
+    if len(header) > _MAX_HEADER_BYTES:
+        raise LocalProtocolError(f"a header of {len(header)} bytes is too long")
+    mark = command.encoding << 24 | len(header)
+    return b"".join((_HEAD.pack(4 + len(header) + len(command.body), mark), header, command.body))
+
+
+def _encode_json_header(command: Command) -> bytes:
+    return _encode_json(
+        _JsonHeader(
+            command.code,
+            msgspec.UNSET if command.ext_fields is None else command.ext_fields,
+            command.flag,
+            command.language,
+            command.opaque or 0,
+            msgspec.UNSET if command.remark is None else command.remark,
+            "JSON",
+            command.version,
+        )
+    )
+
+
+def _encode_binary_header(command: Command) -> bytes:
+    try:
+        remark = (command.remark or "").encode()
+        parts = [
+            _BINARY_FIXED.pack(
+                command.code,
+                _language_code(command.language),
+                command.version,
+                command.opaque or 0,
+                command.flag,
+                len(remark),
+            ),
+            remark,
+            b"",
+        ]
+        for key, value in (command.ext_fields or {}).items():
+            raw_key, raw_value = key.encode(), value.encode()
+            parts += (_INT16.pack(len(raw_key)), raw_key, _INT32.pack(len(raw_value)), raw_value)
+        parts[2] = _INT32.pack(sum(map(len, parts[3:])))
+    except struct.error as error:
+        raise LocalProtocolError(f"no binary header can carry this command: {error}") from None
+    return b"".join(parts)
+
+
+def _language_code(language: str) -> int:
+    if language in LANGUAGES:
+        return LANGUAGES.index(language)
+    if re.fullmatch("-?[0-9]{1,3}", language) and -128 <= int(language) <= 127:
+        return int(language)
+    return _OTHER
+
+
+class ReplyTemplate:
+    """A reply whose header is written once, for answers that differ only in opaque and body.
+
+    Args:
+        code, remark, ext_fields: of every reply; see Command.
+        version: MQVersion number that the reply claims.
+        encoding: of the header.
+    """
+
+    __slots__ = ("_encoding", "_fixed_bytes", "_mark", "_prefix", "_suffix")
+
+    def __init__(
+        self,
+        code: int,
+        remark: str | None = None,
+        ext_fields: dict[str, str] | None = None,
+        *,
+        version: int = SERVER_VERSION,
+        encoding: Encoding = Encoding.JSON,
+    ) -> None:
+        command = Command(
+            code=code,
+            opaque=0,
+            flag=FLAG_RESPONSE,
+            version=version,
+            remark=remark,
+            ext_fields=ext_fields,
+            encoding=encoding,
+        )
+        header = encode_command(command)[_HEAD.size :]
+        if encoding == Encoding.JSON:
+            # The language before it is fixed, and extFields cannot contain an unescaped quote.
+            self._prefix, number, suffix = header.partition(b'"language":"JAVA","opaque":')
+            self._prefix += number
+            self._suffix = suffix[1:]
+            self._fixed_bytes = len(header) - 1
+        else:
+            self._prefix, self._suffix = header[:5], header[9:]
+            self._fixed_bytes = len(header) - 4
+        self._encoding = encoding
+        self._mark = encoding << 24
+
+    def reply(self, opaque: int, body: bytes = b"") -> bytes:
+        """One whole frame, length word included."""
+        number = b"%d" % opaque if self._encoding == 0 else _INT32.pack(opaque)
+        header_bytes = self._fixed_bytes + len(number)
+        head = _HEAD.pack(4 + header_bytes + len(body), self._mark | header_bytes)
+        return b"".join((head, self._prefix, number, self._suffix, body))

@@ -1,0 +1,113 @@
+"""Splits a byte stream into remoting frames.
+
+A frame is a length word (int32, the bytes that follow it), a mark word (the serializer byte and the 24-bit
+header length), the header and the body.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+from registry.errors import RemoteProtocolError
+
+MAX_FRAME_BYTES: Final = 16 * 1024 * 1024
+"""The longest frame that the Java server takes, length word included (frameMaxLength)."""
+
+_LENGTH_BYTES: Final = 4
+_MARK_BYTES: Final = 4
+_LENGTH_WORD: Final = struct.Struct(">i")
+
+
+class FrameReader:
+    """Collects what a connection receives and gives back whole frames.
+
+    A frame that cannot be split off ends the stream: ``feed`` returns the frames before it and sets
+    ``error``, and each later ``feed`` raises that error. So a caller answers what ``feed`` returned, then
+    looks at ``error`` and closes.
+
+    Cost: every byte of a frame that came in one piece is copied once, of any other frame twice, however many
+    pieces it came in.
+    """
+
+    __slots__ = ("_limit", "_need", "_pending", "error")
+
+    def __init__(self, max_frame_bytes: int = MAX_FRAME_BYTES) -> None:
+        self.error: RemoteProtocolError | None = None
+        """Why no further frame can be had, once that is so; ``closes`` is true."""
+        self._limit = max_frame_bytes - _LENGTH_BYTES
+        # At most one unfinished frame, length word first. Bytes of the frames after it are never put here,
+        # so nothing has to be moved to the front.
+        self._pending = bytearray()
+        self._need = 0  # the size of that frame, length word included; 0 until its length word is there
+
+    @property
+    def pending_bytes(self) -> int:
+        """How many bytes of an unfinished frame are held."""
+        return len(self._pending)
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """Take the next bytes of the stream.
+
+        Args:
+            data: any number of bytes, cut anywhere.
+
+        Returns:
+            the frames that are complete now, in order, each without its length word: it begins with the mark
+            word and has at least 4 bytes.
+
+        Raises:
+            RemoteProtocolError: the stream had ended with ``error`` before this call.
+        Source: LengthFieldBasedFrameDecoder as NettyDecoder sets it up; the limits are measured.
+        """
+        if self.error is not None:
+            raise self.error
+        frames: list[bytes] = []
+        at = self._finish_pending(data, frames) if self._pending else 0
+        end = len(data)
+        while self.error is None and end - at >= _LENGTH_BYTES:
+            (length,) = _LENGTH_WORD.unpack_from(data, at)
+            stop = at + _LENGTH_BYTES + length
+            if not _MARK_BYTES <= length <= self._limit:
+                self._refuse(length)
+                return frames
+            if stop > end:
+                self._need = stop - at
+                break
+            frames.append(data[at + _LENGTH_BYTES : stop])
+            at = stop
+        if at < end and self.error is None:
+            self._pending += data[at:] if at else data
+        return frames
+
+    def _finish_pending(self, data: bytes, frames: list[bytes]) -> int:
+        """Complete the unfinished frame as far as ``data`` goes; returns how much of ``data`` it took."""
+        pending = self._pending
+        at = 0
+        if not self._need:
+            at = _LENGTH_BYTES - len(pending)
+            pending += data[:at]
+            if len(pending) < _LENGTH_BYTES:
+                return len(data)
+            (length,) = _LENGTH_WORD.unpack(pending)
+            if not _MARK_BYTES <= length <= self._limit:
+                self._refuse(length)
+                return at
+            self._need = _LENGTH_BYTES + length
+        missing = self._need - len(pending)
+        if len(data) - at < missing:
+            pending += data[at:] if at else data
+            return len(data)
+        pending += data[at : at + missing]
+        with memoryview(pending) as view:
+            frames.append(bytes(view[_LENGTH_BYTES:]))
+        self._pending = bytearray()
+        self._need = 0
+        return at + missing
+
+    def _refuse(self, length: int) -> None:
+        self._pending = bytearray()
+        self._need = 0
+        self.error = RemoteProtocolError(
+            f"frame length {length} is not between {_MARK_BYTES} and {self._limit}", closes=True
+        )

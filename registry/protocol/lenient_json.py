@@ -1,0 +1,178 @@
+"""Reads what fastjson 1 reads and JSON does not allow.
+
+Java peers write map keys that are numbers without quotes (``{0:"10.0.0.1:10911"}``), and NameServers up to
+5.3.3 also accept unquoted names, single quotes and stray commas. msgspec reads standard JSON only and stays
+the first choice everywhere; this module is for what it refused.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+import msgspec
+
+from registry.errors import RemoteProtocolError
+
+MAX_LENIENT_BYTES: Final = 1024 * 1024
+"""The longest text that the parser in Python is used for: about half a second."""
+
+MAX_DEPTH: Final = 64
+"""How deep objects and arrays may nest; real bodies need six levels."""
+
+# What msgspec raises on bad input: its own errors, UnicodeDecodeError, and RecursionError where it skips a
+# deeply nested value.
+REFUSALS: Final = (msgspec.MsgspecError, ValueError, RecursionError)
+
+# Up to and including the colon of the next integer key that has no quotes. Strings are stepped over whole,
+# and every repeat is possessive, so the time is linear.
+_BARE_KEY: Final = re.compile(
+    rb"""((?: [^"{,]++ | "[^"\\]*+(?:\\.[^"\\]*+)*+" | [{,](?!\s*+-?[0-9]++\s*+:) )*+ [{,]\s*+)"""
+    rb"""(-?[0-9]++) (\s*+:)""",
+    re.VERBOSE | re.DOTALL,
+)
+
+_TOKEN: Final = re.compile(
+    r"""\s*+ (?:
+      (?P<mark>[{}\[\]:,])
+    | "(?P<double>[^"\\]*+(?:\\.[^"\\]*+)*+)"
+    | '(?P<single>[^'\\]*+(?:\\.[^'\\]*+)*+)'
+    | (?P<number>-?[0-9]++(?:\.[0-9]++)?(?:[eE][-+]?[0-9]++)?)
+    | (?P<name>[A-Za-z_$][\w$]*+)
+    )""",
+    re.VERBOSE | re.DOTALL,
+)
+_ESCAPE: Final = re.compile(r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|([^ux]))", re.DOTALL)
+_ESCAPED: Final = dict(zip("ntrbfv\"'\\/", "
+	\"'\\/", strict=True))
+_LITERALS: Final[dict[str, Any]] = {"true": True, "false": False, "null": None}
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+
+# Longer runs of digits are no number of this protocol, and int() gets slow.
+_MAX_NUMBER_CHARS: Final = 400
+
+
+def quote_integer_keys(data: bytes) -> bytes:
+    """Put quotes round integer keys that have none, so that standard parsers can read the text.
+
+    Bytes that are no JSON at all come back in some form that is none either. Cost: linear.
+    """
+    return _BARE_KEY.sub(rb'\1"\2"\3', data)
+
+
+def loads(data: bytes, *, max_bytes: int = MAX_LENIENT_BYTES) -> Any:
+    """Parse one JSON value, standard or lenient.
+
+    Args:
+        data: UTF-8; bytes that are none read as U+FFFD, as in Java.
+        max_bytes: the longest text for which leniency is tried.
+    Returns:
+        dict (keys always str; integer keys in their written form), list, str, int, float, bool or None.
+    Raises:
+        RemoteProtocolError: neither JSON nor close enough, nested deeper than MAX_DEPTH, or too long;
+            ``closes`` is false.
+    """
+    for text in (data, quote_integer_keys(data)):
+        try:
+            return msgspec.json.decode(text)
+        except REFUSALS:
+            pass
+    if len(data) > max_bytes:
+        raise RemoteProtocolError(f"no standard JSON, and with {len(data)} bytes too long to read leniently")
+    return _Parser(data.decode("utf-8", "replace")).parse()
+
+
+class _Parser:
+    """One pass over the tokens; containers under construction are on a list, not on the call stack."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._at = 0
+
+    def parse(self) -> Any:
+        kind, text = self._next()
+        value = self._container(text) if kind == "mark" and text in "{[" else self._scalar(kind, text)
+        if self._text[self._at :].strip():
+            raise self._error("more text after the value")
+        return value
+
+    def _container(self, opening: str) -> Any:
+        root: dict[str, Any] | list[Any] = {} if opening == "{" else []
+        stack = [root]
+        # True where a value may stand: after the opening mark or a comma; fastjson lets commas repeat and trail.
+        open_for_value = True
+        while stack:
+            top = stack[-1]
+            kind, text = self._next()
+            if kind == "mark" and text == ",":
+                open_for_value = True
+                continue
+            if kind == "mark" and text == ("}" if isinstance(top, dict) else "]"):
+                stack.pop()
+                open_for_value = False
+                continue
+            if not open_for_value:
+                raise self._error("a comma is missing")
+            open_for_value = False
+            key = ""
+            if isinstance(top, dict):
+                key = self._key(kind, text)
+                kind, text = self._next()
+            value: Any
+            if kind == "mark" and text in "{[":
+                value = {} if text == "{" else []
+                if len(stack) == MAX_DEPTH:
+                    raise self._error(f"nested deeper than {MAX_DEPTH} levels")
+                stack.append(value)
+                open_for_value = True
+            else:
+                value = self._scalar(kind, text)
+            if isinstance(top, dict):
+                top[key] = value
+            else:
+                top.append(value)
+        return root
+
+    def _next(self) -> tuple[str, str]:
+        match = _TOKEN.match(self._text, self._at)
+        if match is None or match.lastgroup is None:
+            raise self._error("not JSON")
+        self._at = match.end()
+        return match.lastgroup, match[match.lastgroup]
+
+    def _key(self, kind: str, text: str) -> str:
+        if kind in ("double", "single"):
+            text = self._unescape(text)
+        elif kind == "mark":
+            raise self._error(f"{text} where a key is due")
+        if self._next() != ("mark", ":"):
+            raise self._error("a colon is missing")
+        return text
+
+    def _scalar(self, kind: str, text: str) -> Any:
+        if kind in ("double", "single"):
+            return self._unescape(text)
+        if kind == "number" and len(text) <= _MAX_NUMBER_CHARS:
+            return float(text) if set(text) & set(".eE") else int(text)
+        if kind == "name" and text in _LITERALS:
+            return _LITERALS[text]
+        raise self._error(f"{text[:40]!r} is no value")
+
+    def _unescape(self, text: str) -> str:
+        if "\\" in text:
+            text = _ESCAPE.sub(self._escaped, text)
+            # A lone surrogate would make the text impossible to send on; Java sends a question mark for it.
+            if _SURROGATE.search(text):
+                text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+        return text
+
+    def _escaped(self, match: re.Match[str]) -> str:
+        digits = match[1] or match[2]
+        if digits:
+            return chr(int(digits, 16))
+        if match[3] not in _ESCAPED:
+            raise self._error(f"unknown escape {match[0]!r}")
+        return _ESCAPED[match[3]]
+
+    def _error(self, what: str) -> RemoteProtocolError:
+        return RemoteProtocolError(f"{what}, before character {self._at}")
