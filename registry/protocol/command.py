@@ -81,7 +81,8 @@ def decode_command(frame: bytes) -> Command | None:
 
     Raises:
         RemoteProtocolError: header longer than the frame, unknown serializer byte, header that is no JSON
-            object even leniently, truncated binary header, number that is none or no int32; ``closes`` is true.
+            object even leniently, truncated binary header, number that is none or no int32; ``closes`` is
+            true.
     Source: RemotingCommand.decode; what Java accepts is measured.
     """
     mark = int.from_bytes(frame[:4], "big")

@@ -43,8 +43,7 @@ _TOKEN: Final = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _ESCAPE: Final = re.compile(r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|([^ux]))", re.DOTALL)
-_ESCAPED: Final = dict(zip("ntrbfv\"'\\/", "
-	\"'\\/", strict=True))
+_ESCAPED: Final = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "v": "\v"}
 _LITERALS: Final[dict[str, Any]] = {"true": True, "false": False, "null": None}
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
@@ -66,8 +65,10 @@ def loads(data: bytes, *, max_bytes: int = MAX_LENIENT_BYTES) -> Any:
     Args:
         data: UTF-8; bytes that are none read as U+FFFD, as in Java.
         max_bytes: the longest text for which leniency is tried.
+
     Returns:
         dict (keys always str; integer keys in their written form), list, str, int, float, bool or None.
+
     Raises:
         RemoteProtocolError: neither JSON nor close enough, nested deeper than MAX_DEPTH, or too long;
             ``closes`` is false.
@@ -99,7 +100,8 @@ class _Parser:
     def _container(self, opening: str) -> Any:
         root: dict[str, Any] | list[Any] = {} if opening == "{" else []
         stack = [root]
-        # True where a value may stand: after the opening mark or a comma; fastjson lets commas repeat and trail.
+        # True where a value may stand: after the opening mark or a comma; fastjson lets commas repeat and
+        # trail.
         open_for_value = True
         while stack:
             top = stack[-1]
@@ -170,9 +172,11 @@ class _Parser:
         digits = match[1] or match[2]
         if digits:
             return chr(int(digits, 16))
-        if match[3] not in _ESCAPED:
-            raise self._error(f"unknown escape {match[0]!r}")
-        return _ESCAPED[match[3]]
+        if match[3] in _ESCAPED:
+            return _ESCAPED[match[3]]
+        if match[3] in "\"'\\/":
+            return match[3]
+        raise self._error(f"unknown escape {match[0]!r}")
 
     def _error(self, what: str) -> RemoteProtocolError:
         return RemoteProtocolError(f"{what}, before character {self._at}")
