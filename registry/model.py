@@ -26,8 +26,16 @@ def who(cluster: str, broker_addr: str) -> str:
     return f"{cluster}|{broker_addr}"
 
 
-class QueueData(msgspec.Struct, frozen=True):
-    """The queues of one topic at one broker_name (QueueData, without the name)."""
+class QueueData(
+    msgspec.Struct,
+    frozen=True,
+    gc=False,
+    rename={"read_queue_nums": "r", "write_queue_nums": "w", "perm": "p", "topic_sys_flag": "f"},
+):
+    """The queues of one topic at one broker_name (QueueData, without the name).
+
+    As JSON it is what Redis holds, e.g. ``{"r":8,"w":8,"p":6,"f":0}``: short enough for a listpack.
+    """
 
     read_queue_nums: int
     write_queue_nums: int

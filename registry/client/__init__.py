@@ -1,0 +1,1 @@
+"""For brokers and applications: speaking to name servers."""

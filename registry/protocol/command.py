@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import struct
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 
@@ -23,9 +23,13 @@ _BINARY_FIXED: Final = struct.Struct(">hbhiii")  # the last is the length of the
 _INT32: Final = struct.Struct(">i")
 _INT16: Final = struct.Struct(">h")
 _MAX_HEADER_BYTES: Final = 0xFFFFFF
+_JSON: Final = Encoding.JSON
+_ROCKETMQ: Final = Encoding.ROCKETMQ
 _INT32_MIN: Final = -(2**31)
 _INT32_MAX: Final = 2**31 - 1
 _OTHER: Final = LANGUAGES.index("OTHER")
+
+Int32 = Annotated[int, msgspec.Meta(ge=_INT32_MIN, le=_INT32_MAX)]
 
 # A JSON header cannot set the last two: no peer writes such names, and decode_command sets them anyway.
 _RENAME: Final = {"ext_fields": "extFields", "body": " body", "encoding": " encoding"}
@@ -44,15 +48,15 @@ class Command(msgspec.Struct, kw_only=True, gc=False, rename=_RENAME):
     encoding: how the header came, or is to be sent.
     """
 
-    code: int = 0
-    opaque: int | None = None
-    flag: int = 0
-    version: int = 0
+    code: Int32 = 0
+    opaque: Int32 | None = None
+    flag: Int32 = 0
+    version: Int32 = 0
     language: str = "JAVA"
     remark: str | None = None
     ext_fields: dict[str, str] | None = None
     body: bytes = b""
-    encoding: Encoding = Encoding.JSON
+    encoding: Encoding = _JSON
 
     @property
     def is_response(self) -> bool:
@@ -85,36 +89,27 @@ def decode_command(frame: bytes) -> Command | None:
             true.
     Source: RemotingCommand.decode; what Java accepts is measured.
     """
-    mark = int.from_bytes(frame[:4], "big")
+    try:
+        (mark,) = _MARK.unpack_from(frame)
+    except struct.error:
+        raise RemoteProtocolError("a frame without a mark word", closes=True) from None
     stop = 4 + (mark & _MAX_HEADER_BYTES)
-    if mark == 0 and len(frame) >= 4:
-        return None
     if stop > len(frame):
         raise RemoteProtocolError(f"header of {stop - 4} bytes in a frame of {len(frame)}", closes=True)
-    serializer = mark >> 24
-    if serializer == Encoding.JSON:
-        command = _decode_json_header(frame[4:stop])
-    elif serializer == Encoding.ROCKETMQ:
-        command = _decode_binary_header(frame[4:stop])
+    header = frame[4:stop]
+    if mark <= _MAX_HEADER_BYTES:  # the serializer byte is 0, JSON
+        if not header:
+            return None
+        try:
+            command = _json_header.decode(header)
+            command.encoding = _JSON
+        except lenient_json.REFUSALS:
+            command = _decode_lenient_header(header)
+    elif mark >> 24 == _ROCKETMQ:
+        command = _decode_binary_header(header)
     else:
-        raise RemoteProtocolError(f"unknown header serializer {serializer}", closes=True)
+        raise RemoteProtocolError(f"unknown header serializer {mark >> 24}", closes=True)
     command.body = frame[stop:]
-    return command
-
-
-def _decode_json_header(header: bytes) -> Command:
-    try:
-        command = _json_header.decode(header)
-    except lenient_json.REFUSALS:
-        return _decode_lenient_header(header)
-    command.encoding = Encoding.JSON
-    if not (
-        _INT32_MIN <= command.code <= _INT32_MAX
-        and (command.opaque is None or _INT32_MIN <= command.opaque <= _INT32_MAX)
-        and _INT32_MIN <= command.flag <= _INT32_MAX
-        and _INT32_MIN <= command.version <= _INT32_MAX
-    ):
-        raise RemoteProtocolError("a header field is no int32", closes=True)
     return command
 
 
@@ -301,7 +296,7 @@ class ReplyTemplate:
         encoding: of the header.
     """
 
-    __slots__ = ("_encoding", "_fixed_bytes", "_mark", "_prefix", "_suffix")
+    __slots__ = ("_fixed_bytes", "_mark", "_prefix", "_suffix")
 
     def __init__(
         self,
@@ -331,12 +326,11 @@ class ReplyTemplate:
         else:
             self._prefix, self._suffix = header[:5], header[9:]
             self._fixed_bytes = len(header) - 4
-        self._encoding = encoding
         self._mark = encoding << 24
 
     def reply(self, opaque: int, body: bytes = b"") -> bytes:
         """One whole frame, length word included."""
-        number = b"%d" % opaque if self._encoding == 0 else _INT32.pack(opaque)
+        number = b"%d" % opaque if self._mark == 0 else _INT32.pack(opaque)
         header_bytes = self._fixed_bytes + len(number)
         head = _HEAD.pack(4 + header_bytes + len(body), self._mark | header_bytes)
         return b"".join((head, self._prefix, number, self._suffix, body))

@@ -1,0 +1,1 @@
+"""The front end: connections, handlers, the view."""

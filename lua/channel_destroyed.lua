@@ -1,0 +1,33 @@
+--[[ channel_destroyed: a connection that a broker registered over is gone
+  KEYS[1] meta       HASH
+  ARGV[1] who        <cluster>|<brokerAddr>
+  ARGV[2] front_end
+  ARGV[3] channel    <worker incarnation>/<connection>
+  DERIVED every table of the namespace
+  RETURNS {"REMOVED", seq}: it was the last one, the broker is gone
+          {"KEPT", seq}: another front end has a connection still; closed_at is set, any later beat clears it
+          {"STALE", seq}: not the connection of the last registration; nothing happens
+  EVENTS  broker_closed, one for each place it stood in
+  REPEAT  no effect      COST O(topics of a name that goes)
+  SOURCE  RouteInfoManager.onChannelDestroy; semantics 29-31, D2, D3, D11 ]]
+--- @include "include/open"
+--- @include "include/emit"
+--- @include "include/hash"
+--- @include "include/in_chunks"
+--- @include "include/row_json"
+--- @include "include/emptied"
+--- @include "include/queue_data"
+--- @include "include/emit_topics"
+--- @include "include/remove_who"
+local who, key = ARGV[1], P .. "channels:" .. ARGV[1]
+if call("HGET", key, ARGV[2]) ~= ARGV[3] then
+  return {"STALE", seq}
+end
+call("HDEL", key, ARGV[2])
+call("SREM", P .. "held:" .. string.match(ARGV[3], "^[^/]*"), who)
+if call("EXISTS", key) == 1 then
+  call("HSET", P .. "live:" .. who, "closed_at", int(now_ms))
+  return {"KEPT", seq}
+end
+remove_who(who, "broker_closed")
+return {"REMOVED", seq}

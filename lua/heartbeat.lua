@@ -1,0 +1,33 @@
+--[[ heartbeat: is this the same registration as last time? then it is only a sign of life
+  KEYS[1] meta         HASH
+  ARGV[1] who          <cluster>|<brokerAddr>
+  ARGV[2] cluster
+  ARGV[3] broker_name
+  ARGV[4] broker_id    decimal
+  ARGV[5] digest       of header, client version and raw body
+  ARGV[6] front_end
+  ARGV[7] channel      <worker incarnation>/<connection>, "" = none
+  ARGV[8] bytes        size of the body
+  DERIVED live:<who>, beat:<who>, deadlines, channels:<who>, broker:<brokerName>, heartbeats, held:, leases
+  RETURNS {"SAME", seq, masterAddr, haServerAddr}
+          {"DIFF", seq, n, counter, timestamp, stateVersion}: decode it, and call register_broker with this n;
+          n is "0" and the data version is empty when the broker is not known
+  EVENTS  none (an entry on heartbeats)
+  REPEAT  the same answer      COST O(1)
+  SOURCE  RouteInfoManager.registerBroker, for the case in which it changes nothing ]]
+--- @include "include/open"
+--- @include "include/liveness"
+--- @include "include/master_of"
+--- @include "include/heard"
+local who = ARGV[1]
+local live = call("HMGET", P .. "live:" .. who,
+  "digest", "rev", "config_rev", "timeout_ms", "update_ms", "n", "counter", "timestamp", "state_version")
+local rev = call("HGET", P .. "broker:" .. ARGV[3], "rev")
+if live[1] ~= ARGV[5] or not rev or live[2] ~= rev or live[3] ~= config_rev or not live[7] then
+  return {"DIFF", seq, live[6] or "0", live[7] or "", live[8] or "", live[9] or ""}
+end
+refresh(who, tonumber(live[4]))
+attach(who, ARGV[6], ARGV[7], false)
+heard(who, ARGV[6], "same", live[5], ARGV[8])
+local master_addr, ha_server_addr = master_of(ARGV[2], ARGV[3], ARGV[4])
+return {"SAME", seq, master_addr, ha_server_addr}

@@ -1,0 +1,17 @@
+--[[ emit_topics: one change in as many events as its topics need; readers apply only whole sets
+  NEEDS  open, emit
+  GIVES  emit_topics(type, broker_name, members, bodies): bodies are JSON texts of <= 500 topics; moves the
+         row's rev to the seq of the last event
+  USED BY register_broker, remove_who, set_write_perm ]]
+local function emit_topics(kind, broker_name, members, bodies)
+  local parts = math.max(1, #bodies)
+  local rev = int(seq + parts)
+  call("HSET", P .. "broker:" .. broker_name, "rev", rev)
+  for part = 1, parts do
+    emit(kind, ',"broker_name":' .. cjson.encode(broker_name) .. ',"rev":' .. rev
+      .. (parts > 1 and (',"part":' .. part .. ',"parts":' .. parts) or "")
+      .. (part == 1 and members or "")
+      .. (bodies[part] and (',"topics":{' .. bodies[part] .. "}") or ""))
+  end
+  return rev
+end

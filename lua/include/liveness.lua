@@ -1,0 +1,28 @@
+--[[ liveness: a sign of life, and the channel it came over
+  NEEDS  open
+  GIVES  refresh(who, timeout_ms): last update, beat with its TTL, deadline; clears closed_at
+         attach(who, front_end, channel, only_if_none): channel is "<worker incarnation>/<connection>"
+  USED BY heartbeat, register_broker, touch_broker, attach_channels ]]
+local function refresh(who, timeout_ms)
+  local key = P .. "live:" .. who
+  call("HSET", key, "update_ms", int(now_ms))
+  call("HDEL", key, "closed_at")
+  call("SET", P .. "beat:" .. who, int(now_ms), "PX", timeout_ms)
+  call("ZADD", P .. "deadlines", int(now_ms + timeout_ms), who)
+end
+
+local function attach(who, front_end, channel, only_if_none)
+  if channel == "" then
+    return
+  end
+  local key = P .. "channels:" .. who
+  local present = call("HGET", key, front_end)
+  if present == channel or (present and only_if_none) then
+    return
+  end
+  local incarnation = string.match(channel, "^[^/]*")
+  call("HSET", key, front_end, channel)
+  call("SADD", P .. "held:" .. incarnation, who)
+  -- without its lease the worker is listed all the same, so that the reaper finds what it left
+  call("SADD", P .. "leases", incarnation)
+end

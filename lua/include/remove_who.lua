@@ -1,0 +1,83 @@
+--[[ remove_who: take one broker process out of every table
+  NEEDS  open, emit, hash, in_chunks, row_json, emptied, queue_data, emit_topics
+  GIVES  remove_who(who, reason, only_name): reason is the event's type. Removes the address from every
+         brokerName it stands under (or from only_name). The last address of a name takes the name, its
+         queue data, its topics where nobody else has them, and its place in every cluster. A name that keeps
+         other addresses, none of them a master, while acting masters are enabled, loses its write permission.
+         An id that another address took meanwhile stays with that address.
+  USED BY unregister_broker, channel_destroyed, expire_brokers, reap_worker
+  COST   O(topics of a name that goes) ]]
+local function remove_name(name)
+  local topics = call("SMEMBERS", P .. "broker-topics:" .. name)
+  for i = 1, #topics do
+    call("HDEL", P .. "topic:" .. topics[i], name)
+  end
+  in_chunks("SREM", P .. "topics", emptied(topics))
+  call("DEL", P .. "broker-topics:" .. name, P .. "broker:" .. name)
+  call("SREM", P .. "brokers", name)
+  local clusters = call("SMEMBERS", P .. "clusters")
+  for i = 1, #clusters do
+    local key = P .. "cluster:" .. clusters[i]
+    if call("SREM", key, name) == 1 and call("EXISTS", key) == 0 then
+      call("SREM", P .. "clusters", clusters[i])
+    end
+  end
+end
+
+local function remove_from_row(name, who, addr, reason, cluster)
+  local members = ',"who":' .. cjson.encode(who) .. ',"cluster":' .. cjson.encode(cluster)
+    .. ',"addr":' .. cjson.encode(addr)
+  local row, others, master = hash(P .. "broker:" .. name), 0, false
+  local mine
+  for field, value in pairs(row) do
+    if is_broker_id(field) then
+      if value == addr then
+        mine = field
+      else
+        others = others + 1
+        master = master or field == "0"
+      end
+    end
+  end
+  if not mine then
+    emit(reason, ',"broker_name":' .. cjson.encode(name) .. members)
+    return
+  end
+  members = members .. ',"broker_id":' .. mine
+  if others == 0 then
+    remove_name(name)
+    emit(reason, ',"broker_name":' .. cjson.encode(name) .. members .. ',"row":null')
+    return
+  end
+  call("HDEL", P .. "broker:" .. name, mine)
+  row[mine] = nil
+  local bodies = {}
+  if row.acting == "1" and not master then
+    local _
+    _, bodies = set_perms(name, function(perm)
+      return bit.band(perm, bit.bnot(2))
+    end)
+  end
+  emit_topics(reason, name, members .. ',"row":' .. row_json(row), bodies)
+end
+
+local function forget_who(who)
+  local channels = call("HVALS", P .. "channels:" .. who)
+  for i = 1, #channels do
+    call("SREM", P .. "held:" .. string.match(channels[i], "^[^/]*"), who)
+  end
+  call("DEL", P .. "live:" .. who, P .. "beat:" .. who, P .. "filter:" .. who, P .. "channels:" .. who)
+  call("ZREM", P .. "deadlines", who)
+end
+
+local function remove_who(who, reason)
+  local live = hash(P .. "live:" .. who)
+  if live.addr then
+    for field in pairs(live) do
+      if string.sub(field, 1, 5) == "name:" then
+        remove_from_row(string.sub(field, 6), who, live.addr, reason, live.cluster)
+      end
+    end
+  end
+  forget_who(who)
+end

@@ -1,0 +1,236 @@
+--[[ register_broker: write what a registration changes
+  The caller decoded the body and compared it with its own view of the tables; what it sends is the difference,
+  together with what the comparison rested on: epoch, rev of the broker row, n of the live info, revision of
+  the settings. If any of these moved meanwhile, nothing is written and the caller compares again.
+  KEYS[1]  meta            HASH
+  ARGV[1]  who             <cluster>|<brokerAddr>
+  ARGV[2]  epoch           expected
+  ARGV[3]  rev             expected rev of the row, "0" = no such brokerName
+  ARGV[4]  n               expected registration number, "0" = not known
+  ARGV[5]  config_rev      expected
+  ARGV[6]  cluster
+  ARGV[7]  broker_name
+  ARGV[8]  broker_id       decimal
+  ARGV[9]  broker_addr
+  ARGV[10] ha_server_addr  "" = none
+  ARGV[11] zone_name       "" = none
+  ARGV[12] acting_master   "1" or "0"
+  ARGV[13] timeout_ms
+  ARGV[14] counter         of the DataVersion
+  ARGV[15] timestamp
+  ARGV[16] state_version
+  ARGV[17] digest          what heartbeat compares with next time, "" = none
+  ARGV[18] front_end
+  ARGV[19] channel         "" = none
+  ARGV[20] bytes           size of the body
+  ARGV[21] one_topic       "1": the registration holds exactly one topic (refused for an unknown broker id)
+  ARGV[22] filters         number of filter servers that follow, "-1" = leave the list as it is
+  ARGV[23] topics          number of (topic, queue data) pairs in ARGV[27]
+  ARGV[24] bodies          number of event bodies (JSON members of <= 500 topics) that follow
+  ARGV[25] dropped         number of topics to take from this brokerName that follow
+  ARGV[26] mappings        number of (topic, brokerName, JSON) triples that follow
+  ARGV[27] pairs           MessagePack array: topic, queue data, topic, queue data, ...
+  ARGV[28...] filter servers, bodies, dropped, triples
+  DERIVED  every table of the namespace
+  RETURNS  {"OK", seq, masterAddr, haServerAddr, changed 0|1}
+           {"RETRY", seq, n, counter, timestamp, stateVersion}: compare again
+           {"REFRESHED", seq, masterAddr, haServerAddr}: an older registration that came late; a sign of life only
+           {"REFUSED_STATE", seq}: another address holds the id with a higher stateVersion
+           {"REFUSED_ONE_TOPIC", seq}
+  EVENTS   broker_registered when anything but the time of the last update changed; in parts of 500 topics
+  REPEAT   the same tables, no second event      COST O(topics sent)
+  SOURCE   RouteInfoManager.registerBroker (5.x); semantics 12-26 ]]
+--- @include "include/open"
+--- @include "include/emit"
+--- @include "include/hash"
+--- @include "include/in_chunks"
+--- @include "include/row_json"
+--- @include "include/emptied"
+--- @include "include/emit_topics"
+--- @include "include/liveness"
+--- @include "include/master_of"
+--- @include "include/heard"
+--- @include "include/int64"
+local who, cluster, name, id, addr = ARGV[1], ARGV[6], ARGV[7], ARGV[8], ARGV[9]
+local live_key, row_key = P .. "live:" .. who, P .. "broker:" .. name
+local live, row = hash(live_key), hash(row_key)
+local new_version = {counter = ARGV[14], timestamp = ARGV[15], state_version = ARGV[16]}
+
+-- 1. Is what the caller compared with still so?
+if epoch ~= ARGV[2] or (row.rev or "0") ~= ARGV[3] or config_rev ~= ARGV[5] or (live.n or "0") ~= ARGV[4] then
+  local advances = false
+  for field, value in pairs(new_version) do
+    advances = advances or not live[field] or less(live[field], value)
+  end
+  if epoch == ARGV[2] and live.n and live.n ~= ARGV[4] and not advances then
+    -- Registered through another way since this one was sent, and this one is not newer: it must not bring
+    -- back what the newer one, or an administrator, took away.
+    refresh(who, tonumber(live.timeout_ms))
+    attach(who, ARGV[18], ARGV[19], false)
+    local master_addr, ha_server_addr = master_of(cluster, name, id)
+    return {"REFRESHED", seq, master_addr, ha_server_addr}
+  end
+  return {"RETRY", seq, live.n or "0", live.counter or "", live.timestamp or "", live.state_version or ""}
+end
+
+-- 2. Refusals; nothing is stored.
+local holder = row[id]
+if holder and holder ~= addr then
+  local held_version = call("HGET", P .. "live:" .. cluster .. "|" .. holder, "state_version")
+  if held_version and less(new_version.state_version, held_version) then
+    call("HDEL", live_key, "digest", "n", "counter", "timestamp", "state_version")
+    heard(who, ARGV[18], "refused", live.update_ms, ARGV[20])
+    return {"REFUSED_STATE", seq}
+  end
+end
+if ARGV[21] == "1" and not holder then
+  return {"REFUSED_ONE_TOPIC", seq}
+end
+
+-- 3. What changes?
+local at = 28
+local function take(count)
+  local first = at
+  at = at + count
+  return first, at - 1
+end
+local filter_first, filter_last = take(math.max(0, tonumber(ARGV[22])))
+local body_first, body_last = take(tonumber(ARGV[24]))
+local dropped_first, dropped_last = take(tonumber(ARGV[25]))
+local mapping_first, mapping_last = take(3 * tonumber(ARGV[26]))
+
+local new_row = {cluster = row.cluster or cluster, acting = ARGV[12], [id] = addr}
+if ARGV[11] ~= "" then
+  new_row.zone = ARGV[11]
+end
+local moved = {}
+for field, value in pairs(row) do
+  if is_broker_id(field) and field ~= id then
+    if value == addr then
+      moved[#moved + 1] = field -- one address has one id
+    else
+      new_row[field] = value
+    end
+  end
+end
+local row_changed = #moved > 0 or row.zone ~= new_row.zone
+for field, value in pairs(new_row) do
+  row_changed = row_changed or row[field] ~= value
+end
+local cluster_changed = call("SISMEMBER", P .. "cluster:" .. cluster, name) == 0
+local pairs_sent = ARGV[23] ~= "0" and cmsgpack.unpack(ARGV[27]) or {}
+local queue_data_changed = #pairs_sent > 0 or dropped_last >= dropped_first
+
+local filter_key, filter_json = P .. "filter:" .. who, nil
+if ARGV[22] ~= "-1" then
+  local present, same = call("LRANGE", filter_key, 0, -1), true
+  same = #present == filter_last - filter_first + 1
+  for i = 1, #present do
+    same = same and present[i] == ARGV[filter_first + i - 1]
+  end
+  if not same then
+    local items = {}
+    for i = filter_first, filter_last do
+      items[#items + 1] = cjson.encode(ARGV[i])
+    end
+    filter_json = "[" .. table.concat(items, ",") .. "]"
+  end
+end
+
+local new_live = {cluster = cluster, addr = addr, timeout_ms = ARGV[13], ["name:" .. name] = id,
+  counter = ARGV[14], timestamp = ARGV[15], state_version = ARGV[16],
+  ha = ARGV[10] ~= "" and ARGV[10] or nil}
+local live_changed = live.ha ~= new_live.ha
+for field, value in pairs(new_live) do
+  live_changed = live_changed or live[field] ~= value
+end
+local changed = row_changed or cluster_changed or queue_data_changed or filter_json ~= nil or live_changed
+  or mapping_last >= mapping_first
+
+-- 4. Write.
+if cluster_changed then
+  call("SADD", P .. "clusters", cluster)
+  call("SADD", P .. "cluster:" .. cluster, name)
+end
+if row_changed then
+  call("SADD", P .. "brokers", name)
+  for i = 1, #moved do
+    call("HDEL", row_key, moved[i])
+  end
+  if row.zone and not new_row.zone then
+    call("HDEL", row_key, "zone")
+  end
+  local fields = {}
+  for field, value in pairs(new_row) do
+    fields[#fields + 1] = field
+    fields[#fields + 1] = value
+  end
+  call("HSET", row_key, unpack(fields))
+end
+local topics = {}
+local topic_prefix = P .. "topic:"
+for i = 1, #pairs_sent, 2 do
+  call("HSET", topic_prefix .. pairs_sent[i], name, pairs_sent[i + 1])
+  topics[#topics + 1] = pairs_sent[i]
+end
+in_chunks("SADD", P .. "topics", topics)
+in_chunks("SADD", P .. "broker-topics:" .. name, topics)
+local dropped, dropped_json = {}, {}
+for i = dropped_first, dropped_last do
+  call("HDEL", topic_prefix .. ARGV[i], name)
+  dropped[#dropped + 1] = ARGV[i]
+  dropped_json[#dropped_json + 1] = cjson.encode(ARGV[i])
+end
+in_chunks("SREM", P .. "broker-topics:" .. name, dropped)
+in_chunks("SREM", P .. "topics", emptied(dropped))
+local mappings = {}
+for i = mapping_first, mapping_last, 3 do
+  call("SADD", P .. "mappings", ARGV[i])
+  call("HSET", P .. "mapping:" .. ARGV[i], ARGV[i + 1], ARGV[i + 2])
+  mappings[#mappings + 1] = "[" .. cjson.encode(ARGV[i]) .. "," .. cjson.encode(ARGV[i + 1]) .. ","
+    .. cjson.encode(ARGV[i + 2]) .. "]"
+end
+if filter_json then
+  call("DEL", filter_key)
+  if filter_last >= filter_first then
+    call("RPUSH", filter_key, unpack(ARGV, filter_first, filter_last))
+  end
+end
+
+local rev = row.rev or "0"
+if changed then
+  local members = ',"who":' .. cjson.encode(who) .. ',"cluster":' .. cjson.encode(cluster)
+    .. ',"broker_id":' .. id .. ',"addr":' .. cjson.encode(addr)
+    .. ',"live":{"timeout_ms":' .. ARGV[13] .. ',"counter":' .. ARGV[14] .. ',"timestamp":' .. ARGV[15]
+    .. ',"state_version":' .. ARGV[16] .. (new_live.ha and (',"ha":' .. cjson.encode(new_live.ha)) or "") .. "}"
+    .. (live.addr and "" or ',"new":true')
+    .. (row_changed and (',"row":' .. row_json(new_row)) or "")
+    .. (filter_json and (',"filter_servers":' .. filter_json) or "")
+    .. (#dropped > 0 and (',"dropped":[' .. table.concat(dropped_json, ",") .. "]") or "")
+    .. (#mappings > 0 and (',"mappings":[' .. table.concat(mappings, ",") .. "]") or "")
+  if row_changed or queue_data_changed then
+    local bodies = {}
+    for i = body_first, body_last do
+      bodies[#bodies + 1] = ARGV[i]
+    end
+    rev = emit_topics("broker_registered", name, members, bodies)
+  else
+    emit("broker_registered", ',"broker_name":' .. cjson.encode(name) .. members)
+  end
+end
+
+-- n is new with every registration that counts, so that a slower one can be told from it
+local n = call("HINCRBY", KEYS[1], "n", 1)
+call("HSET", live_key, "cluster", cluster, "addr", addr, "name:" .. name, id, "timeout_ms", ARGV[13],
+  "counter", ARGV[14], "timestamp", ARGV[15], "state_version", ARGV[16],
+  "n", n, "digest", ARGV[17], "rev", rev, "config_rev", config_rev)
+if new_live.ha then
+  call("HSET", live_key, "ha", new_live.ha)
+elseif live.ha then
+  call("HDEL", live_key, "ha")
+end
+refresh(who, tonumber(ARGV[13]))
+attach(who, ARGV[18], ARGV[19], false)
+heard(who, ARGV[18], "changed", live.update_ms, ARGV[20])
+local master_addr, ha_server_addr = master_of(cluster, name, id)
+return {"OK", seq, master_addr, ha_server_addr, changed and 1 or 0}

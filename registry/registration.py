@@ -1,0 +1,101 @@
+"""What a registration changes, given the tables: the decision part of registerBroker, pure.
+
+Source: RouteInfoManager.registerBroker (rocketmq 5.x); semantics 12-25.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import msgspec
+
+from registry.model import (
+    MASTER_ID,
+    PERM_WRITE,
+    BrokerRow,
+    DataVersion,
+    QueueData,
+    Registration,
+)
+from registry.tables import Tables
+
+
+class Changes(NamedTuple):
+    """The difference: queue data to write, topics to take away, mappings to store (topic, brokerName, JSON)."""
+
+    topics: dict[str, QueueData]
+    dropped: list[str]
+    mappings: list[tuple[str, str, str]]
+
+
+def compare(
+    registration: Registration,
+    known_version: DataVersion | None,
+    tables: Tables,
+    *,
+    delete_missing_topics: bool = False,
+) -> Changes:
+    """Which queue data, topics and mappings this registration changes.
+
+    Args:
+        known_version: the DataVersion of this very process's last registration; None: it is not alive.
+        delete_missing_topics: deleteTopicWithBrokerRegistration.
+
+    Only the master's topics count, or with acting masters those of the lowest id (whose write permission goes
+    while enableActingMaster is true). With the version unchanged, queue data that exists is left alone, so that
+    a wiped permission survives, and queue data that is absent is added.
+    """
+    row = tables.brokers.get(registration.broker_name)
+    ids = _ids_after(registration, row)
+    id_is_new = row is None or registration.broker_id not in ids
+    ids.add(registration.broker_id)
+    is_master = registration.broker_id == MASTER_ID
+    is_prime_slave = (
+        registration.enable_acting_master is not None and not is_master and registration.broker_id == min(ids)
+    )
+    if not (is_master or is_prime_slave):
+        return Changes({}, [], [])
+
+    everything = id_is_new or known_version != registration.data_version
+    name = registration.broker_name
+    wipes_write = is_prime_slave and bool(registration.enable_acting_master)
+    topics: dict[str, QueueData] = {}
+    table = tables.topics
+    for topic, config in registration.topics.items():
+        present = _present(table, topic, name)
+        if present is not None and not everything:
+            continue
+        queue_data = config.queue_data()
+        if wipes_write:
+            queue_data = msgspec.structs.replace(queue_data, perm=queue_data.perm & ~PERM_WRITE)
+        if queue_data != present:
+            topics[topic] = queue_data
+
+    dropped: list[str] = []
+    if delete_missing_topics and not registration.mappings:
+        dropped = sorted(tables.broker_topics.get(name, set()) - registration.topics.keys())
+    mappings: list[tuple[str, str, str]] = []
+    if everything:
+        for topic, mapping in registration.mappings.items():
+            bname = mapping.bname or name
+            encoded = msgspec.json.encode(mapping).decode()
+            if tables.mappings.get(topic, {}).get(bname) != encoded:
+                mappings.append((topic, bname, encoded))
+    return Changes(topics, dropped, mappings)
+
+
+def _ids_after(registration: Registration, row: BrokerRow | None) -> set[int]:
+    """Broker ids of the name once the address has left any other id it had (one address has one id)."""
+    if row is None:
+        return set()
+    return {
+        broker_id
+        for broker_id, addr in row.broker_addrs.items()
+        if addr != registration.broker_addr or broker_id == registration.broker_id
+    }
+
+
+def _present(table: Mapping[str, Mapping[str, QueueData]], topic: str, name: str) -> QueueData | None:
+    queue_datas = table.get(topic)
+    return queue_datas.get(name) if queue_datas else None

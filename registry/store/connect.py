@@ -1,0 +1,153 @@
+"""From a URL to a Redis client, and from its errors to ours.
+
+Forms:
+    redis://[user:password@]host[:port][/db]        one Redis; rediss:// with TLS
+    unix:///path/to/socket[?db=0]                   one Redis on this machine
+    redis+sentinel://[user:password@]h1[:p],h2[:p]/master-name[/db]     rediss+sentinel:// with TLS
+    redis+cluster://[user:password@]h1[:p],h2[:p]                       rediss+cluster:// with TLS
+
+Options in the query: ``ssl_ca_certs``, ``ssl_certfile``, ``ssl_keyfile``, ``ssl_cert_reqs`` (required, none),
+``sentinel_username``, ``sentinel_password``. A password in the environment (MQREGISTRY_REDIS_PASSWORD) keeps it
+out of process lists.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import parse_qsl, unquote, urlsplit, urlunsplit
+
+from redis import exceptions
+from redis.asyncio import BlockingConnectionPool, Redis, Sentinel, SentinelConnectionPool
+from redis.asyncio.cluster import ClusterNode, RedisCluster
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+
+from registry.errors import ConfigError, StoreError, StoreUnavailable
+
+# Answers of a Redis that cannot take a write just now, though it talks: it is "away" for our purposes.
+_AWAY = (
+    "LOADING",
+    "READONLY",
+    "MASTERDOWN",
+    "CLUSTERDOWN",
+    "TRYAGAIN",
+    "NOREPLICAS",
+    "MISCONF",
+    "OOM",
+    "BUSY",
+)
+
+PASSWORD_VARIABLE = "MQREGISTRY_REDIS_PASSWORD"
+
+
+@contextlib.contextmanager
+def mapped_errors(what: str) -> Iterator[None]:
+    """Turn redis-py's errors into ours; ``what`` names the operation in the message."""
+    try:
+        yield
+    except (exceptions.AuthenticationError, exceptions.NoPermissionError) as error:
+        raise StoreError(f"{what}: Redis refuses this user: {error}") from error
+    except (exceptions.ConnectionError, exceptions.TimeoutError, OSError, TimeoutError) as error:
+        raise StoreUnavailable(f"{what}: Redis is away: {error}") from error
+    except exceptions.ResponseError as error:
+        text = str(error)
+        if text.startswith(_AWAY) or any(f"-{word}" in text or f" {word} " in text for word in _AWAY):
+            raise StoreUnavailable(f"{what}: Redis cannot write now: {error}") from error
+        raise StoreError(f"{what}: {error}") from error
+    except exceptions.RedisError as error:
+        raise StoreUnavailable(f"{what}: {error}") from error
+
+
+def _hosts(netloc: str, default_port: int) -> list[tuple[str, int]]:
+    hosts = []
+    for item in netloc.rpartition("@")[2].split(","):
+        host, colon, port = item.rpartition(":")
+        if not colon or not port.isdigit():
+            host, port = item, str(default_port)
+        if not host:
+            raise ConfigError(f"redis: no host in {netloc!r}; expected host[:port][,host[:port]...]")
+        hosts.append((host.strip("[]"), int(port)))
+    return hosts
+
+
+def without_password(url: str) -> str:
+    """The URL as it may be shown and logged."""
+    parts = urlsplit(url)
+    login, at, hosts = parts.netloc.rpartition("@")
+    if not at:
+        return url
+    return urlunsplit(parts._replace(netloc=f"{login.partition(':')[0]}:***@{hosts}"))
+
+
+def open_client(url: str, *, timeout_ms: int, max_connections: int) -> Any:
+    """A redis-py asyncio client for any of the forms above; nothing is connected yet.
+
+    Args:
+        timeout_ms: for connecting and for each answer; a call never waits longer.
+        max_connections: calls beyond this many at once wait for a free one.
+
+    Raises:
+        ConfigError: the URL has none of the forms.
+    """
+    options: dict[str, Any] = {
+        "socket_timeout": timeout_ms / 1000,
+        "socket_connect_timeout": timeout_ms / 1000,
+        "retry": Retry(NoBackoff(), 0),  # we know ourselves what may be repeated, and when
+        "protocol": 2,
+        "socket_keepalive": True,
+    }
+    parts = urlsplit(url)
+    tls, _, form = parts.scheme.partition("+")
+    if not form and parts.scheme in ("redis", "rediss", "unix"):
+        password = os.environ.get(PASSWORD_VARIABLE)
+        if password and parts.password is None:
+            options["password"] = password
+        if parts.scheme == "unix":
+            options.pop("socket_keepalive")
+        try:
+            pool = BlockingConnectionPool.from_url(
+                url, max_connections=max_connections, timeout=timeout_ms / 1000, **options
+            )
+        except ValueError as error:
+            raise ConfigError(f"redis: {without_password(url)!r}: {error}") from error
+        return Redis(connection_pool=pool)
+    query = dict(parse_qsl(parts.query))
+    options["username"] = unquote(parts.username) if parts.username else None
+    options["password"] = unquote(parts.password) if parts.password else os.environ.get(PASSWORD_VARIABLE) or None
+    if tls == "rediss":
+        options["ssl"] = True
+    elif tls != "redis":
+        form = ""
+    options |= {key: value for key, value in query.items() if key.startswith("ssl_")}
+    if form == "sentinel":
+        path = parts.path.strip("/").split("/")
+        if not path[0]:
+            raise ConfigError(f"redis: {without_password(url)!r} names no master: …sentinel://hosts/master-name")
+        sentinel_options = {k: v for k, v in options.items() if k not in ("username", "password")}
+        if query.get("sentinel_password"):
+            sentinel_options["password"] = query["sentinel_password"]
+            sentinel_options["username"] = query.get("sentinel_username")
+        sentinel: Any = Sentinel(  # type: ignore[no-untyped-call]
+            _hosts(parts.netloc, 26379), sentinel_kwargs=sentinel_options, **options
+        )
+        sentinel_pool: Any = SentinelConnectionPool(  # type: ignore[no-untyped-call]
+            path[0],
+            sentinel,
+            is_master=True,
+            max_connections=max_connections * 4,
+            db=int(path[1]) if len(path) > 1 else 0,
+            **options,
+        )
+        return Redis(connection_pool=sentinel_pool)
+    if form == "cluster":
+        nodes = [ClusterNode(host, port) for host, port in _hosts(parts.netloc, 6379)]
+        return RedisCluster(
+            startup_nodes=nodes, max_connections=max_connections * 4, require_full_coverage=False, **options
+        )
+    raise ConfigError(
+        f"redis: {without_password(url)!r} is none of redis://, rediss://, unix://, "
+        "redis+sentinel://, redis+cluster:// (or rediss+…)"
+    )

@@ -1,0 +1,28 @@
+"""Every Redis key of the project, by name. ``P`` is ``mq:{<namespace>}:``: one namespace is one hash slot."""
+
+from __future__ import annotations
+
+
+def prefix(namespace: str) -> str:
+    """``P`` of a namespace."""
+    return f"mq:{{{namespace}}}:"
+
+
+def meta(namespace: str) -> str:
+    """HASH: epoch, seq, n, config_rev, schema, compat, seen_ms, up_since."""
+    return prefix(namespace) + "meta"
+
+
+def changes(namespace: str) -> str:
+    """STREAM: every change of the tables, one field ``e``."""
+    return prefix(namespace) + "changes"
+
+
+def heartbeats(namespace: str) -> str:
+    """STREAM: one entry a heartbeat, one field ``e``."""
+    return prefix(namespace) + "heartbeats"
+
+
+def lookups(namespace: str) -> str:
+    """STREAM: lookup counts, one entry per front end and ten seconds."""
+    return prefix(namespace) + "lookups"

@@ -1,0 +1,182 @@
+"""Changes of the route tables: one method a script, typed arguments and results."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+
+from registry.model import DEFAULT_HEARTBEAT_TIMEOUT_MS, DataVersion, QueueData, Registration, who
+from registry.store.store import Store, text
+
+# At most this many topics stand in one event (10,000 would be 520 kB).
+TOPICS_PER_EVENT = 500
+
+_encode = msgspec.json.encode
+
+
+class Channel(NamedTuple):
+    """The connection that a broker speaks over: ``value`` is ``<worker incarnation>/<connection>``."""
+
+    front_end: str
+    value: str
+
+
+NO_CHANNEL = Channel("", "")
+
+
+class Heartbeat(NamedTuple):
+    """What the heartbeat script says.
+
+    same: the registration is the one of last time; master_addr and ha_server_addr then answer it.
+    Otherwise n and data_version (None: the broker is not known) are what a full registration compares with.
+    """
+
+    same: bool
+    seq: int
+    master_addr: str = ""
+    ha_server_addr: str = ""
+    n: str = "0"
+    data_version: DataVersion | None = None
+
+
+class RegistrationDiff(NamedTuple):
+    """What a registration changes, as computed against the tables at (epoch, rev, n, config_rev)."""
+
+    epoch: str
+    rev: int
+    n: str
+    config_rev: int
+    topics: dict[str, QueueData]
+    dropped: Sequence[str]
+    mappings: Sequence[tuple[str, str, str]]
+
+
+class Registered(NamedTuple):
+    """Outcome of register_broker; n and data_version are set for RETRY alone."""
+
+    status: Literal["OK", "RETRY", "REFRESHED", "REFUSED_STATE", "REFUSED_ONE_TOPIC"]
+    seq: int
+    master_addr: str = ""
+    ha_server_addr: str = ""
+    changed: bool = False
+    n: str = "0"
+    data_version: DataVersion | None = None
+
+
+class Touched(NamedTuple):
+    """Outcome of a heartbeat without registration; data_version None: the broker is not known."""
+
+    seq: int
+    data_version: DataVersion | None
+
+
+def _data_version(counter: bytes, timestamp: bytes, state_version: bytes) -> DataVersion | None:
+    return DataVersion(int(counter), int(timestamp), int(state_version)) if counter else None
+
+
+class RouteStore:
+    """The route tables' write side."""
+
+    def __init__(self, store: Store) -> None:
+        self._call = store.call
+
+    async def heartbeat(
+        self, cluster: str, broker_name: str, broker_id: int, broker_addr: str, digest: str,
+        channel: Channel = NO_CHANNEL, body_bytes: int = 0,
+    ) -> Heartbeat:  # fmt: skip
+        """Ask whether this is the same registration as last time. One round trip, O(1)."""
+        reply = await self._call(
+            "heartbeat", who(cluster, broker_addr), cluster, broker_name, broker_id, digest, *channel, body_bytes
+        )  # fmt: skip
+        if reply[0] == b"SAME":
+            return Heartbeat(True, reply[1], text(reply[2]), text(reply[3]))
+        return Heartbeat(False, reply[1], n=reply[2].decode(), data_version=_data_version(*reply[3:6]))
+
+    async def register_broker(
+        self, registration: Registration, diff: RegistrationDiff, *, digest: str = "",
+        channel: Channel = NO_CHANNEL, body_bytes: int = 0,
+        default_timeout_ms: int = DEFAULT_HEARTBEAT_TIMEOUT_MS,
+    ) -> Registered:  # fmt: skip
+        """Write a registration's difference, if what it was compared with still stands. O(topics of the diff)."""
+        r, version = registration, registration.data_version
+        packed, bodies = encode_topics(diff.topics)
+        filters = r.filter_servers
+        timeout_ms = default_timeout_ms if r.heartbeat_timeout_ms is None else r.heartbeat_timeout_ms
+        reply = await self._call(
+            "register_broker",
+            who(r.cluster, r.broker_addr), diff.epoch, diff.rev, diff.n, diff.config_rev,
+            r.cluster, r.broker_name, r.broker_id, r.broker_addr, r.ha_server_addr or "", r.zone_name or "",
+            "1" if r.enable_acting_master else "0", max(1, timeout_ms),
+            version.counter, version.timestamp, version.state_version,
+            digest, *channel, body_bytes, "1" if len(r.topics) == 1 else "0",
+            -1 if filters is None else len(filters), len(diff.topics), len(bodies), len(diff.dropped),
+            len(diff.mappings),
+            packed, *(filters or ()), *bodies, *diff.dropped, *(part for row in diff.mappings for part in row),
+        )  # fmt: skip
+        status = reply[0].decode()
+        if status in ("OK", "REFRESHED"):
+            changed = status == "OK" and reply[4] == 1
+            return Registered(status, reply[1], text(reply[2]), text(reply[3]), changed)
+        if status == "RETRY":
+            return Registered(
+                status, reply[1], n=reply[2].decode(), data_version=_data_version(*reply[3:6])
+            )  # fmt: skip
+        return Registered(status, reply[1])
+
+    async def touch_broker(
+        self, cluster: str, broker_addr: str, channel: Channel = NO_CHANNEL, body_bytes: int = 0
+    ) -> Touched:
+        """A heartbeat without registration (322, 904). One round trip, O(1)."""
+        reply = await self._call("touch_broker", who(cluster, broker_addr), *channel, body_bytes)
+        return Touched(reply[1], _data_version(*reply[2:5]) if reply[0] == b"OK" else None)
+
+    async def unregister_broker(self, cluster: str, broker_addr: str, broker_name: str) -> int:
+        """A broker leaves (104); returns the seq from which the tables show it."""
+        return int((await self._call("unregister_broker", cluster, broker_addr, broker_name))[1])
+
+    async def channel_destroyed(self, broker: str, channel: Channel) -> str:
+        """A broker's connection closed; REMOVED, KEPT or STALE."""
+        return text((await self._call("channel_destroyed", broker, *channel))[0])
+
+    async def set_write_perm(self, broker_name: str, mode: Literal["wipe", "add"]) -> tuple[int, int]:
+        """Wipe or add write permission; returns (seq, topics of the brokerName)."""
+        _, seq, count = await self._call("set_write_perm", broker_name, mode)
+        return seq, count
+
+    async def delete_topic(self, topic: str, cluster: str = "") -> int:
+        """Delete a topic, everywhere or from one cluster's brokers; returns the seq."""
+        return int((await self._call("delete_topic", topic, cluster))[1])
+
+    async def register_topic(self, topic: str, queue_datas: Iterable[tuple[str, QueueData]]) -> int:
+        """Give a topic queues at known brokers (217); returns the seq."""
+        flat: list[Any] = []
+        for broker_name, queue_data in queue_datas:
+            flat += (broker_name, _encode(queue_data))
+        return int((await self._call("register_topic", topic, *flat))[1])
+
+
+def encode_topics(topics: dict[str, QueueData]) -> tuple[bytes, list[bytes]]:
+    """Topics as the script wants them: packed (topic, queue data) pairs, and event bodies of 500 topics each.
+
+    The pairs travel as one argument (MessagePack): 20,000 arguments would cost redis-py, and the Redis
+    parser, more than the script itself. A broker's topics have few different queue data: each is encoded once.
+    """
+    encoded: dict[QueueData, str] = {}
+    pairs: list[str] = []
+    bodies: list[bytes] = []
+    body: list[bytes] = []
+    for topic, queue_data in topics.items():
+        data = encoded.get(queue_data)
+        if data is None:
+            data = encoded[queue_data] = _encode(queue_data).decode()
+        pairs.append(topic)
+        pairs.append(data)
+        body.append(_encode(topic) + b":" + data.encode())
+        if len(body) == TOPICS_PER_EVENT:
+            bodies.append(b",".join(body))
+            body = []
+    if body:
+        bodies.append(b",".join(body))
+    return msgspec.msgpack.encode(pairs), bodies

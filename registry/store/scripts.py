@@ -1,0 +1,85 @@
+"""The Lua scripts: found, their includes put in, their arguments counted, run by digest.
+
+The only module that reads ``lua/``. A script's header is its contract: ``KEYS[1]`` is always the namespace's
+meta key (its hash tag carries every other key), ``ARGV[i]`` lines name the arguments, and a line
+``ARGV[i...]`` says that any number may follow.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from registry.errors import StoreError
+
+_INCLUDE = re.compile(r'^--- @include "([a-z_/0-9]+)"\n', re.M)
+_HEADER = re.compile(r"\A--\[\[ (\w+): (.*?)\]\]\n", re.S)
+_ARGUMENT = re.compile(r"^\s+ARGV\[(\d+)(\.\.\.)?\]", re.M)
+
+
+def _find_folder() -> Path:
+    package = Path(__file__).resolve().parent.parent
+    for folder in (package / "lua", package.parent / "lua"):  # in a wheel, in a checkout
+        if (folder / "heartbeat.lua").is_file():
+            return folder
+    raise StoreError(f"no Lua scripts beside {package}: the installation is not whole, install it again")
+
+
+class Script(NamedTuple):
+    """One script, ready to run: ``arguments`` is the fixed number of ARGV, ``more`` whether others may follow."""
+
+    name: str
+    source: str
+    sha: str
+    arguments: int
+    more: bool
+
+    def check(self, arguments: Sequence[Any]) -> None:
+        """Refuse a call whose number of arguments is not the header's."""
+        if len(arguments) < self.arguments or (len(arguments) > self.arguments and not self.more):
+            least = "at least " if self.more else ""
+            raise StoreError(
+                f"lua/{self.name}.lua takes {least}{self.arguments} arguments, called with {len(arguments)}"
+            )
+
+
+def expand(path: Path, folder: Path) -> str:
+    """A script's text with each include put in once, where it is first asked for."""
+    done: set[str] = set()
+
+    def put_in(match: re.Match[str]) -> str:
+        name = match.group(1)
+        if name in done:
+            return ""
+        done.add(name)
+        text = (folder / f"{name}.lua").read_text(encoding="utf-8")
+        return _INCLUDE.sub(put_in, text)
+
+    return _INCLUDE.sub(put_in, path.read_text(encoding="utf-8"))
+
+
+@functools.cache
+def load() -> dict[str, Script]:
+    """All scripts by name.
+
+    Raises:
+        StoreError: the folder is missing, or a header does not name its script or number its arguments.
+    """
+    folder = _find_folder()
+    scripts: dict[str, Script] = {}
+    for path in sorted(folder.glob("*.lua")):
+        source = expand(path, folder)
+        header = _HEADER.match(source)
+        if header is None or header.group(1) != path.stem:
+            raise StoreError(f"{path.name}: the header must open with '--[[ {path.stem}: '")
+        numbered = [(int(number), bool(more)) for number, more in _ARGUMENT.findall(header.group(2))]
+        if [number for number, _ in numbered] != list(range(1, len(numbered) + 1)):
+            raise StoreError(f"{path.name}: ARGV lines of the header are not numbered 1, 2, 3, ...")
+        more = bool(numbered and numbered[-1][1])
+        sha = hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest()
+        scripts[path.stem] = Script(path.stem, source, sha, len(numbered) - more, more)
+    return scripts

@@ -1,0 +1,159 @@
+"""The route tables in memory: what Redis holds, changed by nothing but the events of the change stream.
+
+The front end's view is one of these, and so is every replay (audit, time travel, tests).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from sys import intern
+
+from msgspec import UNSET
+
+from registry import change as kinds
+from registry.change import Change
+from registry.model import BrokerRow, QueueData
+
+_NOTHING: frozenset[str] = frozenset()
+
+
+class Tables:
+    """Topics, brokers, clusters, filter servers, static-topic mappings, KV and shared configuration.
+
+    topics: topic -> brokerName -> queue data; brokers: brokerName -> row; clusters: cluster -> brokerNames;
+    broker_topics: brokerName -> its topics (the index that a removal needs); filter_servers: who -> addresses;
+    mappings: topic -> brokerName -> JSON text; kv: kv namespace -> key -> value.
+    """
+
+    def __init__(self) -> None:
+        self.topics: dict[str, dict[str, QueueData]] = {}
+        self.brokers: dict[str, BrokerRow] = {}
+        self.clusters: dict[str, set[str]] = {}
+        self.broker_topics: dict[str, set[str]] = {}
+        self.filter_servers: dict[str, list[str]] = {}
+        self.mappings: dict[str, dict[str, str]] = {}
+        self.kv: dict[str, dict[str, str]] = {}
+        self.config: dict[str, str] = {}
+        self.config_rev = 0
+        self._queue_datas: dict[QueueData, QueueData] = {}
+
+    def apply(self, change: Change) -> Collection[str]:
+        """Apply one event.
+
+        Returns:
+            the topics whose route may look different now.
+        """
+        kind = change.type
+        if kind == kinds.BROKER_REGISTERED or kind == kinds.WRITE_PERM_SET or kind in kinds.REMOVALS:
+            return self._apply_broker(change)
+        if kind == kinds.TOPIC_DELETED and change.topic is not None:
+            for name in change.broker_names:
+                self.drop_queue_data(change.topic, name)
+                self._set_rev(name, change.rev)
+            return (change.topic,)
+        if kind == kinds.TOPIC_REGISTERED and change.topic is not None:
+            for name, queue_data in change.queue_datas.items():
+                self.set_queue_data(change.topic, name, queue_data)
+                self._set_rev(name, change.rev)
+            return (change.topic,)
+        if kind in (kinds.KV_PUT, kinds.KV_DELETED) and change.kv_namespace is not None:
+            table = self.kv.setdefault(change.kv_namespace, {})
+            if change.key is not None:
+                if change.value is None:
+                    table.pop(change.key, None)
+                else:
+                    table[change.key] = change.value
+                return (change.key,)  # ORDER_TOPIC_CONFIG: the key is a topic
+        if kind == kinds.CONFIG_SET:
+            self.config.update(change.config)
+            self.config_rev = change.config_rev or self.config_rev
+            return list(self.topics)
+        return _NOTHING
+
+    def _apply_broker(self, change: Change) -> Collection[str]:
+        name = intern(change.broker_name)
+        touched: Collection[str] = _NOTHING
+        if change.filter_servers is not None and change.who is not None:
+            self.set_filter_servers(change.who, change.filter_servers)
+            touched = set(self.broker_topics.get(name, _NOTHING))
+        if change.type in kinds.REMOVALS and change.who is not None:
+            self.filter_servers.pop(change.who, None)
+        if change.type == kinds.BROKER_REGISTERED and change.cluster is not None:
+            self.clusters.setdefault(change.cluster, set()).add(name)
+        if change.row is None:
+            return self.drop_broker(name)
+        if change.row is not UNSET:
+            self.brokers[name] = change.row.broker_row(change.rev or 0)
+            touched = set(self.broker_topics.get(name, _NOTHING))
+        else:
+            self._set_rev(name, change.rev)
+        for topic, queue_data in change.topics.items():
+            self.set_queue_data(topic, name, queue_data)
+        for topic in change.dropped:
+            self.drop_queue_data(topic, name)
+        for topic, mapped_name, mapping in change.mappings:
+            self.set_mapping(topic, mapped_name, mapping)
+        changed = [*change.topics, *change.dropped, *(mapping[0] for mapping in change.mappings)]
+        return changed if not touched else set(touched).union(changed)
+
+    def set_queue_data(self, topic: str, broker_name: str, queue_data: QueueData) -> None:
+        """One cell of topicQueueTable; equal values share one object."""
+        topic, broker_name = intern(topic), intern(broker_name)
+        queue_data = self._queue_datas.setdefault(queue_data, queue_data)
+        self.topics.setdefault(topic, {})[broker_name] = queue_data
+        self.broker_topics.setdefault(broker_name, set()).add(topic)
+
+    def drop_queue_data(self, topic: str, broker_name: str) -> None:
+        """The cell, and the topic with its last one."""
+        queue_datas = self.topics.get(topic)
+        if queue_datas is None or queue_datas.pop(broker_name, None) is None:
+            return
+        if not queue_datas:
+            del self.topics[topic]
+        topics = self.broker_topics.get(broker_name)
+        if topics is not None:
+            topics.discard(topic)
+            if not topics:
+                del self.broker_topics[broker_name]
+
+    def drop_broker(self, name: str) -> Collection[str]:
+        """A brokerName with all its queue data and its place in every cluster; returns its topics."""
+        self.brokers.pop(name, None)
+        for cluster in [c for c, names in self.clusters.items() if name in names]:
+            self.clusters[cluster].discard(name)
+            if not self.clusters[cluster]:
+                del self.clusters[cluster]
+        topics = list(self.broker_topics.get(name, _NOTHING))
+        for topic in topics:
+            self.drop_queue_data(topic, name)
+        return topics
+
+    def set_filter_servers(self, who: str, filter_servers: Iterable[str]) -> None:
+        """An empty list removes."""
+        servers = list(filter_servers)
+        if servers:
+            self.filter_servers[who] = servers
+        else:
+            self.filter_servers.pop(who, None)
+
+    def set_mapping(self, topic: str, broker_name: str, mapping: str) -> None:
+        """One static-topic mapping (JSON text); nothing ever removes one (semantics 25)."""
+        self.mappings.setdefault(topic, {})[broker_name] = mapping
+
+    def _set_rev(self, name: str, rev: int | None) -> None:
+        row = self.brokers.get(name)
+        if row is not None and rev is not None and row.rev != rev:
+            self.brokers[name] = BrokerRow(row.cluster, row.broker_addrs, row.zone_name, row.enable_acting_master, rev)
+
+    def contents(self) -> dict[str, object]:
+        """Everything as plain values, to compare two tables with ``==``."""
+        return {
+            "topics": self.topics,
+            "brokers": self.brokers,
+            "clusters": self.clusters,
+            "broker_topics": {name: topics for name, topics in self.broker_topics.items() if topics},
+            "filter_servers": self.filter_servers,
+            "mappings": self.mappings,
+            "kv": self.kv,
+            "config": self.config,
+        }
