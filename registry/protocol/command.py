@@ -230,10 +230,8 @@ def encode_command(command: Command) -> bytes:
         LocalProtocolError: a number does not fit (binary: code and version are int16), or the header is
             longer than 16,777,215 bytes.
     """
-    if command.encoding == Encoding.JSON:
-        header = _encode_json_header(command)
-    else:
-        header = _encode_binary_header(command)
+    encode = _encode_json_header if command.encoding == _JSON else _encode_binary_header
+    header = encode(command)
     if len(header) > _MAX_HEADER_BYTES:
         raise LocalProtocolError(f"a header of {len(header)} bytes is too long")
     mark = command.encoding << 24 | len(header)
