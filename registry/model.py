@@ -94,6 +94,7 @@ class Registration(msgspec.Struct, frozen=True):
     """Everything that a registerBroker request (103) says, decoded and checked.
 
     ``filter_servers``: None leaves the list as it is, an empty list removes it.
+    ``mappings``: static topic -> (brokerName the mapping is for, its JSON as the tables keep it).
     ``enable_acting_master``: None when the header field is absent (brokers before 5.x).
     ``heartbeat_timeout_ms``: None when the broker does not say.
     """
@@ -108,7 +109,7 @@ class Registration(msgspec.Struct, frozen=True):
     heartbeat_timeout_ms: int | None = None
     data_version: DataVersion = DataVersion()
     topics: dict[str, TopicConfig] = {}
-    mappings: dict[str, TopicQueueMapping] = {}
+    mappings: dict[str, tuple[str, str]] = {}
     filter_servers: list[str] | None = None
 
 

@@ -77,11 +77,9 @@ def compare(
         dropped = sorted(tables.broker_topics.get(name, set()) - registration.topics.keys())
     mappings: list[tuple[str, str, str]] = []
     if everything:
-        for topic, mapping in registration.mappings.items():
-            bname = mapping.bname or name
-            encoded = msgspec.json.encode(mapping).decode()
-            if tables.mappings.get(topic, {}).get(bname) != encoded:
-                mappings.append((topic, bname, encoded))
+        for topic, (mapped_name, mapping) in registration.mappings.items():
+            if tables.mappings.get(topic, {}).get(mapped_name) != mapping:
+                mappings.append((topic, mapped_name, mapping))
     return Changes(topics, dropped, mappings)
 
 
