@@ -1,0 +1,115 @@
+"""Which broker speaks over which connection of this worker, and telling Redis when one closes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Protocol
+
+from registry.errors import RegistryError, StoreUnavailable
+from registry.store.routes import Channel, RouteStore
+
+logger = logging.getLogger(__name__)
+
+_RETRY_S = (0.1, 0.2, 0.5, 1.0)
+
+
+class Closable(Protocol):
+    """A connection, as far as this module cares."""
+
+    channel: Channel
+    address: str
+
+    def close(self, reason: str) -> None:
+        """Hang up."""
+
+
+class ChannelOwner:
+    """The brokers of this worker's connections.
+
+    A broker belongs to the connection of its last registration; a sign of life alone (322, 904) gives it to a
+    connection only if no other of this worker has it. ``registered_at`` is the seq of that registration.
+    """
+
+    def __init__(self, routes: RouteStore, front_end: str, incarnation: str) -> None:
+        self.front_end = front_end
+        self.incarnation = incarnation
+        self._routes = routes
+        self._owners: dict[str, Closable] = {}
+        self._registered_at: dict[str, int] = {}
+        self._held: dict[Closable, set[str]] = {}
+        self._closes: asyncio.Queue[tuple[str, Channel]] = asyncio.Queue()
+        self._connections = 0
+        self._telling = True
+
+    def __len__(self) -> int:
+        return len(self._owners)
+
+    def new_channel(self) -> Channel:
+        """An identity for a new connection; a connection number is never used twice."""
+        self._connections += 1
+        return Channel(self.front_end, f"{self.incarnation}/{self._connections}")
+
+    def registered(self, who: str, connection: Closable, seq: int) -> None:
+        """A registration of this broker came over this connection: it is the broker's channel now."""
+        self._owners[who] = connection
+        self._registered_at[who] = seq
+        self._held.setdefault(connection, set()).add(who)
+
+    def touched(self, who: str, connection: Closable) -> None:
+        """A heartbeat without registration came over this connection."""
+        if who not in self._owners:
+            self._owners[who] = connection
+        self._held.setdefault(connection, set()).add(who)
+
+    def closed(self, connection: Closable) -> None:
+        """The connection is gone, and its last write is done: every broker that it held loses a channel."""
+        for who in self._held.pop(connection, ()):
+            if self._owners.get(who) is connection:
+                del self._owners[who]
+                self._registered_at.pop(who, None)
+            if self._telling:
+                self._closes.put_nowait((who, connection.channel))
+
+    def stop_telling(self) -> None:
+        """We are leaving: connections that close from now on say nothing about their brokers."""
+        self._telling = False
+
+    def expired(self, who: str, seq: int) -> None:
+        """The broker was removed for its silence at ``seq``: its connection is closed unless it came back."""
+        connection = self._owners.get(who)
+        if connection is not None and self._registered_at.get(who, -1) < seq:
+            connection.close(f"the broker {who} expired")
+
+    def channels(self) -> list[tuple[str, str]]:
+        """(who, channel value) of every broker that has a connection here."""
+        return [(who, connection.channel.value) for who, connection in self._owners.items()]
+
+    @property
+    def closes_pending(self) -> int:
+        """Closes that Redis has not heard of yet."""
+        return self._closes.qsize()
+
+    async def tell_closes(self) -> None:
+        """Tell Redis of closed connections, in order; keeps each until Redis has taken it. Runs for ever."""
+        while True:
+            who, channel = await self._closes.get()
+            for attempt in range(1_000_000):
+                try:
+                    outcome = await self._routes.channel_destroyed(who, channel)
+                except StoreUnavailable:
+                    await asyncio.sleep(_RETRY_S[min(attempt, len(_RETRY_S) - 1)])
+                except RegistryError:
+                    logger.exception("cannot tell Redis that the channel of broker %s closed; given up", who)
+                    break
+                else:
+                    if outcome == "REMOVED":
+                        logger.info("the broker's channel is destroyed, %s is removed at once", who)
+                    elif outcome == "KEPT":
+                        logger.info("a channel of broker %s closed here, it has another at another front end", who)
+                    break
+            self._closes.task_done()
+
+    async def closes_told(self) -> None:
+        """Return once Redis has heard of every close so far."""
+        await self._closes.join()

@@ -1,0 +1,77 @@
+"""What the handlers of one worker share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from registry.config import Settings, with_shared
+from registry.errors import StoreUnavailable
+from registry.server.channels import ChannelOwner, Closable
+from registry.server.counters import Counters
+from registry.server.view import View
+from registry.store.kvconfig import KvStore
+from registry.store.routes import RouteStore
+
+
+class Health(Protocol):
+    """What the handlers need to know of the follower."""
+
+    away: bool
+
+
+class Peer(Closable, Protocol):
+    """The connection a request came over."""
+
+
+class FrontEnd:
+    """Settings, view, stores and counters of one worker."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        view: View,
+        routes: RouteStore,
+        kv: KvStore,
+        channels: ChannelOwner,
+        counters: Counters,
+        health: Health,
+    ) -> None:
+        self._own_settings = settings
+        self.settings = settings
+        self.view = view
+        self.routes = routes
+        self.kv = kv
+        self.channels = channels
+        self.counters = counters
+        self.health = health
+        self.draining = False
+        self.in_flight = 0
+        self._opaque = 0
+
+    def use_shared(self, shared: Mapping[str, str]) -> None:
+        """Take over the shared run-time configuration; encoded answers are made anew where it matters."""
+        self.settings = with_shared(self._own_settings, shared)
+        view = self.view
+        wanted = self.settings.support_acting_master, self.settings.order_message_enable
+        if (view.acting_master, view.order_messages) != wanted:
+            view.acting_master, view.order_messages = wanted
+            view.forget_answers()
+
+    async def effect(self, seq: int) -> None:
+        """Wait until this worker's view shows the change: answers come after their effect."""
+        await self.view.wait_for(seq, self.settings.redis_timeout_ms / 1000)
+
+    def check_store(self) -> None:
+        """Fail at once while Redis is known to be away.
+
+        Raises:
+            StoreUnavailable: it is.
+        """
+        if self.health.away:
+            raise StoreUnavailable("the registry's Redis is away; nothing was changed, try again")
+
+    def next_opaque(self) -> int:
+        """For requests that carry none: Java answers with a number of its own."""
+        self._opaque += 1
+        return self._opaque

@@ -1,0 +1,165 @@
+"""Requests that are answered from the view: no Redis call, no task, no future.
+
+Each handler takes the front end, the command and the opaque, and returns the reply. Source of the behaviour:
+DefaultRequestProcessor and ClientRequestProcessor (rocketmq 5.x), golden/FACTS section 4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from registry.model import MASTER_ID
+from registry.protocol import headers
+from registry.protocol.bodies import (
+    BrokerMemberGroup,
+    encode_broker_member_group,
+    encode_kv_table,
+    encode_topic_list,
+)
+from registry.protocol.codes import VERSION_V4_9_4, RequestCode, ResponseCode
+from registry.protocol.command import Command
+from registry.server import replies
+from registry.server.front_end import FrontEnd
+from registry.tables import Tables
+
+Read = Callable[[FrontEnd, Command, int], bytes]
+
+UNIT_FLAG = 1
+UNIT_SUB_FLAG = 2
+
+
+def get_routeinfo_by_topic(front_end: FrontEnd, command: Command, opaque: int) -> bytes:
+    """105: the request that clients send all the time. Kept answers need two dict lookups."""
+    ext, view = command.ext_fields, front_end.view
+    topic = ext.get("topic") if ext else None
+    if ext and topic is not None:
+        quoted = command.version >= VERSION_V4_9_4
+        if len(ext) == 1:
+            body = view.route_body(topic, quoted_keys=quoted)
+        else:
+            header = headers.GetRouteInfo.from_ext_fields(ext)
+            if header.zone_filter is not None:
+                body = view.zone_route_body(topic, header.zone_filter)
+            else:
+                body = view.route_body(topic, quoted_keys=quoted or header.accept_standard_json_only)
+        if body is not None:
+            front_end.counters.lookups_found += 1
+            if not view.fresh:
+                front_end.counters.stale_answers += 1
+            return replies.SUCCESS.reply(opaque, body)
+    if not view.fresh:
+        # Clients that get 17 drop a good route; on any other error they keep what they have.
+        front_end.counters.lookups_error += 1
+        return replies.UNKNOWN_FOR_NOW.reply(opaque)
+    front_end.counters.lookups_not_found += 1
+    return replies.topic_not_exist(opaque, topic)
+
+
+def get_broker_cluster_info(front_end: FrontEnd, command: Command, opaque: int) -> bytes:
+    """106."""
+    return replies.SUCCESS.reply(opaque, front_end.view.cluster_info_body())
+
+
+def get_kv_config(front_end: FrontEnd, command: Command, opaque: int) -> bytes:
+    """101."""
+    header = headers.GetKVConfig.from_ext_fields(command.ext_fields)
+    value = front_end.view.served.kv.get(header.namespace or "", {}).get(header.key or "")
+    if value is not None:
+        return replies.reply(opaque, ext_fields={"value": value})
+    return replies.reply(
+        opaque,
+        ResponseCode.QUERY_NOT_FOUND,
+        f"No config item, Namespace: {_shown(header.namespace)} Key: {_shown(header.key)}",
+        {},
+    )
+
+
+def get_kvlist_by_namespace(front_end: FrontEnd, command: Command, opaque: int) -> bytes:
+    """219."""
+    namespace = headers.GetKVListByNamespace.from_ext_fields(command.ext_fields).namespace
+    table = front_end.view.served.kv.get(namespace or "")
+    if table is not None:
+        return replies.SUCCESS.reply(opaque, encode_kv_table(table))
+    return replies.reply(opaque, ResponseCode.QUERY_NOT_FOUND, f"No config item, Namespace: {_shown(namespace)}")
+
+
+def get_broker_member_group(front_end: FrontEnd, command: Command, opaque: int) -> bytes:
+    """901: code 0 with a remark that Java never clears (semantics 3)."""
+    header = headers.GetBrokerMemberGroup.from_ext_fields(command.ext_fields)
+    row = front_end.view.served.brokers.get(header.broker_name or "")
+    group = BrokerMemberGroup(
+        cluster=header.cluster_name,
+        broker_name=header.broker_name,
+        broker_addrs=dict(row.broker_addrs) if row else {},
+    )
+    return replies.reply(opaque, remark="not set any response code", body=encode_broker_member_group(group))
+
+
+def get_all_topic_list(front_end: FrontEnd, command: Command, opaque: int) -> bytes:
+    """206."""
+    if not front_end.settings.enable_all_topic_list:
+        return replies.DISABLED.reply(opaque)
+    return replies.SUCCESS.reply(opaque, encode_topic_list(front_end.view.served.topics))
+
+
+def get_topics_by_cluster(front_end: FrontEnd, command: Command, opaque: int) -> bytes:
+    """224."""
+    if not front_end.settings.enable_topic_list:
+        return replies.DISABLED.reply(opaque)
+    cluster = headers.TopicsByCluster.from_ext_fields(command.ext_fields).cluster
+    tables = front_end.view.served
+    topics: dict[str, None] = {}
+    for name in sorted(tables.clusters.get(cluster or "", ())):
+        topics.update(dict.fromkeys(tables.broker_topics.get(name, ())))
+    return replies.SUCCESS.reply(opaque, encode_topic_list(topics))
+
+
+def get_system_topic_list(front_end: FrontEnd, command: Command, opaque: int) -> bytes:
+    """304: names of clusters and brokers; the smallest master address (semantics D7)."""
+    tables = front_end.view.served
+    names: dict[str, None] = {}
+    for cluster, broker_names in sorted(tables.clusters.items()):
+        names[cluster] = None
+        names.update(dict.fromkeys(sorted(broker_names)))
+    masters = [addr for row in tables.brokers.values() if (addr := row.broker_addrs.get(MASTER_ID)) is not None]
+    return replies.SUCCESS.reply(opaque, encode_topic_list(names, min(masters, default=None)))
+
+
+def _by_flag(wanted: Callable[[int], bool]) -> Read:
+    def handler(front_end: FrontEnd, command: Command, opaque: int) -> bytes:
+        if not front_end.settings.enable_topic_list:
+            return replies.DISABLED.reply(opaque)
+        return replies.SUCCESS.reply(opaque, encode_topic_list(_topics_with(front_end.view.served, wanted)))
+
+    return handler
+
+
+def _topics_with(tables: Tables, wanted: Callable[[int], bool]) -> Iterable[str]:
+    """Topics of which any broker's topicSysFlag is wanted (semantics D7)."""
+    return [
+        topic
+        for topic, queue_datas in tables.topics.items()
+        if any(wanted(data.topic_sys_flag) for data in queue_datas.values())
+    ]
+
+
+def _shown(text: str | None) -> str:
+    return "null" if text is None else text
+
+
+READS: dict[int, Read] = {
+    RequestCode.GET_ROUTEINFO_BY_TOPIC: get_routeinfo_by_topic,
+    RequestCode.GET_BROKER_CLUSTER_INFO: get_broker_cluster_info,
+    RequestCode.GET_KV_CONFIG: get_kv_config,
+    RequestCode.GET_KVLIST_BY_NAMESPACE: get_kvlist_by_namespace,
+    RequestCode.GET_BROKER_MEMBER_GROUP: get_broker_member_group,
+    RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: get_all_topic_list,
+    RequestCode.GET_TOPICS_BY_CLUSTER: get_topics_by_cluster,
+    RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS: get_system_topic_list,
+    RequestCode.GET_UNIT_TOPIC_LIST: _by_flag(lambda flag: bool(flag & UNIT_FLAG)),
+    RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST: _by_flag(lambda flag: bool(flag & UNIT_SUB_FLAG)),
+    RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST: _by_flag(
+        lambda flag: bool(flag & UNIT_SUB_FLAG) and not flag & UNIT_FLAG
+    ),
+}
+"""Request code -> handler."""

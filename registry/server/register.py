@@ -1,0 +1,165 @@
+"""103: a broker registers. Nearly always it says what it said last time, and one O(1) script answers."""
+
+from __future__ import annotations
+
+import logging
+
+import xxhash
+
+from registry.errors import RegistrationRejected, StoreUnavailable
+from registry.model import ORDER_TOPIC_CONFIG, DataVersion, Registration, who
+from registry.protocol.bodies import check_crc32, decode_register_body, encode_kv_table, encode_mapping
+from registry.protocol.codes import ResponseCode
+from registry.protocol.command import Command
+from registry.protocol.headers import RegisterBroker
+from registry.registration import compare
+from registry.server import replies
+from registry.server.front_end import FrontEnd, Peer
+from registry.store.routes import Registered, RegistrationDiff
+
+logger = logging.getLogger(__name__)
+
+# Somebody else changed the row between comparing and writing, this many times in a row.
+_ATTEMPTS = 10
+
+
+async def register_broker(front_end: FrontEnd, command: Command, opaque: int, peer: Peer) -> bytes:
+    """103. Answers after this worker's view shows the change."""
+    header = RegisterBroker.from_ext_fields(command.ext_fields)
+    cluster, name, addr, broker_id = checked_identity(header)
+    identity = who(cluster, addr)
+    digest = digest_of(command)
+    front_end.check_store()
+    beat = await front_end.routes.heartbeat(cluster, name, broker_id, addr, digest, peer.channel, len(command.body))
+    if beat.same:
+        front_end.counters.registrations_unchanged += 1
+        front_end.channels.registered(identity, peer, beat.seq)
+        return _answer(front_end, opaque, beat.master_addr, beat.ha_server_addr)
+    if not check_crc32(command.body, header.body_crc32):
+        front_end.counters.registrations_refused += 1
+        logger.warning("registration of %s refused: crc32 of the body does not match", identity)
+        return replies.CRC_MISMATCH.reply(opaque)
+    registration = decode(header, command, (cluster, name, addr, broker_id))
+    known = beat.data_version
+    result = await _write(front_end, registration, beat.n, known, beat.seq, digest, peer, len(command.body))
+    if result.status == "REFUSED_ONE_TOPIC":
+        front_end.counters.registrations_refused += 1
+        logger.warning("%s registered one topic before its first full registration: refused", identity)
+        return replies.reply(opaque, ResponseCode.SYSTEM_ERROR, "register broker failed", {})
+    if result.status == "REFUSED_STATE":
+        front_end.counters.registrations_refused += 1
+        logger.warning(
+            "%s claims id %d of %s with a state version lower than its holder's: not stored", identity, broker_id, name
+        )
+        return replies.SUCCESS_WITH_HEADER.reply(opaque)
+    front_end.counters.registrations_changed += 1
+    front_end.channels.registered(identity, peer, result.seq)
+    if known is None:
+        logger.info("new broker registered, %s, brokerName %s id %d, HAServer: %s", identity, name, broker_id,
+                    registration.ha_server_addr)  # fmt: skip
+    if result.changed:
+        await front_end.effect(result.seq)
+    return _answer(front_end, opaque, result.master_addr, result.ha_server_addr)
+
+
+def checked_identity(header: RegisterBroker) -> tuple[str, str, str, int]:
+    """Cluster, brokerName, address and id.
+
+    Raises:
+        RegistrationRejected: one is missing or cannot be stored (semantics 6, D9).
+    """
+    fields = {
+        "clusterName": header.cluster_name,
+        "brokerName": header.broker_name,
+        "brokerAddr": header.broker_addr,
+    }
+    for field, value in fields.items():
+        if not value:
+            raise RegistrationRejected(f"register broker failed: {field} is null or empty; nothing was stored")
+    if "|" in (header.broker_addr or ""):
+        raise RegistrationRejected(f"register broker failed: brokerAddr {header.broker_addr!r} is not host:port")
+    if header.broker_id is None:
+        raise RegistrationRejected("register broker failed: brokerId is null or no number; nothing was stored")
+    return header.cluster_name or "", header.broker_name or "", header.broker_addr or "", header.broker_id
+
+
+def digest_of(command: Command) -> str:
+    """What tells one registration from another: every header field, the sender's version, the raw body."""
+    fields = sorted((command.ext_fields or {}).items())
+    digest = xxhash.xxh3_128(repr((command.version, fields)).encode("utf-8", "surrogatepass"))
+    digest.update(command.body)
+    return digest.hexdigest()
+
+
+def decode(header: RegisterBroker, command: Command, identity: tuple[str, str, str, int]) -> Registration:
+    """The whole registration.
+
+    Raises:
+        RemoteProtocolError: the body cannot be read.
+    """
+    cluster, name, addr, broker_id = identity
+    body = decode_register_body(command.body, compressed=header.compressed, version=command.version)
+    return Registration(
+        cluster=cluster,
+        broker_name=name,
+        broker_id=broker_id,
+        broker_addr=addr,
+        ha_server_addr=header.ha_server_addr,
+        zone_name=header.zone_name,
+        enable_acting_master=header.enable_acting_master,
+        heartbeat_timeout_ms=header.heartbeat_timeout_millis,
+        data_version=body.data_version,
+        topics=body.topics,
+        mappings={
+            topic: (mapping.bname or name, encode_mapping(mapping).decode()) for topic, mapping in body.mappings.items()
+        },
+        filter_servers=body.filter_servers,
+    )
+
+
+async def _write(
+    front_end: FrontEnd,
+    registration: Registration,
+    n: str,
+    known: DataVersion | None,
+    seq: int,
+    digest: str,
+    peer: Peer,
+    body_bytes: int,
+) -> Registered:
+    """Compare with the view and write the difference, until nobody else changed the row in between."""
+    settings = front_end.settings
+    for _ in range(_ATTEMPTS):
+        await front_end.effect(seq)
+        view = front_end.view
+        tables, row = view.exact, view.exact.brokers.get(registration.broker_name)
+        changes = compare(
+            registration, known, tables, delete_missing_topics=settings.delete_topic_with_broker_registration
+        )
+        diff = RegistrationDiff(
+            view.epoch, row.rev if row else 0, n, tables.config_rev, changes.topics, changes.dropped, changes.mappings
+        )
+        result = await front_end.routes.register_broker(
+            registration, diff, digest=digest, channel=peer.channel, body_bytes=body_bytes,
+            default_timeout_ms=settings.broker_channel_expired_time_ms,
+        )  # fmt: skip
+        if result.status != "RETRY":
+            return result
+        n, known, seq = result.n, result.data_version, result.seq
+    raise StoreUnavailable(f"{registration.broker_name} is being changed from elsewhere all the time; register again")
+
+
+def _answer(front_end: FrontEnd, opaque: int, master_addr: str, ha_server_addr: str) -> bytes:
+    ext_fields = {}
+    if ha_server_addr:
+        ext_fields["haServerAddr"] = ha_server_addr
+    if master_addr:
+        ext_fields["masterAddr"] = master_addr
+    body = b""
+    if front_end.settings.return_order_topic_config_to_broker:
+        table = front_end.view.served.kv.get(ORDER_TOPIC_CONFIG)
+        if table is not None:
+            body = encode_kv_table(table)
+    if not ext_fields:
+        return replies.SUCCESS_WITH_HEADER.reply(opaque, body)
+    return replies.reply(opaque, ext_fields=ext_fields, body=body)

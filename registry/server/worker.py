@@ -1,0 +1,238 @@
+"""One worker process of a front end: started by the supervisor, serves its own listening socket.
+
+Run as ``python -m registry.server.worker SPEC`` where SPEC is the JSON of :class:`Spec`. It writes JSON lines to
+its status pipe: ``ready`` once it answers, ``status`` every second, ``failed`` with a reason before it exits
+with 253. SIGTERM drains it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import logging
+import os
+import secrets
+import signal
+import socket
+import sys
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import uvloop
+
+from registry.config import Settings
+from registry.errors import RegistryError
+from registry.server.channels import ChannelOwner
+from registry.server.connection import Connections, Limits
+from registry.server.counters import Counters
+from registry.server.follower import BLOCK_MS, Follower
+from registry.server.front_end import FrontEnd
+from registry.server.view import View
+from registry.store.kvconfig import KvStore
+from registry.store.leases import LeaseStore
+from registry.store.routes import RouteStore
+from registry.store.store import Store
+
+logger = logging.getLogger(__name__)
+
+EXIT_COULD_NOT_START = 253
+# How long clients that know it are sent away with 1500 before this worker stops accepting.
+GO_AWAY_S = 1.0
+
+
+class Spec(msgspec.Struct, frozen=True):
+    """What a worker is told: its settings, the front end it belongs to, its socket and its status pipe."""
+
+    settings: Settings
+    front_end: str
+    index: int
+    listen_fd: int
+    status_fd: int
+
+
+class Worker:
+    """Everything that one worker process runs."""
+
+    def __init__(self, spec: Spec) -> None:
+        settings = spec.settings
+        self._spec = spec
+        self._settings = settings
+        self._store = Store(
+            settings.redis, settings.namespace, timeout_ms=settings.redis_timeout_ms, compat=settings.compat
+        )
+        self._tail_store = Store(
+            settings.redis,
+            settings.namespace,
+            timeout_ms=BLOCK_MS + 1000,
+            compat=settings.compat,
+            max_connections=2,
+        )
+        routes = RouteStore(self._store)
+        self._channels = ChannelOwner(routes, spec.front_end, secrets.token_hex(8))
+        self._view = View()
+        self._counters = Counters()
+        self._follower = Follower(
+            self._store,
+            self._tail_store,
+            self._view,
+            self._channels,
+            grace_ms=lambda: self._front_end.settings.broker_channel_expired_time_ms,
+            on_config=self._use_shared,
+        )
+        self._front_end = FrontEnd(
+            settings, self._view, routes, KvStore(self._store), self._channels, self._counters, self._follower
+        )
+        self._stop = asyncio.Event()
+
+    def _use_shared(self, shared: Mapping[str, str]) -> None:
+        self._front_end.use_shared(shared)
+
+    async def run(self) -> None:
+        """Serve until SIGTERM, then drain.
+
+        Raises:
+            RegistryError: it could not start.
+        """
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stop.set)
+        await self._store.connect()
+        await self._follower.load()
+        await self._follower.renew()
+        settings = self._settings
+        connections = Connections(
+            self._front_end,
+            Limits(
+                idle_s=settings.server_channel_max_idle_time_seconds,
+                slow_client_s=settings.slow_client_timeout_seconds,
+                connections=settings.max_connections,
+                in_flight=settings.max_in_flight,
+                write_buffer_bytes=settings.write_buffer_high_water_mark_bytes,
+            ),
+        )
+        listener = socket.socket(fileno=self._spec.listen_fd)
+        async with asyncio.TaskGroup() as group:
+            tasks = [
+                group.create_task(coroutine, name=name)
+                for name, coroutine in (
+                    ("tail", self._follower.tail()),
+                    ("lease", self._follower.keep_lease()),
+                    ("closes", self._channels.tell_closes()),
+                    ("tick", connections.tick()),
+                    ("status", self._report(connections)),
+                )
+            ]
+            server = await loop.create_server(connections, sock=listener, backlog=settings.server_socket_backlog)
+            # The tables are long-lived: the collector need not look at them again and again.
+            gc.collect()
+            gc.freeze()
+            self._say({"event": "ready"})
+            await self._stop.wait()
+            await self._drain(server, connections)
+            for task in tasks:
+                task.cancel()
+        with contextlib.suppress(RegistryError):
+            await LeaseStore(self._store).release(self._channels.incarnation)
+        await self._store.close()
+        await self._tail_store.close()
+
+    async def _drain(self, server: asyncio.Server, connections: Connections) -> None:
+        """Send clients away, stop accepting, finish what is in flight; no broker is removed."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._settings.shutdown_wait_time_seconds
+        self._front_end.draining = self._settings.enable_shutdown_gracefully
+        # Brokers that go away now go because we send them: that says nothing about their life.
+        self._channels.stop_telling()
+        logger.info("draining: %d connections", len(connections.all))
+        if connections.all and self._front_end.draining:
+            await self._until(deadline, loop.time() + GO_AWAY_S, lambda: not connections.all)
+        server.close()
+        await self._until(deadline, deadline, lambda: not connections.busy)
+        with contextlib.suppress(RegistryError, TimeoutError):
+            async with asyncio.timeout(max(0.1, min(2.0, deadline - loop.time()))):
+                await self._channels.closes_told()
+        for connection in list(connections.all):
+            connection.close("this front end is shutting down")
+        logger.info("drained")
+
+    async def _until(self, deadline: float, until: float, done: Any) -> None:
+        loop = asyncio.get_running_loop()
+        while loop.time() < min(deadline, until) and not done():  # noqa: ASYNC110 (two conditions, once a life)
+            await asyncio.sleep(0.02)
+
+    # telling the supervisor
+
+    def _say(self, line: dict[str, Any]) -> None:
+        # The pipe holds a few dozen lines; a supervisor that does not read them any more is gone.
+        with contextlib.suppress(BlockingIOError, BrokenPipeError):
+            os.write(self._spec.status_fd, msgspec.json.encode(line) + b"\n")
+
+    async def _report(self, connections: Connections) -> None:
+        while True:
+            await asyncio.sleep(1.0)
+            self._say(self.status(connections))
+
+    def status(self, connections: Connections) -> dict[str, Any]:
+        """What ``/metrics`` and ``/readyz`` are made of."""
+        view, renewal = self._view, self._follower.renewal
+        grace = renewal is not None and (
+            renewal.now_ms < renewal.up_since_ms + self._front_end.settings.broker_channel_expired_time_ms
+        )
+        times = self._store.times
+        return {
+            "event": "status",
+            "ready": view.loaded,
+            "stale": not view.fresh,
+            "draining": self._front_end.draining,
+            "epoch": view.epoch,
+            "seq": view.seq,
+            "lag_ms": self._follower.lag_ms,
+            "grace": grace,
+            "redis_away": self._follower.away,
+            "connections": len(connections.all),
+            "held_bytes": connections.held_bytes,
+            "channels": len(self._channels),
+            "closes_pending": self._channels.closes_pending,
+            "brokers": sum(len(row.broker_addrs) for row in view.served.brokers.values()),
+            "topics": len(view.served.topics),
+            "rebuilds": self._follower.rebuilds,
+            "counters": self._counters.report(),
+            "script_times": {name: (times.count[name], times.total_ms[name]) for name in times.count},
+        }
+
+
+def main(spec_json: str) -> int:
+    """The worker process; returns its exit status."""
+    spec = msgspec.json.decode(spec_json, type=Spec)
+    configure_logging(spec)
+    os.set_blocking(spec.status_fd, False)
+    started = time.monotonic()
+
+    async def serve() -> None:
+        await Worker(spec).run()
+
+    reason = ""
+    try:
+        uvloop.run(serve())
+    except* RegistryError as errors:
+        reason = "; ".join(str(error) for error in errors.exceptions)
+    if reason:
+        logger.error("%s", reason)
+        os.write(spec.status_fd, msgspec.json.encode({"event": "failed", "reason": reason}) + b"\n")
+        return EXIT_COULD_NOT_START
+    logger.info("served for %.1f s", time.monotonic() - started)
+    return 0
+
+
+def configure_logging(spec: Spec) -> None:
+    """Lines on stderr, which the supervisor prefixes."""
+    logging.basicConfig(
+        level=spec.settings.log_level.upper(), stream=sys.stderr, format="%(levelname)s %(name)s - %(message)s"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

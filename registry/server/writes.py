@@ -1,0 +1,148 @@
+"""Requests that change the tables, or a broker's liveness: each is one Lua script, answered after its effect.
+
+Source of the behaviour: DefaultRequestProcessor (rocketmq 5.x), golden/FACTS section 4.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+
+from registry.model import who
+from registry.protocol import headers
+from registry.protocol.bodies import decode_data_version, decode_route, encode_data_version
+from registry.protocol.codes import RequestCode
+from registry.protocol.command import Command
+from registry.server import replies
+from registry.server.front_end import FrontEnd, Peer
+from registry.server.register import register_broker
+
+logger = logging.getLogger(__name__)
+
+Write = Callable[[FrontEnd, Command, int, Peer], Awaitable[bytes]]
+
+
+async def unregister_broker(front_end: FrontEnd, command: Command, opaque: int, peer: Peer) -> bytes:
+    """104: by address; done before the answer (semantics D5). What lacks a field removes nothing."""
+    header = headers.UnregisterBroker.from_ext_fields(command.ext_fields)
+    name, addr, cluster = header.broker_name, header.broker_addr, header.cluster_name
+    if header.broker_id is not None and name and addr and cluster:
+        front_end.check_store()
+        await front_end.effect(await front_end.routes.unregister_broker(cluster, addr, name))
+        logger.info("unregister broker %s of %s, id %d", who(cluster, addr), name, header.broker_id)
+    return replies.SUCCESS.reply(opaque)
+
+
+async def query_data_version(front_end: FrontEnd, command: Command, opaque: int, peer: Peer) -> bytes:
+    """322: has this broker's topic table changed? Also a sign of life."""
+    header = headers.QueryDataVersion.from_ext_fields(command.ext_fields)
+    cluster, addr = header.cluster_name, header.broker_addr
+    if cluster is None or addr is None:
+        return replies.system_error(opaque, "query data version failed: clusterName or brokerAddr is null")
+    sent = decode_data_version(command.body) if command.body else None
+    front_end.check_store()
+    touched = await front_end.routes.touch_broker(cluster, addr, peer.channel, len(command.body))
+    known = touched.data_version
+    if known is not None:
+        front_end.channels.touched(who(cluster, addr), peer)
+    changed = known is None or known != sent
+    return replies.reply(
+        opaque,
+        ext_fields={"changed": "true" if changed else "false"},
+        body=encode_data_version(known) if known is not None else b"",
+    )
+
+
+async def broker_heartbeat(front_end: FrontEnd, command: Command, opaque: int, peer: Peer) -> bytes:
+    """904: a sign of life; brings nothing back that is gone."""
+    header = headers.BrokerHeartbeat.from_ext_fields(command.ext_fields)
+    cluster, addr = header.cluster_name, header.broker_addr
+    if cluster is None or addr is None:
+        return replies.system_error(opaque, "heartbeat failed: clusterName or brokerAddr is null")
+    front_end.check_store()
+    touched = await front_end.routes.touch_broker(cluster, addr, peer.channel, len(command.body))
+    if touched.data_version is not None:
+        front_end.channels.touched(who(cluster, addr), peer)
+    return replies.SUCCESS.reply(opaque)
+
+
+async def put_kv_config(front_end: FrontEnd, command: Command, opaque: int, peer: Peer) -> bytes:
+    """100."""
+    header = headers.PutKVConfig.from_ext_fields(command.ext_fields)
+    if header.namespace is None or header.key is None:
+        return replies.system_error(opaque, "namespace or key is null")
+    front_end.check_store()
+    await front_end.effect(await front_end.kv.put(header.namespace, header.key, header.value))
+    logger.info("put KV config, namespace %s key %s", header.namespace, header.key)
+    return replies.SUCCESS.reply(opaque)
+
+
+async def delete_kv_config(front_end: FrontEnd, command: Command, opaque: int, peer: Peer) -> bytes:
+    """102."""
+    header = headers.DeleteKVConfig.from_ext_fields(command.ext_fields)
+    if header.namespace is not None and header.key is not None:
+        front_end.check_store()
+        await front_end.effect(await front_end.kv.delete(header.namespace, header.key))
+        logger.info("delete KV config, namespace %s key %s", header.namespace, header.key)
+    return replies.SUCCESS.reply(opaque)
+
+
+async def wipe_write_perm(front_end: FrontEnd, command: Command, opaque: int, peer: Peer) -> bytes:
+    """205: the count is of the topics of the name, also those whose perm did not change."""
+    name = headers.WipeWritePerm.from_ext_fields(command.ext_fields).broker_name
+    count = 0
+    if name:
+        front_end.check_store()
+        seq, count = await front_end.routes.set_write_perm(name, "wipe")
+        await front_end.effect(seq)
+        logger.info("wiped write perm of broker %s, %d topics", name, count)
+    return replies.reply(opaque, ext_fields={"wipeTopicCount": str(count)})
+
+
+async def add_write_perm(front_end: FrontEnd, command: Command, opaque: int, peer: Peer) -> bytes:
+    """327: every perm becomes 6."""
+    name = headers.AddWritePerm.from_ext_fields(command.ext_fields).broker_name
+    count = 0
+    if name:
+        front_end.check_store()
+        seq, count = await front_end.routes.set_write_perm(name, "add")
+        await front_end.effect(seq)
+        logger.info("added write perm of broker %s, %d topics", name, count)
+    return replies.reply(opaque, ext_fields={"addTopicCount": str(count)})
+
+
+async def delete_topic(front_end: FrontEnd, command: Command, opaque: int, peer: Peer) -> bytes:
+    """216: everywhere, or from one cluster's brokers."""
+    header = headers.DeleteTopic.from_ext_fields(command.ext_fields)
+    if header.topic:
+        front_end.check_store()
+        await front_end.effect(await front_end.routes.delete_topic(header.topic, header.cluster_name or ""))
+        logger.info("delete topic %s in cluster %s", header.topic, header.cluster_name or "(every)")
+    return replies.SUCCESS.reply(opaque)
+
+
+async def register_topic(front_end: FrontEnd, command: Command, opaque: int, peer: Peer) -> bytes:
+    """217."""
+    topic = headers.RegisterTopic.from_ext_fields(command.ext_fields).topic
+    if topic and command.body:
+        queue_datas = decode_route(command.body).queue_datas
+        if queue_datas:
+            front_end.check_store()
+            await front_end.effect(await front_end.routes.register_topic(topic, queue_datas.items()))
+            logger.info("topic %s registered at %s", topic, ", ".join(queue_datas))
+    return replies.SUCCESS.reply(opaque)
+
+
+WRITES: dict[int, Write] = {
+    RequestCode.REGISTER_BROKER: register_broker,
+    RequestCode.UNREGISTER_BROKER: unregister_broker,
+    RequestCode.QUERY_DATA_VERSION: query_data_version,
+    RequestCode.BROKER_HEARTBEAT: broker_heartbeat,
+    RequestCode.PUT_KV_CONFIG: put_kv_config,
+    RequestCode.DELETE_KV_CONFIG: delete_kv_config,
+    RequestCode.WIPE_WRITE_PERM_OF_BROKER: wipe_write_perm,
+    RequestCode.ADD_WRITE_PERM_OF_BROKER: add_write_perm,
+    RequestCode.DELETE_TOPIC_IN_NAMESRV: delete_topic,
+    RequestCode.REGISTER_TOPIC_IN_NAMESRV: register_topic,
+}
+"""Request code -> handler."""
