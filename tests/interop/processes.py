@@ -1,0 +1,204 @@
+"""Processes that tests start: one log file each, ended by their own process group and never by name."""
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from random import Random
+from typing import IO, TypeVar
+
+LEASH = Path(__file__).with_name("leash.py")
+LOG_TAIL_LINES = 40
+LOG_LINE_LENGTH = 400
+# What 5.x prints of its logging set-up, several hundred lines a process.
+LOG_NOISE = "|-INFO in "
+
+# Below the range that Linux hands to outgoing connections, so nothing takes a port between our look and its use.
+PORTS = range(20_000, 32_000)
+
+T = TypeVar("T")
+
+
+def wait_until(what: str, probe: Callable[[], T], within_s: float, every_s: float = 0.05) -> T:
+    """Call `probe` until it gives something true and return that; past the deadline, fail with the last it gave.
+
+    An OSError of the probe counts as "not yet": peers that come and go refuse connections.
+    """
+    deadline = time.monotonic() + within_s
+    while True:
+        last: object
+        try:
+            value = probe()
+            if value:
+                return value
+            last = value
+        except OSError as error:
+            last = error
+        if time.monotonic() >= deadline:
+            raise AssertionError(f"not within {within_s:g} s: {what}; last seen: {last!r}")
+        time.sleep(every_s)
+
+
+def free_port(before: int = 0, after: int = 0) -> int:
+    """A port that is free now, together with as many neighbours below and above it."""
+    random = Random(os.urandom(8))
+    for _ in range(1_000):
+        port = random.randrange(PORTS.start + before, PORTS.stop - after)
+        if all(_is_free(p) for p in range(port - before, port + after + 1)):
+            return port
+    raise RuntimeError("found no free port")
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        # As servers do, so that a port whose last connections are in TIME_WAIT counts as free here as well.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("0.0.0.0", port))
+        except OSError:
+            return False
+        return True
+
+
+class Running:
+    """A child process in a group of its own, its output in a log file."""
+
+    def __init__(self, name: str, popen: "subprocess.Popen[str]", log: Path, patience_s: float) -> None:
+        self.name = name
+        self.log = log
+        self.patience_s = patience_s
+        self._popen = popen
+
+    @property
+    def pid(self) -> int:
+        return self._popen.pid
+
+    @property
+    def stdin(self) -> IO[str]:
+        assert self._popen.stdin is not None, f"{self.name} takes no input"
+        return self._popen.stdin
+
+    def exit_code(self) -> int | None:
+        return self._popen.poll()
+
+    def output(self) -> str:
+        return self.log.read_text(errors="replace")
+
+    def tail(self) -> str:
+        """The end of its output, for a person to read."""
+        lines = [line[:LOG_LINE_LENGTH] for line in self.output().splitlines() if LOG_NOISE not in line]
+        return "\n".join(lines[-LOG_TAIL_LINES:])
+
+    def wait_for_output(self, text: str, within_s: float) -> None:
+        def said_or_dead() -> bool:
+            return text in self.output() or self.exit_code() is not None
+
+        wait_until(f"{self.name} says {text!r}", said_or_dead, within_s)
+        if text not in self.output():
+            raise AssertionError(f"{self.name} ended with {self.exit_code()} at start:\n{self.tail()}")
+
+    def pause(self) -> None:
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self._signal(signal.SIGCONT)
+
+    def kill(self) -> None:
+        """kill -9, as if the machine had gone."""
+        self._signal(signal.SIGKILL)
+        self._reap(within_s=10)
+
+    def terminate(self, within_s: float) -> int:
+        """SIGTERM, then wait for the exit code."""
+        self._signal(signal.SIGTERM)
+        code = self._reap(within_s)
+        if code is None:
+            raise AssertionError(f"{self.name} still runs {within_s:g} s after SIGTERM:\n{self.tail()}")
+        return code
+
+    def end(self) -> None:
+        """Whatever state it is in: gone afterwards. First asked, so that it ends its own children, then made to."""
+        if self.exit_code() is None:
+            self._signal(signal.SIGCONT)
+            self._signal(signal.SIGTERM)
+            self._reap(within_s=self.patience_s)
+        self.kill()
+        if self._popen.stdin is not None:
+            with contextlib.suppress(OSError):
+                self._popen.stdin.close()
+
+    def _signal(self, number: signal.Signals) -> None:
+        # The group outlives its leader when that leaves children; its number cannot be reused before it is empty.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, number)
+
+    def _reap(self, within_s: float) -> int | None:
+        try:
+            return self._popen.wait(within_s)
+        except subprocess.TimeoutExpired:
+            return None
+
+
+class Processes:
+    """Starts processes and ends them all on close, the youngest first."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.started: list[Running] = []
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def home(self, name: str) -> Path:
+        """A new empty folder for one process."""
+        for number in range(1, 1_000):
+            home = self.folder / f"{name}-{number}"
+            with contextlib.suppress(FileExistsError):
+                home.mkdir()
+                return home
+        raise RuntimeError(f"too many folders {name}-*")
+
+    def start(
+        self,
+        name: str,
+        command: Sequence[str],
+        *,
+        home: Path,
+        steered: bool = False,
+        env: Mapping[str, str] | None = None,
+        patience_s: float = 0.0,
+    ) -> Running:
+        """Start `command` in `home`. `steered` ones get a pipe as their input, the others nothing.
+
+        With `patience_s` it is asked to end (SIGTERM, also when this process dies) before it is made to.
+        """
+        on_parent_death = signal.SIGTERM if patience_s else signal.SIGKILL
+        leash = [sys.executable, "-I", "-S", str(LEASH), str(os.getpid()), str(int(on_parent_death))]
+        log = home / "output.log"
+        with log.open("ab") as output:
+            popen = subprocess.Popen(
+                [*leash, *command],
+                cwd=home,
+                env=env,
+                stdin=subprocess.PIPE if steered else subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                text=True,
+                start_new_session=True,
+            )
+        running = Running(name, popen, log, patience_s)
+        self.started.append(running)
+        return running
+
+    def close(self) -> None:
+        while self.started:
+            self.started.pop().end()
+
+    def reports(self) -> Iterator[tuple[str, str]]:
+        """Name and last output of everything that runs or ran here, for a failed test's report."""
+        for running in self.started:
+            state = "runs" if running.exit_code() is None else f"ended with {running.exit_code()}"
+            yield f"{running.name}, pid {running.pid}, {state}: {running.log}", running.tail()

@@ -1,0 +1,429 @@
+"""Apache RocketMQ releases from Maven, and their NameServer, broker, client and mqadmin as processes on loopback.
+
+A release is fetched once into a cache (MQREGISTRY_CACHE, else .cache/rocketmq of the repository) that any number of
+test runs may share. Everything runs with the least memory and threads of compilation that it works with.
+"""
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from .processes import Processes, Running, free_port, wait_until
+from .wire import parse_json
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+DRIVERS = Path(__file__).with_name("java")
+MODULES = ("namesrv", "broker", "client", "tools")
+
+FETCH_TIMEOUT_S = 800
+START_TIMEOUT_S = 60
+ANSWER_TIMEOUT_S = 30
+MARK = "##"
+
+CLUSTER = "DefaultCluster"
+BROKER_NAME = "broker-a"
+
+JVM_FLAGS = (
+    "-Xms64m",
+    "-Xmx256m",
+    "-XX:MaxDirectMemorySize=256m",
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-XX:-UsePerfData",
+    # RocketMQ of these years reaches into the JDK.
+    "--add-opens=java.base/java.nio=ALL-UNNAMED",
+    "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED",
+    "--add-opens=java.base/jdk.internal.ref=ALL-UNNAMED",
+    "--add-exports=java.base/jdk.internal.ref=ALL-UNNAMED",
+)
+
+
+class Unavailable(Exception):
+    """This machine cannot run RocketMQ; the text says why."""
+
+
+def cache_folder() -> Path:
+    configured = os.environ.get("MQREGISTRY_CACHE")
+    return Path(configured).absolute() if configured else REPOSITORY / ".cache" / "rocketmq"
+
+
+@dataclass(frozen=True)
+class Release:
+    """The jars of one release, and the drivers of this folder compiled against them."""
+
+    version: str
+    lib: Path
+    drivers: Path
+
+    def java(self, main: str, home: Path, *arguments: str) -> list[str]:
+        """The command that runs `main` with `home` as its home in every sense that RocketMQ knows."""
+        _write_logging_configuration(home)
+        return [
+            "java",
+            *JVM_FLAGS,
+            f"-Duser.home={home}",
+            f"-Drocketmq.home.dir={home}",
+            # A consumer looks whether it has new queues each 20 s unless told otherwise.
+            "-Drocketmq.client.rebalance.waitInterval=1000",
+            "-cp",
+            f"{self.lib}/*:{self.drivers}",
+            main,
+            *arguments,
+        ]
+
+
+def fetch(version: str) -> Release:
+    """The release, from the cache or by Maven; raises Unavailable where that cannot be had."""
+    for tool in ("java", "javac", "jar"):
+        if shutil.which(tool) is None:
+            raise Unavailable(f"no {tool} on PATH (a JDK, 17 or later, is needed)")
+    cache = cache_folder()
+    cache.mkdir(parents=True, exist_ok=True)
+    with _locked(cache / f"v{version}.lock"):
+        folder = cache / f"v{version}"
+        if not folder.is_dir():
+            _publish(folder, lambda partial: _download(version, partial))
+        drivers = cache / f"drivers-{version}-{_sources_digest()}"
+        if not drivers.is_dir():
+            _publish(drivers, lambda partial: _compile(folder, partial))
+    return Release(version, folder / "lib", drivers / "drivers.jar")
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    with path.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _publish(folder: Path, fill: Any) -> None:
+    """Fill a folder beside and rename it: one that exists is whole, whatever happened to earlier attempts."""
+    partial = folder.with_name(folder.name + ".partial")
+    if partial.exists():  # the lock is ours, so nobody is at work in it
+        shutil.rmtree(partial)
+    partial.mkdir()
+    fill(partial)
+    partial.rename(folder)
+
+
+def _download(version: str, folder: Path) -> None:
+    if shutil.which("mvn") is None:
+        raise Unavailable(f"RocketMQ {version} is not in {folder.parent}, and there is no mvn on PATH to fetch it")
+    dependencies = "".join(
+        f"<dependency><groupId>org.apache.rocketmq</groupId><artifactId>rocketmq-{module}</artifactId>"
+        f"<version>{version}</version></dependency>"
+        for module in MODULES
+    )
+    pom = folder / "pom.xml"
+    pom.write_text(
+        '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
+        "<groupId>interop</groupId><artifactId>jars</artifactId><version>1</version>"
+        f"<dependencies>{dependencies}</dependencies></project>\n"
+    )
+    command = ["mvn", "-q", "-B", "-f", str(pom), "dependency:copy-dependencies"]
+    command += [f"-DoutputDirectory={folder / 'lib'}", "-DincludeScope=runtime"]
+    try:
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=FETCH_TIMEOUT_S
+        )
+    except subprocess.TimeoutExpired:
+        raise Unavailable(f"Maven did not fetch RocketMQ {version} within {FETCH_TIMEOUT_S} s") from None
+    if done.returncode or not list(folder.glob("lib/rocketmq-broker-*.jar")):
+        said = [line for line in (done.stdout + done.stderr).splitlines() if "ERROR" in line] or ["nothing"]
+        raise Unavailable(f"Maven cannot fetch RocketMQ {version}: {said[0]}")
+
+
+def _sources_digest() -> str:
+    digest = hashlib.sha256()
+    for source in sorted(DRIVERS.glob("*.java")):
+        digest.update(source.name.encode() + source.read_bytes())
+    return digest.hexdigest()[:12]
+
+
+def _compile(release: Path, folder: Path) -> None:
+    sources = [str(source) for source in sorted(DRIVERS.glob("*.java"))]
+    with tempfile.TemporaryDirectory() as classes:
+        javac = ["javac", "-proc:none", "-Xlint:all,-classfile,-path", "-Werror", "-cp", f"{release / 'lib'}/*"]
+        for command in (
+            [*javac, "-d", classes, *sources],
+            ["jar", "--create", "--file", str(folder / "drivers.jar"), "-C", classes, "."],
+        ):
+            done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+            assert done.returncode == 0, f"{command[0]}:\n{done.stdout}{done.stderr}"
+
+
+def _write_logging_configuration(home: Path) -> None:
+    """4.x does not start without these files; 5.x has its own and ignores them."""
+    (home / "conf").mkdir(exist_ok=True)
+    for part in ("namesrv", "broker", "tools"):
+        (home / "conf" / f"logback_{part}.xml").write_text(
+            f"""<configuration>
+  <appender name="file" class="ch.qos.logback.core.FileAppender">
+    <file>{home}/{part}.log</file>
+    <encoder><pattern>%d %p %t - %m%n</pattern></encoder>
+  </appender>
+  <root level="INFO"><appender-ref ref="file"/></root>
+</configuration>
+"""
+        )
+
+
+def write_properties(path: Path, properties: Mapping[str, object]) -> None:
+    path.write_text("".join(f"{key}={_property(value)}\n" for key, value in properties.items()))
+
+
+def _property(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def start_java_name_server(
+    processes: Processes, release: Release, port: int, properties: Mapping[str, object] | None = None
+) -> Running:
+    """Start a Java NameServer; it answers when this returns."""
+    home = processes.home(f"namesrv-{release.version}")
+    configuration = home / "namesrv.conf"
+    # bindAddress is of 5.x; 4.8.0 listens everywhere and does not mind the key.
+    write_properties(configuration, {"listenPort": port, "bindAddress": "127.0.0.1", **(properties or {})})
+    command = release.java("org.apache.rocketmq.namesrv.NamesrvStartup", home, "-c", str(configuration))
+    running = processes.start(f"Java NameServer {release.version} at {port}", command, home=home)
+    running.wait_for_output("The Name Server boot success", START_TIMEOUT_S)
+    return running
+
+
+class Broker:
+    """A stock broker with a store of its own; it can be killed, paused, and started again, also on another port."""
+
+    def __init__(
+        self,
+        processes: Processes,
+        release: Release,
+        name_servers: str,
+        properties: Mapping[str, object] | None = None,
+    ) -> None:
+        self.release = release
+        self.name_servers = name_servers
+        self.port = 0
+        self._home = processes.home(f"broker-{release.version}")
+        self._processes = processes
+        self._properties = dict(properties or {})
+        self._process: Running | None = None
+
+    @property
+    def addr(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def process(self) -> Running:
+        assert self._process is not None, "the broker was never started"
+        return self._process
+
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.exit_code() is None
+
+    def start(self) -> None:
+        """Start on a port that it had never before.
+
+        4.x has registered when this returns. 5.x mostly has not: it skips name servers that its scan, which begins
+        at the same moment, has not reached yet, and comes to them with the next regular registration after 10 s.
+        """
+        assert not self.is_running()
+        # It takes two neighbours: the port for VIP clients below, the one for replicas above.
+        self.port = free_port(before=2, after=1)
+        store = self._home / "store"
+        configuration = self._home / "broker.conf"
+        write_properties(
+            configuration,
+            {
+                "listenPort": self.port,
+                "haListenPort": self.port + 1,
+                "bindAddress": "127.0.0.1",
+                "namesrvAddr": self.name_servers,
+                "brokerIP1": "127.0.0.1",
+                "brokerIP2": "127.0.0.1",
+                "brokerClusterName": CLUSTER,
+                "brokerName": BROKER_NAME,
+                "brokerId": 0,
+                "registerNameServerPeriod": 10_000,  # the least it accepts
+                "storePathRootDir": store,
+                "storePathCommitLog": store / "commitlog",
+                "mappedFileSizeCommitLog": 16 * 1024 * 1024,
+                "mappedFileSizeConsumeQueue": 20 * 30_000,
+                "maxIndexNum": 50_000,
+                "maxHashSlotNum": 10_000,
+                "timerWheelEnable": False,  # 5.x: its files are 140 MB
+                "diskMaxUsedSpaceRatio": 95,
+                # Patience with a loaded machine: else the broker refuses messages that it would take a moment later.
+                "waitTimeMillsInSendQueue": 5_000,
+                "osPageCacheBusyTimeOutMills": 10_000,
+                **self._properties,
+            },
+        )
+        command = self.release.java("org.apache.rocketmq.broker.BrokerStartup", self._home, "-c", str(configuration))
+        name = f"broker {self.release.version} at {self.port}"
+        log_before = len(self._process.output()) if self._process else 0
+        self._process = self._processes.start(name, command, home=self._home)
+        wait_until(
+            f"{name} has started",
+            lambda: "boot success" in self.process.output()[log_before:] or self.process.exit_code() is not None,
+            START_TIMEOUT_S,
+        )
+        assert self.is_running(), f"{name} ended at start:\n{self.process.tail()}"
+
+
+class Console:
+    """A Java process that is steered by lines of input and answers with marked lines of output."""
+
+    def __init__(self, running: Running) -> None:
+        self.process = running
+        self._read = 0
+        self._pending = ""
+
+    def tell(self, line: str) -> None:
+        self.process.stdin.write(line + "\n")
+        self.process.stdin.flush()
+
+    def hear(self, within_s: float) -> tuple[str, str]:
+        """The next marked line without its mark, and everything that was put out before it."""
+        deadline = time.monotonic() + within_s
+        before: list[str] = []
+        while True:
+            line, end, rest = self._pending.partition("\n")
+            if end:
+                self._pending = rest
+                if line.startswith(MARK):
+                    return line.removeprefix(MARK), "\n".join(before)
+                before.append(line)
+                continue
+            with self.process.log.open("rb") as log:
+                log.seek(self._read)
+                fresh = log.read()
+            # Only whole lines, so that no character is cut in two.
+            fresh = fresh[: fresh.rfind(b"\n") + 1]
+            if fresh:
+                self._read += len(fresh)
+                self._pending += fresh.decode(errors="replace")
+            elif self.process.exit_code() is not None:
+                raise AssertionError(
+                    f"{self.process.name} ended with {self.process.exit_code()}:\n{self.process.tail()}"
+                )
+            elif time.monotonic() > deadline:
+                raise AssertionError(f"{self.process.name} gave no answer within {within_s:g} s")
+            else:
+                time.sleep(0.01)
+
+
+@dataclass(frozen=True)
+class Counts:
+    """What a client did so far."""
+
+    sending: bool
+    acknowledged: int
+    """Messages that the broker has confirmed to the producer."""
+    received: int
+    """Different messages that came to the consumer."""
+    missing: int
+    """Acknowledged messages that have not come to the consumer."""
+    duplicates: int
+    failures: int
+    """Attempts to send that failed and were repeated."""
+    errors: list[str]
+    """Why, for the last few."""
+
+
+class Client:
+    """A stock producer and push consumer of one topic."""
+
+    def __init__(self, processes: Processes, release: Release, name_servers: str, topic: str) -> None:
+        home = processes.home(f"client-{release.version}")
+        command = release.java("ClientDriver", home, name_servers, topic, f"group_{topic}")
+        self.topic = topic
+        self._console = Console(
+            processes.start(f"client {release.version} of {topic}", command, home=home, steered=True)
+        )
+        self._console.hear(START_TIMEOUT_S)
+
+    def send(self, count: int, per_second: int = 0) -> None:
+        """Begin to send so many more messages."""
+        self._ask(f"send {count} {per_second}")
+
+    def flow(self, per_second: int) -> None:
+        """Begin to send until `stop`."""
+        self._ask(f"flow {per_second}")
+
+    def stop(self) -> None:
+        self._ask("stop")
+
+    def counts(self) -> Counts:
+        return self._ask("counts")
+
+    def wait_for_acknowledged(self, more: int, within_s: float) -> Counts:
+        """Until so many more messages than now are acknowledged."""
+        target = self.counts().acknowledged + more
+        return self._wait_for(f"{target} messages are acknowledged", lambda c: c.acknowledged >= target, within_s)
+
+    def wait_for_all(self, within_s: float) -> Counts:
+        """Until everything it was told to send is acknowledged and received."""
+        return self._wait_for(
+            "all messages are acknowledged and received", lambda c: not c.sending and not c.missing, within_s
+        )
+
+    def _wait_for(self, what: str, holds: Any, within_s: float) -> Counts:
+        last: list[Counts] = []
+
+        def probe() -> bool:
+            last[:] = [self.counts()]
+            return bool(holds(last[0]))
+
+        try:
+            wait_until(what, probe, within_s)
+        except AssertionError as error:
+            raise AssertionError(f"{error}; {last}") from None
+        return last[0]
+
+    def _ask(self, line: str) -> Counts:
+        self._console.tell(line)
+        return Counts(**json.loads(self._console.hear(ANSWER_TIMEOUT_S)[0]))
+
+
+class Admin:
+    """mqadmin, all commands in one JVM that starts with the first."""
+
+    def __init__(self, processes: Processes, release: Release) -> None:
+        self._processes, self._release = processes, release
+
+    @cached_property
+    def _console(self) -> Console:
+        home = self._processes.home(f"mqadmin-{self._release.version}")
+        command = self._release.java("AdminConsole", home)
+        name = f"mqadmin {self._release.version}"
+        console = Console(self._processes.start(name, command, home=home, steered=True))
+        console.hear(START_TIMEOUT_S)
+        return console
+
+    def run(self, command: str, name_servers: str, *arguments: str) -> str:
+        """One command's output."""
+        self._console.tell(" ".join([command, "-n", name_servers, *arguments]))
+        return self._console.hear(START_TIMEOUT_S)[1]
+
+    def clusters(self, name_servers: str) -> list[list[str]]:
+        """The rows of clusterList, in words: cluster, broker name, id, address, version ..."""
+        output = self.run("clusterList", name_servers)
+        return [line.split() for line in output.splitlines() if line.strip() and not line.startswith("#")]
+
+    def route(self, name_servers: str, topic: str) -> dict[str, Any] | None:
+        """What topicRoute prints; None where it prints no route."""
+        output = self.run("topicRoute", name_servers, "-t", topic)
+        found = re.search(r"^\{.*^\}", output, re.DOTALL | re.MULTILINE)
+        return parse_json(found[0]) if found else None
