@@ -1,0 +1,391 @@
+"""The settings of one process: each defined once, built once at the edge, frozen, passed in.
+
+Precedence: default < properties file < shared configuration in Redis < environment < flag. Each setting knows
+where its value came from (``Settings.sources``).
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import logging
+import os
+import re
+import types
+import typing
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, NamedTuple
+
+import msgspec
+
+from registry import properties
+from registry.errors import ConfigError
+
+logger = logging.getLogger(__name__)
+
+PREFIX: Final = "MQREGISTRY_"
+DEFAULT: Final = "default"
+SHARED: Final = "shared configuration"
+MIB: Final = 1024 * 1024
+
+# Names with our prefix that are no setting: they are read elsewhere.
+_OTHER_VARIABLES: Final = frozenset({"MQREGISTRY_REDIS_PASSWORD", "MQREGISTRY_CONFIG"})
+
+
+class About(NamedTuple):
+    """What stands beside a setting's type and default: property key, help, scope, limits.
+
+    flag: the command line's name where it differs from the attribute (also an environment name).
+    shared: the value may come from Redis and then counts for every front end of the namespace.
+    zero_is_default: 0 asks for our default, as it asks for Netty's in Java.
+    form: (regular expression, what it means) of a text.
+    """
+
+    key: str
+    help: str
+    shared: bool = False
+    least: int | None = None
+    most: int | None = None
+    choices: tuple[str, ...] = ()
+    flag: str = ""
+    zero_is_default: bool = False
+    form: tuple[str, str] = ("", "a text")
+
+
+# A namespace stands between braces in every key (the hash tag), so it must not hold any.
+_NAMESPACE: Final = (r"[A-Za-z0-9_.-]{1,64}", "1 to 64 letters, digits, _ . or -")
+
+_Port = Annotated[int, About("listenPort", "Port of the name server.", least=1, most=65535, flag="port")]
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """Every setting with its type, its default and what there is to know about it."""
+
+    listen_port: _Port = 9876
+    bind_address: Annotated[str, About("bindAddress", "Address to listen on.", flag="host")] = "0.0.0.0"
+    http_port: Annotated[
+        int | None,
+        About("httpPort", "Port of /metrics, /healthz, /readyz; 0 = off; default port + 1000.", least=0, most=65535),
+    ] = None
+    workers: Annotated[int, About("workers", "Worker processes of this front end.", least=1, most=256)] = 1
+    redis: Annotated[
+        str, About("redis", "Redis URL: redis://, rediss://, unix://, redis+sentinel://, redis+cluster://.")
+    ] = ""
+    namespace: Annotated[
+        str, About("namespace", "Namespace: front ends of one namespace share one set of tables.", form=_NAMESPACE)
+    ] = "default"
+    compat: Annotated[str, About("compat", "NameServer version to behave like.", choices=("5.x", "4.8"))] = "5.x"
+    redis_timeout_ms: Annotated[
+        int, About("redisTimeoutMs", "Longest wait for one answer of Redis.", least=10, most=60_000)
+    ] = 2000
+    sweep: Annotated[bool, About("sweep", "Run a sweeper here (brokers that fall silent, dead workers).")] = True
+    data_dir: Annotated[str, About("dataDir", "Folder of the embedded Redis (up only).")] = ""
+    log_level: Annotated[
+        str, About("logLevel", "Least level that is logged.", choices=("debug", "info", "warning", "error"))
+    ] = "info"
+    log_file: Annotated[str, About("logFile", "Rotating log file; empty = stderr.")] = ""
+    server_channel_max_idle_time_seconds: Annotated[
+        int, About("serverChannelMaxIdleTimeSeconds", "Idle connections are closed after this.", least=1)
+    ] = 120
+    server_socket_backlog: Annotated[
+        int, About("serverSocketBacklog", "Connections waiting to be accepted.", least=1, most=65535)
+    ] = 1024
+    write_buffer_high_water_mark_bytes: Annotated[
+        int,
+        About(
+            "writeBufferHighWaterMark", "Unsent bytes from which a client is paused.", least=1024, zero_is_default=True
+        ),
+    ] = 4 * MIB
+    slow_client_timeout_seconds: Annotated[
+        int, About("slowClientTimeoutSeconds", "A paused client that reads nothing for so long is closed.", least=1)
+    ] = 30
+    max_connections: Annotated[int, About("maxConnections", "Connections of one worker.", least=1)] = 20_000
+    max_in_flight: Annotated[int, About("maxInFlight", "Requests of one worker that wait for Redis.", least=1)] = 10_000
+    enable_shutdown_gracefully: Annotated[
+        bool, About("enableShutdownGracefully", "Send clients that understand it away (1500) while draining.")
+    ] = True
+    shutdown_wait_time_seconds: Annotated[
+        int, About("shutdownWaitTimeSeconds", "Bound of a drain.", least=0, most=3600)
+    ] = 10
+
+    cluster_test: Annotated[
+        bool, About("clusterTest", "Answer unknown topics from another environment.", shared=True)
+    ] = False
+    product_env_name: Annotated[str, About("productEnvName", "That environment's name.", shared=True)] = "center"
+    order_message_enable: Annotated[
+        bool, About("orderMessageEnable", "Routes carry the order configuration.", shared=True)
+    ] = False
+    return_order_topic_config_to_broker: Annotated[
+        bool, About("returnOrderTopicConfigToBroker", "Registrations are answered with it.", shared=True)
+    ] = True
+    scan_not_active_broker_interval_ms: Annotated[
+        int,
+        About("scanNotActiveBrokerInterval", "Longest pause between two sweeps.", shared=True, least=100, most=600_000),
+    ] = 5000
+    support_acting_master: Annotated[
+        bool, About("supportActingMaster", "A slave may stand in for its master.", shared=True)
+    ] = False
+    enable_all_topic_list: Annotated[bool, About("enableAllTopicList", "Answer 206.", shared=True)] = True
+    enable_topic_list: Annotated[bool, About("enableTopicList", "Answer 224, 311, 312, 313.", shared=True)] = True
+    notify_min_broker_id_changed: Annotated[
+        bool, About("notifyMinBrokerIdChanged", "Tell brokers (905) when the lowest id changed.", shared=True)
+    ] = False
+    need_wait_for_service: Annotated[bool, About("needWaitForService", "Accepted for Java's sake.", shared=True)] = (
+        False
+    )
+    wait_seconds_for_service: Annotated[
+        int, About("waitSecondsForService", "Accepted for Java's sake.", shared=True, least=0)
+    ] = 45
+    delete_topic_with_broker_registration: Annotated[
+        bool, About("deleteTopicWithBrokerRegistration", "Topics missing from a registration go.", shared=True)
+    ] = False
+    config_black_list: Annotated[
+        str, About("configBlackList", "Keys that 318 never changes, separated by ;", shared=True)
+    ] = "configBlackList;configStorePath;kvConfigPath"
+    broker_channel_expired_time_ms: Annotated[
+        int, About("brokerChannelExpiredTimeMs", "Life of a broker that names no timeout.", shared=True, least=1000)
+    ] = 120_000
+
+    sources: dict[str, str] = {}
+    """attribute -> where its value came from; what is absent is a default."""
+
+    def source(self, name: str) -> str:
+        """Where a setting's value came from, e.g. ``default`` or ``environment MQREGISTRY_PORT``."""
+        return self.sources.get(name, DEFAULT)
+
+    @property
+    def effective_http_port(self) -> int:
+        """With its default; 0 = off."""
+        if self.http_port is None:
+            # the last thousand ports have no port + 1000
+            return self.listen_port + 1000 if self.listen_port + 1000 <= 65535 else self.listen_port - 1000
+        return self.http_port
+
+
+# Keys that Java's NamesrvConfig, NettyServerConfig and RemotingServer know and that mean nothing here, with the
+# reason. A file that served a Java NameServer is taken as it is.
+KNOWN_TO_JAVA: Final[Mapping[str, str]] = {
+    "rocketmqHome": "there is no installation folder",
+    "kvConfigPath": "KV configuration is kept in Redis",
+    "configStorePath": "changed configuration is kept in Redis",
+    "enableControllerInNamesrv": "the controller is not part of this server",
+    "unRegisterBrokerQueueCapacity": "unregistrations are not queued",
+    "clientRequestThreadPoolNums": "no thread pools",
+    "clientRequestThreadPoolQueueCapacity": "no thread pools",
+    "defaultThreadPoolNums": "no thread pools",
+    "defaultThreadPoolQueueCapacity": "no thread pools",
+    "serverWorkerThreads": "no thread pools: see workers",
+    "serverCallbackExecutorThreads": "no thread pools",
+    "serverSelectorThreads": "one event loop a worker: see workers",
+    "serverNettyWorkerGroupEnable": "no Netty",
+    "serverPooledByteBufAllocatorEnable": "no Netty",
+    "useEpollNativeSelector": "the event loop always uses epoll",
+    "serverOnewaySemaphoreValue": "see maxInFlight",
+    "serverAsyncSemaphoreValue": "see maxInFlight",
+    "serverSocketSndBufSize": "left to the kernel",
+    "serverSocketRcvBufSize": "left to the kernel",
+    "writeBufferLowWaterMark": "a quarter of the high mark",
+}
+
+Kind = Literal["bool", "int", "int?", "str"]
+_KINDS: Final[dict[Any, Kind]] = {bool: "bool", int: "int", str: "str"}
+
+
+class Option(NamedTuple):
+    """One setting as the table of settings has it."""
+
+    name: str
+    kind: Kind
+    default: Any
+    about: About
+
+    @property
+    def key(self) -> str:
+        """Its name in properties files, in 318 and in 319."""
+        return self.about.key
+
+    @property
+    def flag(self) -> str:
+        """Its name on the command line."""
+        return "--" + (self.about.flag or self.name).replace("_", "-")
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """Its names in the environment; the first that is set counts."""
+        names = dict.fromkeys((self.about.flag, self.name, _snake(self.key)))
+        return tuple(PREFIX + name.upper() for name in names if name)
+
+    @property
+    def allowed(self) -> str:
+        """What a value may be, for messages and help."""
+        about = self.about
+        if self.kind == "bool":
+            return "true or false"
+        if about.choices:
+            return "one of " + ", ".join(about.choices)
+        if self.kind == "str":
+            return about.form[1]
+        if about.least is not None and about.most is not None:
+            return f"a whole number from {about.least} to {about.most}"
+        return "a whole number" if about.least is None else f"a whole number from {about.least} on"
+
+    def parse(self, text: str) -> Any:
+        """A value from its text.
+
+        Raises:
+            ValueError: it is not what is allowed.
+        """
+        about, text = self.about, text.strip()
+        if self.kind == "str":
+            if (about.choices and text not in about.choices) or (
+                about.form[0] and re.fullmatch(about.form[0], text) is None
+            ):
+                raise ValueError(text)
+            return text
+        if self.kind == "bool":
+            if text.lower() not in ("true", "false"):
+                raise ValueError(text)
+            return text.lower() == "true"
+        if self.kind == "int?" and not text:
+            return None
+        if not text.lstrip("-").isdecimal() or not text.isascii():
+            raise ValueError(text)
+        number = int(text)
+        if number == 0 and about.zero_is_default:
+            return self.default
+        if not (about.least or 0) <= number <= (2**31 - 1 if about.most is None else about.most):
+            raise ValueError(text)
+        return number
+
+    def show(self, value: Any) -> str:
+        """A value as ``parse`` reads it."""
+        if isinstance(value, bool):
+            return "true" if value else "false"
+        return "" if value is None else str(value)
+
+
+def _snake(key: str) -> str:
+    return "".join("_" + char.lower() if char.isupper() else char for char in key)
+
+
+@functools.cache
+def options() -> dict[str, Option]:
+    """The table of settings, by attribute."""
+    hints = typing.get_type_hints(Settings, include_extras=True)
+    table = {}
+    for field in msgspec.structs.fields(Settings):
+        if field.name == "sources":
+            continue
+        kind, about = typing.get_args(hints[field.name])
+        optional = typing.get_origin(kind) in (typing.Union, types.UnionType)
+        table[field.name] = Option(field.name, "int?" if optional else _KINDS[kind], field.default, about)
+    return table
+
+
+@functools.cache
+def options_by_key() -> dict[str, Option]:
+    """The table of settings, by property key."""
+    return {option.key: option for option in options().values()}
+
+
+def build(
+    *,
+    flags: Mapping[str, Any] | None = None,
+    config_file: Path | None = None,
+    environ: Mapping[str, str] | None = None,
+    defaults: Mapping[str, Any] | None = None,
+    warn: Callable[[str], None] = logger.warning,
+) -> Settings:
+    """The settings of this process; the shared configuration is put in later, by :func:`with_shared`.
+
+    Args:
+        flags: attribute -> value from the command line, None where it was not given.
+        config_file: a properties file.
+        environ: default: the process environment.
+        defaults: defaults of the command at hand, where they differ.
+        warn: gets one line for each unknown key or variable.
+
+    Raises:
+        ConfigError: a file that cannot be read, or a value that is not allowed; with key, value, file and line.
+    """
+    environ = os.environ if environ is None else environ
+    values: dict[str, Any] = {"data_dir": str(default_data_dir(environ)), **(defaults or {})}
+    sources: dict[str, str] = {}
+
+    def put(option: Option, text: str, source: str, said: str) -> None:
+        try:
+            values[option.name] = option.parse(text)
+        except ValueError:
+            raise ConfigError(f"{said}={text!r} ({source}): expected {option.allowed}") from None
+        sources[option.name] = source
+
+    if config_file is not None:
+        for entry in _read_file(config_file):
+            option = options_by_key().get(entry.key)
+            place = f"{config_file}:{entry.line}"
+            if option is not None:
+                put(option, entry.value, f"file {place}", entry.key)
+            elif entry.key not in KNOWN_TO_JAVA:
+                warn(f"{place}: unknown key {entry.key!r}{_closest(entry.key, options_by_key())}")
+            elif entry.key == "enableControllerInNamesrv" and entry.value.strip().lower() == "true":
+                warn(f"{place}: {entry.key}=true has no effect: {KNOWN_TO_JAVA[entry.key]}")
+    known = set(_OTHER_VARIABLES)
+    for option in options().values():
+        known.update(option.variables)
+        variable = next((name for name in option.variables if name in environ), None)
+        if variable is not None:
+            put(option, environ[variable], f"environment {variable}", variable)
+    for name in sorted(environ):
+        if name.startswith(PREFIX) and name not in known:
+            warn(f"environment: unknown variable {name}{_closest(name, known)}")
+    for name, value in (flags or {}).items():
+        if value is not None:
+            option = options()[name]
+            values[name], sources[name] = value, f"flag {option.flag}"
+    return Settings(**values, sources=sources)
+
+
+def with_shared(settings: Settings, shared: Mapping[str, str]) -> Settings:
+    """The same settings under the shared configuration in Redis (``P:config``).
+
+    Keys of one process, and values from the environment or a flag, stay as they are; so does a setting whose
+    shared value is not allowed: it is logged, for nothing may stop a running front end.
+    """
+    values: dict[str, Any] = {}
+    sources = dict(settings.sources)
+    for key, text in shared.items():
+        option = options_by_key().get(key)
+        if option is None or not option.about.shared:
+            continue
+        if settings.source(option.name).startswith(("environment ", "flag ")):
+            continue
+        try:
+            values[option.name] = option.parse(text)
+        except ValueError:
+            logger.warning("%s=%r of the %s is ignored: expected %s", key, text, SHARED, option.allowed)
+            continue
+        sources[option.name] = SHARED
+    return msgspec.structs.replace(settings, **values, sources=sources)
+
+
+def default_data_dir(environ: Mapping[str, str]) -> Path:
+    """Where ``up`` keeps its data unless told otherwise (XDG base directories)."""
+    home = environ.get("XDG_DATA_HOME") or ""
+    base = Path(home) if home.startswith("/") else Path(environ.get("HOME") or Path.home()) / ".local" / "share"
+    return base / "mqregistry"
+
+
+def _read_file(path: Path) -> list[properties.Property]:
+    try:
+        return properties.parse(path.read_bytes())
+    except OSError as error:
+        raise ConfigError(f"cannot read the properties file {path}: {error.strerror or error}") from error
+    except properties.PropertiesSyntaxError as error:
+        raise ConfigError(f"{path}:{error.line}: {error}") from error
+
+
+def _closest(name: str, known: typing.Iterable[str]) -> str:
+    by_lower = {candidate.lower(): candidate for candidate in known}
+    close = difflib.get_close_matches(name.lower(), by_lower, 1, 0.7)
+    return f"; did you mean {by_lower[close[0]]}?" if close else ""
