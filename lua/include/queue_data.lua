@@ -9,9 +9,9 @@ local function set_perms(broker_name, change)
   for i = 1, #topics do
     local key = P .. "topic:" .. topics[i]
     local data = call("HGET", key, broker_name)
-    local perm = data and tonumber(string.match(data, '"p":(-?%d+)'))
+    local perm = data and tonumber(string.match(data, '"p":(%-?%d+)'))
     if perm and change(perm) ~= perm then
-      data = string.gsub(data, '"p":-?%d+', '"p":' .. int(change(perm)))
+      data = string.gsub(data, '"p":%-?%d+', '"p":' .. int(change(perm)))
       call("HSET", key, broker_name, data)
       body[#body + 1] = cjson.encode(topics[i]) .. ":" .. data
       if #body == 500 then

@@ -1,0 +1,40 @@
+"""Front ends on the session's embedded Redis."""
+
+from __future__ import annotations
+
+import secrets
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from registry.embedded import EmbeddedRedis
+
+from .harness import FrontEnd
+
+
+@pytest.fixture(scope="session")
+def redis_url():
+    with tempfile.TemporaryDirectory(prefix="mq") as folder, EmbeddedRedis(Path(folder)) as redis:
+        yield redis.url
+
+
+@pytest.fixture
+def front_end_with(redis_url):
+    """Starts front ends with given settings; each test's are in a namespace of their own unless it names one."""
+    started = []
+    own_namespace = f"t-{secrets.token_hex(6)}"
+
+    def start(*, namespace=own_namespace, url=None, **settings):
+        front_end = FrontEnd(url or redis_url, namespace, **settings)
+        started.append(front_end)
+        return front_end
+
+    yield start
+    for front_end in started:
+        front_end.close()
+
+
+@pytest.fixture
+def front_end(front_end_with):
+    return front_end_with()
