@@ -1,0 +1,109 @@
+"""/metrics, /healthz and /readyz of a front end."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import logging
+import socket
+import threading
+from http import HTTPStatus
+from typing import Final
+
+from registry.errors import StartError
+from registry.server.metrics import Fleet, exposition
+
+logger = logging.getLogger(__name__)
+
+_CLIENT_TIMEOUT_S: Final = 5.0
+_MAX_CONNECTIONS: Final = 64
+
+
+class _Handler(http.server.BaseHTTPRequestHandler):
+    server: HttpServer
+    server_version = "mqregistry"
+    sys_version = ""
+    timeout = _CLIENT_TIMEOUT_S  # a client that says nothing does not hold its thread
+
+    def do_GET(self) -> None:
+        path = self.path.partition("?")[0]
+        if path == "/healthz":
+            self._answer(HTTPStatus.OK, b"ok\n", "text/plain; charset=utf-8")
+        elif path == "/readyz":
+            reasons = self.server.fleet.not_ready()
+            status = HTTPStatus.SERVICE_UNAVAILABLE if reasons else HTTPStatus.OK
+            self._answer(
+                status, json.dumps({"ready": not reasons, "reasons": reasons}).encode() + b"\n", "application/json"
+            )
+        elif path == "/metrics":
+            body, content_type = exposition(self.server.fleet, self.headers.get("Accept", ""))
+            self._answer(HTTPStatus.OK, body, content_type)
+        else:
+            self._answer(HTTPStatus.NOT_FOUND, b"try /metrics, /healthz or /readyz\n", "text/plain; charset=utf-8")
+
+    do_HEAD = do_GET
+
+    def _answer(self, status: HTTPStatus, body: bytes, content_type: str) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", content_type)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        logger.debug("%s " + format, self.address_string(), *args)
+
+
+class HttpServer(http.server.ThreadingHTTPServer):
+    """Answers in threads of its own, so a slow scraper does not hold anything up."""
+
+    daemon_threads = True
+    allow_reuse_address = True
+
+    def __init__(self, host: str, port: int, fleet: Fleet) -> None:
+        """Bind and begin to answer.
+
+        Raises:
+            StartError: the port is taken or may not be used.
+        """
+        self.fleet = fleet
+        self._free = threading.BoundedSemaphore(_MAX_CONNECTIONS)
+        try:
+            self.address_family = socket.getaddrinfo(host or "0.0.0.0", port, type=socket.SOCK_STREAM)[0][0]
+            super().__init__((host, port), _Handler)
+        except OSError as error:
+            raise StartError(
+                f"cannot serve metrics on {host}:{port}: {error.strerror or error}; "
+                "choose another port with --http-port, or 0 for none"
+            ) from error
+        self._thread = threading.Thread(target=self.serve_forever, name="http", args=(0.1,), daemon=True)
+        self._thread.start()
+
+    def server_bind(self) -> None:
+        """Bind only: the base class also asks DNS for this machine's name, which may take seconds."""
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self.socket.bind(self.server_address)
+        self.server_address = self.socket.getsockname()
+        self.server_name, self.server_port = "mqregistry", self.server_address[1]
+
+    def verify_request(self, request: object, client_address: object) -> bool:
+        """No more threads than there should be."""
+        return self._free.acquire(blocking=False)
+
+    def process_request_thread(self, request: object, client_address: object) -> None:
+        """One connection, in its thread."""
+        try:
+            super().process_request_thread(request, client_address)  # type: ignore[arg-type]
+        finally:
+            self._free.release()
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Scrapers hang up as they please."""
+        logger.debug("an HTTP client went away", exc_info=True)
+
+    def close(self) -> None:
+        """Stop answering."""
+        self.shutdown()
+        self._thread.join()
+        self.server_close()

@@ -1,0 +1,85 @@
+"""Listening sockets that several worker processes share by SO_REUSEPORT, and nobody else by accident."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+from typing import Any, Final
+
+from registry.errors import StartError
+
+_TAKEN: Final = frozenset({errno.EADDRINUSE})
+
+
+def _open(host: str, port: int) -> tuple[socket.socket, Any]:
+    try:
+        found = socket.getaddrinfo(host or "0.0.0.0", port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except OSError as error:
+        raise StartError(f"cannot listen on {host}:{port}: no such address: {error.strerror or error}") from error
+    family, kind, protocol, _, address = found[0]
+    opened = socket.socket(family, kind, protocol)
+    # connections that we closed ourselves linger in TIME_WAIT: they must not keep a restart away
+    opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if family == socket.AF_INET6:
+        opened.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, host != "::")
+    return opened, address
+
+
+def bind_shared(host: str, port: int) -> socket.socket:
+    """One more socket on a port that is ours already; it takes no connection before its owner listens."""
+    opened, address = _open(host, port)
+    opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    opened.bind(address)
+    return opened
+
+
+def listen_shared(host: str, port: int, count: int, backlog: int) -> list[socket.socket]:
+    """``count`` listening sockets on one port that nobody else listens on.
+
+    The first contact is made by a socket without SO_REUSEPORT: a second server of the same user would otherwise
+    share the port silently. That socket gets the option only once it listens, and goes when ours listen too, so
+    two servers that start at the same moment cannot both succeed.
+
+    Raises:
+        StartError: the port is taken or may not be used; the message says which and what to do.
+    """
+    test, address = _open(host, port)
+    with test:
+        try:
+            test.bind(address)
+            test.listen(1)
+        except OSError as error:
+            raise StartError(_why(host, port, error)) from error
+        test.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        sockets: list[socket.socket] = []
+        try:
+            for _ in range(count):
+                sockets.append(bind_shared(host, port))
+                sockets[-1].listen(backlog)
+        except OSError as error:
+            close_all(sockets)
+            raise StartError(_why(host, port, error)) from error
+        return sockets
+
+
+def close_all(sockets: list[socket.socket]) -> None:
+    """Close every one of them."""
+    for each in sockets:
+        each.close()
+
+
+def _why(host: str, port: int, error: OSError) -> str:
+    where = f"cannot listen on {host}:{port}"
+    if error.errno in _TAKEN:
+        return (
+            f"{where}: port taken; another server (a name server, perhaps) listens there: "
+            f"stop it, or choose another port with --port (what it is: ss -ltnp 'sport = :{port}')"
+        )
+    if error.errno == errno.EACCES:
+        return (
+            f"{where}: not permitted; ports below 1024 need rights that this user does not have: choose another --port"
+        )
+    if error.errno == errno.EADDRNOTAVAIL:
+        return f"{where}: this machine has no such address; --host takes one of its own, or 0.0.0.0 for all"
+    return f"{where}: {os.strerror(error.errno) if error.errno else error}"

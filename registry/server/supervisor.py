@@ -1,0 +1,320 @@
+"""The parent of a front end: owns the port, keeps its worker processes alive, sweeps, answers /metrics.
+
+It decides nothing about requests. What the workers write to stderr goes into this process's log under their name;
+what they tell over their status pipes goes into :class:`Fleet`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import secrets
+import signal
+import socket
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from registry.config import Settings
+from registry.embedded import die_with_parent
+from registry.errors import StartError, StoreError, StoreUnavailable
+from registry.server.http import HttpServer
+from registry.server.metrics import Fleet, Status
+from registry.server.sockets import bind_shared, close_all, listen_shared
+from registry.store.store import Store
+from worker.sweeper import Sweeper
+
+logger = logging.getLogger(__name__)
+
+BOOT_LINE: Final = "The Name Server boot success. serializeType=JSON"
+
+# The specification may hold a password, so it goes over stdin: anybody can read a command line. -P: a folder
+# named "registry" where the user happens to stand is not ours.
+WORKER_COMMAND: Final = (
+    sys.executable,
+    "-P",
+    "-c",
+    "import sys; from registry.server.worker import main; sys.exit(main(sys.stdin.read()))",
+)
+
+_RESTART_FIRST_S: Final = 0.1
+_RESTART_MOST_S: Final = 5.0
+# A worker that lived so long did not die "at once": the next restart is quick again.
+_LIVED_S: Final = 10.0
+# Beyond the drain's own bound, before SIGKILL.
+_KILL_AFTER_S: Final = 1.0
+_MAX_LINE_BYTES: Final = 1024 * 1024
+
+
+class _Line(msgspec.Struct, frozen=True):
+    """What every line of a status pipe has."""
+
+    event: str = ""
+    reason: str = ""
+
+
+class Supervisor:
+    """One front end. ``run`` serves until ``stop`` is called (or a signal comes, with ``signals=True``)."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        on_boot: Callable[[], None] = lambda: print(BOOT_LINE, flush=True),
+        worker_command: Sequence[str] = WORKER_COMMAND,
+    ) -> None:
+        self.settings = settings
+        self.front_end = secrets.token_hex(8)
+        self.fleet = Fleet(settings.workers)
+        self.booted = asyncio.Event()
+        self._on_boot = on_boot
+        self._command = worker_command
+        self._sockets: list[socket.socket] = []
+        self._processes: dict[int, asyncio.subprocess.Process] = {}
+        self._answering: set[int] = set()
+        self._start_failures: dict[int, str] = {}
+        self._stop = asyncio.Event()
+        self._kill = asyncio.Event()
+
+    def stop(self) -> None:
+        """Drain and end; asked again, end at once."""
+        if self._stop.is_set():
+            self._kill.set()
+        self._stop.set()
+
+    async def run(
+        self, *, signals: bool = True, beside: Sequence[Callable[[], Coroutine[Any, Any, None]]] = ()
+    ) -> None:
+        """Serve until stopped.
+
+        Args:
+            signals: SIGTERM and SIGINT stop it.
+            beside: run as long as this serves, and cancelled then.
+
+        Raises:
+            StartError: Redis cannot be used, the port is taken, or no worker could start.
+        """
+        settings = self.settings
+        store = Store(settings.redis, settings.namespace, timeout_ms=settings.redis_timeout_ms, compat=settings.compat)
+        async with contextlib.AsyncExitStack() as stack:
+            stack.push_async_callback(store.close)
+            if signals:
+                loop = asyncio.get_running_loop()
+                for number in (signal.SIGTERM, signal.SIGINT):
+                    loop.add_signal_handler(number, self._on_signal, number)
+                    stack.callback(loop.remove_signal_handler, number)
+            try:
+                await store.connect()
+            except (StoreUnavailable, StoreError) as error:
+                raise StartError(str(error)) from error
+            self._sockets = listen_shared(
+                settings.bind_address, settings.listen_port, settings.workers, settings.server_socket_backlog
+            )
+            stack.callback(close_all, self._sockets)
+            port = settings.effective_http_port
+            http = HttpServer(settings.bind_address, port, self.fleet) if port else None
+            if http is not None:
+                stack.callback(http.close)
+            logger.info(
+                "front end %s: %d worker(s) on %s:%d, namespace %s, HTTP port %s",
+                self.front_end, settings.workers, settings.bind_address, settings.listen_port, settings.namespace,
+                port or "off",
+            )  # fmt: skip
+            await self._serve(store, beside)
+
+    def _on_signal(self, number: int) -> None:
+        if self._stop.is_set():
+            logger.warning("%s again: ending at once", signal.Signals(number).name)
+        else:
+            logger.info("%s: draining", signal.Signals(number).name)
+        self.stop()
+
+    async def _serve(self, store: Store, beside: Sequence[Callable[[], Coroutine[Any, Any, None]]]) -> None:
+        tasks = [asyncio.ensure_future(one()) for one in beside]
+        if self.settings.sweep:
+            tasks.append(asyncio.ensure_future(Sweeper(store, self.settings, removed=self._removed).run(self._stop)))
+        keepers = [asyncio.create_task(self._keep(index)) for index in range(self.settings.workers)]
+        stopping = asyncio.create_task(self._stop.wait())
+        try:
+            # Whatever ends by itself ends everything: a keeper only when no worker can start at all.
+            await asyncio.wait([stopping, *keepers, *tasks], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self.fleet.draining = True
+            self._stop.set()
+            ending = asyncio.gather(*keepers, return_exceptions=True)
+            await self._end_workers(ending)
+            for task in (*tasks, stopping):
+                task.cancel()
+            await asyncio.gather(*tasks, stopping, return_exceptions=True)
+        for done in (*keepers, *tasks):
+            if not done.cancelled() and (error := done.exception()) is not None:
+                raise error
+
+    def _removed(self, expired: int, reaped: int) -> None:
+        self.fleet.brokers_expired += expired
+        self.fleet.brokers_reaped += reaped
+
+    # workers
+
+    async def _keep(self, index: int) -> None:
+        """Keep worker ``index`` running until the stop.
+
+        Raises:
+            StartError: not one of the workers got as far as answering.
+        """
+        pause_s = _RESTART_FIRST_S
+        while not self._stop.is_set():
+            started = time.monotonic()
+            ended_as, reason = await self._run_worker(index)
+            answered = index in self._answering
+            self._answering.discard(index)
+            self.fleet.gone(index)
+            if self._stop.is_set():
+                return
+            if not self.booted.is_set() and not answered:
+                self._start_failures[index] = reason or ended_as
+                if len(self._start_failures) == self.settings.workers:
+                    raise StartError("; ".join(dict.fromkeys(self._start_failures.values())))
+            if answered and time.monotonic() - started >= _LIVED_S:
+                pause_s = _RESTART_FIRST_S
+            if not answered:
+                self._take_no_connections(index)
+            self.fleet.restarts += 1
+            logger.error("worker %d ended: %s; starting it again in %.1f s", index + 1, reason or ended_as, pause_s)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause_s):
+                    await self._stop.wait()
+            pause_s = min(_RESTART_MOST_S, pause_s * 2)
+
+    def _take_no_connections(self, index: int) -> None:
+        """A dead worker's socket goes on collecting connections, which its successor then answers.
+
+        A successor that fails to come up answers nobody: its share must go to the other workers, or be refused so
+        that clients turn to another name server. The new socket takes connections once its worker listens.
+        """
+        self._sockets[index].close()
+        with contextlib.suppress(OSError):  # then the worker fails again, and this is tried again
+            self._sockets[index] = bind_shared(self.settings.bind_address, self.settings.listen_port)
+
+    async def _run_worker(self, index: int) -> tuple[str, str]:
+        """One life of one worker: (how it ended, the reason it gave)."""
+        read_fd, write_fd = os.pipe()
+        try:
+            spec = {
+                "settings": self.settings,
+                "front_end": self.front_end,
+                "index": index,
+                "listen_fd": self._sockets[index].fileno(),
+                "status_fd": write_fd,
+            }
+            process = await asyncio.create_subprocess_exec(
+                *self._command,
+                stdin=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                pass_fds=(self._sockets[index].fileno(), write_fd),
+                preexec_fn=die_with_parent,
+                # Ctrl-C in a terminal goes to the whole group: only this process decides when workers end
+                start_new_session=True,
+                limit=_MAX_LINE_BYTES,
+            )
+        except (OSError, ValueError) as error:
+            os.close(read_fd)
+            return f"it could not be started: {error}", ""
+        finally:
+            os.close(write_fd)
+        assert process.stdin is not None
+        assert process.stderr is not None
+        self._processes[index] = process
+        if self._stop.is_set():  # it came while this one was being made
+            process.terminate()
+        with contextlib.suppress(OSError):
+            process.stdin.write(msgspec.json.encode(spec))
+            process.stdin.close()
+        status = asyncio.StreamReader(limit=_MAX_LINE_BYTES)
+        transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(status), os.fdopen(read_fd, "rb", 0)
+        )
+        log = asyncio.create_task(_relay(process.stderr, logging.getLogger(f"worker {index + 1}")))
+        try:
+            reason = await self._listen_to(index, status)
+            code = await process.wait()
+            await log
+        finally:
+            log.cancel()
+            transport.close()
+            self._processes.pop(index, None)
+        ended_as = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"
+        return ended_as, reason
+
+    async def _listen_to(self, index: int, status: asyncio.StreamReader) -> str:
+        """Read a worker's status lines until it ends; returns the reason it gave, if any."""
+        reason = ""
+        async for line in _lines(status):
+            try:
+                told = msgspec.json.decode(line, type=_Line)
+                if told.event == "ready":
+                    self._answers(index)
+                elif told.event == "failed":
+                    reason = told.reason
+                elif told.event == "status":
+                    self.fleet.told(index, msgspec.json.decode(line, type=Status))
+            except msgspec.DecodeError as error:
+                logger.warning("worker %d says what cannot be read (%s): %r", index + 1, error, line[:200])
+        return reason
+
+    def _answers(self, index: int) -> None:
+        self._answering.add(index)
+        self._start_failures.pop(index, None)
+        self.fleet.told(index, Status(ready=True))
+        if self.booted.is_set():
+            logger.info("worker %d answers", index + 1)
+        elif len(self._answering) == self.settings.workers:
+            self.booted.set()
+            self._on_boot()
+
+    async def _end_workers(self, ended: asyncio.Future[Any]) -> None:
+        """Let the workers drain; end those that take too long, or all when asked a second time."""
+        self._signal_workers(signal.SIGTERM)
+        killed: asyncio.Future[Any] = asyncio.ensure_future(self._kill.wait())
+        bound_s = self.settings.shutdown_wait_time_seconds + _KILL_AFTER_S
+        await asyncio.wait([ended, killed], timeout=bound_s, return_when=asyncio.FIRST_COMPLETED)
+        if not ended.done():
+            if not killed.done():
+                logger.error("%d worker(s) did not end within %.0f s: killed", len(self._processes), bound_s)
+            self._signal_workers(signal.SIGKILL)
+        killed.cancel()
+        await ended
+
+    def _signal_workers(self, number: signal.Signals) -> None:
+        for process in self._processes.values():
+            with contextlib.suppress(ProcessLookupError):
+                process.send_signal(number)
+
+
+async def _lines(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
+    """Lines without their ends; one that is too long is left out."""
+    while True:
+        try:
+            line = await reader.readline()
+        except ValueError:
+            continue
+        if not line:
+            return
+        yield line.rstrip(b"\r\n")
+
+
+async def _relay(reader: asyncio.StreamReader, to: logging.Logger) -> None:
+    """A worker's log lines, ``LEVEL text`` each, into ours; a line without a level continues the one before."""
+    level = logging.WARNING  # what Python itself writes before logging is set up is seldom good
+    async for raw in _lines(reader):
+        text = raw.decode("utf-8", "replace")
+        word, blank, rest = text.partition(" ")
+        known = logging.getLevelNamesMapping().get(word) if blank else None
+        if known is not None:
+            level, text = known, rest
+        to.log(level, "%s", text)
