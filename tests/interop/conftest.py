@@ -69,9 +69,9 @@ def processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Processes]:
 
 
 @pytest.fixture(scope="module")
-def shared_processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Processes]:
+def shared_processes(tmp_path_factory: pytest.TempPathFactory, release: Release) -> Iterator[Processes]:
     """Starts processes that end with the module's tests of one release."""
-    yield from _processes(tmp_path_factory.mktemp("site"))
+    yield from _processes(tmp_path_factory.mktemp(f"site-{release.version}-"))
 
 
 @pytest.fixture(scope="module")

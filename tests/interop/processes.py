@@ -2,21 +2,24 @@
 
 import contextlib
 import os
+import re
 import signal
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from random import Random
 from typing import IO, TypeVar
 
 LEASH = Path(__file__).with_name("leash.py")
-LOG_TAIL_LINES = 40
+LOG_TAIL_LINES = 25
 LOG_LINE_LENGTH = 400
 # What 5.x prints of its logging set-up, several hundred lines a process.
 LOG_NOISE = "|-INFO in "
+COMPLAINT = re.compile(r" (WARN|ERROR) ")
 
 # Below the range that Linux hands to outgoing connections, so nothing takes a port between our look and its use.
 PORTS = range(20_000, 32_000)
@@ -91,8 +94,16 @@ class Running:
 
     def tail(self) -> str:
         """The end of its output, for a person to read."""
-        lines = [line[:LOG_LINE_LENGTH] for line in self.output().splitlines() if LOG_NOISE not in line]
-        return "\n".join(lines[-LOG_TAIL_LINES:])
+        return _last_lines(line for line in self.output().splitlines() if LOG_NOISE not in line)
+
+    def complaints(self) -> str:
+        """The last warnings and errors of the log files that it keeps in its home."""
+        found = []
+        for path in sorted(self.log.parent.rglob("*.log")):
+            if path != self.log:
+                lines = path.read_text(errors="replace").splitlines()
+                found.append(_last_lines(f"{path.name}: {line}" for line in lines if COMPLAINT.search(line)))
+        return "\n".join(filter(None, found))
 
     def wait_for_output(self, text: str, within_s: float) -> None:
         def said_or_dead() -> bool:
@@ -201,4 +212,9 @@ class Processes:
         """Name and last output of everything that runs or ran here, for a failed test's report."""
         for running in self.started:
             state = "runs" if running.exit_code() is None else f"ended with {running.exit_code()}"
-            yield f"{running.name}, pid {running.pid}, {state}: {running.log}", running.tail()
+            told = f"{running.tail()}\n{running.complaints()}"
+            yield f"{running.name}, pid {running.pid}, {state}: {running.log}", told
+
+
+def _last_lines(lines: Iterable[str]) -> str:
+    return "\n".join(line[:LOG_LINE_LENGTH] for line in deque(lines, maxlen=LOG_TAIL_LINES))

@@ -19,8 +19,7 @@ BUILT_IN_TOPIC = "SELF_TEST_TOPIC"
 def test_broker_registered_is_shown_by_mqadmin(site: Site, admin: Admin) -> None:
     broker = site.broker()
 
-    clusters = admin.clusters(site.name_server.addr)
-    assert [row[:4] for row in clusters] == [[CLUSTER, BROKER_NAME, "0", broker.addr]]
+    assert admin.clusters(site.name_server.addr) == [(CLUSTER, BROKER_NAME, 0, broker.addr)]
 
     route = admin.route(site.name_server.addr, BUILT_IN_TOPIC)
     assert route is not None
@@ -56,6 +55,7 @@ def test_broker_back_on_another_port_client_goes_on(site: Site, release: Release
 
     client.wait_for_acknowledged(200, FLOW_TIMEOUT_S)
     client.stop()
+    # A 4.x consumer may hold on for 30 s to a pull that the dead broker can no longer answer.
     client.wait_for_all(FLOW_TIMEOUT_S)
 
 
