@@ -316,9 +316,9 @@ class ReplyTemplate:
         )
         header = encode_command(command)[_HEAD.size :]
         if encoding == Encoding.JSON:
-            # The language before it is fixed, and extFields cannot contain an unescaped quote.
-            self._prefix, number, suffix = header.partition(b'"language":"JAVA","opaque":')
-            self._prefix += number
+            # The last one: extFields may hold the same text, but a remark only with its quotes escaped.
+            before, name, suffix = header.rpartition(b'"language":"JAVA","opaque":')
+            self._prefix = before + name
             self._suffix = suffix[1:]
             self._fixed_bytes = len(header) - 1
         else:

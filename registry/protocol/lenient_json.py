@@ -28,9 +28,12 @@ REFUSALS: Final = (msgspec.MsgspecError, ValueError, RecursionError)
 # and every repeat is possessive, so the time is linear.
 _BARE_KEY: Final = re.compile(
     rb"""((?: [^"{,]++ | "[^"\\]*+(?:\\.[^"\\]*+)*+" | [{,](?!\s*+-?[0-9]++\s*+:) )*+ [{,]\s*+)"""
-    rb"""(-?[0-9]++) (\s*+:)""",
+    rb"""(-?[0-9]++) \s*+:""",
     re.VERBOSE | re.DOTALL,
 )
+
+# A body with a thousand static topics of a thousand queues each; a frame full of keys would take seconds.
+_MAX_BARE_KEYS: Final = 1_000_000
 
 _TOKEN: Final = re.compile(
     r"""\s*+ (?:
@@ -42,7 +45,7 @@ _TOKEN: Final = re.compile(
     )""",
     re.VERBOSE | re.DOTALL,
 )
-_ESCAPE: Final = re.compile(r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|([^ux]))", re.DOTALL)
+_ESCAPE: Final = re.compile(r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|(.))", re.DOTALL)
 _ESCAPED: Final = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "v": "\v"}
 _LITERALS: Final[dict[str, Any]] = {"true": True, "false": False, "null": None}
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
@@ -54,9 +57,18 @@ _MAX_NUMBER_CHARS: Final = 400
 def quote_integer_keys(data: bytes) -> bytes:
     """Put quotes round integer keys that have none, so that standard parsers can read the text.
 
-    Bytes that are no JSON at all come back in some form that is none either. Cost: linear.
+    Bytes that are no JSON at all come back in some form that is none either. Cost: linear, about 15 ms for a
+    register body of 1.7 MB.
     """
-    return _BARE_KEY.sub(rb'\1"\2"\3', data)
+    parts: list[bytes] = []
+    at = 0
+    # match() from where the last one ended, not sub(): that would start anew at every byte after the last key.
+    while found := _BARE_KEY.match(data, at):
+        if len(parts) == 2 * _MAX_BARE_KEYS:
+            return data
+        parts += (found[1], b'"%b":' % found[2])
+        at = found.end()
+    return b"".join((*parts, data[at:])) if parts else data
 
 
 def loads(data: bytes, *, max_bytes: int = MAX_LENIENT_BYTES) -> Any:

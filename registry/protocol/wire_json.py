@@ -70,7 +70,7 @@ class TolerantDecoder(Generic[T]):
                 if member is not None or key in self._nulls
             }
         if isinstance(value, list):
-            return [self._without_nulls(member) for member in value]
+            return [self._without_nulls(member) for member in value if member is not None]
         return value
 
 

@@ -1,0 +1,170 @@
+"""Routes, cluster tables and the small bodies: exact bytes, round trips, bad input."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from registry.errors import RemoteProtocolError
+from registry.model import BrokerRow, DataVersion, QueueData, TopicQueueMapping, TopicRoute
+from registry.protocol import bodies
+from registry.protocol.lenient_json import quote_integer_keys
+
+INT32 = st.integers(-(2**31), 2**31 - 1)
+INT64 = st.integers(-(2**63), 2**63 - 1)
+NAMES = st.text(max_size=8)
+ADDRS = st.dictionaries(INT64, NAMES, max_size=3)
+ROWS = st.dictionaries(NAMES, st.builds(BrokerRow, NAMES, ADDRS, st.none() | NAMES, st.booleans()), max_size=3)
+MAPPINGS = st.builds(
+    TopicQueueMapping, NAMES, NAMES, INT32, INT64, st.booleans(), NAMES, st.dictionaries(INT32, INT32, max_size=3)
+)
+ROUTES = st.builds(
+    TopicRoute,
+    st.dictionaries(NAMES, st.builds(QueueData, INT32, INT32, INT32, INT32), max_size=3),
+    ROWS,
+    st.dictionaries(NAMES, st.lists(NAMES, max_size=2), max_size=2),
+    st.none()
+    | st.dictionaries(NAMES, MAPPINGS.map(lambda m: bodies.encode_mapping(m).decode()), min_size=1, max_size=2),
+    st.none() | NAMES,
+)
+
+ROUTE = TopicRoute(
+    queue_datas={"b": QueueData(4, 5, 6, 1), "a": QueueData(1, 2, 7)},
+    broker_rows={
+        "b": BrokerRow("C", {1: "10.0.0.2:10911", 0: "10.0.0.1:10911"}, zone_name="z1"),
+        "a": BrokerRow("C", {0: "10.0.0.3:10911"}, enable_acting_master=True),
+    },
+    filter_servers={"10.0.0.1:10911": ["f:1", "f:2"]},
+    mappings={"b": '{"bname":"b","currIdMap":{"0":1},"dirty":false,"epoch":5,"topic":"T","totalQueues":1}'},
+    order_topic_conf="b:4;a:1",
+)
+
+
+def test_route_in_the_dialect_of_5x_clients() -> None:
+    assert bodies.encode_route(ROUTE, quoted_keys=True).decode() == (
+        '{"brokerDatas":['
+        '{"brokerAddrs":{"0":"10.0.0.3:10911"},"brokerName":"a","cluster":"C","enableActingMaster":true},'
+        '{"brokerAddrs":{"0":"10.0.0.1:10911","1":"10.0.0.2:10911"},"brokerName":"b","cluster":"C",'
+        '"enableActingMaster":false,"zoneName":"z1"}],'
+        '"filterServerTable":{"10.0.0.1:10911":["f:1","f:2"]},'
+        '"orderTopicConf":"b:4;a:1",'
+        '"queueDatas":['
+        '{"brokerName":"a","perm":7,"readQueueNums":1,"topicSysFlag":0,"writeQueueNums":2},'
+        '{"brokerName":"b","perm":6,"readQueueNums":4,"topicSysFlag":1,"writeQueueNums":5}],'
+        '"topicQueueMappingByBroker":{"b":{"bname":"b","currIdMap":{"0":1},"dirty":false,"epoch":5,'
+        '"scope":"__global__","topic":"T","totalQueues":1}}}'
+    )
+
+
+def test_route_with_bare_ids_differs_in_nothing_else() -> None:
+    bare = bodies.encode_route(ROUTE, quoted_keys=False)
+    assert b'{0:"10.0.0.1:10911",1:"10.0.0.2:10911"}' in bare
+    assert b'"currIdMap":{0:1}' in bare
+    assert quote_integer_keys(bare) == bodies.encode_route(ROUTE, quoted_keys=True)
+
+
+def test_route_as_4_8_writes_it() -> None:
+    small = TopicRoute({"a": QueueData(1, 2, 7)}, {"a": BrokerRow("C", {0: "x"}, "z", True)}, {}, {"a": "{}"})
+    assert bodies.encode_route(small, quoted_keys=False, topic_syn_flag=True) == (
+        b'{"brokerDatas":[{"brokerAddrs":{0:"x"},"brokerName":"a","cluster":"C"}],"filterServerTable":{},'
+        b'"queueDatas":[{"brokerName":"a","perm":7,"readQueueNums":1,"topicSynFlag":0,"writeQueueNums":2}]}'
+    )
+
+
+def test_an_empty_route() -> None:
+    empty = TopicRoute({}, {}, {})
+    assert bodies.encode_route(empty, quoted_keys=True) == b'{"brokerDatas":[],"filterServerTable":{},"queueDatas":[]}'
+    assert bodies.decode_route(b"{}") == empty
+
+
+@given(ROUTES, st.booleans())
+def test_routes_round_trip(route: TopicRoute, quoted_keys: bool) -> None:
+    assert bodies.decode_route(bodies.encode_route(route, quoted_keys=quoted_keys)) == route
+
+
+@given(ROWS, st.dictionaries(NAMES, st.lists(NAMES, max_size=3), max_size=3))
+def test_cluster_tables_round_trip(rows: dict[str, BrokerRow], clusters: dict[str, list[str]]) -> None:
+    body = bodies.encode_cluster_info(rows, clusters)
+    assert bodies.decode_cluster_info(body) == (rows, {name: sorted(of) for name, of in clusters.items()})
+
+
+def test_cluster_table_is_sorted_and_bare() -> None:
+    rows = {"b": BrokerRow("C", {1: "y", 0: "x"}), "a": BrokerRow("C", {})}
+    assert bodies.encode_cluster_info(rows, {"C": {"b", "a"}}) == (
+        b'{"brokerAddrTable":{"a":{"brokerAddrs":{},"brokerName":"a","cluster":"C","enableActingMaster":false},'
+        b'"b":{"brokerAddrs":{0:"x",1:"y"},"brokerName":"b","cluster":"C","enableActingMaster":false}},'
+        b'"clusterAddrTable":{"C":["a","b"]}}'
+    )
+
+
+@given(st.dictionaries(NAMES, NAMES, max_size=4))
+def test_kv_tables_round_trip(table: dict[str, str]) -> None:
+    assert bodies.decode_kv_table(bodies.encode_kv_table(table)) == table
+
+
+@given(st.lists(NAMES, max_size=4), st.none() | NAMES)
+def test_topic_lists_round_trip(topics: list[str], broker_addr: str | None) -> None:
+    body = bodies.encode_topic_list(topics, broker_addr)
+    assert bodies.decode_topic_list(body) == bodies.TopicList(topics, broker_addr)
+
+
+@given(st.builds(bodies.BrokerMemberGroup, st.none() | NAMES, st.none() | NAMES, ADDRS))
+def test_member_groups_round_trip(group: bodies.BrokerMemberGroup) -> None:
+    assert bodies.decode_broker_member_group(bodies.encode_broker_member_group(group)) == group
+
+
+@given(st.builds(DataVersion, INT64, INT64, INT64))
+def test_data_versions_round_trip(version: DataVersion) -> None:
+    assert bodies.decode_data_version(bodies.encode_data_version(version)) == version
+
+
+def test_data_version_parts() -> None:
+    version = DataVersion(1, 1700000000000, 2)
+    assert bodies.encode_data_version(version) == b'{"counter":1,"stateVersion":2,"timestamp":1700000000000}'
+    assert bodies.encode_data_version(version, state_version=False) == b'{"counter":1,"timestamp":1700000000000}'
+    assert bodies.decode_data_version(b"{}", now_ms=9) == DataVersion(0, 9, 0)
+    assert bodies.decode_data_version(b"{counter:'4'}") == DataVersion(4, 0, 0)
+
+
+def test_what_decoders_make_of_odd_but_readable_bodies() -> None:
+    route = bodies.decode_route(
+        b'{"queueDatas":[{"brokerName":"a","topicSynFlag":3},{"perm":6}],"brokerDatas":[{"cluster":"C"},null]}'
+    )
+    assert route.queue_datas == {"a": QueueData(0, 0, 0, 3)}
+    assert route.broker_rows == {}
+    rows, clusters = bodies.decode_cluster_info(b'{"clusterAddrTable":{"C":["a",null]}}')
+    assert (rows, clusters) == ({}, {"C": ["a"]})
+    assert bodies.decode_kv_table(b'{"table":{"a":null,"b":"c"}}') == {"b": "c"}
+    assert bodies.decode_broker_member_group(b"{}") == bodies.BrokerMemberGroup(None, None, {})
+
+
+DECODERS: list[Callable[[bytes], Any]] = [
+    bodies.decode_route,
+    bodies.decode_cluster_info,
+    bodies.decode_kv_table,
+    bodies.decode_topic_list,
+    bodies.decode_broker_member_group,
+    bodies.decode_data_version,
+    bodies.decode_mapping,
+]
+
+
+@pytest.mark.parametrize("decode", DECODERS)
+@pytest.mark.parametrize("body", [b"", b"[]", b"null", b"{{{", b"\xff\xfe", b"5", b"[" * 100_000])
+def test_bad_bodies_are_refused_and_keep_the_connection(decode: Callable[[bytes], Any], body: bytes) -> None:
+    with pytest.raises(RemoteProtocolError) as caught:
+        decode(body)
+    assert not caught.value.closes
+
+
+@pytest.mark.parametrize("decode", DECODERS)
+@given(data=st.binary(max_size=40) | st.text(alphabet="{}[]:,\"'0-1eE brokeDatsqunamcif", max_size=60).map(str.encode))
+def test_any_bytes_decode_or_are_refused(decode: Callable[[bytes], Any], data: bytes) -> None:
+    try:
+        decode(data)
+    except RemoteProtocolError as error:
+        assert not error.closes  # noqa: PT017

