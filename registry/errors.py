@@ -50,3 +50,7 @@ class StoreError(RegistryError):
 
 class StoreUnavailable(RegistryError):
     """Redis did not answer in time or at all; indefinite: the change may have happened."""
+
+
+class PeerUnavailable(RegistryError):
+    """A name server or broker did not answer in time or at all; indefinite: the request may have taken effect."""

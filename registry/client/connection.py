@@ -1,0 +1,157 @@
+"""One connection to a name server or broker: requests out, each answer back to the one who asked."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from typing import Final, Self
+
+from registry.errors import PeerUnavailable, RemoteProtocolError
+from registry.protocol.codes import FLAG_ONEWAY, SERVER_VERSION
+from registry.protocol.command import Command, decode_command, encode_command
+from registry.protocol.frame import FrameReader
+
+REQUEST_TIMEOUT_S: Final = 3.0
+_FLUSH_S: Final = 1.0
+_OPAQUE_LIMIT: Final = 2**31
+
+
+class Connection(asyncio.Protocol):
+    """Made by :meth:`connect`. Any number of requests may be under way at once.
+
+    Every method that speaks raises PeerUnavailable when the connection cannot be made, is closed, or does not
+    answer in time; RemoteProtocolError when the peer answers with something that is no frame.
+    """
+
+    def __init__(self) -> None:
+        self._frames = FrameReader()
+        self._transport: asyncio.Transport | None = None
+        self._waiting: dict[int, asyncio.Future[Command]] = {}
+        self._opaques = itertools.count(1)
+        self._lost: Exception | None = None
+        self._closed = asyncio.Event()
+        self._writable = asyncio.Event()
+        self._writable.set()
+        self.peer = ""
+
+    @classmethod
+    async def connect(cls, host: str, port: int, *, timeout_s: float = REQUEST_TIMEOUT_S) -> Self:
+        """Open a connection.
+
+        Raises:
+            PeerUnavailable: nobody listens there, or not in time.
+        """
+        try:
+            async with asyncio.timeout(timeout_s):
+                _, connection = await asyncio.get_running_loop().create_connection(cls, host, port)
+        except OSError as error:  # TimeoutError is one
+            why = f"no connection within {timeout_s:g} s" if isinstance(error, TimeoutError) else error
+            raise PeerUnavailable(f"{host}:{port}: {why}") from error
+        connection.peer = f"{host}:{port}"
+        return connection
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether either side has hung up."""
+        return self._closed.is_set()
+
+    async def request(
+        self,
+        code: int,
+        ext_fields: dict[str, str] | None = None,
+        body: bytes = b"",
+        *,
+        timeout_s: float = REQUEST_TIMEOUT_S,
+        version: int = SERVER_VERSION,
+    ) -> Command:
+        """Send one request and wait for its answer, whatever its code; answers may come in any order."""
+        opaque = self._next_opaque()
+        answer: asyncio.Future[Command] = asyncio.get_running_loop().create_future()
+        self._waiting[opaque] = answer
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._send(
+                    Command(code=code, opaque=opaque, version=version, ext_fields=ext_fields or {}, body=body)
+                )
+                return await answer
+        except TimeoutError as error:
+            raise PeerUnavailable(f"{self.peer}: no answer to request {code} within {timeout_s:g} s") from error
+        finally:
+            self._waiting.pop(opaque, None)
+
+    async def oneway(
+        self, code: int, ext_fields: dict[str, str] | None = None, body: bytes = b"", *, version: int = SERVER_VERSION
+    ) -> None:
+        """Send one request that nobody answers."""
+        await self._send(
+            Command(
+                code=code, opaque=self._next_opaque(), flag=FLAG_ONEWAY, version=version, ext_fields=ext_fields or {},
+                body=body,
+            )
+        )  # fmt: skip
+
+    async def close(self) -> None:
+        """Hang up; what is under way fails, what was sent is sent out, unless the peer does not read it."""
+        if self._transport is None:
+            return
+        self._transport.close()
+        try:
+            async with asyncio.timeout(_FLUSH_S):
+                await self._closed.wait()
+        except TimeoutError:
+            self._transport.abort()
+            await self._closed.wait()
+
+    async def wait_closed(self) -> None:
+        """Until either side has hung up."""
+        await self._closed.wait()
+
+    def _next_opaque(self) -> int:
+        return next(self._opaques) % _OPAQUE_LIMIT
+
+    async def _send(self, command: Command) -> None:
+        await self._writable.wait()
+        if self._lost is not None or self._transport is None:
+            raise self._lost or PeerUnavailable(f"{self.peer}: the connection is closed")
+        self._transport.write(encode_command(command))
+
+    # asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Called by the event loop."""
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        """Called by the event loop."""
+        try:
+            for frame in self._frames.feed(data):
+                command = decode_command(frame)
+                if command is not None and command.is_response and command.opaque is not None:
+                    answer = self._waiting.get(command.opaque)
+                    if answer is not None and not answer.done():
+                        answer.set_result(command)
+            if self._frames.error is not None:
+                raise self._frames.error
+        except RemoteProtocolError as error:
+            self._lost = RemoteProtocolError(f"{self.peer}: {error}", closes=True)
+            if self._transport is not None:
+                self._transport.abort()
+
+    def pause_writing(self) -> None:
+        """Called by the event loop."""
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        """Called by the event loop."""
+        self._writable.set()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Called by the event loop."""
+        if self._lost is None:
+            self._lost = PeerUnavailable(f"{self.peer}: the connection was closed{f': {exc}' if exc else ''}")
+        for answer in self._waiting.values():
+            if not answer.done():
+                answer.set_exception(self._lost)
+        self._writable.set()
+        self._closed.set()
