@@ -85,7 +85,7 @@ def test_odd_headers_read_as_java_reads_them() -> None:
     assert seen["header-language-number"].language == "GO"
     assert seen["header-unknown-key"].code == 106
     assert seen["binary-unknown-language"].language == "99"
-    assert seen["opaque-negative"].opaque == -7 or (seen["opaque-negative"].opaque or 0) < 0
+    assert seen["opaque-negative"].opaque == -7
 
 
 def test_header_longer_than_its_frame_closes() -> None:
