@@ -1,0 +1,202 @@
+"""Redis away, in every way it can be: known routes are answered, nobody who lives is dropped, nothing is lost.
+
+Periods and timeouts are scaled down: brokers beat every 0.25 s and live 3 s without. An outage is short (less
+than that life) or long (more).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import pytest
+import redis
+
+from registry.embedded import EmbeddedRedis
+
+from .fleet import beating, watching
+from .harness import Broker, wait_until
+
+LIFE_MS = 3000
+SHORT_S, LONG_S = 1.5, 4.5
+BROKERS = [
+    Broker("broker-a", "127.0.0.1:10911", topics=["topic1", "only-a"]),
+    Broker("broker-a", "127.0.0.1:10921", broker_id=1, topics=["topic1", "only-a"]),
+    Broker("broker-b", "127.0.0.1:10931", topics=["topic1", "only-b"]),
+]
+KNOWN = {"topic1": {"broker-a", "broker-b"}, "only-a": {"broker-a"}}
+
+
+class Relay:
+    """Passes bytes between front ends and Redis, and can stop doing so without closing anything."""
+
+    def __init__(self, folder: Path, target: Path) -> None:
+        self.path = folder / "relay.sock"
+        self._target = target
+        self._open = threading.Event()
+        self._open.set()
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._listener.bind(str(self.path))
+        self._listener.listen(64)
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            server = socket.socket(socket.AF_UNIX)
+            try:
+                server.connect(str(self._target))
+            except OSError:  # as if it were there itself
+                client.close()
+                server.close()
+                continue
+            for source, sink in ((client, server), (server, client)):
+                threading.Thread(target=self._pass_on, args=(source, sink), daemon=True).start()
+
+    def _pass_on(self, source: socket.socket, sink: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while data := source.recv(65536):
+                self._open.wait()
+                sink.sendall(data)
+        for end in (source, sink):
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+            end.close()
+
+    def cut(self) -> None:
+        self._open.clear()
+
+    def mend(self) -> None:
+        self._open.set()
+
+    def close(self) -> None:
+        self._open.set()
+        self._listener.close()
+
+
+class OwnRedis:
+    """A Redis of this test's own, to be broken."""
+
+    def __init__(self, folder: Path) -> None:
+        self.server = EmbeddedRedis(folder)
+        self.server.start()
+        self.relay = Relay(folder, self.server.socket_path)
+        self.url = f"unix://{self.relay.path}"
+
+    def client(self):
+        return redis.Redis(unix_socket_path=str(self.server.socket_path), protocol=2)
+
+    def close(self) -> None:
+        self.relay.close()
+        if self.server.pid is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.server.pid, signal.SIGCONT)
+        self.server.stop()
+
+    # the outages: begin, end
+
+    def killed(self):
+        self.server.kill()
+        return self.server.start
+
+    def paused(self):
+        os.kill(self.server.pid, signal.SIGSTOP)
+        return lambda: os.kill(self.server.pid, signal.SIGCONT)
+
+    def cut_off(self):
+        self.relay.cut()
+        return self.relay.mend
+
+    def restarted_empty(self):
+        self.server.kill()
+
+        def end() -> None:
+            for path in self.server.folder.glob("*.aof"):
+                path.unlink()
+            shutil.rmtree(self.server.folder / "appendonlydir", ignore_errors=True)
+            self.server.start()
+
+        return end
+
+
+@pytest.fixture
+def own_redis():
+    with tempfile.TemporaryDirectory(prefix="mq") as folder:
+        own = OwnRedis(Path(folder))
+        try:
+            yield own
+        finally:
+            own.close()
+
+
+@pytest.fixture
+def two_front_ends(own_redis, front_end_with):
+    settings = {"url": own_redis.url, "broker_channel_expired_time_ms": LIFE_MS, "redis_timeout_ms": 500}
+    return [front_end_with(**settings), front_end_with(**settings)]
+
+
+def alike(front_ends, topics) -> bool:
+    """Whether all front ends give the same bytes, for every topic and for 106."""
+    seen = set()
+    for front_end in front_ends:
+        with front_end.client() as client:
+            seen.add((*(client.route(topic).body for topic in topics), client.request(106).body))
+    return len(seen) == 1
+
+
+@pytest.mark.parametrize("lasts_s", [SHORT_S, LONG_S], ids=["short", "long"])
+@pytest.mark.parametrize("kind", ["killed", "paused", "cut_off", "restarted_empty"])
+def test_redis_away_no_route_is_lost_and_nobody_expires(own_redis, two_front_ends, kind, lasts_s):
+    front_ends = two_front_ends
+    with beating(BROKERS, front_ends) as fleet, watching(front_ends, KNOWN):
+        with front_ends[0].client() as client:
+            assert client.request(100, {"namespace": "ns", "key": "before", "value": "1"}).code == 0
+        end = getattr(own_redis, kind)()
+        began = time.monotonic()
+        for front_end in front_ends:
+            front_end.wait_until(lambda f=front_end: f.poll().get("stale"), "it noticed that Redis is away")
+        with front_ends[0].client() as client:
+            # a write is answered, with an error that makes the sender try again; an unknown topic is not denied
+            reply = client.request(100, {"namespace": "ns", "key": "during", "value": "1"})
+            assert reply.code == 1
+            reply = client.route("never-heard-of")
+            assert reply.code == 1
+        threading.Event().wait(max(0.0, lasts_s - (time.monotonic() - began)))
+        end()
+        for front_end in front_ends:
+            front_end.wait_until(lambda f=front_end: not f.poll().get("redis_away", True), "Redis is back", 20)
+        for member in fleet:
+            member.answers.clear()
+        for member in fleet:
+            wait_until(lambda m=member: m.answers[0] >= 4, "registrations succeed again")
+        assert expired(own_redis) == 0
+        with front_ends[1].client() as client:
+            assert client.request(101, {"namespace": "ns", "key": "before"}).ext_fields == {"value": "1"}
+        wait_until(lambda: alike(front_ends, KNOWN), "both front ends answer alike")
+        assert {key.decode() for key in own_redis.client().smembers(meta_of(front_ends) + "brokers")} == {
+            "broker-a",
+            "broker-b",
+        }
+    # The grace over, expiry works as before: those who stopped go. Their connections closed: at once.
+    for front_end in front_ends:
+        front_end.wait_until(lambda f=front_end: f.poll().get("brokers") == 0, "brokers that closed are gone", 20)
+
+
+def meta_of(front_ends) -> str:
+    return f"mq:{{{front_ends[0].settings.namespace}}}:"
+
+
+def expired(own_redis) -> int:
+    client = own_redis.client()
+    (key,) = [key for key in client.keys("*:changes")]
+    return sum(b'"type":"broker_expired"' in entry[b"e"] for _, entry in client.xrange(key))
