@@ -68,6 +68,12 @@ def _is_free(port: int) -> bool:
         return True
 
 
+def on_leash(command: Sequence[str], on_parent_death: signal.Signals = signal.SIGKILL) -> list[str]:
+    """The command that runs `command`, under the same process id, no longer than this process."""
+    leash = [sys.executable, "-I", "-S", str(LEASH), str(os.getpid()), str(int(on_parent_death))]
+    return [*leash, *command]
+
+
 class Running:
     """A child process in a group of its own, its output in a log file."""
 
@@ -187,11 +193,10 @@ class Processes:
         With `patience_s` it is asked to end (SIGTERM, also when this process dies) before it is made to.
         """
         on_parent_death = signal.SIGTERM if patience_s else signal.SIGKILL
-        leash = [sys.executable, "-I", "-S", str(LEASH), str(os.getpid()), str(int(on_parent_death))]
         log = home / "output.log"
         with log.open("ab") as output:
             popen = subprocess.Popen(
-                [*leash, *command],
+                on_leash(command, on_parent_death),
                 cwd=home,
                 env=env,
                 stdin=subprocess.PIPE if steered else subprocess.DEVNULL,

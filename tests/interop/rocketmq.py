@@ -20,7 +20,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from .processes import Processes, Running, free_port, wait_until
+from .processes import Processes, Running, free_port, on_leash, wait_until
 from .wire import parse_json
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -132,11 +132,11 @@ def _download(version: str, folder: Path) -> None:
         "<groupId>interop</groupId><artifactId>jars</artifactId><version>1</version>"
         f"<dependencies>{dependencies}</dependencies></project>\n"
     )
-    command = ["mvn", "-q", "-B", "-f", str(pom), "dependency:copy-dependencies"]
+    command = ["mvn", "-q", "-B", "-Dstyle.color=never", "-f", str(pom), "dependency:copy-dependencies"]
     command += [f"-DoutputDirectory={folder / 'lib'}", "-DincludeScope=runtime"]
     try:
         done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=FETCH_TIMEOUT_S
+            on_leash(command), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=FETCH_TIMEOUT_S
         )
     except subprocess.TimeoutExpired:
         raise Unavailable(f"Maven did not fetch RocketMQ {version} within {FETCH_TIMEOUT_S} s") from None
@@ -240,7 +240,9 @@ class Broker:
         """
         assert not self.is_running()
         # It takes two neighbours: the port for VIP clients below, the one for replicas above.
-        self.port = free_port(before=2, after=1)
+        before = self.port
+        while self.port == before:
+            self.port = free_port(before=2, after=1)
         store = self._home / "store"
         configuration = self._home / "broker.conf"
         write_properties(
