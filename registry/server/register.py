@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 
 import xxhash
 
@@ -98,7 +99,9 @@ def decode(header: RegisterBroker, command: Command, identity: tuple[str, str, s
         RemoteProtocolError: the body cannot be read.
     """
     cluster, name, addr, broker_id = identity
-    body = decode_register_body(command.body, compressed=header.compressed, version=command.version)
+    # A body that names no data version gets the server's clock as its timestamp, as in Java.
+    now_ms = int(time.time() * 1000)
+    body = decode_register_body(command.body, compressed=header.compressed, version=command.version, now_ms=now_ms)
     return Registration(
         cluster=cluster,
         broker_name=name,

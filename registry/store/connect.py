@@ -113,7 +113,7 @@ def open_client(url: str, *, timeout_ms: int, max_connections: int) -> Any:
             )
         except ValueError as error:
             raise ConfigError(f"redis: {without_password(url)!r}: {error}") from error
-        return Redis(connection_pool=pool)
+        return Redis.from_pool(pool)  # closing the client closes the pool
     query = dict(parse_qsl(parts.query))
     options["username"] = unquote(parts.username) if parts.username else None
     options["password"] = unquote(parts.password) if parts.password else os.environ.get(PASSWORD_VARIABLE) or None
@@ -141,7 +141,7 @@ def open_client(url: str, *, timeout_ms: int, max_connections: int) -> Any:
             db=int(path[1]) if len(path) > 1 else 0,
             **options,
         )
-        return Redis(connection_pool=sentinel_pool)
+        return Redis.from_pool(sentinel_pool)
     if form == "cluster":
         nodes = [ClusterNode(host, port) for host, port in _hosts(parts.netloc, 6379)]
         return RedisCluster(

@@ -46,9 +46,13 @@ class FrontEnd:
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.port = self.listener.getsockname()[1]
         self.front_end = front_end or secrets.token_hex(8)
+        self._status_fd = -1
         self.start()
 
     def start(self) -> None:
+        """Start the worker; again, when it ended."""
+        if self._status_fd >= 0:
+            self._close_pipes()
         read_fd, write_fd = os.pipe()
         spec = Spec(self.settings, self.front_end, 0, self.listener.fileno(), write_fd)
         self.process = subprocess.Popen(
@@ -116,9 +120,12 @@ class FrontEnd:
             self.process.kill()
             self.process.wait()
         self.poll()
+        self._close_pipes()
+        self.listener.close()
+
+    def _close_pipes(self) -> None:
         self.process.stderr.close()
         os.close(self._status_fd)
-        self.listener.close()
 
     def client(self, **options: Any) -> Client:
         return Client(self.port, **options)

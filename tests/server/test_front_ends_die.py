@@ -1,0 +1,122 @@
+"""Front ends die, pause, drain and come back; brokers beat meanwhile; not one lookup is wrong."""
+
+from __future__ import annotations
+
+import signal
+import threading
+
+import pytest
+
+from .fleet import beating, watching
+from .harness import Broker, wait_until
+from .test_outages import BROKERS, KNOWN, alike
+
+LEASE_S = 5.0  # registry.store.leases.LEASE_MS
+
+
+@pytest.fixture
+def pair(front_end_with):
+    return front_end_with(), front_end_with()
+
+
+def answers_for(front_ends):
+    def check() -> bool:
+        return alike(front_ends, KNOWN)
+
+    return check
+
+
+@pytest.mark.parametrize("how", ["killed", "drained"])
+def test_a_front_end_that_goes_takes_no_route_along(pair, how):
+    staying, going = pair
+    with beating(BROKERS, [staying, going]), watching([staying], KNOWN):
+        going.kill(signal.SIGKILL if how == "killed" else signal.SIGTERM)
+        if how == "drained":
+            assert going.process.returncode == 0
+        # until its lease has run out and it was reaped, and on: the watch goes on all the time
+        staying.wait_until(lambda: reaped(staying, going), "nothing is left of the one that went", 20)
+        going.start()
+        wait_until(answers_for([staying, going]), "after its restart both answer alike", 5)
+
+
+def reaped(staying, going) -> bool:
+    import redis  # noqa: PLC0415
+
+    client = redis.Redis.from_url(staying.settings.redis, protocol=2)
+    sweep_once(staying)
+    prefix = f"mq:{{{staying.settings.namespace}}}:"
+    try:
+        return all(going.front_end.encode() not in client.hgetall(key) for key in client.keys(prefix + "channels:*"))
+    finally:
+        client.close()
+
+
+def sweep_once(front_end) -> None:
+    import asyncio  # noqa: PLC0415
+
+    from registry.store.leases import LeaseStore  # noqa: PLC0415
+    from registry.store.store import Store  # noqa: PLC0415
+
+    async def sweep() -> None:
+        async with Store(front_end.settings.redis, front_end.settings.namespace) as store:
+            leases = LeaseStore(store)
+            await leases.reap(100)
+            await leases.expire(100)
+
+    asyncio.run(sweep())
+
+
+def test_a_front_end_paused_longer_than_its_lease_takes_its_channels_again(pair):
+    staying, pausing = pair
+    fleet_ports = [staying, pausing]
+    with beating(BROKERS, fleet_ports), watching([staying], KNOWN):
+        pausing.process.send_signal(signal.SIGSTOP)
+        staying.wait_until(lambda: reaped(staying, pausing), "the paused one was reaped", 30)
+        pausing.process.send_signal(signal.SIGCONT)
+        wait_until(answers_for([staying, pausing]), "both answer alike", 5)
+        pausing.wait_until(lambda: pausing.poll().get("channels") == len(BROKERS), "it holds its channels again")
+        assert not reaped(staying, pausing)
+
+
+def test_a_broker_that_dies_while_the_front_ends_live_is_gone_at_once(pair):
+    one, other = pair
+    lonely = Broker("broker-x", "127.0.0.1:10951", topics=["only-x", "topic-x"])
+    with beating([lonely], [one, other]):
+        pass
+    for front_end in pair:
+        with front_end.client() as client:
+            front_end.wait_until(lambda c=client: c.route("only-x").code == 17, "the route is gone", 5)
+
+
+def test_a_connection_closed_at_one_front_end_keeps_the_broker_while_the_other_has_one(pair):
+    one, other = pair
+    broker = Broker()
+    with other.client() as second, one.client() as client:
+        with one.client() as first:
+            first.register(broker)
+            second.register(broker)
+        one.wait_until(lambda: one.poll().get("connections") == 1 and one.status["closes_pending"] == 0, "closed")
+        assert client.route("topic1").code == 0
+        second.close()
+        one.wait_until(lambda: client.route("topic1").code == 17, "the last connection took it along", 5)
+
+
+def test_a_silent_broker_expires_and_its_connection_is_closed(front_end_with):
+    front_end = front_end_with(broker_channel_expired_time_ms=1000)
+    silent = Broker()
+    with front_end.client() as connection, front_end.client() as client:
+        connection.register(silent)
+        stop = threading.Event()
+        sweeper = threading.Thread(target=sweep_until, args=(front_end, stop))
+        sweeper.start()
+        try:
+            front_end.wait_until(lambda: client.route("topic1").code == 17, "it expired", 10)
+            assert connection.closed()
+        finally:
+            stop.set()
+            sweeper.join()
+
+
+def sweep_until(front_end, stop: threading.Event) -> None:
+    while not stop.wait(0.1):
+        sweep_once(front_end)
