@@ -23,6 +23,7 @@ ALLOWED = {
     "registry.server": {
         "registry.errors", "registry.model", "registry.change", "registry.tables", "registry.route",
         "registry.registration", "registry.config", "registry.protocol", "registry.store", "registry.embedded",
+        "worker",  # a front end sweeps too, unless it is told not to
     },
     "registry.client": {"registry.errors", "registry.model", "registry.protocol", "registry.store"},
     "worker": {"registry.errors", "registry.model", "registry.config", "registry.store"},

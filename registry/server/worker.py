@@ -1,6 +1,6 @@
 """One worker process of a front end: started by the supervisor, serves its own listening socket.
 
-Run as ``python -m registry.server.worker SPEC`` where SPEC is the JSON of :class:`Spec`. It writes JSON lines to
+:func:`main` takes the JSON of :class:`Spec`. It writes JSON lines to
 its status pipe: ``ready`` once it answers, ``status`` every second, ``failed`` with a reason before it exits
 with 253. SIGTERM drains it.
 """
@@ -232,7 +232,3 @@ def configure_logging(spec: Spec) -> None:
     logging.basicConfig(
         level=spec.settings.log_level.upper(), stream=sys.stderr, format="%(levelname)s %(name)s - %(message)s"
     )
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))

@@ -66,9 +66,7 @@ class Watching:
         self.wrong: list[str] = []
         self.unreachable: Counter[int] = Counter()
         self._stop = threading.Event()
-        self._threads = [
-            threading.Thread(target=self._run, args=(front_end,), daemon=True) for front_end in front_ends
-        ]
+        self._threads = [threading.Thread(target=self._run, args=(front_end,), daemon=True) for front_end in front_ends]
         for thread in self._threads:
             thread.start()
 

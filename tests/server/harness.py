@@ -9,7 +9,6 @@ import select
 import signal
 import socket
 import subprocess
-import sys
 import time
 import zlib
 from collections.abc import Callable
@@ -21,6 +20,7 @@ from registry.config import Settings
 from registry.protocol.codes import RequestCode
 from registry.protocol.command import Command, decode_command, encode_command
 from registry.protocol.frame import FrameReader
+from registry.server.supervisor import WORKER_COMMAND
 from registry.server.worker import Spec
 
 
@@ -56,11 +56,14 @@ class FrontEnd:
         read_fd, write_fd = os.pipe()
         spec = Spec(self.settings, self.front_end, 0, self.listener.fileno(), write_fd)
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "registry.server.worker", msgspec.json.encode(spec).decode()],
+            WORKER_COMMAND,
+            stdin=subprocess.PIPE,
             pass_fds=(self.listener.fileno(), write_fd),
             stderr=subprocess.PIPE,
             start_new_session=True,
         )
+        self.process.stdin.write(msgspec.json.encode(spec))
+        self.process.stdin.close()
         os.close(write_fd)
         os.set_blocking(read_fd, False)
         os.set_blocking(self.process.stderr.fileno(), False)

@@ -175,7 +175,7 @@ def test_partial_frames_of_all_connections_together_are_bounded(front_end):
 
 def test_5000_idle_connections_cost_little_and_go_after_their_time(front_end_with):
     soft = 12000
-    import resource  # noqa: PLC0415
+    import resource
 
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard < soft:

@@ -40,7 +40,7 @@ def test_a_front_end_that_goes_takes_no_route_along(pair, how):
 
 
 def reaped(staying, going) -> bool:
-    import redis  # noqa: PLC0415
+    import redis
 
     client = redis.Redis.from_url(staying.settings.redis, protocol=2)
     sweep_once(staying)
@@ -52,10 +52,10 @@ def reaped(staying, going) -> bool:
 
 
 def sweep_once(front_end) -> None:
-    import asyncio  # noqa: PLC0415
+    import asyncio
 
-    from registry.store.leases import LeaseStore  # noqa: PLC0415
-    from registry.store.store import Store  # noqa: PLC0415
+    from registry.store.leases import LeaseStore
+    from registry.store.store import Store
 
     async def sweep() -> None:
         async with Store(front_end.settings.redis, front_end.settings.namespace) as store:
