@@ -1,7 +1,7 @@
 """Fixtures: RocketMQ releases, the name server under test, and a site of one name server and one broker."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -109,7 +109,9 @@ def site(under_test: Kind, release: Release, shared_processes: Processes) -> Sit
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Show with a failure what every process said last."""
     report = yield
     if report.failed:

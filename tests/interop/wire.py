@@ -82,13 +82,13 @@ class WireClient:
             return None
         if answer["code"] != SUCCESS:
             raise Refused(f"route of {topic}: {answer}")
-        return parse_json(body)
+        return dict(parse_json(body))
 
     def cluster_info(self) -> dict[str, Any]:
         answer, body = self.request(GET_BROKER_CLUSTER_INFO)
         if answer["code"] != SUCCESS:
             raise Refused(f"cluster info: {answer}")
-        return parse_json(body)
+        return dict(parse_json(body))
 
     def _read(self, size: int) -> bytes:
         chunks = bytearray()
