@@ -1,0 +1,74 @@
+"""One real Redis per test process, a namespace per test, and ``async def`` tests without a plugin."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import os
+import secrets
+import tempfile
+from pathlib import Path
+
+import hypothesis
+import pytest
+
+from registry.embedded import EmbeddedRedis
+
+# CI takes the default; HYPOTHESIS_PROFILE=long is for a machine that has the night.
+hypothesis.settings.register_profile("default", max_examples=100, stateful_step_count=30, deadline=None)
+hypothesis.settings.register_profile("quick", max_examples=20, stateful_step_count=20, deadline=None)
+hypothesis.settings.register_profile(
+    "long",
+    max_examples=int(os.environ.get("HYPOTHESIS_EXAMPLES", "3000")),
+    stateful_step_count=50,
+    deadline=None,
+    suppress_health_check=list(hypothesis.HealthCheck),
+)
+hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+@pytest.fixture(scope="session")
+def redis_server():
+    """The Redis of this test process (of each xdist worker); its folder is short, for the sake of the socket."""
+    with tempfile.TemporaryDirectory(prefix="mq") as folder, EmbeddedRedis(Path(folder)) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def redis_url(redis_server):
+    return redis_server.url
+
+
+@pytest.fixture
+def namespace():
+    """A name that no other test has."""
+    return f"t{secrets.token_hex(5)}"
+
+
+@pytest.fixture
+def runner():
+    """The event loop of one test; async fixtures and the test itself share it."""
+    with asyncio.Runner() as runner:
+        yield runner
+
+
+@pytest.fixture
+def run(runner):
+    """Run one coroutine to its end, from a test that is no coroutine itself."""
+    return runner.run
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if inspect.iscoroutinefunction(getattr(item, "obj", None)) and "runner" not in item.fixturenames:
+            item.fixturenames.insert(0, "runner")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem):
+    """Run an ``async def`` test on the test's own event loop."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
+    pyfuncitem.funcargs["runner"].run(pyfuncitem.obj(**arguments))
+    return True

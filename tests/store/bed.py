@@ -1,0 +1,239 @@
+"""What the tests of the store work with: front ends as the server has them, without a network."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any, NamedTuple
+
+import msgspec
+
+from registry.change import Change, Parts
+from registry.model import DataVersion, QueueData, Registration, TopicConfig, who
+from registry.registration import compare
+from registry.store import keys
+from registry.store.kvconfig import KvStore
+from registry.store.leases import LeaseStore
+from registry.store.routes import Channel, Heartbeat, Registered, RegistrationDiff, RouteStore
+from registry.store.snapshot import ChangeReader, Head, read_tables
+from registry.store.store import Store
+from registry.tables import Tables
+
+RW = QueueData(8, 8, 6)
+
+
+def registration(
+    addr: str = "10.0.0.1:10911",
+    name: str = "broker-a",
+    broker_id: int = 0,
+    cluster: str = "c1",
+    *,
+    topics: Any = ("t1", "t2"),
+    counter: int = 1,
+    timestamp: int = 1000,
+    state_version: int = 0,
+    **fields: Any,
+) -> Registration:
+    """A registration; topics are names, or a mapping topic -> (read, write, perm[, flag])."""
+    table = topics if isinstance(topics, dict) else dict.fromkeys(topics, (8, 8, 6))
+    return Registration(
+        cluster, name, broker_id, addr,
+        ha_server_addr=fields.pop("ha_server_addr", f"ha-{addr}"),
+        data_version=DataVersion(counter, timestamp, state_version),
+        topics={topic: TopicConfig(topic, *numbers) for topic, numbers in table.items()},
+        filter_servers=fields.pop("filter_servers", []),
+        **fields,
+    )  # fmt: skip
+
+
+def digest_of(r: Registration) -> str:
+    """Equal for equal registrations, as the front end's digest of header and body is."""
+    return hashlib.sha1(msgspec.json.encode(r), usedforsecurity=False).hexdigest()
+
+
+class Prepared(NamedTuple):
+    """A registration on its way: what its front end had found out before it sends the difference."""
+
+    registration: Registration
+    heartbeat: Heartbeat
+    diff: RegistrationDiff | None
+    channel: Channel
+
+
+class FrontEnd:
+    """One worker of one front end, with a connection for each broker process unless told otherwise."""
+
+    def __init__(self, store: Store, front_end: str = "fe1", incarnation: str = "w1") -> None:
+        self.store = store
+        self.front_end = front_end
+        self.incarnation = incarnation
+        self.routes = RouteStore(store)
+        self.leases = LeaseStore(store)
+        self.kv = KvStore(store)
+
+    def channel(self, connection: int | str = 1) -> Channel:
+        return Channel(self.front_end, f"{self.incarnation}/{connection}")
+
+    async def prepare(
+        self, r: Registration, *, connection: int | str = 1, delete_missing_topics: bool = False
+    ) -> Prepared:
+        """The first half of a registration: heartbeat, and the comparison if that declined."""
+        channel = self.channel(connection)
+        beat = await self.routes.heartbeat(
+            r.cluster, r.broker_name, r.broker_id, r.broker_addr, digest_of(r), channel, 100
+        )
+        if beat.same:
+            return Prepared(r, beat, None, channel)
+        diff = await self.compare(r, beat.n, beat.data_version, delete_missing_topics=delete_missing_topics)
+        return Prepared(r, beat, diff, channel)
+
+    async def compare(
+        self, r: Registration, n: str, known: DataVersion | None, *, delete_missing_topics: bool = False
+    ) -> RegistrationDiff:
+        head, tables = await read_tables(self.store)
+        row = tables.brokers.get(r.broker_name)
+        changes = compare(r, known, tables, delete_missing_topics=delete_missing_topics)
+        return RegistrationDiff(
+            head.epoch, row.rev if row else 0, n, head.config_rev, changes.topics, changes.dropped, changes.mappings
+        )
+
+    async def send_once(self, prepared: Prepared) -> Registered:
+        """The second half, once: RETRY is an answer too."""
+        assert prepared.diff is not None
+        r = prepared.registration
+        return await self.routes.register_broker(
+            r, prepared.diff, digest=digest_of(r), channel=prepared.channel, body_bytes=100
+        )
+
+    async def send(self, prepared: Prepared, *, delete_missing_topics: bool = False) -> Registered:
+        """The second half; catches up and compares again as often as it takes."""
+        for _ in range(5):
+            result = await self.send_once(prepared)
+            if result.status != "RETRY":
+                return result
+            diff = await self.compare(
+                prepared.registration, result.n, result.data_version, delete_missing_topics=delete_missing_topics
+            )
+            prepared = prepared._replace(diff=diff)
+        raise AssertionError(f"no end of retries: {prepared}")
+
+    async def register(
+        self, r: Registration, *, connection: int | str = 1, delete_missing_topics: bool = False
+    ) -> Heartbeat | Registered:
+        """A registration from beginning to end."""
+        prepared = await self.prepare(r, connection=connection, delete_missing_topics=delete_missing_topics)
+        if prepared.diff is None:
+            return prepared.heartbeat
+        return await self.send(prepared, delete_missing_topics=delete_missing_topics)
+
+    async def close(self, r: Registration, *, connection: int | str = 1) -> str:
+        return await self.routes.channel_destroyed(who(r.cluster, r.broker_addr), self.channel(connection))
+
+
+class Bed:
+    """A namespace with two front ends, and eyes on everything in it."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.fe1 = FrontEnd(store, "fe1", "w1")
+        self.fe2 = FrontEnd(store, "fe2", "w2")
+        self.prefix = keys.prefix(store.namespace)
+        self.reader = ChangeReader(store, "0-0")
+
+    @property
+    def routes(self) -> RouteStore:
+        return self.fe1.routes
+
+    @property
+    def leases(self) -> LeaseStore:
+        return self.fe1.leases
+
+    @property
+    def kv(self) -> KvStore:
+        return self.fe1.kv
+
+    async def register(self, *arguments: Any, **fields: Any) -> Registration:
+        """Register through the first front end; it must be accepted."""
+        r = registration(*arguments, **fields)
+        result = await self.fe1.register(r, connection=r.broker_addr)
+        assert isinstance(result, Heartbeat) or result.status == "OK", result
+        return r
+
+    async def events(self) -> list[Change]:
+        """The events since the last time this was asked."""
+        found: list[Change] = []
+        while changes := await self.reader.read(block_ms=0):
+            found += changes
+        return found
+
+    async def head(self) -> Head:
+        return (await read_tables(self.store))[0]
+
+    async def tables(self) -> Tables:
+        return (await read_tables(self.store))[1]
+
+    async def contents(self) -> dict[str, Any]:
+        return (await self.tables()).contents()
+
+    async def replay(self) -> dict[str, Any]:
+        """The tables as the change stream alone tells them."""
+        return (await replay(self.store)).contents()
+
+    async def redis(self, *command: Any) -> Any:
+        return await self.store.client.execute_command(*command)
+
+    def key(self, name: str) -> str:
+        return self.prefix + name
+
+    async def hash(self, name: str) -> dict[str, str]:
+        flat = await self.store.client.hgetall(self.key(name))
+        return {field.decode(): value.decode() for field, value in flat.items()}
+
+    async def members(self, name: str) -> set[str]:
+        return {member.decode() for member in await self.store.client.smembers(self.key(name))}
+
+    async def live(self, r: Registration) -> dict[str, str]:
+        return await self.hash(f"live:{who(r.cluster, r.broker_addr)}")
+
+    async def channels(self, r: Registration) -> dict[str, str]:
+        return await self.hash(f"channels:{who(r.cluster, r.broker_addr)}")
+
+    async def deadline(self, r: Registration) -> int | None:
+        score = await self.store.client.zscore(self.key("deadlines"), who(r.cluster, r.broker_addr))
+        return None if score is None else int(score)
+
+    async def beats(self) -> list[dict[str, Any]]:
+        """The heartbeat stream."""
+        entries = await self.store.client.xrange(self.key("heartbeats"))
+        return [msgspec.json.decode(fields[b"e"]) for _, fields in entries]
+
+    async def now_ms(self) -> int:
+        return (await self.head()).now_ms
+
+    async def move_clock(self, ms: int) -> None:
+        """Move the namespace's clock, with nobody watching it meanwhile."""
+        await self.store.client.hincrby(self.key("meta"), "clock_offset_ms", ms)
+
+    async def let_pass(self, ms: int) -> None:
+        """Move the namespace's clock as if it had been watched all the time."""
+        await self.move_clock(ms)
+        await self.store.client.hset(self.key("meta"), "seen_ms", await self.now_ms())
+
+    async def dump(self) -> dict[bytes, bytes]:
+        """Every key of the namespace but what any call leaves (clock, heartbeats, beats with their TTL)."""
+        found = {}
+        for key in await self.store.client.keys(self.prefix.replace("[", "\\[") + "*"):
+            if not key.endswith(b":heartbeats") and b":beat:" not in key and b":lease:" not in key:
+                found[key] = await self.store.client.dump(key)
+        return found
+
+
+async def replay(store: Store) -> Tables:
+    """The tables as the change stream tells them from its first entry; fails on a gap."""
+    reader, parts, tables, seq = ChangeReader(store, "0-0"), Parts(), Tables(), 0
+    while changes := await reader.read(block_ms=0):
+        for change in changes:
+            assert change.seq == seq + 1, f"seq {change.seq} after {seq}"
+            seq = change.seq
+            for whole in parts.add(change):
+                tables.apply(whole)
+    return tables
