@@ -1,0 +1,5 @@
+"""``python -m registry`` is ``mqregistry``."""
+
+from registry.cli import main
+
+main()

@@ -1,0 +1,145 @@
+"""Options that commands share, made from the table of settings; and the settings made from them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import click
+
+from registry.config import Option, Settings, build, options, with_shared
+from registry.errors import ConfigError, RegistryError, StartError
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+# Settings that are a switch on the command line: name -> (flag, what its presence means, help).
+_SWITCHES: Final[Mapping[str, tuple[str, bool, str]]] = {
+    "sweep": ("--no-sweep", False, "Run no sweeper here, where 'mqregistry sweep' runs. [env: MQREGISTRY_SWEEP=false]")
+}
+
+
+def _parser(option: Option) -> Callable[[click.Context, click.Parameter, str | None], Any]:
+    def parse(ctx: click.Context, param: click.Parameter, text: str | None) -> Any:
+        if text is None:
+            return None
+        try:
+            return option.parse(text)
+        except ValueError:
+            raise click.BadParameter(f"{text!r}: expected {option.allowed}", ctx, param) from None
+
+    return parse
+
+
+def setting_options(*names: str) -> Callable[[_Function], _Function]:
+    """Flags for these settings; None where a flag is not given."""
+
+    def decorate(function: _Function) -> _Function:
+        for name in reversed(names):
+            option = options()[name]
+            help_text = f"{option.about.help} [env: {option.variables[0]}]"
+            if name in _SWITCHES:
+                flag, value, help_text = _SWITCHES[name]
+                function = click.option(flag, name, flag_value=value, type=bool, default=None, help=help_text)(function)
+                continue
+            function = click.option(
+                option.flag, name, default=None, metavar=_metavar(option), callback=_parser(option), help=help_text
+            )(function)
+        return function
+
+    return decorate
+
+
+def _metavar(option: Option) -> str:
+    if option.about.choices:
+        return "|".join(option.about.choices)
+    return {"redis": "URL", "data_dir": "DIR", "log_file": "FILE"}.get(option.name, option.name.split("_")[-1].upper())
+
+
+def config_file_option(function: _Function) -> _Function:
+    """``-c``."""
+    return click.option(
+        "-c",
+        "--config",
+        "config_file",
+        type=click.Path(path_type=Path, dir_okay=False),
+        envvar="MQREGISTRY_CONFIG",
+        help="Properties file, as a Java NameServer takes it. [env: MQREGISTRY_CONFIG]",
+    )(function)
+
+
+def print_option(function: _Function) -> _Function:
+    """``-p``."""
+    return click.option(
+        "-p", "--print-config", is_flag=True, help="Print every effective setting and its source, and end."
+    )(function)
+
+
+def start_settings(
+    flags: Mapping[str, Any],
+    config_file: Path | None,
+    *,
+    print_config: bool = False,
+    defaults: Mapping[str, Any] | None = None,
+) -> Settings:
+    """The settings of a command that starts something; ends the process after ``-p``.
+
+    Raises:
+        StartError: a setting is wrong.
+    """
+    try:
+        settings = build(flags=flags, config_file=config_file, defaults=defaults, warn=_warn)
+    except ConfigError as error:
+        raise StartError(str(error)) from error
+    if config_file is not None:
+        click.echo(f"load config properties file OK, {config_file}")
+    if print_config:
+        print_settings(_with_shared(settings))
+        raise SystemExit(0)
+    return settings
+
+
+def read_settings(flags: Mapping[str, Any], config_file: Path | None) -> Settings:
+    """The settings of a command that only looks.
+
+    Raises:
+        click.UsageError: a setting is wrong.
+    """
+    try:
+        return build(flags=flags, config_file=config_file, warn=_warn)
+    except ConfigError as error:
+        raise click.UsageError(str(error)) from error
+
+
+def _warn(text: str) -> None:
+    click.echo(f"mqregistry: warning: {text}", err=True)
+
+
+def _with_shared(settings: Settings) -> Settings:
+    """For -p: with what Redis has, if it answers."""
+    if not settings.redis:
+        return settings
+    from registry.cli.reads import read_config
+
+    try:
+        return with_shared(settings, asyncio.run(read_config(settings)))
+    except RegistryError as error:
+        _warn(f"the shared configuration is not among these: {error}")
+        return settings
+
+
+def print_settings(settings: Settings) -> None:
+    """``key=value  (source)``, one a line, in the order of the table."""
+    from registry.store.connect import without_password
+
+    for option in options().values():
+        value = getattr(settings, option.name)
+        if option.name == "http_port":
+            value = settings.effective_http_port
+        text = option.show(value)
+        if option.name == "redis":
+            with contextlib.suppress(ValueError):  # a broken URL is shown as it is: it never worked
+                text = without_password(text)
+        click.echo(f"{option.key}={text}  ({settings.source(option.name)})")

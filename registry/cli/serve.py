@@ -1,0 +1,41 @@
+"""``mqregistry serve``: a front end on a Redis of your own."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import click
+
+from registry.cli import logs
+from registry.cli.options import config_file_option, print_option, setting_options, start_settings
+from registry.errors import StartError
+
+
+@click.command()
+@setting_options(
+    "redis", "bind_address", "listen_port", "workers", "namespace", "http_port", "sweep", "compat", "log_level",
+    "log_file",
+)  # fmt: skip
+@config_file_option
+@print_option
+def serve(config_file: Path | None, print_config: bool, **flags: Any) -> None:
+    """Serve the tables of an external Redis (6.2 or later), Sentinel or Redis Cluster.
+
+    Any number of front ends may serve one namespace; each can be killed at any time. Ctrl-C or SIGTERM drains.
+    """
+    settings = start_settings(flags, config_file, print_config=print_config)
+    if not settings.redis:
+        raise StartError(
+            "no Redis: give --redis redis://HOST:PORT (or MQREGISTRY_REDIS, or redis=... in the properties file); "
+            "'mqregistry up' brings a Redis of its own"
+        )
+    logs.configure(settings)
+    # Only now: what is asked with -p or --help needs none of it.
+    from registry.server.supervisor import Supervisor
+
+    async def run() -> None:
+        await Supervisor(settings).run()
+
+    asyncio.run(run())

@@ -1,0 +1,147 @@
+"""``mqregistry up``: a Redis, front ends and a sweeper in one command."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+from collections.abc import Callable, Coroutine, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import click
+import msgspec
+
+from registry.cli import logs
+from registry.cli.options import config_file_option, print_option, setting_options, start_settings
+from registry.cli.running import Running, announced, locked
+from registry.config import Settings
+from registry.embedded import EmbeddedRedis
+from registry.errors import StartError
+
+logger = logging.getLogger(__name__)
+redis_logger = logging.getLogger("redis")
+
+# Where "up" differs from "serve": it is for this machine, and Ctrl-C must be over within five seconds.
+DEFAULTS: Final = {"bind_address": "127.0.0.1", "shutdown_wait_time_seconds": 3}
+
+_LOOK_EVERY_S: Final = 0.25
+_RESTART_MOST_S: Final = 5.0
+_LOG_BYTES: Final = 4 * 1024 * 1024
+
+
+@click.command()
+@setting_options(
+    "bind_address", "listen_port", "workers", "data_dir", "namespace", "http_port", "sweep", "compat", "log_level",
+    "log_file",
+)  # fmt: skip
+@config_file_option
+@print_option
+def up(config_file: Path | None, print_config: bool, **flags: Any) -> None:
+    """Start a whole registry on this machine: an embedded Redis, the name server, and a sweeper.
+
+    The tables are kept in the data folder between runs. One Ctrl-C stops everything.
+    """
+    settings = start_settings(flags, config_file, print_config=print_config, defaults=DEFAULTS)
+    logs.configure(settings)
+    run_up(settings, kind="up")
+
+
+Beside = Callable[[Settings], Coroutine[Any, Any, None]]
+
+
+def run_up(settings: Settings, *, kind: str, beside: Sequence[Beside] = (), quiet: bool = False) -> None:
+    """Serve until stopped, on a Redis of our own in ``settings.data_dir``.
+
+    Args:
+        kind: how the state file calls it: up or demo.
+        beside: run once the name server answers, with the settings in effect; the first that ends, ends all.
+        quiet: no boot line.
+
+    Raises:
+        StartError: it could not start.
+    """
+    data_dir = Path(settings.data_dir).expanduser().absolute()
+    if settings.redis and not quiet:
+        logger.warning("up brings a Redis of its own: redis (%s) is not used", settings.source("redis"))
+    with locked(data_dir), contextlib.ExitStack() as stack:
+        redis = EmbeddedRedis(data_dir)
+        _shorten(redis.log_file)
+        stack.enter_context(redis)
+        settings = msgspec.structs.replace(
+            settings, redis=redis.url, data_dir=str(data_dir), sources={**settings.sources, "redis": "up"}
+        )
+        from registry.server.supervisor import BOOT_LINE, Supervisor
+
+        def on_boot() -> None:
+            stack.enter_context(announced(_running(kind, settings)))
+            if not quiet:
+                with contextlib.suppress(OSError):  # nobody reads stdout any more
+                    print(BOOT_LINE, flush=True)
+            logger.info("tables in %s, Redis at %s; look with: mqregistry clusters", data_dir, redis.url)
+
+        async def serve() -> None:
+            supervisor = Supervisor(settings, on_boot=on_boot)
+
+            def after_boot(one: Beside) -> Callable[[], Coroutine[Any, Any, None]]:
+                async def run() -> None:
+                    await supervisor.booted.wait()
+                    await one(settings)
+
+                return run
+
+            await supervisor.run(
+                beside=[lambda: _keep_redis(redis), lambda: _relay_log(redis.log_file), *map(after_boot, beside)]
+            )
+
+        asyncio.run(serve())
+
+
+def _running(kind: str, settings: Settings) -> Running:
+    return Running(
+        kind, os.getpid(), settings.redis, settings.namespace, settings.bind_address, settings.listen_port,
+        settings.effective_http_port, settings.data_dir,
+    )  # fmt: skip
+
+
+async def _keep_redis(redis: EmbeddedRedis) -> None:
+    """Start the embedded Redis again should it end; known routes are served meanwhile."""
+    pause_s = _LOOK_EVERY_S
+    while True:
+        await asyncio.sleep(pause_s)
+        code = redis.poll()
+        if code is None:
+            pause_s = _LOOK_EVERY_S
+            continue
+        redis_logger.error("ended with status %d; starting it again", code)
+        try:
+            # Not in a thread: the kernel ends Redis with the thread that started it (PR_SET_PDEATHSIG).
+            redis.start()
+        except StartError as error:
+            redis_logger.error("%s", error)
+            pause_s = min(_RESTART_MOST_S, pause_s * 2)
+
+
+def _shorten(log_file: Path) -> None:
+    with contextlib.suppress(OSError):
+        if log_file.stat().st_size > _LOG_BYTES:
+            log_file.replace(log_file.with_suffix(".log.1"))
+
+
+async def _relay_log(log_file: Path) -> None:
+    """Redis' warnings, from now on (what it says at each start is of no interest); the rest stays in its file."""
+    with contextlib.suppress(OSError), log_file.open("r", encoding="utf-8", errors="replace") as log:
+        log.seek(0, os.SEEK_END)
+        line = ""
+        while True:
+            line += log.readline()
+            if not line.endswith("\n"):
+                await asyncio.sleep(_LOOK_EVERY_S)
+                continue
+            _, mark, text = line.rstrip().partition(" # ")
+            if mark:
+                redis_logger.warning("%s", text)
+            line = ""
+    # the file cannot be read: then there is nothing to show, and no reason to end
+    await asyncio.Event().wait()

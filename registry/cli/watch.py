@@ -1,0 +1,104 @@
+"""``watch``: the changes of the tables, live."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final
+
+import click
+import msgspec
+
+from registry import change as kinds
+from registry.change import Change
+from registry.cli import show
+from registry.cli.reads import existing_namespace
+from registry.cli.target import find_target, run, target_options
+from registry.config import Settings
+from registry.errors import StoreUnavailable
+from registry.store.snapshot import ChangeReader, read_head
+from registry.store.store import Store
+
+_BLOCK_MS: Final = 1000
+_RETRY_S: Final = 0.5
+_NAMES_SHOWN: Final = 5
+
+
+@click.command()
+@click.option("--from-start", is_flag=True, help="Begin with the oldest change that is kept, not with the next one.")
+@click.option("-n", "--number", type=click.IntRange(min=1), metavar="N", help="End after N changes.")
+@target_options
+def watch(
+    from_start: bool, number: int | None, as_json: bool, config_file: Path | None, **flags: Any
+) -> None:  # fmt: skip
+    """Show every change of the tables as it happens, until Ctrl-C."""
+    run(_watch(find_target(flags, config_file), from_start, number, as_json))
+
+
+async def _watch(settings: Settings, from_start: bool, number: int | None, as_json: bool) -> None:
+    async with existing_namespace(settings) as store:
+        last_id = "0-0" if from_start else (await read_head(store)).last_id
+    # a blocking read takes longer than other answers may
+    settings = msgspec.structs.replace(settings, redis_timeout_ms=settings.redis_timeout_ms + _BLOCK_MS)
+    async with Store(settings.redis, settings.namespace, timeout_ms=settings.redis_timeout_ms) as store:
+        reader = ChangeReader(store, last_id)
+        shown = 0
+        away = False
+        while number is None or shown < number:
+            try:
+                changes = await reader.read(block_ms=_BLOCK_MS)
+            except StoreUnavailable as error:
+                if not away:
+                    click.echo(f"mqregistry: {error}; waiting for it", err=True)
+                away = True
+                await asyncio.sleep(_RETRY_S)
+                continue
+            if away:
+                click.echo("mqregistry: Redis is back", err=True)
+                away = False
+            for change in changes[: None if number is None else number - shown]:
+                if as_json:
+                    show.json_line(change)
+                else:
+                    click.echo(line(change))
+                shown += 1
+
+
+def line(change: Change) -> str:
+    """One change for a reader."""
+    at = datetime.fromtimestamp(change.ms / 1000).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
+    part = f" ({change.part}/{change.parts})" if change.parts > 1 else ""
+    return f"{at}  {change.seq:>8}  {change.type:<19} {_what(change)}{part}"
+
+
+def _what(change: Change) -> str:
+    if change.type in (kinds.KV_PUT, kinds.KV_DELETED):
+        value = f" = {change.value}" if change.value is not None else ""
+        return f"{change.kv_namespace}/{change.key}{value}"
+    if change.type == kinds.CONFIG_SET:
+        return ", ".join(f"{key}={value}" for key, value in change.config.items())
+    if change.type in (kinds.TOPIC_DELETED, kinds.TOPIC_REGISTERED):
+        return f"{change.topic} at {_some([*change.broker_names, *change.queue_datas])}"
+    facts = [change.broker_name]
+    if change.cluster is not None:
+        facts = [f"{change.cluster}/{change.broker_name}"]
+    if change.broker_id is not None:
+        facts.append(f"id {change.broker_id}")
+    if change.addr is not None:
+        facts.append(change.addr)
+    text = " ".join(facts)
+    if change.new:
+        text += "; new"
+    if change.row is None:
+        text += "; the broker name is gone with its topics"
+    if change.topics:
+        text += f"; {len(change.topics)} topic(s): {_some(list(change.topics))}"
+    if change.dropped:
+        text += f"; dropped {len(change.dropped)} topic(s): {_some(change.dropped)}"
+    return text
+
+
+def _some(names: list[str]) -> str:
+    more = len(names) - _NAMES_SHOWN
+    return ", ".join(names[:_NAMES_SHOWN]) + (f" and {more} more" if more > 0 else "")
