@@ -7,6 +7,7 @@ import logging
 from typing import Protocol
 
 from registry.errors import RegistryError, StoreUnavailable
+from registry.server.tasks import cancelled
 from registry.store.routes import Channel, RouteStore
 
 logger = logging.getLogger(__name__)
@@ -91,24 +92,29 @@ class ChannelOwner:
         return self._closes.qsize()
 
     async def tell_closes(self) -> None:
-        """Tell Redis of closed connections, in order; keeps each until Redis has taken it. Runs for ever."""
-        while True:
+        """Tell Redis of closed connections, in order; keeps each until Redis has taken it. Until cancelled."""
+        while not cancelled():
             who, channel = await self._closes.get()
-            for attempt in range(1_000_000):
-                try:
-                    outcome = await self._routes.channel_destroyed(who, channel)
-                except StoreUnavailable:
-                    await asyncio.sleep(_RETRY_S[min(attempt, len(_RETRY_S) - 1)])
-                except RegistryError:
-                    logger.exception("cannot tell Redis that the channel of broker %s closed; given up", who)
-                    break
-                else:
-                    if outcome == "REMOVED":
-                        logger.info("the broker's channel is destroyed, %s is removed at once", who)
-                    elif outcome == "KEPT":
-                        logger.info("a channel of broker %s closed here, it has another at another front end", who)
-                    break
+            attempt = 0
+            while not cancelled() and not await self._tell(who, channel):
+                await asyncio.sleep(_RETRY_S[min(attempt, len(_RETRY_S) - 1)])
+                attempt += 1
             self._closes.task_done()
+
+    async def _tell(self, who: str, channel: Channel) -> bool:
+        """One try; False: Redis is away, try again."""
+        try:
+            outcome = await self._routes.channel_destroyed(who, channel)
+        except StoreUnavailable:
+            return False
+        except RegistryError:
+            logger.exception("cannot tell Redis that the channel of broker %s closed; given up", who)
+            return True
+        if outcome == "REMOVED":
+            logger.info("the broker's channel is destroyed, %s is removed at once", who)
+        elif outcome == "KEPT":
+            logger.info("a channel of broker %s closed here, it has another at another front end", who)
+        return True
 
     async def closes_told(self) -> None:
         """Return once Redis has heard of every close so far."""

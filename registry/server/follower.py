@@ -16,6 +16,7 @@ from registry import change as kinds
 from registry.change import Change, Parts
 from registry.errors import RegistryError, StoreUnavailable
 from registry.server.channels import ChannelOwner
+from registry.server.tasks import cancelled
 from registry.server.view import View
 from registry.store.kvconfig import KvStore
 from registry.store.leases import RENEW_EVERY_S, LeaseStore, Renewal
@@ -131,8 +132,8 @@ class Follower:
     # the loops
 
     async def tail(self) -> None:
-        """Apply changes as they come. Runs for ever."""
-        while True:
+        """Apply changes as they come. Runs until cancelled."""
+        while not cancelled():
             try:
                 if self._reader is None or self._rebuild_asked.is_set():
                     self._rebuild_asked.clear()
@@ -173,8 +174,8 @@ class Follower:
             self.lag_ms = max(0.0, time.time() * 1000 - changes[-1].ms)
 
     async def keep_lease(self) -> None:
-        """Renew the lease every second, and look where the registry stands. Runs for ever."""
-        while True:
+        """Renew the lease every second, and look where the registry stands. Runs until cancelled."""
+        while not cancelled():
             started = time.monotonic()
             try:
                 await self.renew()

@@ -1,0 +1,15 @@
+"""Ending loops that run as long as a worker."""
+
+from __future__ import annotations
+
+import asyncio
+
+
+def cancelled() -> bool:
+    """Whether this task was asked to end.
+
+    For ``while not cancelled()``: redis-py's timeouts can swallow a CancelledError that comes in the same moment,
+    and the loop must end all the same.
+    """
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

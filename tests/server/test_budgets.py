@@ -1,0 +1,157 @@
+"""What the hot paths may cost, counted in calls."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+
+import pytest
+
+from registry.config import Settings
+from registry.protocol.codes import RequestCode
+from registry.protocol.command import Command, decode_command
+from registry.server import register
+from registry.server.channels import ChannelOwner
+from registry.server.counters import Counters
+from registry.server.follower import Follower
+from registry.server.front_end import FrontEnd
+from registry.server.reads import READS
+from registry.server.view import View
+from registry.store.kvconfig import KvStore
+from registry.store.routes import NO_CHANNEL, RouteStore
+from registry.store.store import Store
+
+from .harness import Broker
+
+
+class Peer:
+    channel = NO_CHANNEL
+    address = "test"
+
+    def close(self, reason):
+        raise AssertionError(reason)
+
+
+class Here:
+    """A front end in this process, without sockets."""
+
+    def __init__(self, redis_url):
+        namespace = f"t-{secrets.token_hex(6)}"
+        self.store = Store(redis_url, namespace)
+        self.view = View()
+        routes = RouteStore(self.store)
+        channels = ChannelOwner(routes, "here", "worker")
+        self.follower = Follower(
+            self.store, self.store, self.view, channels, grace_ms=lambda: 1000, on_config=lambda _: None
+        )
+        self.front_end = FrontEnd(
+            Settings(redis=redis_url, namespace=namespace),
+            self.view, routes, KvStore(self.store), channels, Counters(), self.follower,
+        )  # fmt: skip
+
+    async def __aenter__(self):
+        await self.store.connect()
+        await self.follower.load()
+        await self.follower.renew()
+        self._tail = asyncio.create_task(self.follower.tail())
+        return self
+
+    async def __aexit__(self, *_):
+        self._tail.cancel()
+        await asyncio.gather(self._tail, return_exceptions=True)
+        await self.store.close()
+
+    async def register(self, broker, **changes):
+        ext, body = broker.registration(**changes)
+        command = Command(code=103, opaque=1, version=479, ext_fields=ext, body=body)
+        return decode_command((await register.register_broker(self.front_end, command, 1, Peer()))[4:])
+
+    def scripts_run(self):
+        return {name: n for name, n in self.store.times.count.items() if name != "snapshot"}
+
+
+def test_an_unchanged_registration_is_one_round_trip_and_its_body_is_not_decoded(redis_url, monkeypatch):
+    async def run():
+        async with Here(redis_url) as here:
+            broker = Broker(topics=[f"topic-{i}" for i in range(10_000)])
+            assert (await here.register(broker)).code == 0
+            calls = []
+            execute = here.store.client.execute_command
+
+            async def counted(*args, **options):
+                calls.append(args[0])
+                return await execute(*args, **options)
+
+            def not_decoded(*args, **options):
+                raise AssertionError("the body was decoded")
+
+            monkeypatch.setattr(here.store.client, "execute_command", counted)
+            monkeypatch.setattr(register, "decode_register_body", not_decoded)
+            monkeypatch.setattr(register, "check_crc32", not_decoded)
+            assert (await here.register(broker)).code == 0
+            assert [call for call in calls if call != "XREAD"] == ["EVALSHA"]
+
+    asyncio.run(run())
+
+
+def test_one_changed_topic_among_many_sends_that_topic_alone(redis_url, monkeypatch):
+    async def run():
+        async with Here(redis_url) as here:
+            topics = dict.fromkeys([f"topic-{i}" for i in range(10_000)], (4, 4, 6))
+            broker = Broker(topics=topics)
+            await here.register(broker)
+            sent = []
+            register_broker = here.front_end.routes.register_broker
+
+            async def seen(registration, diff, **options):
+                sent.append(diff.topics)
+                return await register_broker(registration, diff, **options)
+
+            monkeypatch.setattr(here.front_end.routes, "register_broker", seen)
+            topics["topic-77"] = (8, 8, 6)
+            await here.register(broker, counter=2)
+            assert [list(diff) for diff in sent] == [["topic-77"]]
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("topic", ["topic1", "no-such-topic"])
+def test_a_lookup_needs_no_redis_no_task_and_no_future(redis_url, topic):
+    async def prepare():
+        async with Here(redis_url) as here:
+            await here.register(Broker())
+            return here
+
+    here = asyncio.run(prepare())
+    # No event loop runs here, and the store is closed: whatever the handler did with either would fail.
+    command = Command(code=105, opaque=3, version=479, ext_fields={"topic": topic})
+    reply = decode_command(READS[RequestCode.GET_ROUTEINFO_BY_TOPIC](here.front_end, command, 3)[4:])
+    assert reply.code == (0 if topic == "topic1" else 17)
+
+
+def test_a_route_is_encoded_once_and_again_only_after_a_change(redis_url, monkeypatch):
+    from registry.server import view
+
+    async def run():
+        async with Here(redis_url) as here:
+            broker = Broker()
+            await here.register(broker)
+            encoded = []
+            encode = view.encode_route
+
+            def counted(route, **options):
+                encoded.append(sorted(route.queue_datas))
+                return encode(route, **options)
+
+            monkeypatch.setattr(view, "encode_route", counted)
+            for _ in range(5):
+                here.view.route_body("topic1", quoted_keys=True)
+                here.view.route_body("topic2", quoted_keys=True)
+            assert len(encoded) == 2
+            await here.register(broker, counter=2, topics={"topic1": (8, 8, 6), "topic2": (4, 4, 6)})
+            for _ in range(5):
+                here.view.route_body("topic1", quoted_keys=True)
+                here.view.route_body("topic2", quoted_keys=True)
+            assert len(encoded) == 3
+
+    asyncio.run(run())
