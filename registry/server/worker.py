@@ -39,6 +39,9 @@ from registry.store.store import Store
 logger = logging.getLogger(__name__)
 
 EXIT_COULD_NOT_START = 253
+# As the Java NameServer does: every key of the KV configuration is logged, first after a minute.
+KV_PRINT_FIRST_S = 60.0
+KV_PRINT_EVERY_S = 600.0
 # How long clients that know it are sent away with 1500 before this worker stops accepting.
 GO_AWAY_S = 1.0
 
@@ -123,6 +126,7 @@ class Worker:
                     ("closes", self._channels.tell_closes()),
                     ("tick", connections.tick()),
                     ("status", self._report(connections)),
+                    ("kv", self._print_kv()),
                 )
             ]
             server = await loop.create_server(connections, sock=listener, backlog=settings.server_socket_backlog)
@@ -162,6 +166,15 @@ class Worker:
         loop = asyncio.get_running_loop()
         while loop.time() < min(deadline, until) and not done():  # noqa: ASYNC110 (two conditions, once a life)
             await asyncio.sleep(0.02)
+
+    async def _print_kv(self) -> None:
+        """Log all KV configuration every ten minutes; one worker of a front end does it for all."""
+        await asyncio.sleep(KV_PRINT_FIRST_S)
+        while self._spec.index == 0:
+            for namespace, table in sorted(self._view.served.kv.items()):
+                for key, value in sorted(table.items()):
+                    logger.info("KV config: namespace %s key %s value %s", namespace, key, value)
+            await asyncio.sleep(KV_PRINT_EVERY_S)
 
     # telling the supervisor
 

@@ -77,6 +77,8 @@ class Watching:
                 client = client or Client(front_end.port, timeout_s=4)
                 for topic, names in self.topics.items():
                     reply = client.route(topic)
+                    if reply.code == 1500:  # as clients do: another connection
+                        raise OSError("sent away")
                     self.asked += 1
                     if reply.code != 0:
                         self.wrong.append(f"port {front_end.port}: {topic}: code {reply.code}: {reply.remark}")
