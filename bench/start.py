@@ -1,0 +1,85 @@
+"""How long `mqregistry up` takes: first start, starting again, starting again with full tables, and Ctrl-C.
+
+From the command's start to the first answered request on the wire. Bar: starting again <= 1.0 s; everything gone
+within 5 s of Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from bench.wire import answers, registration
+
+ROUNDS = 5
+TOPICS = 10_000
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
+
+
+class Up:
+    """One run of `mqregistry up`."""
+
+    def __init__(self, data_dir: Path) -> None:
+        port = free_port()
+        began = time.perf_counter()
+        self._process = subprocess.Popen(
+            [
+                sys.executable, "-m", "registry", "up", "--port", str(port), "--data-dir", str(data_dir),
+                "--http-port", "0", "--log-level", "error",
+            ],
+            stdout=subprocess.DEVNULL,
+            start_new_session=True,
+        )  # fmt: skip
+        self.port = port
+        while not answers(port):
+            if self._process.poll() is not None:
+                raise SystemExit(f"mqregistry up ended with {self._process.returncode}")
+            time.sleep(0.002)
+        self.start_s = time.perf_counter() - began
+
+    def stop(self) -> float:
+        """Ctrl-C; the seconds until the process is gone."""
+        began = time.perf_counter()
+        self._process.send_signal(signal.SIGINT)
+        self._process.wait(30)
+        return time.perf_counter() - began
+
+
+def run() -> list[tuple[str, str, str]]:
+    """Rows: what, bar, measured."""
+    first, again, full, stop = [], [], [], []
+    for _ in range(ROUNDS):
+        with tempfile.TemporaryDirectory(prefix="mqb", ignore_cleanup_errors=True) as folder:
+            data_dir = Path(folder)
+            up = Up(data_dir)
+            first.append(up.start_s)
+            stop.append(up.stop())
+            up = Up(data_dir)
+            again.append(up.start_s)
+            with contextlib.closing(socket.create_connection(("127.0.0.1", up.port))) as broker:
+                registration(broker, TOPICS)
+                stop.append(up.stop())  # with a broker connected
+            up = Up(data_dir)
+            full.append(up.start_s)
+            stop.append(up.stop())
+
+    def shown(values: list[float]) -> str:
+        return f"{statistics.median(values):.2f} s (worst {max(values):.2f})"
+
+    return [
+        ("`up`, first start in a new folder", "", shown(first)),
+        ("`up`, starting again", "1.0 s", shown(again)),
+        (f"`up`, starting again with a broker of {TOPICS:,} topics in the tables", "1.0 s", shown(full)),
+        ("Ctrl-C until everything is gone", "5 s", shown(stop)),
+    ]
