@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
+from typing import Literal
 
 from registry.model import who
 from registry.protocol import headers
@@ -88,27 +89,27 @@ async def delete_kv_config(front_end: FrontEnd, command: Command, opaque: int, p
 
 
 async def wipe_write_perm(front_end: FrontEnd, command: Command, opaque: int, peer: Peer) -> bytes:
-    """205: the count is of the topics of the name, also those whose perm did not change."""
-    name = headers.WipeWritePerm.from_ext_fields(command.ext_fields).broker_name
-    count = 0
-    if name:
-        front_end.check_store()
-        seq, count = await front_end.routes.set_write_perm(name, "wipe")
-        await front_end.effect(seq)
-        logger.info("wiped write perm of broker %s, %d topics", name, count)
-    return replies.reply(opaque, ext_fields={"wipeTopicCount": str(count)})
+    """205: the write bit goes."""
+    return await _set_write_perm(front_end, command, opaque, "wipe", "wipeTopicCount")
 
 
 async def add_write_perm(front_end: FrontEnd, command: Command, opaque: int, peer: Peer) -> bytes:
     """327: every perm becomes 6."""
-    name = headers.AddWritePerm.from_ext_fields(command.ext_fields).broker_name
+    return await _set_write_perm(front_end, command, opaque, "add", "addTopicCount")
+
+
+async def _set_write_perm(
+    front_end: FrontEnd, command: Command, opaque: int, mode: Literal["wipe", "add"], count_field: str
+) -> bytes:
+    """The count is of the topics of the name, also those whose perm did not change (semantics 15)."""
+    name = headers.WipeWritePerm.from_ext_fields(command.ext_fields).broker_name
     count = 0
     if name:
         front_end.check_store()
-        seq, count = await front_end.routes.set_write_perm(name, "add")
+        seq, count = await front_end.routes.set_write_perm(name, mode)
         await front_end.effect(seq)
-        logger.info("added write perm of broker %s, %d topics", name, count)
-    return replies.reply(opaque, ext_fields={"addTopicCount": str(count)})
+        logger.info("%s write perm of broker %s, %d topics", mode, name, count)
+    return replies.reply(opaque, ext_fields={count_field: str(count)})
 
 
 async def delete_topic(front_end: FrontEnd, command: Command, opaque: int, peer: Peer) -> bytes:
