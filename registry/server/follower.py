@@ -20,7 +20,7 @@ from registry.server.tasks import cancelled
 from registry.server.view import View
 from registry.store.kvconfig import KvStore
 from registry.store.leases import RENEW_EVERY_S, LeaseStore, Renewal
-from registry.store.snapshot import ChangeReader, read_tables
+from registry.store.snapshot import ChangeReader, Head, read_tables
 from registry.store.store import Store
 
 logger = logging.getLogger(__name__)
@@ -67,6 +67,8 @@ class Follower:
         self._reader: ChangeReader | None = None
         self._parts = Parts()
         self._last_seq = -1  # of the last event read; runs ahead of view.seq while a change's parts come in
+        self._stands_at: tuple[str, int] | None = None  # an entry of the stream that was applied: its id, its seq
+        self._lost_at = 0.0  # when Redis was last seen to have less than before
         self._tail_heard_at = 0.0
         self._behind_since: float | None = None
         self._rebuild_asked: asyncio.Event = asyncio.Event()
@@ -80,8 +82,8 @@ class Follower:
     async def load(self) -> None:
         """First snapshot, or another one beside the view that is served; then the view takes it over.
 
-        A snapshot whose own moment lies before what the view already had means that Redis lost changes:
-        the view then goes on serving what it knew, until the grace is over.
+        A snapshot whose own moment lies before what the view already had, or that does not rest on it, means that
+        Redis lost changes: the view then goes on serving what it knew, until the grace is over.
         """
         view = self._view
         head, tables = await read_tables(self._store)
@@ -95,8 +97,9 @@ class Follower:
                 seq = change.seq
                 for whole in parts.add(change):
                     tables.apply(whole)
-        lost = view.loaded and (head.epoch != view.epoch or seq < view.seq)
+        lost = view.loaded and (head.epoch != view.epoch or seq < view.seq or await self._vanished())
         if lost:
+            self._lost_at = time.monotonic()
             logger.warning(
                 "Redis came back with less than before (epoch %s seq %d, was %s seq %d): known routes are served "
                 "until the brokers had time to register again",
@@ -104,25 +107,51 @@ class Follower:
             )  # fmt: skip
             known_kv, known_config = view.served.kv, view.served.config
             view.load_beside(tables, head.epoch, seq)
-            await self._give_back(head.up_since_ms, known_kv, known_config, tables.config)
+            await self._give_back(self._outage(head), known_kv, known_config, tables.config)
         elif view.beside:
             view.load_beside(tables, head.epoch, seq)
         else:
             view.load(tables, head.epoch, seq)
         self._reader, self._parts, self._last_seq = reader, parts, seq
+        self._stands_at = (reader.last_id, seq) if reader.last_id != "0-0" else None
         self._tail_heard_at = time.monotonic()
         self.rebuilds += 1
         self._on_config(view.served.config)
 
+    async def _vanished(self) -> bool:
+        """Whether a change that this view has applied is not in the stream (any more).
+
+        A Redis that lost changes may have made as many new ones before this front end looks: seq alone does not
+        tell. That the stream was trimmed beyond this view's place is no loss.
+        """
+        if self._stands_at is None:
+            return False
+        entry_id, seq = self._stands_at
+        ms, _, number = entry_id.partition("-")
+        before = f"{ms}-{int(number) - 1}" if int(number) else f"{int(ms) - 1}-{2**64 - 1}"
+        reader = ChangeReader(self._tail_store, before)
+        changes = await reader.read(block_ms=0, count=1)
+        if not changes:
+            return True
+        return changes[0].seq != seq if reader.last_id == entry_id else changes[0].seq <= seq
+
+    def _outage(self, head: Head) -> int:
+        """A number that all front ends have in common for one outage, and that the next one does not have.
+
+        A failover that is quicker than the gap that moves up_since has none of its own: time stands in for it.
+        """
+        grace_ms = self._grace_ms()
+        return head.up_since_ms if head.now_ms < head.up_since_ms + grace_ms else head.now_ms // grace_ms
+
     async def _give_back(
         self,
-        up_since_ms: int,
+        outage: int,
         kv: Mapping[str, Mapping[str, str]],
         config: Mapping[str, str],
         config_there: Mapping[str, str],
     ) -> None:
         """KV and shared configuration are nobody else's to bring back."""
-        restored = await self._kv.restore(up_since_ms, kv)
+        restored = await self._kv.restore(outage, kv)
         if restored:
             logger.warning("%d keys of the KV configuration were given back to Redis", restored)
         missing = {key: value for key, value in config.items() if key not in config_there}
@@ -142,6 +171,8 @@ class Follower:
                 changes = await self._reader.read(block_ms=BLOCK_MS, count=_CHANGES_PER_READ)
                 self._tail_heard_at = time.monotonic()
                 self._apply(changes)
+                if changes:
+                    self._stands_at = (self._reader.last_id, self._last_seq)
             except _Gap as gap:
                 logger.warning("the change stream has a gap (%s): reading the tables again beside the view", gap)
                 self._lose_sight()
@@ -218,7 +249,9 @@ class Follower:
             self._rebuild_asked.set()
             self._behind_since = None
             return
-        if view.beside and renewal.now_ms >= renewal.up_since_ms + self._grace_ms():
+        grace_ms = self._grace_ms()
+        # up_since moves only after a gap of some seconds, and a failover with losses may be quicker
+        if view.beside and renewal.now_ms >= renewal.up_since_ms + grace_ms and now >= self._lost_at + grace_ms / 1000:
             logger.warning("the grace is over: only what Redis holds is served")
             view.end_beside()
         tail_hears = now - self._tail_heard_at < BLOCK_MS / 1000 + BEHIND_S

@@ -15,14 +15,24 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit, urlunsplit
 
 from redis import exceptions
-from redis.asyncio import BlockingConnectionPool, Redis, Sentinel, SentinelConnectionPool
+from redis.asyncio import (
+    BlockingConnectionPool,
+    Connection,
+    Redis,
+    Sentinel,
+    SentinelConnectionPool,
+    SSLConnection,
+    UnixDomainSocketConnection,
+)
 from redis.asyncio.cluster import ClusterNode, RedisCluster
 from redis.asyncio.retry import Retry
+from redis.asyncio.sentinel import SentinelManagedConnection, SentinelManagedSSLConnection
 from redis.backoff import NoBackoff
 
 from registry.errors import ConfigError, StoreError, StoreUnavailable
@@ -38,7 +48,10 @@ _AWAY = (
     "MISCONF",
     "OOM",
     "BUSY",
+    "UNBLOCKED",
 )
+# Answers of a Redis that is no master any more: whoever is the master now, it is to be looked for anew.
+_DEMOTED = ("READONLY", "UNBLOCKED")
 
 PASSWORD_VARIABLE = "MQREGISTRY_REDIS_PASSWORD"
 
@@ -54,11 +67,71 @@ def mapped_errors(what: str) -> Iterator[None]:
         raise StoreUnavailable(f"{what}: Redis is away: {error}") from error
     except exceptions.ResponseError as error:
         text = str(error)
-        if text.startswith(_AWAY) or any(f"-{word}" in text or f" {word} " in text for word in _AWAY):
+        if _says(text, _AWAY):
             raise StoreUnavailable(f"{what}: Redis cannot write now: {error}") from error
         raise StoreError(f"{what}: {error}") from error
     except exceptions.RedisError as error:
         raise StoreUnavailable(f"{what}: {error}") from error
+
+
+class _LeavesReplicas:
+    """A connection that hangs up when its server turns out to be no master any more.
+
+    Sentinel closes the connections of a master that it demotes, but a demotion by hand does not, nor does an
+    address in front of several servers know of it. redis-py looks for READONLY alone, and only at the beginning
+    of an error; an error inside a script has it in the middle.
+    """
+
+    async def read_response(self, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return await super().read_response(*args, **kwargs)  # type: ignore[misc]
+        except exceptions.ResponseError as error:
+            if not _says(str(error), _DEMOTED):
+                raise
+            await self.disconnect()  # type: ignore[attr-defined]
+            raise exceptions.ConnectionError(f"this Redis is not the master any more: {error}") from error
+
+
+class _Connection(_LeavesReplicas, Connection):
+    pass
+
+
+class _SSLConnection(_LeavesReplicas, SSLConnection):
+    pass
+
+
+class _UnixConnection(_LeavesReplicas, UnixDomainSocketConnection):
+    pass
+
+
+class _SentinelConnection(_LeavesReplicas, SentinelManagedConnection):
+    pass
+
+
+class _SentinelSSLConnection(_LeavesReplicas, SentinelManagedSSLConnection):
+    pass
+
+
+_LEAVING = {Connection: _Connection, SSLConnection: _SSLConnection, UnixDomainSocketConnection: _UnixConnection}
+
+
+class _SentinelPool(SentinelConnectionPool, BlockingConnectionPool):
+    """Asks Sentinel for the master; calls beyond ``max_connections`` wait for a free connection."""
+
+
+class _SentinelRedis(Redis):
+    """Closes its connections to the Sentinels too, which redis-py leaves open."""
+
+    async def aclose(self, close_connection_pool: bool | None = None) -> None:
+        await super().aclose(close_connection_pool)
+        pool: Any = self.connection_pool
+        for sentinel in pool.sentinel_manager.sentinels:
+            await sentinel.aclose()
+
+
+def _says(text: str, words: tuple[str, ...]) -> bool:
+    """Whether an error is one of these, by itself or inside of a script's."""
+    return text.startswith(words) or any(f"-{word}" in text or f" {word} " in text for word in words)
 
 
 def _hosts(netloc: str, default_port: int) -> list[tuple[str, int]]:
@@ -77,9 +150,16 @@ def without_password(url: str) -> str:
     """The URL as it may be shown and logged."""
     parts = urlsplit(url)
     login, at, hosts = parts.netloc.rpartition("@")
-    if not at:
-        return url
-    return urlunsplit(parts._replace(netloc=f"{login.partition(':')[0]}:***@{hosts}"))
+    query = re.sub(r"((?:^|&)\w*password=)[^&]*", r"\1***", parts.query)
+    return urlunsplit(
+        parts._replace(netloc=f"{login.partition(':')[0]}:***@{hosts}" if at else parts.netloc, query=query)
+    )
+
+
+def _database(url: str, path: list[str]) -> int:
+    if path and not path[0].isdecimal():
+        raise ConfigError(f"redis: {without_password(url)!r}: {path[0]!r} is no database number")
+    return int(path[0]) if path else 0
 
 
 def open_client(url: str, *, timeout_ms: int, max_connections: int) -> Any:
@@ -113,6 +193,7 @@ def open_client(url: str, *, timeout_ms: int, max_connections: int) -> Any:
             )
         except ValueError as error:
             raise ConfigError(f"redis: {without_password(url)!r}: {error}") from error
+        pool.connection_class = _LEAVING[pool.connection_class]
         return Redis.from_pool(pool)  # closing the client closes the pool
     query = dict(parse_qsl(parts.query))
     options["username"] = unquote(parts.username) if parts.username else None
@@ -126,22 +207,26 @@ def open_client(url: str, *, timeout_ms: int, max_connections: int) -> Any:
         path = parts.path.strip("/").split("/")
         if not path[0]:
             raise ConfigError(f"redis: {without_password(url)!r} names no master: …sentinel://hosts/master-name")
+        hosts = _hosts(parts.netloc, 26379)
         sentinel_options = {k: v for k, v in options.items() if k not in ("username", "password")}
+        # All of them may be asked in one call, and the last may be the one that lives.
+        sentinel_options["socket_timeout"] = timeout_ms / 1000 / (len(hosts) + 1)
+        sentinel_options["socket_connect_timeout"] = sentinel_options["socket_timeout"]
         if query.get("sentinel_password"):
             sentinel_options["password"] = query["sentinel_password"]
             sentinel_options["username"] = query.get("sentinel_username")
-        sentinel: Any = Sentinel(  # type: ignore[no-untyped-call]
-            _hosts(parts.netloc, 26379), sentinel_kwargs=sentinel_options, **options
-        )
-        sentinel_pool: Any = SentinelConnectionPool(  # type: ignore[no-untyped-call]
+        sentinel: Any = Sentinel(hosts, sentinel_kwargs=sentinel_options, **options)  # type: ignore[no-untyped-call]
+        sentinel_pool: Any = _SentinelPool(  # type: ignore[no-untyped-call]
             path[0],
             sentinel,
             is_master=True,
-            max_connections=max_connections * 4,
-            db=int(path[1]) if len(path) > 1 else 0,
+            max_connections=max_connections,
+            timeout=timeout_ms / 1000,
+            connection_class=_SentinelSSLConnection if options.get("ssl") else _SentinelConnection,
+            db=_database(url, path[1:]),
             **options,
         )
-        return Redis.from_pool(sentinel_pool)
+        return _SentinelRedis.from_pool(sentinel_pool)
     if form == "cluster":
         nodes = [ClusterNode(host, port) for host, port in _hosts(parts.netloc, 6379)]
         return RedisCluster(

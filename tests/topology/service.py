@@ -1,0 +1,91 @@
+"""What is looked at while a Redis fails over: tables, events, sweepers, brokers that beat seldom."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import select
+import subprocess
+import sys
+from typing import Any
+
+from registry.change import Change, decode_change
+from registry.embedded import die_with_parent
+from registry.store import keys
+from registry.store.snapshot import read_tables
+from registry.store.store import Store
+
+from ..server.harness import wait_until
+
+
+class SweeperProcess:
+    """``mqregistry sweep``, and what it logs."""
+
+    def __init__(self, url: str, namespace: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "registry", "sweep", "--redis", url, "--namespace", namespace],
+            stdin=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            preexec_fn=die_with_parent,
+            start_new_session=True,
+        )
+        self._text = b""
+        wait_until(lambda: "sweeping namespace" in self.log, "the sweeper sweeps")
+
+    @property
+    def log(self) -> str:
+        while select.select([self.process.stderr], [], [], 0)[0]:
+            data = os.read(self.process.stderr.fileno(), 65536)
+            if not data:
+                break
+            self._text += data
+        text = self._text.decode()
+        assert self.process.poll() is None, f"the sweeper ended:\n{text}"
+        return text
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        self.process.stderr.close()
+
+
+def contents(url: str, namespace: str) -> dict[str, Any]:
+    """The tables as Redis has them."""
+
+    async def read() -> dict[str, Any]:
+        async with Store(url, namespace) as store:
+            return (await read_tables(store))[1].contents()
+
+    return asyncio.run(read())
+
+
+def replayed(url: str, namespace: str) -> dict[str, Any]:
+    """The tables as the change stream alone tells them, without a gap."""
+    from ..store.bed import replay
+
+    async def read() -> dict[str, Any]:
+        async with Store(url, namespace) as store:
+            return (await replay(store)).contents()
+
+    return asyncio.run(read())
+
+
+def events(server: Any, namespace: str) -> list[Change]:
+    """The change stream of a server."""
+    with server.client() as client:
+        return [decode_change(fields[b"e"]) for _, fields in client.xrange(keys.changes(namespace))]
+
+
+def alike(front_ends: list[Any], topics: Any) -> bool:
+    """Whether all front ends give the same bytes for every topic and for 106."""
+    seen = set()
+    for front_end in front_ends:
+        with front_end.client() as client:
+            seen.add((*(client.route(topic).body for topic in topics), client.request(106).body))
+    return len(seen) == 1
+
+
+def settled(front_end: Any) -> bool:
+    """Fresh, exact, and Redis there."""
+    status = front_end.poll()
+    return not status.get("stale", True) and not status.get("redis_away", True)
