@@ -11,6 +11,7 @@
   REPEAT  no effect      COST O(topics of a name that goes)
   SOURCE  RouteInfoManager.onChannelDestroy; semantics 29-31, D2, D3, D11 ]]
 --- @include "include/open"
+--- @include "include/expect"
 --- @include "include/emit"
 --- @include "include/hash"
 --- @include "include/in_chunks"
@@ -23,10 +24,11 @@ local who, key = ARGV[1], P .. "channels:" .. ARGV[1]
 if call("HGET", key, ARGV[2]) ~= ARGV[3] then
   return {"STALE", seq}
 end
-call("HDEL", key, ARGV[2])
-call("SREM", P .. "held:" .. string.match(ARGV[3], "^[^/]*"), who)
-if call("EXISTS", key) == 1 then
+if call("HLEN", key) > 1 then
+  check_who(who)
   call("HSET", P .. "live:" .. who, "closed_at", int(now_ms))
+  call("HDEL", key, ARGV[2])
+  call("SREM", P .. "held:" .. string.match(ARGV[3], "^[^/]*"), who)
   return {"KEPT", seq}
 end
 remove_who(who, "broker_closed")

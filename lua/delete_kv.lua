@@ -8,6 +8,7 @@
   REPEAT  no effect      COST O(1)
   SOURCE  KVConfigManager.deleteKVConfig; semantics 34 ]]
 --- @include "include/open"
+--- @include "include/expect"
 --- @include "include/emit"
 if call("HDEL", P .. "kv:" .. ARGV[1], ARGV[2]) == 1 then
   emit("kv_deleted", ',"kv_namespace":' .. cjson.encode(ARGV[1]) .. ',"key":' .. cjson.encode(ARGV[2]))

@@ -8,6 +8,7 @@
   REPEAT  no effect      COST O(brokerNames of the topic)
   SOURCE  RouteInfoManager.deleteTopic ]]
 --- @include "include/open"
+--- @include "include/expect"
 --- @include "include/emit"
 --- @include "include/emptied"
 local topic = ARGV[1]
@@ -20,6 +21,11 @@ end
 if #taken == 0 then
   return {"OK", seq, 0}
 end
+expect("set", P .. "topics")
+for i = 1, #taken do
+  expect("hash", P .. "broker:" .. taken[i])
+  expect("set", P .. "broker-topics:" .. taken[i])
+end
 local rev, listed = int(seq + 1), {}
 for i = 1, #taken do
   call("HDEL", P .. "topic:" .. topic, taken[i])
@@ -27,7 +33,7 @@ for i = 1, #taken do
   call("HSET", P .. "broker:" .. taken[i], "rev", rev)
   listed[i] = cjson.encode(taken[i])
 end
-if #emptied({topic}) == 1 then
+if #emptied({topic}, {P .. "topic:" .. topic}) == 1 then
   call("SREM", P .. "topics", topic)
 end
 emit("topic_deleted", ',"topic":' .. cjson.encode(topic) .. ',"rev":' .. rev

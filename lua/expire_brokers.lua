@@ -7,6 +7,7 @@
   REPEAT  no effect      COST O(limit * topics)
   SOURCE  RouteInfoManager.scanNotActiveBroker; grace: include/keep_seen ]]
 --- @include "include/open"
+--- @include "include/expect"
 --- @include "include/emit"
 --- @include "include/hash"
 --- @include "include/in_chunks"

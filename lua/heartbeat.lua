@@ -16,6 +16,7 @@
   REPEAT  the same answer      COST O(1)
   SOURCE  RouteInfoManager.registerBroker, for the case in which it changes nothing ]]
 --- @include "include/open"
+--- @include "include/expect"
 --- @include "include/liveness"
 --- @include "include/master_of"
 --- @include "include/heard"
@@ -26,6 +27,7 @@ local rev = call("HGET", P .. "broker:" .. ARGV[3], "rev")
 if live[1] ~= ARGV[5] or not rev or live[2] ~= rev or live[3] ~= config_rev or not live[7] then
   return {"DIFF", seq, live[6] or "0", live[7] or "", live[8] or "", live[9] or ""}
 end
+check_liveness(who, ARGV[7])
 refresh(who, tonumber(live[4]))
 attach(who, ARGV[6], ARGV[7], false)
 heard(who, ARGV[6], "same", live[5], ARGV[8])

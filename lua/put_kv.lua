@@ -10,8 +10,11 @@
   REPEAT  no effect      COST O(1)
   SOURCE  KVConfigManager.putKVConfig; semantics 34 ]]
 --- @include "include/open"
+--- @include "include/expect"
 --- @include "include/emit"
 local key = P .. "kv:" .. ARGV[1]
+expect("set", P .. "kv")
+expect("hash", key)
 local changed = call("SADD", P .. "kv", ARGV[1]) == 1
 local value = nil
 if ARGV[3] == "1" then

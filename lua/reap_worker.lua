@@ -7,6 +7,7 @@
   REPEAT  no effect      COST O(workers + limit * topics)
   SOURCE  design section 5. After an outage nothing is reaped until every worker had the time to renew. ]]
 --- @include "include/open"
+--- @include "include/expect"
 --- @include "include/emit"
 --- @include "include/hash"
 --- @include "include/in_chunks"

@@ -41,6 +41,7 @@
   REPEAT   the same tables, no second event      COST O(topics sent)
   SOURCE   RouteInfoManager.registerBroker (5.x); semantics 12-26 ]]
 --- @include "include/open"
+--- @include "include/expect"
 --- @include "include/emit"
 --- @include "include/hash"
 --- @include "include/in_chunks"
@@ -62,11 +63,13 @@ if epoch ~= ARGV[2] or (row.rev or "0") ~= ARGV[3] or config_rev ~= ARGV[5] or (
   for field, value in pairs(new_version) do
     advances = advances or not live[field] or less(live[field], value)
   end
-  if epoch == ARGV[2] and live.n and live.n ~= ARGV[4] and not advances then
+  if epoch == ARGV[2] and live.n and live.n ~= ARGV[4] and live["name:" .. name] and not advances then
     -- Registered through another way since this one was sent, and this one is not newer: it must not bring
     -- back what the newer one, or an administrator, took away.
+    check_liveness(who, ARGV[19])
     refresh(who, tonumber(live.timeout_ms))
     attach(who, ARGV[18], ARGV[19], false)
+    heard(who, ARGV[18], "same", live.update_ms, ARGV[20])
     local master_addr, ha_server_addr = master_of(cluster, name, id)
     return {"REFRESHED", seq, master_addr, ha_server_addr}
   end
@@ -119,9 +122,19 @@ for field, value in pairs(new_row) do
 end
 local cluster_changed = call("SISMEMBER", P .. "cluster:" .. cluster, name) == 0
 local pairs_sent = ARGV[23] ~= "0" and cmsgpack.unpack(ARGV[27]) or {}
+local topics, topic_keys, dropped, dropped_keys = {}, {}, {}, {}
+local topic_prefix = P .. "topic:"
+for i = 1, #pairs_sent, 2 do
+  topics[#topics + 1] = pairs_sent[i]
+  topic_keys[#topic_keys + 1] = topic_prefix .. pairs_sent[i]
+end
+for i = dropped_first, dropped_last do
+  dropped[#dropped + 1] = ARGV[i]
+  dropped_keys[#dropped_keys + 1] = topic_prefix .. ARGV[i]
+end
 local queue_data_changed = #pairs_sent > 0 or dropped_last >= dropped_first
 
-local filter_key, filter_json = P .. "filter:" .. who, nil
+local filter_key, filter_json, filters = P .. "filter:" .. who, nil, {}
 if ARGV[22] ~= "-1" then
   local present, same = call("LRANGE", filter_key, 0, -1), true
   same = #present == filter_last - filter_first + 1
@@ -131,6 +144,7 @@ if ARGV[22] ~= "-1" then
   if not same then
     local items = {}
     for i = filter_first, filter_last do
+      filters[#filters + 1] = ARGV[i]
       items[#items + 1] = cjson.encode(ARGV[i])
     end
     filter_json = "[" .. table.concat(items, ",") .. "]"
@@ -146,6 +160,14 @@ for field, value in pairs(new_live) do
 end
 local changed = row_changed or cluster_changed or queue_data_changed or filter_json ~= nil or live_changed
   or mapping_last >= mapping_first
+
+expect("set", P .. "clusters", P .. "brokers", P .. "topics", P .. "broker-topics:" .. name, P .. "mappings")
+expect_hashes(topic_keys)
+expect_hashes(dropped_keys)
+for i = mapping_first, mapping_last, 3 do
+  expect("hash", P .. "mapping:" .. ARGV[i])
+end
+check_liveness(who, ARGV[19])
 
 -- 4. Write.
 if cluster_changed then
@@ -167,22 +189,18 @@ if row_changed then
   end
   call("HSET", row_key, unpack(fields))
 end
-local topics = {}
-local topic_prefix = P .. "topic:"
-for i = 1, #pairs_sent, 2 do
-  call("HSET", topic_prefix .. pairs_sent[i], name, pairs_sent[i + 1])
-  topics[#topics + 1] = pairs_sent[i]
+for i = 1, #topics do
+  call("HSET", topic_keys[i], name, pairs_sent[2 * i])
 end
 in_chunks("SADD", P .. "topics", topics)
 in_chunks("SADD", P .. "broker-topics:" .. name, topics)
-local dropped, dropped_json = {}, {}
-for i = dropped_first, dropped_last do
-  call("HDEL", topic_prefix .. ARGV[i], name)
-  dropped[#dropped + 1] = ARGV[i]
-  dropped_json[#dropped_json + 1] = cjson.encode(ARGV[i])
+local dropped_json = {}
+for i = 1, #dropped do
+  call("HDEL", dropped_keys[i], name)
+  dropped_json[i] = cjson.encode(dropped[i])
 end
 in_chunks("SREM", P .. "broker-topics:" .. name, dropped)
-in_chunks("SREM", P .. "topics", emptied(dropped))
+in_chunks("SREM", P .. "topics", emptied(dropped, dropped_keys))
 local mappings = {}
 for i = mapping_first, mapping_last, 3 do
   call("SADD", P .. "mappings", ARGV[i])
@@ -192,9 +210,7 @@ for i = mapping_first, mapping_last, 3 do
 end
 if filter_json then
   call("DEL", filter_key)
-  if filter_last >= filter_first then
-    call("RPUSH", filter_key, unpack(ARGV, filter_first, filter_last))
-  end
+  in_chunks("RPUSH", filter_key, filters)
 end
 
 local rev = row.rev or "0"

@@ -9,14 +9,19 @@
   REPEAT  no effect      COST O(pairs)
   SOURCE  RouteInfoManager.registerTopic (5.x); semantics 37 ]]
 --- @include "include/open"
+--- @include "include/expect"
 --- @include "include/emit"
 local topic, key = ARGV[1], P .. "topic:" .. ARGV[1]
 local last = #ARGV
+expect("hash", key)
+expect("set", P .. "topics")
 for i = 2, #ARGV, 2 do
   if call("EXISTS", P .. "broker:" .. ARGV[i]) == 0 then
     last = call("EXISTS", key) == 1 and i - 1 or 1
     break
   end
+  expect("hash", P .. "broker:" .. ARGV[i])
+  expect("set", P .. "broker-topics:" .. ARGV[i])
 end
 local changed, rev = {}, int(seq + 1)
 for i = 2, last, 2 do

@@ -6,7 +6,9 @@
   EVENTS  config_set, when anything changed
   REPEAT  no effect      COST O(pairs) ]]
 --- @include "include/open"
+--- @include "include/expect"
 --- @include "include/emit"
+expect("hash", P .. "config")
 local changed = {}
 for i = 1, #ARGV, 2 do
   if call("HGET", P .. "config", ARGV[i]) ~= ARGV[i + 1] then

@@ -8,14 +8,17 @@
   REPEAT  no effect, the same count      COST O(topics of the name)
   SOURCE  RouteInfoManager.operateWritePermOfBroker; semantics 14, 15 ]]
 --- @include "include/open"
+--- @include "include/expect"
 --- @include "include/emit"
 --- @include "include/queue_data"
 --- @include "include/emit_topics"
 local wipe = ARGV[2] == "wipe"
-local count, bodies = set_perms(ARGV[1], function(perm)
+expect("hash", P .. "broker:" .. ARGV[1])
+local count, bodies, write = plan_perms(ARGV[1], function(perm)
   return wipe and bit.band(perm, bit.bnot(2)) or 6
 end)
 if #bodies > 0 then
+  write()
   emit_topics("write_perm_set", ARGV[1], "", bodies)
 end
 return {"OK", seq, count}

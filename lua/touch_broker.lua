@@ -10,6 +10,7 @@
   REPEAT  the same answer      COST O(1)
   SOURCE  DefaultRequestProcessor.queryBrokerTopicConfig, brokerHeartbeat ]]
 --- @include "include/open"
+--- @include "include/expect"
 --- @include "include/liveness"
 --- @include "include/heard"
 local who = ARGV[1]
@@ -17,6 +18,7 @@ local live = call("HMGET", P .. "live:" .. who, "timeout_ms", "update_ms", "coun
 if not live[3] then
   return {"UNKNOWN", seq}
 end
+check_liveness(who, ARGV[3])
 refresh(who, tonumber(live[1]))
 -- A restarted front end comes to own the channels of brokers that only beat; it never takes one over.
 attach(who, ARGV[2], ARGV[3], true)

@@ -5,11 +5,12 @@
   ARGV[3] broker_name
   DERIVED every table of the namespace
   RETURNS {"OK", seq, removed 0|1}
-  EVENTS  broker_unregistered, one for each place it stood in
+  EVENTS  broker_unregistered: one for the row it stood in, one for each cluster that it was alive under
   REPEAT  no effect      COST O(topics of a name that goes)
   SOURCE  RouteInfoManager.unRegisterBroker (5.x: by address, whatever the id); semantics D4: a wrong cluster
           leaves nothing dead behind ]]
 --- @include "include/open"
+--- @include "include/expect"
 --- @include "include/emit"
 --- @include "include/hash"
 --- @include "include/in_chunks"
@@ -24,9 +25,20 @@ local stands = false
 for field, value in pairs(row) do
   stands = stands or (is_broker_id(field) and value == addr)
 end
-local whos = {cluster .. "|" .. addr}
-if stands and row.cluster ~= cluster then
-  whos[2] = row.cluster .. "|" .. addr
+local whos, clusters_of = {cluster .. "|" .. addr}, {cluster}
+if stands then
+  -- whatever cluster it says: it may be alive under each one that names the brokerName
+  local clusters = call("SMEMBERS", P .. "clusters")
+  for i = 1, #clusters do
+    if clusters[i] ~= cluster and call("SISMEMBER", P .. "cluster:" .. clusters[i], name) == 1 then
+      whos[#whos + 1] = clusters[i] .. "|" .. addr
+      clusters_of[#whos] = clusters[i]
+    end
+  end
+end
+for i = 1, #whos do
+  expect("hash", P .. "live:" .. whos[i])
+  check_who(whos[i])
 end
 if stands then
   remove_from_row(name, whos[1], addr, "broker_unregistered", cluster)
@@ -46,9 +58,9 @@ for i = 1, #whos do
     else
       forget_who(whos[i])
     end
-    if not stands then
+    if i > 1 or not stands then
       emit("broker_unregistered", ',"broker_name":' .. cjson.encode(name) .. ',"who":' .. cjson.encode(whos[i])
-        .. ',"cluster":' .. cjson.encode(cluster) .. ',"addr":' .. cjson.encode(addr))
+        .. ',"cluster":' .. cjson.encode(clusters_of[i]) .. ',"addr":' .. cjson.encode(addr))
     end
   end
 end

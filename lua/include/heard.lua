@@ -1,8 +1,10 @@
 --[[ heard: one entry on the heartbeat stream
-  NEEDS  open
+  NEEDS  open, expect
   GIVES  heard(who, front_end, kind, since_ms, bytes): kind is same, changed, refused or touch;
          since_ms is the previous sign of life ("0" = none)
   USED BY heartbeat, register_broker, touch_broker ]]
+expect("stream", P .. "heartbeats")
+
 local function heard(who, front_end, kind, since_ms, bytes)
   local interval = since_ms and (now_ms - tonumber(since_ms)) or -1
   call("XADD", P .. "heartbeats", "MAXLEN", "~", 200000, "*", "e",

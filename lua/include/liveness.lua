@@ -1,8 +1,17 @@
 --[[ liveness: a sign of life, and the channel it came over
-  NEEDS  open
-  GIVES  refresh(who, timeout_ms): last update, beat with its TTL, deadline; clears closed_at
+  NEEDS  open, expect
+  GIVES  check_liveness(who, channel): the types of what the other two write
+         refresh(who, timeout_ms): last update, beat with its TTL, deadline; clears closed_at
          attach(who, front_end, channel, only_if_none): channel is "<worker incarnation>/<connection>"
   USED BY heartbeat, register_broker, touch_broker, attach_channels ]]
+local function check_liveness(who, channel)
+  expect("zset", P .. "deadlines")
+  if channel ~= "" then
+    expect("hash", P .. "channels:" .. who)
+    expect("set", P .. "leases", P .. "held:" .. string.match(channel, "^[^/]*"))
+  end
+end
+
 local function refresh(who, timeout_ms)
   local key = P .. "live:" .. who
   call("HSET", key, "update_ms", int(now_ms))
@@ -21,6 +30,10 @@ local function attach(who, front_end, channel, only_if_none)
     return
   end
   local incarnation = string.match(channel, "^[^/]*")
+  if present and string.match(present, "^[^/]*") ~= incarnation then
+    -- a broker that comes back through another worker is no longer held by the first
+    call("SREM", P .. "held:" .. string.match(present, "^[^/]*"), who)
+  end
   call("HSET", key, front_end, channel)
   call("SADD", P .. "held:" .. incarnation, who)
   -- without its lease the worker is listed all the same, so that the reaper finds what it left

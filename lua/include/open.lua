@@ -1,6 +1,6 @@
 --[[ open: what every script starts with
   NEEDS  KEYS[1] = the namespace's meta HASH, "mq:{<namespace>}:meta"
-  GIVES  call, P (key prefix), now_ms (Redis TIME), epoch, seq, config_rev, n; an error reply when the
+  GIVES  call, P (key prefix), now_ms (Redis TIME), epoch, seq, config_rev, int(number); an error reply when the
          namespace was never initialised (a Redis that came back empty), so that nothing is written into a void
   USED BY every script but init_namespace ]]
 local call = redis.call

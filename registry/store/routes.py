@@ -13,6 +13,9 @@ from registry.store.store import Store, text
 # At most this many topics stand in one event (10,000 would be 520 kB).
 TOPICS_PER_EVENT = 500
 
+# What a heartbeat timeout may be: Java adds it to a long and overflows, Redis refuses such a TTL.
+_TIMEOUT_MS = (1, 10**12)
+
 _encode = msgspec.json.encode
 
 
@@ -108,7 +111,7 @@ class RouteStore:
             "register_broker",
             who(r.cluster, r.broker_addr), diff.epoch, diff.rev, diff.n, diff.config_rev,
             r.cluster, r.broker_name, r.broker_id, r.broker_addr, r.ha_server_addr or "", r.zone_name or "",
-            "1" if r.enable_acting_master else "0", max(1, timeout_ms),
+            "1" if r.enable_acting_master else "0", min(max(timeout_ms, _TIMEOUT_MS[0]), _TIMEOUT_MS[1]),
             version.counter, version.timestamp, version.state_version,
             digest, *channel, body_bytes, "1" if len(r.topics) == 1 else "0",
             -1 if filters is None else len(filters), len(diff.topics), len(bodies), len(diff.dropped),

@@ -1,0 +1,24 @@
+--[[ expect: refuse keys of the wrong type before anything is written, since Redis rolls nothing back
+  NEEDS  open
+  GIVES  expect(kind, key...): an error that names the first key that exists and is of another type
+         expect_hashes(keys): the same for many keys; asks by hundreds whether there is any, so that new
+         ones cost 1/100 of a call each
+  USED BY every script that changes a table ]]
+local function expect(kind, ...)
+  local keys = {...}
+  for i = 1, #keys do
+    local found = call("TYPE", keys[i]).ok
+    if found ~= kind and found ~= "none" then
+      error("WRONGTYPE " .. keys[i] .. " is a " .. found .. ", not a " .. kind .. ": not written by this registry", 0)
+    end
+  end
+end
+
+local function expect_hashes(keys)
+  for first = 1, #keys, 100 do
+    local last = math.min(first + 99, #keys)
+    if call("EXISTS", unpack(keys, first, last)) > 0 then
+      expect("hash", unpack(keys, first, last))
+    end
+  end
+end
