@@ -6,19 +6,20 @@ Forms:
     redis+sentinel://[user:password@]h1[:p],h2[:p]/master-name[/db]     rediss+sentinel:// with TLS
     redis+cluster://[user:password@]h1[:p],h2[:p]                       rediss+cluster:// with TLS
 
-Options in the query: ``ssl_ca_certs``, ``ssl_certfile``, ``ssl_keyfile``, ``ssl_cert_reqs`` (required, none),
-``sentinel_username``, ``sentinel_password``. A password in the environment (MQREGISTRY_REDIS_PASSWORD) keeps it
-out of process lists.
+Options in the query: ``ssl_ca_certs``, ``ssl_certfile``, ``ssl_keyfile``, ``ssl_cert_reqs`` (required, none), and
+for Sentinel ``sentinel_username``, ``sentinel_password``. A password in the environment
+(MQREGISTRY_REDIS_PASSWORD) keeps it out of process lists.
 """
 
 from __future__ import annotations
 
 import contextlib
+import inspect
 import os
 import re
 from collections.abc import Iterator
 from typing import Any
-from urllib.parse import parse_qsl, unquote, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 from redis import exceptions
 from redis.asyncio import (
@@ -53,7 +54,20 @@ _AWAY = (
 # Answers of a Redis that is no master any more: whoever is the master now, it is to be looked for anew.
 _DEMOTED = ("READONLY", "UNBLOCKED")
 
+# How a script says that its user lacks a right: Redis 6.2, and 7 or later.
+_REFUSALS = ("The user executing the script can't", "ACL failure in script")
+
 PASSWORD_VARIABLE = "MQREGISTRY_REDIS_PASSWORD"
+
+_QUERY_OPTIONS = frozenset({"ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "ssl_cert_reqs", "db"})
+_SENTINEL_OPTIONS = frozenset({"sentinel_username", "sentinel_password"})
+# Without these, each new connection says CLIENT SETINFO first: two commands that older servers and the least
+# rights refuse. The second form is that of redis-py before 8.
+_UNANNOUNCED: dict[str, Any] = (
+    {"driver_info": None}
+    if "driver_info" in inspect.signature(Redis.__init__).parameters
+    else {"lib_name": None, "lib_version": None}
+)
 
 
 @contextlib.contextmanager
@@ -61,12 +75,20 @@ def mapped_errors(what: str) -> Iterator[None]:
     """Turn redis-py's errors into ours; ``what`` names the operation in the message."""
     try:
         yield
-    except (exceptions.AuthenticationError, exceptions.NoPermissionError) as error:
-        raise StoreError(f"{what}: Redis refuses this user: {error}") from error
+    except exceptions.AuthenticationError as error:
+        raise StoreError(
+            f"{what}: Redis refuses this login: {error}; check user and password in the URL (the password may also "
+            f"come from {PASSWORD_VARIABLE}), and that the user is on"
+        ) from error
     except (exceptions.ConnectionError, exceptions.TimeoutError, OSError, TimeoutError) as error:
         raise StoreUnavailable(f"{what}: Redis is away: {error}") from error
     except exceptions.ResponseError as error:
         text = str(error)
+        if isinstance(error, exceptions.NoPermissionError) or any(refusal in text for refusal in _REFUSALS):
+            raise StoreError(
+                f"{what}: this Redis user lacks a right: {error}; ACL LOG on the server names the command, and "
+                "deploy/users.acl holds every right that is needed"
+            ) from error
         if _says(text, _AWAY):
             raise StoreUnavailable(f"{what}: Redis cannot write now: {error}") from error
         raise StoreError(f"{what}: {error}") from error
@@ -150,10 +172,9 @@ def without_password(url: str) -> str:
     """The URL as it may be shown and logged."""
     parts = urlsplit(url)
     login, at, hosts = parts.netloc.rpartition("@")
-    query = re.sub(r"((?:^|&)\w*password=)[^&]*", r"\1***", parts.query)
-    return urlunsplit(
-        parts._replace(netloc=f"{login.partition(':')[0]}:***@{hosts}" if at else parts.netloc, query=query)
-    )
+    if at:
+        url = url.replace(parts.netloc, f"{login.partition(':')[0]}:***@{hosts}", 1)
+    return re.sub(r"([?&]\w*password=)[^&#]*", r"\1***", url)
 
 
 def _database(url: str, path: list[str]) -> int:
@@ -178,9 +199,17 @@ def open_client(url: str, *, timeout_ms: int, max_connections: int) -> Any:
         "retry": Retry(NoBackoff(), 0),  # we know ourselves what may be repeated, and when
         "protocol": 2,
         "socket_keepalive": True,
+        **_UNANNOUNCED,
     }
     parts = urlsplit(url)
     tls, _, form = parts.scheme.partition("+")
+    query = dict(parse_qsl(parts.query))
+    for key in query:
+        if key not in _QUERY_OPTIONS and not (form == "sentinel" and key in _SENTINEL_OPTIONS):
+            allowed = sorted(_QUERY_OPTIONS | (_SENTINEL_OPTIONS if form == "sentinel" else set()))
+            raise ConfigError(f"redis: {without_password(url)!r}: no option {key!r}; there are {', '.join(allowed)}")
+        if key.startswith("ssl_") and tls != "rediss":
+            raise ConfigError(f"redis: {without_password(url)!r}: {key} needs a URL that begins with rediss")
     if not form and parts.scheme in ("redis", "rediss", "unix"):
         password = os.environ.get(PASSWORD_VARIABLE)
         if password and parts.password is None:
@@ -195,7 +224,6 @@ def open_client(url: str, *, timeout_ms: int, max_connections: int) -> Any:
             raise ConfigError(f"redis: {without_password(url)!r}: {error}") from error
         pool.connection_class = _LEAVING[pool.connection_class]
         return Redis.from_pool(pool)  # closing the client closes the pool
-    query = dict(parse_qsl(parts.query))
     options["username"] = unquote(parts.username) if parts.username else None
     options["password"] = unquote(parts.password) if parts.password else os.environ.get(PASSWORD_VARIABLE) or None
     if tls == "rediss":
@@ -223,11 +251,13 @@ def open_client(url: str, *, timeout_ms: int, max_connections: int) -> Any:
             max_connections=max_connections,
             timeout=timeout_ms / 1000,
             connection_class=_SentinelSSLConnection if options.get("ssl") else _SentinelConnection,
-            db=_database(url, path[1:]),
+            db=_database(url, path[1:] or [query["db"]] if "db" in query else path[1:]),
             **options,
         )
         return _SentinelRedis.from_pool(sentinel_pool)
     if form == "cluster":
+        if query.get("db", "0") != "0" or parts.path.strip("/") not in ("", "0"):
+            raise ConfigError(f"redis: {without_password(url)!r}: a Redis Cluster has no databases but 0")
         nodes = [ClusterNode(host, port) for host, port in _hosts(parts.netloc, 6379)]
         return RedisCluster(
             startup_nodes=nodes, max_connections=max_connections * 4, require_full_coverage=False, **options
