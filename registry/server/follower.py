@@ -12,9 +12,12 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 
+from msgspec import UNSET
+
 from registry import change as kinds
 from registry.change import Change, Parts
 from registry.errors import RegistryError, StoreUnavailable
+from registry.model import BrokerRow
 from registry.server.channels import ChannelOwner
 from registry.server.tasks import cancelled
 from registry.server.view import View
@@ -44,6 +47,7 @@ class Follower:
         store: for scripts. tail_store: the same namespace with a timeout above BLOCK_MS.
         grace_ms: how long more than Redis has is served after Redis came back with less.
         on_config: called with the shared configuration whenever it may have changed.
+        on_row: called with the broker row before and each event that changed it.
     """
 
     def __init__(
@@ -55,6 +59,7 @@ class Follower:
         *,
         grace_ms: Callable[[], int],
         on_config: Callable[[Mapping[str, str]], None],
+        on_row: Callable[[BrokerRow | None, Change], None] = lambda before, change: None,
     ) -> None:
         self._store = store
         self._tail_store = tail_store
@@ -64,12 +69,14 @@ class Follower:
         self._kv = KvStore(store)
         self._grace_ms = grace_ms
         self._on_config = on_config
+        self._on_row = on_row
         self._reader: ChangeReader | None = None
         self._parts = Parts()
         self._last_seq = -1  # of the last event read; runs ahead of view.seq while a change's parts come in
         self._stands_at: tuple[str, int] | None = None  # an entry of the stream that was applied: its id, its seq
         self._lost_at = 0.0  # when Redis was last seen to have less than before
         self._tail_heard_at = 0.0
+        self._tail_fails = False
         self._behind_since: float | None = None
         self._rebuild_asked: asyncio.Event = asyncio.Event()
         self.away = False
@@ -170,6 +177,7 @@ class Follower:
                 assert self._reader is not None
                 changes = await self._reader.read(block_ms=BLOCK_MS, count=_CHANGES_PER_READ)
                 self._tail_heard_at = time.monotonic()
+                self._tail_fails = False
                 self._apply(changes)
                 if changes:
                     self._stands_at = (self._reader.last_id, self._last_seq)
@@ -178,8 +186,9 @@ class Follower:
                 self._lose_sight()
                 self._rebuild_asked.set()
             except StoreUnavailable as error:
-                if not self.away:
+                if not self.away and not self._tail_fails:
                     logger.warning("%s; known routes go on being served", error)
+                self._tail_fails = True
                 self._lose_sight()
                 await asyncio.sleep(_RETRY_S)
             except RegistryError:
@@ -195,7 +204,10 @@ class Follower:
                 raise _Gap(f"seq {change.seq} after {self._last_seq}")
             self._last_seq = change.seq
             for whole in self._parts.add(change):
+                before = view.exact.brokers.get(whole.broker_name)
                 view.apply(whole)
+                if whole.row is not UNSET:
+                    self._on_row(before, whole)
                 if whole.type == kinds.BROKER_EXPIRED and whole.who is not None:
                     self._channels.expired(whole.who, whole.seq)
                 elif whole.type == kinds.CONFIG_SET:

@@ -23,13 +23,16 @@ from typing import Any
 import msgspec
 import uvloop
 
+from registry.change import Change
 from registry.config import Settings
 from registry.errors import RegistryError
+from registry.model import BrokerRow
 from registry.server.channels import ChannelOwner
 from registry.server.connection import Connections, Limits
 from registry.server.counters import Counters
 from registry.server.follower import BLOCK_MS, Follower
 from registry.server.front_end import FrontEnd
+from registry.server.notify import Notifier
 from registry.server.view import View
 from registry.store.kvconfig import KvStore
 from registry.store.leases import LeaseStore
@@ -84,7 +87,9 @@ class Worker:
             self._channels,
             grace_ms=lambda: self._front_end.settings.broker_channel_expired_time_ms,
             on_config=self._use_shared,
+            on_row=self._on_row,
         )
+        self._notifier = Notifier()
         self._front_end = FrontEnd(
             settings, self._view, routes, KvStore(self._store), self._channels, self._counters, self._follower
         )
@@ -92,6 +97,10 @@ class Worker:
 
     def _use_shared(self, shared: Mapping[str, str]) -> None:
         self._front_end.use_shared(shared)
+
+    def _on_row(self, before: BrokerRow | None, change: Change) -> None:
+        if self._spec.index == 0 and self._front_end.settings.notify_min_broker_id_changed:
+            self._notifier.tell(before, change)
 
     async def run(self) -> None:
         """Serve until SIGTERM, then drain.
@@ -127,6 +136,7 @@ class Worker:
                     ("tick", connections.tick()),
                     ("status", self._report(connections)),
                     ("kv", self._print_kv()),
+                    ("notify", self._notifier.run()),
                 )
             ]
             server = await loop.create_server(connections, sock=listener, backlog=settings.server_socket_backlog)

@@ -1,0 +1,133 @@
+"""905: the recorded story, against brokers that listen at their own addresses."""
+
+from __future__ import annotations
+
+import socket
+import threading
+
+import pytest
+
+from registry.protocol.command import decode_command
+from registry.protocol.frame import FrameReader
+
+from .harness import Broker, wait_until
+from .test_front_ends_die import sweep_until
+
+
+class Listening:
+    """A broker's own port; keeps the 905s that come."""
+
+    def __init__(self) -> None:
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.addr = f"127.0.0.1:{self.listener.getsockname()[1]}"
+        self.heard: list[dict[str, str]] = []
+        self._connections: list[socket.socket] = []
+        self._threads = [threading.Thread(target=self._accept, daemon=True)]
+        self._threads[0].start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connection, _ = self.listener.accept()
+            except OSError:
+                return
+            self._connections.append(connection)
+            self._threads.append(threading.Thread(target=self._read, args=(connection,), daemon=True))
+            self._threads[-1].start()
+
+    def _read(self, connection: socket.socket) -> None:
+        reader = FrameReader()
+        while True:
+            try:
+                data = connection.recv(65536)
+            except OSError:
+                return
+            if not data:
+                return
+            for frame in reader.feed(data):
+                command = decode_command(frame)
+                assert (command.code, command.flag, command.body) == (905, 2, b"")
+                self.heard.append(command.ext_fields)
+
+    def take(self) -> list[dict[str, str]]:
+        heard, self.heard = self.heard, []
+        return heard
+
+    def hang_up(self) -> None:
+        for connection in self._connections:
+            connection.shutdown(socket.SHUT_RDWR)
+            connection.close()
+        self._connections.clear()
+
+    def close(self) -> None:
+        self.hang_up()
+        self.listener.shutdown(socket.SHUT_RDWR)
+        self.listener.close()
+        for thread in self._threads:
+            thread.join()
+
+
+@pytest.fixture
+def members():
+    listening = [Listening() for _ in range(3)]
+    yield listening
+    for item in listening:
+        item.close()
+
+
+def test_members_are_told_of_a_smaller_id_and_of_its_leaving(front_end_with, members):
+    front_end = front_end_with(notify_min_broker_id_changed=True, broker_channel_expired_time_ms=1000)
+    other = front_end_with()  # not told to: it stays silent
+    brokers = [
+        Broker("broker-a", member.addr, broker_id=i, enableActingMaster="true") for i, member in enumerate(members)
+    ]
+    zero, one, two = members
+    arrives = {"haBrokerAddr": brokers[0].registration()[0]["haServerAddr"], "minBrokerAddr": zero.addr}
+    arrives["minBrokerId"] = "0"
+    leaves = {"offlineBrokerAddr": zero.addr, "minBrokerAddr": one.addr, "minBrokerId": "1"}
+    with front_end.client() as first, front_end.client() as third:
+        first.register(brokers[1])
+        with front_end.client() as second:
+            second.register(brokers[0])
+            wait_until(lambda: one.heard, "the slave hears of the master")
+            assert one.take() == [arrives]
+            third.register(brokers[2])
+        wait_until(lambda: one.heard and two.heard, "the close is told")
+        assert (one.take(), two.take()) == ([leaves], [leaves])
+        one.hang_up()  # a connection that the broker closed is made anew
+        with front_end.client() as second:
+            second.register(brokers[0])
+            wait_until(lambda: one.heard and two.heard, "the return is told")
+            assert (one.take(), two.take()) == ([arrives], [arrives])
+            second.request(
+                104,
+                {"brokerName": "broker-a", "brokerAddr": zero.addr, "clusterName": "c1", "brokerId": "0"},
+            )
+            wait_until(lambda: one.heard and two.heard, "the goodbye is told")
+            assert (one.take(), two.take()) == ([leaves], [leaves])
+    assert zero.heard == []
+    other.poll()
+    assert "smallest broker id" not in other.log
+
+
+def test_expiry_is_told_too_and_an_unreachable_broker_holds_up_nobody(front_end_with, members):
+    front_end = front_end_with(notify_min_broker_id_changed=True)
+    zero, one, _ = members
+    gone = Listening()
+    gone.close()
+    stop = threading.Event()
+    with front_end.client() as connection, front_end.client() as slaves:
+        slaves.register(Broker("broker-a", gone.addr, broker_id=1, enableActingMaster="true"))
+        slaves.register(Broker("broker-a", one.addr, broker_id=2, enableActingMaster="true"))
+        connection.register(Broker("broker-a", zero.addr, enableActingMaster="true", heartbeatTimeoutMillis="1000"))
+        wait_until(lambda: one.heard, "told of the master")
+        one.take()
+        sweeper = threading.Thread(target=sweep_until, args=(front_end, stop))
+        sweeper.start()
+        try:
+            wait_until(lambda: one.heard, "told of its expiry")
+        finally:
+            stop.set()
+            sweeper.join()
+        assert one.take() == [{"offlineBrokerAddr": zero.addr, "minBrokerAddr": gone.addr, "minBrokerId": "1"}]
+        front_end.wait_until(lambda: f"cannot tell broker {gone.addr}" in front_end.log, "the other was tried")
