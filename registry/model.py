@@ -64,7 +64,7 @@ class BrokerRow(msgspec.Struct, frozen=True):
     rev: int = 0
 
 
-class TopicConfig(msgspec.Struct, frozen=True):
+class TopicConfig(msgspec.Struct, frozen=True, gc=False):
     """One topic as a broker registers it."""
 
     topic_name: str
