@@ -33,11 +33,19 @@ MIB: Final = 1024 * 1024
 _OTHER_VARIABLES: Final = frozenset({"MQREGISTRY_REDIS_PASSWORD", "MQREGISTRY_CONFIG"})
 
 
+class RunTime(NamedTuple):
+    """Whether 318 may change a setting of a whole namespace: anybody who reaches the port may send one."""
+
+    allowed: bool
+    why: str
+
+
 class About(NamedTuple):
     """What stands beside a setting's type and default: property key, help, scope, limits.
 
     flag: the command line's name where it differs from the attribute (also an environment name).
     shared: the value may come from Redis and then counts for every front end of the namespace.
+    run_time: of a shared one: whether 318 may change it unless ``configAllowList`` says more, and why.
     zero_is_default: 0 asks for our default, as it asks for Netty's in Java.
     form: (regular expression, what it means) of a text.
     """
@@ -45,6 +53,7 @@ class About(NamedTuple):
     key: str
     help: str
     shared: bool = False
+    run_time: RunTime | None = None
     least: int | None = None
     most: int | None = None
     choices: tuple[str, ...] = ()
@@ -53,8 +62,19 @@ class About(NamedTuple):
     form: tuple[str, str] = ("", "a text")
 
 
+_SHOWN: Final = RunTime(True, "what is told changes, the tables do not, and the next request changes it back")
+
 # A namespace stands between braces in every key (the hash tag), so it must not hold any.
 _NAMESPACE: Final = (r"[A-Za-z0-9_.-]{1,64}", "1 to 64 letters, digits, _ . or -")
+
+_KEYS: Final = (r"(?:[A-Za-z0-9]*;)*[A-Za-z0-9]*", "keys, separated by ;")
+_PORT: Final = r"(?:[1-9]\d{0,3}|[1-5]\d{4}|6[0-4]\d{3}|65[0-4]\d\d|655[0-2]\d|6553[0-5])"
+_ADDRESSES: Final = (
+    rf"(?:(?:[^\s;:\[\]]+|\[[0-9A-Fa-f:.]+\]):{_PORT}(?:;|$))*",
+    "addresses host:port, separated by ;",
+)
+# 319 writes one line a key: a value with a line end would be read as another key.
+_LINE: Final = (r"[^\r\n]{0,1000}", "one line of at most 1000 characters")
 
 _Port = Annotated[int, About("listenPort", "Port of the name server.", least=1, most=65535, flag="port")]
 
@@ -109,43 +129,95 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         int, About("shutdownWaitTimeSeconds", "Bound of a drain.", least=0, most=3600)
     ] = 10
 
+    product_env_namesrv_addr: Annotated[
+        str,
+        About(
+            "productEnvNamesrvAddr", "Name servers that are asked for unknown topics with clusterTest.", form=_ADDRESSES
+        ),
+    ] = ""
+    config_allow_list: Annotated[
+        str, About("configAllowList", "Keys that 318 may change besides those that it may anyway.", form=_KEYS)
+    ] = ""
+
     cluster_test: Annotated[
-        bool, About("clusterTest", "Answer unknown topics from another environment.", shared=True)
-    ] = False
-    product_env_name: Annotated[str, About("productEnvName", "That environment's name.", shared=True)] = "center"
+        bool,
+        About(
+            "clusterTest", "Answer unknown topics from another environment.", shared=True,
+            run_time=RunTime(False, "it sends clients to the brokers of another environment"),
+        ),
+    ] = False  # fmt: skip
+    product_env_name: Annotated[
+        str,
+        About(
+            "productEnvName", "That environment's name, for the log.", shared=True, form=_LINE,
+            run_time=RunTime(True, "a name in the log: productEnvNamesrvAddr says who is asked"),
+        ),
+    ] = "center"  # fmt: skip
     order_message_enable: Annotated[
-        bool, About("orderMessageEnable", "Routes carry the order configuration.", shared=True)
+        bool, About("orderMessageEnable", "Routes carry the order configuration.", shared=True, run_time=_SHOWN)
     ] = False
     return_order_topic_config_to_broker: Annotated[
-        bool, About("returnOrderTopicConfigToBroker", "Registrations are answered with it.", shared=True)
-    ] = True
+        bool, About("returnOrderTopicConfigToBroker", "Registrations are answered with it.", shared=True,
+                    run_time=_SHOWN)
+    ] = True  # fmt: skip
     scan_not_active_broker_interval_ms: Annotated[
         int,
-        About("scanNotActiveBrokerInterval", "Longest pause between two sweeps.", shared=True, least=100, most=600_000),
-    ] = 5000
+        About(
+            "scanNotActiveBrokerInterval", "Longest pause between two sweeps.", shared=True, least=100, most=600_000,
+            run_time=RunTime(True, "within its limits; sweeps also come when a deadline is known to be due"),
+        ),
+    ] = 5000  # fmt: skip
     support_acting_master: Annotated[
-        bool, About("supportActingMaster", "A slave may stand in for its master.", shared=True)
+        bool, About("supportActingMaster", "A slave may stand in for its master.", shared=True, run_time=_SHOWN)
     ] = False
-    enable_all_topic_list: Annotated[bool, About("enableAllTopicList", "Answer 206.", shared=True)] = True
-    enable_topic_list: Annotated[bool, About("enableTopicList", "Answer 224, 311, 312, 313.", shared=True)] = True
+    enable_all_topic_list: Annotated[
+        bool, About("enableAllTopicList", "Answer 206.", shared=True, run_time=_SHOWN)
+    ] = True  # fmt: skip
+    enable_topic_list: Annotated[
+        bool, About("enableTopicList", "Answer 224, 311, 312, 313.", shared=True, run_time=_SHOWN)
+    ] = True
     notify_min_broker_id_changed: Annotated[
-        bool, About("notifyMinBrokerIdChanged", "Tell brokers (905) when the lowest id changed.", shared=True)
-    ] = False
-    need_wait_for_service: Annotated[bool, About("needWaitForService", "Accepted for Java's sake.", shared=True)] = (
-        False
-    )
+        bool,
+        About(
+            "notifyMinBrokerIdChanged", "Tell brokers (905) when the lowest id changed.", shared=True,
+            run_time=RunTime(True, "brokers are told something true, or learn it by asking"),
+        ),
+    ] = False  # fmt: skip
+    need_wait_for_service: Annotated[
+        bool,
+        About(
+            "needWaitForService", "Accepted for Java's sake.", shared=True,
+            run_time=RunTime(True, "no effect: ready as soon as the tables are readable"),
+        ),
+    ] = False  # fmt: skip
     wait_seconds_for_service: Annotated[
-        int, About("waitSecondsForService", "Accepted for Java's sake.", shared=True, least=0)
-    ] = 45
+        int,
+        About(
+            "waitSecondsForService", "Accepted for Java's sake.", shared=True, least=0,
+            run_time=RunTime(True, "no effect: ready as soon as the tables are readable"),
+        ),
+    ] = 45  # fmt: skip
     delete_topic_with_broker_registration: Annotated[
-        bool, About("deleteTopicWithBrokerRegistration", "Topics missing from a registration go.", shared=True)
-    ] = False
+        bool,
+        About(
+            "deleteTopicWithBrokerRegistration", "Topics missing from a registration go.", shared=True,
+            run_time=RunTime(False, "a broker that splits its registration would lose the topics of all parts but one"),
+        ),
+    ] = False  # fmt: skip
     config_black_list: Annotated[
-        str, About("configBlackList", "Keys that 318 never changes, separated by ;", shared=True)
-    ] = "configBlackList;configStorePath;kvConfigPath"
+        str,
+        About(
+            "configBlackList", "Keys that 318 never changes, separated by ;", shared=True, form=_LINE,
+            run_time=RunTime(False, "Java's black list holds it"),
+        ),
+    ] = "configBlackList;configStorePath;kvConfigPath"  # fmt: skip
     broker_channel_expired_time_ms: Annotated[
-        int, About("brokerChannelExpiredTimeMs", "Life of a broker that names no timeout.", shared=True, least=1000)
-    ] = 120_000
+        int,
+        About(
+            "brokerChannelExpiredTimeMs", "Life of a broker that names no timeout.", shared=True, least=1000,
+            run_time=RunTime(False, "a value below the brokers' heartbeat period removes brokers that live"),
+        ),
+    ] = 120_000  # fmt: skip
 
     sources: dict[str, str] = {}
     """attribute -> where its value came from; what is absent is a default."""
@@ -163,29 +235,36 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         return self.http_port
 
 
-# Keys that Java's NamesrvConfig, NettyServerConfig and RemotingServer know and that mean nothing here, with the
-# reason. A file that served a Java NameServer is taken as it is.
-KNOWN_TO_JAVA: Final[Mapping[str, str]] = {
-    "rocketmqHome": "there is no installation folder",
-    "kvConfigPath": "KV configuration is kept in Redis",
-    "configStorePath": "changed configuration is kept in Redis",
-    "enableControllerInNamesrv": "the controller is not part of this server",
-    "unRegisterBrokerQueueCapacity": "unregistrations are not queued",
-    "clientRequestThreadPoolNums": "no thread pools",
-    "clientRequestThreadPoolQueueCapacity": "no thread pools",
-    "defaultThreadPoolNums": "no thread pools",
-    "defaultThreadPoolQueueCapacity": "no thread pools",
-    "serverWorkerThreads": "no thread pools: see workers",
-    "serverCallbackExecutorThreads": "no thread pools",
-    "serverSelectorThreads": "one event loop a worker: see workers",
-    "serverNettyWorkerGroupEnable": "no Netty",
-    "serverPooledByteBufAllocatorEnable": "no Netty",
-    "useEpollNativeSelector": "the event loop always uses epoll",
-    "serverOnewaySemaphoreValue": "see maxInFlight",
-    "serverAsyncSemaphoreValue": "see maxInFlight",
-    "serverSocketSndBufSize": "left to the kernel",
-    "serverSocketRcvBufSize": "left to the kernel",
-    "writeBufferLowWaterMark": "a quarter of the high mark",
+class JavaKey(NamedTuple):
+    """A key that means nothing here: Java's default, which 319 shows, and why it has no effect."""
+
+    default: str
+    why: str
+
+
+# Keys that Java's NamesrvConfig, NettyServerConfig and RemotingServer know and that mean nothing here. A file that
+# served a Java NameServer is taken as it is; 318 keeps a value for 319 to show, as Java does.
+KNOWN_TO_JAVA: Final[Mapping[str, JavaKey]] = {
+    "rocketmqHome": JavaKey("", "there is no installation folder"),
+    "kvConfigPath": JavaKey("", "KV configuration is kept in Redis"),
+    "configStorePath": JavaKey("", "changed configuration is kept in Redis"),
+    "enableControllerInNamesrv": JavaKey("false", "the controller is not part of this server"),
+    "unRegisterBrokerQueueCapacity": JavaKey("3000", "unregistrations are not queued"),
+    "clientRequestThreadPoolNums": JavaKey("8", "no thread pools"),
+    "clientRequestThreadPoolQueueCapacity": JavaKey("50000", "no thread pools"),
+    "defaultThreadPoolNums": JavaKey("16", "no thread pools"),
+    "defaultThreadPoolQueueCapacity": JavaKey("10000", "no thread pools"),
+    "serverWorkerThreads": JavaKey("8", "no thread pools: see workers"),
+    "serverCallbackExecutorThreads": JavaKey("0", "no thread pools"),
+    "serverSelectorThreads": JavaKey("3", "one event loop a worker: see workers"),
+    "serverNettyWorkerGroupEnable": JavaKey("true", "no Netty"),
+    "serverPooledByteBufAllocatorEnable": JavaKey("true", "no Netty"),
+    "useEpollNativeSelector": JavaKey("false", "the event loop always uses epoll"),
+    "serverOnewaySemaphoreValue": JavaKey("256", "see maxInFlight"),
+    "serverAsyncSemaphoreValue": JavaKey("64", "see maxInFlight"),
+    "serverSocketSndBufSize": JavaKey("0", "left to the kernel"),
+    "serverSocketRcvBufSize": JavaKey("0", "left to the kernel"),
+    "writeBufferLowWaterMark": JavaKey("0", "a quarter of the high mark"),
 }
 
 Kind = Literal["bool", "int", "int?", "str"]
@@ -199,6 +278,11 @@ class Option(NamedTuple):
     kind: Kind
     default: Any
     about: About
+
+    @property
+    def run_time(self) -> RunTime:
+        """Whether 318 may change it unless configAllowList says more, and why."""
+        return self.about.run_time or RunTime(False, "it belongs to one process")
 
     @property
     def key(self) -> str:
@@ -329,7 +413,7 @@ def build(
             elif entry.key not in KNOWN_TO_JAVA:
                 warn(f"{place}: unknown key {entry.key!r}{_closest(entry.key, options_by_key())}")
             elif entry.key == "enableControllerInNamesrv" and entry.value.strip().lower() == "true":
-                warn(f"{place}: {entry.key}=true has no effect: {KNOWN_TO_JAVA[entry.key]}")
+                warn(f"{place}: {entry.key}=true has no effect: {KNOWN_TO_JAVA[entry.key].why}")
     known = set(_OTHER_VARIABLES)
     for option in options().values():
         known.update(option.variables)
@@ -343,7 +427,12 @@ def build(
         if value is not None:
             option = options()[name]
             values[name], sources[name] = value, f"flag {option.flag}"
-    return Settings(**values, sources=sources)
+    settings = Settings(**values, sources=sources)
+    shared = [key for key, option in options_by_key().items() if option.about.shared]
+    for key in settings.config_allow_list.split(";"):
+        if key and key not in shared:
+            warn(f"configAllowList: no request can change {key!r}{_closest(key, shared)}")
+    return settings
 
 
 def with_shared(settings: Settings, shared: Mapping[str, str]) -> Settings:

@@ -217,7 +217,8 @@ class Connection(asyncio.Protocol):
         read = READS.get(command.code)
         if read is not None:
             answer = self._run_read(read, command, opaque)
-            return None if command.flag & FLAG_ONEWAY else answer
+            if answer is not None:
+                return None if command.flag & FLAG_ONEWAY else answer
         write = WRITES.get(command.code)
         if write is not None:
             if front_end.in_flight < self._connections.limits.in_flight:
@@ -230,7 +231,7 @@ class Connection(asyncio.Protocol):
             )
         return None if command.flag & FLAG_ONEWAY else answer
 
-    def _run_read(self, read: Read, command: Command, opaque: int) -> bytes:
+    def _run_read(self, read: Read, command: Command, opaque: int) -> bytes | None:
         try:
             return read(self._front_end, command, opaque)
         except RegistryError as error:

@@ -8,6 +8,7 @@ from typing import Protocol
 from registry.config import Settings, with_shared
 from registry.errors import StoreUnavailable
 from registry.server.channels import ChannelOwner, Closable
+from registry.server.cluster_test import ProductEnvironment
 from registry.server.counters import Counters
 from registry.server.view import View
 from registry.store.kvconfig import KvStore
@@ -39,6 +40,8 @@ class FrontEnd:
     ) -> None:
         self._own_settings = settings
         self.settings = settings
+        self.shared: Mapping[str, str] = {}
+        self.product = ProductEnvironment(settings.product_env_namesrv_addr)
         self.view = view
         self.routes = routes
         self.kv = kv
@@ -51,9 +54,11 @@ class FrontEnd:
 
     def use_shared(self, shared: Mapping[str, str]) -> None:
         """Take over the shared run-time configuration; encoded answers are made anew where it matters."""
-        self.settings = with_shared(self._own_settings, shared)
+        self.shared = dict(shared)
+        self.settings = settings = with_shared(self._own_settings, shared)
         view = self.view
-        wanted = self.settings.support_acting_master, self.settings.order_message_enable
+        # in cluster-test mode the order configuration always comes along (Java: ClusterTestRequestProcessor)
+        wanted = settings.support_acting_master, settings.order_message_enable or settings.cluster_test
         if (view.acting_master, view.order_messages) != wanted:
             view.acting_master, view.order_messages = wanted
             view.forget_answers()

@@ -150,6 +150,7 @@ class Worker:
                 task.cancel()
         with contextlib.suppress(RegistryError):
             await LeaseStore(self._store).release(self._channels.incarnation)
+        await self._front_end.product.close()
         await self._store.close()
         await self._tail_store.close()
 

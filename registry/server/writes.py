@@ -15,6 +15,8 @@ from registry.protocol.bodies import decode_data_version, decode_route, encode_d
 from registry.protocol.codes import RequestCode
 from registry.protocol.command import Command
 from registry.server import replies
+from registry.server.cluster_test import get_routeinfo_elsewhere
+from registry.server.configuration import update_namesrv_config
 from registry.server.front_end import FrontEnd, Peer
 from registry.server.register import register_broker
 
@@ -145,5 +147,7 @@ WRITES: dict[int, Write] = {
     RequestCode.ADD_WRITE_PERM_OF_BROKER: add_write_perm,
     RequestCode.DELETE_TOPIC_IN_NAMESRV: delete_topic,
     RequestCode.REGISTER_TOPIC_IN_NAMESRV: register_topic,
+    RequestCode.UPDATE_NAMESRV_CONFIG: update_namesrv_config,
+    RequestCode.GET_ROUTEINFO_BY_TOPIC: get_routeinfo_elsewhere,  # when the view does not know the topic
 }
 """Request code -> handler."""

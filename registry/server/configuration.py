@@ -1,0 +1,146 @@
+"""318 and 319: the run-time configuration of every front end of a namespace, over the wire.
+
+Anybody who reaches the port may send a 318, and Java applies nearly all of them (CVE-2023-37582). Here the allow-list
+of the table of settings decides, on top of Java's black list (semantics D14). A request is applied as a whole or not
+at all. Source of the behaviour: DefaultRequestProcessor.updateConfig and Configuration (rocketmq 5.x).
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from registry import properties
+from registry.config import KNOWN_TO_JAVA, JavaKey, Option, Settings, options_by_key
+from registry.protocol.codes import ResponseCode
+from registry.protocol.command import Command
+from registry.protocol.numbers import parse_boolean, parse_long
+from registry.server import replies
+from registry.server.front_end import FrontEnd, Peer
+
+logger = logging.getLogger(__name__)
+
+# Java refuses these whatever configBlackList says.
+BLACK_LIST: Final = frozenset({"configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome"})
+# What the recorded 5.x replies show; of our own keys only those that a 318 has set come along.
+SHOWN_BY_JAVA: Final = frozenset(KNOWN_TO_JAVA) | {
+    "bindAddress", "clusterTest", "configBlackList", "deleteTopicWithBrokerRegistration", "enableAllTopicList",
+    "enableShutdownGracefully", "enableTopicList", "listenPort", "needWaitForService", "notifyMinBrokerIdChanged",
+    "orderMessageEnable", "productEnvName", "returnOrderTopicConfigToBroker", "scanNotActiveBrokerInterval",
+    "serverChannelMaxIdleTimeSeconds", "serverSocketBacklog", "shutdownWaitTimeSeconds", "supportActingMaster",
+    "waitSecondsForService", "writeBufferHighWaterMark",
+}  # fmt: skip
+
+
+class _Refused(Exception):
+    """The request as a whole is refused, with this remark."""
+
+
+async def update_namesrv_config(front_end: FrontEnd, command: Command, opaque: int, peer: Peer) -> bytes:
+    """318: answered once this front end works with the new values; the others follow the same event."""
+    try:
+        asked = {entry.key: entry.value for entry in properties.parse(command.body)}
+    except properties.PropertiesSyntaxError:
+        return replies.system_error(opaque, "string2Properties error")
+    settings = front_end.settings
+    if not asked.keys().isdisjoint(BLACK_LIST.union(settings.config_black_list.split(";"))):
+        return replies.reply(opaque, ResponseCode.NO_PERMISSION, "Can not update config in black list.")
+    try:
+        changes = accepted(asked, settings)
+    except _Refused as refusal:
+        logger.warning("request 318 of %s refused: %s", peer.address, refusal)
+        return replies.reply(opaque, ResponseCode.NO_PERMISSION, f"Can not update config: {refusal}")
+    if changes:
+        front_end.check_store()
+        await front_end.effect(await front_end.kv.set_config(changes))
+        shown = ", ".join(f"{key}={value}" for key, value in changes.items())
+        logger.info("%s set the shared configuration: %s", peer.address, shown)
+    return replies.SUCCESS.reply(opaque)
+
+
+def get_namesrv_config(front_end: FrontEnd, command: Command, opaque: int) -> bytes:
+    """319: what is in effect here, one ``key=value`` a line, sorted."""
+    return replies.SUCCESS.reply(opaque, shown(front_end).encode())
+
+
+def accepted(asked: dict[str, str], settings: Settings) -> dict[str, str]:
+    """What of a request goes into the shared configuration, as the table of settings writes it.
+
+    Unknown keys, and numbers that are none, are left out without a word, as in Java.
+
+    Raises:
+        _Refused: a key that may not be changed, or a number out of bounds.
+    """
+    changes: dict[str, str] = {}
+    for key, text in asked.items():
+        option = options_by_key().get(key)
+        if option is None:
+            value = _without_effect(KNOWN_TO_JAVA.get(key), text)
+        else:
+            value = _with_effect(option, text, settings)
+        if value is not None:
+            changes[key] = value
+    return changes
+
+
+def _without_effect(java: JavaKey | None, text: str) -> str | None:
+    """A key that means nothing here is kept for 319 to show, if it is of its type."""
+    if java is None:
+        return None
+    if java.default in ("true", "false"):
+        return "true" if parse_boolean(text) else "false"
+    number = parse_long(text)
+    return None if number is None else str(number)
+
+
+def _with_effect(option: Option, text: str, settings: Settings) -> str | None:
+    value = _java_value(option, text)
+    if value is None:
+        return None
+    key = option.key
+    in_effect = option.show(getattr(settings, option.name))
+    if not option.about.shared or not _may_change(option, settings):
+        if value == in_effect:
+            return None  # what 319 shows may be sent back
+        raise _Refused(f"{_reason(option)}. Nothing was changed.")
+    source = settings.source(option.name)
+    if value != in_effect and source.startswith(("environment ", "flag ")):
+        raise _Refused(f"{key} is fixed at this name server by {source}. Nothing was changed.")
+    try:
+        option.parse(value)
+    except ValueError:
+        raise _Refused(f"{key}={value}: expected {option.allowed}. Nothing was changed.") from None
+    return value
+
+
+def _java_value(option: Option, text: str) -> str | None:
+    """A value read as Java reads it: every text is a boolean; None for a number that is none."""
+    if option.kind == "bool":
+        return "true" if parse_boolean(text) else "false"
+    if option.kind == "str":
+        return text
+    number = parse_long(text)
+    return None if number is None else str(number)
+
+
+def _may_change(option: Option, settings: Settings) -> bool:
+    return option.run_time.allowed or option.key in settings.config_allow_list.split(";")
+
+
+def _reason(option: Option) -> str:
+    if option.about.shared:
+        return (
+            f"{option.key} is not in the allow-list ({option.run_time.why}); "
+            f"a name server started with configAllowList={option.key} accepts it"
+        )
+    return f"{option.key} belongs to one process: set it in its environment ({option.variables[0]}) or properties file"
+
+
+def shown(front_end: FrontEnd) -> str:
+    """The properties text of 319."""
+    settings, shared = front_end.settings, front_end.shared
+    values = {key: shared.get(key, java.default) for key, java in KNOWN_TO_JAVA.items()}
+    for key, option in options_by_key().items():
+        if key in SHOWN_BY_JAVA or (option.about.shared and key in shared):
+            values[key] = option.show(getattr(settings, option.name))
+    return "".join(f"{key}={value}\n" for key, value in sorted(values.items()))
