@@ -1,0 +1,105 @@
+"""expire_brokers: remove brokers whose heartbeat is overdue."""
+
+from __future__ import annotations
+
+import pytest
+
+from registry import change as kinds
+
+ADDR = "10.0.0.1:10911"
+WHO = f"c1|{ADDR}"
+
+
+@pytest.fixture
+def watched(bed, run):
+    """Somebody watches, and has for as long as anybody's timeout."""
+    run(bed.leases.expire(10))
+    run(bed.let_pass(300_000))
+
+
+async def test_expire_before_the_deadline_removes_nobody_and_tells_when_to_come_back(bed, watched):
+    r = await bed.register()
+    await bed.let_pass(119_000 - 5000)
+    expired = await bed.leases.expire(10)
+    assert expired.whos == []
+    assert expired.next_deadline_ms == await bed.deadline(r)
+    assert expired.now_ms < expired.next_deadline_ms
+
+
+async def test_expire_after_the_deadline_removes_and_tells(bed, watched):
+    r = await bed.register(filter_servers=["f"])
+    await bed.events()
+    await bed.let_pass(120_001)
+    expired = await bed.leases.expire(10)
+    assert (expired.whos, expired.next_deadline_ms) == ([WHO], None)
+    assert (await bed.contents())["brokers"] == {}
+    assert await bed.live(r) == {}
+    (event,) = await bed.events()
+    assert (event.type, event.row, event.who) == (kinds.BROKER_EXPIRED, None, WHO)
+    assert await bed.replay() == await bed.contents()
+
+
+async def test_expire_repeated_emits_nothing(bed, watched):
+    await bed.register()
+    await bed.let_pass(120_001)
+    await bed.leases.expire(10)
+    await bed.events()
+    before = await bed.dump()
+    assert (await bed.leases.expire(10)).whos == []
+    assert await bed.events() == []
+    assert set(await bed.dump()) == set(before)
+
+
+async def test_expire_removes_whoever_holds_channels_too(bed, watched):
+    r = await bed.register()
+    await bed.let_pass(120_001)
+    await bed.leases.expire(10)
+    assert await bed.channels(r) == {}
+    assert await bed.members("held:w1") == set()
+
+
+async def test_expire_takes_the_limit_earliest_first(bed, watched):
+    for i in range(5):
+        await bed.register(f"10.0.0.{i}:1", f"broker-{i}", heartbeat_timeout_ms=10_000 * (5 - i))
+    await bed.let_pass(60_000)
+    assert (await bed.leases.expire(2)).whos == ["c1|10.0.0.4:1", "c1|10.0.0.3:1"]
+    assert len((await bed.leases.expire(10)).whos) == 3
+
+
+async def test_expire_goes_by_each_brokers_own_timeout(bed, watched):
+    await bed.register(heartbeat_timeout_ms=20_000)
+    await bed.register("10.0.0.2:1", "broker-b", heartbeat_timeout_ms=60_000)
+    await bed.let_pass(30_000)
+    assert (await bed.leases.expire(10)).whos == [WHO]
+    await bed.let_pass(40_000)
+    assert (await bed.leases.expire(10)).whos == ["c1|10.0.0.2:1"]
+
+
+async def test_expire_spares_whoever_beat_since(bed, watched):
+    r = await bed.register()
+    await bed.let_pass(100_000)
+    await bed.routes.touch_broker("c1", ADDR)
+    await bed.let_pass(100_000)
+    assert (await bed.leases.expire(10)).whos == []
+    await bed.fe1.register(r)
+    await bed.let_pass(100_000)
+    assert (await bed.leases.expire(10)).whos == []
+
+
+async def test_expire_of_an_address_under_two_names_tells_of_both(bed, watched):
+    await bed.register()
+    await bed.register(name="broker-b")
+    await bed.events()
+    await bed.let_pass(120_001)
+    await bed.leases.expire(10)
+    assert {e.broker_name for e in await bed.events()} == {"broker-a", "broker-b"}
+    assert (await bed.contents())["brokers"] == {}
+
+
+async def test_expire_of_a_whole_batch_in_one_call(bed, watched):
+    for i in range(40):
+        await bed.register(f"10.0.0.{i}:1", f"broker-{i}")
+    await bed.let_pass(120_001)
+    assert len((await bed.leases.expire(1000)).whos) == 40
+    assert (await bed.contents())["topics"] == {}
+    assert await bed.replay() == await bed.contents()

@@ -1,0 +1,134 @@
+"""reap_worker: clean up after worker processes whose lease ran out."""
+
+from __future__ import annotations
+
+import pytest
+
+from registry import change as kinds
+
+ADDR = "10.0.0.1:10911"
+WHO = f"c1|{ADDR}"
+
+
+async def dies(bed, incarnation):
+    await bed.redis("DEL", bed.key(f"lease:{incarnation}"))
+
+
+@pytest.fixture
+def settled(bed, run):
+    """Two workers with a lease, in a registry that has been watched for a while."""
+    run(bed.leases.renew("w1", 600_000))
+    run(bed.leases.renew("w2", 600_000))
+    run(bed.let_pass(20_000))
+
+
+async def test_reap_of_living_workers_does_nothing(bed, settled):
+    r = await bed.register()
+    assert await bed.leases.reap(10) == ([], False)
+    assert await bed.channels(r) == {"fe1": f"w1/{ADDR}"}
+
+
+async def test_reap_takes_a_dead_workers_entries_and_no_broker_that_nobody_saw_closing(bed, settled):
+    r = await bed.register()
+    await bed.events()
+    await dies(bed, "w1")
+    assert await bed.leases.reap(10) == ([], False)
+    assert await bed.channels(r) == {}
+    assert await bed.members("leases") == {"w2"}
+    assert set((await bed.contents())["brokers"]) == {"broker-a"}
+    assert await bed.events() == []
+
+
+async def test_reap_removes_a_broker_whose_other_connection_was_seen_closing(bed, settled):
+    r = await bed.register()
+    await bed.fe2.register(r)
+    assert await bed.fe2.close(r) == "KEPT"
+    await bed.events()
+    await dies(bed, "w1")
+    assert await bed.leases.reap(10) == ([WHO], False)
+    assert (await bed.contents())["brokers"] == {}
+    (event,) = await bed.events()
+    assert (event.type, event.who, event.row) == (kinds.BROKER_REAPED, WHO, None)
+    assert await bed.replay() == await bed.contents()
+
+
+async def test_reap_spares_a_broker_that_beat_after_the_close(bed, settled):
+    r = await bed.register()
+    await bed.fe2.register(r)
+    await bed.fe2.close(r)
+    await bed.routes.touch_broker("c1", ADDR)
+    await dies(bed, "w1")
+    assert (await bed.leases.reap(10))[0] == []
+    assert set((await bed.contents())["brokers"]) == {"broker-a"}
+
+
+async def test_reap_spares_a_broker_with_another_connection(bed, settled):
+    r = await bed.register()
+    await bed.fe2.register(r)
+    await bed.redis("HSET", bed.key(f"live:{WHO}"), "closed_at", "5")
+    await dies(bed, "w1")
+    assert (await bed.leases.reap(10))[0] == []
+    assert await bed.channels(r) == {"fe2": "w2/1"}
+
+
+async def test_broker_whose_worker_was_reaped_goes_with_its_last_other_connection(bed, settled):
+    r = await bed.register()
+    await bed.fe2.register(r)
+    await dies(bed, "w1")
+    await bed.leases.reap(10)
+    assert await bed.fe2.close(r) == "REMOVED"
+
+
+async def test_reap_repeated_has_no_effect(bed, settled):
+    await bed.register()
+    await dies(bed, "w1")
+    await bed.leases.reap(10)
+    before = set(await bed.dump())
+    await bed.events()
+    assert await bed.leases.reap(10) == ([], False)
+    assert set(await bed.dump()) == before
+    assert await bed.events() == []
+
+
+async def test_reap_goes_by_the_limit_and_says_that_there_is_more(bed, settled):
+    for i in range(5):
+        await bed.register(f"10.0.0.{i}:1", f"broker-{i}")
+    await dies(bed, "w1")
+    assert await bed.leases.reap(2) == ([], True)
+    assert await bed.leases.reap(2) == ([], True)
+    assert await bed.members("leases") == {"w1", "w2"}
+    assert await bed.leases.reap(2) == ([], False)
+    assert await bed.members("leases") == {"w2"}
+
+
+async def test_reap_leaves_what_a_new_worker_of_the_front_end_took_over(bed, settled):
+    r = await bed.register()
+    bed.fe1.incarnation = "w1b"
+    await bed.fe1.register(r)
+    await bed.leases.renew("w1b", 600_000)
+    await dies(bed, "w1")
+    assert await bed.leases.reap(10) == ([], False)
+    assert await bed.channels(r) == {"fe1": "w1b/1"}
+
+
+async def test_reap_waits_until_every_worker_had_the_time_to_renew(bed, settled):
+    """After an outage every lease has run out, and nobody is dead."""
+    r = await bed.register()
+    await bed.fe2.register(r)
+    await bed.fe2.close(r)
+    await bed.move_clock(30_000)
+    await dies(bed, "w1")
+    assert await bed.leases.reap(10) == ([], False)
+    await bed.let_pass(9_000)
+    assert await bed.leases.reap(10) == ([], False)
+    assert await bed.channels(r) == {"fe1": f"w1/{ADDR}"}
+    await bed.let_pass(2_000)
+    assert await bed.leases.reap(10) == ([WHO], False)
+
+
+async def test_worker_that_never_renewed_is_reaped_too(bed, settled):
+    bed.fe1.incarnation = "never"
+    r = await bed.register()
+    await bed.leases.reap(10)
+    assert await bed.channels(r) == {}
+    assert await bed.members("leases") == {"w1", "w2"}
