@@ -13,6 +13,7 @@ for Sentinel ``sentinel_username``, ``sentinel_password``. A password in the env
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import inspect
 import os
@@ -76,10 +77,7 @@ def mapped_errors(what: str) -> Iterator[None]:
     try:
         yield
     except exceptions.AuthenticationError as error:
-        raise StoreError(
-            f"{what}: Redis refuses this login: {error}; check user and password in the URL (the password may also "
-            f"come from {PASSWORD_VARIABLE}), and that the user is on"
-        ) from error
+        raise _refused_login(what, error) from error
     except (exceptions.ConnectionError, exceptions.TimeoutError, OSError, TimeoutError) as error:
         raise StoreUnavailable(f"{what}: Redis is away: {error}") from error
     except exceptions.ResponseError as error:
@@ -92,8 +90,17 @@ def mapped_errors(what: str) -> Iterator[None]:
         if _says(text, _AWAY):
             raise StoreUnavailable(f"{what}: Redis cannot write now: {error}") from error
         raise StoreError(f"{what}: {error}") from error
-    except exceptions.RedisError as error:
+    except (exceptions.RedisError, exceptions.RedisClusterException) as error:  # the latter stands by itself
+        if isinstance(error.__cause__, exceptions.AuthenticationError):  # of a node of a cluster
+            raise _refused_login(what, error) from error
         raise StoreUnavailable(f"{what}: {error}") from error
+
+
+def _refused_login(what: str, error: Exception) -> StoreError:
+    return StoreError(
+        f"{what}: Redis refuses this login: {error}; check user and password in the URL (the password may also "
+        f"come from {PASSWORD_VARIABLE}), and that the user is on"
+    )
 
 
 class _LeavesReplicas:
@@ -149,6 +156,42 @@ class _SentinelRedis(Redis):
         pool: Any = self.connection_pool
         for sentinel in pool.sentinel_manager.sentinels:
             await sentinel.aclose()
+
+
+class _Cluster(RedisCluster):
+    """A cluster client whose calls wait for a free connection, and which outlives the node it began with.
+
+    redis-py asks a node where the key of an XREAD stands (COMMAND GETKEYS): before every read, always the same
+    node, and it does not look for another one when that is dead. Here the key is found without asking.
+    """
+
+    def __init__(self, *, max_connections: int, wait_s: float, **options: Any) -> None:
+        # twice: a redirected call takes a second connection
+        super().__init__(max_connections=2 * max_connections, **options)
+        self._turns = asyncio.Semaphore(max_connections)
+        self._wait_s = wait_s
+
+    async def execute_command(self, *args: Any, **options: Any) -> Any:
+        try:
+            async with asyncio.timeout(self._wait_s):
+                await self._turns.acquire()
+        except TimeoutError:
+            raise exceptions.ConnectionError("no connection became free") from None
+        try:
+            return await super().execute_command(*args, **options)
+        finally:
+            self._turns.release()
+
+    async def _determine_slot(self, command: str, *args: Any) -> int:
+        if command == "XREAD":
+            return int(self.keyslot(args[args.index(b"STREAMS") + 1]))
+        return int(await super()._determine_slot(command, *args))
+
+    async def aclose(self) -> None:
+        """Close every connection; redis-py closes none of a client whose last call failed."""
+        await super().aclose()
+        await self.nodes_manager.aclose()
+        await self.nodes_manager.aclose("startup_nodes")
 
 
 def _says(text: str, words: tuple[str, ...]) -> bool:
@@ -259,8 +302,12 @@ def open_client(url: str, *, timeout_ms: int, max_connections: int) -> Any:
         if query.get("db", "0") != "0" or parts.path.strip("/") not in ("", "0"):
             raise ConfigError(f"redis: {without_password(url)!r}: a Redis Cluster has no databases but 0")
         nodes = [ClusterNode(host, port) for host, port in _hosts(parts.netloc, 6379)]
-        return RedisCluster(
-            startup_nodes=nodes, max_connections=max_connections * 4, require_full_coverage=False, **options
+        return _Cluster(
+            startup_nodes=nodes,
+            max_connections=max_connections,
+            wait_s=timeout_ms / 1000,
+            require_full_coverage=False,
+            **options,
         )
     raise ConfigError(
         f"redis: {without_password(url)!r} is none of redis://, rediss://, unix://, "

@@ -85,7 +85,7 @@ def alike(front_ends: list[Any], topics: Any) -> bool:
     return len(seen) == 1
 
 
-def settled(front_end: Any) -> bool:
-    """Fresh, exact, and Redis there."""
+def settled(front_end: Any, *, rebuilds: int = 1) -> bool:
+    """Fresh, exact, Redis there, and the tables read so often at least (a status is up to a second old)."""
     status = front_end.poll()
-    return not status.get("stale", True) and not status.get("redis_away", True)
+    return not status.get("stale", True) and not status.get("redis_away", True) and status["rebuilds"] >= rebuilds

@@ -90,7 +90,7 @@ async def test_tls_with_a_ca_of_ones_own(behind_tls, certificates, own_namespace
     async with Store(f"{where}?ssl_cert_reqs=none", own_namespace) as store:
         assert not (await store.connect()).created
     async with Store(where, own_namespace) as store:
-        with pytest.raises(StoreUnavailable, match="(?i)certificate"):
+        with pytest.raises(StoreUnavailable, match=r"(?i)certificate"):
             await store.connect()
     async with Store(f"redis://{HOST}:{proxy.port}", own_namespace, timeout_ms=500) as store:  # no TLS
         with pytest.raises(StoreUnavailable):

@@ -40,9 +40,9 @@ def two_front_ends(sentinel, front_end_with, sweeper_for):
     return front_ends
 
 
-def wait_settled(front_ends, what="Redis is back"):
+def wait_settled(front_ends, what="Redis is back", **options):
     for front_end in front_ends:
-        front_end.wait_until(lambda f=front_end: settled(f), what, 20)
+        front_end.wait_until(lambda f=front_end: settled(f, **options), what, 20)
 
 
 def put(front_end, key, value="1"):
@@ -124,7 +124,7 @@ def test_sentinel_failover_that_loses_writes_is_noticed_and_mended(sentinel, two
             assert set(rows(sentinel.url, namespace)) == {"broker-a", "broker-b", "broker-c"}
             wait_until(lambda: get(front_ends[1], "lost") == "1", "what only front ends knew was given back")
             assert contents(sentinel.url, namespace)["kv"]["ns"] == {"before": "1", "lost": "1"}
-            wait_settled(front_ends, "the grace is over")
+            wait_settled(front_ends, "the grace is over", rebuilds=2)
             wait_until(lambda: alike(front_ends, (*KNOWN, "only-c")), "both front ends answer alike")
         assert not [event for event in events(new, namespace) if event.type == "broker_expired"]
 

@@ -1,0 +1,67 @@
+"""Every script of the project and every read, once: for users with few rights, and for a cluster."""
+
+from __future__ import annotations
+
+import asyncio
+
+from registry.model import ORDER_TOPIC_CONFIG, QueueData, who
+from registry.store import scripts
+from registry.store.snapshot import read_section
+
+from ..store.bed import Bed, registration
+
+
+async def use_everything(bed: Bed) -> None:
+    """Run it all; fails when a script was left out."""
+    store, routes, kv, leases = bed.store, bed.routes, bed.kv, bed.leases
+    await leases.renew("w1")
+    await leases.renew("w2", 1)
+    many = [f"t{i}" for i in range(1200)]
+    await bed.register(topics=many, filter_servers=["10.0.0.1:9000", "10.0.0.1:9001"],
+                       mappings={"t1": ("broker-a", "{}")}, zone_name="z1", enable_acting_master=True)  # fmt: skip
+    slave = await bed.register("10.0.0.2:10911", broker_id=1, topics=many, enable_acting_master=True)
+    seldom = registration("10.0.0.3:10911", "broker-b", topics=["t1", "t2", "own"], heartbeat_timeout_ms=2000)
+    await bed.fe2.register(seldom, connection="only")
+    assert (await bed.fe1.prepare(slave, connection=slave.broker_addr)).heartbeat.same
+    assert (await routes.touch_broker("c1", "10.0.0.1:10911", bed.fe1.channel("late"))).data_version is not None
+    stale = await bed.fe1.prepare(registration(topics=[*many, "new"], counter=2), connection="c")
+    fewer = registration(topics=many[:-1], counter=3, filter_servers=["10.0.0.1:9000"])
+    await bed.fe2.register(fewer, connection="d", delete_missing_topics=True)
+    assert (await bed.fe1.send_once(stale)).status == "REFRESHED"
+    assert (await routes.set_write_perm("broker-a", "wipe"))[1] > 1000
+    await routes.set_write_perm("broker-a", "add")
+    await routes.register_topic("given", [("broker-a", QueueData(4, 4, 6))])
+    await routes.delete_topic("t5", "c1")
+    await routes.delete_topic("t6")
+    await kv.put(ORDER_TOPIC_CONFIG, "t1", "broker-a:4")
+    await kv.put("ns", "key", "value")
+    await kv.put("ns", "nothing", None)
+    await kv.delete("ns", "key")
+    await kv.set_config({"orderMessageEnable": "true"})
+    await kv.restore(1, {"ns": {"restored": "1"}, "empty": {}})
+    await leases.attach("fe1", [(who("c1", "10.0.0.1:10911"), "w1/9"), (who("c1", "unknown:1"), "w1/9")])
+    for section in ("brokers", "clusters", "topics", "filters", "mappings", "kv", "config", "live"):
+        assert [name async for name, _ in read_section(store, section)], section
+    assert await bed.contents() == await bed.replay()
+    # a master goes: the slave stands in, without write permission
+    await routes.unregister_broker("c1", "10.0.0.1:10911", "broker-a")
+    await routes.unregister_broker("other", "10.0.0.2:10911", "broker-a")
+    # a broker falls silent; a worker dies, and one broker's last connection with it
+    await bed.let_pass(3000)
+    assert (await leases.expire(50)).whos == [who("c1", "10.0.0.3:10911")]
+    leaving = await bed.register("10.0.0.4:10911", "broker-c")
+    await bed.fe2.register(leaving, connection="second")
+    await bed.fe1.close(leaving, connection=leaving.broker_addr)
+    await bed.let_pass(20_000)
+    for _ in range(500):
+        if await bed.redis("EXISTS", bed.key("lease:w2")) == 0:
+            break
+        await asyncio.sleep(0.01)
+    assert (await leases.reap(50))[0] == [who("c1", "10.0.0.4:10911")]
+    await bed.move_clock(-60_000)
+    await leases.renew("w1")
+    last = await bed.register("10.0.0.5:10911", "broker-d")
+    assert await bed.fe1.close(last, connection=last.broker_addr) == "REMOVED"
+    await leases.release("w1")
+    assert await bed.contents() == await bed.replay()
+    assert set(store.times.count) == {*scripts.load()} - {"init_namespace"}

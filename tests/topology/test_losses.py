@@ -1,0 +1,102 @@
+"""A Redis that forgets while front ends run: all of it, or its last changes."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+
+import pytest
+
+from registry.store.kvconfig import KvStore
+from registry.store.store import Store
+
+from ..server.fleet import beating, watching
+from ..server.harness import Broker, wait_until
+from .servers import Server
+from .service import alike, contents, events, settled
+
+LIFE_MS = 4000
+SETTINGS = {"broker_channel_expired_time_ms": LIFE_MS, "redis_timeout_ms": 500}
+BROKERS = [
+    Broker("broker-a", "127.0.0.1:10911", topics=["topic1", "only-a"]),
+    Broker("broker-b", "127.0.0.1:10931", topics=["topic1", "only-b"]),
+]
+KNOWN = {"topic1": {"broker-a", "broker-b"}, "only-a": {"broker-a"}, "only-b": {"broker-b"}}
+
+
+@pytest.fixture
+def server(folder):
+    with Server(folder / "node") as server:
+        yield server
+
+
+def put(front_end, key, value="1"):
+    with front_end.client() as client:
+        return client.request(100, {"namespace": "ns", "key": key, "value": value}).code
+
+
+def test_flushed_while_front_ends_run_is_noticed_and_mended(server, front_end_with, sweeper_for, own_namespace):
+    front_ends = [front_end_with(server.url, **SETTINGS) for _ in range(2)]
+    sweeper_for(server.url)
+    with beating(BROKERS, front_ends, period_s=1.0) as fleet, watching(front_ends, KNOWN):
+        assert put(front_ends[0], "key") == 0
+        for front_end in front_ends:
+            front_end.wait_until(lambda f=front_end: settled(f) and f.poll()["seq"] >= 3, "it has it all")
+        server.call("FLUSHALL")
+        began = time.monotonic()
+        for member in fleet:
+            member.answers.clear()
+        for front_end in front_ends:
+            front_end.wait_until(lambda f=front_end: "came back with less" in f.log, "it noticed", 5)
+        assert time.monotonic() - began < 2.5
+        for member in fleet:  # one heartbeat at each front end
+            wait_until(lambda m=member: m.answers[0] >= 2, "registrations succeed")
+        assert set(contents(server.url, own_namespace)["brokers"]) == {"broker-a", "broker-b"}
+        wait_until(lambda: contents(server.url, own_namespace)["kv"] == {"ns": {"key": "1"}}, "KV is given back")
+        for front_end in front_ends:
+            front_end.wait_until(lambda f=front_end: settled(f, rebuilds=2), "the grace is over")
+        assert alike(front_ends, KNOWN)
+        assert not [event for event in events(server, own_namespace) if event.type == "broker_expired"]
+
+
+def test_lost_changes_hidden_by_as_many_new_ones_are_missed_all_the_same(
+    server, front_end_with, sweeper_for, own_namespace
+):
+    """Epoch and seq look well when the front ends come back: only the stream tells that it is another one."""
+    front_ends = [front_end_with(server.url, **SETTINGS) for _ in range(2)]
+    sweeper_for(server.url)
+    # they beat so seldom that nobody does it here
+    kept = Broker("broker-a", "127.0.0.1:10911", topics=["only-a", "also-a"], heartbeatTimeoutMillis="60000")
+    lost = Broker("broker-c", "127.0.0.1:10941", topics=["only-c", "also-c"], heartbeatTimeoutMillis="60000")
+    with front_ends[0].client() as one, front_ends[1].client() as other:
+        assert one.register(kept).code == other.register(kept).code == 0
+        assert put(front_ends[0], "before") == 0
+        server.call("SAVE")
+        assert one.register(lost).code == other.register(lost).code == 0
+        assert put(front_ends[0], "lost") == 0
+        for front_end in front_ends:
+            front_end.wait_until(lambda f=front_end: settled(f) and f.poll()["seq"] == 4, "it has it all")
+        for front_end in front_ends:
+            front_end.kill(signal.SIGSTOP)
+        server.kill()
+        server.start()
+        asyncio.run(make_changes(server.url, own_namespace, 3))  # 3, 4, 5
+        for front_end in front_ends:
+            front_end.kill(signal.SIGCONT)
+        with watching(front_ends, {"only-a": {"broker-a"}, "only-c": {"broker-c"}}):
+            for front_end in front_ends:
+                front_end.wait_until(lambda f=front_end: "came back with less" in f.log, "it noticed")
+            assert "broker-c" not in contents(server.url, own_namespace)["brokers"]
+            wait_until(lambda: contents(server.url, own_namespace)["kv"]["ns"].get("lost"), "KV is given back")
+            assert one.register(lost).code == other.register(lost).code == 0  # its next heartbeat
+            for front_end in front_ends:
+                front_end.wait_until(lambda f=front_end: settled(f, rebuilds=2), "the grace is over")
+            assert set(contents(server.url, own_namespace)["brokers"]) == {"broker-a", "broker-c"}
+            assert alike(front_ends, ["only-a", "only-c"])
+
+
+async def make_changes(url, namespace, count):
+    async with Store(url, namespace) as store:
+        for i in range(count):
+            await KvStore(store).put("ns", f"new{i}", "1")
