@@ -26,6 +26,7 @@ _COMMANDS: Final = {
     "brokers": "registry.cli.tables",
     "topics": "registry.cli.tables",
     "route": "registry.cli.tables",
+    "kv": "registry.cli.kv",
     "watch": "registry.cli.watch",
     "demo": "registry.cli.demo",
     "completion": "registry.cli.completion",
@@ -55,6 +56,7 @@ def cli() -> None:
     In production:      mqregistry serve --redis URL
     Without a broker:   mqregistry demo
     Look at the tables: mqregistry clusters | brokers | topics | route TOPIC | watch
+    KV configuration:   mqregistry kv list | get | put | delete | import
 
     Exit codes: 0 done, 1 failed, 2 wrong usage, 253 could not start.
     """  # noqa: D301 (\\b is for click)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from typing import Final, Self
+from typing import Final, Self, cast
 
 from registry.errors import PeerUnavailable, RemoteProtocolError
 from registry.protocol.codes import FLAG_ONEWAY, SERVER_VERSION
@@ -119,8 +119,7 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Called by the event loop."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is none by type
 
     def data_received(self, data: bytes) -> None:
         """Called by the event loop."""

@@ -20,6 +20,9 @@ from registry.server.front_end import FrontEnd, Peer
 
 logger = logging.getLogger(__name__)
 
+# Every key that there is fits in many times over; parsing megabytes would hold up this worker's lookups.
+MAX_BODY_BYTES: Final = 64 * 1024
+
 # Java refuses these whatever configBlackList says.
 BLACK_LIST: Final = frozenset({"configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome"})
 # What the recorded 5.x replies show; of our own keys only those that a 318 has set come along.
@@ -38,6 +41,10 @@ class _Refused(Exception):
 
 async def update_namesrv_config(front_end: FrontEnd, command: Command, opaque: int, peer: Peer) -> bytes:
     """318: answered once this front end works with the new values; the others follow the same event."""
+    if len(command.body) > MAX_BODY_BYTES:
+        return replies.system_error(
+            opaque, f"a configuration of {len(command.body)} bytes: at most {MAX_BODY_BYTES} are read"
+        )
     try:
         asked = {entry.key: entry.value for entry in properties.parse(command.body)}
     except properties.PropertiesSyntaxError:

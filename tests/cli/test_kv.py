@@ -1,0 +1,161 @@
+"""``mqregistry kv``: what it prints, and what then stands in Redis."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from registry.cli import cli
+from registry.store.snapshot import read_head, read_tables
+from registry.store.store import Store
+
+FILE = {"configTable": {"ORDER_TOPIC_CONFIG": {"t1": "broker-a:4", "t2": "broker-b:8"}, "EMPTY": {}}}
+
+
+@pytest.fixture
+def in_store(redis_url, namespace):
+    """Runs a coroutine function on a store of the namespace, which it makes."""
+
+    def use(work: Callable[[Store], Any]) -> Any:
+        async def run() -> Any:
+            async with Store(redis_url, namespace) as store:
+                await store.connect()
+                return await work(store)
+
+        return asyncio.run(run())
+
+    return use
+
+
+@pytest.fixture
+def kv(redis_url, namespace, in_store):
+    in_store(read_head)
+
+    def run(*arguments: str, expect: int = 0) -> Result:
+        result = CliRunner(env={"MQREGISTRY_REDIS": redis_url, "MQREGISTRY_NAMESPACE": namespace}).invoke(
+            cli, ["kv", *arguments]
+        )
+        assert result.exit_code == expect, result.output
+        return result
+
+    return run
+
+
+@pytest.fixture
+def tables(in_store):
+    return lambda: in_store(read_tables)[1].kv
+
+
+@pytest.fixture
+def seq(in_store):
+    return lambda: in_store(read_head).seq
+
+
+@pytest.fixture
+def java_file(tmp_path):
+    path = tmp_path / "kvConfig.json"
+    path.write_text(json.dumps(FILE, indent=1))
+    return path
+
+
+def test_put_get_list_delete(kv, tables):
+    assert kv("put", "ORDER_TOPIC_CONFIG", "t1", "broker-a:4").stdout == "ORDER_TOPIC_CONFIG/t1 = broker-a:4\n"
+    assert kv("put", "ORDER_TOPIC_CONFIG", "t1", "broker-a:8").stdout.endswith("= broker-a:8 (was broker-a:4)\n")
+    assert kv("put", "ORDER_TOPIC_CONFIG", "t1", "broker-a:8").stdout.endswith("(as before)\n")
+    assert kv("get", "ORDER_TOPIC_CONFIG", "t1").stdout == "broker-a:8\n"
+    assert tables() == {"ORDER_TOPIC_CONFIG": {"t1": "broker-a:8"}}
+    assert kv("list").stdout.splitlines()[1].split() == ["ORDER_TOPIC_CONFIG", "t1", "broker-a:8"]
+    assert kv("delete", "ORDER_TOPIC_CONFIG", "t1").stdout == "ORDER_TOPIC_CONFIG/t1 deleted (was broker-a:8)\n"
+    assert kv("delete", "ORDER_TOPIC_CONFIG", "t1").stdout == "ORDER_TOPIC_CONFIG/t1 was not there\n"
+    assert tables() == {"ORDER_TOPIC_CONFIG": {}}
+    assert kv("list").stderr == "no key is set\n"
+
+
+def test_json(kv):
+    assert json.loads(kv("put", "ns", "k", "ä=ß", "--json").stdout) == {
+        "kvNamespace": "ns", "key": "k", "value": "ä=ß", "before": None,
+    }  # fmt: skip
+    assert json.loads(kv("get", "ns", "k", "--json").stdout)["value"] == "ä=ß"
+    assert json.loads(kv("list", "--json").stdout) == {"ns": {"k": "ä=ß"}}
+    assert json.loads(kv("list", "ns", "--json").stdout) == {"ns": {"k": "ä=ß"}}
+    assert json.loads(kv("delete", "ns", "k", "--json").stdout)["before"] == "ä=ß"
+
+
+def test_what_is_not_there_fails_and_names_what_is(kv):
+    kv("put", "ORDER_TOPIC_CONFIG", "topic-1", "x")
+    assert "did you mean ORDER_TOPIC_CONFIG?" in kv("get", "ORDER_TOPIC", "t", expect=1).stderr
+    assert "did you mean topic-1?" in kv("get", "ORDER_TOPIC_CONFIG", "topic1", expect=1).stderr
+    assert "there is ORDER_TOPIC_CONFIG" in kv("list", "x", expect=1).stderr
+    assert "must not be empty" in kv("put", "", "k", "v", expect=2).stderr
+
+
+def test_import_sets_what_differs_and_again_changes_nothing(kv, tables, seq, java_file):
+    kv("put", "ORDER_TOPIC_CONFIG", "t2", "old")
+    kv("put", "OTHER", "k", "v")
+    assert kv("import", str(java_file)).stdout.splitlines() == [
+        "EMPTY: an empty KV namespace",
+        "ORDER_TOPIC_CONFIG/t1 = broker-a:4",
+        "ORDER_TOPIC_CONFIG/t2 = broker-b:8 (was old)",
+        "1 added, 1 changed, 0 the same; 1 not in the file: left as they are",
+    ]
+    assert tables() == FILE["configTable"] | {"OTHER": {"k": "v"}}
+    before = seq()
+    assert (
+        kv("import", str(java_file)).stdout == "0 added, 0 changed, 2 the same; 1 not in the file: left as they are\n"
+    )
+    assert seq() == before
+
+
+def test_import_dry_run_changes_nothing(kv, tables, java_file):
+    assert kv("import", str(java_file), "--dry-run").stdout.endswith(
+        "2 would be added, 0 would be changed, 0 the same\n"
+    )
+    plan = json.loads(kv("import", str(java_file), "--dry-run", "--json").stdout)
+    assert plan == {
+        "dryRun": True,
+        "namespaces": ["EMPTY"],
+        "changes": [
+            {"kvNamespace": "ORDER_TOPIC_CONFIG", "key": "t1", "value": "broker-a:4", "before": None},
+            {"kvNamespace": "ORDER_TOPIC_CONFIG", "key": "t2", "value": "broker-b:8", "before": None},
+        ],
+        "unchanged": 0,
+        "onlyHere": 0,
+    }
+    assert tables() == {}
+
+
+def test_import_takes_a_null_as_no_value(kv, tables, java_file):
+    java_file.write_text('{"configTable":{"ns":{"k":null}}}')
+    kv("import", str(java_file))
+    assert tables() == {"ns": {}}
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("", "is no JSON"),
+        ('{"configTable":', "is no JSON"),
+        ("[]", "is no kvConfig.json"),
+        ('{"table":{}}', "is no kvConfig.json"),
+        ('{"configTable":[]}', "configTable is an array, expected an object"),
+        ('{"configTable":{"ns":"x"}}', "configTable.ns is a text, expected an object"),
+        ('{"configTable":{"ns":{"k":1}}}', "configTable.ns.k is a number, expected a text"),
+        ('{"configTable":{"ns":{"k":{}}}}', "configTable.ns.k is an object, expected a text"),
+        ('{"configTable":{"":{"k":"v"}}}', "names must not be empty"),
+    ],
+)
+def test_import_of_something_else_says_what_is_wrong_and_changes_nothing(kv, tables, java_file, content, said):
+    java_file.write_text(content)
+    error = kv("import", str(java_file), expect=1).stderr
+    assert said in error
+    assert str(java_file) in error
+    assert tables() == {}
+
+
+def test_import_of_a_file_that_is_not_there(kv, tmp_path):
+    assert "does not exist" in kv("import", str(tmp_path / "none.json"), expect=2).stderr
