@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
+from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
 import msgspec
@@ -48,6 +50,13 @@ def registration(
 def digest_of(r: Registration) -> str:
     """Equal for equal registrations, as the front end's digest of header and body is."""
     return hashlib.sha1(msgspec.json.encode(r), usedforsecurity=False).hexdigest()
+
+
+async def until(ask: Callable[[], Awaitable[Any]], holds: Callable[[Any], bool], timeout_s: float = 10.0) -> None:
+    """Ask again and again until the answer is as it should be."""
+    async with asyncio.timeout(timeout_s):
+        while not holds(await ask()):  # noqa: ASYNC110 - there is no event to wait for
+            await asyncio.sleep(0.005)
 
 
 class Prepared(NamedTuple):
@@ -106,7 +115,7 @@ class FrontEnd:
 
     async def send(self, prepared: Prepared, *, delete_missing_topics: bool = False) -> Registered:
         """The second half; catches up and compares again as often as it takes."""
-        for _ in range(5):
+        for _ in range(200):
             result = await self.send_once(prepared)
             if result.status != "RETRY":
                 return result

@@ -1,0 +1,148 @@
+"""What operations may cost, as numbers of Redis calls: those do not depend on how busy a machine is."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from registry.embedded import EmbeddedRedis
+from registry.store.routes import RegistrationDiff
+from registry.store.store import Store
+
+from .bed import RW, Bed, Prepared, digest_of, registration
+
+MANY = 10_000
+
+
+@pytest.fixture(scope="module")
+def own_redis():
+    """A Redis that nobody else calls while we count."""
+    with tempfile.TemporaryDirectory(prefix="mq") as folder, EmbeddedRedis(Path(folder)) as server:
+        yield server
+
+
+@pytest.fixture
+def bed(runner, own_redis, namespace):
+    store = Store(own_redis.url, namespace, timeout_ms=10_000)
+    runner.run(store.connect())
+    yield Bed(store)
+    runner.run(store.close())
+
+
+async def calls(bed: Bed, action: Callable[[], Awaitable[Any]]) -> dict[str, int]:
+    """How often each command ran, scripts' included."""
+    await bed.redis("CONFIG", "RESETSTAT")
+    await action()
+    stats = await bed.store.client.info("commandstats")
+    counted = {name.removeprefix("cmdstat_"): values["calls"] for name, values in stats.items()}
+    return {name: count for name, count in counted.items() if name not in ("config", "info", "config|resetstat")}
+
+
+def topics(count):
+    return [f"topic-{i}" for i in range(count)]
+
+
+async def warm(bed):
+    """So that no call counts as the one that had to send its script."""
+    await bed.register("10.9.9.9:1", "warm", cluster="w")
+    await bed.register("10.9.9.9:1", "warm", cluster="w")
+    await bed.routes.unregister_broker("w", "10.9.9.9:1", "warm")
+    r = await bed.register("10.9.9.9:1", "warm", cluster="w")
+    await bed.fe1.close(r, connection="10.9.9.9:1")
+    await bed.leases.expire(1)
+
+
+async def unchanged(bed, name, addr, count):
+    r = await bed.register(addr, name, topics=topics(count))
+    digest = digest_of(r)
+
+    async def beat():
+        found = await bed.routes.heartbeat("c1", name, 0, addr, digest, bed.fe1.channel(addr), 1)
+        assert found.same
+
+    return await calls(bed, beat)
+
+
+async def test_unchanged_registration_is_one_call_whatever_the_number_of_topics(bed):
+    await warm(bed)
+    few = await unchanged(bed, "few", "10.0.0.1:1", 2)
+    many = await unchanged(bed, "many", "10.0.0.2:1", MANY)
+    assert many == few
+    assert many["evalsha"] == 1
+    assert sum(many.values()) <= 20
+
+
+async def one_changed(bed, name, addr, count):
+    r = await bed.register(addr, name, topics=topics(count))
+    changed = registration(addr, name, topics=dict.fromkeys(topics(count), (8, 8, 6)) | {"topic-0": (4, 4, 6)},
+                           counter=2)  # fmt: skip
+    prepared = await bed.fe1.prepare(changed, connection=r.broker_addr)
+    assert len(prepared.diff.topics) == 1
+
+    async def send():
+        assert (await bed.fe1.send_once(prepared)).status == "OK"
+
+    return await calls(bed, send)
+
+
+async def test_one_changed_topic_costs_the_same_among_ten_thousand_as_alone(bed):
+    await warm(bed)
+    alone = await one_changed(bed, "few", "10.0.0.1:1", 2)
+    many = await one_changed(bed, "many", "10.0.0.2:1", MANY)
+    assert many == alone
+    assert many["evalsha"] == 1
+
+
+async def test_first_registration_is_one_call_and_little_more_than_one_command_a_topic(bed):
+    await warm(bed)
+    r = registration(topics=topics(MANY))
+    head = await bed.head()
+    diff = RegistrationDiff(head.epoch, 0, "0", 0, dict.fromkeys(topics(MANY), RW), [], [])
+    prepared = Prepared(r, None, diff, bed.fe1.channel())
+
+    async def send():
+        assert (await bed.fe1.send_once(prepared)).status == "OK"
+
+    counted = await calls(bed, send)
+    assert counted["evalsha"] == 1
+    assert counted["xadd"] == MANY // 500 + 1
+    assert sum(counted.values()) < 1.03 * MANY
+
+
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("way", ["unregister", "close"])
+async def test_removal_is_one_call_and_little_more_than_one_command_a_topic(bed, shared, way):
+    await warm(bed)
+    r = await bed.register(topics=topics(MANY))
+    if shared:
+        await bed.register("10.0.0.9:1", "broker-b", topics=topics(MANY))
+
+    async def remove():
+        if way == "unregister":
+            await bed.routes.unregister_broker("c1", r.broker_addr, "broker-a")
+        else:
+            assert await bed.fe1.close(r, connection=r.broker_addr) == "REMOVED"
+
+    counted = await calls(bed, remove)
+    assert counted["evalsha"] == 1
+    assert counted["xadd"] == 1
+    assert sum(counted.values()) < 1.03 * MANY
+
+
+async def test_sweep_with_nobody_due_costs_the_same_whatever_the_number_of_brokers(bed):
+    await warm(bed)
+    await bed.register()
+
+    async def sweep():
+        assert (await bed.leases.expire(100)).whos == []
+
+    one = await calls(bed, sweep)
+    for i in range(50):
+        await bed.register(f"10.0.1.{i}:1", f"broker-{i}")
+    assert await calls(bed, sweep) == one
+    assert one["evalsha"] == 1
+    assert sum(one.values()) <= 15

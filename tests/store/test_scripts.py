@@ -1,0 +1,141 @@
+"""The loader of the Lua scripts, and that the scripts keep to their form."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from registry.errors import StoreError
+from registry.store import scripts
+from registry.store.scripts import Script, expand, load
+
+LUA = Path(__file__).resolve().parents[2] / "lua"
+NAMES = sorted(path.stem for path in LUA.glob("*.lua"))
+INCLUDES = sorted(path.stem for path in (LUA / "include").glob("*.lua"))
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    (tmp_path / "include").mkdir()
+    monkeypatch.setattr(scripts, "_find_folder", lambda: tmp_path)
+    load.cache_clear()
+    yield tmp_path
+    load.cache_clear()
+
+
+def write(folder, name, text):
+    (folder / f"{name}.lua").write_text(text)
+
+
+def test_arguments_are_counted_from_the_header(folder):
+    write(folder, "none", "--[[ none: x\n  KEYS[1] meta ]]\nreturn 1\n")
+    write(folder, "two", "--[[ two: x\n  ARGV[1] a\n  ARGV[2] b ]]\nreturn 1\n")
+    write(folder, "more", "--[[ more: x\n  ARGV[1] a\n  ARGV[2...] rest ]]\nreturn 1\n")
+    found = load()
+    assert [(s.name, s.arguments, s.more) for s in found.values()] == [
+        ("more", 1, True), ("none", 0, False), ("two", 2, False),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["return 1\n", "--[[ other: x ]]\nreturn 1\n", "-- wrong: x\nreturn 1\n", " --[[ wrong: x ]]\nreturn 1\n"],
+)
+def test_header_that_does_not_name_its_script_is_refused(folder, text):
+    write(folder, "wrong", text)
+    with pytest.raises(StoreError, match=r"wrong\.lua: the header must open with '--\[\[ wrong: '"):
+        load()
+
+
+@pytest.mark.parametrize("numbers", [(2,), (1, 3), (2, 1), (1, 1)])
+def test_header_whose_arguments_are_not_numbered_is_refused(folder, numbers):
+    lines = "".join(f"  ARGV[{n}] x\n" for n in numbers)
+    write(folder, "wrong", f"--[[ wrong: x\n{lines}]]\nreturn 1\n")
+    with pytest.raises(StoreError, match=r"wrong\.lua: ARGV lines of the header are not numbered"):
+        load()
+
+
+def test_include_is_put_in_once_where_it_is_first_asked_for(folder):
+    write(folder, "include/a", '--- @include "include/b"\nA\n')
+    write(folder, "include/b", '--- @include "include/a"\nB\n')
+    write(
+        folder, "s", '--[[ s: x ]]\n--- @include "include/a"\n--- @include "include/b"\n--- @include "include/a"\nS\n'
+    )
+    assert expand(folder / "s.lua", folder) == "--[[ s: x ]]\nB\nA\nS\n"
+
+
+def test_include_that_is_missing_is_an_error(folder):
+    write(folder, "s", '--[[ s: x ]]\n--- @include "include/none"\n')
+    with pytest.raises(FileNotFoundError, match="none"):
+        load()
+
+
+@pytest.mark.parametrize(("more", "given", "fine"), [
+    (False, 1, False), (False, 2, True), (False, 3, False), (True, 1, False), (True, 2, True), (True, 9, True),
+])  # fmt: skip
+def test_number_of_arguments_is_checked(more, given, fine):
+    script = Script("s", "", "", 2, more)
+    if fine:
+        script.check(["x"] * given)
+    else:
+        with pytest.raises(StoreError, match=rf"lua/s\.lua takes (at least )?2 arguments, called with {given}"):
+            script.check(["x"] * given)
+
+
+async def test_call_with_a_wrong_number_of_arguments_never_reaches_redis(store):
+    with pytest.raises(StoreError, match=r"lua/delete_kv\.lua takes 2 arguments, called with 1"):
+        await store.call("delete_kv", "only one")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_header_states_the_contract(name):
+    header = (LUA / f"{name}.lua").read_text().split("]]\n")[0]
+    for word in ("KEYS[1]", "RETURNS", "EVENTS", "REPEAT", "COST"):
+        assert word in header, f"{name}: no {word}"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_argument_of_the_header_is_used_and_no_other(name):
+    script = load()[name]
+    body = script.source.split("]]\n", 1)[1]
+    used = {int(number) for number in re.findall(r"ARGV\[(\d+)\]", body)}
+    assert max(used, default=0) <= script.arguments + script.more
+    if not script.more:
+        assert used == set(range(1, script.arguments + 1))
+
+
+@pytest.mark.parametrize("name", INCLUDES)
+def test_include_states_needs_gives_and_users(name):
+    text = (LUA / "include" / f"{name}.lua").read_text()
+    header = text.split("]]\n")[0]
+    assert header.startswith(f"--[[ {name}: ")
+    for word in ("NEEDS", "GIVES", "USED BY"):
+        assert word in header, f"{name}: no {word}"
+    users = {path.stem for path in LUA.glob("*.lua") if f'"include/{name}"' in path.read_text()}
+    assert users, f"{name}: nobody includes it"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_an_include_needs_stands_before_it(name):
+    asked = re.findall(r'@include "include/(\w+)"', (LUA / f"{name}.lua").read_text())
+    for i, include in enumerate(asked):
+        header = (LUA / "include" / f"{include}.lua").read_text().split("GIVES")[0]
+        needs = set(re.findall(r"\w+", header.split("NEEDS")[1])) & set(INCLUDES)
+        assert needs <= set(asked[:i]), f"{name}: {include} needs {needs - set(asked[:i])} before it"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_script_sets_no_global(name):
+    """Redis refuses a script that sets one, but only when it gets there."""
+    source = load()[name].source
+    body = re.sub(r"--\[\[.*?\]\]|--[^\n]*|'[^'\n]*'|\"[^\"\n]*\"", "", source, flags=re.S)
+    while "{" in body:
+        body = re.sub(r"\{[^{}]*\}", "TABLE", body)
+    local = set(re.findall(r"\blocal function (\w+)", body))
+    for names in re.findall(r"\blocal ([\w, ]+?)(?: =|\n)", body):
+        local |= {part.strip() for part in names.split(",")}
+    assigned = set(re.findall(r"^\s*(\w+) = ", body, flags=re.M))
+    parameters = {p.strip() for group in re.findall(r"function\s*\w*\(([\w, ]*)\)", body) for p in group.split(",")}
+    assert assigned <= local | parameters

@@ -1,0 +1,160 @@
+"""A snapshot read page by page, while writes go on."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+import pytest
+
+from registry.change import Parts
+from registry.errors import StoreError
+from registry.model import BrokerRow, QueueData
+from registry.store import snapshot
+from registry.store.snapshot import ChangeReader, read_head, read_section, read_tables
+from registry.store.store import Store
+
+from .bed import FrontEnd, registration
+
+
+@pytest.fixture
+def small_pages(monkeypatch):
+    monkeypatch.setattr(snapshot, "_PAGE", dict.fromkeys(snapshot._PAGE, 2))
+
+
+async def test_head_of_a_new_namespace(store):
+    head = await read_head(store)
+    assert (head.seq, head.config_rev, head.last_id, head.up_since_ms) == (0, 0, "0-0", 0)
+    assert len(head.epoch) == 16
+    assert head.now_ms > 1_600_000_000_000
+
+
+async def test_snapshot_of_nothing(bed):
+    assert not any((await bed.contents()).values())
+
+
+async def test_snapshot_holds_every_table(bed, small_pages):
+    for i in range(30):
+        await bed.register(
+            f"10.0.0.{i}:1", f"broker-{i}", cluster=f"c{i % 7}", topics=[f"t{i}", f"t{i + 1}"],
+            filter_servers=[f"f{i}"], mappings={f"t{i}": (f"broker-{i}", "{}")},
+        )  # fmt: skip
+        await bed.kv.put(f"ns{i}", "k", "v")
+    await bed.kv.put("empty", "k", None)
+    await bed.kv.set_config({"a": "1"})
+    head, tables = await read_tables(bed.store)
+    assert head.seq == 62
+    assert tables.contents() == await bed.replay()
+    assert tables.topics["t5"] == {"broker-4": QueueData(8, 8, 6), "broker-5": QueueData(8, 8, 6)}
+    assert tables.brokers["broker-5"] == BrokerRow("c5", {0: "10.0.0.5:1"}, None, False, 11)
+    assert tables.kv["empty"] == {}
+    assert tables.config_rev == 1
+
+
+async def test_live_section_tells_who_is_alive(bed, small_pages):
+    for i in range(9):
+        await bed.register(f"10.0.0.{i}:1", f"broker-{i}")
+    found = {name: dict(snapshot._pairs(flat)) async for name, flat in read_section(bed.store, "live")}
+    assert set(found) == {f"c1|10.0.0.{i}:1" for i in range(9)}
+    assert found["c1|10.0.0.3:1"][b"counter"] == b"1"
+
+
+async def test_unknown_section_is_an_error(bed):
+    with pytest.raises(StoreError, match="MQSECTION no section nonsense"):
+        [_ async for _ in read_section(bed.store, "nonsense")]
+
+
+async def test_snapshot_is_read_only(bed):
+    await bed.register()
+    before = await bed.dump()
+    await bed.tables()
+    assert await bed.dump() == before
+
+
+async def random_writes(front_end, random_, names, count):
+    """Everything that changes a table, at random; small enough for names to come and go all the time."""
+    for i in range(count):
+        name, cluster = random_.choice(names), random_.choice(["c1", "c2"])
+        addr = f"10.0.0.{random_.randrange(4)}:1"
+        topics = [f"t{random_.randrange(25)}" for _ in range(random_.randrange(2, 12))]
+        match random_.randrange(12):
+            case 0 | 1 | 2 | 3 | 4:
+                await front_end.register(
+                    registration(
+                        addr, name, random_.randrange(2), cluster, topics=topics, counter=i,
+                        enable_acting_master=random_.choice([None, True, False]),
+                        filter_servers=random_.choice([None, [], ["f1"], ["f2", "f1"]]),
+                        mappings={topics[0]: (name, str(i % 3))} if i % 4 == 0 else {},
+                    ),
+                    connection=addr,
+                    delete_missing_topics=random_.random() < 0.3,
+                )  # fmt: skip
+            case 5 | 6:
+                await front_end.routes.unregister_broker(cluster, addr, name)
+            case 7:
+                await front_end.routes.channel_destroyed(f"{cluster}|{addr}", front_end.channel(addr))
+            case 8:
+                await front_end.routes.delete_topic(topics[0], random_.choice(["", cluster]))
+            case 9:
+                await front_end.routes.set_write_perm(name, random_.choice(["wipe", "add"]))
+            case 10:
+                await front_end.routes.register_topic(topics[0], [(name, QueueData(i, i, 6))])
+            case 11:
+                if i % 2:
+                    await front_end.kv.put(f"ns{i % 5}", topics[0], random_.choice([None, str(i)]))
+                else:
+                    await front_end.kv.set_config({topics[0]: str(i)})
+
+
+async def follow(store, head, tables):
+    reader, parts = ChangeReader(store, head.last_id), Parts()
+    while changes := await reader.read(block_ms=0):
+        for change in changes:
+            for whole in parts.add(change):
+                tables.apply(whole)
+
+
+@pytest.mark.parametrize("seed", range(12))
+async def test_snapshot_during_writes_and_the_changes_since_give_the_final_tables(
+    bed, redis_url, namespace, small_pages, seed
+):
+    random_ = random.Random(seed)
+    names = [f"broker-{i}" for i in range(6)]
+    await random_writes(bed.fe1, random_, names, 40)
+    async with Store(redis_url, namespace) as other:
+        writer = asyncio.create_task(random_writes(FrontEnd(other, "fe2", "w2"), random_, names, 120))
+        taken = []
+        while not writer.done():
+            taken.append(await read_tables(bed.store))
+        await writer
+    assert len(taken) > 2
+    final = (await read_tables(bed.store))[1]
+    for head, tables in taken:
+        await follow(bed.store, head, tables)
+        assert tables.contents() == final.contents()
+        assert tables.config_rev == final.config_rev
+    assert await bed.replay() == final.contents()
+
+
+@pytest.mark.parametrize("seed", range(12))
+async def test_writes_between_any_two_pages_are_made_good_by_the_changes(
+    bed, redis_url, namespace, small_pages, monkeypatch, seed
+):
+    """As above, but with writes forced in between each page and the next."""
+    random_ = random.Random(1000 + seed)
+    names = [f"broker-{i}" for i in range(6)]
+    await random_writes(bed.fe1, random_, names, 40)
+    async with Store(redis_url, namespace) as other:
+        writer = FrontEnd(other, "fe2", "w2")
+        call = bed.store.call
+
+        async def call_amid_writes(*arguments):
+            reply = await call(*arguments)
+            await random_writes(writer, random_, names, random_.randrange(4))
+            return reply
+
+        monkeypatch.setattr(bed.store, "call", call_amid_writes)
+        head, tables = await read_tables(bed.store)
+        monkeypatch.undo()
+    await follow(bed.store, head, tables)
+    assert tables.contents() == (await read_tables(bed.store))[1].contents()
