@@ -1,0 +1,1 @@
+"""The Java NameServer and ours, driven with the same random operations: see README.md."""

@@ -1,0 +1,89 @@
+"""Long runs: python -m tests.differential --version 5.3.3 --sequences 2000 --seed 1"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from tests.interop.name_servers import OurNameServers
+from tests.interop.processes import Processes, free_port
+from tests.interop.rocketmq import Unavailable, fetch, start_java_name_server
+
+from .run import Difference, Pair
+from .shrink import Numbers, random_sequence, shrink, steps_of
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.differential", description=__doc__)
+    parser.add_argument("--version", default="5.3.3", help="release of the Java NameServer")
+    parser.add_argument("--sequences", type=int, default=2000)
+    parser.add_argument("--length", type=int, default=60, help="operations in each sequence")
+    parser.add_argument("--seed", type=int, default=1, help="of the first sequence; the next ones count on from it")
+    parser.add_argument("--shrink-s", type=float, default=60.0, help="how long one difference is made shorter")
+    parser.add_argument("--stop-after", type=int, default=1, help="differences to find before it stops")
+    options = parser.parse_args()
+    try:
+        release = fetch(options.version)
+    except Unavailable as reason:
+        print(f"cannot run: {reason}", file=sys.stderr)
+        return 2
+    with tempfile.TemporaryDirectory(prefix="mqdiff") as folder:
+        processes = Processes(Path(folder))
+        try:
+            java_port = free_port()
+            start_java_name_server(processes, release, java_port)
+            pair = Pair(java_port, OurNameServers().start(processes).port)
+            return search(pair, options)
+        finally:
+            processes.close()
+
+
+def search(pair: Pair, options: argparse.Namespace) -> int:
+    started = told = time.monotonic()
+    found, flaky = 0, 0
+    for number in range(options.sequences):
+        seed = options.seed + number
+        sequence = random_sequence(seed, options.length)
+        difference = attempt(pair, sequence)
+        if difference is not None:
+            again = attempt(pair, sequence)
+            if again is None:
+                flaky += 1
+                print(f"seed {seed}: differed once and not again (timing): {difference}", flush=True)
+                continue
+            found += 1
+            report(pair, seed, sequence, options.shrink_s)
+            if found >= options.stop_after:
+                break
+        if time.monotonic() > told + 10:
+            told = time.monotonic()
+            rate = (number + 1) / (told - started)
+            print(f"{number + 1} sequences, {found} differ, {rate:.1f} a second", flush=True)
+    print(f"{number + 1} sequences of {options.length} from seed {options.seed}: {found} differ, {flaky} only once")
+    print("requests by code: " + ", ".join(f"{code} {count}" for code, count in sorted(pair.sent.items())))
+    print("stepped aside: " + ", ".join(f"{why} {count}" for why, count in sorted(pair.stepped_aside.items())))
+    return 1 if found else 0
+
+
+def attempt(pair: Pair, sequence: list[Numbers]) -> Difference | None:
+    try:
+        pair.run(steps_of(sequence))
+    except Difference as difference:
+        return difference
+    return None
+
+
+def report(pair: Pair, seed: int, sequence: list[Numbers], shrink_s: float) -> None:
+    shortest = shrink(sequence, lambda candidate: attempt(pair, candidate) is not None, shrink_s)
+    difference = attempt(pair, shortest)
+    print(f"\nseed {seed}: the servers differ; shortest found:")
+    for number, step in enumerate(steps_of(shortest)):
+        print(f"  {number}: {step}")
+    print(f"  -> {difference}\n", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

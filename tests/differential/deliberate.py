@@ -1,0 +1,28 @@
+"""Where ours differs from the Java NameServer on purpose, and how narrowly each difference is kept out of the way.
+
+The rows D1 to D16 are those of the project's list of semantics; the README's table shows them to users.
+`run.py` and `steps.py` name these keys where they step aside.
+"""
+
+DELIBERATE = {
+    "D1": "a zlib body with compressed=false: never drawn",
+    "D2": "a close of a connection with two live brokers: not sent (Java removes one of them, by hash order)",
+    "D3": "a close of a broker whose cluster is not that of its row: not sent (Java removes nothing, for ever)",
+    "D3 two names": "a close of an address that stands under two brokerNames: not sent (Java removes one of them, by "
+    "hash order; the other stays for ever, for nothing is left that could expire)",
+    "D3 displaced": "a close of a broker whose id another address took: not sent (Java keeps its live info for 120 s "
+    "although nobody is there; only 322 shows it)",
+    "D4 cluster": "104 with a wrong cluster that hits: Java is sent a second 104, for the live info under the row's own "
+    "cluster (it would stay for 120 s)",
+    "D4 ghosts": "a name that a removal left behind in a cluster set of Java, without a row: taken out of 106, 304 and "
+    "224 of that cluster alone; 216 in that cluster is not sent while the name lives elsewhere",
+    "D5": "104 and closes are queued in Java: what follows waits until a fence, sent behind them, had its effect",
+    "D7 address": "304's brokerAddr: any address that the same server lists in 106",
+    "D7 flags": "311-313: a topic whose brokers disagree on topicSysFlag may be listed or not",
+    "D9": "empty or missing clusterName, brokerName, brokerAddr in 103, and topic in 217: never drawn",
+    "D16": "a refused one-topic registration: the empty row that it leaves in Java is removed there by 104; not sent "
+    "where Java would have changed an existing row all the same",
+    "null version": "an explicit \"dataVersion\":null is read as an absent one; Java answers 0, keeps the broker without "
+    "a version and answers 322 as if it did not know it: never drawn, for no peer writes it",
+    "clock": "a data version that the server made up: its timestamp, when it is that of the clock",
+}
