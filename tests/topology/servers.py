@@ -137,9 +137,9 @@ class Server:
 
 
 @contextlib.contextmanager
-def sentinel_setup(folder: Path, *, name: str = "mymaster", down_after_ms: int = 500) -> Iterator[SentinelSetup]:
+def sentinel_setup(folder: Path, **options: Any) -> Iterator[SentinelSetup]:
     """A master, a replica that follows it, and three Sentinels that agree about both."""
-    setup = SentinelSetup(folder, name, down_after_ms)
+    setup = SentinelSetup(folder, **options)
     try:
         setup.start()
         yield setup
@@ -147,20 +147,29 @@ def sentinel_setup(folder: Path, *, name: str = "mymaster", down_after_ms: int =
         setup.end()
 
 
+# The replica logs in as a user of its own, so that replication can be stopped without touching anybody else.
+_REPLICATOR = ("user replicator on nopass +psync +replconf +ping", "masteruser replicator", "masterauth any")
+
+
 class SentinelSetup:
-    """One master, one replica, three Sentinels.
+    """One master, one replica, three Sentinels."""
 
-    The replica logs in as a user of its own, so that :meth:`part` can hold up replication without touching
-    anybody else.
-    """
-
-    def __init__(self, folder: Path, name: str, down_after_ms: int) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        name: str = "mymaster",
+        down_after_ms: int = 500,
+        node_options: Sequence[str] = _REPLICATOR,
+        sentinel_options: Sequence[str] = (),
+        login: dict[str, Any] | None = None,
+    ) -> None:
         self.name = name
-        node = ["user replicator on nopass +psync +replconf +ping", "masteruser replicator", "masterauth any"]
-        self.nodes = [Server(folder / f"node{i}", [*node, "repl-diskless-sync yes", "repl-diskless-sync-delay 0"])
-                      for i in (0, 1)]  # fmt: skip
+        options = [*node_options, "repl-diskless-sync yes", "repl-diskless-sync-delay 0"]
+        self.nodes = [Server(folder / f"node{i}", options, login=login) for i in (0, 1)]
         self.sentinels = [Server(folder / f"sentinel{i}", sentinel=True) for i in (0, 1, 2)]
         self._down_after_ms = down_after_ms
+        self._sentinel_options = sentinel_options
 
     def start(self) -> None:
         first, second = (node.start() for node in self.nodes)
@@ -171,6 +180,7 @@ class SentinelSetup:
                 f"sentinel monitor {self.name} {HOST} {first.port} 2",
                 f"sentinel down-after-milliseconds {self.name} {self._down_after_ms}",
                 f"sentinel failover-timeout {self.name} 3000",
+                *self._sentinel_options,
             ]
             sentinel.start()
         for sentinel in self.sentinels:

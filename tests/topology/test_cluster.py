@@ -12,6 +12,7 @@ from registry.errors import StoreError, StoreUnavailable
 from registry.store import keys
 from registry.store.store import Store
 
+from ..deploy.files import acl_users
 from ..server.fleet import beating, watching
 from ..server.harness import Broker, wait_until
 from ..store.bed import Bed
@@ -47,13 +48,18 @@ def cluster(folder):
 
 
 async def test_cluster_every_script_and_read_works_on_every_node(cluster):
+    for node in cluster.nodes:
+        node.call("ACL", "SETUSER", "mqregistry", *acl_users()["mqregistry"])
+        node.call("ACL", "LOG", "RESET")
+    url = cluster.url.replace("//", "//mqregistry:change-me@")
     for node in cluster.nodes[:3]:
-        async with Store(cluster.url, namespace_on(cluster, node)) as store:
+        async with Store(url, namespace_on(cluster, node)) as store:
             assert (await store.connect()).created
             await use_everything(Bed(store))
             replies = await asyncio.gather(*(store.call("put_kv", "many", f"k{i}", "1", "v") for i in range(300)))
             assert len(replies) == 300
     assert all(node.call("DBSIZE") > 3 for node in cluster.nodes[:3])
+    assert all(node.call("ACL", "LOG") == [] for node in cluster.nodes)
     # one seed of several is dead; the others do
     async with Store(f"redis+cluster://127.0.0.1:1,{cluster.nodes[2].address}", "other") as store:
         assert (await store.connect()).created

@@ -1,0 +1,214 @@
+"""redis.conf and users.acl on a real server: everything works with these rights, and nothing else does."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+import redis
+
+from registry.errors import StoreError
+from registry.store import scripts
+from registry.store.snapshot import ChangeReader
+from registry.store.store import Store
+
+from ..server.fleet import beating, watching
+from ..server.harness import Broker, FrontEnd, wait_until
+from ..store.bed import Bed
+from ..topology.everything import use_everything
+from ..topology.servers import sentinel_setup
+from ..topology.service import SweeperProcess, alike, settled
+from .files import acl_users, environment, granted, text
+
+# What redis-py and our reads send beside the scripts; the last four to a Redis Cluster, or for a database number.
+CLIENT_COMMANDS = {
+    "ping",
+    "info",
+    "eval",
+    "evalsha",
+    "xread",
+    "hgetall",
+    "select",
+    "command",
+    "cluster|slots",
+    "asking",
+}
+BROKERS = [Broker("broker-a", "127.0.0.1:10911", topics=["topic1", "only-a"])]
+
+
+def login(server, user):
+    (password,) = (rule[1:] for rule in acl_users()[user] if rule.startswith(">"))
+    return f"redis://{user}:{password}@{server.address}"
+
+
+@pytest.fixture
+def no_denials(deployed):
+    """Nothing that runs in a test is refused by the server."""
+    deployed.call("ACL", "LOG", "RESET")
+    yield
+    assert deployed.call("ACL", "LOG") == []
+
+
+async def test_store_is_content_with_this_configuration(deployed, namespace, no_denials, caplog):
+    with caplog.at_level(logging.WARNING):
+        async with Store(login(deployed, "mqregistry"), namespace) as store:
+            assert (await store.connect()).created
+    assert caplog.text == ""
+
+
+def test_every_setting_is_in_effect(deployed):
+    with deployed.client() as client:
+        for line in text("redis.conf").splitlines():
+            name, _, value = line.partition(" ")
+            if not line or name in ("#", "bind", "port", "dir", "aclfile", "client-output-buffer-limit"):
+                continue
+            found = client.config_get(name)[name]
+            number = re.fullmatch(r"(\d+)mb", value)
+            assert found == (str(int(number[1]) << 20) if number else value.strip('"')), line
+
+
+async def test_every_script_and_read_runs_with_these_rights(deployed, namespace, no_denials):
+    async with Store(login(deployed, "mqregistry") + "/0", namespace) as store:
+        await store.connect()
+        await use_everything(Bed(store))
+
+
+async def test_rights_are_those_that_scripts_and_reads_use(deployed):
+    """Neither fewer nor more."""
+    commands = {_text(row[0]) for row in deployed.call("EVAL", "return redis.call('COMMAND')", 0)}
+    used = set(CLIENT_COMMANDS)
+    for script in scripts.load().values():
+        code = re.sub(r"--\[\[.*?\]\]|--[^\n]*", "", script.source, flags=re.S)
+        used |= {word.lower() for word in re.findall(r'"([A-Z]+)"', code)} & commands
+    assert granted("mqregistry") == used
+
+
+def _text(value):
+    return value.decode() if isinstance(value, bytes) else value
+
+
+def test_front_ends_and_sweeper_run_with_these_rights(deployed, namespace, no_denials, monkeypatch):
+    """Logged in as the environment file says."""
+    monkeypatch.setenv("MQREGISTRY_REDIS_PASSWORD", environment()["MQREGISTRY_REDIS_PASSWORD"])
+    url = re.sub(r"@[\w:]+", f"@{deployed.address}", environment()["MQREGISTRY_REDIS"])
+    front_ends, sweeper = [], None
+    try:
+        front_ends = [FrontEnd(url, namespace) for _ in range(2)]
+        sweeper = SweeperProcess(url, namespace)
+        with beating(BROKERS, front_ends), watching(front_ends, {"only-a": {"broker-a"}}):
+            for front_end in front_ends:
+                front_end.wait_until(lambda f=front_end: settled(f), "it follows the stream")
+            assert alike(front_ends, ["topic1", "only-a"])
+        for front_end in front_ends:
+            front_end.wait_until(lambda f=front_end: f.poll().get("brokers") == 0, "closed connections are told")
+        assert "failed" not in sweeper.log
+        front_ends[0].kill(15)
+        assert "ERROR" not in front_ends[0].log
+    finally:
+        for one in (*front_ends, *([sweeper] if sweeper else ())):
+            one.close()
+
+
+def test_operators_commands_run_with_these_rights(deployed, namespace, no_denials):
+    asyncio.run(_fill(login(deployed, "mqregistry"), namespace))
+    seen = {}
+    for command in ("clusters", "brokers", "topics", "route t1", "watch --from-start -n 1"):
+        ended = subprocess.run(
+            [sys.executable, "-m", "registry", *command.split(), "--json", "--namespace", namespace,
+             "--redis", login(deployed, "mqoperator")],
+            capture_output=True, text=True, timeout=30, env={**os.environ, "MQREGISTRY_REDIS_PASSWORD": ""},
+        )  # fmt: skip
+        assert ended.returncode == 0, f"{command}: {ended.stderr}"
+        seen[command] = ended.stdout
+    assert "10.0.0.1:10911" in seen["brokers"]
+    assert json.loads(seen["route t1"])
+    ended = subprocess.run(
+        [sys.executable, "-m", "registry", "route", "T1x", "--namespace", namespace,
+         "--redis", login(deployed, "mqoperator")],
+        capture_output=True, text=True, timeout=30,
+    )  # fmt: skip
+    assert ended.returncode == 1
+    assert "right" not in ended.stderr
+
+
+async def _fill(url, namespace):
+    async with Store(url, namespace) as store:
+        await store.connect()
+        await Bed(store).register(topics=["t1", "t2"])
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["KEYS *", "FLUSHALL", "FLUSHDB", "CONFIG GET *", "SHUTDOWN", "ACL LIST", "DEBUG SLEEP 0", "CLIENT LIST",
+     "GET mq:x", "LPUSH mq:x 1", "HGET other x", "SET other 1", "SCRIPT FLUSH", "REPLICAOF NO ONE", "MONITOR",
+     "CLUSTER RESET", "SUBSCRIBE x", "RENAME mq:a mq:b", "SWAPDB 0 1", "MIGRATE h 1 k 0 1"],
+)  # fmt: skip
+def test_other_commands_and_keys_are_refused(deployed, command):
+    with (
+        redis.Redis.from_url(login(deployed, "mqregistry")) as client,
+        pytest.raises(redis.exceptions.NoPermissionError),
+    ):
+        client.execute_command(*command.split())
+
+
+def test_scripts_have_no_more_rights_than_their_user(deployed):
+    for user, call in (
+        ("mqregistry", "'KEYS','*'"),
+        ("mqregistry", "'HGET','other','f'"),
+        ("mqoperator", "'HSET','mq:x','f','v'"),
+        ("mqoperator", "'DEL','mq:x'"),
+        ("mqoperator", "'XADD','mq:x','*','f','v'"),
+    ):
+        with redis.Redis.from_url(login(deployed, user)) as client, pytest.raises(redis.ResponseError, match="can't"):
+            client.eval(f"return redis.call({call})", 1, "mq:x")
+
+
+def test_operator_has_no_command_that_writes(deployed):
+    with deployed.client() as client:
+        flags = {name: info["flags"] for name, info in client.command().items()}
+    assert [c for c in sorted(granted("mqoperator")) if "write" in flags[c.partition("|")[0]]] == []
+
+
+async def test_strangers_get_nowhere(deployed, namespace):
+    for url in (deployed.url, f"redis://:change-me@{deployed.address}", f"redis://mqregistry:x@{deployed.address}"):
+        async with Store(url, namespace) as store:
+            with pytest.raises(StoreError, match="refuses this login"):
+                await store.connect()
+
+
+async def test_operator_changes_nothing_and_is_told_why(deployed, namespace):
+    async with Store(login(deployed, "mqregistry"), namespace) as store:
+        await store.connect()
+    async with Store(login(deployed, "mqoperator"), namespace) as store:
+        with pytest.raises(StoreError, match="lacks a right"):
+            await store.call("put_kv", "ns", "key", "1", "v")
+        assert await ChangeReader(store, "0-0").read(block_ms=0) == []
+
+
+def test_sentinel_fails_over_with_the_users_of_the_readme(tmp_path, namespace):
+    lines = re.findall(r"^user (?:replicator|sentinel) .*$", text("README.md"), re.M)
+    assert len(lines) == 2
+    (tmp_path / "users.acl").write_text(text("users.acl") + "\n".join(lines) + "\nuser tester on >tester ~* &* +@all\n")
+    with tempfile.TemporaryDirectory(prefix="mq") as folder:
+        setup = sentinel_setup(
+            Path(folder),
+            node_options=[f"aclfile {tmp_path / 'users.acl'}", "masteruser replicator", "masterauth change-me-3"],
+            sentinel_options=["sentinel auth-user mymaster sentinel", "sentinel auth-pass mymaster change-me-4"],
+            login={"username": "tester", "password": "tester"},
+        )
+        with setup as sentinel:
+            old, new = sentinel.master, sentinel.replica
+            asyncio.run(_fill(sentinel.url.replace("//", "//mqregistry:change-me@"), namespace))
+            wait_until(sentinel.caught_up, "the replica has it all")
+            old.kill()
+            sentinel.wait_for_failover(new)
+            asyncio.run(_fill(sentinel.url.replace("//", "//mqregistry:change-me@"), namespace))
+            assert new.call("ACL", "LOG") == []

@@ -1,0 +1,163 @@
+"""deploy/ says nothing that the rest does not know."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+
+import click
+import pytest
+
+from registry.cli import cli
+from registry.config import build, options_by_key
+from registry.embedded import find_server
+from registry.properties import parse
+from registry.store.connect import open_client
+
+from .files import DEPLOY, ROOT, acl_users, command_lines, compose, dockerfile, environment, text, units
+
+# What redis-py and our reads send beside the scripts: the front ends' and sweepers', then the operators'.
+CLIENT_COMMANDS = {
+    "ping",
+    "info",
+    "select",
+    "eval",
+    "evalsha",
+    "xread",
+    "hgetall",
+    "command",
+    "cluster|slots",
+    "asking",
+}
+OPERATOR_COMMANDS = CLIENT_COMMANDS | {"hget", "hlen", "zscore", "lrange", "sscan"}
+
+
+@pytest.mark.parametrize(("where", "arguments"), command_lines(), ids=lambda value: str(value)[:40])
+def test_command_line_is_understood(where, arguments):
+    with cli.make_context("mqregistry", list(arguments)) as context:
+        name, command, rest = cli.resolve_command(context, [*context._protected_args, *context.args])
+        with command.make_context(name, list(rest), parent=context) as parsed:
+            assert not parsed.args, f"{where}: {parsed.args}"
+
+
+def test_command_lines_are_found_and_a_wrong_one_would_be_noticed():
+    assert {where.split()[0] for where, _ in command_lines()} == {
+        "mqregistry-serve@.service", "mqregistry-sweep.service", "compose.yaml", "Dockerfile", "README.md",
+    }  # fmt: skip
+    with pytest.raises(click.UsageError):
+        test_command_line_is_understood("here", ["serve", "--no-such-option"])
+
+
+def test_environment_and_properties_are_known_and_valid():
+    warnings: list[str] = []
+    settings = build(config_file=DEPLOY / "namesrv.properties", environ=environment(), warn=warnings.append)
+    assert warnings == []
+    for entry in parse((DEPLOY / "namesrv.properties").read_bytes()):
+        # an example shows the defaults, so that whoever copies it changes nothing
+        assert getattr(settings, options_by_key()[entry.key].name) == options_by_key()[entry.key].default
+    open_client(settings.redis, timeout_ms=100, max_connections=1)
+
+
+def test_passwords_of_the_examples_agree():
+    rules = acl_users()
+    assert f">{environment()['MQREGISTRY_REDIS_PASSWORD']}" in rules["mqregistry"]
+    assert environment()["MQREGISTRY_REDIS"].startswith("redis://mqregistry@")
+    assert "off" in rules["default"]
+    assert "mqregistry" in text("README.md")
+
+
+def test_compose_fits_the_other_files():
+    services = compose()["services"]
+    front_ends = {name: service for name, service in services.items() if "serve" in service["command"]}
+    sweepers = {name: service for name, service in services.items() if service["command"] == ["sweep"]}
+    assert len(front_ends) == 3
+    assert len(sweepers) == 2
+    assert all("--no-sweep" in service["command"] for service in front_ends.values())
+    assert [service["ports"][0] for service in front_ends.values()] == ["9876:9876", "9877:9876", "9878:9876"]
+    wait_s = build(config_file=DEPLOY / "namesrv.properties", environ={}).shutdown_wait_time_seconds
+    for service in (*front_ends.values(), *sweepers.values()):
+        assert int(service["stop_grace_period"].rstrip("s")) > wait_s + 1
+        assert service["env_file"] == "mqregistry.env"
+        assert service["depends_on"] == {"redis": {"condition": "service_healthy"}}
+        assert (DEPLOY / service["build"]["context"] / service["build"]["dockerfile"]).samefile(DEPLOY / "Dockerfile")
+        assert set(service.get("environment", {})) <= set(environment())
+    assert all(service["healthcheck"] == {"disable": True} for service in sweepers.values())
+    assert all("healthcheck" not in service for service in front_ends.values())  # the image's own
+    for service in services.values():
+        for volume in service.get("volumes", ()):
+            source, target = volume.split(":")[:2]
+            assert (DEPLOY / source).is_file() if source.startswith(".") else source in compose()["volumes"]
+            if source == "./redis.conf":
+                assert target == services["redis"]["command"][1]
+            elif source == "./users.acl":
+                assert f"\naclfile {target}\n" in text("redis.conf")
+            elif source == "./namesrv.properties":
+                assert target in service["command"]
+            else:
+                assert f"\ndir {target}\n" in text("redis.conf")
+    host = re.search(r"@(\w+):", environment()["MQREGISTRY_REDIS"])
+    assert host is not None
+    assert host[1] in services
+    check = services["redis"]["healthcheck"]["test"][1]
+    assert set(re.findall(r"\$\$(\w+)", check)) <= set(environment())
+    assert re.findall(r"--user (\w+)", check)[0] in acl_users()
+
+
+def test_dockerfile_copies_what_exists_and_ends_as_the_command():
+    instructions = dockerfile()
+    copied = [path for word, rest in instructions if word == "COPY" for path in rest.split()[:-1]]
+    assert all((ROOT / path).exists() for path in copied)
+    ignored = [line[1:] for line in text("Dockerfile.dockerignore").splitlines() if line.startswith("!")]
+    assert sorted(ignored) == sorted(copied)
+    assert [rest.split()[0] for word, rest in instructions if word == "FROM"] == ["python:3.12-slim"] * 2
+    assert ("ENTRYPOINT", '["mqregistry"]') in instructions
+    user = next(rest for word, rest in instructions if word == "USER")
+    assert any(f"--uid {user} " in rest for word, rest in instructions if word == "RUN")
+    words = [word for word, _ in instructions]
+    assert words.index("USER") > max(i for i, word in enumerate(words) if word == "RUN")
+
+
+@pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="no systemd-analyze here (Debian package systemd)")
+def test_units_are_verified_by_systemd(tmp_path):
+    names = []
+    for unit in units():
+        name = unit.name.replace("@.", "@9876.")
+        # what an administrator installs first; systemd-analyze wants the program to be there
+        (tmp_path / name).write_text(unit.read_text().replace("/opt/mqregistry/bin/mqregistry", find_server()))
+        names.append(str(tmp_path / name))
+    # without a system manager of its own, it reads the units of this machine: none but ours are wanted
+    # (a path that ends with ":" would add the usual folders again)
+    ended = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", *names],
+        capture_output=True, text=True, env={**os.environ, "SYSTEMD_LOG_LEVEL": "warning"},
+    )  # fmt: skip
+    ours = [line for line in ended.stderr.splitlines() if "mqregistry" in line]
+    assert ended.returncode == 0, ended.stderr
+    assert ours == []
+    for name in names:
+        ended = subprocess.run(
+            ["systemd-analyze", "security", "--offline=true", "--threshold=20", name], capture_output=True, text=True
+        )
+        assert ended.returncode == 0, ended.stdout[-300:]  # an exposure of at most 2.0
+
+
+@pytest.mark.parametrize("unit", units(), ids=lambda unit: unit.name)
+def test_unit_stops_as_it_should(unit):
+    lines = unit.read_text().splitlines()
+    wait_s = build(config_file=DEPLOY / "namesrv.properties", environ={}).shutdown_wait_time_seconds
+    least_s = wait_s + 2 if "serve" in unit.name else 5
+    (timeout,) = (line for line in lines if line.startswith("TimeoutStopSec="))
+    assert int(timeout.partition("=")[2].rstrip("s")) >= least_s
+    for line in ("Restart=on-failure", "KillSignal=SIGTERM", "DynamicUser=yes", "ProtectSystem=strict",
+                 "NoNewPrivileges=yes", "EnvironmentFile=/etc/mqregistry/mqregistry.env"):  # fmt: skip
+        assert line in lines
+    assert any(line.startswith("LimitNOFILE=") for line in lines)
+
+
+def test_every_file_is_described():
+    readme = text("README.md")
+    for path in DEPLOY.rglob("*"):
+        if path.is_file() and path.name != "README.md":
+            assert f"`{path.relative_to(DEPLOY)}`" in readme, path
