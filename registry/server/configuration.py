@@ -107,8 +107,9 @@ def _with_effect(option: Option, text: str, settings: Settings) -> str | None:
     key = option.key
     in_effect = option.show(getattr(settings, option.name))
     if not option.about.shared or not _may_change(option, settings):
-        if value == in_effect:
-            return None  # what 319 shows may be sent back
+        # What 319 shows may be sent back. Of other keys nobody is told that a guess was right: one is a password.
+        if value == in_effect and (option.about.shared or key in SHOWN_BY_JAVA):
+            return None
         raise _Refused(f"{_reason(option)}. Nothing was changed.")
     source = settings.source(option.name)
     if value != in_effect and source.startswith(("environment ", "flag ")):

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import signal
+import tempfile
+from pathlib import Path
 
 import pytest
 
 from registry.config import Settings, build, options
+from registry.embedded import EmbeddedRedis
 from registry.errors import ConfigError
 from registry.protocol.command import decode_command
 from registry.server.configuration import BLACK_LIST, MAX_BODY_BYTES, SHOWN_BY_JAVA, _Refused, accepted
@@ -125,6 +128,14 @@ def test_what_is_refused_and_why(key, value, said):
     assert str(refused.value).startswith(key)
     assert said in str(refused.value)
     assert str(refused.value).endswith("Nothing was changed.")
+
+
+def test_nobody_learns_that_a_guess_was_right():
+    settings = Settings(redis="redis://:secret@10.0.0.1")
+    for guess in ("redis://:secret@10.0.0.1", "redis://:wrong@10.0.0.1"):
+        with pytest.raises(_Refused, match="^redis belongs to one process") as refused:
+            accepted({"redis": guess}, settings)
+        assert "secret" not in str(refused.value)
 
 
 def test_the_operator_can_extend_the_allow_list():
@@ -255,3 +266,17 @@ def test_a_front_end_killed_and_started_again_still_has_it(front_end):
     front_end.start()
     with front_end.client() as client:
         assert client.request(206).remark == "disable"
+
+
+def test_redis_away_is_an_error_and_319_still_answers(front_end_with):
+    with tempfile.TemporaryDirectory(prefix="mq") as folder:
+        with EmbeddedRedis(Path(folder)) as own:
+            front_end = front_end_with(url=own.url, redis_timeout_ms=300)
+            with front_end.client() as client:
+                assert set_config(client, "enableTopicList=false").code == 0
+        front_end.wait_until(lambda: front_end.status.get("redis_away"), "it notices")
+        with front_end.client() as client:
+            reply = set_config(client, "enableTopicList=true")
+            assert (reply.code, "nothing was changed" in reply.remark) == (1, True)
+            assert set_config(client, "kvConfigPath=/tmp/x").code == 16
+            assert get_config(client)["enableTopicList"] == "false"
