@@ -133,7 +133,7 @@ def test_what_is_refused_and_why(key, value, said):
 def test_nobody_learns_that_a_guess_was_right():
     settings = Settings(redis="redis://:secret@10.0.0.1")
     for guess in ("redis://:secret@10.0.0.1", "redis://:wrong@10.0.0.1"):
-        with pytest.raises(_Refused, match="^redis belongs to one process") as refused:
+        with pytest.raises(_Refused, match="redis belongs to one process") as refused:
             accepted({"redis": guess}, settings)
         assert "secret" not in str(refused.value)
 
