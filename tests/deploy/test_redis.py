@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from registry.errors import StoreError
+from registry.errors import StoreError, StoreUnavailable
 from registry.store import scripts
 from registry.store.snapshot import ChangeReader
 from registry.store.store import Store
@@ -139,6 +139,15 @@ def test_operators_commands_run_with_these_rights(deployed, namespace, no_denial
     assert "right" not in ended.stderr
 
 
+def _can_fill(url, namespace):
+    """Sentinels agree on the new master one after the other."""
+    try:
+        asyncio.run(_fill(url, namespace))
+    except StoreUnavailable:
+        return False
+    return True
+
+
 async def _fill(url, namespace):
     async with Store(url, namespace) as store:
         await store.connect()
@@ -210,5 +219,5 @@ def test_sentinel_fails_over_with_the_users_of_the_readme(tmp_path, namespace):
             wait_until(sentinel.caught_up, "the replica has it all")
             old.kill()
             sentinel.wait_for_failover(new)
-            asyncio.run(_fill(sentinel.url.replace("//", "//mqregistry:change-me@"), namespace))
+            wait_until(lambda: _can_fill(sentinel.url.replace("//", "//mqregistry:change-me@"), namespace), "writes")
             assert new.call("ACL", "LOG") == []
