@@ -6,7 +6,7 @@
   ARGV[4] broker_id    decimal
   ARGV[5] digest       of header, client version and raw body
   ARGV[6] front_end
-  ARGV[7] channel      <worker incarnation>/<connection>, "" = none
+  ARGV[7] channel      <worker incarnation>/<connection>@<opened_ms>, "" = none
   ARGV[8] bytes        size of the body
   DERIVED live:<who>, beat:<who>, deadlines, channels:<who>, broker:<brokerName>, heartbeats, held:, leases
   RETURNS {"SAME", seq, masterAddr, haServerAddr}

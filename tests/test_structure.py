@@ -38,7 +38,7 @@ THIRD_PARTY = {
     "click": {"registry.cli"},
     "uvloop": {"registry.server", "registry.cli", "worker"},
     "prometheus_client": {"registry.server"},
-    "asyncio": {"registry.server", "registry.client", "registry.cli", "worker"},
+    "asyncio": {"registry.store", "registry.server", "registry.client", "registry.cli", "worker"},
 }
 
 

@@ -2,7 +2,10 @@
   NEEDS  open, expect
   GIVES  check_liveness(who, channel): the types of what the other two write
          refresh(who, timeout_ms): last update, beat with its TTL, deadline; clears closed_at
-         attach(who, front_end, channel, only_if_none): channel is "<worker incarnation>/<connection>"
+         attach(who, front_end, channel, only_if_none): channel is "<worker incarnation>/<connection>@<opened_ms>".
+         One entry a front end: within one worker the last registration's connection wins; between two workers
+         the younger connection does. A worker that was paused would otherwise take the broker back with what it
+         still has in its buffers of a connection that the broker gave up, and its close would remove the broker.
   USED BY heartbeat, register_broker, touch_broker, attach_channels ]]
 local function check_liveness(who, channel)
   expect("zset", P .. "deadlines")
@@ -20,6 +23,10 @@ local function refresh(who, timeout_ms)
   call("ZADD", P .. "deadlines", int(now_ms + timeout_ms), who)
 end
 
+local function opened_ms(channel)
+  return tonumber(string.match(channel, "@(%d+)$")) or 0
+end
+
 local function attach(who, front_end, channel, only_if_none)
   if channel == "" then
     return
@@ -30,9 +37,13 @@ local function attach(who, front_end, channel, only_if_none)
     return
   end
   local incarnation = string.match(channel, "^[^/]*")
-  if present and string.match(present, "^[^/]*") ~= incarnation then
+  local holder = present and string.match(present, "^[^/]*")
+  if holder and holder ~= incarnation then
+    if opened_ms(present) > opened_ms(channel) and call("EXISTS", P .. "lease:" .. holder) == 1 then
+      return
+    end
     -- a broker that comes back through another worker is no longer held by the first
-    call("SREM", P .. "held:" .. string.match(present, "^[^/]*"), who)
+    call("SREM", P .. "held:" .. holder, who)
   end
   call("HSET", key, front_end, channel)
   call("SADD", P .. "held:" .. incarnation, who)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from typing import Protocol
 
 from registry.errors import RegistryError, StoreUnavailable
@@ -47,9 +48,10 @@ class ChannelOwner:
         return len(self._owners)
 
     def new_channel(self) -> Channel:
-        """An identity for a new connection; a connection number is never used twice."""
+        """An identity for a new connection, with the time that tells which of two workers' is younger."""
         self._connections += 1
-        return Channel(self.front_end, f"{self.incarnation}/{self._connections}")
+        opened_ms = int(time.time() * 1000)
+        return Channel(self.front_end, f"{self.incarnation}/{self._connections}@{opened_ms}")
 
     def registered(self, who: str, connection: Closable, seq: int) -> None:
         """A registration of this broker came over this connection: it is the broker's channel now."""

@@ -20,7 +20,10 @@ _encode = msgspec.json.encode
 
 
 class Channel(NamedTuple):
-    """The connection that a broker speaks over: ``value`` is ``<worker incarnation>/<connection>``."""
+    """The connection that a broker speaks over: ``value`` is ``<worker incarnation>/<connection>@<opened_ms>``.
+
+    opened_ms is the clock of the machine that the front end's workers share.
+    """
 
     front_end: str
     value: str
