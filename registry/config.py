@@ -48,6 +48,7 @@ class About(NamedTuple):
     run_time: of a shared one: whether 318 may change it unless ``configAllowList`` says more, and why.
     zero_is_default: 0 asks for our default, as it asks for Netty's in Java.
     form: (regular expression, what it means) of a text.
+    secret: its value is never shown.
     """
 
     key: str
@@ -60,6 +61,7 @@ class About(NamedTuple):
     flag: str = ""
     zero_is_default: bool = False
     form: tuple[str, str] = ("", "a text")
+    secret: bool = False
 
 
 _SHOWN: Final = RunTime(True, "what is told changes, the tables do not, and the next request changes it back")
@@ -128,6 +130,45 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     shutdown_wait_time_seconds: Annotated[
         int, About("shutdownWaitTimeSeconds", "Bound of a drain.", least=0, most=3600)
     ] = 10
+
+    proxy_protocol: Annotated[
+        bool, About("proxyProtocol", "A PROXY protocol header (1 or 2) may come first and name the client's address.")
+    ] = True
+    handshake_timeout_ms: Annotated[
+        int,
+        About("handshakeTimeoutMs", "Longest time for a PROXY header or a TLS handshake.", least=100, most=600_000),
+    ] = 10_000
+    tls_server_mode: Annotated[
+        str,
+        About(
+            "tlsServerMode", "TLS on the name server port; permissive: each connection chooses.",
+            choices=("disabled", "permissive", "enforcing"),
+        ),
+    ] = "permissive"  # fmt: skip
+    tls_server_cert_path: Annotated[str, About("tlsServerCertPath", "Certificate chain of this server, PEM.")] = ""
+    tls_server_key_path: Annotated[str, About("tlsServerKeyPath", "Its private key, PEM.")] = ""
+    tls_server_key_password: Annotated[
+        str, About("tlsServerKeyPassword", "Password of the private key.", secret=True)
+    ] = ""
+    tls_server_trust_cert_path: Annotated[
+        str, About("tlsServerTrustCertPath", "Certificates that clients' certificates must come from, PEM.")
+    ] = ""
+    tls_server_need_client_auth: Annotated[
+        str,
+        About(
+            "tlsServerNeedClientAuth", "Whether clients have to show a certificate.",
+            choices=("none", "optional", "require"),
+        ),
+    ] = "none"  # fmt: skip
+    tls_server_auth_client: Annotated[
+        bool, About("tlsServerAuthClient", "Check the certificates that clients show.")
+    ] = False
+    tls_test_mode_enable: Annotated[
+        bool, About("tlsTestModeEnable", "Without a certificate, make one that nobody has reason to trust.")
+    ] = False
+    tls_config_file: Annotated[
+        str, About("tlsConfigFile", "RocketMQ's own TLS properties file (tls.server.certPath, ...), if it is there.")
+    ] = "/etc/rocketmq/tls.properties"
 
     product_env_namesrv_addr: Annotated[
         str,
@@ -343,7 +384,9 @@ class Option(NamedTuple):
         return number
 
     def show(self, value: Any) -> str:
-        """A value as ``parse`` reads it."""
+        """A value as ``parse`` reads it, unless it is secret."""
+        if self.about.secret:
+            return "***" if value else ""
         if isinstance(value, bool):
             return "true" if value else "false"
         return "" if value is None else str(value)

@@ -130,7 +130,7 @@ class Connection(asyncio.Protocol):
         elif frames:
             self._answer(frames)
         if reader.error is not None and not self._backlog:
-            self._refuse(reader.error)
+            self.refuse(reader.error)
 
     def pause_writing(self) -> None:
         """The client does not read: neither do we."""
@@ -146,7 +146,7 @@ class Connection(asyncio.Protocol):
         if frames:
             self._answer(frames)
         if self._reader.error is not None and not self._backlog:
-            self._refuse(self._reader.error)
+            self.refuse(self._reader.error)
         self._resume_reading()
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -156,10 +156,20 @@ class Connection(asyncio.Protocol):
         self._backlog.clear()
         self._reader = FrameReader()
         self._hold(0)
+        self._transport = None  # nothing is sent any more; under TLS, the two hold each other
         if self._writer is None:
             self._front_end.channels.closed(self)
 
+    def use_transport(self, transport: Any) -> None:
+        """From now on answers go out here: TLS has been put between this and the socket."""
+        self._transport = transport
+
     # closing
+
+    @property
+    def closing(self) -> bool:
+        """Whether it is closed or about to be."""
+        return self._closing
 
     def close(self, reason: str) -> None:
         """Hang up after what is written has gone out."""
@@ -175,7 +185,8 @@ class Connection(asyncio.Protocol):
             self._closing = True
             self._transport.abort()
 
-    def _refuse(self, error: RemoteProtocolError) -> None:
+    def refuse(self, error: RemoteProtocolError) -> None:
+        """Hang up, and count it: what came is not what this server speaks."""
         if not self._closing:
             self._front_end.counters.bad_frames += 1
             self.close(f"bad frame: {error}")
@@ -190,7 +201,7 @@ class Connection(asyncio.Protocol):
                 command = decode_command(frame)
             except RemoteProtocolError as error:
                 self._send(out)
-                self._refuse(error)
+                self.refuse(error)
                 return
             if command is None or command.flag & FLAG_RESPONSE:
                 continue

@@ -33,6 +33,8 @@ from registry.server.counters import Counters
 from registry.server.follower import BLOCK_MS, Follower
 from registry.server.front_end import FrontEnd
 from registry.server.notify import Notifier
+from registry.server.opening import Doorway
+from registry.server.tls import Tls
 from registry.server.view import View
 from registry.store.kvconfig import KvStore
 from registry.store.leases import LeaseStore
@@ -111,10 +113,11 @@ class Worker:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop.set)
+        settings = self._settings
+        tls = Tls(settings)
         await self._store.connect()
         await self._follower.load()
         await self._follower.renew()
-        settings = self._settings
         connections = Connections(
             self._front_end,
             Limits(
@@ -124,6 +127,12 @@ class Worker:
                 in_flight=settings.max_in_flight,
                 write_buffer_bytes=settings.write_buffer_high_water_mark_bytes,
             ),
+        )
+        doorway = Doorway(
+            connections,
+            tls,
+            proxy_protocol=settings.proxy_protocol,
+            handshake_s=settings.handshake_timeout_ms / 1000,
         )
         listener = socket.socket(fileno=self._spec.listen_fd)
         async with asyncio.TaskGroup() as group:
@@ -137,9 +146,11 @@ class Worker:
                     ("status", self._report(connections)),
                     ("kv", self._print_kv()),
                     ("notify", self._notifier.run()),
+                    ("doorway", doorway.tick()),
+                    ("tls", tls.watch()),
                 )
             ]
-            server = await loop.create_server(connections, sock=listener, backlog=settings.server_socket_backlog)
+            server = await loop.create_server(doorway, sock=listener, backlog=settings.server_socket_backlog)
             # The tables are long-lived: the collector need not look at them again and again.
             gc.collect()
             gc.freeze()
