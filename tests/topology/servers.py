@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import select
 import signal
 import socket
 import ssl
@@ -320,19 +321,13 @@ class TlsProxy:
             front = stack.enter_context(self._context.wrap_socket(client, server_side=True))
             back = stack.enter_context(socket.create_connection((HOST, self._target_port)))
             # an SSLSocket may not be read and written from two threads at once: one loop for both ways
-            front.settimeout(0.005)
-            back.settimeout(0.005)
             while True:
-                for source, sink in ((front, back), (back, front)):
-                    try:
-                        data = source.recv(65536)
-                    except TimeoutError:
-                        continue
+                readable = [front] if front.pending() else select.select([front, back], [], [], 30)[0]
+                for source in readable:
+                    data = source.recv(65536)
                     if not data:
                         return
-                    sink.settimeout(10)
-                    sink.sendall(data)
-                    sink.settimeout(0.005)
+                    (back if source is front else front).sendall(data)
 
     def close(self) -> None:
         # close alone would leave accept() waiting in its thread

@@ -83,11 +83,11 @@ def behind_tls(folder, certificates):
 async def test_tls_with_a_ca_of_ones_own(behind_tls, certificates, own_namespace):
     server, proxy = behind_tls
     where = f"rediss://{HOST}:{proxy.port}"
-    async with Store(f"{where}?ssl_ca_certs={certificates[0]}", own_namespace) as store:
+    async with Store(f"{where}?ssl_ca_certs={certificates[0]}", own_namespace, timeout_ms=10_000) as store:
         assert (await store.connect()).created
         await asyncio.gather(*(store.call("put_kv", "ns", f"k{i}", "1", "v" * 20_000) for i in range(20)))
         assert len((await read_tables(store))[1].kv["ns"]) == 20
-    async with Store(f"{where}?ssl_cert_reqs=none", own_namespace) as store:
+    async with Store(f"{where}?ssl_cert_reqs=none", own_namespace, timeout_ms=10_000) as store:
         assert not (await store.connect()).created
     async with Store(where, own_namespace) as store:
         with pytest.raises(StoreUnavailable, match=r"(?i)certificate"):
