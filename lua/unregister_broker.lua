@@ -5,7 +5,8 @@
   ARGV[3] broker_name
   DERIVED every table of the namespace
   RETURNS {"OK", seq, removed 0|1}
-  EVENTS  broker_unregistered: one for the row it stood in, one for each cluster that it was alive under
+  EVENTS  broker_unregistered: one for the row it stood in, one for each cluster that it was alive under;
+          write_perm_set: it stood nowhere, but the name has no master while acting masters are enabled
   REPEAT  no effect      COST O(topics of a name that goes)
   SOURCE  RouteInfoManager.unRegisterBroker (5.x: by address, whatever the id); semantics D4: a wrong cluster
           leaves nothing dead behind ]]
@@ -21,9 +22,12 @@
 --- @include "include/remove_who"
 local cluster, addr, name = ARGV[1], ARGV[2], ARGV[3]
 local row = hash(P .. "broker:" .. name)
-local stands = false
+local stands, master = false, false
 for field, value in pairs(row) do
-  stands = stands or (is_broker_id(field) and value == addr)
+  if is_broker_id(field) then
+    stands = stands or value == addr
+    master = master or tonumber(field) <= 0
+  end
 end
 local whos, clusters_of = {cluster .. "|" .. addr}, {cluster}
 if stands then
@@ -42,10 +46,18 @@ for i = 1, #whos do
 end
 if stands then
   remove_from_row(name, whos[1], addr, "broker_unregistered", cluster)
+elseif row.acting == "1" and not master then
+  -- as in Java, any goodbye to a name without a master takes its write permission
+  local _, bodies, write_perms = plan_perms(name, without_write)
+  if #bodies > 0 then
+    write_perms()
+    emit_topics("write_perm_set", name, "", bodies)
+  end
 end
 for i = 1, #whos do
   local key = P .. "live:" .. whos[i]
-  if call("HDEL", key, "name:" .. name) == 1 or (i == 1 and call("EXISTS", key) == 1) then
+  local changed = call("HDEL", key, "name:" .. name)
+  if changed == 1 or (i == 1 and call("EXISTS", key) == 1) then
     local others = false
     local fields = call("HKEYS", key)
     for j = 1, #fields do
@@ -53,12 +65,13 @@ for i = 1, #whos do
     end
     if others then
       -- it stands under another name still: not alive any more, but to be cleaned at its deadline
-      call("HDEL", key, "digest", "n", "counter", "timestamp", "state_version")
-      call("DEL", P .. "filter:" .. whos[i])
+      changed = changed + call("HDEL", key, "digest", "n", "counter", "timestamp", "state_version")
+        + call("DEL", P .. "filter:" .. whos[i])
     else
       forget_who(whos[i])
+      changed = 1
     end
-    if i > 1 or not stands then
+    if changed > 0 and (i > 1 or not stands) then
       emit("broker_unregistered", ',"broker_name":' .. cjson.encode(name) .. ',"who":' .. cjson.encode(whos[i])
         .. ',"cluster":' .. cjson.encode(clusters_of[i]) .. ',"addr":' .. cjson.encode(addr))
     end

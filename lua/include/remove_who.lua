@@ -34,6 +34,10 @@ local function remove_name(name)
   end
 end
 
+local function without_write(perm)
+  return bit.band(perm, bit.bnot(2))
+end
+
 local function remove_from_row(name, who, addr, reason, cluster)
   local members = ',"who":' .. cjson.encode(who) .. ',"cluster":' .. cjson.encode(cluster)
     .. ',"addr":' .. cjson.encode(addr)
@@ -45,7 +49,7 @@ local function remove_from_row(name, who, addr, reason, cluster)
         mine = field
       else
         others = others + 1
-        master = master or field == "0"
+        master = master or tonumber(field) <= 0
       end
     end
   end
@@ -62,9 +66,7 @@ local function remove_from_row(name, who, addr, reason, cluster)
   local bodies, write_perms = {}, nil
   if row.acting == "1" and not master then
     local _
-    _, bodies, write_perms = plan_perms(name, function(perm)
-      return bit.band(perm, bit.bnot(2))
-    end)
+    _, bodies, write_perms = plan_perms(name, without_write)
   end
   call("HDEL", P .. "broker:" .. name, mine)
   row[mine] = nil

@@ -18,7 +18,7 @@ import msgspec
 from registry.errors import LocalProtocolError, RemoteProtocolError
 from registry.model import DataVersion, TopicConfig, TopicQueueMapping
 
-from . import wire_json
+from . import lenient_json, wire_json
 from .codes import SERVER_VERSION, VERSION_V3_0_11, VERSION_V5_0_0
 from .numbers import parse_int
 from .wire_json import Int32, TolerantDecoder, WireMapping, WireVersion
@@ -123,6 +123,23 @@ def _register_body(wrapper: _WireWrapper | None, filter_servers: list[str] | Non
         topics[name] = TopicConfig(name, wire.read_queue_nums, wire.write_queue_nums, wire.perm, wire.topic_sys_flag)
     mappings = {key: wire.value() for key, wire in (wrapper.topic_queue_mapping_info_map or {}).items()}
     return RegisterBody(wire_json.data_version(wrapper.data_version, now_ms), topics, mappings, filter_servers)
+
+
+def null_part(body: bytes) -> str | None:
+    """Which part of a registration is an explicit null in JSON: "wrapper", "table" or, as nearly always, None.
+
+    Java trips over such a null and yet answers that all is well. No real broker writes one.
+    """
+    if b"null" not in body or _begins_like_zlib(body):
+        return None
+    try:
+        whole = lenient_json.loads(body)
+    except RemoteProtocolError:
+        return None
+    wrapper = whole.get("topicConfigSerializeWrapper", {}) if isinstance(whole, dict) else {}
+    if wrapper is None:
+        return "wrapper"
+    return "table" if isinstance(wrapper, dict) and wrapper.get("topicConfigTable", {}) is None else None
 
 
 def _begins_like_zlib(body: bytes) -> bool:

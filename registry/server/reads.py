@@ -119,14 +119,17 @@ def get_topics_by_cluster(front_end: FrontEnd, command: Command, opaque: int) ->
 
 
 def get_system_topic_list(front_end: FrontEnd, command: Command, opaque: int) -> bytes:
-    """304: names of clusters and brokers; the smallest master address (semantics D7)."""
+    """304: names of clusters and brokers; the smallest address of a master, else of anybody (semantics D7)."""
     tables = front_end.view.served
     names: dict[str, None] = {}
     for cluster, broker_names in sorted(tables.clusters.items()):
         names[cluster] = None
         names.update(dict.fromkeys(sorted(broker_names)))
-    masters = [addr for row in tables.brokers.values() if (addr := row.broker_addrs.get(MASTER_ID)) is not None]
-    return replies.SUCCESS.reply(opaque, encode_topic_list(names, min(masters, default=None)))
+    rows = tables.brokers.values()
+    addr = min((row.broker_addrs[MASTER_ID] for row in rows if MASTER_ID in row.broker_addrs), default=None)
+    if addr is None:
+        addr = min((addr for row in rows for addr in row.broker_addrs.values()), default=None)
+    return replies.SUCCESS.reply(opaque, encode_topic_list(names, addr))
 
 
 def _by_flag(wanted: Callable[[int], bool]) -> Read:

@@ -6,6 +6,7 @@ Source of the behaviour: DefaultRequestProcessor (rocketmq 5.x), golden/FACTS se
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Awaitable, Callable
 from typing import Literal
 
@@ -42,7 +43,8 @@ async def query_data_version(front_end: FrontEnd, command: Command, opaque: int,
     cluster, addr = header.cluster_name, header.broker_addr
     if cluster is None or addr is None:
         return replies.system_error(opaque, "query data version failed: clusterName or brokerAddr is null")
-    sent = decode_data_version(command.body) if command.body else None
+    # An absent timestamp is the clock's, as in Java, and so equal to none that is kept.
+    sent = decode_data_version(command.body, now_ms=int(time.time() * 1000)) if command.body else None
     front_end.check_store()
     touched = await front_end.routes.touch_broker(cluster, addr, peer.channel, len(command.body))
     known = touched.data_version
