@@ -13,7 +13,7 @@ import click
 from registry.cli import logs
 from registry.cli.options import config_file_option, print_option, setting_options, start_settings
 from registry.config import Settings
-from registry.errors import StartError, StoreError, StoreUnavailable
+from registry.errors import ConfigError, StartError, StoreError, StoreUnavailable
 
 logger = logging.getLogger("worker.sweeper")
 
@@ -41,9 +41,11 @@ async def _run(settings: Settings) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    async with Store(
-        settings.redis, settings.namespace, timeout_ms=settings.redis_timeout_ms, compat=settings.compat
-    ) as store:
+    try:
+        store = Store(settings.redis, settings.namespace, timeout_ms=settings.redis_timeout_ms, compat=settings.compat)
+    except ConfigError as error:  # the URL
+        raise StartError(str(error)) from error
+    async with store:
         try:
             await store.connect()
         except (StoreUnavailable, StoreError) as error:

@@ -11,7 +11,7 @@ import logging
 from collections import deque
 from typing import Any, NamedTuple
 
-from registry.errors import RegistryError, RemoteProtocolError
+from registry.errors import RegistryError, RemoteProtocolError, StoreUnavailable
 from registry.protocol.codes import FLAG_ONEWAY, FLAG_RESPONSE, ResponseCode
 from registry.protocol.command import Command, decode_command
 from registry.protocol.frame import FrameReader
@@ -295,7 +295,11 @@ class Connection(asyncio.Protocol):
             # Known failures with a text of their own: bad input, Redis away.
             if command.code == 103:
                 self._front_end.counters.registrations_error += 1
-            logger.warning("request %d of %s: %s", command.code, self.address, error)
+            # Redis away is said once, by the follower; not again for each broker that tries meanwhile
+            away = isinstance(error, StoreUnavailable) and self._front_end.health.away
+            logger.log(
+                logging.DEBUG if away else logging.WARNING, "request %d of %s: %s", command.code, self.address, error
+            )
             return replies.system_error(opaque, str(error))
         except Exception as error:  # a defect of ours: the broker gets an error and tries again
             logger.exception("request %d of %s failed", command.code, self.address)

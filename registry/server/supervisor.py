@@ -22,7 +22,7 @@ import msgspec
 
 from registry.config import Settings
 from registry.embedded import die_with_parent
-from registry.errors import StartError, StoreError, StoreUnavailable
+from registry.errors import ConfigError, StartError, StoreError, StoreUnavailable
 from registry.server.http import HttpServer
 from registry.server.metrics import Fleet, Status
 from registry.server.sockets import bind_shared, close_all, listen_shared
@@ -100,7 +100,12 @@ class Supervisor:
             StartError: Redis cannot be used, the port is taken, or no worker could start.
         """
         settings = self.settings
-        store = Store(settings.redis, settings.namespace, timeout_ms=settings.redis_timeout_ms, compat=settings.compat)
+        try:
+            store = Store(
+                settings.redis, settings.namespace, timeout_ms=settings.redis_timeout_ms, compat=settings.compat
+            )
+        except ConfigError as error:  # the URL
+            raise StartError(str(error)) from error
         async with contextlib.AsyncExitStack() as stack:
             stack.push_async_callback(store.close)
             if signals:

@@ -11,6 +11,8 @@ import os
 import shutil
 import signal
 import socket
+import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -140,9 +142,19 @@ def own_redis():
 
 
 @pytest.fixture
-def two_front_ends(own_redis, front_end_with):
+def two_front_ends(own_redis, front_end_with, tmp_path):
+    """Two front ends, and a sweeper that would expire whoever may be expired."""
     settings = {"url": own_redis.url, "broker_channel_expired_time_ms": LIFE_MS, "redis_timeout_ms": 500}
-    return [front_end_with(**settings), front_end_with(**settings)]
+    front_ends = [front_end_with(**settings), front_end_with(**settings)]
+    command = [sys.executable, "-m", "registry", "sweep", "--redis", own_redis.url]
+    with (tmp_path / "sweep.log").open("wb") as log:
+        sweeper = subprocess.Popen(
+            [*command, "--namespace", front_ends[0].settings.namespace], stderr=log, start_new_session=True
+        )
+    yield front_ends
+    assert sweeper.poll() is None, (tmp_path / "sweep.log").read_text()
+    sweeper.terminate()
+    assert sweeper.wait(10) == 0
 
 
 def alike(front_ends, topics) -> bool:
@@ -200,3 +212,11 @@ def expired(own_redis) -> int:
     client = own_redis.client()
     (key,) = [key for key in client.keys("*:changes")]
     return sum(b'"type":"broker_expired"' in entry[b"e"] for _, entry in client.xrange(key))
+
+
+def test_the_sweeper_of_these_tests_does_expire_a_silent_broker(own_redis, two_front_ends):
+    front_end = two_front_ends[0]
+    with front_end.client() as connection, front_end.client() as client:
+        connection.register(BROKERS[0])
+        front_end.wait_until(lambda: client.route("only-a").code == 17, "it expired", 20)
+    assert expired(own_redis) == 1
