@@ -1,0 +1,62 @@
+# make run     start a whole registry on this machine (ARGS="--port 9877" goes to mqregistry up)
+# make test    all tests but those that need Java
+# Both make .venv and install what they need, once.
+
+PYTHON ?= python3
+ARGS ?=
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+
+.PHONY: help run test interop bench lint types check constraints clean
+
+help:
+	@echo "make run          start a registry here: Redis, name server, sweeper   (ARGS=... for mqregistry up)"
+	@echo "make test         run the tests, but those that need Java              (ARGS=... for pytest)"
+	@echo "make interop      run the tests with real brokers and clients: needs Java and Maven"
+	@echo "make bench        measure                                              (ARGS=...)"
+	@echo "make lint types   ruff, mypy"
+	@echo "make check        lint, types, test: what CI runs"
+	@echo "make constraints  write constraints.txt from .venv"
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "Python 3.11 or later is needed, $(PYTHON) is older: make PYTHON=/path/to/python3.12 ..." >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+# The stamps say what is installed already, so that a second run costs nothing.
+$(VENV)/run.stamp: pyproject.toml constraints.txt | $(BIN)/python
+	$(INSTALL) -e '.[embedded]'
+	@touch $@
+
+$(VENV)/dev.stamp: pyproject.toml constraints.txt | $(BIN)/python
+	$(INSTALL) -e '.[embedded,dev]'
+	@touch $@ $(VENV)/run.stamp
+
+run: $(VENV)/run.stamp
+	@exec $(BIN)/mqregistry up $(ARGS)
+
+test: $(VENV)/dev.stamp
+	$(BIN)/python -m pytest -n auto -m "not interop" $(ARGS)
+
+interop: $(VENV)/dev.stamp
+	$(BIN)/python -m pytest -m interop $(ARGS)
+
+bench: $(VENV)/dev.stamp
+	$(BIN)/python -m bench $(ARGS)
+
+lint: $(VENV)/dev.stamp
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/dev.stamp
+	$(BIN)/mypy
+
+check: lint types test
+
+constraints: $(VENV)/dev.stamp
+	@{ head -1 constraints.txt; $(BIN)/python -m pip freeze --exclude-editable; } > constraints.new
+	@mv constraints.new constraints.txt
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
