@@ -22,7 +22,7 @@ RECORDS = (
     {"table"},
 )
 EXCEPTION = re.compile(r"Exception|Error|\(\w+\.java:\d+\)|, null$")
-BARE_KEY = re.compile(rb'[{,]-?\d+:')
+BARE_KEY = re.compile(rb"[{,]-?\d+:")
 CLOCK_WINDOW_MS = 3_600_000
 
 

@@ -19,6 +19,7 @@ from .wire import Answer, Connection
 
 EFFECT_S = 3.0
 FENCE_AGAIN_S = 0.3
+ROUND_TRIPS = 5
 PERMS = (6, 6, 4, 2, 7)
 TIMESTAMP = 1_000_000
 PLAIN_CODES = {
@@ -74,9 +75,9 @@ class Server:
 
     def _fence(self, remove: Callable[[dict[str, str]], Any] | None) -> None:
         deadline = time.monotonic() + EFFECT_S
+        self._fences += 1
+        name = f"fence{self._fences}"
         while True:
-            self._fences += 1
-            name = f"fence{self._fences}"
             ext = {"clusterName": "fence", "brokerName": name, "brokerAddr": f"{name}:1", "brokerId": "0"}
             connection = self.control if remove else Connection(self.port)
             self.ask(103, {**ext, "haServerAddr": ""}, connection=connection)
@@ -211,7 +212,9 @@ class Run:
         java, ours = (normal.shape(connection.receive(self.opaque), edit) for connection in line.connections)
         return java, ours
 
-    def same(self, code: int, ext: dict[str, str | None] | None = None, body: bytes = b"", **how: Any) -> dict[str, Any]:
+    def same(
+        self, code: int, ext: dict[str, str | None] | None = None, body: bytes = b"", **how: Any
+    ) -> dict[str, Any]:
         """Ask both; they must agree. What they said."""
         java, ours = self.exchange(code, ext, body, **how)
         self.must_agree(java, ours, f"{code} {ext}")
@@ -241,7 +244,9 @@ class Run:
         tables = self.pair.servers[server].tables()
         rows = {name: row for name, row in tables["brokerAddrTable"].items() if name.startswith(self.prefix)}
         clusters = {
-            cluster: set(names) for cluster, names in tables["clusterAddrTable"].items() if cluster.startswith(self.prefix)
+            cluster: set(names)
+            for cluster, names in tables["clusterAddrTable"].items()
+            if cluster.startswith(self.prefix)
         }
         return {"rows": rows, "clusters": clusters}
 
@@ -297,7 +302,9 @@ class Run:
             for key, default in (("cluster", cluster), ("name", name), ("id", broker_id), ("addr", addr))
         }
         body = self.register_body(said, args, self.name(picked["name"]))
-        crc = {"right": str(zlib.crc32(body) & 0x7FFFFFFF), "wrong": "12345", "absent": None}.get(args["crc"], args["crc"])
+        crc = {"right": str(zlib.crc32(body) & 0x7FFFFFFF), "wrong": "12345", "absent": None}.get(
+            args["crc"], args["crc"]
+        )
         bad_id = args["bad_id"]
         ext: dict[str, str | None] = {
             "brokerId": str(picked["id"]) if bad_id is None else None if bad_id == "missing" else bad_id,
@@ -317,7 +324,10 @@ class Run:
         topics = 1 if form in ("null wrapper", "null table") else len(said.topics)
         if form in ("absent", "{}", "broken"):
             topics = 0
-        said.last = (given, body, args["version"], {"topics": topics, "form": form, "binary": args["binary"]})
+        state = 0 if form in ("absent", "{}", "no version", "null wrapper", "broken") else said.state
+        good = bad_id is None and form != "broken" and args["crc"] != "wrong"
+        about = {"topics": topics, "state": state, "form": form, "good": good, "binary": args["binary"]}
+        said.last = (given, body, args["version"], about)
         self.send_registration(process, oneway=args["oneway"])
 
     def do_resend(self, kind: str, process: int, oneway: bool | None) -> None:
@@ -332,13 +342,17 @@ class Run:
         row = self.rows.get(name)
         holder = self.addrs_of(name).get(ext.get("brokerId", ""))
         refused_if_new = about["topics"] == 1 and holder is None
-        refused_if_new |= about["form"] == "null wrapper" and holder != addr
-        if refused_if_new and row is not None:
+        if about["form"] == "null wrapper" and holder not in (None, addr):
+            self.step_aside("null wrapper")
+            return
+        refused = refused_if_new or self.holder_is_newer(cluster, addr, holder, about["state"])
+        oneway = oneway and not refused and about["good"]
+        if refused and row is not None:
             acting = ext.get("enableActingMaster", "").lower() == "true"
             before = (row["enableActingMaster"], row.get("zoneName"), True, False)
             after = (acting, ext.get("__ZONE_NAME"), name in self.clusters.get(cluster, ()))
             if before != (*after, addr in self.addrs_of(name).values()):
-                self.step_aside("D16")
+                self.step_aside("D16" if refused_if_new else "D16 state")
                 return
         line = self.line(process)
         java, ours = self.exchange(
@@ -352,8 +366,17 @@ class Run:
         if oneway:
             self.wait_for_oneway(line, cluster, addr)
         self.must_agree(java, ours, f"103 {ext} version={version} {body[:600]!r}")
-        self.owner[cluster, addr] = line
+        if not refused and java.get("code", 0) == 0:
+            self.owner[cluster, addr] = line
         self.compare_rows(removal=False)
+
+    def holder_is_newer(self, cluster: str, addr: str, holder: str | None, state: int) -> bool:
+        """Whether the registration is refused for the stateVersion of who has the id."""
+        if holder is None or holder == addr:
+            return False
+        ext = {"clusterName": cluster, "brokerAddr": holder, "brokerName": "any", "brokerId": "0"}
+        kept = self.pair.ours.ask(322, ext).body
+        return bool(kept) and int(parse_json(kept)["stateVersion"]) > state
 
     def register_body(self, said: Said, args: dict[str, Any], name: str) -> bytes:
         form = args["form"]
@@ -421,6 +444,9 @@ class Run:
         broker_id = None if picked["id"] is None else str(picked["id"])
         row = self.rows.get(name) if name else None
         hit = row is not None and cluster and picked["id"] not in (None, "x") and addr in row["brokerAddrs"].values()
+        if (broker_id is None or broker_id == "x" or not name) and cluster and addr and any(self.alive(cluster, addr)):
+            self.step_aside("D5 half")
+            return
         line = self.line(process)
         java, ours = self.exchange(
             104,
@@ -430,9 +456,11 @@ class Run:
         self.must_agree(java, ours, "104")
         if oneway:
             self.wait_for_oneway(line, self.cluster(0), self.addr(0))
-        if hit and row is not None and row["cluster"] != cluster:
-            self.pair.java.unregister(row["cluster"], f"{self.prefix}nobody", addr)
-            self.step_aside("D4 cluster")
+        self.pair.java.fence_unregister()
+        for other, names in self.clusters.items():
+            if hit and name in names and other != cluster and self.alive(other, addr) == [True, False]:
+                self.pair.java.unregister(other, f"{self.prefix}nobody", addr)
+                self.step_aside("D4 cluster")
         self.pair.java.fence_unregister()
         self.compare_rows(removal=True)
 
@@ -440,9 +468,12 @@ class Run:
         """Bounded: what does not become equal shows in the comparison that follows."""
         deadline = time.monotonic() + 0.5
         ext: dict[str, str | None] = {"clusterName": cluster, "brokerAddr": addr, "brokerName": "any", "brokerId": "0"}
-        while time.monotonic() < deadline:
+        for asked in range(1_000):
+            if time.monotonic() > deadline:
+                return
             java, ours = self.exchange(322, ext, line=line, edit=normal.without_clock)
-            if java == ours and self.cluster_info(0)["rows"] == self.cluster_info(1)["rows"]:
+            # Java's pool has taken the request by then, if it ever will without a further sign.
+            if asked > ROUND_TRIPS and java == ours and self.cluster_info(0)["rows"] == self.cluster_info(1)["rows"]:
                 return
 
     def do_close(self, kind: str, process: int) -> None:
@@ -461,21 +492,24 @@ class Run:
         """False: what Java would do with it is one of the deliberate differences."""
         owned = {who for who, owner in self.owner.items() if owner is line}
         alive = {who for who in owned if any(self.alive(*who))}
-        places = [
-            (who, row) for who in owned for row in self.rows.values() if who[1] in row["brokerAddrs"].values()
-        ]
+        places = [(who, row) for who in owned for row in self.rows.values() if who[1] in row["brokerAddrs"].values()]
+        addrs = {addr for _, addr in owned}
+        elsewhere = {who for who in self.owner if who not in owned and who[1] in addrs and any(self.alive(*who))}
         reason = None
         if len(alive) > 1:
             reason = "D2"
+        elif elsewhere:
+            reason = "D3 two clusters"
         elif alive and not places:
             reason = "D3 displaced"
-        elif len({row["brokerName"] for _, row in places}) > 1 or (places and not alive):
+        elif len({row["brokerName"] for _, row in places}) > 1 or any(who not in alive for who, _ in places):
             reason = "D3 two names"
         elif any(row["cluster"] != next(iter(alive))[0] for _, row in places):
             reason = "D3"
         if reason:
             self.step_aside(reason)
             return False
+        self.pair.sent["close"] += 1
         line.hang_up()
         for server in self.pair.servers:
             server.fence_close()
@@ -499,7 +533,15 @@ class Run:
         }
 
     def do_query_data_version(
-        self, kind: str, process: int, binary: bool | None, cluster: Any, addr: Any, oneway: bool | None, id: Any, body: str
+        self,
+        kind: str,
+        process: int,
+        binary: bool | None,
+        cluster: Any,
+        addr: Any,
+        oneway: bool | None,
+        id: Any,
+        body: str,
     ) -> None:
         ext = self._of_broker(process, cluster, addr)
         ext["brokerId"] = None if id == "missing" else str(PROCESSES[process][2] if id is None else id)
@@ -510,9 +552,7 @@ class Run:
         if body == "no state":
             del version["stateVersion"]
         data = {"absent": b"", "{}": b"{}", "broken": b'{"counter":'}.get(body, json.dumps(version).encode())
-        self.same(
-            322, ext, data, line=self.line(process), binary=binary, oneway=oneway, edit=normal.without_clock
-        )
+        self.same(322, ext, data, line=self.line(process), binary=binary, oneway=oneway, edit=normal.without_clock)
 
     # steps: everybody else
 
@@ -525,7 +565,21 @@ class Run:
             "__ZONE_MODE": zone_mode,
             "__ZONE_NAME": zone_name,
         }
-        self.same(105, ext, version=version, binary=binary)
+        self.same_route(ext, version=version, binary=binary)
+
+    def same_route(self, ext: dict[str, str | None], **how: Any) -> None:
+        java, ours = self.exchange(105, ext, **how)
+        if java["body"] and ours["body"] and java["body"] != ours["body"]:
+            rows_of: dict[str, list[str]] = {}
+            for row in self.rows.values():
+                for addr in row["brokerAddrs"].values():
+                    rows_of.setdefault(addr, []).append(row["cluster"])
+            for addr, clusters in rows_of.items():
+                if len(clusters) > 1:
+                    self.step_aside("D7 filters" if len(set(clusters)) > 1 else "open filters")
+                    for shape in (java, ours):
+                        shape["body"]["filterServerTable"].pop(addr, None)
+        self.must_agree(java, ours, f"105 {ext}")
 
     def do_plain(self, kind: str, binary: bool | None = None) -> None:
         code = PLAIN_CODES[kind]
@@ -548,9 +602,7 @@ class Run:
                 body["brokerAddr"] = "(some broker's)"  # D7 address
         ghosts = {name for ghost in self.ghosts for name in ghost}
         listed = set(ours["body"]["topicList"])
-        java["body"]["topicList"] = [
-            name for name in java["body"]["topicList"] if name in listed or name not in ghosts
-        ]
+        java["body"]["topicList"] = [name for name in java["body"]["topicList"] if name in listed or name not in ghosts]
 
     def _settle_flags(self, java: dict[str, Any], ours: dict[str, Any]) -> None:
         lists = java["body"]["topicList"], ours["body"]["topicList"]
@@ -639,11 +691,16 @@ class Run:
             self.do_plain(kind)
         for topic in range(TOPICS + 1):
             for version in (317, 479):
-                self.same(105, {"topic": self.topic(topic)}, version=version)
+                self.same_route({"topic": self.topic(topic)}, version=version)
         for cluster in range(CLUSTERS):
             self.do_topics_of_cluster("", cluster, None)
             for addr in range(ADDRS):
-                ext = {"clusterName": self.cluster(cluster), "brokerAddr": self.addr(addr), "brokerName": "any", "brokerId": "0"}
+                ext = {
+                    "clusterName": self.cluster(cluster),
+                    "brokerAddr": self.addr(addr),
+                    "brokerName": "any",
+                    "brokerId": "0",
+                }
                 self.same(322, dict(ext), b"{}", edit=normal.without_clock)
         for name in range(NAMES):
             self.do_member_group("", name, 0, None)

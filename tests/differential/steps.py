@@ -110,7 +110,9 @@ def _register(draw: Draw) -> dict[str, Any]:
         "timestamp": draw.weighted((0, 8), (1, 1), (-1, 1)),
         "state": draw.weighted((0, 10), (1, 2), (-1, 2)),
         # its topics: a bit for each; None: those of last time
-        "topics": draw.weighted((0b11, 3), (None, 6), (0, 2), (0b1, 2), (0b10, 1), (0b111, 2), (0b11100, 2), (0b111111, 1)),
+        "topics": draw.weighted(
+            (0b11, 3), (None, 6), (0, 2), (0b1, 2), (0b10, 1), (0b111, 2), (0b11100, 2), (0b111111, 1)
+        ),
         "queues": draw.weighted((None, 4), (0, 1), (1, 2), (2, 2), (3, 1), (4, 1)),
         "flags": draw.weighted((0, 8), (1, 2)),
         "static": draw.choose(TOPICS) if draw.rarely(25) else None,

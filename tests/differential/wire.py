@@ -39,7 +39,10 @@ def encode(
     """One request as it goes over the wire."""
     if binary:
         entries = b"".join(
-            struct.pack(">h", len(key.encode())) + key.encode() + struct.pack(">i", len(value.encode())) + value.encode()
+            struct.pack(">h", len(key.encode()))
+            + key.encode()
+            + struct.pack(">i", len(value.encode()))
+            + value.encode()
             for key, value in (ext or {}).items()
         )
         header = struct.pack(">hbhiii", code, 0, version, opaque, flag, 0) + struct.pack(">i", len(entries)) + entries

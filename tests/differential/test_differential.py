@@ -1,0 +1,50 @@
+"""The same random operations at the Java NameServer and at ours: the same answers, the same tables at the end."""
+
+from __future__ import annotations
+
+import hypothesis
+import pytest
+from hypothesis import strategies as st
+
+from tests.interop.conftest import release_or_skip
+from tests.interop.name_servers import OurNameServers
+from tests.interop.processes import Processes, free_port
+from tests.interop.rocketmq import start_java_name_server
+
+from .run import Pair
+from .steps import Step, draw_step
+
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(900)]
+
+VERSION = "5.3.3"
+SEQUENCES = 30
+STEPS = 60
+
+
+@st.composite
+def a_step(draw: st.DrawFn) -> Step:
+    return draw_step(lambda bound: draw(st.integers(0, bound - 1)))
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory):
+    release = release_or_skip(VERSION)
+    processes = Processes(tmp_path_factory.mktemp("differential"))
+    try:
+        port = free_port()
+        start_java_name_server(processes, release, port)
+        yield Pair(port, OurNameServers().start(processes).port)
+    finally:
+        processes.close()
+
+
+def test_random_sequences_differ_in_nothing_but_what_is_deliberate(pair: Pair) -> None:
+    @hypothesis.settings(
+        max_examples=SEQUENCES, deadline=None, database=None, suppress_health_check=list(hypothesis.HealthCheck)
+    )
+    # All of one length: the plainest step is "nothing", which is what shrinking makes of the superfluous.
+    @hypothesis.given(st.lists(a_step(), min_size=STEPS, max_size=STEPS))
+    def run(steps: list[Step]) -> None:
+        pair.run(steps)
+
+    run()
