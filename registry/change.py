@@ -120,6 +120,8 @@ class Parts:
             return
         if change.part == 1:
             self._waiting.clear()
+        if change.part != len(self._waiting) + 1:
+            return  # the reader began in the middle of this set
         self._waiting.append(change)
         if change.part == change.parts:
             whole, self._waiting = self._waiting, []

@@ -176,3 +176,16 @@ async def test_unregister_of_an_address_that_lost_its_id_forgets_only_it(bed):
     assert event.row.__class__.__name__ == "UnsetType"
     assert (await bed.contents())["filter_servers"] == {}
     assert await bed.replay() == await bed.contents()
+
+
+async def test_unregister_from_a_name_that_it_does_not_stand_under_tells_once(bed):
+    """Found by RouteTableMachine: each repetition told of it again."""
+    await bed.register()
+    await bed.events()
+    assert await unregister(bed, name="broker-b") == 0
+    assert len(await bed.events()) == 1
+    assert (await bed.routes.touch_broker("c1", ADDR)).data_version is None
+    before = await bed.dump()
+    assert await unregister(bed, name="broker-b") == 0
+    assert await bed.events() == []
+    assert await bed.dump() == before

@@ -1,0 +1,338 @@
+"""The route tables as the documents describe them: plain dictionaries and obvious code.
+
+Written from the description of the Java NameServer's behaviour and the list of deliberate differences (D1...),
+not from the scripts: where the two disagree, one of them is wrong.
+
+Time is a number of seconds that only ``pass_time`` moves.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass
+class Reg:
+    """A registration, as much of it as matters here."""
+
+    cluster: str
+    name: str
+    id: int
+    addr: str
+    topics: dict[str, tuple[int, int, int, int]]
+    version: tuple[int, int, int] = (1, 1, 0)  # counter, timestamp, state version
+    acting: bool | None = None
+    zone: str | None = None
+    ha: str | None = None
+    filters: list[str] | None = None
+    timeout: int = 100
+    delete_missing: bool = False
+    mapping: tuple[str, str] | None = None  # topic, text
+
+    @property
+    def who(self) -> tuple[str, str]:
+        return self.cluster, self.addr
+
+
+@dataclass
+class Row:
+    cluster: str
+    addrs: dict[int, str]
+    zone: str | None = None
+    acting: bool = False
+
+
+@dataclass
+class Live:
+    """One process. version None: it counts as not alive (it was refused, or said goodbye for another name)."""
+
+    names: dict[str, int]
+    version: tuple[int, int, int] | None
+    timeout: int
+    deadline: int
+    ha: str | None
+    n: int | None
+    closed: bool = False
+
+
+@dataclass
+class Model:
+    rows: dict[str, Row] = field(default_factory=dict)
+    clusters: dict[str, set[str]] = field(default_factory=dict)
+    queues: dict[tuple[str, str], tuple[int, int, int, int]] = field(default_factory=dict)  # (topic, name)
+    lives: dict[tuple[str, str], Live] = field(default_factory=dict)
+    filters: dict[tuple[str, str], list[str]] = field(default_factory=dict)
+    channels: dict[tuple[str, str], dict[str, str]] = field(default_factory=dict)  # who -> front end -> channel
+    mappings: dict[tuple[str, str], str] = field(default_factory=dict)
+    kv: dict[str, dict[str, str]] = field(default_factory=dict)
+    config: dict[str, str] = field(default_factory=dict)
+    workers: set[str] = field(default_factory=set)  # incarnations that have a lease
+    now: int = 0
+    seen: int | None = None  # when somebody last watched
+    up_since: int = 0
+    registrations: int = 0
+
+    # What a comparison needs
+
+    def topics_of(self, name: str) -> set[str]:
+        return {topic for topic, at in self.queues if at == name}
+
+    def tables(self) -> dict[str, Any]:
+        """What can be seen from outside."""
+        topics: dict[str, dict[str, Any]] = {}
+        for (topic, name), data in self.queues.items():
+            topics.setdefault(topic, {})[name] = data
+        mappings: dict[str, dict[str, str]] = {}
+        for (topic, name), text in self.mappings.items():
+            mappings.setdefault(topic, {})[name] = text
+        return copy.deepcopy(
+            {
+                "topics": topics,
+                "brokers": {n: (r.cluster, r.addrs, r.zone, r.acting) for n, r in self.rows.items()},
+                "clusters": self.clusters,
+                "broker_topics": {name: self.topics_of(name) for name in self.rows if self.topics_of(name)},
+                "filter_servers": {"|".join(who): servers for who, servers in self.filters.items()},
+                "mappings": mappings,
+                "kv": self.kv,
+                "config": self.config,
+            }
+        )
+
+    # Registration
+
+    def alive(self, who: tuple[str, str]) -> Live | None:
+        live = self.lives.get(who)
+        return live if live and live.version is not None else None
+
+    def master_of(self, reg: Reg) -> tuple[str, str]:
+        """A slave is told its master, while that is alive under the slave's own cluster (semantics 21)."""
+        row = self.rows.get(reg.name)
+        addr = row.addrs.get(0) if row and reg.id != 0 else None
+        live = self.alive((reg.cluster, addr)) if addr else None
+        return (addr or "", live.ha or "") if live else ("", "")
+
+    def register(self, reg: Reg, front_end: str, channel: str) -> str:
+        row = self.rows.get(reg.name)
+        holder = row.addrs.get(reg.id) if row else None
+        if holder is not None and holder != reg.addr:
+            held = self.alive((reg.cluster, holder))
+            if held and held.version[2] > reg.version[2]:  # semantics 20
+                if reg.who in self.lives:
+                    self.lives[reg.who].version = None
+                    self.lives[reg.who].n = None
+                return "REFUSED_STATE"
+        if holder is None and len(reg.topics) == 1:  # semantics 16, D16
+            return "REFUSED_ONE_TOPIC"
+
+        if row is None:
+            row = self.rows[reg.name] = Row(reg.cluster, {})
+        self.clusters.setdefault(reg.cluster, set()).add(reg.name)
+        row.zone, row.acting = reg.zone, bool(reg.acting)  # semantics 19
+        for other_id in [i for i, addr in row.addrs.items() if addr == reg.addr and i != reg.id]:
+            del row.addrs[other_id]  # semantics 18
+        row.addrs[reg.id] = reg.addr
+
+        live = self.alive(reg.who)
+        first = holder is None
+        changed = live is None or live.version != reg.version
+        master = reg.id == 0
+        prime = reg.acting is not None and not master and reg.id == min(row.addrs)
+        if master or prime:  # semantics 22
+            if reg.delete_missing and reg.mapping is None:
+                for topic in self.topics_of(reg.name) - set(reg.topics):
+                    del self.queues[topic, reg.name]
+            for topic, (read, write, perm, flag) in reg.topics.items():
+                if first or changed or (topic, reg.name) not in self.queues:  # semantics 13
+                    if prime and reg.acting:
+                        perm &= ~2
+                    self.queues[topic, reg.name] = (read, write, perm, flag)
+            if reg.mapping is not None and (first or changed):
+                self.mappings[reg.mapping[0], reg.name] = reg.mapping[1]
+        if reg.filters is not None:  # semantics 24
+            self.filters.pop(reg.who, None)
+            if reg.filters:
+                self.filters[reg.who] = list(reg.filters)
+
+        self.registrations += 1
+        names = self.lives[reg.who].names if reg.who in self.lives else {}
+        self.lives[reg.who] = Live(
+            names | {reg.name: reg.id}, reg.version, reg.timeout, self.now + reg.timeout, reg.ha, self.registrations
+        )
+        self.attach(reg.who, front_end, channel)
+        return "OK"
+
+    def register_late(self, reg: Reg, n: int | None, front_end: str, channel: str) -> str:
+        """A registration whose front end last heard of the process when that had registration number n."""
+        live = self.lives.get(reg.who)
+        if live and live.n is not None and live.n != n and reg.name in live.names:
+            newer = any(mine > theirs for mine, theirs in zip(reg.version, live.version, strict=True))
+            if not newer:
+                self.refresh(reg.who)
+                self.attach(reg.who, front_end, channel)
+                return "REFRESHED"
+        return self.register(reg, front_end, channel)
+
+    # Signs of life
+
+    def refresh(self, who: tuple[str, str]) -> None:
+        live = self.lives[who]
+        live.deadline, live.closed = self.now + live.timeout, False
+
+    def attach(self, who: tuple[str, str], front_end: str, channel: str, *, only_if_none: bool = False) -> None:
+        channels = self.channels.setdefault(who, {})
+        if not (only_if_none and front_end in channels):
+            channels[front_end] = channel
+
+    def touch(self, who: tuple[str, str], front_end: str, channel: str) -> bool:
+        if not self.alive(who):
+            return False
+        self.refresh(who)
+        self.attach(who, front_end, channel, only_if_none=True)
+        return True
+
+    # Removal
+
+    def take_out(self, name: str, addr: str) -> bool:
+        """Take an address out of a row, and everything with it if it was the last."""
+        row = self.rows.get(name)
+        ids = [i for i, at in row.addrs.items() if at == addr] if row else []
+        if not ids:
+            return False  # another address has the id (semantics 29)
+        del row.addrs[ids[0]]
+        if not row.addrs:
+            del self.rows[name]
+            for topic in self.topics_of(name):
+                del self.queues[topic, name]
+            for cluster in list(self.clusters):
+                self.clusters[cluster].discard(name)
+                if not self.clusters[cluster]:
+                    del self.clusters[cluster]
+        elif row.acting and 0 not in row.addrs:  # semantics 32
+            for topic in self.topics_of(name):
+                read, write, perm, flag = self.queues[topic, name]
+                self.queues[topic, name] = (read, write, perm & ~2, flag)
+        return True
+
+    def forget(self, who: tuple[str, str]) -> None:
+        self.lives.pop(who, None)
+        self.filters.pop(who, None)
+        self.channels.pop(who, None)
+
+    def remove(self, who: tuple[str, str]) -> None:
+        """The process is gone: out of every name it stands under."""
+        for name in self.lives[who].names:
+            self.take_out(name, who[1])
+        self.forget(who)
+
+    def unregister(self, cluster: str, addr: str, name: str) -> None:
+        row = self.rows.get(name)
+        stood = row is not None and addr in row.addrs.values()
+        concerned = [(cluster, addr)]
+        if stood:  # D4: whatever cluster it says
+            concerned += [(c, addr) for c, names in self.clusters.items() if name in names and c != cluster]
+        self.take_out(name, addr)
+        for who in concerned:
+            live = self.lives.get(who)
+            if live is None or (who != concerned[0] and name not in live.names):
+                continue
+            live.names.pop(name, None)
+            if live.names:
+                live.version = live.n = None
+                self.filters.pop(who, None)
+            else:
+                self.forget(who)
+
+    def close(self, who: tuple[str, str], front_end: str, channel: str) -> str:
+        channels = self.channels.get(who, {})
+        if channels.get(front_end) != channel:
+            return "STALE"  # semantics 29
+        del channels[front_end]
+        if channels:
+            self.lives[who].closed = True  # D11
+            return "KEPT"
+        self.remove(who)
+        return "REMOVED"
+
+    # Time
+
+    def pass_time(self, seconds: int, *, watched: bool) -> None:
+        self.now += seconds
+        if watched:
+            self.seen = self.now
+
+    def watch(self) -> None:
+        """D12: after a gap in the watch, or when time went back, everybody gets the whole timeout anew."""
+        if self.seen is None or self.now > self.seen + 3:
+            self.up_since = self.now
+        elif self.now < self.seen:
+            self.up_since = self.now
+            for live in self.lives.values():
+                live.deadline = min(live.deadline, self.now + live.timeout)
+        self.seen = self.now
+
+    def expire(self) -> set[tuple[str, str]]:
+        self.watch()
+        gone = set()
+        for who, live in list(self.lives.items()):
+            if live.deadline <= self.now:
+                if self.now >= self.up_since + live.timeout:
+                    gone.add(who)
+                    self.remove(who)
+                else:
+                    live.deadline = self.up_since + live.timeout
+        return gone
+
+    def reap(self) -> set[tuple[str, str]]:
+        self.watch()
+        if self.now < self.up_since + 10:
+            return set()
+        gone = set()
+        for who, channels in list(self.channels.items()):
+            dead = {fe for fe, channel in channels.items() if channel.split("/")[0] not in self.workers}
+            for front_end in dead:
+                del channels[front_end]
+            if dead and not channels and self.lives[who].closed:
+                gone.add(who)
+                self.remove(who)
+        return gone
+
+    def release(self, incarnation: str) -> None:
+        self.workers.discard(incarnation)
+        for channels in self.channels.values():
+            for front_end in [fe for fe, channel in channels.items() if channel.split("/")[0] == incarnation]:
+                del channels[front_end]
+
+    # Administration
+
+    def set_perm(self, name: str, mode: str) -> int:
+        topics = self.topics_of(name)
+        for topic in topics:
+            read, write, perm, flag = self.queues[topic, name]
+            self.queues[topic, name] = (read, write, perm & ~2 if mode == "wipe" else 6, flag)
+        return len(topics)
+
+    def delete_topic(self, topic: str, cluster: str) -> None:
+        for at, name in list(self.queues):
+            if at == topic and (not cluster or name in self.clusters.get(cluster, ())):
+                del self.queues[at, name]
+
+    def register_topic(self, topic: str, pairs: list[tuple[str, tuple[int, int, int, int]]]) -> None:
+        exists = any(at == topic for at, _ in self.queues)
+        if not exists and any(name not in self.rows for name, _ in pairs):
+            return  # semantics 37
+        for name, data in pairs:
+            if name not in self.rows:
+                return
+            self.queues[topic, name] = data
+
+    def put_kv(self, namespace: str, key: str, value: str | None) -> None:
+        table = self.kv.setdefault(namespace, {})
+        if value is None:
+            table.pop(key, None)
+        else:
+            table[key] = value
+
+    def delete_kv(self, namespace: str, key: str) -> None:
+        self.kv.get(namespace, {}).pop(key, None)
