@@ -272,5 +272,10 @@ class Follower:
         elif not tail_hears:
             self._lose_sight()
 
+    def look_again(self) -> None:
+        """Somebody found Redis in another state than the view: read the tables anew, beside it."""
+        self._lose_sight()
+        self._rebuild_asked.set()
+
     def _lose_sight(self) -> None:
         self._view.fresh = False

@@ -20,6 +20,9 @@ class Health(Protocol):
 
     away: bool
 
+    def look_again(self) -> None:
+        """Read the tables anew: Redis contradicts the view."""
+
 
 class Peer(Closable, Protocol):
     """The connection a request came over."""

@@ -159,7 +159,7 @@ async def _write(
     for _ in range(_ATTEMPTS):
         await front_end.effect(seq)
         view = front_end.view
-        tables, row = view.exact, view.exact.brokers.get(registration.broker_name)
+        tables, row, compared_at = view.exact, view.exact.brokers.get(registration.broker_name), view.seq
         changes = compare(
             registration, known, tables, delete_missing_topics=settings.delete_topic_with_broker_registration
         )
@@ -172,6 +172,10 @@ async def _write(
         )  # fmt: skip
         if result.status != "RETRY":
             return result
+        if result.seq <= compared_at and result.n == n:
+            # Nothing happened since, and still Redis disagrees: it is not the one that the view was read from.
+            front_end.health.look_again()
+            raise StoreUnavailable("Redis holds another state than this front end knew; register again")
         n, known, seq = result.n, result.data_version, result.seq
     raise StoreUnavailable(f"{registration.broker_name} is being changed from elsewhere all the time; register again")
 

@@ -8,6 +8,7 @@ import secrets
 import pytest
 
 from registry.config import Settings
+from registry.errors import StoreUnavailable
 from registry.protocol.codes import RequestCode
 from registry.protocol.command import Command, decode_command
 from registry.server import register
@@ -153,5 +154,28 @@ def test_a_route_is_encoded_once_and_again_only_after_a_change(redis_url, monkey
                 here.view.route_body("topic1", quoted_keys=True)
                 here.view.route_body("topic2", quoted_keys=True)
             assert len(encoded) == 3
+
+    asyncio.run(run())
+
+
+def test_a_registration_that_finds_another_redis_says_so_at_once_and_has_the_tables_read_again(redis_url):
+    async def run():
+        async with Here(redis_url) as here:
+            broker = Broker()
+            assert (await here.register(broker)).code == 0
+            here._tail.cancel()  # as long as nobody looks
+            await asyncio.gather(here._tail, return_exceptions=True)
+            prefix = f"mq:{{{here.store.namespace}}}:*"
+            await here.store.client.delete(*await here.store.client.keys(prefix))
+            before = here.scripts_run().get("register_broker", 0)
+            with pytest.raises(StoreUnavailable, match="another state"):
+                await here.register(broker)
+            assert here.scripts_run()["register_broker"] == before + 1
+            here._tail = asyncio.create_task(here.follower.tail())
+            async with asyncio.timeout(5):
+                while not here.view.beside:  # noqa: ASYNC110 (a condition of another task)
+                    await asyncio.sleep(0.01)
+            assert (await here.register(broker)).code == 0
+            assert here.view.route_body("topic1", quoted_keys=True) is not None
 
     asyncio.run(run())
