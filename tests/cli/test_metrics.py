@@ -1,0 +1,87 @@
+"""One table of metrics: in the code, in the documentation, in what is exported, in what workers count."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from registry.server.counters import Counters
+from registry.server.metrics import METRICS, PREFIX, SILENT_S, Fleet, Status, exposition
+
+DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "metrics.md"
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self):
+        return self.now
+
+
+def exported(fleet):
+    page, _ = exposition(fleet, "text/plain")
+    return {family.name: family for family in text_string_to_metric_families(page.decode())}
+
+
+def test_exported_is_what_the_table_says():
+    families = exported(Fleet(1))
+    assert {name for name in families} == {PREFIX + name.removesuffix("_total") for name in METRICS}
+    for name, metric in METRICS.items():
+        family = families[PREFIX + name.removesuffix("_total")]
+        assert (family.type, family.documentation) == (metric.kind, metric.help)
+
+
+def test_document_is_the_table():
+    rows = re.findall(r"^\| `(\w+)` \| (\w+) \| (?:`(\w+)`)? ?\| (.*) \|$", DOCUMENT.read_text(), re.M)
+    expected = [(PREFIX + name, metric.kind, metric.label, metric.help) for name, metric in METRICS.items()]
+    assert [(name, kind, label, text) for name, kind, label, text in rows] == expected
+
+
+def test_everything_that_a_worker_counts_is_in_the_table():
+    for series in Counters().report():
+        name, _, label = series.partition("{")
+        assert name in METRICS
+        assert label.partition("=")[0] == METRICS[name].label
+
+
+def test_fleet_sums_counters_over_workers_and_their_lives():
+    fleet = Fleet(2)
+    for index in range(2):
+        fleet.told(index, Status(ready=True, counters={'lookups_total{result="found"}': 3}, rebuilds=1))
+    fleet.gone(0)
+    fleet.told(0, Status(ready=True, counters={'lookups_total{result="found"}': 1}))
+    values = {(series.name, series.label_value): series.value for series in fleet.series()}
+    assert values["lookups_total", "found"] == 7
+    assert values["view_rebuilds_total", ""] == 2
+
+
+def test_fleet_gauges_take_the_worst_or_the_sum():
+    fleet = Fleet(2)
+    fleet.told(0, Status(ready=True, seq=5, lag_ms=10, connections=2, stale=True, brokers=4, grace=True))
+    fleet.told(1, Status(ready=True, seq=7, lag_ms=250, connections=3, redis_away=True, brokers=5))
+    values = {series.name: series.value for series in fleet.series()}
+    assert values["view_seq"] == 5
+    assert values["view_lag_seconds"] == pytest.approx(0.25)
+    assert values["connections"] == 5
+    assert (values["view_stale"], values["redis_away"], values["leases"], values["grace"]) == (1, 1, 1, 1)
+    assert values["brokers_alive"] == 5
+
+
+def test_fleet_redis_away_is_ready_all_the_same():
+    fleet = Fleet(1)
+    fleet.told(0, Status(ready=True, stale=True, redis_away=True))
+    assert fleet.not_ready() == []
+
+
+def test_fleet_silent_draining_or_missing_worker_is_not_ready():
+    clock = Clock()
+    fleet = Fleet(3, clock=clock)
+    fleet.told(0, Status(ready=True))
+    clock.now += SILENT_S + 1
+    fleet.told(1, Status(ready=True, draining=True))
+    assert fleet.not_ready() == ["worker 1 has been silent for 6 s", "worker 2 is draining", "worker 3 is not up"]
+    fleet.draining = True
+    assert fleet.not_ready() == ["draining"]
