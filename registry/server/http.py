@@ -60,6 +60,7 @@ class HttpServer(http.server.ThreadingHTTPServer):
 
     daemon_threads = True
     allow_reuse_address = True
+    request_queue_size = 128
 
     def __init__(self, host: str, port: int, fleet: Fleet) -> None:
         """Bind and begin to answer.
