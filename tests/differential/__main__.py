@@ -36,7 +36,11 @@ def main() -> int:
             java_port = free_port()
             start_java_name_server(processes, release, java_port)
             pair = Pair(java_port, OurNameServers().start(processes).port)
-            return search(pair, options)
+            failed = search(pair, options)
+            if failed:
+                for name, told in processes.reports():
+                    print(f"--- {name}\n{told}")
+            return failed
         finally:
             processes.close()
 
