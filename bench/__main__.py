@@ -6,18 +6,20 @@ import sys
 
 from bench import scripts, start
 
-SUITES = {"scripts": scripts.run, "start": start.run}
+SUITES = {"scripts": scripts.main, "start": start.main}
 
 
-def main() -> None:
-    """Run the suites that are named, or all."""
-    names = sys.argv[1:] or list(SUITES)
+def main() -> int:
+    """Run the suites that are named, or all; the exit status says whether every bar held."""
+    names, failed = sys.argv[1:] or list(SUITES), False
     for name in names:
         if name not in SUITES:
             raise SystemExit(f"no suite {name!r}; there are: {', '.join(SUITES)}")
-        print(f"\n## {name}\n\n| what | bar | measured |\n| --- | --- | --- |")
-        for row in SUITES[name]():
-            print("| " + " | ".join(row) + " |", flush=True)
+    for name in names:
+        print(f"\n## {name}\n", flush=True)
+        sys.argv = [name]
+        failed = bool(SUITES[name]()) or failed
+    return 1 if failed else 0
 
 
-main()
+sys.exit(main())

@@ -56,9 +56,12 @@ class Up:
         return time.perf_counter() - began
 
 
-def run() -> list[tuple[str, str, str]]:
-    """Rows: what, bar, measured."""
-    first, again, full, stop = [], [], [], []
+def main() -> int:
+    """Print the table; 0 when every bar held."""
+    first: list[float] = []
+    again: list[float] = []
+    full: list[float] = []
+    stop: list[float] = []
     for _ in range(ROUNDS):
         with tempfile.TemporaryDirectory(prefix="mqb", ignore_cleanup_errors=True) as folder:
             data_dir = Path(folder)
@@ -73,13 +76,21 @@ def run() -> list[tuple[str, str, str]]:
             up = Up(data_dir)
             full.append(up.start_s)
             stop.append(up.stop())
+    print(f"{ROUNDS} rounds, medians (worst)\n\n| what | bar | measured | held |\n| --- | --- | --- | --- |")
+    held = True
+    for what, bar_s, values in (
+        ("`up`, first start in a new folder", None, first),
+        ("`up`, starting again", 1.0, again),
+        (f"`up`, starting again with a broker of {TOPICS:,} topics in the tables", 1.0, full),
+        ("Ctrl-C until everything is gone", 5.0, stop),
+    ):
+        median = statistics.median(values)
+        good = bar_s is None or median <= bar_s
+        held = held and good
+        bar = "" if bar_s is None else f"≤ {bar_s:g} s"
+        print(f"| {what} | {bar} | {median:.2f} s ({max(values):.2f}) | {'yes' if good else 'NO'} |")
+    return 0 if held else 1
 
-    def shown(values: list[float]) -> str:
-        return f"{statistics.median(values):.2f} s (worst {max(values):.2f})"
 
-    return [
-        ("`up`, first start in a new folder", "", shown(first)),
-        ("`up`, starting again", "1.0 s", shown(again)),
-        (f"`up`, starting again with a broker of {TOPICS:,} topics in the tables", "1.0 s", shown(full)),
-        ("Ctrl-C until everything is gone", "5 s", shown(stop)),
-    ]
+if __name__ == "__main__":
+    sys.exit(main())
