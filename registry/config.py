@@ -132,7 +132,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     ] = 10
 
     proxy_protocol: Annotated[
-        bool, About("proxyProtocol", "A PROXY protocol header (1 or 2) may come first and name the client's address.")
+        bool,
+        About("proxyProtocol", "A PROXY protocol header (1 or 2) may come first and name the client's address (5.x)."),
     ] = True
     handshake_timeout_ms: Annotated[
         int,

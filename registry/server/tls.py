@@ -125,18 +125,30 @@ class Tls:
                 "TLS: tlsServerNeedClientAuth=require without tlsServerAuthClient=true would take any certificate at "
                 "all: set tlsServerAuthClient=true and tlsServerTrustCertPath, or tlsServerNeedClientAuth=none"
             )
+        if not files.cert_path:
+            self._start_without_certificate(settings)
+            return
         for path in dict.fromkeys(filter(None, (files.cert_path, files.key_path, files.trust_cert_path))):
             self._look(path)
-        if files.cert_path:
-            self._context = make_context(files)
-        elif settings.tls_test_mode_enable:
-            self._context = _self_signed(files)
-            logger.warning("TLS with a certificate made just now, which protects from nobody (tlsTestModeEnable)")
-        elif self.enforcing:
+        self._context = make_context(files)
+        logger.info("TLS is %s", self.mode)
+
+    def _start_without_certificate(self, settings: Settings) -> None:
+        if not settings.tls_test_mode_enable:
+            if self.enforcing:
+                raise StartError(
+                    "TLS: tlsServerMode=enforcing needs a certificate: set tlsServerCertPath and tlsServerKeyPath"
+                )
+            return
+        if self._files.need_client_auth != "none":
             raise StartError(
-                "TLS: tlsServerMode=enforcing needs a certificate: set tlsServerCertPath and tlsServerKeyPath"
+                "TLS: checking clients (tlsServerNeedClientAuth) with a certificate of the test mode makes no sense: "
+                "set tlsServerCertPath and tlsServerKeyPath"
             )
-        logger.info("TLS is %s%s", self.mode, "" if self._context else ", but there is no certificate")
+        self._context = _self_signed()
+        logger.warning(
+            "TLS is %s with a certificate made just now, which protects from nobody (tlsTestModeEnable)", self.mode
+        )
 
     # files that change
 
@@ -221,9 +233,9 @@ def _load_trust(context: ssl.SSLContext, path: str) -> None:
         raise StartError(f"TLS: cannot use the trust certificates {path}: {_why(error)}") from error
 
 
-def _self_signed(files: TlsFiles) -> ssl.SSLContext:
+def _self_signed() -> ssl.SSLContext:
     with tempfile.TemporaryDirectory(prefix="mqregistry-tls-") as folder:
-        made = files._replace(cert_path=f"{folder}/cert.pem", key_path=f"{folder}/key.pem", key_password="")
+        made = TlsFiles(cert_path=f"{folder}/cert.pem", key_path=f"{folder}/key.pem")
         command = [
             "openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
             "-subj", "/CN=mqregistry test mode", "-days", "3650", "-keyout", made.key_path, "-out", made.cert_path,

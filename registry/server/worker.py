@@ -131,7 +131,7 @@ class Worker:
         doorway = Doorway(
             connections,
             tls,
-            proxy_protocol=settings.proxy_protocol,
+            proxy_protocol=settings.proxy_protocol and settings.compat != "4.8",  # which knew no such header
             handshake_s=settings.handshake_timeout_ms / 1000,
         )
         listener = socket.socket(fileno=self._spec.listen_fd)

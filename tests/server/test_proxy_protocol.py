@@ -233,8 +233,9 @@ def test_half_a_header_is_dropped_after_its_time(front_end_with):
         assert only_header.request(106).code == 0
 
 
-def test_switched_off_a_header_is_a_bad_frame(front_end_with):
-    front_end = front_end_with(proxy_protocol=False)
+@pytest.mark.parametrize("setting", [{"proxy_protocol": False}, {"compat": "4.8"}], ids=["off", "4.8"])
+def test_where_it_is_not_known_a_header_is_a_bad_frame(front_end_with, setting):
+    front_end = front_end_with(**setting)
     for name in ("v1-tcp4", "v2-tcp4"):
         with front_end.client() as client:
             client.socket.sendall(GOOD[name][0] + REQUEST)

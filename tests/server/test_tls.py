@@ -24,8 +24,8 @@ from registry.protocol.command import Command, decode_command, encode_command
 from registry.protocol.frame import FrameReader
 from registry.server.tls import Tls, stamp
 from registry.server.tls_transport import TlsTransport
+from tests.certificates import Authority, replace
 
-from .certificates import Authority, replace
 from .harness import Broker, Client, wait_until
 from .test_proxy_protocol import GOOD
 
@@ -240,6 +240,15 @@ def test_unchecked_optional_certificates_are_not_asked_for(front_end_with, serve
         ({"tls_server_cert_path": ""}, "tlsServerCertPath is not set"),
         ({"tls_server_cert_path": "/nowhere.pem"}, "cannot use the certificate /nowhere.pem .*No such file"),
         ({"tls_server_need_client_auth": "require"}, "set tlsServerAuthClient=true"),
+        (
+            {
+                "tls_server_cert_path": "",
+                "tls_server_key_path": "",
+                "tls_server_need_client_auth": "optional",
+                "tls_test_mode_enable": True,
+            },
+            "certificate of the test mode makes no sense",
+        ),
         ({"tls_config_file": "/nowhere.properties"}, "cannot read tlsConfigFile /nowhere.properties: No such file"),
     ],
 )
@@ -742,6 +751,18 @@ def test_bytes_cut_anywhere_come_through_and_back(contexts, sizes, messages):
     client.unwrap()  # both have said farewell
     assert wire.closed
     assert not echo.refused
+
+
+@given(st.lists(st.binary(min_size=1, max_size=200), max_size=5))
+def test_a_handshake_of_any_bytes_is_waited_for_or_refused(contexts, pieces):
+    echo = Echo()
+    secured = TlsTransport(Wire(), echo, contexts[0], lambda _: None)
+    for piece in [HELLO_START[:5], *pieces]:
+        secured.data_received(piece)
+        if echo.refused:
+            break
+    assert not echo.pieces
+    assert all(text.startswith("TLS handshake: ") for text in echo.refused)
 
 
 def test_what_came_in_one_read_goes_on_in_one_piece(contexts):
