@@ -122,6 +122,10 @@ class Pair:
         self.sequences += 1
         Run(self, f"q{self.sequences}x").run(steps)
 
+    def close(self) -> None:
+        for server in self.servers:
+            server.control.socket.close()
+
 
 @dataclass
 class Said:

@@ -33,7 +33,9 @@ def pair(tmp_path_factory: pytest.TempPathFactory):
     try:
         port = free_port()
         start_java_name_server(processes, release, port)
-        yield Pair(port, OurNameServers().start(processes).port)
+        pair = Pair(port, OurNameServers().start(processes).port)
+        yield pair
+        pair.close()
     finally:
         processes.close()
 
