@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.server
 import json
 import logging
 import socket
 import threading
 from http import HTTPStatus
-from typing import Final
+from typing import Any, Final
 
 from registry.errors import StartError
 from registry.server.metrics import Fleet, exposition
@@ -17,6 +18,8 @@ logger = logging.getLogger(__name__)
 
 _CLIENT_TIMEOUT_S: Final = 5.0
 _MAX_CONNECTIONS: Final = 64
+# How long a new client waits for the place of the oldest one, who is hung up on.
+_PLACE_S: Final = 1.0
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):
@@ -70,12 +73,14 @@ class HttpServer(http.server.ThreadingHTTPServer):
         """
         self.fleet = fleet
         self._free = threading.BoundedSemaphore(_MAX_CONNECTIONS)
+        self._open: dict[socket.socket, None] = {}  # the oldest first
+        self._open_lock = threading.Lock()
         try:
             self.address_family = socket.getaddrinfo(host or "0.0.0.0", port, type=socket.SOCK_STREAM)[0][0]
             super().__init__((host, port), _Handler)
-        except OSError as error:
+        except (OSError, UnicodeError) as error:  # the latter: a part of a name that is too long or empty
             raise StartError(
-                f"cannot serve metrics on {host}:{port}: {error.strerror or error}; "
+                f"cannot serve metrics on {host}:{port}: {getattr(error, 'strerror', None) or error}; "
                 "choose another port with --http-port, or 0 for none"
             ) from error
         self._thread = threading.Thread(target=self.serve_forever, name="http", args=(0.1,), daemon=True)
@@ -88,15 +93,30 @@ class HttpServer(http.server.ThreadingHTTPServer):
         self.server_address = self.socket.getsockname()
         self.server_name, self.server_port = "mqregistry", self.server_address[1]
 
-    def verify_request(self, request: object, client_address: object) -> bool:
-        """No more threads than there should be."""
-        return self._free.acquire(blocking=False)
+    def verify_request(self, request: Any, client_address: object) -> bool:
+        """No more threads than there should be: the oldest client, who most likely hangs, goes for a new one."""
+        if not self._free.acquire(blocking=False):
+            self._hang_up_on_the_oldest()
+            if not self._free.acquire(timeout=_PLACE_S):
+                return False
+        with self._open_lock:
+            self._open[request] = None
+        return True
 
-    def process_request_thread(self, request: object, client_address: object) -> None:
+    def _hang_up_on_the_oldest(self) -> None:
+        with self._open_lock:
+            oldest = next(iter(self._open), None)
+        if oldest is not None:
+            with contextlib.suppress(OSError):  # it has just been closed
+                oldest.shutdown(socket.SHUT_RDWR)
+
+    def process_request_thread(self, request: Any, client_address: object) -> None:
         """One connection, in its thread."""
         try:
-            super().process_request_thread(request, client_address)  # type: ignore[arg-type]
+            super().process_request_thread(request, client_address)
         finally:
+            with self._open_lock:
+                self._open.pop(request, None)
             self._free.release()
 
     def handle_error(self, request: object, client_address: object) -> None:

@@ -15,10 +15,14 @@ _TAKEN: Final = frozenset({errno.EADDRINUSE})
 def _open(host: str, port: int) -> tuple[socket.socket, Any]:
     try:
         found = socket.getaddrinfo(host or "0.0.0.0", port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    except OSError as error:
-        raise StartError(f"cannot listen on {host}:{port}: no such address: {error.strerror or error}") from error
+    except (OSError, UnicodeError) as error:  # the latter: a part of a name that is too long or empty
+        why = getattr(error, "strerror", None) or error
+        raise StartError(f"cannot listen on {host}:{port}: no such address: {why}") from error
     family, kind, protocol, _, address = found[0]
-    opened = socket.socket(family, kind, protocol)
+    try:
+        opened = socket.socket(family, kind, protocol)
+    except OSError as error:  # no IPv6 here
+        raise StartError(_why(host, port, error)) from error
     # connections that we closed ourselves linger in TIME_WAIT: they must not keep a restart away
     opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     if family == socket.AF_INET6:

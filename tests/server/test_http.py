@@ -1,0 +1,464 @@
+"""/metrics, /healthz, /readyz: what they say, and that they go on saying it."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import signal
+import socket
+import tempfile
+import threading
+from pathlib import Path
+
+import psutil
+import pytest
+import redis
+from prometheus_client.parser import text_string_to_metric_families
+
+from registry.embedded import EmbeddedRedis
+from registry.errors import StartError
+from registry.server.counters import Counters
+from registry.server.http import HttpServer
+from registry.server.metrics import METRICS, PREFIX, SILENT_S, Fleet, Status
+
+from .harness import Broker, wait_until
+from .serving import Metrics, Serving, free_ports, get
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now_s = 100.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def fleet(clock):
+    return Fleet(2, clock=clock)
+
+
+@pytest.fixture
+def http_port(fleet):
+    (port,) = free_ports(1)
+    server = HttpServer("127.0.0.1", port, fleet)
+    yield port
+    server.close()
+
+
+@pytest.fixture
+def serving(tmp_path, redis_url):
+    with contextlib.ExitStack() as stack:
+
+        def start(url=redis_url, **settings):
+            serve = Serving(tmp_path, url, **settings)
+            stack.callback(serve.close)
+            return serve
+
+        yield start
+
+
+def told(**fields):
+    """A status of a worker that has something of everything."""
+    return Status(
+        ready=True,
+        counters=Counters().report() | fields.pop("counters", {}),
+        script_times=fields.pop("script_times", {"heartbeat": (2, 5.0)}),
+        **fields,
+    )
+
+
+def page(port):
+    return Metrics(get(port, "/metrics").body.decode())
+
+
+# the table of metrics
+
+
+def test_every_documented_metric_is_exported_and_every_exported_one_is_documented(fleet, http_port):
+    fleet.told(0, told())
+    answer = get(http_port, "/metrics")
+    assert answer.content_type.startswith("text/plain")
+    families = {family.name: family for family in text_string_to_metric_families(answer.body.decode())}
+    documented = {PREFIX + name.removesuffix("_total"): metric for name, metric in METRICS.items()}
+    assert set(families) == set(documented)
+    for name, metric in documented.items():
+        family = families[name]
+        assert (family.type, family.documentation) == (metric.kind, metric.help)
+        assert family.samples, f"{name} has no value"
+        for sample in family.samples:
+            assert set(sample.labels) == ({metric.label} if metric.label else set()), sample
+
+
+def test_every_counter_of_a_worker_is_a_documented_metric():
+    for series in Counters().report():
+        name, _, label = series.partition("{")
+        assert METRICS[name].kind == "counter"
+        assert label.partition("=")[0] == METRICS[name].label
+
+
+def test_every_label_value_is_named_in_the_help():
+    for series in Counters().report():
+        match = re.fullmatch(r'(\w+)\{\w+="(\w+)"\}', series)
+        if match is not None:
+            assert match[2] in METRICS[match[1]].help, series
+
+
+def test_a_scraper_may_ask_for_open_metrics(fleet, http_port):
+    fleet.told(0, told())
+    with socket.create_connection(("127.0.0.1", http_port), timeout=5) as client:
+        client.sendall(b"GET /metrics HTTP/1.0\r\nAccept: application/openmetrics-text; version=1.0.0\r\n\r\n")
+        text = client.makefile("rb").read().decode()
+    assert "Content-Type: application/openmetrics-text" in text
+    assert text.endswith("# EOF\n")
+
+
+# sums over workers
+
+
+def test_counters_are_summed_and_what_a_dead_worker_counted_is_kept(fleet, http_port):
+    fleet.told(0, told(counters={'lookups_total{result="found"}': 5}, rebuilds=1))
+    fleet.told(1, told(counters={'lookups_total{result="found"}': 7}, rebuilds=1))
+    expected = {
+        "lookups_total{found}": 12.0, "view_rebuilds_total": 2.0,
+        "script_seconds_count{heartbeat}": 4.0, "script_seconds_sum{heartbeat}": 0.01,
+    }  # fmt: skip
+
+    def shown():
+        found = page(http_port)
+        return {name: found[name] for name in expected}
+
+    assert shown() == expected
+    fleet.gone(0)
+    assert shown() == expected
+    fleet.told(0, Status(ready=True))  # its successor begins at nothing
+    assert shown() == expected
+    fleet.told(0, told(counters={'lookups_total{result="found"}': 1}, script_times={"heartbeat": (1, 1.0)}))
+    assert shown() == {
+        "lookups_total{found}": 13.0, "view_rebuilds_total": 2.0,
+        "script_seconds_count{heartbeat}": 5.0, "script_seconds_sum{heartbeat}": 0.011,
+    }  # fmt: skip
+
+
+def test_gauges_are_of_the_living(fleet, http_port):
+    fleet.told(0, told(seq=7, lag_ms=10, channels=2, connections=3, brokers=4, topics=5, stale=True, redis_away=True))
+    fleet.told(1, told(seq=9, lag_ms=2500, channels=1, connections=1, brokers=5, topics=6, grace=True))
+    assert page(http_port).items() >= {
+        "view_seq": 7.0, "view_lag_seconds": 2.5, "channels": 3.0, "connections": 4.0, "brokers_alive": 5.0,
+        "topics": 6.0, "view_stale": 1.0, "redis_away": 1.0, "leases": 1.0, "grace": 1.0, "workers": 2.0, "ready": 1.0,
+    }.items()  # fmt: skip
+    fleet.gone(1)
+    assert page(http_port).items() >= {"channels": 2.0, "grace": 0.0, "workers": 1.0, "ready": 0.0}.items()
+
+
+# readiness
+
+
+def test_ready_once_every_worker_is(fleet, http_port):
+    def readyz():
+        answer = get(http_port, "/readyz")
+        assert answer.content_type == "application/json"
+        return answer.status, answer.body
+
+    assert readyz() == (503, b'{"ready": false, "reasons": ["worker 1 is not up", "worker 2 is not up"]}\n')
+    fleet.told(0, told())
+    fleet.told(1, Status())
+    assert readyz() == (503, b'{"ready": false, "reasons": ["worker 2 has not read the tables yet"]}\n')
+    fleet.told(1, told(redis_away=True, stale=True))
+    assert readyz() == (200, b'{"ready": true, "reasons": []}\n')
+    fleet.told(1, told(draining=True))
+    assert readyz() == (503, b'{"ready": false, "reasons": ["worker 2 is draining"]}\n')
+    fleet.draining = True
+    assert readyz() == (503, b'{"ready": false, "reasons": ["draining"]}\n')
+
+
+def test_a_worker_that_says_nothing_is_not_ready(fleet, clock, http_port):
+    fleet.told(0, told())
+    clock.now_s += SILENT_S + 1
+    fleet.told(1, told())
+    answer = get(http_port, "/readyz")
+    assert (answer.status, b"worker 1 has been silent for 6 s" in answer.body) == (503, True)
+    assert page(http_port)["workers"] == 1.0
+
+
+# requests
+
+
+def test_healthz_is_answered_whatever_the_workers_do(http_port):
+    assert get(http_port, "/healthz") == (200, "text/plain; charset=utf-8", b"ok\n")
+    assert get(http_port, "/healthz?verbose=1").status == 200
+
+
+@pytest.mark.parametrize("path", ["/", "/metrics/", "/metricsx", "/healthz/../etc/passwd", "/%2e%2e/", "*"])
+def test_an_unknown_path_is_404_and_says_what_there_is(http_port, path):
+    answer = get(http_port, path)
+    assert (answer.status, answer.body) == (404, b"try /metrics, /healthz or /readyz\n")
+
+
+def test_head_has_no_body(http_port):
+    assert get(http_port, "/healthz", method="HEAD") == (200, "text/plain; charset=utf-8", b"")
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "FLY"])
+def test_another_method_is_refused(http_port, method):
+    assert get(http_port, "/metrics", method=method).status == 501
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"\x00\x01\x02\xff" * 100 + b"\r\n\r\n",
+        b"GET\r\n\r\n",
+        b"GET /metrics HTTP/9.9\r\n\r\n",
+        b"GET /" + b"a" * 100_000 + b" HTTP/1.1\r\n\r\n",
+        b"GET /metrics HTTP/1.1\r\n" + b"X: y\r\n" * 200 + b"\r\n",
+        b"GET /metrics HTTP/1.1\r\nX: " + b"y" * 100_000 + b"\r\n\r\n",
+        b"\r\n" * 3,
+    ],
+)
+def test_garbage_is_answered_with_an_error_or_a_close(http_port, sent):
+    with socket.create_connection(("127.0.0.1", http_port), timeout=10) as client:
+        with contextlib.suppress(ConnectionError):
+            client.sendall(sent)
+            client.shutdown(socket.SHUT_WR)
+        answer = b""
+        with contextlib.suppress(ConnectionError):
+            while data := client.recv(65536):
+                answer += data
+    assert re.search(rb"\b(400|414|431|505)\b", answer) or not answer
+    assert get(http_port, "/healthz").status == 200
+
+
+def test_clients_that_hang_hold_nobody_up(http_port):
+    with contextlib.ExitStack() as stack:
+        for sent in (b"", b"GET /metrics HTT", b"GET /metrics HTTP/1.1\r\nX: ") * 10:
+            client = stack.enter_context(socket.create_connection(("127.0.0.1", http_port)))
+            client.sendall(sent)
+        assert get(http_port, "/healthz", timeout_s=2).status == 200
+
+
+def test_clients_that_hang_are_many_and_yet_there_is_an_answer(http_port):
+    """As many as there may be at once: the oldest have to go for the newest."""
+    with contextlib.ExitStack() as stack:
+        for _ in range(200):
+            stack.enter_context(socket.create_connection(("127.0.0.1", http_port)))
+        assert get(http_port, "/healthz", timeout_s=3).status == 200
+        assert threading.active_count() < 100
+
+
+def test_a_client_that_does_not_read_holds_nobody_up(fleet, http_port):
+    fleet.told(0, told(script_times={f"script{i}": (1, 1.0) for i in range(20_000)}))
+    with socket.socket() as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1024)
+        client.connect(("127.0.0.1", http_port))
+        client.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
+        assert client.recv(10).startswith(b"HTTP/1.0 2")
+        assert get(http_port, "/healthz", timeout_s=5).status == 200
+
+
+# start
+
+
+def test_a_taken_port_is_a_start_error_that_names_it(fleet):
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        with pytest.raises(StartError, match=rf"cannot serve metrics on 127\.0\.0\.1:{port}: .*--http-port"):
+            HttpServer("127.0.0.1", port, fleet)
+
+
+@pytest.mark.parametrize("host", ["192.0.2.1", "no.such.host.invalid", "x" * 64 + ".invalid"])
+def test_an_address_that_is_none_is_a_start_error(fleet, host):
+    with pytest.raises(StartError, match=re.escape(f"cannot serve metrics on {host}:1234")):
+        HttpServer(host, 1234, fleet)
+
+
+def test_close_frees_the_port_though_a_client_hangs(fleet):
+    (port,) = free_ports(1)
+    server = HttpServer("127.0.0.1", port, fleet)
+    with socket.create_connection(("127.0.0.1", port)):
+        assert get(port, "/healthz").status == 200
+        server.close()
+        HttpServer("127.0.0.1", port, fleet).close()
+
+
+# a front end as it is run
+
+
+def test_what_a_front_end_does_is_counted(serving):
+    serve = serving(workers=2)
+    before = serve.metrics()
+    assert before["brokers_alive"] == before["channels"] == before["topics"] == 0
+    assert (before["workers"], before["leases"], before["ready"]) == (2, 2, 1)
+    with serve.client() as broker, serve.client() as other, serve.client() as user:
+        one = Broker()
+        assert broker.register(one).code == 0  # changed
+        assert broker.register(one).code == 0  # unchanged
+        assert broker.register(one).code == 0
+        ext, body = one.registration(counter=2)
+        assert broker.request(103, ext | {"bodyCrc32": "1"}, body).code != 0  # refused: its crc32
+        assert broker.request(103, {"brokerName": "broker-a"}).code != 0  # error: fields are missing
+        assert other.register(Broker("broker-b", "127.0.0.1:10921", topics=["topic3", "topic4"])).code == 0
+        serve.wait_until(lambda: serve.metrics()["brokers_alive"] == 2, "both are shown")
+        assert [user.route(topic).code for topic in ("topic1", "topic3", "topic1", "no-such-topic")] == [0, 0, 0, 17]
+        expected = {
+            "registrations_total{changed}": 2, "registrations_total{unchanged}": 2, "registrations_total{refused}": 1,
+            "registrations_total{error}": 1, "lookups_total{found}": 3, "lookups_total{not_found}": 1,
+            "lookups_total{error}": 0, "stale_answers_total": 0, "requests_total": 10, "channels": 2, "connections": 3,
+            "brokers_alive": 2, "topics": 4, "script_seconds_count{heartbeat}": 5,
+            "script_seconds_count{register_broker}": 2, "bad_frames_total": 0, "view_stale": 0, "redis_away": 0,
+        }  # fmt: skip
+        found = {}
+
+        def all_is_there():
+            metrics = serve.metrics()
+            found.update({name: metrics.get(name) for name in expected})
+            return found == expected
+
+        with contextlib.suppress(AssertionError):
+            serve.wait_until(all_is_there, "the counts", 5)
+        assert found == expected
+        after = serve.metrics()
+        assert after["view_seq"] > before["view_seq"]
+        assert 0 < after["script_seconds_sum{register_broker}"] < 5
+        user.socket.sendall(b"\xff" * 64)
+        assert user.closed()
+        serve.wait_until(lambda: serve.metrics()["bad_frames_total"] == 1, "what is no frame is counted")
+    serve.wait_until(lambda: serve.metrics()["brokers_alive"] == 0, "their last connections are closed")
+    serve.wait_until(lambda: (m := serve.metrics())["connections"] == m["channels"] == 0, "all are gone")
+
+
+def test_counters_never_go_back_when_workers_die(serving):
+    serve = serving(workers=2)
+    seen: list[Metrics] = []
+    stop = threading.Event()
+
+    def scrape():
+        while not stop.is_set():
+            seen.append(serve.metrics())
+
+    scraper = threading.Thread(target=scrape)
+    with serve.client() as user:
+        user.register(Broker())
+        for _ in range(50):
+            assert user.route("topic1").code == 0
+        serve.wait_until(lambda: serve.metrics().get("lookups_total{found}") == 50, "all are counted")
+        scraper.start()
+        try:
+            for number in (signal.SIGKILL, signal.SIGTERM):
+                restarts = serve.metrics()["worker_restarts_total"]
+                for worker in serve.workers():
+                    worker.send_signal(number)
+                serve.wait_until(
+                    lambda restarts=restarts: (
+                        (m := serve.metrics())["worker_restarts_total"] == restarts + 2 and m["ready"] == 1
+                    ),
+                    "both are up again",
+                )
+        finally:
+            stop.set()
+            scraper.join()
+    counters = [key for key in seen[0] if key.partition("{")[0].endswith(("_total", "_count", "_sum"))]
+    assert len(counters) > 10
+    for key in counters:
+        values = [metrics[key] for metrics in seen]
+        assert values == sorted(values), key
+    assert serve.metrics()["lookups_total{found}"] == 50
+
+
+def test_expired_brokers_are_counted(serving):
+    serve = serving(broker_channel_expired_time_ms=1000)
+    with serve.client() as broker:
+        assert broker.register(Broker()).code == 0
+        serve.wait_until(lambda: serve.metrics()["grace"] == 0, "grace is over")
+        serve.wait_until(lambda: serve.metrics()["brokers_expired_total"] == 1, "it fell silent")
+        serve.wait_until(lambda: serve.metrics()["brokers_alive"] == 0, "it is gone")
+
+
+def test_grace_is_shown(serving):
+    serve = serving()
+    serve.wait_until(lambda: serve.metrics()["grace"] == 1, "a namespace that nobody watched until now")
+
+
+def test_redis_away_is_ready_and_stale(serving):
+    with tempfile.TemporaryDirectory(prefix="mq") as folder, EmbeddedRedis(Path(folder)) as own:
+        serve = serving(own.url, redis_timeout_ms=300)
+        with serve.client() as user:
+            assert user.register(Broker()).code == 0
+            assert user.route("topic1").code == 0
+            own.kill()
+            serve.wait_until(lambda: serve.metrics()["redis_away"] == 1, "it is noticed")
+            serve.wait_until(lambda: serve.metrics()["view_stale"] == 1, "the view may be behind")
+            assert serve.readyz() == (200, [])
+            assert serve.metrics()["leases"] == 0
+            assert user.route("topic1").code == 0
+            assert user.route("no-such-topic").code not in (0, 17)
+            assert user.register(Broker(counter=2)).code not in (0, 17)
+            serve.wait_until(
+                lambda: (
+                    serve.metrics().items()
+                    >= {"stale_answers_total": 1, "lookups_total{error}": 1, "registrations_total{error}": 1}.items()
+                ),
+                "what was answered meanwhile is counted",
+            )
+            own.start()
+            serve.wait_until(lambda: serve.metrics()["redis_away"] == 0, "it is back")
+            serve.wait_until(lambda: serve.metrics()["view_stale"] == 0, "the view is fresh")
+            assert user.route("topic1").code == 0
+            assert serve.readyz() == (200, [])
+            assert serve.metrics()["stale_answers_total"] == 1
+
+
+def test_not_ready_while_the_tables_are_not_read(serving, redis_url):
+    """A worker that cannot come up: here for a namespace whose tables cannot be read."""
+    with redis.Redis(unix_socket_path=redis_url.removeprefix("unix://"), protocol=2) as client:
+        serve = serving()
+        client.set(f"mq:{{{serve.namespace}}}:topics", "no set")
+        worker = serve.workers()[0]
+        worker.kill()
+        serve.wait_until(lambda: serve.readyz() == (503, ["worker 1 is not up"]), "not ready")
+        assert serve.get("/healthz").status == 200
+        assert serve.metrics()["ready"] == 0
+        client.delete(f"mq:{{{serve.namespace}}}:topics")
+        serve.wait_until(lambda: serve.readyz() == (200, []), "ready again")
+
+
+def test_a_paused_worker_makes_it_unready(serving):
+    serve = serving(workers=2)
+    paused = serve.workers()[0]
+    paused.suspend()
+    try:
+        reasons = serve.wait_until(lambda: serve.readyz()[1], "its silence is noticed")
+        assert re.fullmatch(r"worker [12] has been silent for \d+ s", reasons[0])
+    finally:
+        paused.resume()
+    serve.wait_until(lambda: serve.readyz() == (200, []), "it tells of itself again")
+
+
+def test_draining_is_not_ready(serving):
+    serve = serving()
+    with serve.client() as client:
+        assert client.request(106).code == 0
+        serve.process.terminate()
+        wait_until(lambda: serve.readyz() == (503, ["draining"]), "load balancers are told", 3)
+    assert serve.process.wait(15) == 0
+
+
+def test_a_taken_http_port_is_253_and_nothing_is_left(serving):
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        serve = serving(booted=False, http_port=port)
+        assert serve.process.wait(15) == 253
+        assert f"cannot serve metrics on 127.0.0.1:{port}" in serve.log
+    socket.create_server(("127.0.0.1", serve.port)).close()
+
+
+def test_http_can_be_off(serving):
+    serve = serving(http_port=0)
+    assert "HTTP port off" in serve.log
+    ours = psutil.Process(serve.process.pid).net_connections("tcp")
+    assert {each.laddr.port for each in ours if each.status == psutil.CONN_LISTEN} == {serve.port}
