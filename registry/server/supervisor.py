@@ -51,6 +51,12 @@ _KILL_AFTER_S: Final = 1.0
 _MAX_LINE_BYTES: Final = 1024 * 1024
 
 
+def _stop_signals() -> list[signal.Signals]:
+    """Those that end us; nohup lets a process outlive its terminal by ignoring SIGHUP."""
+    numbers = [signal.SIGTERM, signal.SIGINT]
+    return numbers if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else [*numbers, signal.SIGHUP]
+
+
 class _Line(msgspec.Struct, frozen=True):
     """What every line of a status pipe has."""
 
@@ -93,7 +99,7 @@ class Supervisor:
         """Serve until stopped.
 
         Args:
-            signals: SIGTERM and SIGINT stop it.
+            signals: SIGTERM, SIGINT and SIGHUP (the terminal is gone) stop it.
             beside: run as long as this serves, and cancelled then.
 
         Raises:
@@ -110,7 +116,7 @@ class Supervisor:
             stack.push_async_callback(store.close)
             if signals:
                 loop = asyncio.get_running_loop()
-                for number in (signal.SIGTERM, signal.SIGINT):
+                for number in _stop_signals():
                     loop.add_signal_handler(number, self._on_signal, number)
                     stack.callback(loop.remove_signal_handler, number)
             try:

@@ -21,6 +21,8 @@ from registry.config import Settings
 from registry.errors import StartError
 from registry.server.supervisor import BOOT_LINE, Supervisor
 
+from .processes import free_port
+
 READY = ["say", {"event": "ready"}]
 STAY = ["stay", None]
 FAKE = (sys.executable, str(Path(__file__).with_name("fake_worker.py")))
@@ -28,12 +30,6 @@ FAKE = (sys.executable, str(Path(__file__).with_name("fake_worker.py")))
 
 def status(**fields):
     return ["say", {"event": "status", "ready": True, **fields}]
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 async def until(condition, what, timeout_s=15.0):

@@ -1,0 +1,91 @@
+"""Commands as a user runs them: processes of their own, in an environment without settings."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from registry.cli import cli
+from registry.server.supervisor import BOOT_LINE
+
+from .processes import Process, free_port
+
+
+@pytest.fixture
+def home():
+    """A short folder: unix sockets have short names."""
+    with tempfile.TemporaryDirectory(prefix="mq") as folder:
+        yield Path(folder)
+
+
+@pytest.fixture
+def env(home):
+    """A user without settings and with nothing running."""
+    (home / "run").mkdir(mode=0o700)
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("MQREGISTRY_", "XDG_"))}
+    return {**kept, "HOME": str(home), "XDG_RUNTIME_DIR": str(home / "run"), "TMPDIR": str(home)}
+
+
+@pytest.fixture
+def start(env):
+    """Start a command; it is ended with the test."""
+    processes = []
+
+    def run(*arguments, **variables):
+        processes.append(Process(*arguments, env={**env, **variables}))
+        return processes[-1]
+
+    yield run
+    for process in processes:
+        if process.popen.poll() is None:
+            process.end(signal.SIGKILL)
+        process.wait()
+
+
+@pytest.fixture
+def start_up(start, home):
+    """Start ``up`` and wait until it answers; gives it and its port."""
+
+    def run(*arguments, data_dir=None, **variables):
+        port = free_port()
+        process = start(
+            "up", "--port", str(port), "--data-dir", str(data_dir or home / "data"), "--http-port", "0", *arguments,
+            **variables,
+        )  # fmt: skip
+        process.wait_for(BOOT_LINE)
+        return process, port
+
+    return run
+
+
+@pytest.fixture
+def command(env):
+    """Run a command to its end, in this process; gives click's result."""
+
+    def run(*arguments, expect=0, **variables):
+        unset = {name: None for name in os.environ if name.startswith(("MQREGISTRY_", "XDG_"))}
+        result = CliRunner(env={**unset, **env, **variables}).invoke(cli, arguments)
+        assert result.exit_code == expect, result.output + repr(result.exception)
+        return result
+
+    return run
+
+
+@pytest.fixture
+def finished(env):
+    """Run a command to its end, in a process of its own."""
+
+    def run(*arguments, **variables):
+        return subprocess.run(
+            [sys.executable, "-m", "registry", *arguments], env={**env, **variables}, capture_output=True, text=True,
+            check=False, timeout=60,
+        )  # fmt: skip
+
+    return run

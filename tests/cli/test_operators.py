@@ -1,0 +1,237 @@
+"""``clusters``, ``brokers``, ``topics``, ``route``, ``watch``: what they print about the worked example."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from registry.model import DataVersion, Registration, TopicConfig
+from registry.registration import compare
+from registry.store.kvconfig import KvStore
+from registry.store.routes import Channel, RegistrationDiff, RouteStore
+from registry.store.snapshot import read_tables
+from registry.store.store import Store
+
+BROKERS = [("broker-a", 0, "10.0.0.1:10911"), ("broker-a", 1, "10.0.0.2:10911"), ("broker-b", 0, "10.0.0.3:10911"),
+           ("broker-b", 1, "10.0.0.4:10911")]  # fmt: skip
+
+
+async def register(store, name, broker_id, addr, topics):
+    registration = Registration(
+        "c1", name, broker_id, addr, ha_server_addr="10.0.0.9:10912", data_version=DataVersion(3, 1700000000000),
+        topics={topic: TopicConfig(topic, 4, 4, 6) for topic in topics},
+    )  # fmt: skip
+    head, tables = await read_tables(store)
+    row = tables.brokers.get(name)
+    changes = compare(registration, None, tables)
+    diff = RegistrationDiff(head.epoch, row.rev if row else 0, "0", tables.config_rev, *changes)
+    done = await RouteStore(store).register_broker(registration, diff, channel=Channel("fe", f"w/{addr}"))
+    assert done.status == "OK", done
+
+
+@pytest.fixture
+def example(redis_url, namespace, run):
+    """The worked example of the specification, without any front end."""
+
+    async def make():
+        async with Store(redis_url, namespace) as store:
+            await store.connect()
+            for name, broker_id, addr in BROKERS:
+                await register(store, name, broker_id, addr, ["topic1", "topic2"] if broker_id == 0 else [])
+            await RouteStore(store).delete_topic("topic2")
+
+    run(make())
+
+
+@pytest.fixture
+def target(redis_url, namespace, example):
+    return {"MQREGISTRY_REDIS": redis_url, "MQREGISTRY_NAMESPACE": namespace}
+
+
+def test_clusters_prints_every_address(command, target):
+    assert command("clusters", **target).stdout.splitlines() == [
+        "CLUSTER  BROKER NAME  ID  ADDRESS",
+        "c1       broker-a      0  10.0.0.1:10911",
+        "c1       broker-a      1  10.0.0.2:10911",
+        "c1       broker-b      0  10.0.0.3:10911",
+        "c1       broker-b      1  10.0.0.4:10911",
+    ]
+
+
+def test_clusters_json_is_the_answer_of_106(command, target):
+    found = json.loads(command("clusters", "--json", **target).stdout)
+    assert found["clusterAddrTable"] == {"c1": ["broker-a", "broker-b"]}
+    assert found["brokerAddrTable"]["broker-b"] == {
+        "brokerAddrs": {"0": "10.0.0.3:10911", "1": "10.0.0.4:10911"},
+        "brokerName": "broker-b",
+        "cluster": "c1",
+        "enableActingMaster": False,
+    }
+
+
+def test_route_prints_queues_and_addresses(command, target):
+    assert command("route", "topic1", **target).stdout.splitlines() == [
+        "topic topic1",
+        "BROKER NAME  CLUSTER  READ  WRITE  PERM  ID  ADDRESS",
+        "broker-a     c1          4      4  6 RW   0  10.0.0.1:10911",
+        "                                          1  10.0.0.2:10911",
+        "broker-b     c1          4      4  6 RW   0  10.0.0.3:10911",
+        "                                          1  10.0.0.4:10911",
+    ]
+
+
+def test_route_json_is_the_answer_of_105(command, target):
+    route = json.loads(command("route", "topic1", "--json", **target).stdout)
+    assert [data["brokerName"] for data in route["queueDatas"]] == ["broker-a", "broker-b"]
+    assert {data["readQueueNums"] for data in route["queueDatas"]} == {4}
+    assert route["brokerDatas"][0]["brokerAddrs"] == {"0": "10.0.0.1:10911", "1": "10.0.0.2:10911"}
+
+
+def test_route_shows_what_else_belongs_to_the_topic(command, target, redis_url, namespace, run):
+    async def more():
+        async with Store(redis_url, namespace) as store:
+            await KvStore(store).put("ORDER_TOPIC_CONFIG", "topic1", "broker-a:4")
+            await KvStore(store).set_config({"orderMessageEnable": "true"})
+            await store.client.rpush(f"mq:{{{namespace}}}:filter:c1|10.0.0.1:10911", "f1:1", "f2:2")
+
+    run(more())
+    lines = command("route", "topic1", **target).stdout.splitlines()
+    assert lines[-2:] == ["filter servers of 10.0.0.1:10911: f1:1, f2:2", "order configuration: broker-a:4"]
+
+
+def test_route_unknown_topic_names_close_ones(command, target):
+    result = command("route", "Topic", expect=1, **target)
+    assert result.stderr == "Error: no topic 'Topic'; did you mean topic1?\n"
+
+
+def test_route_topic_like_nothing_names_the_next_step(command, target):
+    assert "'mqregistry topics' lists them" in command("route", "xyzzy", expect=1, **target).stderr
+
+
+def test_route_reads_no_more_than_it_shows(command, target, redis_url, namespace, run):
+    async def calls():
+        async with Store(redis_url, namespace) as store:
+            found = await store.client.info("commandstats")
+            return {name: value["calls"] for name, value in found.items()}
+
+    before = run(calls())
+    command("route", "topic1", **target)
+    after = run(calls())
+    made = {name: after[name] - before.get(name, 0) for name in after if after[name] != before.get(name, 0)}
+    assert not {name for name in made if "scan" in name or "smembers" in name or "eval" in name}, made
+
+
+def test_topics_prints_queues_of_each(command, target):
+    assert command("topics", **target).stdout.splitlines() == [
+        "TOPIC   READ  WRITE  PERM  BROKER NAMES",
+        "topic1     8      8  6 RW  broker-a, broker-b",
+    ]
+    assert json.loads(command("topics", "--json", "to*", **target).stdout) == [
+        {"topic": "topic1", "brokerNames": ["broker-a", "broker-b"], "readQueueNums": 8, "writeQueueNums": 8,
+         "perms": [6]}
+    ]  # fmt: skip
+    assert command("topics", "x*", **target).stderr == "no topic matches x*\n"
+
+
+def test_brokers_prints_who_lives_and_how_long(command, target):
+    lines = command("brokers", **target).stdout.splitlines()
+    assert lines[0].split("  ")[0] == "CLUSTER"
+    assert len(lines) == 5
+    first = lines[1].split()
+    assert first[:4] == ["c1", "broker-a", "0", "10.0.0.1:10911"]
+    assert first[-3:] == ["2m00s", "3@1700000000000", "1"]
+    infos = json.loads(command("brokers", "--json", **target).stdout)
+    assert infos[2]["haServerAddr"] == "10.0.0.9:10912"
+    assert infos[2]["dataVersion"] == {"counter": 3, "timestamp": 1700000000000, "state_version": 0}
+    assert 0 < infos[2]["expiresInMs"] <= 120_000
+    assert infos[2]["frontEnds"] == 1
+
+
+def test_watch_from_start_prints_every_change(command, target):
+    lines = command("watch", "--from-start", "-n", "5", **target).stdout.splitlines()
+    assert "broker_registered" in lines[0]
+    assert "c1/broker-a id 0 10.0.0.1:10911; new; 2 topic(s): topic1, topic2" in lines[0]
+    assert lines[4].endswith("topic_deleted       topic2 at broker-a, broker-b")
+    events = [json.loads(line) for line in command("watch", "--from-start", "-n", "5", "--json", **target)
+              .stdout.splitlines()]  # fmt: skip
+    assert [event["seq"] for event in events] == [1, 2, 3, 4, 5]
+
+
+def test_watch_shows_what_happens_from_now_on(start, target, redis_url, namespace, run):
+    process = start("watch", "-n", "1", **target)
+
+    async def put(number):
+        async with Store(redis_url, namespace) as store:
+            await KvStore(store).put("ns", f"key{number}", "v")
+
+    # it says nothing until the first change, so changes are made until it has seen one
+    for number in range(1000):
+        if process.popen.poll() is not None:
+            break
+        run(put(number))
+    assert process.wait() == 0
+    assert "kv_put" in process.out
+    assert "topic" not in process.out
+
+
+def test_watch_ctrl_c_is_no_error(start, target):
+    process = start("watch", "--from-start", **target)
+    process.wait_for("topic_deleted")
+    assert process.end() == 0
+    assert process.err == ""
+
+
+@pytest.mark.parametrize("name", [["clusters"], ["brokers"], ["topics"], ["route", "t"], ["watch", "-n", "1"]])
+def test_unknown_namespace_is_not_made(command, redis_url, namespace, name, run):
+    result = command(*name, "--redis", redis_url, "--namespace", namespace, expect=1)
+    assert f"no namespace '{namespace}'" in str(result.exception)
+
+    async def exists():
+        async with Store(redis_url, namespace) as store:
+            return await store.client.exists(f"mq:{{{namespace}}}:meta")
+
+    assert run(exists()) == 0
+
+
+def test_no_up_running_says_how_to_name_a_redis(command):
+    assert "--redis redis://HOST:PORT" in command("clusters", expect=1).stderr
+
+
+def test_redis_away_fails_with_the_next_step(finished, home):
+    result = finished("clusters", "--redis", f"unix://{home}/nobody.sock")
+    assert result.returncode == 1
+    assert "Is Redis up, and is this its address?" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_empty_registry_says_so(command, redis_url, namespace, run):
+    async def make():
+        async with Store(redis_url, namespace) as store:
+            await store.connect()
+
+    run(make())
+    target = {"MQREGISTRY_REDIS": redis_url, "MQREGISTRY_NAMESPACE": namespace}
+    assert command("clusters", **target).stderr == "no broker is registered\n"
+    assert command("brokers", **target).stderr == "no broker is registered\n"
+    assert command("topics", **target).stderr == "no topic is registered\n"
+
+
+def test_commands_find_the_up_that_runs_here(start_up, command, home):
+    process, _ = start_up("--namespace", "mine")
+    assert command("topics").stderr == "no topic is registered\n"
+    start_up(data_dir=home / "other")
+    result = command("topics", expect=1)
+    assert result.stderr.startswith("Error: several registries run here; say which:\n")
+    assert f"--redis unix://{home}/data/redis.sock" in result.stderr
+    process.end()
+    command("topics")
+
+
+def test_queue_data_of_another_make_names_its_topic(command, target, redis_url, namespace, run):
+    async def spoil():
+        async with Store(redis_url, namespace) as store:
+            await store.client.hset(f"mq:{{{namespace}}}:topic:topic1", "broker-a", "rubbish")
+
+    run(spoil())
+    assert "topic 'topic1'" in str(command("route", "topic1", expect=1, **target).exception)

@@ -1,0 +1,97 @@
+"""Help, -p, exit codes and completion of every command."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+
+from registry import __version__
+from registry.cli import cli
+from registry.config import options
+
+
+def commands():
+    return cli.list_commands(None)
+
+
+@pytest.mark.parametrize("name", commands())
+def test_every_command_has_help_for_each_option(name, command):
+    result = command(name, "--help")
+    assert "Usage:" in result.stdout
+    found = cli.get_command(None, name)
+    assert found.help
+    for param in found.params:
+        assert param.param_type_name == "argument" or param.help, param
+
+
+def test_group_help_names_the_exit_codes(command):
+    assert "0 done, 1 failed, 2 wrong usage, 253 could not start" in command("--help").stdout
+    assert command("--version").stdout == f"mqregistry, version {__version__}\n"
+
+
+@pytest.mark.parametrize("arguments", [["nonsense"], ["up", "--nonsense"], ["up", "--port", "x"], ["route"],
+                                       ["serve", "--workers", "0"], ["up", "--namespace", "a}b"],
+                                       ["completion", "tcsh"]])  # fmt: skip
+def test_wrong_usage_is_2(command, arguments):
+    command(*arguments, expect=2)
+
+
+def test_flag_that_is_not_allowed_says_what_is(command):
+    assert "'99999': expected a whole number from 1 to 65535" in command("up", "--port", "99999", expect=2).stderr
+
+
+def test_print_config_shows_every_setting_with_its_source(command, home):
+    file = home / "n.properties"
+    file.write_text("listenPort=1234\n")
+    result = command("up", "-c", str(file), "--workers", "2", "-p", MQREGISTRY_NAMESPACE="mine")
+    lines = result.stdout.splitlines()
+    assert lines[0] == f"load config properties file OK, {file}"
+    assert [line.partition("=")[0] for line in lines[1:]] == [option.key for option in options().values()]
+    assert f"listenPort=1234  (file {file}:1)" in lines
+    assert "httpPort=2234  (default)" in lines
+    assert "workers=2  (flag --workers)" in lines
+    assert "namespace=mine  (environment MQREGISTRY_NAMESPACE)" in lines
+    assert "bindAddress=127.0.0.1  (default)" in lines
+    assert "clusterTest=false  (default)" in lines
+
+
+def test_print_config_includes_the_shared_configuration(command, redis_url, namespace, run):
+    from registry.store.kvconfig import KvStore
+    from registry.store.store import Store
+
+    async def make():
+        async with Store(redis_url, namespace) as store:
+            await store.connect()
+            await KvStore(store).set_config({"productEnvName": "east", "listenPort": "1"})
+
+    run(make())
+    lines = command("serve", "--redis", redis_url, "--namespace", namespace, "-p").stdout.splitlines()
+    assert "productEnvName=east  (shared configuration)" in lines
+    assert "listenPort=9876  (default)" in lines
+
+
+def test_print_config_without_redis_warns_and_goes_on(command, home):
+    result = command("serve", "--redis", f"unix://{home}/nobody.sock", "-p")
+    assert "listenPort=9876  (default)" in result.stdout
+    assert "the shared configuration is not among these" in result.stderr
+
+
+def test_print_config_hides_the_password(command):
+    result = command("sweep", "--redis", "redis://user:secret@127.0.0.1:1/0", "-p")
+    assert "redis=redis://user:***@127.0.0.1:1/0  (flag --redis)" in result.stdout
+    assert "secret" not in result.output
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_prints_the_shells_script(command, shell):
+    assert "_MQREGISTRY_COMPLETE" in command("completion", shell).stdout
+
+
+def test_completion_completes_commands(finished):
+    result = finished(_MQREGISTRY_COMPLETE="bash_complete", COMP_WORDS="mqregistry cl", COMP_CWORD="1")
+    assert result.stdout == "plain,clusters\n"
+
+
+def test_completion_script_is_valid_bash(command):
+    subprocess.run(["bash", "-n"], input=command("completion", "bash").stdout, text=True, check=True)
