@@ -130,17 +130,19 @@ def _shorten(log_file: Path) -> None:
 
 
 async def _relay_log(log_file: Path) -> None:
-    """Redis' warnings, from now on (what it says at each start is of no interest); the rest stays in its file."""
+    """Redis' warnings, but not what it says at each start; the rest stays in its file."""
     with contextlib.suppress(OSError), log_file.open("r", encoding="utf-8", errors="replace") as log:
         log.seek(0, os.SEEK_END)
         line = ""
+        starting = False
         while True:
             line += log.readline()
             if not line.endswith("\n"):
                 await asyncio.sleep(_LOOK_EVERY_S)
                 continue
             _, mark, text = line.rstrip().partition(" # ")
-            if mark:
+            starting = ("Redis is starting" in line or starting) and "Ready to accept" not in line
+            if mark and not starting:
                 redis_logger.warning("%s", text)
             line = ""
     # the file cannot be read: then there is nothing to show, and no reason to end
