@@ -274,7 +274,7 @@ class Supervisor:
                     reason = told.reason
                 elif told.event == "status":
                     self.fleet.told(index, msgspec.json.decode(line, type=Status))
-            except msgspec.DecodeError as error:
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
                 logger.warning("worker %d says what cannot be read (%s): %r", index + 1, error, line[:200])
         return reason
 

@@ -244,7 +244,10 @@ def open_client(url: str, *, timeout_ms: int, max_connections: int) -> Any:
         "socket_keepalive": True,
         **_UNANNOUNCED,
     }
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError as error:  # not shown: where its password stands, nobody knows
+        raise ConfigError(f"redis: no URL: {error}") from error
     tls, _, form = parts.scheme.partition("+")
     query = dict(parse_qsl(parts.query))
     for key in query:
