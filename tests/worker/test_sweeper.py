@@ -1,130 +1,339 @@
-"""The sweeper: what is due goes, in bounded batches, whatever Redis does meanwhile."""
+"""The sweeper: who is due goes, once, whoever else sweeps and whatever Redis does meanwhile."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+import os
+import signal
+import tempfile
 import time
+from pathlib import Path
 
 import pytest
 
+from registry import change as kinds
 from registry.config import Settings
-from registry.errors import StoreError, StoreUnavailable
-from registry.store.kvconfig import KvStore
-from registry.store.leases import Expired
+from registry.embedded import EmbeddedRedis
+from registry.errors import StoreError
 from registry.store.store import Store
+from tests.store.bed import Bed
 from worker.sweeper import BROKERS_PER_CALL, Sweeper
+
+LIFE_MS = 120_000
+SETTINGS = Settings(scan_not_active_broker_interval_ms=100)
 
 
 @pytest.fixture
-def store(redis_url, namespace, run):
+def store(runner, redis_url, namespace):
     store = Store(redis_url, namespace)
-    run(store.connect())
+    runner.run(store.connect())
     yield store
-    run(store.close())
+    runner.run(store.close())
 
 
-class Leases:
-    """Plays a LeaseStore: one outcome a call, an exception is raised; the last one stays."""
-
-    def __init__(self, *outcomes, reaped=()):
-        self.outcomes = list(outcomes)
-        self.reaped = list(reaped)
-        self.expire_limits = []
-
-    async def expire(self, limit):
-        self.expire_limits.append(limit)
-        outcome = self.outcomes.pop(0) if len(self.outcomes) > 1 else self.outcomes[0]
-        if isinstance(outcome, Exception):
-            raise outcome
-        return outcome
-
-    async def reap(self, limit):
-        return self.reaped.pop(0) if self.reaped else ([], False)
+@pytest.fixture
+def bed(runner, store):
+    """A namespace that has been watched for a while, so that nobody has grace."""
+    bed = Bed(store)
+    runner.run(bed.leases.renew("w1", 3_600_000))
+    runner.run(bed.let_pass(2 * LIFE_MS))
+    return bed
 
 
-def sweeper(store, leases, **settings):
-    made = Sweeper(store, Settings(**settings))
-    made._leases = leases
-    return made
+class Calls:
+    """Counts a store's script calls, by name; may fail them."""
+
+    def __init__(self, store: Store, monkeypatch) -> None:
+        self.made: list[tuple[str, tuple]] = []
+        self.fail: dict[str, list[Exception]] = {}
+        call = store.call
+
+        async def counted(name, *arguments):
+            self.made.append((name, arguments))
+            if self.fail.get(name):
+                raise self.fail[name].pop(0)
+            return await call(name, *arguments)
+
+        monkeypatch.setattr(store, "call", counted)
+
+    def count(self, name: str) -> int:
+        return sum(made == name for made, _ in self.made)
 
 
-async def running_until(made, condition):
+@pytest.fixture
+def calls(store, monkeypatch):
+    return Calls(store, monkeypatch)
+
+
+@contextlib.asynccontextmanager
+async def sweeping(*sweepers: Sweeper, within_s: float = 5.0):
+    """They sweep for the length of a block, and end when told."""
     stop = asyncio.Event()
-    task = asyncio.create_task(made.run(stop))
-    async with asyncio.timeout(15):
-        while not condition():  # noqa: ASYNC110 (any condition)
-            await asyncio.sleep(0.005)
-    stop.set()
-    await task
+    tasks = [asyncio.create_task(sweeper.run(stop)) for sweeper in sweepers]
+    try:
+        yield tasks
+        assert not any(task.done() for task in tasks), "a sweeper ended by itself"
+    finally:
+        stop.set()
+        async with asyncio.timeout(within_s):
+            await asyncio.gather(*tasks)
 
 
-NOTHING_DUE = Expired([], None, 1000)
+async def until(condition, what: str, timeout_s: float = 15.0) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not await condition() if asyncio.iscoroutinefunction(condition) else not condition():
+        assert time.monotonic() < deadline, f"not within {timeout_s} s: {what}"
+        await asyncio.sleep(0.005)
 
 
-async def test_sweep_waits_for_the_earliest_deadline(store):
-    leases = Leases(Expired([], 1300, 1000))
-    assert 0.3 <= await sweeper(store, leases).sweep() < 0.4
+async def let_pass_watched(bed: Bed, ms: int) -> None:
+    """Move the clock while sweepers look at it: in one step, or they would see an outage."""
+    now_ms = await bed.now_ms()
+    async with bed.store.client.pipeline(transaction=True) as steps:
+        steps.hincrby(bed.key("meta"), "clock_offset_ms", ms)
+        steps.hset(bed.key("meta"), "seen_ms", now_ms + ms)
+        await steps.execute()
 
 
-async def test_sweep_with_nothing_to_wait_for_comes_back_within_the_interval(store):
-    made = sweeper(store, Leases(NOTHING_DUE), scan_not_active_broker_interval_ms=200)
-    assert 0.1 < await made.sweep() <= 0.2
+async def expired_events(bed: Bed) -> list[str]:
+    return [event.who for event in await bed.events() if event.type == kinds.BROKER_EXPIRED]
 
 
-async def test_sweep_far_deadline_still_reaps_each_second(store):
-    assert await sweeper(store, Leases(Expired([], 900_000, 1000))).sweep() <= 1.2
+# when
 
 
-async def test_sweep_full_batch_goes_on_at_once(store):
-    leases = Leases(Expired(["c|a"] * BROKERS_PER_CALL, 900, 1000), NOTHING_DUE)
-    made = sweeper(store, leases)
-    assert await made.sweep() == 0
-    assert leases.expire_limits == [BROKERS_PER_CALL]
-    assert made.expired == BROKERS_PER_CALL
+async def test_nobody_goes_before_the_time(bed, store):
+    r = await bed.register()
+    await bed.let_pass(LIFE_MS - 30_000)
+    sweeper = Sweeper(store, SETTINGS)
+    await sweeper.sweep()
+    assert set((await bed.contents())["brokers"]) == {r.broker_name}
+    await bed.let_pass(30_001)
+    await sweeper.sweep()
+    assert (await bed.contents())["brokers"] == {}
+    assert (sweeper.expired, sweeper.reaped) == (1, 0)
 
 
-async def test_sweep_reaps_until_nothing_is_left_and_logs_each_broker(store, caplog):
+async def test_only_who_is_silent_goes(bed, store):
+    silent, other = await bed.register(), await bed.register("10.0.0.2:10911", "broker-b")
+    await bed.let_pass(LIFE_MS // 2)
+    await bed.fe1.register(other, connection=other.broker_addr)
+    await bed.let_pass(LIFE_MS // 2 + 1000)
+    await bed.events()
+    sweeper = Sweeper(store, SETTINGS)
+    await sweeper.sweep()
+    assert await expired_events(bed) == [f"c1|{silent.broker_addr}"]
+    assert set((await bed.contents())["brokers"]) == {"broker-b"}
+
+
+async def test_it_is_back_when_the_next_one_is_due(bed, store):
+    """The deadline, not the longest pause, says when."""
+    sweeper = Sweeper(store, Settings(scan_not_active_broker_interval_ms=600_000))
+    await bed.register()
+    assert await sweeper.sweep() > 0.5
+    await bed.let_pass(LIFE_MS - 300)
+    pause_s = await sweeper.sweep()
+    assert 0 < pause_s < 0.4
+    assert sweeper.expired == 0
+    await bed.let_pass(301)
+    await sweeper.sweep()
+    assert sweeper.expired == 1
+
+
+async def test_with_nobody_there_the_pause_is_within_its_bound(bed, store):
+    sweeper = Sweeper(store, SETTINGS)
+    for _ in range(20):
+        assert 0.0 < await sweeper.sweep() <= 0.1
+
+
+async def test_the_pause_follows_the_shared_configuration_unless_this_process_fixes_it(bed, store):
+    await bed.redis("HSET", bed.key("config"), "scanNotActiveBrokerInterval", "200")
+    assert await Sweeper(store, Settings(scan_not_active_broker_interval_ms=600_000)).sweep() <= 0.2
+    fixed = Settings(
+        scan_not_active_broker_interval_ms=100,
+        sources={"scan_not_active_broker_interval_ms": "environment X"},
+    )
+    assert await Sweeper(store, fixed).sweep() <= 0.1
+
+
+async def test_the_loop_removes_by_itself(bed, store, caplog):
     caplog.set_level(logging.INFO)
-    leases = Leases(Expired(["c1|10.0.0.1:10911"], None, 1000), reaped=[(["c1|10.0.0.2:10911"], True), ([], False)])
     told = []
-    made = Sweeper(store, Settings(), removed=lambda expired, reaped: told.append((expired, reaped)))
-    made._leases = leases
-    await made.sweep()
-    assert (made.expired, made.reaped, told) == (1, 1, [(1, 0), (0, 1)])
-    assert "the broker channel expired: 10.0.0.1:10911 of cluster c1" in caplog.text
-    assert "broker 10.0.0.2:10911 of cluster c1 had lost its last channel" in caplog.text
+    r = await bed.register()
+    async with sweeping(Sweeper(store, SETTINGS, removed=lambda *counts: told.append(counts))):
+        await let_pass_watched(bed, LIFE_MS + 1)
+        await until(lambda: told, "it goes")
+    assert told == [(1, 0)]
+    assert f"the broker channel expired: {r.broker_addr} of cluster c1" in caplog.text
+    assert await bed.replay() == await bed.contents()
 
 
-async def test_run_redis_away_is_logged_once_and_waited_out(store, caplog):
-    leases = Leases(StoreUnavailable("gone"), StoreUnavailable("gone"), NOTHING_DUE)
-    made = sweeper(store, leases)
-    await running_until(made, lambda: "Redis is back" in caplog.text)
-    assert caplog.text.count("gone; nothing is removed until it is back") == 1
+# many
 
 
-@pytest.mark.parametrize("error", [StoreError("wrong type"), ValueError("a fault of ours")])
-async def test_run_any_other_error_is_logged_and_tried_again(store, caplog, error):
-    leases = Leases(error, NOTHING_DUE)
-    await running_until(sweeper(store, leases), lambda: len(leases.expire_limits) >= 2)
-    assert "the sweep failed" in caplog.text
+async def test_several_sweepers_remove_each_broker_once(redis_url, namespace, bed):
+    addrs = [f"10.0.{i // 100}.{i % 100}:10911" for i in range(120)]
+    for i, addr in enumerate(addrs):
+        await bed.register(addr, f"broker-{i}", topics=["t1", "t2"])
+    await bed.events()
+    await bed.let_pass(LIFE_MS + 1)
+    async with contextlib.AsyncExitStack() as stack:
+        stores = [await stack.enter_async_context(Store(redis_url, namespace)) for _ in range(5)]
+        sweepers = [Sweeper(store, SETTINGS) for store in stores]
+        async with sweeping(*sweepers):
+            await until(lambda: sum(s.expired for s in sweepers) >= len(addrs), "all are gone")
+    assert sum(sweeper.expired for sweeper in sweepers) == len(addrs)
+    assert sorted(await expired_events(bed)) == sorted(f"c1|{addr}" for addr in addrs)
+    assert (await bed.contents())["brokers"] == {}
+    assert await bed.replay() == await bed.contents()
 
 
-async def test_run_stops_at_once_when_told(store):
-    started = time.monotonic()
-    await running_until(sweeper(store, Leases(NOTHING_DUE)), lambda: True)
-    assert time.monotonic() - started < 1
+async def test_many_due_at_once_go_in_bounded_batches_without_a_pause(bed, store, calls):
+    for i in range(200):
+        await bed.register(f"10.0.{i // 100}.{i % 100}:10911", f"broker-{i}", topics=["t1", "t2"])
+    await bed.let_pass(LIFE_MS + 1)
+    calls.made.clear()
+    batches = []
+    sweeper = Sweeper(store, SETTINGS, removed=lambda expired, reaped: batches.append(expired))
+    pauses = [await sweeper.sweep() for _ in range(4)]
+    assert (batches, pauses) == ([BROKERS_PER_CALL] * 4, [0.0] * 4)
+    assert [arguments for name, arguments in calls.made if name == "expire_brokers"] == [(BROKERS_PER_CALL,)] * 4
+    assert await sweeper.sweep() > 0
+    assert (await bed.contents())["brokers"] == {}
 
 
-async def test_sweep_takes_over_the_shared_interval(store):
-    await KvStore(store).set_config({"scanNotActiveBrokerInterval": "300"})
-    assert await sweeper(store, Leases(NOTHING_DUE)).sweep() <= 0.3
-
-
-async def test_run_twice_side_by_side_on_one_namespace(store):
-    first, second = Sweeper(store, Settings()), Sweeper(store, Settings())
+async def test_a_stop_ends_it_between_two_batches(bed, store):
+    for i in range(2 * BROKERS_PER_CALL):
+        await bed.register(f"10.0.0.{i}:10911", f"broker-{i}", topics=["t1", "t2"])
+    await bed.let_pass(LIFE_MS + 1)
     stop = asyncio.Event()
-    tasks = [asyncio.create_task(one.run(stop)) for one in (first, second)]
-    await asyncio.sleep(0)
-    stop.set()
-    await asyncio.gather(*tasks)
+    sweeper = Sweeper(store, SETTINGS, removed=lambda *_: stop.set())
+    async with asyncio.timeout(5):
+        await sweeper.run(stop)
+    assert sweeper.expired == BROKERS_PER_CALL
+
+
+# dead workers
+
+
+async def test_dead_workers_are_reaped(bed, store):
+    r = await bed.register()
+    await bed.fe2.register(r)
+    assert await bed.fe2.close(r) == "KEPT"
+    await bed.redis("DEL", bed.key("lease:w1"))
+    sweeper = Sweeper(store, SETTINGS)
+    async with sweeping(sweeper):
+        await until(lambda: sweeper.reaped, "its worker is dead, and its other connection was seen closing")
+    assert (sweeper.expired, sweeper.reaped) == (0, 1)
+    assert (await bed.contents())["brokers"] == {}
+    assert await bed.members("leases") == set()
+
+
+async def test_what_a_dead_worker_leaves_is_reaped_in_bounded_batches(bed, store, calls):
+    fleet = []
+    for i in range(BROKERS_PER_CALL + 10):
+        fleet.append(await bed.register(f"10.0.0.{i}:10911", f"broker-{i}", topics=["t1", "t2"]))
+    for r in fleet:
+        await bed.fe2.register(r)
+        await bed.fe2.close(r)
+    await bed.redis("DEL", bed.key("lease:w1"))
+    sweeper = Sweeper(store, SETTINGS)
+    await sweeper.sweep()
+    assert sweeper.reaped == len(fleet)
+    assert calls.count("reap_worker") >= 2
+    assert (await bed.contents())["brokers"] == {}
+
+
+# Redis away, and errors
+
+
+async def test_redis_away_and_back(runner, caplog):
+    with tempfile.TemporaryDirectory(prefix="mq") as folder, EmbeddedRedis(Path(folder)) as server:
+        store = Store(server.url, "away", timeout_ms=200)
+        bed = Bed(store)
+        await store.connect()
+        await bed.leases.renew("w1", 3_600_000)
+        await bed.let_pass(2 * LIFE_MS)
+        await bed.register()
+        sweeper = Sweeper(store, SETTINGS)
+        async with sweeping(sweeper):
+            server.kill()
+            await until(lambda: "nothing is removed until it is back" in caplog.text, "it notices")
+            server.start()
+            await until(lambda: "Redis is back" in caplog.text, "it goes on")
+            assert set((await bed.contents())["brokers"]) == {"broker-a"}
+            await bed.leases.renew("w1", 3_600_000)
+            await let_pass_watched(bed, 2 * LIFE_MS)
+            await until(lambda: sweeper.expired == 1, "who is due goes")
+        assert caplog.text.count("nothing is removed until it is back") == 1
+        await store.close()
+
+
+async def test_a_stop_ends_it_promptly_while_redis_hangs(runner):
+    with tempfile.TemporaryDirectory(prefix="mq") as folder, EmbeddedRedis(Path(folder)) as server:
+        store = Store(server.url, "hangs", timeout_ms=500)
+        await store.connect()
+        assert server.pid is not None
+        os.kill(server.pid, signal.SIGSTOP)
+        try:
+            async with sweeping(Sweeper(store, SETTINGS), within_s=2.0):
+                await asyncio.sleep(0)
+        finally:
+            os.kill(server.pid, signal.SIGCONT)
+        await store.close()
+
+
+async def test_a_stop_ends_a_long_pause_at_once(bed, store, calls):
+    async with sweeping(Sweeper(store, Settings(scan_not_active_broker_interval_ms=600_000)), within_s=0.5):
+        await until(lambda: calls.count("reap_worker"), "one pass")
+
+
+@pytest.mark.parametrize("error", [StoreError("no rights"), KeyError("a defect of ours")])
+@pytest.mark.parametrize("script", ["snapshot", "expire_brokers", "reap_worker"])
+async def test_errors_are_logged_and_do_not_end_it(bed, store, calls, caplog, script, error):
+    await bed.register()
+    await bed.let_pass(LIFE_MS + 1)
+    calls.fail[script] = [error]
+    sweeper = Sweeper(store, SETTINGS)
+    async with sweeping(sweeper):
+        await until(lambda: sweeper.expired == 1 and calls.count("reap_worker") >= 1, "it goes on")
+        await until(lambda: not calls.fail[script], "the error came")
+        passes = calls.count("expire_brokers")
+        await until(lambda: calls.count("expire_brokers") > passes, "it goes on")
+    assert "the sweep failed, and is tried again" in caplog.text
+
+
+async def test_failures_are_tried_again_slower_and_slower(bed, store, calls, monkeypatch):
+    calls.fail["expire_brokers"] = [StoreError("no rights")] * 5
+    pauses = []
+    stop = asyncio.Event()
+    timeout = asyncio.timeout
+
+    def noted(pause_s):
+        pauses.append(pause_s)
+        if len(pauses) == 6:
+            stop.set()
+        return timeout(0)
+
+    monkeypatch.setattr(asyncio, "timeout", noted)
+    await Sweeper(store, SETTINGS).run(stop)
+    assert pauses[:5] == [0.2, 0.4, 0.8, 1.6, 3.2]
+    assert pauses[5] <= 0.1
+
+
+async def test_shared_configuration_that_is_gone_no_longer_counts(bed, store, monkeypatch):
+    monkeypatch.setattr("worker.sweeper.CONFIG_EVERY_S", 0.0)
+    sweeper = Sweeper(store, Settings(scan_not_active_broker_interval_ms=100))
+    await bed.redis("HSET", bed.key("config"), "scanNotActiveBrokerInterval", "500")
+    pauses = [await sweeper.sweep() for _ in range(3)]
+    assert min(pauses) >= 0.2
+    await bed.redis("DEL", bed.key("config"))
+    assert await sweeper.sweep() <= 0.1
+
+
+async def test_a_shared_value_that_is_not_allowed_is_ignored(bed, store, caplog):
+    await bed.redis("HSET", bed.key("config"), "scanNotActiveBrokerInterval", "soon")
+    assert await Sweeper(store, SETTINGS).sweep() <= 0.1
+    assert "scanNotActiveBrokerInterval='soon'" in caplog.text
