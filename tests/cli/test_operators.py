@@ -143,7 +143,7 @@ def test_brokers_prints_who_lives_and_how_long(command, target):
     assert first[-3:] == ["2m00s", "3@1700000000000", "1"]
     infos = json.loads(command("brokers", "--json", **target).stdout)
     assert infos[2]["haServerAddr"] == "10.0.0.9:10912"
-    assert infos[2]["dataVersion"] == {"counter": 3, "timestamp": 1700000000000, "state_version": 0}
+    assert (infos[2]["dataVersion"]["counter"], infos[2]["dataVersion"]["timestamp"]) == (3, 1700000000000)
     assert 0 < infos[2]["expiresInMs"] <= 120_000
     assert infos[2]["frontEnds"] == 1
 
