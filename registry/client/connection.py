@@ -44,7 +44,7 @@ class Connection(asyncio.Protocol):
         try:
             async with asyncio.timeout(timeout_s):
                 _, connection = await asyncio.get_running_loop().create_connection(cls, host, port)
-        except OSError as error:  # TimeoutError is one
+        except (OSError, UnicodeError) as error:  # TimeoutError is the former, a name with too long a part the latter
             why = f"no connection within {timeout_s:g} s" if isinstance(error, TimeoutError) else error
             raise PeerUnavailable(f"{host}:{port}: {why}") from error
         connection.peer = f"{host}:{port}"
@@ -78,6 +78,8 @@ class Connection(asyncio.Protocol):
             raise PeerUnavailable(f"{self.peer}: no answer to request {code} within {timeout_s:g} s") from error
         finally:
             self._waiting.pop(opaque, None)
+            if answer.done() and not answer.cancelled():
+                answer.exception()  # told by _send already: or the loop complains that nobody fetched it
 
     async def oneway(
         self, code: int, ext_fields: dict[str, str] | None = None, body: bytes = b"", *, version: int = SERVER_VERSION

@@ -1,132 +1,295 @@
-"""The remoting client against servers that behave in every way."""
+"""Connection against a server of the test's own, on asyncio's loop and on uvloop."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import gc
 import socket
-from contextlib import asynccontextmanager
 
 import pytest
+import uvloop
 
 from registry.client.connection import Connection
 from registry.errors import PeerUnavailable, RemoteProtocolError
-from registry.protocol.codes import FLAG_ONEWAY, FLAG_RESPONSE
 from registry.protocol.command import Command, decode_command, encode_command
 from registry.protocol.frame import FrameReader
 
 
-@asynccontextmanager
-async def served(answer):
-    """A connection to a server that gives each request to ``answer(command, writer)``."""
-    got = []
+@pytest.fixture(params=[asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+def runner(request):
+    with asyncio.Runner(loop_factory=request.param) as runner:
+        yield runner
 
-    async def serve(reader, writer):
-        frames = FrameReader()
+
+@pytest.fixture(autouse=True)
+def complaints(runner):
+    """What the loop complains of (exceptions that nobody fetched, tasks that nobody awaited): nothing."""
+    said = []
+    runner.get_loop().set_exception_handler(lambda _, context: said.append(context))
+    yield said
+    gc.collect()
+    runner.run(asyncio.sleep(0))
+    assert not said
+
+
+class Peer:
+    """The server's side of one connection."""
+
+    def __init__(self, reader, writer) -> None:
+        self.reader, self.writer = reader, writer
+        self._frames = FrameReader()
+        self._waiting: list[bytes] = []
+
+    async def receive(self) -> Command:
+        while not self._waiting:
+            data = await self.reader.read(65536)
+            assert data, "the client hung up"
+            self._waiting += self._frames.feed(data)
+        return decode_command(self._waiting.pop(0))
+
+    def answer(self, to: Command, *, code: int = 0, body: bytes = b"", flag: int = 1) -> None:
+        self.writer.write(encode_command(Command(code=code, opaque=to.opaque, flag=flag, ext_fields={}, body=body)))
+
+
+@contextlib.asynccontextmanager
+async def connected(**options):
+    """A connection and its other side."""
+    accepted: asyncio.Future[Peer] = asyncio.get_running_loop().create_future()
+
+    def accept(reader, writer) -> None:
+        accepted.set_result(Peer(reader, writer))
+
+    server = await asyncio.start_server(accept, "127.0.0.1", 0, **options)
+    async with asyncio.timeout(20):
+        connection = await Connection.connect("127.0.0.1", server.sockets[0].getsockname()[1])
+        peer = await accepted
         try:
-            while data := await reader.read(65536):
-                for frame in frames.feed(data):
-                    command = decode_command(frame)
-                    got.append(command)
-                    answer(command, writer)
-        except ConnectionError:
-            pass
+            yield connection, peer
         finally:
-            writer.close()
-
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    connection = await Connection.connect(*server.sockets[0].getsockname())
-    try:
-        yield connection, got
-    finally:
-        await connection.close()
-        server.close()
-        await server.wait_closed()
+            await connection.close()
+            peer.writer.close()
+            with contextlib.suppress(OSError):
+                await peer.writer.wait_closed()
+            server.close()
+            await server.wait_closed()
 
 
-def reply(command, body=b"", code=0):
-    return encode_command(Command(code=code, opaque=command.opaque, flag=FLAG_RESPONSE, body=body))
+def nothing_left(connection: Connection) -> bool:
+    return not connection._waiting
 
 
-async def test_request_gets_its_answer():
-    async with served(lambda c, w: w.write(reply(c, c.body[::-1], 17))) as (connection, got):
-        answer = await connection.request(105, {"topic": "t"}, b"abc")
-        assert (answer.code, answer.body) == (17, b"cba")
-        assert (got[0].code, got[0].ext_fields) == (105, {"topic": "t"})
+async def test_answers_come_to_who_asked_in_any_order():
+    async with connected() as (connection, peer):
+        asked = [asyncio.create_task(connection.request(105, {"topic": f"t{i}"})) for i in range(20)]
+        received = [await peer.receive() for _ in asked]
+        assert len({command.opaque for command in received}) == len(asked)
+        for command in reversed(received):
+            peer.answer(command, body=command.ext_fields["topic"].encode())
+        assert [(await task).body for task in asked] == [b"t%d" % i for i in range(20)]
+        assert nothing_left(connection)
 
 
-async def test_request_answers_in_another_order_reach_who_asked():
-    held = []
-
-    def answer(command, writer):
-        held.append(command)
-        if len(held) == 3:
-            for one in reversed(held):
-                writer.write(reply(one, one.body))
-
-    async with served(answer) as (connection, _):
-        answers = await asyncio.gather(*(connection.request(1, body=b"%d" % number) for number in range(3)))
-        assert [one.body for one in answers] == [b"0", b"1", b"2"]
-
-
-async def test_request_without_answer_times_out_and_the_connection_goes_on():
-    late = []
-
-    def answer(command, writer):
-        if command.code == 1:
-            late.append(command)
-        else:
-            writer.write(reply(late[0]) + reply(command, b"in time"))
-
-    async with served(answer) as (connection, _):
-        with pytest.raises(PeerUnavailable, match=r"no answer to request 1 within 0\.05 s"):
-            await connection.request(1, timeout_s=0.05)
-        assert (await connection.request(2)).body == b"in time"
+async def test_an_answer_in_pieces_and_many_in_one_piece():
+    async with connected() as (connection, peer):
+        asked = [asyncio.create_task(connection.request(105)) for _ in range(3)]
+        received = [await peer.receive() for _ in asked]
+        whole = b"".join(
+            encode_command(Command(code=0, opaque=c.opaque, flag=1, ext_fields={}, body=b"x" * 100)) for c in received
+        )
+        for byte in whole[:50]:
+            peer.writer.write(bytes([byte]))
+            await peer.writer.drain()
+        peer.writer.write(whole[50:])
+        assert [(await task).body for task in asked] == [b"x" * 100] * 3
 
 
-async def test_request_fails_when_the_peer_hangs_up():
-    async with served(lambda c, w: w.close()) as (connection, _):
-        with pytest.raises(PeerUnavailable, match="closed"):
-            await connection.request(1)
-        await connection.wait_closed()
-        assert connection.is_closed
-        with pytest.raises(PeerUnavailable, match="closed"):
-            await connection.request(2)
+async def test_an_answer_with_an_error_code_is_an_answer():
+    async with connected() as (connection, peer):
+        asked = asyncio.create_task(connection.request(105))
+        peer.answer(await peer.receive(), code=17)
+        assert (await asked).code == 17
 
 
-async def test_request_answered_with_garbage_is_a_protocol_error():
-    async with served(lambda c, w: w.write(b"HTTP/1.1 400 Bad Request\r\n")) as (connection, _):
-        with pytest.raises(RemoteProtocolError):
-            await connection.request(1)
+async def test_oneway_waits_for_nothing():
+    async with connected() as (connection, peer):
+        await connection.oneway(40, {"a": "b"}, b"body")
+        command = await peer.receive()
+        assert (command.code, command.is_oneway, command.ext_fields, command.body) == (40, True, {"a": "b"}, b"body")
+        assert nothing_left(connection)
 
 
-async def test_request_cancelled_leaves_nothing_waiting():
-    async with served(lambda c, w: None) as (connection, _):
-        task = asyncio.create_task(connection.request(1))
-        await asyncio.sleep(0)
-        task.cancel()
+async def test_requests_of_the_server_and_answers_nobody_asked_for_are_ignored():
+    async with connected() as (connection, peer):
+        asked = asyncio.create_task(connection.request(105))
+        command = await peer.receive()
+        peer.answer(command, flag=0)  # the same opaque, but a request of the server's own
+        peer.answer(Command(code=0, opaque=4711))
+        peer.answer(command, body=b"this one")
+        peer.answer(command, body=b"and again")
+        assert (await asked).body == b"this one"
+
+
+async def test_no_answer_in_time():
+    async with connected() as (connection, peer):
+        with pytest.raises(PeerUnavailable, match=r"127\.0\.0\.1:\d+: no answer to request 105 within 0\.05 s"):
+            await connection.request(105, timeout_s=0.05)
+        assert nothing_left(connection)
+        late = await peer.receive()
+        asked = asyncio.create_task(connection.request(106))
+        peer.answer(late, body=b"late")
+        peer.answer(await peer.receive(), body=b"in time")
+        assert (await asked).body == b"in time"
+
+
+async def test_a_cancelled_request_leaves_nothing_behind():
+    async with connected() as (connection, peer):
+        asked = asyncio.create_task(connection.request(105))
+        command = await peer.receive()
+        asked.cancel()
         with pytest.raises(asyncio.CancelledError):
-            await task
-        assert not connection._waiting
+            await asked
+        assert nothing_left(connection)
+        peer.answer(command)
+        other = asyncio.create_task(connection.request(106))
+        peer.answer(await peer.receive(), body=b"still good")
+        assert (await other).body == b"still good"
 
 
-async def test_oneway_is_sent_as_such():
-    async with served(lambda c, w: None if c.is_oneway else w.write(reply(c))) as (connection, got):
-        await connection.oneway(103, {"a": "b"})
-        await connection.request(1)
-        assert (got[0].code, got[0].flag) == (103, FLAG_ONEWAY)
+async def test_a_request_cancelled_in_the_moment_of_the_hang_up():
+    async with connected() as (connection, peer):
+        asked = asyncio.create_task(connection.request(105))
+        await peer.receive()
+        connection.connection_lost(None)  # as the loop calls it, and before the task runs again
+        asked.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asked
+        assert nothing_left(connection)
 
 
-async def test_connect_to_nobody_names_the_address():
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
-    with pytest.raises(PeerUnavailable, match=f"127.0.0.1:{port}: "):
+@pytest.mark.parametrize("sent", [b"", b"\x00\x00", b"\x00\x00\x00\x50\x00\x00\x00\x10{"])
+async def test_the_server_hangs_up_in_the_middle(sent):
+    async with connected() as (connection, peer):
+        asked = [asyncio.create_task(connection.request(105)) for _ in range(3)]
+        for _ in asked:
+            await peer.receive()
+        peer.writer.write(sent)
+        peer.writer.close()
+        for task in asked:
+            with pytest.raises(PeerUnavailable, match="the connection was closed"):
+                await task
+        assert connection.is_closed
+        assert nothing_left(connection)
+        await connection.wait_closed()
+        for again in (connection.request(105), connection.oneway(105)):
+            with pytest.raises(PeerUnavailable, match="the connection was closed"):
+                await again
+        assert nothing_left(connection)
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [b"\xff" * 64, b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\x00\x00\x00\x06\x00\x00\x00\x02{}", b"\x00" * 64,
+     b"\x00\x00\x00\x08\x00\x00\x00\x04\xff\xfe{}", b"\x00\x00\x00\x08\x00\x00\x00\x04nope"],
+    ids=repr,
+)  # fmt: skip
+async def test_garbage_from_the_server_closes_the_connection_or_is_ignored(garbage):
+    async with connected() as (connection, peer):
+        asked = asyncio.create_task(connection.request(105))
+        command = await peer.receive()
+        peer.writer.write(garbage)
+        peer.answer(command, body=b"after it")
+        (found,) = await asyncio.gather(asked, return_exceptions=True)
+        if isinstance(found, Command):
+            assert found.body == b"after it"
+        else:
+            assert isinstance(found, RemoteProtocolError)
+            assert found.closes
+            assert str(found).startswith(connection.peer)
+            await connection.wait_closed()
+            with pytest.raises(RemoteProtocolError):
+                await connection.request(105)
+        assert nothing_left(connection)
+
+
+async def test_close_ends_what_is_under_way():
+    async with connected() as (connection, peer):
+        asked = [asyncio.create_task(connection.request(105)) for _ in range(3)]
+        for _ in asked:
+            await peer.receive()
+        await connection.close()
+        assert connection.is_closed
+        for task in asked:
+            with pytest.raises(PeerUnavailable):
+                await task
+        await connection.close()
+        with pytest.raises(PeerUnavailable):
+            await connection.request(105)
+
+
+async def test_what_was_sent_before_a_close_is_sent_out():
+    async with connected() as (connection, peer):
+        body = b"x" * (8 << 20)
+        asked = asyncio.create_task(connection.request(103, body=body))
+        await asyncio.sleep(0)
+        await asyncio.gather(connection.close(), read_all(peer, len(body)))
+        with pytest.raises(PeerUnavailable):
+            await asked
+
+
+async def read_all(peer: Peer, least: int) -> None:
+    total = 0
+    while data := await peer.reader.read(1 << 20):
+        total += len(data)
+    assert total > least
+
+
+async def test_a_server_that_does_not_read_holds_a_request_until_its_timeout_and_a_close_a_moment():
+    async with connected(limit=1024) as (connection, _):
+        first = asyncio.create_task(connection.request(103, body=b"x" * (15 << 20)))
+        await asyncio.sleep(0)
+        with pytest.raises(PeerUnavailable, match="no answer"):
+            await connection.request(105, timeout_s=0.05)
+        waiting = asyncio.create_task(connection.request(106))
+        await asyncio.sleep(0)
+        async with asyncio.timeout(5):
+            await connection.close()
+        for task in (first, waiting):
+            with pytest.raises(PeerUnavailable):
+                await task
+        assert nothing_left(connection)
+
+
+async def test_nobody_listens_there():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    with pytest.raises(PeerUnavailable, match=rf"127\.0\.0\.1:{port}"):
         await Connection.connect("127.0.0.1", port)
 
 
-async def test_close_does_not_wait_for_a_peer_that_does_not_read():
-    with socket.create_server(("127.0.0.1", 0)) as deaf:
-        connection = await Connection.connect(*deaf.getsockname())
-        await connection.oneway(1, body=b"x" * 15_000_000)
-        async with asyncio.timeout(10):
-            await connection.close()
-        assert connection.is_closed
+@pytest.mark.parametrize("host", ["no.such.host.invalid", "x" * 64 + ".invalid", "a..b"])
+async def test_a_host_that_is_none(host):
+    with pytest.raises(PeerUnavailable, match=f"{host}:9876"):
+        await Connection.connect(host, 9876)
+
+
+async def test_a_listener_that_does_not_accept_is_given_up_in_time():
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)
+        port = listener.getsockname()[1]
+        with contextlib.ExitStack() as stack:
+            for _ in range(4):  # its queue is full then, and the kernel answers no more
+                one = stack.enter_context(socket.socket())
+                one.setblocking(False)
+                one.connect_ex(("127.0.0.1", port))
+            with pytest.raises(PeerUnavailable, match=r"no connection within 0\.1 s"):
+                await Connection.connect("127.0.0.1", port, timeout_s=0.1)
+
+
+def test_opaques_begin_again_at_0_before_they_leave_31_bits():
+    import itertools
+
+    connection = Connection()
+    connection._opaques = itertools.count(2**31 - 1)
+    assert [connection._next_opaque() for _ in range(3)] == [2**31 - 1, 0, 1]
