@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import fcntl
 import importlib.util
+import logging
+import os
 import re
 import shutil
 import signal
@@ -19,12 +22,19 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
+from urllib.parse import quote
 
 from registry.errors import StartError
+
+logger = logging.getLogger(__name__)
 
 _PR_SET_PDEATHSIG = 1
 _START_TIMEOUT_S = 30.0  # a large append-only file takes a while to load
 _STOP_TIMEOUT_S = 4.0
+_LOOK_EVERY_S = 0.002
+_MOST_SOCKET_BYTES = 100
+# Inherited by the server, so that it is held as long as that lives, whoever else has ended.
+_LOCK = "redis.lock"
 
 SETTINGS = (
     "--port", "0", "--unixsocketperm", "700", "--save", "", "--appendonly", "yes", "--appendfsync", "everysec",
@@ -75,11 +85,13 @@ class EmbeddedRedis:
         self.log_file = log_file or folder / "redis.log"
         self._extra = tuple(extra)
         self._process: subprocess.Popen[bytes] | None = None
+        self._deadline = 0.0
+        self._waits = False
 
     @property
     def url(self) -> str:
         """What ``--redis`` takes."""
-        return f"unix://{self.socket_path}"
+        return f"unix://{quote(str(self.socket_path))}"
 
     @property
     def pid(self) -> int | None:
@@ -92,31 +104,76 @@ class EmbeddedRedis:
         Raises:
             StartError: no server binary, a path too long for a socket, or the server ended; with its last words.
         """
+        self.begin()
+        while not self.has_started():
+            time.sleep(_LOOK_EVERY_S)
+
+    def begin(self) -> None:
+        """Begin to start it: :meth:`has_started` does the rest.
+
+        Raises:
+            StartError: as :meth:`start`.
+        """
         self.folder.mkdir(parents=True, exist_ok=True)
-        if len(str(self.socket_path)) > 100:
+        if len(os.fsencode(self.socket_path)) > _MOST_SOCKET_BYTES:
             raise StartError(
-                f"{self.socket_path} is too long for a unix socket (100 bytes): choose a shorter --data-dir"
+                f"{self.socket_path} is too long for a unix socket ({_MOST_SOCKET_BYTES} bytes): choose a shorter "
+                "--data-dir"
             )
-        self.socket_path.unlink(missing_ok=True)
-        command = [
-            find_server(), "--dir", str(self.folder), "--unixsocket", str(self.socket_path),
-            "--logfile", str(self.log_file), *SETTINGS, *self._extra,
-        ]  # fmt: skip
-        self._process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            preexec_fn=die_with_parent,
-            # Ctrl-C in a terminal reaches the whole group: only its parent decides when Redis stops
-            start_new_session=True,
-        )
-        deadline = time.monotonic() + _START_TIMEOUT_S
-        while not self._answers():
-            if self._process.poll() is not None or time.monotonic() > deadline:
-                self.stop()
-                raise StartError(f"the embedded Redis did not start:\n{self._last_words()}")
-            time.sleep(0.002)
+        self._deadline = time.monotonic() + _START_TIMEOUT_S
+        self._waits = False
+        self._process = None
+
+    def has_started(self) -> bool:
+        """Whether it answers; to be asked again and again after :meth:`begin`.
+
+        Raises:
+            StartError: as :meth:`start`.
+        """
+        late = time.monotonic() > self._deadline
+        if self._process is None:
+            self._launch()
+            if self._process is None and late:
+                raise StartError(
+                    f"an earlier Redis still runs on {self.folder}, though what started it has ended: end it "
+                    "(its processes hold redis.lock there), or choose another --data-dir"
+                )
+            return False
+        if self._answers():
+            return True
+        if self._process.poll() is not None or late:
+            self.stop()
+            raise StartError(f"the embedded Redis did not start:\n{self._last_words()}")
+        return False
+
+    def _launch(self) -> None:
+        """Make the process, unless an earlier one still ends.
+
+        Two must not append to one file, and one that ends removes the socket's name, whosever it is by then.
+        """
+        with (self.folder / _LOCK).open("ab") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if not self._waits:
+                    logger.warning("an earlier Redis on %s still ends: waiting for it", self.folder)
+                self._waits = True
+                return
+            self.socket_path.unlink(missing_ok=True)
+            command = [
+                find_server(), "--dir", str(self.folder), "--unixsocket", str(self.socket_path),
+                "--logfile", str(self.log_file), *SETTINGS, *self._extra,
+            ]  # fmt: skip
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                preexec_fn=die_with_parent,
+                pass_fds=(lock.fileno(),),
+                # Ctrl-C in a terminal reaches the whole group: only its parent decides when Redis stops
+                start_new_session=True,
+            )
 
     def _answers(self) -> bool:
         with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as probe:

@@ -12,7 +12,7 @@ import msgspec
 from registry.change import SCHEMA_VERSION
 from registry.config import Settings
 from registry.errors import StoreError
-from registry.model import ORDER_TOPIC_CONFIG, BrokerRow, DataVersion, QueueData, TopicRoute, who
+from registry.model import ORDER_TOPIC_CONFIG, BrokerRow, QueueData, TopicRoute, who
 from registry.route import pick_up_route
 from registry.store import keys
 from registry.store.connect import mapped_errors, without_password
@@ -23,6 +23,14 @@ from registry.tables import Tables
 _PER_PIPELINE: Final = 500
 
 
+class VersionInfo(msgspec.Struct, frozen=True, rename="camel"):
+    """A DataVersion under RocketMQ's own names."""
+
+    counter: int
+    timestamp: int
+    state_version: int
+
+
 class BrokerInfo(msgspec.Struct, frozen=True, rename="camel"):
     """One broker process under one brokerName. ``expires_in_ms`` may be negative while a grace lasts."""
 
@@ -31,7 +39,7 @@ class BrokerInfo(msgspec.Struct, frozen=True, rename="camel"):
     broker_id: int
     broker_addr: str
     ha_server_addr: str
-    data_version: DataVersion
+    data_version: VersionInfo
     last_update_timestamp: int
     heartbeat_timeout_millis: int
     heard_ms_ago: int
@@ -130,7 +138,7 @@ def _broker_infos(
             broker_id=int(broker_id),
             broker_addr=fields.get(b"addr", b"").decode(),
             ha_server_addr=fields.get(b"ha", b"").decode(),
-            data_version=DataVersion(number(b"counter"), number(b"timestamp"), number(b"state_version")),
+            data_version=VersionInfo(number(b"counter"), number(b"timestamp"), number(b"state_version")),
             last_update_timestamp=updated,
             heartbeat_timeout_millis=timeout_ms,
             heard_ms_ago=max(0, now_ms - updated),

@@ -1,8 +1,8 @@
 """Where the ``up`` and ``demo`` that run here are: a lock and a state file in the data folder, and the state file
 once more in the user's run-time folder, where the operators' commands look.
 
-A state file counts only while its process holds the lock of its data folder, so what a crash left behind is
-ignored.
+A state file counts only while the lock of its data folder is held, and while the folder's own state file says the
+same: so what a crash left behind is ignored, also when the folder is in use again.
 """
 
 from __future__ import annotations
@@ -83,6 +83,8 @@ def locked(data_dir: Path) -> Iterator[None]:
                 f"another 'mqregistry up' already runs on the data folder {data_dir}{where}: stop it, or choose "
                 "another folder with --data-dir (and another --port)"
             )
+        with contextlib.suppress(OSError):  # of one that crashed
+            (data_dir / _STATE).unlink(missing_ok=True)
         yield
 
 
@@ -128,7 +130,7 @@ def find_running(folder: Path | None = None) -> list[Running]:
     found = []
     for file in sorted(folder.glob("*.json")):
         running = _read(file)
-        if running is not None and _is_held(Path(running.data_dir) / _LOCK):
+        if running is not None and _is_current(running):
             found.append(running)
         else:
             with contextlib.suppress(OSError):
@@ -141,6 +143,11 @@ def _read(file: Path) -> Running | None:
         return msgspec.json.decode(file.read_bytes(), type=Running)
     except (OSError, msgspec.DecodeError):
         return None
+
+
+def _is_current(running: Running) -> bool:
+    data_dir = Path(running.data_dir)
+    return _read(data_dir / _STATE) == running and _is_held(data_dir / _LOCK)
 
 
 def _is_held(lock_file: Path) -> bool:

@@ -14,7 +14,7 @@ import msgspec
 from registry.cli.options import config_file_option, read_settings, setting_options
 from registry.cli.running import find_running
 from registry.config import Settings
-from registry.errors import StoreUnavailable
+from registry.errors import ConfigError, StoreUnavailable
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -53,6 +53,8 @@ def run(work: Coroutine[Any, Any, None]) -> None:
     with contextlib.suppress(KeyboardInterrupt):
         try:
             asyncio.run(work)
+        except ConfigError as error:  # the URL
+            raise click.UsageError(str(error)) from error
         except StoreUnavailable as error:
             raise StoreUnavailable(
                 f"{error}\nIs Redis up, and is this its address? --redis URL names another"

@@ -27,6 +27,7 @@ redis_logger = logging.getLogger("redis")
 DEFAULTS: Final = {"bind_address": "127.0.0.1", "shutdown_wait_time_seconds": 3}
 
 _LOOK_EVERY_S: Final = 0.25
+_START_LOOK_EVERY_S: Final = 0.01
 _RESTART_MOST_S: Final = 5.0
 _LOG_BYTES: Final = 4 * 1024 * 1024
 
@@ -110,14 +111,17 @@ async def _keep_redis(redis: EmbeddedRedis) -> None:
     pause_s = _LOOK_EVERY_S
     while True:
         await asyncio.sleep(pause_s)
-        code = redis.poll()
-        if code is None:
-            pause_s = _LOOK_EVERY_S
-            continue
-        redis_logger.error("ended with status %d; starting it again", code)
+        if redis.pid is not None:  # it is None after a start that failed
+            code = redis.poll()
+            if code is None:
+                pause_s = _LOOK_EVERY_S
+                continue
+            redis_logger.error("ended with status %d; starting it again", code)
         try:
             # Not in a thread: the kernel ends Redis with the thread that started it (PR_SET_PDEATHSIG).
-            redis.start()
+            redis.begin()
+            while not redis.has_started():  # noqa: ASYNC110
+                await asyncio.sleep(_START_LOOK_EVERY_S)
         except StartError as error:
             redis_logger.error("%s", error)
             pause_s = min(_RESTART_MOST_S, pause_s * 2)

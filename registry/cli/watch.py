@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
@@ -33,10 +34,29 @@ def watch(
     from_start: bool, number: int | None, as_json: bool, config_file: Path | None, **flags: Any
 ) -> None:  # fmt: skip
     """Show every change of the tables as it happens, until Ctrl-C."""
-    run(_watch(find_target(flags, config_file), from_start, number, as_json))
+    run(_until_interrupted(find_target(flags, config_file), from_start, number, as_json))
 
 
-async def _watch(settings: Settings, from_start: bool, number: int | None, as_json: bool) -> None:
+async def _until_interrupted(settings: Settings, from_start: bool, number: int | None, as_json: bool) -> None:
+    """A cancellation alone is not enough: one in the wrong moment is lost among the timeouts of the Redis client."""
+    stop = asyncio.Event()
+    watching = asyncio.ensure_future(_watch(settings, from_start, number, as_json, stop))
+
+    def interrupted() -> None:
+        stop.set()
+        watching.cancel()
+
+    asyncio.get_running_loop().add_signal_handler(signal.SIGINT, interrupted)
+    try:
+        await watching
+    except asyncio.CancelledError:
+        if not stop.is_set():
+            raise
+
+
+async def _watch(
+    settings: Settings, from_start: bool, number: int | None, as_json: bool, stop: asyncio.Event
+) -> None:  # fmt: skip
     async with existing_namespace(settings) as store:
         last_id = "0-0" if from_start else (await read_head(store)).last_id
     # a blocking read takes longer than other answers may
@@ -45,7 +65,7 @@ async def _watch(settings: Settings, from_start: bool, number: int | None, as_js
         reader = ChangeReader(store, last_id)
         shown = 0
         away = False
-        while number is None or shown < number:
+        while not stop.is_set() and (number is None or shown < number):
             try:
                 changes = await reader.read(block_ms=_BLOCK_MS)
             except StoreUnavailable as error:

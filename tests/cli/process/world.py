@@ -1,0 +1,180 @@
+"""Processes of the command line, each test's in surroundings of its own: no other registry is seen from there."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import psutil
+
+from registry.embedded import die_with_parent
+
+from ...server.harness import Client, wait_until
+from ...topology.servers import free_port
+
+ROOT = Path(__file__).resolve().parents[3]
+COMMAND = (sys.executable, "-m", "registry")
+BOOT_LINE = "The Name Server boot success. serializeType=JSON"
+
+
+def lives(process: psutil.Process) -> bool:
+    """Whether it runs; one that ended and that nobody has waited for does not."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return process.is_running() and process.status() not in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
+    return False
+
+
+def http_get(port: int, path: str) -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read().decode()
+
+
+class World:
+    """A home, a run-time folder, an environment without settings of ours; and what was started there."""
+
+    def __init__(self, folder: Path, command: tuple[str, ...] = COMMAND, cwd: Path = ROOT) -> None:
+        self.folder = folder
+        self.command = command
+        self.cwd = cwd
+        self.started: list[Program] = []
+        self.run_time = folder / "run"
+        self.run_time.mkdir(mode=0o700)
+        (folder / "tmp").mkdir()
+        kept = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("MQREGISTRY_", "XDG_", "PYTHON", "VIRTUAL_ENV"))
+        }
+        self.env = {
+            **kept,
+            "HOME": str(folder),
+            "TMPDIR": str(folder / "tmp"),
+            "XDG_RUNTIME_DIR": str(self.run_time),
+            "XDG_DATA_HOME": str(folder / "data"),
+        }
+
+    def run(self, *arguments: object, expect: int | None = 0, **env: str) -> subprocess.CompletedProcess[str]:
+        """One command to its end; never a traceback."""
+        done = subprocess.run(
+            [*self.command, *map(str, arguments)],
+            env={**self.env, **env}, cwd=self.cwd, capture_output=True, text=True, timeout=60, check=False,
+            stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+        assert "Traceback" not in done.stderr, done.stderr
+        assert expect is None or done.returncode == expect, (done.returncode, done.stdout, done.stderr)
+        return done
+
+    def start(self, *arguments: object, **env: str) -> Program:
+        """One command that goes on."""
+        return self._started(Program([*self.command, *map(str, arguments)], {**self.env, **env}, self))
+
+    def up(self, *arguments: object, port: int | None = None, http_port: int = 0, **env: str) -> Up:
+        """``mqregistry up``, once it has booted."""
+        port = port or free_port()
+        ports = ["--port", str(port), "--http-port", str(http_port)]
+        up = Up([*self.command, "up", *ports, *map(str, arguments)], {**self.env, **env}, self)
+        up.port = port
+        self._started(up)
+        up.wait_for(BOOT_LINE)
+        return up
+
+    def _started(self, program: Program) -> Program:
+        self.started.append(program)
+        return program
+
+    def states(self) -> list[Path]:
+        """State files of running registries, as the operators' commands look for them."""
+        return sorted(self.run_time.glob("mqregistry/*"))
+
+    def close(self) -> None:
+        for program in self.started:
+            program.close()
+
+
+class Program:
+    """One process in a session of its own, as in a terminal of its own."""
+
+    def __init__(self, command: list[str], env: dict[str, str], world: World) -> None:
+        name = f"program-{len(world.started)}"
+        self._out, self._err = world.folder / f"{name}.out", world.folder / f"{name}.err"
+        with self._out.open("wb") as out, self._err.open("wb") as err:
+            self.process = subprocess.Popen(
+                command, env=env, cwd=world.cwd, stdin=subprocess.DEVNULL, stdout=out, stderr=err,
+                start_new_session=True, preexec_fn=die_with_parent,
+            )  # fmt: skip
+        self._seen: dict[int, psutil.Process] = {}
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    @property
+    def out(self) -> str:
+        return self._out.read_text(errors="replace")
+
+    @property
+    def err(self) -> str:
+        return self._err.read_text(errors="replace")
+
+    def wait_for(self, text: str, timeout_s: float = 30.0) -> None:
+        """Until it printed this."""
+
+        def said() -> bool:
+            return text in self.out or text in self.err
+
+        wait_until(lambda: said() or self.process.poll() is not None, f"it says {text!r}", timeout_s)
+        assert said(), (self.process.returncode, self.out, self.err)
+
+    def descendants(self) -> list[psutil.Process]:
+        """What it started and what those started; remembered, to be looked after once it has gone."""
+        if self.process.poll() is None:
+            found = psutil.Process(self.pid).children(recursive=True)
+            self._seen.update((process.pid, process) for process in found)
+        return [process for process in self._seen.values() if lives(process)]
+
+    def redis_processes(self) -> list[psutil.Process]:
+        return [process for process in self.descendants() if process.name() == "redis-server"]
+
+    def interrupt(self, *, group: bool = False, within_s: float = 5.0) -> int:
+        """Ctrl-C, to it alone or to its group as a terminal sends it; the exit status, once all of it has ended."""
+        self.descendants()
+        started = time.monotonic()
+        (os.killpg if group else os.kill)(self.pid, signal.SIGINT)
+        code = self.process.wait(within_s)
+        left = self.descendants()
+        assert time.monotonic() - started < within_s
+        assert not left, left
+        return code
+
+    def kill(self) -> None:
+        """SIGKILL to it alone."""
+        self.descendants()
+        self.process.kill()
+        self.process.wait()
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            self.kill()
+        for process in self.descendants():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+
+
+class Up(Program):
+    """A running ``up``."""
+
+    port: int
+
+    def client(self) -> Client:
+        return Client(self.port)
