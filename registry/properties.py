@@ -64,7 +64,8 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
             first = number
         backslashes = len(line) - len(line.rstrip("\\"))
         if backslashes % 2:
-            parts.append(line[:-1])
+            if parts or len(line) > 1:  # after nothing but a backslash, Java begins anew
+                parts.append(line[:-1])
             continue
         parts.append(line)
         yield first, "".join(parts)

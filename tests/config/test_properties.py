@@ -33,6 +33,9 @@ def pairs(text: str | bytes) -> list[tuple[str, str]]:
         ("# c \\\na=b", [("a", "b")]),  # nor is a comment continued
         ("a=b\\\\\nc=d", [("a", "b\\"), ("c", "d")]),  # an even number of backslashes continues nothing
         ("a=b\\", [("a", "b")]),
+        ("\\\n#c", []),  # but what continues nothing may be a comment, or blank
+        ("\\\n\\\n \na=b", [("a", "b")]),
+        ("a\\\n\\\n#=b", [("a#", "b")]),
         ("a\\ b\\=c\\:d=e", [("a b=c:d", "e")]),
         (r"a=\t\n\r\f\\\q\"", [("a", '\t\n\r\f\\q"')]),
         (r"a=\u0041\u00fc", [("a", "Aü")]),
@@ -72,3 +75,46 @@ def test_parse_reads_back_what_is_written_escaped(table):
     expected = [tuple(part.encode("utf-16", "surrogatepass").decode("utf-16", "replace") for part in pair)
                 for pair in table.items()]  # fmt: skip
     assert pairs(text) == expected
+
+
+# No surrogates: a text of them alone is no text.
+_TEXT = st.text(st.characters(codec="utf-8") | st.sampled_from(' \t\f\r\n=:#!\\"u0'))
+
+
+@st.composite
+def written(draw):
+    """Pairs, and a text that holds them, escaped no more than it must be and broken wherever it may be."""
+    charset = draw(st.sampled_from(["utf-8", "iso-8859-1"]))
+    named = {"\t": "\\t", "\n": "\\n", "\r": "\\r", "\f": "\\f", "\\": "\\\\"}
+
+    def escaped(text: str, special: str) -> str:
+        found = []
+        for place, char in enumerate(text):
+            if char in named:
+                shown = named[char]
+            elif char in special or (place == 0 and char in " #!=:"):
+                shown = "\\" + char
+            elif charset == "iso-8859-1" and ord(char) > 126:
+                units = char.encode("utf-16-be")
+                shown = "".join(f"\\u{units[i]:02x}{units[i + 1]:02X}" for i in range(0, len(units), 2))
+            else:
+                shown = char
+            found.append(shown)
+            if text[place + 1 : place + 2] not in ("", " ") and draw(st.integers(0, 9)) == 0:
+                found.append("\\" + draw(ends) + draw(blanks))
+        return "".join(found)
+
+    ends = st.sampled_from(["\n", "\r\n", "\r"])
+    blanks = st.text(" \t\f", max_size=3)
+    pairs, text = draw(st.lists(st.tuples(_TEXT.filter(bool), _TEXT), max_size=6)), ""
+    for key, value in pairs:
+        text += draw(st.sampled_from(["", "# a=b\\", "! c", " \t", "\f#"])) + draw(ends)
+        text += draw(blanks) + escaped(key, " \t\f=:")
+        text += draw(st.sampled_from(["=", ":", " = ", "\t:\f", " "])) + escaped(value, "") + draw(ends)
+    return pairs, text.encode(charset)
+
+
+@given(written())
+def test_parse_reads_back_what_is_written_in_any_style(both):
+    expected, data = both
+    assert pairs(data) == expected
