@@ -23,14 +23,22 @@ for i = 2, #ARGV, 2 do
   expect("hash", P .. "broker:" .. ARGV[i])
   expect("set", P .. "broker-topics:" .. ARGV[i])
 end
-local changed, rev = {}, int(seq + 1)
+local names, final = {}, {}
 for i = 2, last, 2 do
-  if call("HGET", key, ARGV[i]) ~= ARGV[i + 1] then
-    call("HSET", key, ARGV[i], ARGV[i + 1])
+  if not final[ARGV[i]] then
+    names[#names + 1] = ARGV[i]
+  end
+  final[ARGV[i]] = ARGV[i + 1] -- a brokerName that comes twice: the last one counts
+end
+local changed, rev = {}, int(seq + 1)
+for i = 1, #names do
+  local name = names[i]
+  if call("HGET", key, name) ~= final[name] then
+    call("HSET", key, name, final[name])
     call("SADD", P .. "topics", topic)
-    call("SADD", P .. "broker-topics:" .. ARGV[i], topic)
-    call("HSET", P .. "broker:" .. ARGV[i], "rev", rev)
-    changed[#changed + 1] = cjson.encode(ARGV[i]) .. ":" .. ARGV[i + 1]
+    call("SADD", P .. "broker-topics:" .. name, topic)
+    call("HSET", P .. "broker:" .. name, "rev", rev)
+    changed[#changed + 1] = cjson.encode(name) .. ":" .. final[name]
   end
 end
 if #changed > 0 then

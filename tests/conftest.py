@@ -27,10 +27,14 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 
+# A busy disk must not hold up a test; what a crash leaves is the business of tests with a Redis of their own.
+NO_FSYNC = ("--appendfsync", "no")
+
+
 @pytest.fixture(scope="session")
 def redis_server():
     """The Redis of this test process (of each xdist worker); its folder is short, for the sake of the socket."""
-    with tempfile.TemporaryDirectory(prefix="mq") as folder, EmbeddedRedis(Path(folder)) as server:
+    with tempfile.TemporaryDirectory(prefix="mq") as folder, EmbeddedRedis(Path(folder), extra=NO_FSYNC) as server:
         yield server
 
 

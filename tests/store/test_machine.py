@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -48,13 +49,17 @@ CONNECTIONS = st.sampled_from(["x", "y"])
 TIMEOUTS = st.sampled_from([20, 60, 100])
 STEP_S = 40
 
+# two topics or more are the rule: exactly one is refused for a new id
+SEVERAL = st.dictionaries(TOPIC, QUEUES, min_size=2, max_size=4)
+SOME = st.one_of(SEVERAL, SEVERAL, SEVERAL, st.dictionaries(TOPIC, QUEUES, max_size=2))
+
 REGISTRATIONS = st.builds(
     Reg,
     cluster=CLUSTERS,
     name=NAMES,
     id=IDS,
     addr=ADDRS,
-    topics=st.dictionaries(TOPIC, QUEUES, max_size=4),
+    topics=SOME,
     version=st.tuples(st.sampled_from([1, 2]), st.sampled_from([1, 1, 2]), st.sampled_from([0, 0, 1])),
     acting=st.sampled_from([None, True, False]),
     zone=st.sampled_from([None, None, "z"]),
@@ -95,7 +100,6 @@ class RouteTableMachine(RuleBasedStateMachine):
 
     url: str
     on_the_way = Bundle("on_the_way")
-    sent = Bundle("sent")
 
     def __init__(self) -> None:
         super().__init__()
@@ -103,13 +107,14 @@ class RouteTableMachine(RuleBasedStateMachine):
         self.run = self.runner.run
         self.namespace = secrets.token_hex(6)
         self.prefix = keys.prefix(self.namespace)
-        self.store = Store(self.url, self.namespace)
+        self.store = Store(self.url, self.namespace, timeout_ms=30_000)
         self.run(self.store.init_namespace())
         self.model = Model()
         self.workers = {name: FrontEnd(self.store, name, f"{name}.0") for name in ("fe1", "fe2")}
         # as the front end keeps it: the connection of each process' last registration
         self.owners: dict[str, dict[tuple[str, str], str]] = {"fe1": {}, "fe2": {}}
         self.born = 0
+        self.last: dict[tuple[str, str, str], Reg] = {}  # of each process and name: what was accepted last
         self.reader, self.parts, self.replayed, self.seq = ChangeReader(self.store, "0-0"), Parts(), Tables(), 0
         self.before = self.visible()
         for front_end in self.workers:
@@ -131,8 +136,8 @@ class RouteTableMachine(RuleBasedStateMachine):
     def owns(self, front_end: str, whom: tuple[str, str], connection: str) -> None:
         self.owners[front_end][whom] = self.channel(front_end, connection)
 
-    @rule(target=sent, reg=REGISTRATIONS, front_end=FRONT_ENDS, connection=CONNECTIONS)
-    def register(self, reg: Reg, front_end: str, connection: str) -> Reg:
+    @rule(reg=REGISTRATIONS, front_end=FRONT_ENDS, connection=CONNECTIONS)
+    def register(self, reg: Reg, front_end: str, connection: str) -> None:
         result = self.run(
             self.workers[front_end].register(
                 as_registration(reg), connection=connection, delete_missing_topics=reg.delete_missing
@@ -141,29 +146,31 @@ class RouteTableMachine(RuleBasedStateMachine):
         status = self.model.register(reg, front_end, self.channel(front_end, connection))
         self.check_answer(reg, result, status)
         self.owns(front_end, reg.who, connection)
-        return reg
 
-    @rule(reg=sent, front_end=FRONT_ENDS, connection=CONNECTIONS)
-    def register_again(self, reg: Reg, front_end: str, connection: str) -> None:
+    def somebody(self, data: st.DataObject) -> Reg:
+        """The last registration of somebody, who may be gone since."""
+        return data.draw(st.sampled_from([reg for _, reg in sorted(self.last.items())]))
+
+    @precondition(lambda self: self.last)
+    @rule(data=st.data(), front_end=FRONT_ENDS, connection=CONNECTIONS)
+    def register_again(self, data: st.DataObject, front_end: str, connection: str) -> None:
         """The very same once more: usually, but not always, the heartbeat alone."""
-        self.register(reg, front_end, connection)
+        self.register(self.somebody(data), front_end, connection)
 
-    @rule(reg=sent, topics=st.dictionaries(TOPIC, QUEUES, max_size=3), front_end=FRONT_ENDS)
-    def register_changed(self, reg: Reg, topics: dict[str, Any], front_end: str) -> None:
-        """The same broker with some other topics and a higher counter."""
-        newer = Reg(**{**vars(reg), "topics": reg.topics | topics})
-        newer.version = (reg.version[0] + 5, *reg.version[1:])
-        self.register(newer, front_end, "x")
+    @precondition(lambda self: self.last)
+    @rule(data=st.data(), topics=SOME, step=st.integers(0, 2), front_end=FRONT_ENDS)
+    def register_changed(self, data: st.DataObject, topics: dict[str, Any], step: int, front_end: str) -> None:
+        """The same broker with some other topics, with a higher counter or with none."""
+        self.register(self.changed(self.somebody(data), topics, step), front_end, "x")
 
-    @rule(
-        target=on_the_way,
-        reg=st.one_of(REGISTRATIONS, sent),
-        front_end=FRONT_ENDS,
-        connection=CONNECTIONS,
-    )
+    def changed(self, reg: Reg, topics: dict[str, Any], step: int) -> Reg:
+        counter, *rest = reg.version
+        return replace(reg, topics=reg.topics | topics, version=(counter + step, *rest))
+
+    @rule(target=on_the_way, reg=REGISTRATIONS, front_end=FRONT_ENDS, connection=CONNECTIONS)
     def begin_registration(self, reg: Reg, front_end: str, connection: str) -> Any:
         """Its front end asks and compares, and is slow to send."""
-        reg = Reg(**vars(reg) | {"delete_missing": False})
+        reg = replace(reg, delete_missing=False)
         live = self.model.lives.get(reg.who)
         n = live.n if live else None
         prepared = self.run(self.workers[front_end].prepare(as_registration(reg), connection=connection))
@@ -172,6 +179,13 @@ class RouteTableMachine(RuleBasedStateMachine):
             self.check_answer(reg, prepared.heartbeat, status)
             self.owns(front_end, reg.who, connection)
         return reg, n, prepared, front_end, connection
+
+    @precondition(lambda self: self.last)
+    @rule(target=on_the_way, data=st.data(), topics=SOME, step=st.integers(0, 2), front_end=FRONT_ENDS)
+    def begin_registration_of_somebody(
+        self, data: st.DataObject, topics: dict[str, Any], step: int, front_end: str
+    ) -> Any:
+        return self.begin_registration(self.changed(self.somebody(data), topics, step), front_end, "y")
 
     @rule(late=consumes(on_the_way))
     def finish_registration(self, late: tuple[Reg, int | None, Prepared, str, str]) -> None:
@@ -190,6 +204,8 @@ class RouteTableMachine(RuleBasedStateMachine):
             assert status == "OK"
         else:
             assert result.status == status
+        if status == "OK":
+            self.last[*reg.who, reg.name] = reg
         if status in ("OK", "REFRESHED"):
             assert (result.master_addr, result.ha_server_addr) == self.model.master_of(reg)
 
@@ -210,8 +226,10 @@ class RouteTableMachine(RuleBasedStateMachine):
         self.run(self.workers[front_end].routes.unregister_broker(cluster, addr, name))
         self.model.unregister(cluster, addr, name)
 
-    @rule(reg=sent, front_end=FRONT_ENDS)
-    def unregister_known(self, reg: Reg, front_end: str) -> None:
+    @precondition(lambda self: self.last)
+    @rule(data=st.data(), front_end=FRONT_ENDS)
+    def unregister_somebody(self, data: st.DataObject, front_end: str) -> None:
+        reg = self.somebody(data)
         self.unregister(reg.cluster, reg.addr, reg.name, front_end)
 
     @rule(cluster=CLUSTERS, addr=ADDRS, front_end=FRONT_ENDS, connection=CONNECTIONS)
@@ -226,7 +244,7 @@ class RouteTableMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: any(self.model.channels.values()))
     @rule(data=st.data())
-    def close_known(self, data: st.DataObject) -> None:
+    def close_somebody(self, data: st.DataObject) -> None:
         """The channel of somebody's last registration."""
         known = sorted((w, fe, c) for w, channels in self.model.channels.items() for fe, c in channels.items())
         whom, front_end, channel = data.draw(st.sampled_from(known))
@@ -332,29 +350,35 @@ class RouteTableMachine(RuleBasedStateMachine):
         self.run(self.workers["fe1"].routes.delete_topic(topic, cluster))
         self.model.delete_topic(topic, cluster)
 
+    @precondition(lambda self: self.model.queues)
+    @rule(data=st.data())
+    def delete_a_topic_that_is_there(self, data: st.DataObject) -> None:
+        topic, _ = data.draw(st.sampled_from(sorted(self.model.queues)))
+        self.delete_topic(topic, "")
+
     @rule(topic=TOPIC, pairs=st.lists(st.tuples(NAMES, QUEUES), max_size=3))
     def register_topic(self, topic: str, pairs: list[tuple[str, Any]]) -> None:
-        self.run(self.workers["fe2"].routes.register_topic(topic, [(name, QueueData(*data)) for name, data in pairs]))
+        queue_datas = [(name, QueueData(*data)) for name, data in pairs]
+        self.run(self.workers["fe2"].routes.register_topic(topic, queue_datas))
         self.model.register_topic(topic, pairs)
 
     @rule(
+        what=st.sampled_from(["put", "put", "delete", "config"]),
         namespace=st.sampled_from(["n1", "n2"]),
         key=TOPIC,
         value=st.sampled_from(["v", "w", None]),
     )
-    def put_kv(self, namespace: str, key: str, value: str | None) -> None:
-        self.run(self.workers["fe1"].kv.put(namespace, key, value))
-        self.model.put_kv(namespace, key, value)
-
-    @rule(namespace=st.sampled_from(["n1", "n2"]), key=TOPIC)
-    def delete_kv(self, namespace: str, key: str) -> None:
-        self.run(self.workers["fe2"].kv.delete(namespace, key))
-        self.model.delete_kv(namespace, key)
-
-    @rule(value=st.sampled_from(["1", "2"]))
-    def set_config(self, value: str) -> None:
-        self.run(self.workers["fe1"].kv.set_config({"key": value}))
-        self.model.config["key"] = value
+    def change_kv_or_configuration(self, what: str, namespace: str, key: str, value: str | None) -> None:
+        kv = self.workers["fe1"].kv
+        if what == "put":
+            self.run(kv.put(namespace, key, value))
+            self.model.put_kv(namespace, key, value)
+        elif what == "delete":
+            self.run(kv.delete(namespace, key))
+            self.model.delete_kv(namespace, key)
+        else:
+            self.run(kv.set_config({"key": str(value)}))
+            self.model.config["key"] = str(value)
 
     # What always holds
 

@@ -83,3 +83,12 @@ async def test_same_name_twice_takes_the_last(bed):
     await written(bed, "new", ("broker-a", A), ("broker-a", B))
     assert (await bed.contents())["topics"]["new"] == {"broker-a": B}
     assert await bed.replay() == await bed.contents()
+
+
+async def test_same_name_twice_that_ends_as_it_was_tells_nothing(bed):
+    """Found by RouteTableMachine."""
+    await bed.register()
+    await written(bed, "new", ("broker-a", A))
+    await bed.events()
+    await written(bed, "new", ("broker-a", B), ("broker-a", A))
+    assert await bed.events() == []
