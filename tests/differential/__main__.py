@@ -59,6 +59,7 @@ def search(pair: Pair, options: argparse.Namespace) -> int:
                 print(f"seed {seed}: differed once and not again (timing): {difference}", flush=True)
                 continue
             found += 1
+            print(f"seed {seed} differs: {again}", flush=True)
             report(pair, seed, sequence, options.shrink_s)
             if found >= options.stop_after:
                 break
@@ -68,6 +69,7 @@ def search(pair: Pair, options: argparse.Namespace) -> int:
             print(f"{number + 1} sequences, {found} differ, {rate:.1f} a second", flush=True)
     print(f"{number + 1} sequences of {options.length} from seed {options.seed}: {found} differ, {flaky} only once")
     print("requests by code: " + ", ".join(f"{code} {count}" for code, count in sorted(pair.sent.items())))
+    print(f"ours could not tell for want of its Redis, and the sequence was run again: {pair.not_now}")
     print("stepped aside: " + ", ".join(f"{why} {count}" for why, count in sorted(pair.stepped_aside.items())))
     return 1 if found else 0
 
