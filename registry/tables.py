@@ -72,19 +72,21 @@ class Tables:
 
     def _apply_broker(self, change: Change) -> Collection[str]:
         name = intern(change.broker_name)
-        touched: Collection[str] = _NOTHING
-        if change.filter_servers is not None and change.who is not None:
-            self.set_filter_servers(change.who, change.filter_servers)
-            touched = set(self.broker_topics.get(name, _NOTHING))
-        if change.type in kinds.REMOVALS and change.who is not None:
-            self.filter_servers.pop(change.who, None)
+        touched: set[str] = set()
+        who = change.who
+        if who is not None and (change.filter_servers is not None or change.type in kinds.REMOVALS):
+            servers = change.filter_servers or ()
+            if list(servers) != self.filter_servers.get(who, []):
+                self.set_filter_servers(who, servers)
+                # an address may stand in the rows of several brokerNames
+                touched.update(*(self.broker_topics.get(other, ()) for other in self._names_of(change.addr)))
         if change.type == kinds.BROKER_REGISTERED and change.cluster is not None:
             self.clusters.setdefault(change.cluster, set()).add(name)
         if change.row is None:
-            return self.drop_broker(name)
+            return touched.union(self.drop_broker(name))
         if change.row is not UNSET:
             self.brokers[name] = change.row.broker_row(change.rev or 0)
-            touched = set(self.broker_topics.get(name, _NOTHING))
+            touched.update(self.broker_topics.get(name, _NOTHING))
         else:
             self._set_rev(name, change.rev)
         for topic, queue_data in change.topics.items():
@@ -94,7 +96,10 @@ class Tables:
         for topic, mapped_name, mapping in change.mappings:
             self.set_mapping(topic, mapped_name, mapping)
         changed = [*change.topics, *change.dropped, *(mapping[0] for mapping in change.mappings)]
-        return changed if not touched else set(touched).union(changed)
+        return changed if not touched else touched.union(changed)
+
+    def _names_of(self, addr: str | None) -> list[str]:
+        return [name for name, row in self.brokers.items() if addr in row.broker_addrs.values()]
 
     def set_queue_data(self, topic: str, broker_name: str, queue_data: QueueData) -> None:
         """One cell of topicQueueTable; equal values share one object."""

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Final
 
 from registry.config import Settings, with_shared
-from registry.errors import RegistryError, StoreUnavailable
+from registry.errors import RegistryError, StoreError, StoreUnavailable
 from registry.store.leases import LeaseStore
 from registry.store.snapshot import read_section
 from registry.store.store import Store
@@ -81,7 +81,10 @@ class Sweeper:
         """
         now = time.monotonic()
         if now >= self._config_at:
-            await self._read_config()
+            try:
+                await self._read_config()
+            except StoreError as error:  # it only sets the pace: brokers expire all the same
+                logger.error("the shared configuration cannot be read: %s", error)
             self._config_at = now + CONFIG_EVERY_S
         due = await self._leases.expire(BROKERS_PER_CALL)
         for who in due.whos:

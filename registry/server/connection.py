@@ -302,6 +302,8 @@ class Connection(asyncio.Protocol):
             )
             return replies.system_error(opaque, str(error))
         except Exception as error:  # a defect of ours: the broker gets an error and tries again
+            if command.code == 103:
+                self._front_end.counters.registrations_error += 1
             logger.exception("request %d of %s failed", command.code, self.address)
             return replies.system_error(opaque, f"{type(error).__name__}: {error}")
 

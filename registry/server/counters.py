@@ -7,7 +7,7 @@ class Counters:
     """Cumulative since this worker's start; names as ``/metrics`` shows them."""
 
     __slots__ = (
-        "bad_frames", "brokers_expired", "lookups_error", "lookups_found", "lookups_not_found", "registrations_changed",
+        "bad_frames", "lookups_error", "lookups_found", "lookups_not_found", "registrations_changed",
         "registrations_error", "registrations_refused", "registrations_unchanged", "requests", "slow_clients",
         "stale_answers",
     )  # fmt: skip
@@ -17,7 +17,6 @@ class Counters:
             setattr(self, name, 0)
 
     bad_frames: int
-    brokers_expired: int
     lookups_error: int
     lookups_found: int
     lookups_not_found: int
@@ -40,7 +39,6 @@ class Counters:
             'registrations_total{path="changed"}': self.registrations_changed,
             'registrations_total{path="refused"}': self.registrations_refused,
             'registrations_total{path="error"}': self.registrations_error,
-            "brokers_expired_total": self.brokers_expired,
             "requests_total": self.requests,
             "bad_frames_total": self.bad_frames,
             "slow_clients_total": self.slow_clients,

@@ -77,7 +77,7 @@ class Follower:
         self._lost_at = 0.0  # when Redis was last seen to have less than before
         self._tail_heard_at = 0.0
         self._tail_fails = False
-        self._behind_since: float | None = None
+        self._behind: tuple[float, int] | None = None  # since when, and the seq to reach
         self._rebuild_asked: asyncio.Event = asyncio.Event()
         self.away = False
         self.renewal: Renewal | None = None
@@ -252,14 +252,15 @@ class Follower:
                 self._rebuild_asked.set()
             return
         now = time.monotonic()
+        # Under steady writes the view is a change or two behind at any moment: what counts is that it does not
+        # get within a second where the registry stood when it was first seen behind.
         if view.seq >= renewal.seq:
-            self._behind_since = None
-        elif self._behind_since is None:
-            self._behind_since = now
-        elif now - self._behind_since > BEHIND_S:
-            self._lose_sight()
-            self._rebuild_asked.set()
-            self._behind_since = None
+            self._behind = None
+        elif self._behind is None or view.seq >= self._behind[1]:
+            self._behind = (now, renewal.seq)
+        elif now - self._behind[0] > BEHIND_S:
+            self._behind = None
+            self.look_again()
             return
         grace_ms = self._grace_ms()
         # up_since moves only after a gap of some seconds, and a failover with losses may be quicker
@@ -267,7 +268,7 @@ class Follower:
             logger.warning("the grace is over: only what Redis holds is served")
             view.end_beside()
         tail_hears = now - self._tail_heard_at < BLOCK_MS / 1000 + BEHIND_S
-        if tail_hears and not self._rebuild_asked.is_set() and not view.beside and self._behind_since is None:
+        if tail_hears and not self._rebuild_asked.is_set() and not view.beside:
             view.fresh = True
         elif not tail_hears:
             self._lose_sight()

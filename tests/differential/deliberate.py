@@ -40,11 +40,6 @@ DELIBERATE = {
         "a route's filterServerTable has one entry for an address; where this stands in rows of two clusters, "
         "either one's list is right (in Java the last by hash order, also when that has none)"
     ),
-    "open filters": (
-        "the same where the rows are of one cluster, or after a 104 for an address under a brokerName that it does "
-        "not stand under: NOT meant, a defect of ours still to be mended: when filter servers change, kept routes of "
-        "the other brokerNames that hold the address are not dropped (registry/tables.py, _apply_broker)"
-    ),
     "D9": "empty or missing clusterName, brokerName, brokerAddr in 103, and topic in 217: never drawn",
     "D16": (
         "a refused one-topic registration: the empty row that it leaves in Java is removed there by 104; not sent "
