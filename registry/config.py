@@ -30,7 +30,12 @@ SHARED: Final = "shared configuration"
 MIB: Final = 1024 * 1024
 
 # Names with our prefix that are no setting: they are read elsewhere.
-_OTHER_VARIABLES: Final = frozenset({"MQREGISTRY_REDIS_PASSWORD", "MQREGISTRY_CONFIG"})
+_OTHER_VARIABLES: Final = frozenset(
+    {
+        "MQREGISTRY_REDIS_PASSWORD", "MQREGISTRY_CONFIG",
+        "MQREGISTRY_CACHE", "MQREGISTRY_INTEROP", "MQREGISTRY_INTEROP_SERVER",  # of the tests with real RocketMQ
+    }
+)  # fmt: skip
 
 
 class RunTime(NamedTuple):

@@ -25,6 +25,8 @@ class Process:
         self.popen = subprocess.Popen(
             [sys.executable, "-m", "registry", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env,
             start_new_session=True, text=True,
+            # whoever runs the tests under nohup hands "ignore SIGHUP" down to every process
+            preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),
         )  # fmt: skip
         self.out, self.err = "", ""
         self._readers = [threading.Thread(target=self._read, args=(name,)) for name in ("stdout", "stderr")]
