@@ -113,7 +113,8 @@ class Model:
         live = self.alive((reg.cluster, addr)) if addr else None
         return (addr or "", live.ha or "") if live else ("", "")
 
-    def register(self, reg: Reg, front_end: str, channel: str) -> str:
+    def register(self, reg: Reg, front_end: str, channel: str, *, known: bool = False) -> str:
+        """known: the heartbeat knew it, so that it is no new registration, though it means the same."""
         row = self.rows.get(reg.name)
         holder = row.addrs.get(reg.id) if row else None
         if holder is not None and holder != reg.addr:
@@ -156,9 +157,10 @@ class Model:
                 self.filters[reg.who] = list(reg.filters)
 
         self.registrations += 1
+        n = live.n if live and known else self.registrations
         names = self.lives[reg.who].names if reg.who in self.lives else {}
         self.lives[reg.who] = Live(
-            names | {reg.name: reg.id}, reg.version, reg.timeout, self.now + reg.timeout, reg.ha, self.registrations
+            names | {reg.name: reg.id}, reg.version, reg.timeout, self.now + reg.timeout, reg.ha, n
         )
         self.attach(reg.who, front_end, channel)
         return "OK"
@@ -209,11 +211,16 @@ class Model:
                 self.clusters[cluster].discard(name)
                 if not self.clusters[cluster]:
                     del self.clusters[cluster]
-        elif row.acting and 0 not in row.addrs:  # semantics 32
+        else:
+            self.wipe_without_master(name)
+        return True
+
+    def wipe_without_master(self, name: str) -> None:
+        row = self.rows.get(name)
+        if row and row.acting and 0 not in row.addrs:  # semantics 32
             for topic in self.topics_of(name):
                 read, write, perm, flag = self.queues[topic, name]
                 self.queues[topic, name] = (read, write, perm & ~2, flag)
-        return True
 
     def forget(self, who: tuple[str, str]) -> None:
         self.lives.pop(who, None)
@@ -232,7 +239,10 @@ class Model:
         concerned = [(cluster, addr)]
         if stood:  # D4: whatever cluster it says
             concerned += [(c, addr) for c, names in self.clusters.items() if name in names and c != cluster]
-        self.take_out(name, addr)
+        if stood:
+            self.take_out(name, addr)
+        else:
+            self.wipe_without_master(name)  # any goodbye to such a name does, as seen on running servers
         for who in concerned:
             live = self.lives.get(who)
             if live is None or (who != concerned[0] and name not in live.names):

@@ -143,7 +143,8 @@ class RouteTableMachine(RuleBasedStateMachine):
                 as_registration(reg), connection=connection, delete_missing_topics=reg.delete_missing
             )
         )
-        status = self.model.register(reg, front_end, self.channel(front_end, connection))
+        known = isinstance(result, Heartbeat)
+        status = self.model.register(reg, front_end, self.channel(front_end, connection), known=known)
         self.check_answer(reg, result, status)
         self.owns(front_end, reg.who, connection)
 
@@ -175,7 +176,7 @@ class RouteTableMachine(RuleBasedStateMachine):
         n = live.n if live else None
         prepared = self.run(self.workers[front_end].prepare(as_registration(reg), connection=connection))
         if prepared.diff is None:
-            status = self.model.register(reg, front_end, prepared.channel.value)
+            status = self.model.register(reg, front_end, prepared.channel.value, known=True)
             self.check_answer(reg, prepared.heartbeat, status)
             self.owns(front_end, reg.who, connection)
         return reg, n, prepared, front_end, connection

@@ -189,3 +189,18 @@ async def test_unregister_from_a_name_that_it_does_not_stand_under_tells_once(be
     assert await unregister(bed, name="broker-b") == 0
     assert await bed.events() == []
     assert await bed.dump() == before
+
+
+async def test_unregister_that_hits_nothing_wipes_write_of_a_name_without_master(bed):
+    """As running servers do while acting masters are enabled."""
+    await bed.register(broker_id=1, enable_acting_master=True)
+    await bed.routes.set_write_perm("broker-a", "add")
+    await bed.events()
+    assert await unregister(bed, addr="10.0.0.9:1") == 0
+    contents = await bed.contents()
+    assert {data["broker-a"].perm for data in contents["topics"].values()} == {4}
+    (event,) = await bed.events()
+    assert (event.type, set(event.topics)) == (kinds.WRITE_PERM_SET, {"t1", "t2"})
+    assert await bed.replay() == contents
+    assert await unregister(bed, addr="10.0.0.9:1") == 0
+    assert await bed.events() == []
