@@ -1,25 +1,68 @@
-"""Every measurement of this folder, as Markdown: ``make bench``, or ``python -m bench start scripts``."""
+"""Every measurement of this folder: ``python -m bench NAME [options]``, or several names one after the other.
+
+A suite is a module with a ``main() -> int`` that reads ``sys.argv`` (argparse) and returns 0 when every bar held.
+To add one: one line in SUITES. It is imported only when it runs.
+"""
 
 from __future__ import annotations
 
+import importlib
 import sys
+from typing import NamedTuple
 
-from bench import scripts, start
 
-SUITES = {"scripts": scripts.main, "start": start.main}
+class Suite(NamedTuple):
+    """One measurement: the module that holds its ``main``, what it measures, and whether a bare call runs it."""
+
+    module: str
+    what: str
+    in_selection: bool = False
+
+
+SUITES = {
+    "scripts": Suite(
+        "bench.scripts", "what each Lua script costs Redis, against bare loops of the same commands", True
+    ),
+    "start": Suite("bench.start", "how long `mqregistry up` takes to start, to start again, and to end", True),
+}
+
+
+def usage() -> str:
+    lines = [f"  {name:12} {suite.what}{' *' if suite.in_selection else ''}" for name, suite in SUITES.items()]
+    return "\n".join(
+        ["usage: python -m bench [NAME...] [options of the last one, --help for them]", "", *lines, "",
+         "Without a name those marked * run."]
+    )  # fmt: skip
+
+
+def split(arguments: list[str]) -> tuple[list[str], list[str]]:
+    """The names that come first, and what follows them.
+
+    Raises:
+        SystemExit: a name that is no suite; options, but no name.
+    """
+    names: list[str] = []
+    while len(names) < len(arguments) and not arguments[len(names)].startswith("-"):
+        names.append(arguments[len(names)])
+    options = arguments[len(names) :]
+    unknown = [name for name in names if name not in SUITES]
+    if unknown:
+        raise SystemExit(f"no suite {unknown[0]!r}; there are: {', '.join(SUITES)}")
+    if options and not names:
+        raise SystemExit(usage())
+    return names or [name for name, suite in SUITES.items() if suite.in_selection], options
 
 
 def main() -> int:
-    """Run the suites that are named, or all; the exit status says whether every bar held."""
-    names, failed = sys.argv[1:] or list(SUITES), False
-    for name in names:
-        if name not in SUITES:
-            raise SystemExit(f"no suite {name!r}; there are: {', '.join(SUITES)}")
+    """Run them; the exit status says whether every bar held."""
+    names, options = split(sys.argv[1:])
+    failed = False
     for name in names:
         print(f"\n## {name}\n", flush=True)
-        sys.argv = [name]
-        failed = bool(SUITES[name]()) or failed
+        sys.argv = [f"python -m bench {name}", *(options if name == names[-1] else ())]
+        failed = bool(importlib.import_module(SUITES[name].module).main()) or failed
     return 1 if failed else 0
 
 
-sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(main())
