@@ -1,0 +1,96 @@
+"""An HTTP server that tells where the name servers are, as RocketMQ's clients ask it.
+
+Source of the behaviour: TopAddressing and MixAll.getWSAddr (rocketmq 5.x).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import http.client
+import io
+import ssl
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import quote, urlsplit
+
+from registry.errors import PeerUnavailable
+
+# How long Java waits for its answer.
+LOOKUP_TIMEOUT_S: Final = 3.0
+_ANSWER_BYTES: Final = 64 * 1024
+
+
+@dataclass(frozen=True)
+class AddressServer:
+    """An HTTP server that answers GET with ``host:port;host:port`` in its first line."""
+
+    url: str
+
+    @classmethod
+    def at(cls, domain: str, subgroup: str = "nsaddr", unit_name: str = "") -> AddressServer:
+        """As Java clients find it.
+
+        Args:
+            domain: ``rocketmq.namesrv.domain``; port 8080 unless it names one.
+            subgroup: ``rocketmq.namesrv.domain.subgroup``.
+            unit_name: the client's unitName; in cluster-test mode productEnvName.
+        """
+        base = f"http://{domain}/rocketmq/" if ":" in domain else f"http://{domain}:8080/rocketmq/"
+        unit = f"-{quote(unit_name, safe='')}?nofix=1" if unit_name.strip() else ""
+        return cls(f"{base}{subgroup}{unit}")
+
+    async def fetch(self, *, timeout_s: float = LOOKUP_TIMEOUT_S) -> str:
+        """The first line of the answer; never empty.
+
+        Raises:
+            PeerUnavailable: no answer in time, or one that is no list.
+        """
+        try:
+            async with asyncio.timeout(timeout_s):
+                answer = await self._get()
+        except (OSError, UnicodeError, ValueError) as error:
+            why = f"no answer within {timeout_s:g} s" if isinstance(error, TimeoutError) else error
+            raise PeerUnavailable(f"address server {self.url}: {why}") from error
+        try:
+            response = http.client.HTTPResponse(_Received(answer))  # type: ignore[arg-type]  # makefile is all it needs
+            response.begin()
+            text = response.read().decode("utf-8", "replace").strip()
+        except (http.client.HTTPException, OSError, ValueError) as error:
+            raise PeerUnavailable(f"address server {self.url}: no HTTP answer: {error!r}") from error
+        if response.status != 200:
+            raise PeerUnavailable(f"address server {self.url}: status {response.status}, expected 200")
+        if not text:
+            raise PeerUnavailable(f"address server {self.url}: an empty answer, expected host:port;host:port")
+        return text.splitlines()[0].strip()
+
+    async def _get(self) -> bytes:
+        parts = urlsplit(self.url)
+        host = parts.hostname or ""
+        tls = parts.scheme == "https"
+        reader, writer = await asyncio.open_connection(
+            host, parts.port or (443 if tls else 80), ssl=ssl.create_default_context() if tls else None
+        )
+        try:
+            target = parts.path + (f"?{parts.query}" if parts.query else "")
+            writer.write(f"GET {target} HTTP/1.1\r\nHost: {parts.netloc}\r\nConnection: close\r\n\r\n".encode())
+            answer = bytearray()
+            while data := await reader.read(_ANSWER_BYTES):
+                answer += data
+                if len(answer) > _ANSWER_BYTES:
+                    raise ValueError(f"an answer of more than {_ANSWER_BYTES} bytes")
+            return bytes(answer)
+        finally:
+            writer.transport.abort()
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()
+
+
+class _Received:
+    """What an HTTPResponse reads from."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+
+    def makefile(self, *_: object) -> io.BytesIO:
+        return io.BytesIO(self._data)

@@ -1,0 +1,258 @@
+"""Where the name servers are: a list, ``NAMESRV_ADDR``, DNS names, or an HTTP address server.
+
+Forms, also mixed in one list, separated by ``;``:
+
+- ``host:port`` (port 9876 when there is none; ``[::1]:9876``): a name stands for every IPv4 address that it has
+  (for every IPv6 address when it has no other), and is looked up again from time to time;
+- ``http://domain[:port]/rocketmq/nsaddr``: an address server, which answers such a list (:class:`AddressServer`).
+  Without a path it is the address behind ``http://``, as in Java.
+
+Source of the behaviour: NameServerAddressUtils, TopAddressing, MixAll.getWSAddr and
+BrokerOuterAPI.updateNameServerAddressListByDnsLookup (rocketmq 5.x).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import logging
+import os
+import re
+import socket
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, NamedTuple
+from urllib.parse import urlsplit
+
+from registry.client.address_server import LOOKUP_TIMEOUT_S, AddressServer
+from registry.errors import ConfigError, PeerUnavailable
+
+logger = logging.getLogger(__name__)
+
+NAMESRV_ADDR: Final = "NAMESRV_ADDR"
+DEFAULT_PORT: Final = 9876
+# How often Java asks the address server, or DNS, again.
+LOOKUP_EVERY_S: Final = 120.0
+_EXPECTED: Final = "expected host:port;host:port or http://domain/rocketmq/nsaddr"
+
+
+class Address(NamedTuple):
+    """One name server. ``name`` is what its host was found under: what a TLS certificate has to show."""
+
+    host: str
+    port: int
+    name: str
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
+    def is_literal(self) -> bool:
+        """Whether the host is an IP address, so that there is nothing to look up."""
+        return _is_ip(self.host)
+
+
+def parse_addresses(text: str | Iterable[str]) -> tuple[Address | AddressServer, ...]:
+    """One list, in the forms that the module's docstring names.
+
+    Raises:
+        ConfigError: an entry has none of the forms, or there is no entry.
+    """
+    items = text.split(";") if isinstance(text, str) else [item for each in text for item in each.split(";")]
+    found = tuple(_parse(item.strip()) for item in items if item.strip())
+    if not found:
+        raise ConfigError(f"no name server address in {text!r}: {_EXPECTED}")
+    return found
+
+
+def _parse(item: str) -> Address | AddressServer:
+    wrong = ConfigError(f"{item!r} is no name server address: {_EXPECTED}")
+    try:
+        if "://" in item:
+            parts = urlsplit(item)
+            if parts.scheme not in ("http", "https") or not parts.hostname:
+                raise wrong
+            if parts.path.strip("/"):
+                parts.port  # noqa: B018  # raises for a port that is none
+                return AddressServer(item)
+            item = parts.netloc
+        parts = urlsplit(f"//{item}")
+        port = DEFAULT_PORT if parts.port is None else parts.port
+    except ValueError:
+        raise wrong from None
+    host = parts.hostname
+    if not host or not port or parts.netloc != item or "@" in item or item.endswith(":") or _odd(host):
+        raise wrong
+    return Address(host, port, host)
+
+
+def _odd(host: str) -> bool:
+    return not re.fullmatch(r"[\w.-]+", host) and not _is_ip(host)
+
+
+def _is_ip(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+Given = str | Sequence[str] | AddressServer | None
+"""How a caller names name servers: a list in a text, several texts, an address server; None: ``NAMESRV_ADDR``."""
+
+
+def _parse_given(given: Given) -> tuple[Address | AddressServer, ...]:
+    if isinstance(given, AddressServer):
+        return (given,)
+    if given is not None:
+        return parse_addresses(given)
+    text = os.environ.get(NAMESRV_ADDR, "")
+    if not text.strip():
+        raise ConfigError(f"no name server address: give one, or set {NAMESRV_ADDR}; {_EXPECTED}")
+    try:
+        return parse_addresses(text)
+    except ConfigError as error:
+        raise ConfigError(f"{NAMESRV_ADDR}: {error}") from None
+
+
+class Addresses:
+    """The addresses as they stand.
+
+    A look-up that fails leaves what it found before. Nothing runs by itself: ``refresh`` looks once, ``follow``
+    goes on until it is cancelled.
+
+    Raises:
+        ConfigError: nothing that could be a list was given.
+    """
+
+    def __init__(
+        self, given: Given = None, *, every_s: float = LOOKUP_EVERY_S, timeout_s: float = LOOKUP_TIMEOUT_S
+    ) -> None:
+        self._every_s, self._timeout_s = every_s, timeout_s
+        self._failing: set[str] = set()
+        self._current: tuple[Address, ...] = ()
+        self._soon = asyncio.Event()
+        self.replace(given)
+
+    @property
+    def current(self) -> tuple[Address, ...]:
+        """What is known now, without doubles, in the order given; before the first look-up, the IP addresses of it."""
+        return self._current
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether there is nothing to look up: IP addresses only."""
+        return all(isinstance(entry, Address) and entry.is_literal for entry in self._entries)
+
+    def replace(self, given: Given) -> None:
+        """Another list from now on; names in it are known after the next ``refresh``, which ``follow`` does at once.
+
+        A list of names only leaves ``current`` as it was until then.
+
+        Raises:
+            ConfigError: as the constructor; the old list stays.
+        """
+        self._entries = _parse_given(given)
+        self._found: dict[Address | AddressServer, tuple[Address, ...]] | None = None
+        literals = (each for each in self._entries if isinstance(each, Address) and each.is_literal)
+        self._current = _without_doubles(literals) or self._current
+        self._soon.set()
+
+    async def refresh(self) -> tuple[Address, ...]:
+        """Look up now.
+
+        Raises:
+            PeerUnavailable: no address was found, now or before; the message has the reason for each.
+        """
+        while True:
+            entries = self._entries
+            answers = await asyncio.gather(*(self._look_up(entry) for entry in entries))
+            if entries is self._entries:  # else replace() came in between
+                break
+        before = self._found or {}
+        self._found = {
+            entry: found or before.get(entry, ()) for entry, (found, _) in zip(entries, answers, strict=True)
+        }
+        self._complain({text for _, errors in answers for text in errors})
+        self._current = _without_doubles(address for entry in entries for address in self._found[entry])
+        if not self._current:
+            raise PeerUnavailable("no name server address is known: " + "; ".join(sorted(self._failing)))
+        return self._current
+
+    def look_again_soon(self) -> None:
+        """Make ``follow`` look now, e.g. because no server at the known addresses answers."""
+        self._soon.set()
+
+    async def follow(
+        self, on_change: Callable[[tuple[Address, ...]], None] = lambda _: None, *, least_s: float = 1.0
+    ) -> None:
+        """Look at once unless that was done, every ``every_s``, and when asked to; until cancelled.
+
+        Args:
+            on_change: called with the new list, when it is another one.
+            least_s: between two look-ups that were asked for.
+        """
+        known = self._current
+        least_s = min(least_s, self._every_s)
+        if self._found is not None:
+            self._soon.clear()
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(None if self.is_fixed else self._every_s):
+                    await self._soon.wait()
+            self._soon.clear()
+            with contextlib.suppress(PeerUnavailable):  # it was logged
+                await self.refresh()
+            if self._current != known:
+                known = self._current
+                logger.info("name servers: %s", ";".join(map(str, known)))
+                on_change(known)
+            await asyncio.sleep(least_s)
+
+    async def _look_up(self, entry: Address | AddressServer) -> tuple[tuple[Address, ...], list[str]]:
+        """What stands behind one entry, and what went wrong."""
+        if isinstance(entry, Address):
+            return await self._resolve(entry)
+        try:
+            listed = parse_addresses(await entry.fetch(timeout_s=self._timeout_s))
+        except PeerUnavailable as error:
+            return (), [str(error)]
+        except ConfigError as error:
+            return (), [f"address server {entry.url}: {error}"]
+        answers = await asyncio.gather(*(self._resolve(each) for each in listed if isinstance(each, Address)))
+        errors = [
+            f"address server {entry.url} names another one, {each.url}: expected host:port"
+            for each in listed
+            if isinstance(each, AddressServer)
+        ]
+        return tuple(address for found, _ in answers for address in found), errors + [
+            text for _, failed in answers for text in failed
+        ]
+
+    async def _resolve(self, address: Address) -> tuple[tuple[Address, ...], list[str]]:
+        if address.is_literal:
+            return (address,), []
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                infos = await asyncio.get_running_loop().getaddrinfo(
+                    address.host, address.port, type=socket.SOCK_STREAM
+                )
+        except (OSError, UnicodeError) as error:
+            why = f"not looked up within {self._timeout_s:g} s" if isinstance(error, TimeoutError) else error
+            return (), [f"name server {address}: {why}"]
+        # One server that has addresses of both kinds is one server.
+        four = [info for info in infos if info[0] == socket.AF_INET]
+        return _without_doubles(Address(str(info[4][0]), address.port, address.name) for info in four or infos), []
+
+    def _complain(self, failing: set[str]) -> None:
+        for text in sorted(failing - self._failing):
+            logger.warning("%s; what was known before is kept", text)
+        self._failing = failing
+
+
+def _without_doubles(addresses: Iterable[Address]) -> tuple[Address, ...]:
+    found: dict[tuple[str, int], Address] = {}
+    for address in addresses:
+        found.setdefault((address.host, address.port), address)
+    return tuple(found.values())
