@@ -425,6 +425,7 @@ def options_by_key() -> dict[str, Option]:
 def build(
     *,
     flags: Mapping[str, Any] | None = None,
+    assigned: Mapping[str, Any] | None = None,
     config_file: Path | None = None,
     environ: Mapping[str, str] | None = None,
     defaults: Mapping[str, Any] | None = None,
@@ -434,6 +435,7 @@ def build(
 
     Args:
         flags: attribute -> value from the command line, None where it was not given.
+        assigned: the same, of --set; a flag of its own goes before it.
         config_file: a properties file.
         environ: default: the process environment.
         defaults: defaults of the command at hand, where they differ.
@@ -472,6 +474,8 @@ def build(
     for name in sorted(environ):
         if name.startswith(PREFIX) and name not in known:
             warn(f"environment: unknown variable {name}{_closest(name, known)}")
+    for name, value in (assigned or {}).items():
+        values[name], sources[name] = value, f"flag --set {options()[name].key}"
     for name, value in (flags or {}).items():
         if value is not None:
             option = options()[name]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import difflib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import click
 
-from registry.config import Option, Settings, build, options, with_shared
+from registry.config import Option, Settings, build, options, options_by_key, with_shared
 from registry.errors import ConfigError, RegistryError, StartError
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -70,6 +71,41 @@ def config_file_option(function: _Function) -> _Function:
     )(function)
 
 
+def set_option(function: _Function) -> _Function:
+    """``--set KEY=VALUE``: every setting that has no flag of its own."""
+    return click.option(
+        "--set",
+        "assignments",
+        multiple=True,
+        metavar="KEY=VALUE",
+        callback=_assigned,
+        help="Any other setting, by its key in the properties file (-p lists them): --set tlsServerMode=enforcing",
+    )(function)
+
+
+def _assigned(ctx: click.Context, param: click.Parameter, texts: tuple[str, ...]) -> dict[str, Any]:
+    """Attribute -> value."""
+    values = {}
+    known = options_by_key()
+    for text in texts:
+        key, equals, value = text.partition("=")
+        option = known.get(key)
+        if not equals or option is None:
+            closest = difflib.get_close_matches(key, known, n=1)
+            hint = f"; did you mean {closest[0]}?" if option is None and closest else ""
+            raise click.BadParameter(f"{text!r}: expected KEY=VALUE with a key that -p shows{hint}", ctx, param)
+        if option.about.secret:
+            raise click.BadParameter(
+                f"{key} would stand in the process list: set {option.variables[0]}, or {key}=... in a file for -c",
+                ctx, param,
+            )  # fmt: skip
+        try:
+            values[option.name] = option.parse(value)
+        except ValueError:
+            raise click.BadParameter(f"{text!r}: expected {option.allowed}", ctx, param) from None
+    return values
+
+
 def print_option(function: _Function) -> _Function:
     """``-p``."""
     return click.option(
@@ -89,8 +125,10 @@ def start_settings(
     Raises:
         StartError: a setting is wrong.
     """
+    given = dict(flags)
+    assigned = given.pop("assignments", None)
     try:
-        settings = build(flags=flags, config_file=config_file, defaults=defaults, warn=_warn)
+        settings = build(flags=given, assigned=assigned, config_file=config_file, defaults=defaults, warn=_warn)
     except ConfigError as error:
         raise StartError(str(error)) from error
     if config_file is not None:

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from registry.cli import logs
-from registry.cli.options import config_file_option, print_option, setting_options, start_settings
+from registry.cli.options import config_file_option, print_option, set_option, setting_options, start_settings
 from registry.errors import StartError
 
 
@@ -18,6 +18,7 @@ from registry.errors import StartError
     "redis", "bind_address", "listen_port", "workers", "namespace", "http_port", "sweep", "compat", "log_level",
     "log_file",
 )  # fmt: skip
+@set_option
 @config_file_option
 @print_option
 def serve(config_file: Path | None, print_config: bool, **flags: Any) -> None:

@@ -14,7 +14,7 @@ import click
 import msgspec
 
 from registry.cli import logs
-from registry.cli.options import config_file_option, print_option, setting_options, start_settings
+from registry.cli.options import config_file_option, print_option, set_option, setting_options, start_settings
 from registry.cli.running import Running, announced, locked
 from registry.config import Settings
 from registry.embedded import EmbeddedRedis
@@ -37,6 +37,7 @@ _LOG_BYTES: Final = 4 * 1024 * 1024
     "bind_address", "listen_port", "workers", "data_dir", "namespace", "http_port", "sweep", "compat", "log_level",
     "log_file",
 )  # fmt: skip
+@set_option
 @config_file_option
 @print_option
 def up(config_file: Path | None, print_config: bool, **flags: Any) -> None:

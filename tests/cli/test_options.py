@@ -41,6 +41,25 @@ def test_flag_that_is_not_allowed_says_what_is(command):
     assert "'99999': expected a whole number from 1 to 65535" in command("up", "--port", "99999", expect=2).stderr
 
 
+def test_any_setting_can_be_set_by_its_key(command):
+    result = command("up", "--set", "tlsServerMode=enforcing", "--set", "workers=3", "--workers", "2", "-p")
+    assert "tlsServerMode=enforcing  (flag --set tlsServerMode)" in result.stdout.splitlines()
+    assert "workers=2  (flag --workers)" in result.stdout.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("assignment", "said"),
+    [
+        ("tlsServerMode=on", "expected one of disabled, permissive, enforcing"),
+        ("tlsServerMod=x", "did you mean tlsServerMode?"),
+        ("tlsServerMode", "expected KEY=VALUE"),
+        ("tlsServerKeyPassword=x", "would stand in the process list: set MQREGISTRY_TLS_SERVER_KEY_PASSWORD"),
+    ],
+)
+def test_an_assignment_that_cannot_be_is_refused(command, assignment, said):
+    assert said in " ".join(command("serve", "--set", assignment, expect=2).stderr.split())
+
+
 def test_print_config_shows_every_setting_with_its_source(command, home):
     file = home / "n.properties"
     file.write_text("listenPort=1234\n")
