@@ -53,9 +53,12 @@ class Server:
     def __init__(self, name: str, port: int) -> None:
         self.name = name
         self.port = port
-        self.control = Connection(port)
+        self.control = self.connect()
         self._opaque = 1 << 20
         self._fences = 0
+
+    def connect(self) -> Connection:
+        return Connection(self.port)
 
     def ask(
         self, code: int, ext: dict[str, str] | None = None, body: bytes = b"", connection: Connection | None = None
@@ -87,7 +90,7 @@ class Server:
         name = f"fence{self._fences}"
         while True:
             ext = {"clusterName": "fence", "brokerName": name, "brokerAddr": f"{name}:1", "brokerId": "0"}
-            connection = self.control if remove else Connection(self.port)
+            connection = self.control if remove else self.connect()
             self.ask(103, {**ext, "haServerAddr": ""}, connection=connection)
             if remove:
                 remove(ext)
@@ -107,7 +110,7 @@ class Line:
     """A broker process's connection, to either server."""
 
     def __init__(self, pair: Pair) -> None:
-        self.connections = [Connection(server.port) for server in pair.servers]
+        self.connections = [server.connect() for server in pair.servers]
 
     def hang_up(self) -> None:
         for connection in self.connections:

@@ -1,0 +1,1 @@
+"""Several front ends that must be as one: spread over them in turn, over releases, over namespaces."""

@@ -1,0 +1,41 @@
+"""Long runs: python -m tests.fleet --sequences 1000 --seed 1"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.differential.__main__ import search
+from tests.interop.processes import Processes
+
+from .start import start_pair
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.fleet", description=__doc__)
+    parser.add_argument("--front-ends", type=int, default=3)
+    parser.add_argument("--workers", type=int, default=1, help="worker processes of each of them")
+    parser.add_argument("--sequences", type=int, default=1000)
+    parser.add_argument("--length", type=int, default=60, help="operations in each sequence")
+    parser.add_argument("--seed", type=int, default=1, help="of the first sequence; the next ones count on from it")
+    parser.add_argument("--shrink-s", type=float, default=60.0, help="how long one difference is made shorter")
+    parser.add_argument("--stop-after", type=int, default=1, help="differences to find before it stops")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="mqfleet") as folder:
+        processes = Processes(Path(folder))
+        try:
+            pair = start_pair(processes, options.front_ends, options.workers)
+            failed = search(pair, options)
+            pair.close()
+            if failed:
+                for name, told in processes.reports():
+                    print(f"--- {name}\n{told}")
+            return failed
+        finally:
+            processes.close()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
