@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import ssl
 from typing import Final, Self, cast
 
 from registry.errors import PeerUnavailable, RemoteProtocolError
-from registry.protocol.codes import FLAG_ONEWAY, SERVER_VERSION
+from registry.protocol.codes import FLAG_ONEWAY, SERVER_VERSION, Encoding
 from registry.protocol.command import Command, decode_command, encode_command
 from registry.protocol.frame import FrameReader
 
@@ -32,22 +33,40 @@ class Connection(asyncio.Protocol):
         self._closed = asyncio.Event()
         self._writable = asyncio.Event()
         self._writable.set()
+        self._encoding = Encoding.JSON
         self.peer = ""
 
     @classmethod
-    async def connect(cls, host: str, port: int, *, timeout_s: float = REQUEST_TIMEOUT_S) -> Self:
+    async def connect(
+        cls,
+        host: str,
+        port: int,
+        *,
+        timeout_s: float = REQUEST_TIMEOUT_S,
+        tls: ssl.SSLContext | None = None,
+        server_hostname: str | None = None,
+        encoding: Encoding = Encoding.JSON,
+    ) -> Self:
         """Open a connection.
 
+        Args:
+            tls: speak TLS; its verify mode and check_hostname decide what the server has to show.
+            server_hostname: the name that its certificate is checked against; the host unless given.
+            encoding: how the headers of requests are written; answers come as the server likes.
+
         Raises:
-            PeerUnavailable: nobody listens there, or not in time.
+            PeerUnavailable: nobody listens there, or not in time, or the TLS handshake failed.
         """
         try:
             async with asyncio.timeout(timeout_s):
-                _, connection = await asyncio.get_running_loop().create_connection(cls, host, port)
+                _, connection = await asyncio.get_running_loop().create_connection(
+                    cls, host, port, ssl=tls, server_hostname=(server_hostname or host) if tls else None
+                )
         except (OSError, UnicodeError) as error:  # TimeoutError is the former, a name with too long a part the latter
             why = f"no connection within {timeout_s:g} s" if isinstance(error, TimeoutError) else error
             raise PeerUnavailable(f"{host}:{port}: {why}") from error
         connection.peer = f"{host}:{port}"
+        connection._encoding = encoding
         return connection
 
     @property
@@ -71,8 +90,11 @@ class Connection(asyncio.Protocol):
         try:
             async with asyncio.timeout(timeout_s):
                 await self._send(
-                    Command(code=code, opaque=opaque, version=version, ext_fields=ext_fields or {}, body=body)
-                )
+                    Command(
+                        code=code, opaque=opaque, version=version, ext_fields=ext_fields or {}, body=body,
+                        encoding=self._encoding,
+                    )
+                )  # fmt: skip
                 return await answer
         except TimeoutError as error:
             raise PeerUnavailable(f"{self.peer}: no answer to request {code} within {timeout_s:g} s") from error
@@ -88,9 +110,14 @@ class Connection(asyncio.Protocol):
         await self._send(
             Command(
                 code=code, opaque=self._next_opaque(), flag=FLAG_ONEWAY, version=version, ext_fields=ext_fields or {},
-                body=body,
+                body=body, encoding=self._encoding,
             )
         )  # fmt: skip
+
+    def abort(self) -> None:
+        """Hang up at once, and wait for nothing; what was not sent out yet is lost."""
+        if self._transport is not None:
+            self._transport.abort()
 
     async def close(self) -> None:
         """Hang up; what is under way fails, what was sent is sent out, unless the peer does not read it."""
