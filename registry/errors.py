@@ -54,3 +54,7 @@ class StoreUnavailable(RegistryError):
 
 class PeerUnavailable(RegistryError):
     """A name server or broker did not answer in time or at all; indefinite: the request may have taken effect."""
+
+
+class ClientClosed(RegistryError):
+    """The client was closed, never opened, or opened before this process was forked; definite."""
