@@ -1,0 +1,1 @@
+"""The load generator: C, because it must outrun every server that it measures, and what Python needs to steer it."""

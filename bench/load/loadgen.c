@@ -1,0 +1,469 @@
+/* loadgen PORT LOOKUPS REGISTRATIONS: loads a name server on this machine and checks what it answers.
+ *
+ * Reads commands from its input, one a line, and answers each with one line of JSON:
+ *
+ *   once bodies=FILE      ask every lookup of the plan once (64 connections, 16 in flight); keeps the answers as what
+ *                         is expected from then on, and writes them: u32 count, then i32 code, u32 length, body each
+ *   run key=value...      load for a while, see `options` below
+ *   leave                 close the brokers' connections
+ *   values                (for tests) a line of numbers follows; answers with their histogram
+ *
+ * Closed loop (rate=0): every connection has `inflight` requests open all the time. Open loop: requests are due at
+ * fixed times, whatever became of earlier ones, and latency counts from the time a request was due: nothing is left
+ * out when the server stalls (no coordinated omission).
+ */
+#include "wire.h"
+
+#include <sys/resource.h>
+
+#include "connection.h"
+#include "histogram.h"
+
+typedef struct {
+    double warmup_s, seconds; /* not measured, measured; seconds=0: until the brokers are done */
+    double rate;              /* lookups a second, 0: closed loop */
+    double reg_rate;          /* registrations a second, one broker after the other; 0: closed loop */
+    double drain_s, stall_s;  /* longest wait for open answers at the end; for any answer at all */
+    int connections, inflight;
+    int sample;               /* compare one answer in so many; 0: none */
+    int reg_parallel;         /* closed loop: so many brokers at once, each one registration in flight; 0: none */
+    int reg_each;             /* so many registrations of each of them */
+    int reg_first;            /* the first of those brokers */
+    int reg_a, reg_b;         /* the variants that each broker sends in turn */
+    int reg_keep;             /* 1: with the data version that it sent last, not the next one */
+    char wrong[512];          /* where to put answers that differ from what is expected, "" for nowhere */
+} options;
+
+typedef struct {
+    uint64_t due_ns;
+    connection *connection;
+    uint32_t topic;
+    uint16_t generation;
+    uint8_t busy;
+} slot;
+
+typedef struct {
+    uint64_t asked, answered, lost, sampled, wrong;
+    struct { int64_t code; uint64_t count; } codes[16];
+    char remark[256];
+    histogram latency;
+} stream;
+
+typedef struct {
+    int32_t code;
+    uint32_t length;
+    uint8_t *body;
+} expected_answer;
+
+static plan the_plan;
+static expected_answer *expected;
+static int port;
+static connection *brokers;
+
+/* of one run */
+static options opt;
+static slot *slots;
+static uint32_t *free_slots, free_count, slot_count;
+static stream lookups, registrations;
+static histogram second, late;
+static FILE *series_out, *wrong_out;
+static char *series_text;
+static size_t series_length;
+static int series_seconds, ask_once;
+static uint32_t next_once;
+static uint64_t measure_from, measure_to, last_answer, random_state = 88172645463325252u;
+static uint64_t *reg_due, *reg_sent, reg_first_ns, reg_last_ns, *reg_counter, *reg_opaque;
+static int reg_active, *reg_busy;
+static double elapsed_s, used_s;
+static char failure[512];
+
+static uint32_t any_topic(void) {
+    random_state ^= random_state << 13, random_state ^= random_state >> 7, random_state ^= random_state << 17;
+    return (uint32_t)((random_state >> 32) * the_plan.lookups >> 32);
+}
+
+static void fail(const char *what) {
+    if (!failure[0]) snprintf(failure, sizeof failure, "%s", what);
+}
+
+static void count_code(stream *s, const answer *a) {
+    for (int i = 0; i < 16; i++)
+        if (s->codes[i].count == 0 || s->codes[i].code == a->code) {
+            s->codes[i].code = a->code, s->codes[i].count++;
+            break;
+        }
+    if (a->code && !s->remark[0]) snprintf(s->remark, sizeof s->remark, "%.*s", (int)a->header_length, a->header);
+}
+
+static void end_second(void) {
+    fprintf(series_out, "%s[%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 "]", series_seconds++ ? "," : "",
+            second.count, histogram_percentile(&second, 50), histogram_percentile(&second, 99), second.max);
+    histogram_clear(&second);
+}
+
+/* lookups */
+
+static void ask(uint32_t number, uint64_t due_ns) {
+    slot *s = &slots[number];
+    s->topic = ask_once ? next_once++ : any_topic();
+    s->due_ns = due_ns;
+    s->generation = (uint16_t)((s->generation + 1) % GENERATIONS);
+    s->busy = 1;
+    request *r = &the_plan.lookup[s->topic];
+    buffer *out = &s->connection->out;
+    append(out, r->bytes, r->length);
+    write_digits(out->bytes + out->length - r->length + r->opaque_at,
+                 OPAQUE_FIRST + ((uint64_t)s->generation << SLOT_BITS) + number);
+    lookups.asked++;
+}
+
+static void keep_wrong(uint32_t topic, const answer *a) {
+    if (wrong_out == NULL || lookups.wrong > 10000) return;
+    uint32_t words[3] = {topic, (uint32_t)a->code, a->body_length};
+    fwrite(words, sizeof *words, 3, wrong_out);
+    fwrite(a->body, 1, a->body_length, wrong_out);
+}
+
+static void check(uint32_t topic, const answer *a) {
+    if (ask_once) {
+        uint8_t *body = need(malloc(a->body_length + 1));
+        memcpy(body, a->body, a->body_length);
+        free(expected[topic].body);
+        expected[topic] = (expected_answer){.code = (int32_t)a->code, .length = a->body_length, .body = body};
+        return;
+    }
+    const expected_answer *e = &expected[topic];
+    int looked = opt.sample && lookups.answered % (uint64_t)opt.sample == 0 && e->body != NULL;
+    lookups.sampled += (uint64_t)looked;
+    if (a->code || (looked && (a->body_length != e->length || memcmp(a->body, e->body, e->length)))) {
+        lookups.wrong++;
+        keep_wrong(topic, a);
+    }
+}
+
+static const char *take_lookup(connection *c, const answer *a) {
+    int64_t number = a->opaque - OPAQUE_FIRST;
+    slot *s = &slots[number & ((1 << SLOT_BITS) - 1)];
+    if (number < 0 || (number & ((1 << SLOT_BITS) - 1)) >= slot_count || !s->busy || s->connection != c ||
+        number >> SLOT_BITS != s->generation)
+        return "an answer to nothing that was asked on that connection (wrong opaque, or answered twice)";
+    s->busy = 0;
+    c->in_flight--;
+    lookups.answered++;
+    count_code(&lookups, a);
+    check(s->topic, a);
+    uint64_t counts_from = opt.rate > 0 ? s->due_ns : now_ns;
+    if (counts_from >= measure_from && counts_from < measure_to) {
+        uint64_t took = now_ns > s->due_ns ? now_ns - s->due_ns : 0;
+        histogram_add(&lookups.latency, took);
+        while ((now_ns < measure_to ? now_ns : measure_to - 1) >= measure_from + (uint64_t)(series_seconds + 1) * 1000000000u)
+            end_second();
+        histogram_add(&second, took);
+    }
+    uint32_t at = (uint32_t)(number & ((1 << SLOT_BITS) - 1));
+    if (opt.rate > 0) free_slots[free_count++] = at;
+    else if (ask_once ? next_once < the_plan.lookups : now_ns < measure_to) ask(at, now_ns), c->in_flight++;
+    return NULL;
+}
+
+/* registrations */
+
+static void send_registration(int broker, uint64_t due_ns) {
+    connection *c = &brokers[broker];
+    int variant = reg_sent[broker]++ % 2 ? opt.reg_b : opt.reg_a;
+    request *r = &the_plan.registration[(uint32_t)broker * the_plan.variants + (uint32_t)variant];
+    if (r->length == 0) {
+        fail("the plan has no such variant for this broker");
+        return;
+    }
+    if (c->fd <= 0) {
+        const char *error = open_connection(c, port, broker);
+        if (error) {
+            fail(error);
+            return;
+        }
+    }
+    if (!opt.reg_keep) reg_counter[broker]++;
+    set_counter(r, OPAQUE_FIRST + reg_counter[broker]);
+    write_digits(r->bytes + r->opaque_at, OPAQUE_FIRST + ++reg_opaque[broker] % 1000000);
+    c->sending = r, c->sending_sent = 0;
+    reg_due[broker] = due_ns, reg_busy[broker] = 1, reg_active++;
+    if (!registrations.asked++) reg_first_ns = now_ns;
+    const char *error = flush_connection(c);
+    if (error) fail(error);
+}
+
+static const char *take_registration(connection *c, const answer *a) {
+    int broker = c->broker;
+    int64_t flag = 0;
+    if (HEADER_NUMBER(a->header, a->header_length, "\"flag\":", &flag) && !(flag & 1)) return NULL; /* 905 */
+    if (!reg_busy[broker] || a->opaque != OPAQUE_FIRST + (int64_t)(reg_opaque[broker] % 1000000))
+        return "an answer to no registration that was sent on that connection";
+    reg_busy[broker] = 0, reg_active--;
+    registrations.answered++;
+    reg_last_ns = now_ns;
+    count_code(&registrations, a);
+    uint64_t counts_from = opt.seconds > 0 ? reg_due[broker] : measure_from;
+    if (counts_from >= measure_from && counts_from < measure_to)
+        histogram_add(&registrations.latency, now_ns - reg_due[broker]);
+    if (opt.reg_parallel && (opt.reg_each == 0 ? now_ns < measure_to : reg_sent[broker] < (uint64_t)opt.reg_each))
+        send_registration(broker, now_ns);
+    return NULL;
+}
+
+/* one run */
+
+static const char *take(connection *c, const answer *a) {
+    last_answer = now_ns;
+    return c->broker < 0 ? take_lookup(c, a) : take_registration(c, a);
+}
+
+static void handle(struct epoll_event *event) {
+    connection *c = event->data.ptr;
+    const char *error = NULL;
+    if (event->events & (EPOLLIN | EPOLLERR | EPOLLHUP)) error = read_answers(c, take);
+    if (!error && c->fd > 0 && (c->out.length > c->out_sent || c->sending || c->wants_write)) error = flush_connection(c);
+    if (error) fail(error);
+}
+
+static void prepare(connection *all) {
+    for (int i = 0; i < opt.connections; i++) {
+        const char *error = open_connection(&all[i], port, -1);
+        if (error) {
+            fail(error);
+            return;
+        }
+    }
+    slot_count = opt.rate > 0 ? 1u << (SLOT_BITS - 2) : (uint32_t)(opt.connections * opt.inflight);
+    if (slot_count > 1u << SLOT_BITS) die("too many requests in flight", "at most 4,194,304");
+    slots = need(calloc(slot_count ? slot_count : 1, sizeof *slots));
+    free_slots = need(calloc(slot_count ? slot_count : 1, sizeof *free_slots));
+    for (uint32_t i = 0; i < slot_count; i++) free_slots[free_count++] = slot_count - 1 - i;
+    if (opt.rate > 0) return;
+    for (uint32_t i = 0; i < slot_count; i++) slots[i].connection = &all[i / (uint32_t)opt.inflight];
+}
+
+static void begin_closed(connection *all) {
+    for (int i = 0; i < opt.connections && !failure[0]; i++) {
+        now_ns = clock_ns();
+        for (int k = 0; k < opt.inflight && !(ask_once && next_once >= the_plan.lookups); k++) {
+            ask((uint32_t)(i * opt.inflight + k), now_ns);
+            all[i].in_flight++;
+        }
+        const char *error = flush_connection(&all[i]);
+        if (error) fail(error);
+    }
+}
+
+/* Send what is due; the time at which the next one is. */
+static uint64_t send_due(connection *all, uint64_t started, uint64_t *sent, uint64_t *regs) {
+    uint64_t next = UINT64_MAX;
+    if (opt.rate > 0)
+        while ((next = started + (uint64_t)((double)*sent * 1e9 / opt.rate)) <= now_ns && next < measure_to) {
+            connection *c = &all[*sent % (uint64_t)opt.connections];
+            if (free_count == 0) {
+                fail("the server is a million answers behind");
+                return next;
+            }
+            uint32_t number = free_slots[--free_count];
+            slots[number].connection = c;
+            ask(number, next);
+            c->in_flight++;
+            ++*sent;
+            if (next >= measure_from) histogram_add(&late, now_ns - next);
+            const char *error = flush_connection(c);
+            if (error) fail(error);
+            now_ns = clock_ns();
+        }
+    if (opt.reg_rate > 0) {
+        uint64_t due;
+        while ((due = started + (uint64_t)((double)*regs * 1e9 / opt.reg_rate)) <= now_ns && due < measure_to) {
+            int broker = (int)(*regs % the_plan.brokers);
+            if (reg_busy[broker]) break; /* its turn comes when it is answered; its latency counts from when it was due */
+            send_registration(broker, due);
+            ++*regs;
+        }
+        if (due < next) next = due;
+    }
+    return next;
+}
+
+static int is_over(uint64_t open_lookups) {
+    if (failure[0]) return 1;
+    if (ask_once) return lookups.answered == the_plan.lookups;
+    if (opt.seconds <= 0) return reg_active == 0;
+    if (now_ns < measure_to) return 0;
+    if (opt.rate <= 0) open_lookups = 0; /* a closed loop's last requests are not waited for */
+    return (open_lookups == 0 && reg_active == 0) || now_ns > measure_to + (uint64_t)(opt.drain_s * 1e9);
+}
+
+static void loop(connection *all) {
+    struct epoll_event events[256];
+    uint64_t started = now_ns = last_answer = clock_ns(), sent = 0, regs = 0;
+    int spins = opt.rate > 0;
+    measure_from = started + (uint64_t)(opt.warmup_s * 1e9);
+    measure_to = opt.seconds > 0 ? measure_from + (uint64_t)(opt.seconds * 1e9) : UINT64_MAX;
+    for (int i = 0; i < opt.reg_parallel; i++) send_registration(opt.reg_first + i, now_ns);
+    if (opt.rate <= 0) begin_closed(all);
+    while (!is_over(lookups.asked - lookups.answered)) {
+        uint64_t next = send_due(all, started, &sent, &regs);
+        int wait_ms = spins || next <= now_ns ? 0 : 10;
+        if (next > now_ns && next - now_ns < 10000000u) wait_ms = 0;
+        int ready = epoll_wait(epoll_fd, events, 256, wait_ms);
+        for (int i = 0; i < ready && !failure[0]; i++) handle(&events[i]);
+        now_ns = clock_ns();
+        if (now_ns - last_answer > (uint64_t)(opt.stall_s * 1e9) && (lookups.asked > lookups.answered || reg_active))
+            fail("nothing was answered for too long");
+    }
+    for (uint32_t i = 0; opt.rate > 0 && i < slot_count; i++) /* never answered: it took at least this long */
+        if (slots[i].busy && slots[i].due_ns >= measure_from) {
+            lookups.lost++;
+            histogram_add(&lookups.latency, now_ns - slots[i].due_ns);
+        }
+}
+
+static void print_stream(const char *name, const stream *s) {
+    printf("\"%s\":{\"asked\":%" PRIu64 ",\"answered\":%" PRIu64 ",\"lost\":%" PRIu64 ",\"sampled\":%" PRIu64
+           ",\"wrong\":%" PRIu64 ",\"codes\":{", name, s->asked, s->answered, s->lost, s->sampled, s->wrong);
+    for (int i = 0; i < 16 && s->codes[i].count; i++)
+        printf("%s\"%" PRId64 "\":%" PRIu64, i ? "," : "", s->codes[i].code, s->codes[i].count);
+    fputs("},\"remark\":\"", stdout);
+    for (const char *at = s->remark; *at; at++)
+        if (*at != '"' && *at != '\\' && (unsigned char)*at >= ' ') putchar(*at);
+    fputs("\",\"latency\":", stdout);
+    histogram_print(stdout, &s->latency);
+    putchar('}');
+}
+
+static double cpu_s(void) {
+    struct rusage usage;
+    getrusage(RUSAGE_SELF, &usage);
+    return (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+           (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6;
+}
+
+static void run(void) {
+    connection *all = need(calloc((size_t)opt.connections + 1, sizeof *all));
+    failure[0] = 0;
+    free_count = series_seconds = reg_active = 0;
+    memset(&lookups, 0, sizeof lookups), memset(&registrations, 0, sizeof registrations);
+    histogram_clear(&second), histogram_clear(&late);
+    series_out = need(open_memstream(&series_text, &series_length));
+    wrong_out = opt.wrong[0] ? fopen(opt.wrong, "wb") : NULL;
+    if (opt.wrong[0] && wrong_out == NULL) die("cannot write", opt.wrong);
+    for (uint32_t i = 0; i < the_plan.brokers; i++) reg_busy[i] = 0, reg_sent[i] = 0;
+    if (opt.reg_first + opt.reg_parallel > (int)the_plan.brokers || (opt.reg_a > opt.reg_b ? opt.reg_a : opt.reg_b) >= (int)the_plan.variants)
+        if (opt.reg_parallel || opt.reg_rate > 0) fail("the plan has no such broker or variant");
+    double cpu_before = cpu_s();
+    uint64_t began = clock_ns();
+    if (!failure[0]) prepare(all);
+    if (!failure[0]) loop(all);
+    if (second.count) end_second();
+    fclose(series_out);
+    elapsed_s = (double)(clock_ns() - began) / 1e9;
+    used_s = cpu_s() - cpu_before;
+    for (int i = 0; i < opt.connections; i++) close_connection(&all[i]);
+    for (uint32_t i = 0; i < the_plan.brokers; i++)
+        if (reg_busy[i] || failure[0]) close_connection(&brokers[i]); /* in the middle of a frame, perhaps */
+    free(all), free(slots), free(free_slots);
+    if (wrong_out) fclose(wrong_out);
+    slots = NULL, free_slots = NULL, wrong_out = NULL;
+}
+
+/* Tell what the run showed; last of all, for whoever reads it may then read the files. */
+static void report(void) {
+    printf("{\"error\":\"%s\",\"elapsed_s\":%.6f,\"cpu_s\":%.6f,\"series\":[%s],", failure, elapsed_s, used_s,
+           series_text);
+    print_stream("lookups", &lookups);
+    printf(",\"late\":");
+    histogram_print(stdout, &late);
+    printf(",\"registrations_s\":%.6f,", registrations.answered ? (double)(reg_last_ns - reg_first_ns) / 1e9 : 0.0);
+    print_stream("registrations", &registrations);
+    printf("}\n");
+    fflush(stdout);
+    free(series_text);
+    series_text = NULL;
+}
+
+/* commands */
+
+static void set_option(const char *key, const char *value) {
+    double number = atof(value);
+#define OPTION(name) if (!strcmp(key, #name)) { opt.name = (__typeof__(opt.name))number; return; }
+    OPTION(warmup_s) OPTION(seconds) OPTION(rate) OPTION(reg_rate) OPTION(drain_s) OPTION(stall_s) OPTION(connections)
+    OPTION(inflight) OPTION(sample) OPTION(reg_parallel) OPTION(reg_each) OPTION(reg_a) OPTION(reg_b)
+    OPTION(reg_first) OPTION(reg_keep)
+    if (strcmp(key, "wrong") && strcmp(key, "bodies")) die("no such option", key);
+    snprintf(opt.wrong, sizeof opt.wrong, "%s", value);
+}
+
+static void once(void) {
+    char path[sizeof opt.wrong];
+    snprintf(path, sizeof path, "%s", opt.wrong);
+    opt.connections = 64, opt.inflight = 16, opt.rate = 0, opt.wrong[0] = 0, opt.seconds = 1e6;
+    ask_once = 1, next_once = 0;
+    run();
+    ask_once = 0;
+    if (!path[0]) {
+        report();
+        return;
+    }
+    FILE *out = fopen(path, "wb");
+    if (out == NULL) die("cannot write", path);
+    fwrite(&the_plan.lookups, sizeof the_plan.lookups, 1, out);
+    for (uint32_t i = 0; i < the_plan.lookups; i++) {
+        fwrite(&expected[i].code, 4, 1, out);
+        fwrite(&expected[i].length, 4, 1, out);
+        if (expected[i].length) fwrite(expected[i].body, 1, expected[i].length, out);
+    }
+    fclose(out);
+    report();
+}
+
+static void values(void) {
+    static histogram h;
+    char *text = NULL;
+    size_t room = 0;
+    histogram_clear(&h);
+    if (getline(&text, &room, stdin) < 0) die("no values", "a line of numbers must follow");
+    for (char *at = strtok(text, " \n"); at; at = strtok(NULL, " \n")) histogram_add(&h, strtoull(at, NULL, 10));
+    histogram_print(stdout, &h);
+    putchar('\n');
+    fflush(stdout);
+    free(text);
+}
+
+int main(int argc, char **argv) {
+    if (argc != 4) die("usage", "loadgen PORT LOOKUPS REGISTRATIONS");
+    port = atoi(argv[1]);
+    crc_begin();
+    load_plan(&the_plan, argv[2], argv[3]);
+    epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    expected = need(calloc(the_plan.lookups + 1, sizeof *expected));
+    brokers = need(calloc(the_plan.brokers + 1, sizeof *brokers));
+    reg_due = need(calloc(the_plan.brokers + 1, sizeof *reg_due));
+    reg_sent = need(calloc(the_plan.brokers + 1, sizeof *reg_sent));
+    reg_counter = need(calloc(the_plan.brokers + 1, sizeof *reg_counter));
+    reg_opaque = need(calloc(the_plan.brokers + 1, sizeof *reg_opaque));
+    reg_busy = need(calloc(the_plan.brokers + 1, sizeof *reg_busy));
+    char line[4096];
+    while (fgets(line, sizeof line, stdin)) {
+        char *verb = strtok(line, " \n");
+        opt = (options){.drain_s = 5, .stall_s = 60, .inflight = 1, .sample = 16};
+        for (char *pair; verb && (pair = strtok(NULL, " \n"));) {
+            char *value = strchr(pair, '=');
+            if (value == NULL) die("an option without a value", pair);
+            *value = 0;
+            set_option(pair, value + 1);
+        }
+        if (verb == NULL) continue;
+        if (!strcmp(verb, "run")) run(), report();
+        else if (!strcmp(verb, "once")) once();
+        else if (!strcmp(verb, "values")) values();
+        else if (!strcmp(verb, "leave")) {
+            for (uint32_t i = 0; i < the_plan.brokers; i++) close_connection(&brokers[i]);
+            puts("{}"), fflush(stdout);
+        } else die("no such command", verb);
+    }
+    return 0;
+}
