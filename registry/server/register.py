@@ -58,7 +58,10 @@ async def register_broker(front_end: FrontEnd, command: Command, opaque: int, pe
         front_end.counters.registrations_refused += 1
         logger.warning("%s registered with null instead of topics: not stored", identity)
         return _answer(front_end, opaque, "", "")
-    result = await _write(front_end, registration, beat.n, known, beat.seq, digest, peer, len(command.body))
+    deletes_missing = front_end.settings.delete_topic_with_broker_registration and null is None
+    result = await _write(
+        front_end, registration, beat.n, known, beat.seq, digest, peer, len(command.body), deletes_missing
+    )
     if result.status == "REFUSED_ONE_TOPIC":
         front_end.counters.registrations_refused += 1
         logger.warning("%s registered one topic before its first full registration: refused", identity)
@@ -153,22 +156,20 @@ async def _write(
     digest: str,
     peer: Peer,
     body_bytes: int,
+    deletes_missing: bool,
 ) -> Registered:
     """Compare with the view and write the difference, until nobody else changed the row in between."""
-    settings = front_end.settings
     for _ in range(_ATTEMPTS):
         await front_end.effect(seq)
         view = front_end.view
         tables, row, compared_at = view.exact, view.exact.brokers.get(registration.broker_name), view.seq
-        changes = compare(
-            registration, known, tables, delete_missing_topics=settings.delete_topic_with_broker_registration
-        )
+        changes = compare(registration, known, tables, delete_missing_topics=deletes_missing)
         diff = RegistrationDiff(
             view.epoch, row.rev if row else 0, n, tables.config_rev, changes.topics, changes.dropped, changes.mappings
         )
         result = await front_end.routes.register_broker(
             registration, diff, digest=digest, channel=peer.channel, body_bytes=body_bytes,
-            default_timeout_ms=settings.broker_channel_expired_time_ms,
+            default_timeout_ms=front_end.settings.broker_channel_expired_time_ms,
         )  # fmt: skip
         if result.status != "RETRY":
             return result

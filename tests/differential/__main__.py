@@ -24,7 +24,11 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1, help="of the first sequence; the next ones count on from it")
     parser.add_argument("--shrink-s", type=float, default=60.0, help="how long one difference is made shorter")
     parser.add_argument("--stop-after", type=int, default=1, help="differences to find before it stops")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="a NameServer setting, for both servers"
+    )
     options = parser.parse_args()
+    properties = dict(assignment.split("=", 1) for assignment in options.set)
     try:
         release = fetch(options.version)
     except Unavailable as reason:
@@ -34,8 +38,8 @@ def main() -> int:
         processes = Processes(Path(folder))
         try:
             java_port = free_port()
-            start_java_name_server(processes, release, java_port)
-            pair = Pair(java_port, OurNameServers().start(processes).port)
+            start_java_name_server(processes, release, java_port, properties)
+            pair = Pair(java_port, OurNameServers().start(processes, properties).port)
             failed = search(pair, options)
             if failed:
                 for name, told in processes.reports():
