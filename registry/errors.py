@@ -56,5 +56,9 @@ class PeerUnavailable(RegistryError):
     """A name server or broker did not answer in time or at all; indefinite: the request may have taken effect."""
 
 
+class PeerGoesAway(PeerUnavailable):
+    """A name server or broker shuts down and sends its clients away; definite: the request was not performed."""
+
+
 class ClientClosed(RegistryError):
     """The client was closed, never opened, or opened before this process was forked; definite."""

@@ -1,27 +1,42 @@
-"""One connection to a name server or broker: requests out, each answer back to the one who asked."""
+"""One connection to a name server or broker: requests out, each answer back to the one who asked.
+
+The peer may ask, too (a broker is told 905, a client 40): ``on_request`` answers it.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import itertools
+import logging
 import ssl
+from collections.abc import Callable
 from typing import Final, Self, cast
 
-from registry.errors import PeerUnavailable, RemoteProtocolError
-from registry.protocol.codes import FLAG_ONEWAY, SERVER_VERSION, Encoding
+from registry.errors import PeerGoesAway, PeerUnavailable, RemoteProtocolError
+from registry.protocol.codes import FLAG_ONEWAY, FLAG_RESPONSE, SERVER_VERSION, Encoding, ResponseCode
 from registry.protocol.command import Command, decode_command, encode_command
 from registry.protocol.frame import FrameReader
 
+logger = logging.getLogger(__name__)
+
 REQUEST_TIMEOUT_S: Final = 3.0
+MAX_IN_FLIGHT: Final = 1024
 _FLUSH_S: Final = 1.0
 _OPAQUE_LIMIT: Final = 2**31
 
 
+OnRequest = Callable[[Command], Command | None]
+"""Answers a request of the peer: the code, remark, fields and body of what it returns count; None: no answer."""
+
+
 class Connection(asyncio.Protocol):
-    """Made by :meth:`connect`. Any number of requests may be under way at once.
+    """Made by :meth:`connect`. Many requests may be under way at once.
 
     Every method that speaks raises PeerUnavailable when the connection cannot be made, is closed, or does not
     answer in time; RemoteProtocolError when the peer answers with something that is no frame.
+
+    A peer that shuts down answers 1500: the request then raises PeerGoesAway (it was not performed, and can go to
+    another peer), and the connection retires, as a Java client's does.
     """
 
     def __init__(self) -> None:
@@ -34,6 +49,9 @@ class Connection(asyncio.Protocol):
         self._writable = asyncio.Event()
         self._writable.set()
         self._encoding = Encoding.JSON
+        self._slots = asyncio.Semaphore(MAX_IN_FLIGHT)
+        self._on_request: OnRequest | None = None
+        self._retired = False
         self.peer = ""
 
     @classmethod
@@ -46,6 +64,8 @@ class Connection(asyncio.Protocol):
         tls: ssl.SSLContext | None = None,
         server_hostname: str | None = None,
         encoding: Encoding = Encoding.JSON,
+        max_in_flight: int = MAX_IN_FLIGHT,
+        on_request: OnRequest | None = None,
     ) -> Self:
         """Open a connection.
 
@@ -53,21 +73,33 @@ class Connection(asyncio.Protocol):
             tls: speak TLS; its verify mode and check_hostname decide what the server has to show.
             server_hostname: the name that its certificate is checked against; the host unless given.
             encoding: how the headers of requests are written; answers come as the server likes.
+            max_in_flight: requests beyond so many wait, within their own timeouts.
+            on_request: called on the event loop for each request of the peer, so it must be quick; without it they
+                are answered with code 3, as by a Java client that does not know them.
 
         Raises:
             PeerUnavailable: nobody listens there, or not in time, or the TLS handshake failed.
         """
+
+        connection = cls()
+        connection.peer = f"{host}:{port}"
+        connection._encoding = encoding
+        connection._slots = asyncio.Semaphore(max_in_flight)
+        connection._on_request = on_request
         try:
             async with asyncio.timeout(timeout_s):
-                _, connection = await asyncio.get_running_loop().create_connection(
-                    cls, host, port, ssl=tls, server_hostname=(server_hostname or host) if tls else None
+                await asyncio.get_running_loop().create_connection(
+                    lambda: connection, host, port, ssl=tls, server_hostname=(server_hostname or host) if tls else None
                 )
         except (OSError, UnicodeError) as error:  # TimeoutError is the former, a name with too long a part the latter
             why = f"no connection within {timeout_s:g} s" if isinstance(error, TimeoutError) else error
             raise PeerUnavailable(f"{host}:{port}: {why}") from error
-        connection.peer = f"{host}:{port}"
-        connection._encoding = encoding
         return connection
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether it is worth asking: neither closed nor retired."""
+        return not self._retired and self._lost is None
 
     @property
     def is_closed(self) -> bool:
@@ -83,25 +115,32 @@ class Connection(asyncio.Protocol):
         timeout_s: float = REQUEST_TIMEOUT_S,
         version: int = SERVER_VERSION,
     ) -> Command:
-        """Send one request and wait for its answer, whatever its code; answers may come in any order."""
-        opaque = self._next_opaque()
-        answer: asyncio.Future[Command] = asyncio.get_running_loop().create_future()
-        self._waiting[opaque] = answer
+        """Send one request and wait for its answer, whatever its code (but 1500); answers may come in any order."""
         try:
-            async with asyncio.timeout(timeout_s):
-                await self._send(
-                    Command(
-                        code=code, opaque=opaque, version=version, ext_fields=ext_fields or {}, body=body,
-                        encoding=self._encoding,
-                    )
+            async with asyncio.timeout(timeout_s), self._slots:
+                command = Command(
+                    code=code, opaque=self._next_opaque(), version=version, ext_fields=ext_fields or {}, body=body,
+                    encoding=self._encoding,
                 )  # fmt: skip
-                return await answer
+                answer = await self._ask(command)
         except TimeoutError as error:
             raise PeerUnavailable(f"{self.peer}: no answer to request {code} within {timeout_s:g} s") from error
+        if answer.code == ResponseCode.GO_AWAY:
+            raise PeerGoesAway(f"{self.peer} shuts down: {answer.remark}")
+        return answer
+
+    async def _ask(self, command: Command) -> Command:
+        assert command.opaque is not None
+        answer: asyncio.Future[Command] = asyncio.get_running_loop().create_future()
+        self._waiting[command.opaque] = answer
+        try:
+            await self._send(command)
+            return await answer
         finally:
-            self._waiting.pop(opaque, None)
+            self._waiting.pop(command.opaque, None)
             if answer.done() and not answer.cancelled():
                 answer.exception()  # told by _send already: or the loop complains that nobody fetched it
+            self._close_if_over()
 
     async def oneway(
         self, code: int, ext_fields: dict[str, str] | None = None, body: bytes = b"", *, version: int = SERVER_VERSION
@@ -118,6 +157,15 @@ class Connection(asyncio.Protocol):
         """Hang up at once, and wait for nothing; what was not sent out yet is lost."""
         if self._transport is not None:
             self._transport.abort()
+
+    def retire(self) -> None:
+        """Take no more requests, and hang up as soon as those that are under way have ended."""
+        self._retired = True
+        self._close_if_over()
+
+    def _close_if_over(self) -> None:
+        if self._retired and not self._waiting and self._transport is not None:
+            self._transport.close()
 
     async def close(self) -> None:
         """Hang up; what is under way fails, what was sent is sent out, unless the peer does not read it."""
@@ -142,6 +190,8 @@ class Connection(asyncio.Protocol):
         await self._writable.wait()
         if self._lost is not None or self._transport is None:
             raise self._lost or PeerUnavailable(f"{self.peer}: the connection is closed")
+        if self._retired:
+            raise PeerGoesAway(f"{self.peer}: this connection takes no more requests")
         self._transport.write(encode_command(command))
 
     # asyncio.Protocol
@@ -155,16 +205,39 @@ class Connection(asyncio.Protocol):
         try:
             for frame in self._frames.feed(data):
                 command = decode_command(frame)
-                if command is not None and command.is_response and command.opaque is not None:
+                if command is None:
+                    continue
+                if not command.is_response:
+                    self._answer(command)
+                elif command.opaque is not None:
                     answer = self._waiting.get(command.opaque)
                     if answer is not None and not answer.done():
                         answer.set_result(command)
+                        if command.code == ResponseCode.GO_AWAY:
+                            self._retired = True
             if self._frames.error is not None:
                 raise self._frames.error
         except RemoteProtocolError as error:
             self._lost = RemoteProtocolError(f"{self.peer}: {error}", closes=True)
             if self._transport is not None:
                 self._transport.abort()
+
+    def _answer(self, request: Command) -> None:
+        """A request of the peer."""
+        try:
+            if self._on_request is None:
+                reply: Command | None = Command(
+                    code=ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=f" request type {request.code} not supported"
+                )
+            else:
+                reply = self._on_request(request)
+        except Exception as error:  # theirs: must not take the requests under way along
+            logger.exception("request %d of %s", request.code, self.peer)
+            reply = Command(code=ResponseCode.SYSTEM_ERROR, remark=f"{type(error).__name__}: {error}")
+        if reply is not None and not request.is_oneway and self._transport is not None:
+            reply.opaque, reply.flag, reply.version = request.opaque, FLAG_RESPONSE, SERVER_VERSION
+            reply.encoding = self._encoding
+            self._transport.write(encode_command(reply))
 
     def pause_writing(self) -> None:
         """Called by the event loop."""

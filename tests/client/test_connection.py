@@ -11,7 +11,7 @@ import pytest
 import uvloop
 
 from registry.client.connection import Connection
-from registry.errors import PeerUnavailable, RemoteProtocolError
+from registry.errors import PeerGoesAway, PeerUnavailable, RemoteProtocolError
 from registry.protocol.command import Command, decode_command, encode_command
 from registry.protocol.frame import FrameReader
 
@@ -48,21 +48,24 @@ class Peer:
             self._waiting += self._frames.feed(data)
         return decode_command(self._waiting.pop(0))
 
+    def has_more(self) -> bool:
+        return bool(self._waiting or self.reader._buffer)
+
     def answer(self, to: Command, *, code: int = 0, body: bytes = b"", flag: int = 1) -> None:
         self.writer.write(encode_command(Command(code=code, opaque=to.opaque, flag=flag, ext_fields={}, body=body)))
 
 
 @contextlib.asynccontextmanager
-async def connected(**options):
+async def connected(*, limit=2**16, **options):
     """A connection and its other side."""
     accepted: asyncio.Future[Peer] = asyncio.get_running_loop().create_future()
 
     def accept(reader, writer) -> None:
         accepted.set_result(Peer(reader, writer))
 
-    server = await asyncio.start_server(accept, "127.0.0.1", 0, **options)
+    server = await asyncio.start_server(accept, "127.0.0.1", 0, limit=limit)
     async with asyncio.timeout(20):
-        connection = await Connection.connect("127.0.0.1", server.sockets[0].getsockname()[1])
+        connection = await Connection.connect("127.0.0.1", server.sockets[0].getsockname()[1], **options)
         peer = await accepted
         try:
             yield connection, peer
@@ -293,3 +296,82 @@ def test_opaques_begin_again_at_0_before_they_leave_31_bits():
     connection = Connection()
     connection._opaques = itertools.count(2**31 - 1)
     assert [connection._next_opaque() for _ in range(3)] == [2**31 - 1, 0, 1]
+
+
+async def test_no_more_than_max_in_flight_are_sent_and_a_timeout_counts_from_the_call():
+    async with connected(max_in_flight=2) as (connection, peer):
+        asked = [asyncio.create_task(connection.request(105, {"n": str(n)})) for n in range(3)]
+        received = [await peer.receive() for _ in range(2)]
+        with pytest.raises(PeerUnavailable, match=r"no answer to request 106 within 0\.05 s"):
+            await connection.request(106, timeout_s=0.05)
+        assert not peer.has_more()
+        peer.answer(received[0])
+        third = await peer.receive()
+        assert third.ext_fields == {"n": "2"}
+        for command in (received[1], third):
+            peer.answer(command)
+        assert [(await task).code for task in asked] == [0, 0, 0]
+        asked = asyncio.create_task(connection.request(107))
+        peer.answer(await peer.receive())
+        assert (await asked).code == 0
+
+
+async def test_a_request_of_the_peer_is_answered_by_whoever_knows_it():
+    def on_request(command):
+        if command.code == 905:
+            seen.append(command.ext_fields)
+            return None
+        if command.code == 1:
+            raise KeyError("mine")
+        return Command(code=0, remark="done", body=command.body)
+
+    seen = []
+    async with connected(on_request=on_request) as (connection, peer):
+        for code, flag in ((40, 0), (905, 2), (1, 0), (41, 2), (42, 0)):
+            command = Command(code=code, opaque=code + 7000, flag=flag, ext_fields={"a": "b"}, body=b"x")
+            peer.writer.write(encode_command(command))
+        answers = [await peer.receive() for _ in range(3)]
+        assert [(a.opaque, a.code, a.is_response) for a in answers] == [
+            (7040, 0, True),
+            (7001, 1, True),
+            (7042, 0, True),
+        ]
+        assert answers[0].body == b"x"
+        assert "mine" in answers[1].remark
+        assert seen == [{"a": "b"}]
+        asked = asyncio.create_task(connection.request(105))
+        peer.answer(await peer.receive())
+        assert (await asked).code == 0
+
+
+async def test_a_request_that_nobody_knows_is_answered_with_code_3():
+    async with connected() as (_, peer):
+        peer.writer.write(encode_command(Command(code=40, opaque=5)))
+        answer = await peer.receive()
+        assert (answer.code, answer.opaque, answer.remark) == (3, 5, " request type 40 not supported")
+
+
+async def test_a_peer_that_goes_away_gets_no_more_requests_and_is_left_when_the_others_are_answered():
+    async with connected() as (connection, peer):
+        asked = [asyncio.create_task(connection.request(105)) for _ in range(2)]
+        received = [await peer.receive() for _ in asked]
+        peer.answer(received[0], code=1500)
+        with pytest.raises(PeerGoesAway, match="shuts down"):
+            await asked[0]
+        assert not connection.is_usable
+        assert not connection.is_closed
+        with pytest.raises(PeerGoesAway, match="takes no more requests"):
+            await connection.request(105)
+        peer.answer(received[1], body=b"finished")
+        assert (await asked[1]).body == b"finished"
+        await connection.wait_closed()
+        assert await peer.reader.read(1) == b""
+        assert nothing_left(connection)
+
+
+async def test_an_idle_connection_retires_at_once():
+    async with connected() as (connection, _):
+        assert connection.is_usable
+        connection.retire()
+        await connection.wait_closed()
+        assert not connection.is_usable
