@@ -128,7 +128,7 @@ def static_endpoints(topic: str, route: TopicRoute) -> dict[MessageQueue, str]:
 
 def logical_broker_name(scope: str) -> str:
     """Under which broker_name a scope's static queues go: ``__syslo__global__`` for the usual one."""
-    return LOGICAL_BROKER_PREFIX + (scope[2:] if scope.startswith(_GLOBAL_SCOPE) else scope)
+    return LOGICAL_BROKER_PREFIX + (scope[2:] if scope == _GLOBAL_SCOPE else scope)
 
 
 def default_topic_route(route: TopicRoute, default_topic_queue_nums: int = DEFAULT_TOPIC_QUEUE_NUMS) -> TopicRoute:

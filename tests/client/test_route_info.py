@@ -10,6 +10,7 @@ from registry.client.route_info import (
     MAX_QUEUES,
     NO_LOGICAL_BROKER,
     default_topic_route,
+    logical_broker_name,
     parse_route,
     publish_info,
     route_changed,
@@ -114,6 +115,14 @@ def test_static_scopes_count_for_themselves():
     assert ids(publish_info("t", found).queues) == [
         ("__syslo__global__", 0), ("__syslo__unit", 0), ("__syslo__global__", 1),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("scope", "name"),
+    [("__global__", "__syslo__global__"), ("unit", "__syslo__unit"), ("__global__2", "__syslo____global__2")],
+)
+def test_logical_broker_name(scope, name):
+    assert logical_broker_name(scope) == name
 
 
 def test_static_topic_with_an_empty_order_configuration_is_sent_to_as_an_ordinary_one():
