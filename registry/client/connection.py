@@ -80,7 +80,6 @@ class Connection(asyncio.Protocol):
         Raises:
             PeerUnavailable: nobody listens there, or not in time, or the TLS handshake failed.
         """
-
         connection = cls()
         connection.peer = f"{host}:{port}"
         connection._encoding = encoding
