@@ -158,13 +158,19 @@ class Connection(asyncio.Protocol):
             self._transport.abort()
 
     def retire(self) -> None:
-        """Take no more requests, and hang up as soon as those that are under way have ended."""
+        """Take no more requests, and hang up as soon as those that are under way have ended.
+
+        A peer that has not read everything by then is not waited for.
+        """
         self._retired = True
         self._close_if_over()
 
     def _close_if_over(self) -> None:
         if self._retired and not self._waiting and self._transport is not None:
-            self._transport.close()
+            if self._transport.get_write_buffer_size():
+                self._transport.abort()
+            else:
+                self._transport.close()
 
     async def close(self) -> None:
         """Hang up; what is under way fails, what was sent is sent out, unless the peer does not read it."""
