@@ -4,6 +4,24 @@ Each entry of ``P:changes`` holds one field, ``e``: a JSON object with at least 
 a namespace, without a gap), ``ms`` (Redis time) and ``type``. Events hold new values, so applying one twice
 changes nothing. A change of many topics comes in ``parts`` entries with consecutive ``seq``; only the whole
 set counts (:class:`Parts`).
+
+The schema of a namespace (its keys, what stands in them, these events) has a version, *major.minor*. Releases of one
+major work on a namespace side by side, in any order, forth and back; another major is refused when it starts.
+
+A minor only adds, and what it adds may be overlooked:
+
+- members of events, and events of a new ``type`` with ``"ignorable":true``. An older release passes both over; an
+  event of an unknown type that is not ignorable is an error (:class:`UnknownChange`), never a wrong table.
+- fields of ``meta``, ``config``, ``broker:<brokerName>`` (no number) and ``live:<who>`` (not ``name:...``). Older
+  scripts leave them alone, delete them with the whole row, and do not renew them: such a field carries the ``rev`` or
+  ``n`` it was written at, and counts only while that is the row's. What stands in other keys is names and values alone.
+- members of values that are written as a whole (queue data, mappings, entries of the other streams). An older release
+  keeps what it does not change and drops the member with the value that it changes: absent must mean "not known".
+- keys of its own, with a TTL or such that it is no harm when an older release leaves them behind its broker or topic.
+
+A minor that keeps more of a registration mixes its number into the digest, so that no release takes a registration that
+another one wrote for all there is to know. Everything else is a new major: it has a namespace of its own, brokers
+register at the front ends of both, and the older ones are then stopped (README, "Upgrading").
 """
 
 from __future__ import annotations
@@ -12,9 +30,11 @@ from collections.abc import Iterator
 
 import msgspec
 
+from registry.errors import RegistryError
 from registry.model import BrokerRow, QueueData
 
-SCHEMA_VERSION = 1
+SCHEMA_MAJOR = 1
+SCHEMA_MINOR = 0
 
 BROKER_REGISTERED = "broker_registered"
 BROKER_UNREGISTERED = "broker_unregistered"
@@ -29,6 +49,19 @@ KV_DELETED = "kv_deleted"
 CONFIG_SET = "config_set"
 
 REMOVALS = frozenset({BROKER_UNREGISTERED, BROKER_CLOSED, BROKER_EXPIRED, BROKER_REAPED})
+TYPES = REMOVALS | {
+    BROKER_REGISTERED, WRITE_PERM_SET, TOPIC_DELETED, TOPIC_REGISTERED, KV_PUT, KV_DELETED, CONFIG_SET,
+}  # fmt: skip
+
+
+class UnknownChange(RegistryError):
+    """An event that changed the tables in a way that this release does not know: only reading them anew helps."""
+
+    def __init__(self, change: Change) -> None:
+        super().__init__(
+            f"event {change.seq} is a {change.type!r}, which this release (schema {SCHEMA_MAJOR}.{SCHEMA_MINOR}) "
+            "neither knows nor may pass over"
+        )
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -64,6 +97,7 @@ class Change(msgspec.Struct, frozen=True):
     topic_registered: topic, queue_datas (by brokerName), rev.
     kv_put, kv_deleted: kv_namespace, key, value (None: the key is gone, the namespace there).
     config_set: config, config_rev.
+    ``ignorable``: whoever does not know the type passes it over.
     """
 
     seq: int
@@ -92,6 +126,7 @@ class Change(msgspec.Struct, frozen=True):
     value: str | None = None
     config: dict[str, str] = {}
     config_rev: int | None = None
+    ignorable: bool = False
 
 
 _decoder = msgspec.json.Decoder(Change)

@@ -12,6 +12,7 @@ _SEPARATOR: Final = re.compile(r"[ \t\f]*[=:]?[ \t\f]*")
 _KEY: Final = re.compile(r"(?:[^\\=: \t\f]|\\.)*", re.S)
 _ESCAPE: Final = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.S)
 _ESCAPES: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_ESCAPED: Final = {"\\": "\\\\", "\ufeff": "\\ufeff"} | {char: f"\\{letter}" for letter, char in _ESCAPES.items()}
 
 
 class Property(NamedTuple):
@@ -88,3 +89,10 @@ def _unescaped(text: str, line: int) -> str:
 
     # \ud83d\ude00 is one character in Java too
     return _ESCAPE.sub(char, text).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def line(key: str, value: str) -> str:
+    """One entry as text with its line end; :func:`parse` reads it back as it was."""
+    escaped = "".join(f"\\{char}" if char in " :=#!" else _ESCAPED.get(char, char) for char in key)
+    blank = "\\" if value.startswith(" ") else ""
+    return f"{escaped}={blank}" + "".join(_ESCAPED.get(char, char) for char in value) + "\n"

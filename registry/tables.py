@@ -42,6 +42,9 @@ class Tables:
 
         Returns:
             the topics whose route may look different now.
+
+        Raises:
+            UnknownChange: nothing was applied, and nothing that follows may be.
         """
         kind = change.type
         if kind == kinds.BROKER_REGISTERED or kind == kinds.WRITE_PERM_SET or kind in kinds.REMOVALS:
@@ -68,6 +71,8 @@ class Tables:
             self.config.update(change.config)
             self.config_rev = change.config_rev or self.config_rev
             return list(self.topics)
+        if kind not in kinds.TYPES and not change.ignorable:
+            raise kinds.UnknownChange(change)
         return _NOTHING
 
     def _apply_broker(self, change: Change) -> Collection[str]:

@@ -13,7 +13,7 @@ ALLOWED = {
     "registry.model": set(),
     "registry.properties": {"registry.errors"},
     "registry.config": {"registry.errors", "registry.model", "registry.properties"},
-    "registry.change": {"registry.model"},
+    "registry.change": {"registry.errors", "registry.model"},
     "registry.tables": {"registry.model", "registry.change"},
     "registry.route": {"registry.model", "registry.tables"},
     "registry.registration": {"registry.model", "registry.tables"},

@@ -27,6 +27,7 @@ _COMMANDS: Final = {
     "topics": "registry.cli.tables",
     "route": "registry.cli.tables",
     "kv": "registry.cli.kv",
+    "config": "registry.cli.config",
     "watch": "registry.cli.watch",
     "demo": "registry.cli.demo",
     "completion": "registry.cli.completion",
@@ -56,7 +57,8 @@ def cli() -> None:
     In production:      mqregistry serve --redis URL
     Without a broker:   mqregistry demo
     Look at the tables: mqregistry clusters | brokers | topics | route TOPIC | watch
-    KV configuration:   mqregistry kv list | get | put | delete | import
+    KV configuration:   mqregistry kv list | get | put | delete | export | import
+    Shared settings:    mqregistry config export | import
 
     Exit codes: 0 done, 1 failed, 2 wrong usage, 253 could not start.
     """  # noqa: D301 (\\b is for click)

@@ -126,6 +126,18 @@ def delete(kv_namespace: str, key: str, as_json: bool, config_file: Path | None,
     run(work(find_target(flags, config_file)))
 
 
+@kv.command()
+@target_options
+def export(as_json: bool, config_file: Path | None, **flags: Any) -> None:
+    """Print all of it as a kvConfig.json, for 'import' elsewhere or for a Java NameServer."""
+
+    async def work(settings: Settings) -> None:
+        async with existing_namespace(settings) as store:
+            show.json_page({"configTable": await _read(store)})
+
+    run(work(find_target(flags, config_file)))
+
+
 class Plan(NamedTuple):
     """What an import changes: (KV namespace, key, value before or None, value), and what it need not change."""
 
@@ -140,7 +152,7 @@ class Plan(NamedTuple):
 @click.option("--dry-run", is_flag=True, help="Only show what would change.")
 @target_options
 def import_(file: Path, dry_run: bool, as_json: bool, config_file: Path | None, **flags: Any) -> None:
-    """Take over FILE, the kvConfig.json of a Java NameServer.
+    """Take over FILE: the kvConfig.json of a Java NameServer, or what 'export' printed.
 
     Its keys are set; keys that are only here stay. Doing it again changes nothing.
     """

@@ -9,7 +9,6 @@ from typing import Any, Final
 
 import msgspec
 
-from registry.change import SCHEMA_VERSION
 from registry.config import Settings
 from registry.errors import StoreError
 from registry.model import ORDER_TOPIC_CONFIG, BrokerRow, QueueData, TopicRoute, who
@@ -17,7 +16,7 @@ from registry.route import pick_up_route
 from registry.store import keys
 from registry.store.connect import mapped_errors, without_password
 from registry.store.snapshot import broker_row, decode_queue_data, read_head, read_section
-from registry.store.store import Store
+from registry.store.store import Store, check_schema
 from registry.tables import Tables
 
 _PER_PIPELINE: Final = 500
@@ -76,11 +75,7 @@ async def existing_namespace(settings: Settings) -> AsyncIterator[Store]:
                 f"no namespace {settings.namespace!r} in the {where}: no front end has served it yet; "
                 "is it another --namespace, or another --redis?"
             )
-        if schema.decode() != str(SCHEMA_VERSION):
-            raise StoreError(
-                f"namespace {settings.namespace!r} has schema version {schema.decode()}, this release reads "
-                f"{SCHEMA_VERSION}: use the release that the front ends run"
-            )
+        check_schema(settings.namespace, schema.decode())
         yield store
 
 

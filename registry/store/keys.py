@@ -9,7 +9,7 @@ def prefix(namespace: str) -> str:
 
 
 def meta(namespace: str) -> str:
-    """HASH: epoch, seq, n, config_rev, schema, compat, seen_ms, up_since."""
+    """HASH: epoch, seq, n, config_rev, schema, schema_minor, compat, seen_ms, up_since."""
     return prefix(namespace) + "meta"
 
 

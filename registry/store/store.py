@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from redis import exceptions
 
-from registry.change import SCHEMA_VERSION
+from registry.change import SCHEMA_MAJOR, SCHEMA_MINOR
 from registry.errors import StoreError, StoreUnavailable
 from registry.store import keys, scripts
 from registry.store.connect import mapped_errors, open_client, without_password
@@ -34,13 +34,27 @@ class ScriptTimes:
 
 
 class Namespace(NamedTuple):
-    """What ``init_namespace`` tells of it."""
+    """What ``init_namespace`` tells of it; schema_minor: the highest that ever wrote here."""
 
     epoch: str
     schema: str
     compat: str
     seq: int
     created: bool
+    schema_minor: int = 0
+
+
+def check_schema(namespace: str, major: str) -> None:
+    """May this release work on a namespace with this schema major (see registry.change)?
+
+    Raises:
+        StoreError: no; the message says what to do.
+    """
+    if major != str(SCHEMA_MAJOR):
+        raise StoreError(
+            f"namespace {namespace!r} has schema version {major}, this is version {SCHEMA_MAJOR}: use the release "
+            "that wrote it, or another --namespace (the README's section Upgrading shows how brokers move)"
+        )
 
 
 class Store:
@@ -103,18 +117,14 @@ class Store:
         """Make the namespace if it is new; see who made it otherwise.
 
         Raises:
-            StoreError: it is of another schema version or compat mode than this process.
+            StoreError: it is of another schema major or compat mode than this process.
         """
         with mapped_errors(f"namespace {self.namespace!r}"):
-            epoch, schema, compat, seq, created = await self._run(
-                self._scripts["init_namespace"], (secrets.token_hex(8), SCHEMA_VERSION, self.compat)
+            epoch, schema, compat, seq, created, minor = await self._run(
+                self._scripts["init_namespace"], (secrets.token_hex(8), SCHEMA_MAJOR, self.compat, SCHEMA_MINOR)
             )
-        found = Namespace(epoch.decode(), schema.decode(), compat.decode(), int(seq), bool(created))
-        if found.schema != str(SCHEMA_VERSION):
-            raise StoreError(
-                f"namespace {self.namespace!r} has schema version {found.schema}, this is version "
-                f"{SCHEMA_VERSION}: use the release that wrote it, or another --namespace"
-            )
+        found = Namespace(epoch.decode(), schema.decode(), compat.decode(), int(seq), bool(created), int(minor))
+        check_schema(self.namespace, found.schema)
         if found.compat != self.compat:
             raise StoreError(
                 f"namespace {self.namespace!r} was made for compat {found.compat}, this front end is set to "
@@ -167,7 +177,13 @@ class Store:
                 await initialize()
         for warning in await self.check_server():
             logger.warning("%s", warning)
-        return await self.init_namespace()
+        found = await self.init_namespace()
+        if found.schema_minor > SCHEMA_MINOR:
+            logger.info(
+                "namespace %s was also written by schema %s.%d; this is %d.%d, and passes over what that adds",
+                self.namespace, found.schema, found.schema_minor, SCHEMA_MAJOR, SCHEMA_MINOR,
+            )  # fmt: skip
+        return found
 
 
 def text(value: bytes | None) -> str:

@@ -159,3 +159,16 @@ def test_import_of_something_else_says_what_is_wrong_and_changes_nothing(kv, tab
 
 def test_import_of_a_file_that_is_not_there(kv, tmp_path):
     assert "does not exist" in kv("import", str(tmp_path / "none.json"), expect=2).stderr
+
+
+def test_what_export_prints_import_takes_elsewhere(kv, tables, redis_url, namespace, tmp_path):
+    kv("put", "ORDER_TOPIC_CONFIG", "t1", 'ä="ß"\n')
+    kv("put", "gone", "k", "v")
+    kv("delete", "gone", "k")
+    file = tmp_path / "kv.json"
+    file.write_text(kv("export").stdout)
+    assert json.loads(file.read_text()) == {"configTable": {"ORDER_TOPIC_CONFIG": {"t1": 'ä="ß"\n'}, "gone": {}}}
+    before = tables()
+    kv("delete", "ORDER_TOPIC_CONFIG", "t1")
+    kv("import", str(file))
+    assert tables() == before

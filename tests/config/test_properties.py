@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from registry.properties import PropertiesSyntaxError, Property, parse
+from registry.properties import PropertiesSyntaxError, Property, line, parse
 
 
 def pairs(text: str | bytes) -> list[tuple[str, str]]:
@@ -118,3 +118,8 @@ def written(draw):
 def test_parse_reads_back_what_is_written_in_any_style(both):
     expected, data = both
     assert pairs(data) == expected
+
+
+@given(st.lists(st.tuples(_TEXT, _TEXT)))
+def test_parse_reads_back_what_line_writes(entries):
+    assert pairs("".join(line(key, value) for key, value in entries)) == entries

@@ -11,7 +11,7 @@ import socket
 import subprocess
 import time
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -39,15 +39,23 @@ def wait_until(condition: Callable[[], Any], what: str, timeout_s: float = 15.0)
 class FrontEnd:
     """One front end of one worker process."""
 
-    def __init__(self, redis_url: str, namespace: str, *, front_end: str | None = None, **settings: Any) -> None:
+    def __init__(
+        self, redis_url: str, namespace: str, *, front_end: str | None = None,
+        command: Sequence[str] = WORKER_COMMAND, **settings: Any,
+    ) -> None:  # fmt: skip
         self.settings = Settings(
             redis=redis_url, namespace=namespace, bind_address="127.0.0.1", http_port=0, **settings
         )
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.port = self.listener.getsockname()[1]
         self.front_end = front_end or secrets.token_hex(8)
+        self.command = command
         self._status_fd = -1
-        self.start()
+        try:
+            self.start()
+        except AssertionError:
+            self.close()
+            raise
 
     def start(self) -> None:
         """Start the worker; again, when it ended."""
@@ -56,7 +64,7 @@ class FrontEnd:
         read_fd, write_fd = os.pipe()
         spec = Spec(self.settings, self.front_end, 0, self.listener.fileno(), write_fd)
         self.process = subprocess.Popen(
-            WORKER_COMMAND,
+            self.command,
             stdin=subprocess.PIPE,
             pass_fds=(self.listener.fileno(), write_fd),
             stderr=subprocess.PIPE,

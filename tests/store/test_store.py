@@ -126,6 +126,29 @@ async def test_another_schema_version_is_refused(own, own_redis, namespace):
             await store.connect()
 
 
+async def test_a_minor_is_let_in_and_the_highest_is_kept(own_redis, namespace, monkeypatch, caplog):
+    async def minor(number: int) -> int:
+        monkeypatch.setattr("registry.store.store.SCHEMA_MINOR", number)
+        async with Store(own_redis.url, namespace) as store:
+            return (await store.connect()).schema_minor
+
+    caplog.set_level("INFO")
+    assert [await minor(number) for number in (0, 3, 1)] == [0, 3, 3]
+    assert "was also written by schema 1.3; this is 1.1, and passes over what that adds" in caplog.text
+
+
+async def test_who_is_refused_leaves_no_mark(own, own_redis, namespace, monkeypatch):
+    monkeypatch.setattr("registry.store.store.SCHEMA_MINOR", 7)
+    async with Store(own_redis.url, namespace, compat="4.8") as store:
+        with pytest.raises(StoreError):
+            await store.connect()
+    monkeypatch.setattr("registry.store.store.SCHEMA_MAJOR", 2)
+    async with Store(own_redis.url, namespace) as store:
+        with pytest.raises(StoreError):
+            await store.connect()
+    assert (await own.hash("meta")).get("schema_minor", "0") == "0"
+
+
 async def test_another_compat_mode_is_refused(own, own_redis, namespace):
     async with Store(own_redis.url, namespace, compat="4.8") as store:
         with pytest.raises(StoreError, match=r"made for compat 5\.x, this front end is set to 4\.8: start it with"):

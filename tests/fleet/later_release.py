@@ -1,0 +1,101 @@
+"""A later release than this one, made of this one: what a front end of schema 1.1, or 2.0, would do.
+
+Run as a program: ``later_release.py 1.1 worker`` is a worker process, ``later_release.py 2.0 cli ...`` the command
+line. It adds one thing of each kind that a minor may add (see registry.change): fields of the broker row and of the
+live info, a member of queue data, a member of an event, and an event of a type of its own; and reads what it wrote.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+
+import registry.change
+
+# Before anything else takes its own copy of them.
+registry.change.SCHEMA_MAJOR, registry.change.SCHEMA_MINOR = map(int, sys.argv[1].split("."))
+
+from registry.model import QueueData  # noqa: E402
+from registry.protocol.command import Command  # noqa: E402
+from registry.server import reads, register, replies  # noqa: E402
+from registry.server.front_end import FrontEnd  # noqa: E402
+from registry.store import routes, scripts  # noqa: E402
+from registry.tables import Tables  # noqa: E402
+
+GRADE = "gold"
+GET_GRADES = 19_001
+"""A request code of its own: the grades that this worker has heard of, as extFields."""
+
+_ROW = "-- n is new with every registration"
+_ADDED = f"""
+call("HSET", row_key, "grade", "{GRADE}", "grade_rev", rev)
+call("HSET", live_key, "grade", "{GRADE}", "grade_n", tonumber(call("HGET", KEYS[1], "n")) + 1)
+if changed then
+  emit("broker_graded", ',"ignorable":true,"broker_name":' .. cjson.encode(name) .. ',"grade":"{GRADE}"')
+end
+"""
+
+
+def write_more() -> None:
+    """register_broker writes two fields, one member and one event more; queue data has one member more."""
+    found = dict(scripts.load())
+    script = found["register_broker"]
+    source = script.source.replace(_ROW, _ADDED + _ROW).replace(
+        """local members = ',"who":'""", f"""local members = ',"grade":"{GRADE}","who":'"""
+    )
+    assert source.count(GRADE) == 4, "register_broker.lua is not what this was made for"
+    sha = hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest()
+    found["register_broker"] = script._replace(source=source, sha=sha)
+    scripts.load = lambda: found  # type: ignore[assignment]
+
+    encode = routes._encode
+
+    def encode_more(value: object) -> bytes:
+        text = encode(value)
+        return text[:-1] + b',"g":1}' if isinstance(value, QueueData) else text
+
+    routes._encode = encode_more  # type: ignore[assignment]
+
+    digest_of = register.digest_of
+    register.digest_of = lambda command: f"{sys.argv[1]} {digest_of(command)}"
+
+
+class Graded(registry.change.Change, frozen=True):
+    """An event as this release knows it."""
+
+    grade: str | None = None
+
+
+def read_more() -> None:
+    """Events have a grade, tables keep it, and a request asks for it."""
+    import msgspec
+
+    decoder = msgspec.json.Decoder(Graded)
+    registry.change._decoder = decoder  # type: ignore[assignment]
+    grades: dict[str, str] = {}
+    apply = Tables.apply
+
+    def apply_more(self: Tables, change: Graded) -> object:
+        if change.type == "broker_graded":
+            grades[change.broker_name] = change.grade or ""
+        return apply(self, change)
+
+    Tables.apply = apply_more  # type: ignore[assignment,method-assign]
+
+    def get_grades(front_end: FrontEnd, command: Command, opaque: int) -> bytes:
+        return replies.reply(opaque, ext_fields=dict(grades))
+
+    reads.READS[GET_GRADES] = get_grades
+
+
+if __name__ == "__main__":
+    write_more()
+    read_more()
+    if sys.argv[2] == "worker":
+        from registry.server.worker import main
+
+        sys.exit(main(sys.stdin.read()))
+    from registry.cli import main as command_line
+
+    sys.argv[1:] = sys.argv[3:]
+    command_line()
