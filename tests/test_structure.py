@@ -27,7 +27,10 @@ ALLOWED = {
         "registry.client",  # cluster-test mode asks another name server
         "worker",  # a front end sweeps too, unless it is told not to
     },
-    "registry.client": {"registry.errors", "registry.model", "registry.protocol", "registry.store"},
+    "registry.client": {
+        "registry.errors", "registry.model", "registry.protocol",
+        "registry.store", "registry.tables", "registry.registration",  # a broker that writes to Redis itself
+    },
     "worker": {"registry.errors", "registry.model", "registry.config", "registry.store"},
     "registry.cli": None,  # the edge: may use everything; nothing may use it
     "registry.__main__": {"registry.cli"},

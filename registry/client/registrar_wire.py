@@ -1,0 +1,175 @@
+"""A name server on the wire: ours, or the Java one."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ssl
+from collections.abc import Callable
+
+from registry.client.connection import Connection
+from registry.client.registrar_config import BrokerConfig
+from registry.client.registrar_server import Answer, Refused
+from registry.client.registrar_update import Update
+from registry.errors import PeerUnavailable, RemoteProtocolError
+from registry.model import DataVersion
+from registry.protocol import headers
+from registry.protocol.bodies import body_crc32, decode_kv_table, encode_data_version
+from registry.protocol.codes import VERSION_V5_0_0, RequestCode, ResponseCode
+from registry.protocol.command import Command
+
+
+class WireServer:
+    """One name server, over one connection: name servers tell brokers apart by theirs.
+
+    Args:
+        address: host:port; host_name: what its certificate has to show, if not the host.
+        config: asked anew for each request.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        config: Callable[[], BrokerConfig],
+        *,
+        tls: ssl.SSLContext | None = None,
+        host_name: str | None = None,
+    ) -> None:
+        self.name = address
+        self.generation = 0
+        self.on_lost: Callable[[], None] = lambda: None
+        host, _, port = address.rpartition(":")
+        self._host, self._port = host.strip("[]"), int(port)
+        self._config = config
+        self._tls, self._host_name = tls, host_name
+        self._connection: Connection | None = None
+        self._watcher: asyncio.Task[None] | None = None
+
+    async def open(self) -> None:
+        """Connect, unless that is so."""
+        if self._connection is not None and not self._connection.is_closed:
+            return
+        config = self._config()
+        self._connection = await Connection.connect(
+            self._host, self._port, timeout_s=config.register_broker_timeout_ms / 1000, tls=self._tls,
+            server_hostname=self._host_name, encoding=config.encoding,
+        )  # fmt: skip
+        self.generation += 1
+        self._watcher = asyncio.create_task(self._watch(self._connection), name=f"registrar watches {self.name}")
+
+    async def _watch(self, connection: Connection) -> None:
+        await connection.wait_closed()
+        if connection is self._connection:
+            self.on_lost()
+
+    async def register(self, update: Update) -> Answer | None:
+        """103, as many as the update has bodies."""
+        config = self._config()
+        answer: Answer | None = None
+        for body in update.encoded():
+            header = headers.RegisterBroker(
+                broker_name=config.broker_name,
+                broker_addr=config.broker_addr,
+                cluster_name=config.cluster_name,
+                ha_server_addr=config.ha_server_addr,
+                broker_id=config.broker_id,
+                heartbeat_timeout_millis=config.heartbeat_timeout_ms,
+                enable_acting_master=config.enable_slave_acting_master if config.version >= VERSION_V5_0_0 else None,
+                compressed=config.compressed_register,
+                body_crc32=body_crc32(body),
+                zone_name=config.zone_name,
+            )
+            ext_fields = header.to_ext_fields()
+            if config.oneway:
+                await self._open_connection().oneway(
+                    RequestCode.REGISTER_BROKER, ext_fields, body, version=config.version
+                )
+                continue
+            response = await self._request(RequestCode.REGISTER_BROKER, ext_fields, body)
+            answer = _answer(response)
+        return answer
+
+    async def is_changed(self, version: DataVersion) -> bool:
+        """322; a server that cannot tell counts as one that does not know."""
+        response = await self._request(
+            RequestCode.QUERY_DATA_VERSION, self._identity().to_ext_fields(), self._version_body(version)
+        )
+        reply = headers.QueryDataVersionReply.from_ext_fields(response.ext_fields)
+        return response.code != ResponseCode.SUCCESS or reply.changed is not False
+
+    async def heartbeat(self, version: DataVersion) -> None:
+        """904; to old name servers, which do not know it, an unasked-for 322. Nobody answers either."""
+        config, connection = self._config(), self._connection
+        if connection is None or connection.is_closed:
+            return
+        if config.compatible_with_old_name_srv:
+            code, header, body = RequestCode.QUERY_DATA_VERSION, self._identity(), self._version_body(version)
+            await connection.oneway(code, header.to_ext_fields(), body, version=config.version)
+            return
+        beat = headers.BrokerHeartbeat(config.cluster_name, config.broker_addr, config.broker_name)
+        await connection.oneway(RequestCode.BROKER_HEARTBEAT, beat.to_ext_fields(), version=config.version)
+
+    async def unregister(self) -> None:
+        """104."""
+        config = self._config()
+        header = headers.UnregisterBroker(
+            config.broker_name, config.broker_addr, config.cluster_name, config.broker_id
+        )  # fmt: skip
+        response = await self._request(RequestCode.UNREGISTER_BROKER, header.to_ext_fields())
+        if response.code != ResponseCode.SUCCESS:
+            raise Refused(response.code, response.remark or "")
+
+    def reset(self) -> None:
+        """The next ``open`` connects anew."""
+        self.abort()
+
+    async def close(self) -> None:
+        """Hang up."""
+        connection = self._forget()
+        if connection is not None:
+            await connection.close()
+
+    def abort(self) -> None:
+        """Hang up without waiting."""
+        connection = self._forget()
+        if connection is not None:
+            connection.abort()
+
+    def _forget(self) -> Connection | None:
+        connection, self._connection = self._connection, None
+        if self._watcher is not None:
+            self._watcher.cancel()
+            self._watcher = None
+        return connection
+
+    def _open_connection(self) -> Connection:
+        if self._connection is None:
+            raise PeerUnavailable(f"{self.name}: not connected")
+        return self._connection
+
+    async def _request(self, code: int, ext_fields: dict[str, str], body: bytes = b"") -> Command:
+        config = self._config()
+        return await self._open_connection().request(
+            code, ext_fields, body, timeout_s=config.register_broker_timeout_ms / 1000, version=config.version
+        )
+
+    def _identity(self) -> headers.QueryDataVersion:
+        config = self._config()
+        return headers.QueryDataVersion(
+            config.broker_name, config.broker_addr, config.cluster_name, config.broker_id
+        )  # fmt: skip
+
+    def _version_body(self, version: DataVersion) -> bytes:
+        return encode_data_version(version, state_version=self._config().version >= VERSION_V5_0_0)
+
+
+def _answer(response: Command) -> Answer:
+    if response.code != ResponseCode.SUCCESS:
+        raise Refused(response.code, response.remark or "")
+    reply = headers.RegisterBrokerReply.from_ext_fields(response.ext_fields)
+    order_topic_config = None
+    if response.body:
+        # a table that cannot be read is none: the broker is registered all the same
+        with contextlib.suppress(RemoteProtocolError):
+            order_topic_config = decode_kv_table(response.body)
+    return Answer(reply.master_addr or "", reply.ha_server_addr or "", order_topic_config)
