@@ -1,0 +1,234 @@
+"""The servers that are measured: Java NameServers from Maven, ours with its Redis, and an echo server as the limit.
+
+Each runs on the cores it is given and no others; what it costs is read from the operating system, all of its
+processes together.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from bench.load.tool import build, pinned
+from bench.wire import answers
+from registry.embedded import SETTINGS as REDIS_SETTINGS
+from registry.embedded import find_server
+from tests.interop.processes import Processes, Running, free_port
+from tests.interop.rocketmq import Unavailable, fetch, write_properties
+
+START_TIMEOUT_S = 120
+_LOOK_EVERY_S = 0.002
+
+# bin/runserver.sh of a release, for JDK 9 and later; HEAP is what it has, and can be told to be less.
+OFFICIAL_HEAP = "4g"
+OFFICIAL_FLAGS = (
+    "-server", "-XX:MetaspaceSize=128m", "-XX:MaxMetaspaceSize=320m", "-XX:+UseG1GC", "-XX:G1HeapRegionSize=16m",
+    "-XX:G1ReservePercent=25", "-XX:InitiatingHeapOccupancyPercent=30", "-XX:SoftRefLRUPolicyMSPerMB=0",
+    "-XX:-OmitStackTraceInFastThrow", "-XX:-UseLargePages",
+)  # fmt: skip
+# RocketMQ of these years reaches into the JDK; 5.x releases say so themselves.
+OPENS = (
+    "--add-opens=java.base/java.nio=ALL-UNNAMED", "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED",
+    "--add-opens=java.base/jdk.internal.ref=ALL-UNNAMED", "--add-exports=java.base/jdk.internal.ref=ALL-UNNAMED",
+)  # fmt: skip
+# 4.x does not start without this file. As in a release, INFO goes to a file through a queue.
+LOGBACK = """<configuration>
+  <appender name="file" class="ch.qos.logback.core.FileAppender">
+    <file>{home}/namesrv.log</file>
+    <encoder><pattern>%d{{yyy-MM-dd HH:mm:ss,GMT+8}} %p %t - %m%n</pattern></encoder>
+  </appender>
+  <appender name="queue" class="ch.qos.logback.classic.AsyncAppender">
+    <appender-ref ref="file"/><discardingThreshold>0</discardingThreshold>
+  </appender>
+  <root level="INFO"><appender-ref ref="queue"/></root>
+</configuration>
+"""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Of all processes of a server. rss_mb counts pages that they share once for each; pss_mb counts them once."""
+
+    cpu_s: float
+    rss_mb: float
+    pss_mb: float
+
+
+class Server:
+    """A running server. start_s: from the start of its process to its first answer."""
+
+    def __init__(self, name: str, port: int, roots: Sequence[Running], began: float) -> None:
+        self.name = name
+        self.port = port
+        self._roots = list(roots)
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while not answers(port):
+            for root in roots:
+                if root.exit_code() is not None:
+                    raise Unavailable(f"{root.name} ended with {root.exit_code()}:\n{root.tail()}")
+            if time.monotonic() > deadline:
+                raise Unavailable(f"{name} does not answer after {START_TIMEOUT_S} s:\n{roots[-1].tail()}")
+            time.sleep(_LOOK_EVERY_S)
+        self.start_s = time.monotonic() - began
+
+    def processes(self) -> list[psutil.Process]:
+        found = []
+        for root in self._roots:
+            process = psutil.Process(root.pid)
+            found += [process, *process.children(recursive=True)]
+        return found
+
+    def cost(self) -> Cost:
+        """What it used until now, and holds now."""
+        cpu_s = rss = pss = 0.0
+        for process in self.processes():
+            times, memory = process.cpu_times(), process.memory_full_info()
+            cpu_s += times.user + times.system
+            rss += memory.rss
+            pss += memory.pss
+        return Cost(cpu_s, rss / 1e6, pss / 1e6)
+
+    def cpu_by_process(self) -> dict[str, float]:
+        """CPU seconds of each process: command and number."""
+        return {
+            f"{process.name()} {process.pid}": (times := process.cpu_times()).user + times.system
+            for process in self.processes()
+        }
+
+    def stop(self) -> None:
+        for root in reversed(self._roots):
+            root.end()
+
+
+class Java:
+    """A Java NameServer with the flags of its release's own script."""
+
+    def __init__(self, version: str, heap: str = OFFICIAL_HEAP) -> None:
+        self.version, self.heap = version, heap
+        self.name = f"Java {version}" + ("" if heap == OFFICIAL_HEAP else f", {heap} heap")
+
+    def start(self, processes: Processes, cores: Sequence[int]) -> Server:
+        """Raises Unavailable where it cannot be had or does not start."""
+        release = fetch(self.version)
+        home = processes.home(f"java-{self.version}")
+        (home / "conf").mkdir()
+        (home / "conf" / "logback_namesrv.xml").write_text(LOGBACK.format(home=home))
+        port = free_port()
+        # bindAddress is of 5.x; 4.8.0 listens everywhere and does not mind the key.
+        write_properties(home / "namesrv.conf", {"listenPort": port, "bindAddress": "127.0.0.1"})
+        command = [
+            "java", f"-Xms{self.heap}", f"-Xmx{self.heap}", *OFFICIAL_FLAGS, *OPENS, f"-Duser.home={home}",
+            f"-Drocketmq.home.dir={home}", "-cp", f"{release.lib}/*", "org.apache.rocketmq.namesrv.NamesrvStartup",
+            "-c", str(home / "namesrv.conf"),
+        ]  # fmt: skip
+        began = time.monotonic()
+        return Server(self.name, port, [processes.start(self.name, pinned(command, cores), home=home)], began)
+
+
+class OurServer(Server):
+    """Front ends, each with its sweeper, and their Redis."""
+
+    def __init__(self, workers: int, front_ends: int, processes: Processes, cores: Sequence[int], name: str) -> None:
+        self._processes, self._cores, self._workers = processes, cores, workers
+        home = processes.home("redis")
+        # The socket's path must be short, which this folder's is; the data lies in `home`.
+        self._socket = Path(f"/tmp/mqbench-{os.getpid()}-{len(processes.started)}.sock")
+        command = [find_server(), "--dir", str(home), "--unixsocket", str(self._socket), *REDIS_SETTINGS]
+        self._redis = processes.start("redis", pinned(command, cores), home=home, patience_s=5)
+        while not self._socket.exists():
+            if self._redis.exit_code() is not None:
+                raise Unavailable(f"Redis ended with {self._redis.exit_code()}:\n{self._redis.tail()}")
+            time.sleep(_LOOK_EVERY_S)
+        began = time.monotonic()
+        self._front_ends = [self._serve(free_port()) for _ in range(front_ends)]
+        self.ports = [port for port, _ in self._front_ends]
+        super().__init__(name, self.ports[0], [self._redis, *(running for _, running in self._front_ends)], began)
+        for port in self.ports[1:]:
+            while not answers(port):
+                time.sleep(_LOOK_EVERY_S)
+
+    def _serve(self, port: int) -> tuple[int, Running]:
+        home = self._processes.home("front-end")
+        # a user's own settings are no part of the measurement
+        env = {key: value for key, value in os.environ.items() if not key.startswith("MQREGISTRY_")}
+        command = [
+            sys.executable, "-m", "registry", "serve", "--redis", f"unix://{self._socket}", "--host", "127.0.0.1",
+            "--port", str(port), "--workers", str(self._workers), "--http-port", "0",
+        ]  # fmt: skip
+        return port, self._processes.start(
+            f"front end at {port}", pinned(command, self._cores), home=home, patience_s=15, env=env
+        )
+
+    def restart_front_end(self) -> None:
+        """End the first front end and start another on its port; sets start_s."""
+        port, running = self._front_ends[0]
+        running.end()
+        began = time.monotonic()
+        self._front_ends[0] = self._serve(port)
+        roots = [self._redis, *(running for _, running in self._front_ends)]
+        Server.__init__(self, self.name, port, roots, began)
+
+    def redis_cpu_s(self) -> float:
+        times = psutil.Process(self._redis.pid).cpu_times()
+        return float(times.user + times.system)
+
+    def workers(self) -> list[psutil.Process]:
+        """Of the first front end."""
+        return psutil.Process(self._front_ends[0][1].pid).children(recursive=True)
+
+    def stop(self) -> None:
+        super().stop()
+        self._socket.unlink(missing_ok=True)
+
+
+class Ours:
+    """This registry: Redis, front ends and sweepers on the same cores."""
+
+    def __init__(self, workers: int = 1, front_ends: int = 1) -> None:
+        self.workers, self.front_ends = workers, front_ends
+        self.name = "ours" if workers == 1 else f"ours, {workers} workers"
+        if front_ends > 1:
+            self.name = f"ours, {front_ends} front ends"
+
+    def start(self, processes: Processes, cores: Sequence[int]) -> OurServer:
+        return OurServer(self.workers, self.front_ends, processes, cores, self.name)
+
+
+class Echo:
+    """The limit: answers everything with as many bytes as a route has."""
+
+    name = "C echo server"
+
+    def __init__(self, body_bytes: int) -> None:
+        self.body_bytes = body_bytes
+
+    def start(self, processes: Processes, cores: Sequence[int]) -> Server:
+        port = free_port()
+        command = [str(build("echo")), str(port), str(self.body_bytes)]
+        home = processes.home("echo")
+        return Server(
+            self.name, port, [processes.start(self.name, pinned(command, cores), home=home)], time.monotonic()
+        )
+
+
+Peer = Java | Ours | Echo
+Found = Callable[[str], None]
+
+
+def available(peers: Sequence[Peer], say: Found) -> list[Peer]:
+    """Those that this machine can run; says why it leaves out the others."""
+    found: list[Peer] = []
+    for peer in peers:
+        try:
+            if isinstance(peer, Java):
+                fetch(peer.version)
+            found.append(peer)
+        except Unavailable as error:
+            say(f"without {peer.name}: {error}")
+    return found
