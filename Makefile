@@ -14,7 +14,7 @@ help:
 	@echo "make run          start a registry here: Redis, name server, sweeper   (ARGS=... for mqregistry up)"
 	@echo "make test         run the tests, but those that need Java              (ARGS=... for pytest)"
 	@echo "make interop      run the tests with real brokers and clients: needs Java and Maven"
-	@echo "make bench        measure                                              (ARGS=...)"
+	@echo "make bench        beside the Java NameServer, five minutes; needs cc   (ARGS=--help)"
 	@echo "make lint types   ruff, mypy"
 	@echo "make check        lint, types, test: what CI runs"
 	@echo "make constraints  write constraints.txt from .venv"

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from bench.load import plan
 from registry.errors import RemoteProtocolError
-from registry.model import DataVersion, QueueData, TopicConfig
-from registry.protocol.bodies import decode_route
+from registry.model import BrokerRow, DataVersion, QueueData, TopicConfig, TopicRoute
+from registry.protocol.bodies import decode_route, encode_route
 from registry.protocol.command import Command
 from registry.protocol.headers import RegisterBroker, UnregisterBroker
 from registry.protocol.register_body import RegisterBody, encode_register_body
@@ -138,6 +138,16 @@ class Shape:
         )
         ext_fields = {**header.to_ext_fields(), "bodyCrc32": "0" * 10}
         return Command(code=103, opaque=plan.OPAQUE, version=VERSION, ext_fields=ext_fields, body=body)
+
+    def route_bytes(self) -> int:
+        """The size of the first topic's route as we write it."""
+        read, write = self.queue_numbers(0)
+        route = TopicRoute(
+            {broker.name: QueueData(read, write, PERM, 0) for broker in self.owners[0]},
+            {broker.name: BrokerRow(broker.cluster, {0: broker.addr}) for broker in self.owners[0]},
+            {},
+        )
+        return len(encode_route(route, quoted_keys=True))
 
     def write(self, folder: Path) -> tuple[Path, Path]:
         """The generator's files: lookups (in the order of the topics) and registrations."""

@@ -1,0 +1,139 @@
+"""What must hold, and whether it does. A ratio compares medians of one run; "best" is the best round of
+anybody named."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+Records = Sequence[Mapping[str, Any]]
+
+OURS, TWO_WORKERS, LIMIT = "ours", "ours, 2 workers", "C echo server"
+JAVA, JAVAS = "Java 5.5.0", ("Java 4.8.0", "Java 5.3.3", "Java 5.5.0")
+
+
+class Missing(Exception):
+    """Nothing was measured of that."""
+
+
+@dataclass(frozen=True)
+class Figures:
+    """The measured values, by server, step and name."""
+
+    records: Records
+
+    def values(self, peer: str, what: str, name: str) -> list[float]:
+        """One for each round that has it; raises Missing."""
+        found = [
+            float(record["values"][what][name])
+            for record in self.records
+            if record["peer"] == peer and name in record["values"].get(what, {})
+        ]
+        if not found:
+            raise Missing(f"{peer}: {what}")
+        return found
+
+    def median(self, peer: str, what: str, name: str) -> float:
+        return statistics.median(self.values(peer, what, name))
+
+    def maybe(self, peer: str, what: str, name: str) -> float | None:
+        try:
+            return self.median(peer, what, name)
+        except Missing:
+            return None
+
+    def best(self, peers: Iterable[str], what: str, name: str, choose: Callable[[Iterable[float]], float]) -> float:
+        """The best round of any of these servers that were measured; raises Missing when none was."""
+        found: list[float] = []
+        for peer in peers:
+            try:
+                found += self.values(peer, what, name)
+            except Missing:
+                continue
+        if not found:
+            raise Missing(f"{what} of {', '.join(peers)}")
+        return choose(found)
+
+    def wrong(self, peer: str) -> list[str]:
+        return [text for record in self.records if record["peer"] == peer for text in record["wrong"]]
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A limit, and what was measured: `ours` against `theirs`, in one unit.
+
+    at_least: whether the measured one must be at least the limit, else at most.
+    """
+
+    what: str
+    bar: str
+    measure: Callable[[Figures], tuple[float, float]]
+    limit: float
+    at_least: bool
+    unit: str = ""
+
+    def judge(self, figures: Figures) -> tuple[str, bool | None]:
+        """What was measured as text, and whether the bar held; None when nothing was measured."""
+        try:
+            ours, theirs = self.measure(figures)
+        except Missing as error:
+            return f"not measured ({error})", None
+        value = ours / theirs if theirs else float("inf")
+        held = value >= self.limit if self.at_least else value <= self.limit
+        if theirs == 1:
+            return f"{ours:,.3g} {self.unit}", held
+        return f"{value:.2f} × ({shown(ours)} against {shown(theirs)} {self.unit})", held
+
+
+def shown(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def _against(what: str, name: str, other: str) -> Callable[[Figures], tuple[float, float]]:
+    return lambda f: (f.median(OURS, what, name), f.median(other, what, name))
+
+
+def _lookups(what: str, other: str = JAVA) -> Callable[[Figures], tuple[float, float]]:
+    return _against(what, "rate", other)
+
+
+def _below_every_peer(f: Figures) -> tuple[float, float]:
+    return f.median(OURS, "memory", "asked_pss_mb"), f.best([*JAVAS, f"{JAVA}, 1g heap"], "memory", "asked_pss_mb", min)
+
+
+BARS = (
+    Bar("S2, 64 × 1: lookups/s", "≥ 4 × Java 5.5.0", _lookups("S2 64x1"), 4, True, "/s"),
+    Bar("", "≥ 0.75 × the C echo server", _lookups("S2 64x1", LIMIT), 0.75, True, "/s"),
+    Bar("S2, 64 × 16: lookups/s", "≥ 8 × Java 5.5.0", _lookups("S2 64x16"), 8, True, "/s"),
+    Bar("S2, 2,000 × 1: lookups/s", "≥ 3 × Java 5.5.0", _lookups("S2 2000x1"), 3, True, "/s"),
+    Bar("S2, 2,000 × 1: p99", "≤ 1/3 of Java 5.5.0's", _against("S2 2000x1", "p99_ms", JAVA), 1 / 3, False, "ms"),
+    Bar(
+        "S1, 16 × 1: lookups/s", "≥ 3 × the best round of any Java",
+        lambda f: (f.median(OURS, "S1 16x1", "rate"), f.best(JAVAS, "S1 16x1", "rate", max)), 3, True, "/s",
+    ),
+    Bar("S1, 16 × 1: p99", "≤ 1/4 of Java 5.5.0's median p99", _against("S1 16x1", "p99_ms", JAVA), 1 / 4, False, "ms"),
+    Bar("registrations/s of 10,000 topics, unchanged", "≥ 3 × Java 5.5.0", _against("register unchanged", "rate", JAVA),
+        3, True, "/s"),
+    Bar("the same, 1 changed", "≥ 1 × Java 5.5.0", _against("register 1 changed", "rate", JAVA), 1, True, "/s"),
+    Bar("the same, all changed", "≥ 2 × Java 5.5.0", _against("register all changed", "rate", JAVA), 2, True, "/s"),
+    Bar("S4, 2,000/s and one changed registration/s: p99", "≤ Java 5.5.0's", _against("S4 changed", "p99_ms", JAVA),
+        1, False, "ms"),
+    Bar(
+        "", "≤ 3 × ours without registrations",
+        lambda f: (f.median(OURS, "S4 changed", "p99_ms"), f.median(OURS, "S4 none", "p99_ms")), 3, False, "ms",
+    ),
+    Bar("S5, front end + Redis + sweeper, all S2 routes asked once", "≤ 300 MB",
+        lambda f: (f.median(OURS, "memory", "asked_pss_mb"), 1), 300, False, "MB"),
+    Bar("", "below every peer's best round", _below_every_peer, 1, False, "MB"),
+    Bar("S6, start to first answer, S2 in Redis", "≤ 1/4 of Java 5.5.0's on empty tables",
+        lambda f: (f.median(OURS, "restart", "start_s"), f.median(JAVA, "start", "seconds")), 1 / 4, False, "s"),
+    Bar("S7, fresh processes, all on one core", "≤ Java 5.5.0's", _against("S7 fresh", "seconds", JAVA), 1, False, "s"),
+    Bar("a restarted front end answers every S2 route", "≤ 2 s",
+        lambda f: (f.median(OURS, "restart", "all_routes_s"), 1), 2, False, "s"),
+    Bar("1 → 2 workers on one core: CPU per lookup, 64 × 1", "within 10 %",
+        lambda f: (f.median(TWO_WORKERS, "S2 64x1", "cpu_us"), f.median(OURS, "S2 64x1", "cpu_us")), 1.1, False, "µs"),
+    Bar("2,000 connections over 2 workers: the fuller one above its share", "≤ 20 %",
+        lambda f: (f.median(TWO_WORKERS, "spread", "worst") * 100, 1), 20, False, "%"),
+)  # fmt: skip

@@ -1,0 +1,103 @@
+"""Bars and report, from made-up measurements."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from bench import report
+from bench.bars import BARS, Bar, Figures, Missing
+from bench.plot import svg
+from bench.shapes import S1
+
+ABOUT = {
+    "date": "2026-01-01 00:00 UTC", "commit": "abc", "machine": "m", "cores": {"server": [0], "generator": [1]},
+    "load_average": [0.0], "python": "3", "java": "17", "redis": "v=6",
+    "packages": {}, "rounds": 2, "rounds_planned": 2,
+}  # fmt: skip
+
+
+def record(peer, rate, wrong=(), **values):
+    loads = {"S2 64x1": {"rate": rate, "p99_ms": 1e3 / rate, "cpu_us": 1.0}, **values}
+    return {"peer": peer, "round": 1, "values": loads, "wrong": list(wrong)}
+
+
+def bar(what, limit):
+    return next(bar for bar in BARS if bar.what.startswith(what) and bar.limit == limit)
+
+
+@pytest.mark.parametrize(("ours", "held"), [(401, True), (400, True), (399, False)])
+def test_ratio_bar_holds_from_its_limit_on(ours, held):
+    figures = Figures([record("ours", ours), record("Java 5.5.0", 100)])
+    text, holds = bar("S2, 64 × 1", 4).judge(figures)
+    assert holds is held
+    assert f"{ours / 100:.2f} × ({ours} against 100 /s)" == text
+
+
+def test_medians_count_and_not_means():
+    figures = Figures([record("ours", rate) for rate in (400, 400, 1)] + [record("Java 5.5.0", 100)])
+    assert bar("S2, 64 × 1", 4).judge(figures)[1] is True
+
+
+def test_best_round_of_any_java_counts_where_the_bar_says_so():
+    def small(peer, rate):
+        return record(peer, 1, **{"S1 16x1": {"rate": rate, "p99_ms": 1, "cpu_us": 1}})
+
+    javas = [small("Java 4.8.0", 10), small("Java 5.3.3", 20), small("Java 5.3.3", 90), small("Java 5.5.0", 30)]
+    assert bar("S1, 16 × 1: lookups", 3).judge(Figures([small("ours", 300), *javas]))[1] is True
+    assert bar("S1, 16 × 1: lookups", 3).judge(Figures([small("ours", 260), *javas]))[1] is False
+
+
+def test_what_was_not_measured_neither_holds_nor_fails():
+    text, holds = bar("S2, 64 × 1", 4).judge(Figures([record("ours", 400)]))
+    assert holds is None
+    assert "not measured (Java 5.5.0" in text
+    with pytest.raises(Missing):
+        Figures([]).median("ours", "S2 64x1", "rate")
+
+
+def test_limit_in_a_unit_of_its_own():
+    two_seconds = Bar("it", "≤ 2 s", lambda f: (f.median("ours", "S2 64x1", "rate"), 1), 2, False, "s")
+    assert two_seconds.judge(Figures([record("ours", 1.9)])) == ("1.9 s", True)
+    assert two_seconds.judge(Figures([record("ours", 2.1)])) == ("2.1 s", False)
+
+
+def write(tmp_path, *records):
+    (tmp_path / "results").mkdir()
+    data = {"about": ABOUT, "records": records}
+    (tmp_path / "results" / "full.json").write_text(json.dumps(data))
+    status = report.write(tmp_path, "full")
+    return status, (tmp_path / "RESULTS.md").read_text()
+
+
+def test_report_shows_ratio_and_bar_side_by_side(tmp_path):
+    status, text = write(tmp_path, record("ours", 500), record("Java 5.5.0", 100))
+    assert "| S2, 64 × 1: lookups/s | ≥ 4 × Java 5.5.0 | 5.00 × (500 against 100 /s) | yes |" in text
+    assert "|  | ours | Java 5.5.0 |" in text
+    assert status == 0
+
+
+def test_missed_bar_and_wrong_answers_fail_the_run(tmp_path):
+    status, text = write(tmp_path, record("ours", 300), record("Java 5.5.0", 100))
+    assert "**NO**" in text
+    assert status == 1
+
+
+def test_wrong_answer_fails_the_run_however_fast(tmp_path):
+    status, text = write(tmp_path, record("ours", 900, wrong=["topic-1: code 17"]), record("Java 5.5.0", 100))
+    assert "- ours: topic-1: code 17" in text
+    assert status == 1
+
+
+def test_plot_has_a_line_for_each_server(tmp_path):
+    ladder = {f"load {rate}": {"p50_ms": 1, "p99_ms": rate / 100} for rate in (1000, 2000)}
+    write(tmp_path, record("ours", 500, **ladder), record("Java 5.5.0", 100, **ladder))
+    plot = (tmp_path / "results" / "full.svg").read_text()
+    assert plot.count("<polyline") == 4
+    assert "Java 5.5.0</text>" in plot
+    assert svg({}, "nothing") == ""
+
+
+def test_echo_body_is_as_long_as_a_route():
+    assert 700 < S1.route_bytes() < 900
