@@ -1,0 +1,1 @@
+"""Bytes that nobody should send, made from those that real peers did."""

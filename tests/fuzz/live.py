@@ -1,0 +1,197 @@
+"""Streams against a whole `mqregistry serve`: it must answer or hang up, at once, and stay as it was."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import deque
+from pathlib import Path
+
+import psutil
+import redis
+
+from registry.embedded import EmbeddedRedis
+from registry.errors import RemoteProtocolError
+from registry.protocol.command import Command, decode_command, encode_command
+from registry.protocol.frame import FrameReader
+from tests.server.harness import Broker
+from tests.server.serving import free_ports
+
+from .mutate import Stream
+
+ANSWER_S = 20.0
+"""Longer than this without an answer and without a close is a hang."""
+
+SENTINEL = 0x5EED_0000
+# A broker that no stream knows of: it registers at every check, and must be found.
+STEADY = Broker("steady-broker", "steady:10911", cluster="steady-cluster", topics=["steady-topic"] * 2 + ["other"])
+COMPLAINT = re.compile(
+    r"Traceback|Logging error|was never (?:awaited|retrieved)|request -?\d+ of \S+ failed$|worker \d+ ended"
+)
+
+
+class Wrong(AssertionError):
+    """What a name server must not do, whatever it is sent."""
+
+
+class Live:
+    """One front end with a Redis of its own. Everything it says is read by a thread, or the pipe would fill."""
+
+    def __init__(self) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="mqfuzz")
+        self._redis = EmbeddedRedis(Path(self._folder.name), extra=("--appendfsync", "no"))
+        self._redis.start()
+        (self.port,) = free_ports(1)
+        environ = {key: value for key, value in os.environ.items() if not key.startswith("MQREGISTRY_")}
+        self.process = subprocess.Popen(
+            [
+                sys.executable, "-m", "registry", "serve", "--redis", self._redis.url, "--host", "127.0.0.1",
+                "--port", str(self.port), "--http-port", "0", "--namespace", f"fuzz-{secrets.token_hex(4)}",
+            ],
+            env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
+        )  # fmt: skip
+        self.log: deque[str] = deque(maxlen=400)
+        self.complaints: list[str] = []
+        self.lines = 0
+        self._booted = threading.Event()
+        self._drain = threading.Thread(target=self._read_log, daemon=True)
+        self._drain.start()
+        if not self._booted.wait(30):
+            self.close()
+            raise AssertionError("the front end did not start:\n" + "\n".join(self.log))
+        self.worker = psutil.Process(self.process.pid).children()[0]
+        self.control = self.connect()
+        self.connections = self.answers = self.hung_up = self.bytes = 0
+        self.slowest_s = self.slowest_control_s = 0.0
+        self.slowest: bytes = b""
+
+    def _read_log(self) -> None:
+        assert self.process.stdout is not None
+        for raw in self.process.stdout:
+            line = raw.decode(errors="replace").rstrip("\n")
+            self.lines += 1
+            self.log.append(line[:2000])
+            if "boot success" in line:
+                self._booted.set()
+            elif COMPLAINT.search(line):
+                self.complaints.append(line[:500])
+
+    def connect(self) -> socket.socket:
+        opened = socket.create_connection(("127.0.0.1", self.port), ANSWER_S)
+        opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return opened
+
+    def try_stream(self, stream: Stream) -> None:
+        """Send it over a connection of its own.
+
+        Raises:
+            Wrong: neither answered nor closed in time, an answer that is none, or a complaint in the log.
+        """
+        self.connections += 1
+        self.bytes += len(stream.data)
+        started = time.perf_counter()
+        with self.connect() as connection:
+            try:
+                connection.sendall(stream.data)
+                if stream.framed:
+                    connection.sendall(encode_command(Command(code=105, opaque=SENTINEL, ext_fields={"topic": "t"})))
+                else:
+                    connection.shutdown(socket.SHUT_WR)
+                closed = self._read_answers(connection, until_sentinel=stream.framed)
+            except (BrokenPipeError, ConnectionResetError):
+                closed = True
+            except TimeoutError:
+                raise Wrong(f"neither an answer nor a close in {ANSWER_S} s") from None
+        self.hung_up += closed and stream.framed
+        took = time.perf_counter() - started
+        if took > self.slowest_s:
+            self.slowest_s, self.slowest = took, stream.data
+        if self.complaints:
+            raise Wrong("it complained:\n" + "\n".join(list(self.log)[-60:]))
+
+    def _read_answers(self, connection: socket.socket, *, until_sentinel: bool) -> bool:
+        """Read to the sentinel's answer (False), or to the end (True)."""
+        reader = FrameReader()
+        while data := connection.recv(1 << 18):
+            for frame in reader.feed(data):
+                try:
+                    answer = decode_command(frame)
+                except RemoteProtocolError as error:
+                    raise Wrong(f"an answer that is none: {error}: {frame[:200]!r}") from error
+                assert answer is not None
+                self.answers += 1
+                if not answer.is_response or answer.opaque is None:
+                    raise Wrong(f"an answer that is none: {answer}")
+                if until_sentinel and answer.opaque == SENTINEL:
+                    return False
+            if reader.error is not None and data[:1] != b"\x15":  # a TLS alert answers what began like TLS
+                raise Wrong(f"an answer that is none: {data[:200]!r}")
+        return True
+
+    def _answer(self, connection: socket.socket) -> Command:
+        reader, frames = FrameReader(), []
+        while not frames:
+            data = connection.recv(1 << 18)
+            if not data:
+                raise ConnectionResetError("hung up")
+            frames = reader.feed(data)
+        answer = decode_command(frames[0])
+        assert answer is not None
+        return answer
+
+    def check(self) -> None:
+        """Another client is answered as ever, and the process is the same.
+
+        Raises:
+            Wrong: not.
+        """
+        started = time.perf_counter()
+        ext, body = STEADY.registration()
+        try:
+            for command in (
+                Command(code=103, opaque=1, ext_fields=ext, body=body, version=479),
+                Command(code=105, opaque=SENTINEL, ext_fields={"topic": "steady-topic"}, version=479),
+            ):
+                self.control.sendall(encode_command(command))
+                found = self._answer(self.control)
+                if found.code != 0:
+                    raise Wrong(f"another client's {command.code} is answered {found.code}: {found.remark}")
+            if b"steady:10911" not in found.body:
+                raise Wrong(f"the route of a broker that beats is {found.body!r}")
+        except OSError as error:
+            raise Wrong(f"another client is not answered: {error!r}\n" + "\n".join(list(self.log)[-60:])) from error
+        self.slowest_control_s = max(self.slowest_control_s, time.perf_counter() - started)
+        if self.process.poll() is not None or not self.worker.is_running():
+            raise Wrong("the process ended:\n" + "\n".join(list(self.log)[-60:]))
+
+    def rss(self) -> int:
+        """Bytes of the worker process."""
+        return int(self.worker.memory_info().rss)
+
+    def redis_bytes(self) -> int:
+        client = redis.Redis.from_url(self._redis.url, protocol=2)
+        try:
+            return int(client.info("memory")["used_memory"])
+        finally:
+            client.close()
+
+    def close(self) -> None:
+        if hasattr(self, "control"):
+            self.control.close()
+        self.process.terminate()
+        try:
+            self.process.wait(30)
+        finally:
+            self.process.kill()
+            self._drain.join(10)
+            if self.process.stdout is not None:
+                self.process.stdout.close()
+            self._redis.stop()
+            self._folder.cleanup()

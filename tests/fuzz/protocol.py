@@ -1,0 +1,120 @@
+"""Streams against the code that reads bytes, without a network: nothing but its own errors may come out."""
+
+from __future__ import annotations
+
+import time
+from random import Random
+
+from registry import properties
+from registry.errors import RegistryError, RemoteProtocolError
+from registry.protocol import bodies, headers, lenient_json
+from registry.protocol.command import Command, decode_command, encode_command
+from registry.protocol.frame import FrameReader
+from registry.protocol.register_body import null_part
+from registry.server.proxy_protocol import FIRST_BYTES, ProxyHeaderReader
+from registry.server.register import checked_identity, decode, digest_of
+
+HEADERS = [
+    header for header in vars(headers).values() if isinstance(header, type) and hasattr(header, "from_ext_fields")
+]
+DECODERS = [
+    bodies.decode_route,
+    bodies.decode_data_version,
+    bodies.decode_kv_table,
+    bodies.decode_topic_list,
+    bodies.decode_cluster_info,
+    bodies.decode_broker_member_group,
+    bodies.decode_topic_config_wrapper,
+    lenient_json.loads,
+    lenient_json.quote_integer_keys,
+    null_part,
+    properties.parse,
+]
+
+
+class Tally:
+    """What came of it."""
+
+    def __init__(self) -> None:
+        self.streams = self.frames = self.commands = self.refusals = 0
+        self.slowest_s = 0.0
+
+
+def feed(data: bytes, cuts: list[int]) -> tuple[list[bytes], str]:
+    """The frames of a stream that comes in these pieces, and the error it ends with."""
+    reader, frames = FrameReader(), []
+    for start, end in zip([0, *cuts], [*cuts, len(data)], strict=True):
+        if reader.error is None and end > start:
+            frames += reader.feed(data[start:end])
+    return frames, str(reader.error or "")
+
+
+def try_stream(data: bytes, random: Random, tally: Tally) -> None:
+    """Read a stream in every way that a front end would.
+
+    Raises:
+        whatever a front end does not expect; AssertionError when the way in which it is cut makes a difference.
+    """
+    tally.streams += 1
+    started = time.thread_time()
+    whole = feed(data, [])
+    assert whole == feed(data, sorted(random.randrange(len(data) + 1) for _ in range(random.randrange(1, 6))))
+    if data and data[0] in FIRST_BYTES:
+        try:
+            ProxyHeaderReader().feed(data)
+        except RegistryError:
+            tally.refusals += 1
+    for frame in whole[0]:
+        tally.frames += 1
+        try_frame(frame, tally)
+    tally.slowest_s = max(tally.slowest_s, time.thread_time() - started)
+
+
+def try_frame(frame: bytes, tally: Tally) -> None:
+    try:
+        command = decode_command(frame)
+    except RemoteProtocolError:
+        tally.refusals += 1
+        return
+    if command is None:
+        return
+    tally.commands += 1
+    assert isinstance(command.code, int)
+    for header in HEADERS:
+        header.from_ext_fields(command.ext_fields)
+    digest_of(command)
+    for decoder in DECODERS:
+        try:
+            decoder(command.body)
+        except (RegistryError, properties.PropertiesSyntaxError):
+            tally.refusals += 1
+    for version in {command.version, 48, 412, 413}:
+        for compressed in (False, True):
+            try:
+                bodies.decode_register_body(command.body, compressed=compressed, version=version, now_ms=1)
+            except RegistryError:
+                tally.refusals += 1
+    try_registration(command, tally)
+    encode_again(command)
+
+
+def try_registration(command: Command, tally: Tally) -> None:
+    header = headers.RegisterBroker.from_ext_fields(command.ext_fields)
+    try:
+        decode(header, command, checked_identity(header))
+    except RegistryError:
+        tally.refusals += 1
+
+
+def encode_again(command: Command) -> None:
+    """What could be read can be written, and reads the same; what was absent may come back as its default."""
+    try:
+        frame = encode_command(command)
+    except RegistryError:
+        return
+    again = decode_command(frame[4:])
+    assert again is not None
+    command.opaque = command.opaque or 0
+    if not command.ext_fields:
+        again.ext_fields = command.ext_fields
+    assert again == command, (again, command)

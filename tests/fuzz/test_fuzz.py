@@ -1,0 +1,59 @@
+"""A few seconds of what `python -m tests.fuzz` does for minutes, and everything that it ever found."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from .found import FOUND
+from .live import Live
+from .mutate import Stream, stream
+from .protocol import Tally, try_stream
+
+SEED = 1
+STREAMS, LIVE_STREAMS = 1000, 1500
+CHECK_EVERY = 100
+MB = 1 << 20
+
+
+@pytest.fixture(scope="module")
+def live():
+    live = Live()
+    yield live
+    live.close()
+
+
+def test_streams_without_a_network_raise_nothing_of_their_own() -> None:
+    tally = Tally()
+    for number in range(STREAMS):
+        try_stream(stream(SEED, number).data, Random(number), tally)
+    # that it still gets beyond the front door
+    assert tally.frames > STREAMS
+    assert tally.commands > STREAMS
+    assert tally.refusals > STREAMS
+
+
+def test_streams_over_the_wire_are_answered_or_hung_up_on_and_harm_nobody(live: Live) -> None:
+    live.check()
+    before = live.rss()
+    for number in range(LIVE_STREAMS):
+        live.try_stream(stream(SEED, number))
+        if number % CHECK_EVERY == 0:
+            live.check()
+    live.check()
+    assert live.rss() < before + 64 * MB
+    assert live.hung_up > 0
+    assert live.answers > LIVE_STREAMS / 2
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_what_was_found_once_stays_found(live: Live, name: str) -> None:
+    try_stream(FOUND[name], Random(0), Tally())
+    live.try_stream(Stream(FOUND[name], framed=False))
+    live.check()
+
+
+def test_a_stream_comes_from_its_number_alone() -> None:
+    assert [stream(3, number) for number in range(20)] == [stream(3, number) for number in range(20)]
+    assert len({stream(3, number).data for number in range(100)}) > 95
