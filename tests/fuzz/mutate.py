@@ -35,7 +35,8 @@ VERSIONS = (0, 1, 47, 48, 49, 317, 373, 400, 401, 412, 413, 479, 495, 513, -1, 2
 BYTES = (0, 1, 0x0A, 0x16, 0x20, 0x22, 0x2C, 0x5B, 0x5C, 0x7B, 0x7D, 0x7F, 0x80, 0xC3, 0xED, 0xFE, 0xFF)
 FIELDS = (
     "brokerId", "brokerName", "brokerAddr", "clusterName", "haServerAddr", "bodyCrc32", "compressed", "topic",
-    "zoneName", "enableActingMaster", "heartbeatTimeoutMillis", "namespace", "key", "value", "cluster", "acceptStandardJsonOnly",
+    "zoneName",
+    "enableActingMaster", "heartbeatTimeoutMillis", "namespace", "key", "value", "cluster", "acceptStandardJsonOnly",
     "__ZONE_MODE", "__ZONE_NAME", "x",
 )  # fmt: skip
 
