@@ -23,10 +23,6 @@ SUITES = {
     "compare": Suite("bench.compare", "ours beside the Java NameServer under the same load (--full: everything)", True),
     "scripts": Suite("bench.scripts", "what each Lua script costs Redis, against bare loops of the same commands"),
     "start": Suite("bench.start", "how long `mqregistry up` takes to start, to start again, and to end"),
-    "scripts": Suite(
-        "bench.scripts", "what each Lua script costs Redis, against bare loops of the same commands", True
-    ),
-    "start": Suite("bench.start", "how long `mqregistry up` takes to start, to start again, and to end", True),
     "lag": Suite("bench.lag", "how long a change takes to reach every worker of every front end, under load"),
 }
 
