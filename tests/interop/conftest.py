@@ -1,9 +1,10 @@
 """Fixtures: RocketMQ releases, the name server under test, and a site of one name server and one broker."""
 
 import os
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from functools import cache
 from pathlib import Path
+from typing import NoReturn, TypeVar
 
 import pytest
 
@@ -12,8 +13,15 @@ from .processes import Processes, wait_until
 from .rocketmq import Admin, Broker, Release, Unavailable, fetch
 from .wire import registered_addresses
 
-VERSIONS = ("4.8.0", "5.3.3")
-REGISTER_TIMEOUT_S = 40
+ALL = os.environ.get("MQREGISTRY_INTEROP_VERSIONS") == "all"
+# 5.x first, so that a version has the same place in both lists: pytest puts tests together by that.
+VERSIONS = ("5.3.3", "5.5.0", "4.8.0", "4.9.7") if ALL else ("5.3.3", "4.8.0")
+VERSIONS_5 = tuple(version for version in VERSIONS if version.startswith("5."))
+with_5x = pytest.mark.parametrize("release", VERSIONS_5, indirect=True)
+"""A mark for tests of what 4.x has not."""
+REGISTER_TIMEOUT_S = 60
+
+T = TypeVar("T")
 
 open_processes: list[Processes] = []
 
@@ -31,12 +39,26 @@ def release_or_skip(version: str) -> Release:
     release = _fetch_once(version)
     if isinstance(release, Release):
         return release
+    skip_or_fail(release)
+
+
+def skip_or_fail(reason: str) -> NoReturn:
+    """Skip for want of something on this machine, unless MQREGISTRY_INTEROP=required."""
     if os.environ.get("MQREGISTRY_INTEROP") == "required":
-        pytest.fail(release, pytrace=False)
-    pytest.skip(release)
+        pytest.fail(reason, pytrace=False)
+    pytest.skip(reason)
 
 
-@pytest.fixture(scope="module", params=VERSIONS)
+def built_or_skip(build: Callable[[], T]) -> T:
+    """What `build` gives; a skip with the reason where this machine cannot."""
+    try:
+        return build()
+    except Unavailable as reason:
+        skip_or_fail(str(reason))
+
+
+# Of the session, so that tests of one release share a site whatever file they stand in.
+@pytest.fixture(scope="session", params=VERSIONS)
 def release(request: pytest.FixtureRequest) -> Release:
     """The RocketMQ release whose broker, client and mqadmin a test runs."""
     return release_or_skip(request.param)
@@ -52,7 +74,8 @@ def under_test() -> Kind:
     return JavaNameServers(lambda: release_or_skip(version), version)
 
 
-def _processes(folder: Path) -> Iterator[Processes]:
+def ended_with_test(folder: Path) -> Iterator[Processes]:
+    """For fixtures to yield from: what is started here is shown with a failed test, and ends with the fixture."""
     processes = Processes(folder)
     open_processes.append(processes)
     try:
@@ -65,16 +88,16 @@ def _processes(folder: Path) -> Iterator[Processes]:
 @pytest.fixture
 def processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Processes]:
     """Starts processes that end with the test."""
-    yield from _processes(tmp_path_factory.mktemp("test"))
+    yield from ended_with_test(tmp_path_factory.mktemp("test"))
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def shared_processes(tmp_path_factory: pytest.TempPathFactory, release: Release) -> Iterator[Processes]:
-    """Starts processes that end with the module's tests of one release."""
-    yield from _processes(tmp_path_factory.mktemp(f"site-{release.version}-"))
+    """Starts processes that end with the tests of one release."""
+    yield from ended_with_test(tmp_path_factory.mktemp(f"site-{release.version}-"))
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def admin(release: Release, shared_processes: Processes) -> Admin:
     return Admin(shared_processes, release)
 
@@ -102,7 +125,7 @@ def wait_for_registration(name_server: NameServer, broker: Broker) -> None:
     )
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def site(under_test: Kind, release: Release, shared_processes: Processes) -> Site:
     name_server = under_test.start(shared_processes)
     return Site(name_server, Broker(shared_processes, release, name_server.addr))

@@ -14,8 +14,8 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ DRIVERS = Path(__file__).with_name("java")
 MODULES = ("namesrv", "broker", "client", "tools")
 
 FETCH_TIMEOUT_S = 800
-START_TIMEOUT_S = 60
+START_TIMEOUT_S = 120
 ANSWER_TIMEOUT_S = 30
 MARK = "##"
 
@@ -66,6 +66,12 @@ class Release:
     version: str
     lib: Path
     drivers: Path
+    system_properties: tuple[str, ...] = ()
+    """What its processes are started with besides, as -Dkey=value."""
+
+    def with_properties(self, properties: Mapping[str, object]) -> "Release":
+        """The same release, its processes started with these system properties."""
+        return replace(self, system_properties=tuple(f"-D{key}={value}" for key, value in properties.items()))
 
     def java(self, main: str, home: Path, *arguments: str) -> list[str]:
         """The command that runs `main` with `home` as its home in every sense that RocketMQ knows."""
@@ -77,6 +83,7 @@ class Release:
             f"-Drocketmq.home.dir={home}",
             # A consumer looks whether it has new queues each 20 s unless told otherwise.
             "-Drocketmq.client.rebalance.waitInterval=1000",
+            *self.system_properties,
             "-cp",
             f"{self.lib}/*:{self.drivers}",
             main,
@@ -86,19 +93,18 @@ class Release:
 
 def fetch(version: str) -> Release:
     """The release, from the cache or by Maven; raises Unavailable where that cannot be had."""
+    need_jdk()
+    folder = cache_folder() / f"v{version}"
+    publish_once(folder, lambda partial: _download(version, partial))
+    drivers = cache_folder() / f"drivers-{version}-{digest_of(DRIVERS.glob('*.java'))}"
+    publish_once(drivers, lambda partial: compile_drivers(folder / "lib", DRIVERS.glob("*.java"), partial))
+    return Release(version, folder / "lib", drivers / "drivers.jar")
+
+
+def need_jdk() -> None:
     for tool in ("java", "javac", "jar"):
         if shutil.which(tool) is None:
             raise Unavailable(f"no {tool} on PATH (a JDK, 17 or later, is needed)")
-    cache = cache_folder()
-    cache.mkdir(parents=True, exist_ok=True)
-    with _locked(cache / f"v{version}.lock"):
-        folder = cache / f"v{version}"
-        if not folder.is_dir():
-            _publish(folder, lambda partial: _download(version, partial))
-        drivers = cache / f"drivers-{version}-{_sources_digest()}"
-        if not drivers.is_dir():
-            _publish(drivers, lambda partial: _compile(folder, partial))
-    return Release(version, folder / "lib", drivers / "drivers.jar")
 
 
 @contextlib.contextmanager
@@ -108,23 +114,33 @@ def _locked(path: Path) -> Iterator[None]:
         yield
 
 
-def _publish(folder: Path, fill: Any) -> None:
-    """Fill a folder beside and rename it: one that exists is whole, whatever happened to earlier attempts."""
-    partial = folder.with_name(folder.name + ".partial")
-    if partial.exists():  # the lock is ours, so nobody is at work in it
-        shutil.rmtree(partial)
-    partial.mkdir()
-    fill(partial)
-    partial.rename(folder)
+def publish_once(folder: Path, fill: Callable[[Path], None]) -> None:
+    """Unless the folder exists, fill one beside and rename it: one that exists is whole, whoever was interrupted."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with _locked(folder.with_name(folder.name + ".lock")):
+        if folder.is_dir():
+            return
+        partial = folder.with_name(folder.name + ".partial")
+        if partial.exists():  # the lock is ours, so nobody is at work in it
+            shutil.rmtree(partial)
+        partial.mkdir()
+        fill(partial)
+        partial.rename(folder)
 
 
 def _download(version: str, folder: Path) -> None:
+    copy_jars(folder, f"RocketMQ {version}", [f"org.apache.rocketmq:rocketmq-{module}:{version}" for module in MODULES])
+
+
+def copy_jars(folder: Path, what: str, artifacts: Sequence[str]) -> None:
+    """Have Maven put these artifacts (GROUP:NAME:VERSION) and what they need into folder/lib."""
     if shutil.which("mvn") is None:
-        raise Unavailable(f"RocketMQ {version} is not in {folder.parent}, and there is no mvn on PATH to fetch it")
+        raise Unavailable(f"{what} is not in {folder.parent}, and there is no mvn on PATH to fetch it")
     dependencies = "".join(
-        f"<dependency><groupId>org.apache.rocketmq</groupId><artifactId>rocketmq-{module}</artifactId>"
-        f"<version>{version}</version></dependency>"
-        for module in MODULES
+        "<dependency><groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version></dependency>".format(
+            *artifact.split(":")
+        )
+        for artifact in artifacts
     )
     pom = folder / "pom.xml"
     pom.write_text(
@@ -139,25 +155,26 @@ def _download(version: str, folder: Path) -> None:
             on_leash(command), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=FETCH_TIMEOUT_S
         )
     except subprocess.TimeoutExpired:
-        raise Unavailable(f"Maven did not fetch RocketMQ {version} within {FETCH_TIMEOUT_S} s") from None
-    if done.returncode or not list(folder.glob("lib/rocketmq-broker-*.jar")):
+        raise Unavailable(f"Maven did not fetch {what} within {FETCH_TIMEOUT_S} s") from None
+    name, version = artifacts[-1].split(":")[1:]
+    if done.returncode or not (folder / "lib" / f"{name}-{version}.jar").is_file():
         said = [line for line in (done.stdout + done.stderr).splitlines() if "ERROR" in line] or ["nothing"]
-        raise Unavailable(f"Maven cannot fetch RocketMQ {version}: {said[0]}")
+        raise Unavailable(f"Maven cannot fetch {what}: {said[0]}")
 
 
-def _sources_digest() -> str:
+def digest_of(sources: Iterable[Path]) -> str:
     digest = hashlib.sha256()
-    for source in sorted(DRIVERS.glob("*.java")):
+    for source in sorted(sources):
         digest.update(source.name.encode() + source.read_bytes())
     return digest.hexdigest()[:12]
 
 
-def _compile(release: Path, folder: Path) -> None:
-    sources = [str(source) for source in sorted(DRIVERS.glob("*.java"))]
+def compile_drivers(lib: Path, sources: Iterable[Path], folder: Path) -> None:
+    """Into folder/drivers.jar."""
     with tempfile.TemporaryDirectory() as classes:
-        javac = ["javac", "-proc:none", "-Xlint:all,-classfile,-path", "-Werror", "-cp", f"{release / 'lib'}/*"]
+        javac = ["javac", "-proc:none", "-Xlint:all,-classfile,-path", "-Werror", "-cp", f"{lib}/*"]
         for command in (
-            [*javac, "-d", classes, *sources],
+            [*javac, "-d", classes, *map(str, sorted(sources))],
             ["jar", "--create", "--file", str(folder / "drivers.jar"), "-C", classes, "."],
         ):
             done = subprocess.run(command, capture_output=True, text=True, timeout=120)
@@ -228,6 +245,17 @@ class Broker:
     def process(self) -> Running:
         assert self._process is not None, "the broker was never started"
         return self._process
+
+    def topics(self) -> dict[str, dict[str, Any]]:
+        """Its own table of topics, as it stores it.
+
+        Empty while it has none that it was not born with, and while it writes the file, which it does in place.
+        """
+        try:
+            text = (self._home / "store" / "config" / "topics.json").read_text()
+            return dict(parse_json(text)["topicConfigTable"])
+        except (FileNotFoundError, json.JSONDecodeError):
+            return {}
 
     def is_running(self) -> bool:
         return self._process is not None and self._process.exit_code() is None
@@ -344,16 +372,12 @@ class Counts:
     """Why, for the last few."""
 
 
-class Client:
-    """A stock producer and push consumer of one topic."""
+class SteeredClient:
+    """A producer and a consumer of one topic in one process, that takes the commands of ClientDriver."""
 
-    def __init__(self, processes: Processes, release: Release, name_servers: str, topic: str) -> None:
-        home = processes.home(f"client-{release.version}")
-        command = release.java("ClientDriver", home, name_servers, topic, f"group_{topic}")
+    def __init__(self, topic: str, running: Running) -> None:
         self.topic = topic
-        self._console = Console(
-            processes.start(f"client {release.version} of {topic}", command, home=home, steered=True)
-        )
+        self._console = Console(running)
         self._console.hear(START_TIMEOUT_S)
 
     def send(self, count: int, per_second: int = 0) -> None:
@@ -369,6 +393,9 @@ class Client:
 
     def counts(self) -> Counts:
         return self._ask("counts")
+
+    def end(self) -> None:
+        self._console.process.end()
 
     def wait_for_acknowledged(self, more: int, within_s: float) -> Counts:
         """Until so many more messages than now are acknowledged."""
@@ -397,6 +424,18 @@ class Client:
     def _ask(self, line: str) -> Counts:
         self._console.tell(line)
         return Counts(**json.loads(self._console.hear(ANSWER_TIMEOUT_S)[0]))
+
+
+class Client(SteeredClient):
+    """A stock producer and push consumer."""
+
+    def __init__(
+        self, processes: Processes, release: Release, name_servers: str, topic: str, group: str | None = None
+    ) -> None:
+        home = processes.home(f"client-{release.version}")
+        command = release.java("ClientDriver", home, name_servers, topic, group or f"group_{topic}")
+        name = f"client {release.version} of {topic}"
+        super().__init__(topic, processes.start(name, command, home=home, steered=True))
 
 
 class Admin:

@@ -1,9 +1,6 @@
 """A stock broker, producer, consumer and mqadmin that speak TLS with the name server, and with each other."""
 
 import ssl
-from collections.abc import Mapping
-from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
@@ -19,23 +16,6 @@ pytestmark = [pytest.mark.interop, pytest.mark.timeout(900)]
 
 FLOW_TIMEOUT_S = 60
 BUILT_IN_TOPIC = "SELF_TEST_TOPIC"
-
-
-@dataclass(frozen=True)
-class SecureRelease(Release):
-    """A release whose processes are started with these system properties."""
-
-    system_properties: tuple[str, ...] = ()
-
-    def java(self, main: str, home: Path, *arguments: str) -> list[str]:
-        java, *rest = super().java(main, home, *arguments)
-        return [java, *self.system_properties, *rest]
-
-
-def with_properties(release: Release, properties: Mapping[str, object]) -> SecureRelease:
-    return SecureRelease(
-        release.version, release.lib, release.drivers, tuple(f"-D{key}={value}" for key, value in properties.items())
-    )
 
 
 class SecureWireClient(WireClient):
@@ -94,7 +74,7 @@ def test_stock_broker_with_tls_switched_on_registers(
 ) -> None:
     """As most have it: nothing but tls.enable, which trusts any server."""
     name_server = under_test.start(processes, settings)
-    broker = Broker(processes, with_properties(release, {"tls.enable": "true"}), name_server.addr)
+    broker = Broker(processes, release.with_properties({"tls.enable": "true"}), name_server.addr)
     broker.start()
     wait_until_registered(name_server.port, context, broker)
     with SecureWireClient(name_server.port, context) as client:
@@ -120,8 +100,7 @@ def test_messages_flow_where_everybody_shows_a_certificate(
             "tlsServerTrustCertPath": authority.cert,
         },
     )
-    secure = with_properties(
-        release,
+    secure = release.with_properties(
         {
             "tls.enable": "true",
             "tls.test.mode.enable": "false",

@@ -14,6 +14,8 @@ from typing import Any, Self
 
 GET_ROUTE_BY_TOPIC = 105
 GET_BROKER_CLUSTER_INFO = 106
+GET_ALL_TOPIC_LIST_FROM_NAMESERVER = 206
+GET_BROKER_MEMBER_GROUP = 901
 SUCCESS = 0
 TOPIC_NOT_EXIST = 17
 
@@ -89,6 +91,19 @@ class WireClient:
         if answer["code"] != SUCCESS:
             raise Refused(f"cluster info: {answer}")
         return dict(parse_json(body))
+
+    def topics(self) -> set[str]:
+        answer, body = self.request(GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+        if answer["code"] != SUCCESS:
+            raise Refused(f"topic list: {answer}")
+        return set(parse_json(body)["topicList"])
+
+    def member_group(self, cluster: str, broker_name: str) -> dict[str, str]:
+        """Id to address of the brokers of one name."""
+        answer, body = self.request(GET_BROKER_MEMBER_GROUP, {"clusterName": cluster, "brokerName": broker_name})
+        if answer["code"] != SUCCESS:
+            raise Refused(f"member group of {broker_name}: {answer}")
+        return dict(parse_json(body)["brokerMemberGroup"]["brokerAddrs"])
 
     def _read(self, size: int) -> bytes:
         chunks = bytearray()
