@@ -5,7 +5,9 @@
   RETURNS {seq, more 0|1, reaped entries, who...}: those that were removed
   EVENTS  broker_reaped for a broker none of whose connections is left, and of which one was seen closing
   REPEAT  no effect      COST O(workers + limit * topics)
-  SOURCE  design section 5. After an outage nothing is reaped until every worker had the time to renew. ]]
+  SOURCE  design section 5. After an outage nothing is reaped until every worker had the time to renew.
+          A front end "direct:..." is a broker's own process, which writes to Redis itself: where a front end's death
+          says nothing about its brokers, this one's is the close of the broker's connection. ]]
 --- @include "include/open"
 --- @include "include/expect"
 --- @include "include/emit"
@@ -38,6 +40,9 @@ for i = 1, #incarnations do
       for front_end, channel in pairs(channels) do
         if string.match(channel, "^[^/]*") == incarnation then
           call("HDEL", key, front_end)
+          if string.sub(front_end, 1, 7) == "direct:" and call("EXISTS", P .. "live:" .. who) == 1 then
+            call("HSET", P .. "live:" .. who, "closed_at", int(now_ms))
+          end
         end
       end
       if call("EXISTS", key) == 0 and call("HEXISTS", P .. "live:" .. who, "closed_at") == 1 then

@@ -16,22 +16,24 @@ import contextlib
 import logging
 import ssl
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, Self
+from typing import Any, Final, Literal, Self
 
 import msgspec
 
+from registry.client.addresses import Address, Addresses, Given
 from registry.client.registrar_config import BrokerConfig, Pace
-from registry.client.registrar_lane import Lane
+from registry.client.registrar_lane import Lane, cancelled
+from registry.client.registrar_redis import RedisServer, RedisWriter
 from registry.client.registrar_server import Answer, Refused, Server, ServerResult
 from registry.client.registrar_topics import TopicTable
 from registry.client.registrar_update import Updates
 from registry.client.registrar_wire import WireServer
-from registry.errors import ConfigError, RegistryError
+from registry.errors import ConfigError, PeerUnavailable, RegistryError
 from registry.protocol.codes import VERSION_V5_0_0
 
 logger = logging.getLogger(__name__)
 
-__all__ = ["Answer", "BrokerConfig", "BrokerRegistrar", "Pace", "ServerResult", "TopicTable"]
+__all__ = ["Answer", "BrokerConfig", "BrokerRegistrar", "Pace", "RedisWriter", "ServerResult", "TopicTable"]
 
 _IDENTITY: Final = ("broker_name", "broker_addr", "cluster_name")
 
@@ -49,8 +51,11 @@ class BrokerRegistrar:
     Args:
         config: who the broker is.
         topics: its table; change it at any time.
-        name_servers: ``host:port;host:port``, or several such texts.
-        tls: to speak TLS with them.
+        name_servers: as :class:`Addresses` takes them; None: NAMESRV_ADDR. New addresses are registered at when they
+            are found, and those that are gone from the list are hung up on.
+        transport: ``redis`` runs the registry's scripts on Redis itself, without a name server.
+        redis: its URL, or the RedisWriter that several registrars of a process share; namespace: with a URL.
+        tls: to speak TLS with name servers.
         pace: for tests and drills; None: as a Java broker.
         on_result: told of every registration; what it raises is logged.
 
@@ -62,8 +67,11 @@ class BrokerRegistrar:
         self,
         config: BrokerConfig,
         topics: TopicTable,
-        name_servers: str | Iterable[str] = (),
+        name_servers: Given | Addresses = None,
         *,
+        transport: Literal["wire", "redis"] = "wire",
+        redis: str | RedisWriter | None = None,
+        namespace: str = "default",
         tls: ssl.SSLContext | None = None,
         pace: Pace | None = None,
         unregister: bool = True,
@@ -74,13 +82,23 @@ class BrokerRegistrar:
         self.unregistered: dict[str, str] = {}
         """After the exit: server -> what went wrong with its goodbye, "" = nothing."""
         self._config = config
-        self._addresses = _addresses(name_servers)
+        self._addresses: Addresses | None = None
+        self._redis: tuple[str | RedisWriter, str] | None = None
+        if transport == "redis":
+            if redis is None or name_servers is not None:
+                raise ConfigError("transport 'redis' takes redis=URL or a RedisWriter, and no name servers")
+            self._redis = redis, namespace
+        else:
+            if redis is not None:
+                raise ConfigError("redis is given, but the transport is 'wire': say transport='redis'")
+            self._addresses = name_servers if isinstance(name_servers, Addresses) else Addresses(name_servers)
         self._tls = tls
         self._pace = pace
         self._says_goodbye = unregister
         self._on_result = on_result
         self._updates = Updates(topics, config)
         self._lanes: dict[str, tuple[Lane, list[asyncio.Task[None]]]] = {}
+        self._follower: asyncio.Task[None] | None = None
         self._results: dict[str, ServerResult] = {}
         self._unsubscribe: Callable[[], None] | None = None
 
@@ -89,8 +107,15 @@ class BrokerRegistrar:
             raise RuntimeError("this registrar runs already")
         self._unsubscribe = self.topics.subscribe(self._on_change)
         try:
-            for address in self._addresses:
-                self._add(WireServer(address, lambda: self._config, tls=self._tls))
+            if self._redis is not None:
+                given, namespace = self._redis
+                writer = RedisWriter(given, namespace) if isinstance(given, str) else given
+                self._add(RedisServer(writer, self._current_config, owned=writer is not given))
+            elif self._addresses is not None:
+                with contextlib.suppress(PeerUnavailable):  # none is known yet: it was logged, and is looked up again
+                    await self._addresses.refresh()
+                self._use(self._addresses.current)
+                self._follower = asyncio.create_task(self._follow(self._addresses), name="registrar follows addresses")
             await self.register_now()
         except BaseException:
             await self._leave(goodbye=False)
@@ -152,24 +177,43 @@ class BrokerRegistrar:
         self._updates.use(config)
         self._on_change(None)
 
-    def use_name_servers(self, name_servers: str | Iterable[str]) -> None:
-        """Another list from now on: registers at new ones at once, and hangs up on those that are gone from it."""
-        addresses = _addresses(name_servers)
-        for name in [name for name in self._lanes if name not in addresses]:
+    def use_name_servers(self, name_servers: Given) -> None:
+        """Another list from now on.
+
+        Raises:
+            ConfigError: it is none, or the transport is Redis.
+        """
+        if self._addresses is None:
+            raise ConfigError("this registrar writes to Redis: it has no name servers")
+        self._addresses.replace(name_servers)
+
+    async def _follow(self, addresses: Addresses) -> None:
+        while not cancelled():
+            try:
+                await addresses.follow(self._use)
+            except Exception:
+                logger.exception("following the addresses of name servers")
+                await asyncio.sleep(1.0)
+
+    def _use(self, addresses: Iterable[Address]) -> None:
+        """Register at new ones at once, and hang up on those that are gone."""
+        wanted = {str(address): address for address in addresses}
+        for name in [name for name in self._lanes if name not in wanted]:
             lane, tasks = self._lanes.pop(name)
             self._results.pop(name, None)
             for task in tasks:
                 task.cancel()
             lane.stop()
             lane.server.abort()
-        self._addresses = addresses
-        if self._unsubscribe is not None:
-            for address in addresses:
-                if address not in self._lanes:
-                    self._add(WireServer(address, lambda: self._config, tls=self._tls))
+        for name, address in wanted.items():
+            if name not in self._lanes:
+                self._add(WireServer(address, self._current_config, tls=self._tls))
+
+    def _current_config(self) -> BrokerConfig:
+        return self._config
 
     def _add(self, server: Server) -> None:
-        lane = Lane(server, self._updates, lambda: self._config, self._pace_now, self._learn)
+        lane = Lane(server, self._updates, self._current_config, self._pace_now, self._learn)
         tasks = [asyncio.create_task(lane.run(), name=f"registrar at {server.name}")]
         if self._config.enable_slave_acting_master:
             tasks.append(asyncio.create_task(lane.beat(), name=f"registrar beats at {server.name}"))
@@ -186,6 +230,8 @@ class BrokerRegistrar:
         if result.server not in self._lanes:
             return
         self._results[result.server] = result
+        if self._addresses is not None and not any(result.ok for result in self._results.values()):
+            self._addresses.look_again_soon()
         if result.status == "registered" and result.answer.order_topic_config is not None:
             self.topics.set_order_topics(self.order_topic_config, only_add=self._config.version >= VERSION_V5_0_0)
         if self._on_result is not None:
@@ -203,6 +249,8 @@ class BrokerRegistrar:
         lanes, self._lanes = self._lanes, {}
         try:
             tasks = [task for _, tasks in lanes.values() for task in tasks]
+            if self._follower is not None:
+                tasks.append(self._follower)
             for task in tasks:
                 task.cancel()
             for lane, _ in lanes.values():
@@ -234,13 +282,3 @@ class BrokerRegistrar:
             self.unregistered[server.name] = error
         with contextlib.suppress(RegistryError):
             await server.close()
-
-
-def _addresses(name_servers: str | Iterable[str]) -> tuple[str, ...]:
-    texts = [name_servers] if isinstance(name_servers, str) else list(name_servers)
-    found = [part.strip() for text in texts for part in text.split(";") if part.strip()]
-    for address in found:
-        host, _, port = address.rpartition(":")
-        if not host or not port.isdigit():
-            raise ConfigError(f"{address!r} is no name server address: expected host:port")
-    return tuple(dict.fromkeys(found))

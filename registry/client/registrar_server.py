@@ -64,8 +64,11 @@ class Server(Protocol):
     """
 
     name: str
-    generation: int
     on_lost: Callable[[], None]
+
+    @property
+    def generation(self) -> int:
+        """See above."""
 
     async def open(self) -> None:
         """Connect, unless that is so."""

@@ -7,6 +7,7 @@ import contextlib
 import ssl
 from collections.abc import Callable
 
+from registry.client.addresses import Address
 from registry.client.connection import Connection
 from registry.client.registrar_config import BrokerConfig
 from registry.client.registrar_server import Answer, Refused
@@ -23,25 +24,18 @@ class WireServer:
     """One name server, over one connection: name servers tell brokers apart by theirs.
 
     Args:
-        address: host:port; host_name: what its certificate has to show, if not the host.
         config: asked anew for each request.
     """
 
     def __init__(
-        self,
-        address: str,
-        config: Callable[[], BrokerConfig],
-        *,
-        tls: ssl.SSLContext | None = None,
-        host_name: str | None = None,
+        self, address: Address, config: Callable[[], BrokerConfig], *, tls: ssl.SSLContext | None = None
     ) -> None:
-        self.name = address
+        self.name = str(address)
         self.generation = 0
         self.on_lost: Callable[[], None] = lambda: None
-        host, _, port = address.rpartition(":")
-        self._host, self._port = host.strip("[]"), int(port)
+        self._address = address
         self._config = config
-        self._tls, self._host_name = tls, host_name
+        self._tls = tls
         self._connection: Connection | None = None
         self._watcher: asyncio.Task[None] | None = None
 
@@ -51,8 +45,8 @@ class WireServer:
             return
         config = self._config()
         self._connection = await Connection.connect(
-            self._host, self._port, timeout_s=config.register_broker_timeout_ms / 1000, tls=self._tls,
-            server_hostname=self._host_name, encoding=config.encoding,
+            self._address.host, self._address.port, timeout_s=config.register_broker_timeout_ms / 1000, tls=self._tls,
+            server_hostname=self._address.name, encoding=config.encoding,
         )  # fmt: skip
         self.generation += 1
         self._watcher = asyncio.create_task(self._watch(self._connection), name=f"registrar watches {self.name}")

@@ -11,6 +11,10 @@ from registry.store.store import Store
 LEASE_MS = 5000
 RENEW_EVERY_S = 1.0
 
+# A channel's front end with this prefix is a broker's own process, which writes here itself: with its lease the
+# broker's connection ends (reap_worker).
+DIRECT = "direct:"
+
 _PAIRS_PER_CALL = 500
 _RELEASES_PER_CALL = 500
 

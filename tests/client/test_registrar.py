@@ -237,3 +237,25 @@ def test_what_makes_another_broker_cannot_be_changed():
     registrar = BrokerRegistrar(broker(), table(), "127.0.0.1:9876")
     with pytest.raises(ConfigError, match="cluster_name is what a broker is known by"):
         registrar.change(cluster_name="c2")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"name_servers": "nowhere:port"}, "is no name server address"),
+        ({"name_servers": None}, "NAMESRV_ADDR"),
+        ({"name_servers": "127.0.0.1:9876", "redis": "redis://127.0.0.1"}, "transport='redis'"),
+        ({"name_servers": "127.0.0.1:9876", "transport": "redis", "redis": "redis://127.0.0.1"}, "no name servers"),
+        ({"transport": "redis"}, "redis=URL"),
+    ],
+)
+def test_a_place_to_register_at_is_needed(monkeypatch, options, message):
+    monkeypatch.delenv("NAMESRV_ADDR", raising=False)
+    with pytest.raises(ConfigError, match=message):
+        BrokerRegistrar(broker(), table(), **options)
+
+
+async def test_the_name_servers_of_the_environment(front_end, monkeypatch):
+    monkeypatch.setenv("NAMESRV_ADDR", address(front_end))
+    async with BrokerRegistrar(broker(), table(), pace=NEVER) as registrar:
+        assert [result.status for result in registrar.results.values()] == ["registered"]

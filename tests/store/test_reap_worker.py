@@ -5,6 +5,9 @@ from __future__ import annotations
 import pytest
 
 from registry import change as kinds
+from registry.store.leases import DIRECT
+
+from .bed import FrontEnd, registration
 
 ADDR = "10.0.0.1:10911"
 WHO = f"c1|{ADDR}"
@@ -132,3 +135,38 @@ async def test_worker_that_never_renewed_is_reaped_too(bed, settled):
     await bed.leases.reap(10)
     assert await bed.channels(r) == {}
     assert await bed.members("leases") == {"w1", "w2"}
+
+
+async def test_reap_of_a_broker_that_wrote_itself_is_the_close_of_its_connection(bed, settled):
+    direct = FrontEnd(bed.store, f"{DIRECT}1", "w1")
+    await direct.register(registration())
+    await bed.events()
+    await dies(bed, "w1")
+    assert await bed.leases.reap(10) == ([WHO], False)
+    assert (await bed.contents())["brokers"] == {}
+    (event,) = await bed.events()
+    assert (event.type, event.who, event.row) == (kinds.BROKER_REAPED, WHO, None)
+    assert await bed.replay() == await bed.contents()
+    assert await bed.leases.reap(10) == ([], False)
+
+
+async def test_reap_of_a_broker_that_wrote_itself_leaves_it_its_other_connection(bed, settled):
+    direct = FrontEnd(bed.store, f"{DIRECT}1", "w1")
+    r = registration()
+    await direct.register(r)
+    await bed.fe2.register(r)
+    await dies(bed, "w1")
+    assert await bed.leases.reap(10) == ([], False)
+    assert await bed.channels(r) == {"fe2": "w2/1"}
+    assert "closed_at" in await bed.live(r)
+    assert await bed.fe2.close(r) == "REMOVED"
+
+
+async def test_reap_of_a_direct_writer_of_a_broker_that_left_makes_nothing_of_it(bed, settled):
+    direct = FrontEnd(bed.store, f"{DIRECT}1", "w1")
+    r = registration()
+    await direct.register(r)
+    await bed.redis("DEL", bed.key(f"live:{WHO}"))
+    await dies(bed, "w1")
+    await bed.leases.reap(10)
+    assert await bed.live(r) == {}
