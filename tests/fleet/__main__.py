@@ -17,6 +17,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.fleet", description=__doc__)
     parser.add_argument("--front-ends", type=int, default=3)
     parser.add_argument("--workers", type=int, default=1, help="worker processes of each of them")
+    parser.add_argument(
+        "--eager", action="store_true", help="writes do not wait for what another front end wrote before"
+    )
     parser.add_argument("--sequences", type=int, default=1000)
     parser.add_argument("--length", type=int, default=60, help="operations in each sequence")
     parser.add_argument("--seed", type=int, default=1, help="of the first sequence; the next ones count on from it")
@@ -26,7 +29,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="mqfleet") as folder:
         processes = Processes(Path(folder))
         try:
-            pair = start_pair(processes, options.front_ends, options.workers)
+            pair = start_pair(processes, options.front_ends, options.workers, eager=options.eager)
             failed = search(pair, options)
             pair.close()
             if failed:

@@ -19,6 +19,8 @@ from tests.differential.wire import Answer
 
 # Everything that may leave an event.
 WRITES = frozenset({100, 102, 103, 104, 205, 216, 217, 318, 327})
+# Answered by a script, not from the tables in memory.
+SIGNS_OF_LIFE = frozenset({322, 904})
 # Where the stamps are kept; no sequence uses this KV namespace.
 STAMPS = "stamps of the test"
 FENCE_ASKS = 3
@@ -27,25 +29,38 @@ FENCE_ASKS = 3
 class Spread:
     """Connections to every front end that act as one: each request goes to the next front end in turn.
 
-    A request is sent when its front end has applied the last write, and not before. Every write is followed, on its
-    own connection, by a *stamp*: a KV key with a higher value each time. Who can read the last stamp has applied the
-    write before it, for all changes of a namespace have one order. Nothing here sleeps.
+    A request is sent when its front end has applied the last write, and not before; if the front ends are `eager`, only
+    requests that are answered from the tables wait. Every write is followed, on its own connection, by a *stamp*: a KV
+    key with a higher value each time. Who can read the last stamp has applied the write before it, for all changes of a
+    namespace have one order. Nothing here sleeps.
     """
 
     def __init__(self, front_ends: FrontEnds) -> None:
         self.front_ends = front_ends
         self.parts = [wire.Connection(port) for port in front_ends.ports]
         self.asked = self.parts[0]
+        self.stamped: int | None = None  # the opaque of a stamp whose answer is still to come
 
     def send(self, frame: bytes) -> None:
         self.asked = self.parts[self.front_ends.next_turn(len(self.parts))]
-        self.front_ends.catch_up(self.asked)
+        code, oneway = code_of(frame)
+        if not self.front_ends.eager or code not in WRITES | SIGNS_OF_LIFE:
+            self.front_ends.catch_up(self.asked)
         self.asked.send(frame)
-        if code_of(frame) in WRITES:
-            self.front_ends.stamp(self.asked)
+        self.stamped = self.front_ends.stamp(self.asked) if code in WRITES else None
+        if oneway:
+            self._see_stamp()
 
     def receive(self, opaque: int) -> Answer | None:
-        return self.asked.receive(opaque)
+        answer = self.asked.receive(opaque)
+        self._see_stamp()
+        return answer
+
+    def _see_stamp(self) -> None:
+        """The stamp is answered, too: the next one, at another front end, is a later one."""
+        if self.stamped is not None:
+            self.asked.receive(self.stamped)
+            self.stamped = None
 
     def hang_up(self) -> None:
         for part in self.parts:
@@ -61,19 +76,23 @@ class Spread:
             part.socket.close()
 
 
-def code_of(frame: bytes) -> int:
-    """The request code of a frame that `wire.encode` made."""
+def code_of(frame: bytes) -> tuple[int, bool]:
+    """The request code of a frame that `wire.encode` made, and whether it is oneway."""
     mark = int.from_bytes(frame[4:8], "big")
     if mark >> 24:
-        return int(struct.unpack_from(">h", frame, 8)[0])
-    return int(json.loads(frame[8 : 8 + (mark & 0xFF_FFFF)])["code"])
+        code, flag = struct.unpack_from(">h7xi", frame, 8)
+    else:
+        header = json.loads(frame[8 : 8 + (mark & 0xFF_FFFF)])
+        code, flag = header["code"], header["flag"]
+    return code, bool(flag & wire.ONEWAY)
 
 
 class FrontEnds(Server):
     """Any number of front ends on one namespace, in the place of one server."""
 
-    def __init__(self, name: str, ports: list[int], redis_url: str, namespace: str) -> None:
+    def __init__(self, name: str, ports: list[int], redis_url: str, namespace: str, *, eager: bool = False) -> None:
         self.ports = ports
+        self.eager = eager
         self.redis = redis.Redis.from_url(redis_url, protocol=2)
         self.prefix = f"mq:{{{namespace}}}:"
         self.stamps = 0
@@ -96,12 +115,13 @@ class FrontEnds(Server):
 
     # stamps
 
-    def stamp(self, connection: wire.Connection) -> None:
-        """Behind what was sent last; its answer is passed over by whoever reads next."""
+    def stamp(self, connection: wire.Connection) -> int:
+        """Send one behind what was sent last; the opaque of its answer."""
         self.stamps += 1
         self._stamp_opaque += 1
         ext = {"namespace": STAMPS, "key": "k", "value": str(self.stamps)}
         connection.send(wire.encode(100, self._stamp_opaque, ext))
+        return self._stamp_opaque
 
     def catch_up(self, connection: wire.Connection) -> None:
         """Return once the front end at the other end has applied the last write."""
@@ -136,7 +156,8 @@ class FrontEnds(Server):
         deadline = time.monotonic() + EFFECT_S
         while self.redis.exists(f"{self.prefix}broker:{name}"):
             assert time.monotonic() < deadline, f"{self.name} did not remove {name} within {EFFECT_S} s"
-        self.stamp(self.control.parts[0])  # behind the removal, which no front end need have applied yet
+        # behind the removal, which no front end need have applied yet
+        self.control.parts[0].receive(self.stamp(self.control.parts[0]))
 
     # channels
 

@@ -10,7 +10,7 @@ from .run import FleetPair
 NAMESPACES = "one", "several"
 
 
-def start_pair(processes: Processes, front_ends: int, workers: int = 1) -> FleetPair:
+def start_pair(processes: Processes, front_ends: int, workers: int = 1, *, eager: bool = False) -> FleetPair:
     """A front end by itself, and some that share a namespace, on one Redis."""
     url = start_redis(processes)
 
@@ -22,4 +22,4 @@ def start_pair(processes: Processes, front_ends: int, workers: int = 1) -> Fleet
         return OurNameServers()._start(processes, processes.home("serve"), "serve", options, None).port
 
     one = start(NAMESPACES[0], 1)
-    return FleetPair(url, one, [start(NAMESPACES[1], workers) for _ in range(front_ends)], NAMESPACES)
+    return FleetPair(url, one, [start(NAMESPACES[1], workers) for _ in range(front_ends)], NAMESPACES, eager=eager)
