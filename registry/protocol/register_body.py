@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 import msgspec
@@ -230,8 +230,8 @@ def encode_register_body(
 
     Args:
         compressed: write the zlib form; it cannot carry topic_sys_flag, which arrives as 0.
-        version: what the command header will say; decides whether the compressed form has mappings, and attributes
-            on its topic lines, on which a 4.8 name server trips.
+        version: what the command header will say. Before 5.x there are no mappings, no stateVersion and no
+            attributes, on which a 4.8 name server trips in the compressed form.
         order_topics: topics that are marked as ordered (in JSON; no name server reads it).
 
     Raises:
@@ -239,29 +239,36 @@ def encode_register_body(
     """
     if compressed:
         return _encode_compressed(body, version)
+    five = version >= VERSION_V5_0_0
     table = b",".join(
-        b"%b:%b" % (wire_json.text(name), _topic_json(topic, name in order_topics))
+        b"%b:%b" % (wire_json.text(name), _topic_json(topic, name in order_topics, five))
         for name, topic in body.topics.items()
     )
-    mappings = b",".join(
-        b"%b:%b" % (wire_json.text(name), wire_json.encode_mapping(mapping)) for name, mapping in body.mappings.items()
-    )
-    return (
-        b'{"filterServerList":%b,"topicConfigSerializeWrapper":{"dataVersion":%b,"topicConfigTable":{%b},'
-        b'"topicQueueMappingDetailMap":{},"topicQueueMappingInfoMap":{%b}}}'
-    ) % (
+    return b'{"filterServerList":%b,"topicConfigSerializeWrapper":{"dataVersion":%b,%b"topicConfigTable":{%b}%b}}' % (
         wire_json.text(body.filter_servers),
-        wire_json.data_version_json(body.data_version),
+        wire_json.data_version_json(body.data_version, state_version=five),
+        _mapping_version(body.data_version) if five else b"",
         table,
-        mappings,
+        _mappings(body.mappings) if five else b"",
     )
 
 
-def _topic_json(topic: TopicConfig, order: bool) -> bytes:
+def _mapping_version(version: DataVersion) -> bytes:
+    """The second version of a 5.x body. Nobody reads it; Java writes the present time, which makes each body new."""
+    return b'"mappingDataVersion":%b,' % wire_json.data_version_json(DataVersion(0, version.timestamp, 0))
+
+
+def _mappings(mappings: Mapping[str, TopicQueueMapping]) -> bytes:
+    members = (b"%b:%b" % (wire_json.text(name), wire_json.encode_mapping(value)) for name, value in mappings.items())
+    return b',"topicQueueMappingDetailMap":{},"topicQueueMappingInfoMap":{%b}' % b",".join(members)
+
+
+def _topic_json(topic: TopicConfig, order: bool, five: bool) -> bytes:
     return (
-        b'{"attributes":{},"order":%b,"perm":%d,"readQueueNums":%d,"topicFilterType":"SINGLE_TAG",'
+        b'{%b"order":%b,"perm":%d,"readQueueNums":%d,"topicFilterType":"SINGLE_TAG",'
         b'"topicName":%b,"topicSysFlag":%d,"writeQueueNums":%d}'
     ) % (
+        b'"attributes":{},' if five else b"",
         b"true" if order else b"false",
         topic.perm,
         topic.read_queue_nums,
@@ -272,7 +279,8 @@ def _topic_json(topic: TopicConfig, order: bool) -> bytes:
 
 
 def _encode_compressed(body: RegisterBody, version: int) -> bytes:
-    parts = [_with_length(wire_json.data_version_json(body.data_version)), _LENGTH.pack(len(body.topics))]
+    data_version = wire_json.data_version_json(body.data_version, state_version=version >= VERSION_V5_0_0)
+    parts = [_with_length(data_version), _LENGTH.pack(len(body.topics))]
     parts += map(_with_length, _topic_lines(body.topics.values(), version))
     parts.append(_with_length(wire_json.text(body.filter_servers)))
     if version >= VERSION_V5_0_0:
