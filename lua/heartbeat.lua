@@ -1,7 +1,7 @@
 --[[ heartbeat: is this the same registration as last time? then it is only a sign of life
   KEYS[1] meta         HASH
-  ARGV[1] who          <cluster>|<brokerAddr>
-  ARGV[2] cluster
+  ARGV[1] who          <cluster>|<brokerAddr>; with compat 4.8, where the address alone counts, |<brokerAddr>
+  ARGV[2] cluster      as in who
   ARGV[3] broker_name
   ARGV[4] broker_id    decimal
   ARGV[5] digest       of header, client version and raw body

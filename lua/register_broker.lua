@@ -3,7 +3,7 @@
   together with what the comparison rested on: epoch, rev of the broker row, n of the live info, revision of
   the settings. If any of these moved meanwhile, nothing is written and the caller compares again.
   KEYS[1]  meta            HASH
-  ARGV[1]  who             <cluster>|<brokerAddr>
+  ARGV[1]  who             <cluster>|<brokerAddr>; with compat 4.8, where the address alone counts, |<brokerAddr>
   ARGV[2]  epoch           expected
   ARGV[3]  rev             expected rev of the row, "0" = no such brokerName
   ARGV[4]  n               expected registration number, "0" = not known
@@ -53,6 +53,7 @@
 --- @include "include/heard"
 --- @include "include/int64"
 local who, cluster, name, id, addr = ARGV[1], ARGV[6], ARGV[7], ARGV[8], ARGV[9]
+local scope = string.sub(who, 1, #who - #addr - 1) -- the cluster, as far as live info goes by it
 local live_key, row_key = P .. "live:" .. who, P .. "broker:" .. name
 local live, row = hash(live_key), hash(row_key)
 local new_version = {counter = ARGV[14], timestamp = ARGV[15], state_version = ARGV[16]}
@@ -70,7 +71,7 @@ if epoch ~= ARGV[2] or (row.rev or "0") ~= ARGV[3] or config_rev ~= ARGV[5] or (
     refresh(who, tonumber(live.timeout_ms))
     attach(who, ARGV[18], ARGV[19], false)
     heard(who, ARGV[18], "same", live.update_ms, ARGV[20])
-    local master_addr, ha_server_addr = master_of(cluster, name, id)
+    local master_addr, ha_server_addr = master_of(scope, name, id)
     return {"REFRESHED", seq, master_addr, ha_server_addr}
   end
   return {"RETRY", seq, live.n or "0", live.counter or "", live.timestamp or "", live.state_version or ""}
@@ -79,7 +80,7 @@ end
 -- 2. Refusals; nothing is stored.
 local holder = row[id]
 if holder and holder ~= addr then
-  local held_version = call("HGET", P .. "live:" .. cluster .. "|" .. holder, "state_version")
+  local held_version = call("HGET", P .. "live:" .. scope .. "|" .. holder, "state_version")
   if held_version and less(new_version.state_version, held_version) then
     call("HDEL", live_key, "digest", "n", "counter", "timestamp", "state_version")
     heard(who, ARGV[18], "refused", live.update_ms, ARGV[20])
@@ -248,5 +249,5 @@ end
 refresh(who, tonumber(ARGV[13]))
 attach(who, ARGV[18], ARGV[19], false)
 heard(who, ARGV[18], "changed", live.update_ms, ARGV[20])
-local master_addr, ha_server_addr = master_of(cluster, name, id)
+local master_addr, ha_server_addr = master_of(scope, name, id)
 return {"OK", seq, master_addr, ha_server_addr, changed and 1 or 0}

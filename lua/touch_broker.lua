@@ -4,8 +4,10 @@
   ARGV[2] front_end
   ARGV[3] channel    <worker incarnation>/<connection>, "" = none
   ARGV[4] bytes      size of the body
+  ARGV[5] version    "" = any; else "<counter> <timestamp> <stateVersion>": it counts only if the broker has this one
   DERIVED live:<who>, beat:<who>, deadlines, channels:<who>, heartbeats, held:, leases
   RETURNS {"OK", seq, counter, timestamp, stateVersion}; {"UNKNOWN", seq}: nothing was refreshed
+          {"OTHER", seq, counter, timestamp, stateVersion}: nor was it, for the version is another
   EVENTS  none (an entry on heartbeats)
   REPEAT  the same answer      COST O(1)
   SOURCE  DefaultRequestProcessor.queryBrokerTopicConfig, brokerHeartbeat ]]
@@ -17,6 +19,9 @@ local who = ARGV[1]
 local live = call("HMGET", P .. "live:" .. who, "timeout_ms", "update_ms", "counter", "timestamp", "state_version")
 if not live[3] then
   return {"UNKNOWN", seq}
+end
+if ARGV[5] ~= "" and ARGV[5] ~= live[3] .. " " .. live[4] .. " " .. live[5] then
+  return {"OTHER", seq, live[3], live[4], live[5]}
 end
 check_liveness(who, ARGV[3])
 refresh(who, tonumber(live[1]))

@@ -13,7 +13,7 @@ import os
 import re
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, NamedTuple
 
@@ -509,6 +509,14 @@ def with_shared(settings: Settings, shared: Mapping[str, str]) -> Settings:
             continue
         sources[option.name] = SHARED
     return msgspec.structs.replace(settings, **values, sources=sources)
+
+
+def without(settings: Settings, keys: Collection[str]) -> Settings:
+    """The same settings with the defaults of these property keys, whoever set them."""
+    names = [option.name for key, option in options_by_key().items() if key in keys]
+    sources = {name: source for name, source in settings.sources.items() if name not in names}
+    defaults = {name: options()[name].default for name in names}
+    return msgspec.structs.replace(settings, **defaults, sources=sources)
 
 
 def default_data_dir(environ: Mapping[str, str]) -> Path:

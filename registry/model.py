@@ -22,7 +22,10 @@ ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
 
 
 def who(cluster: str, broker_addr: str) -> str:
-    """The identity of one broker process: ``<cluster>|<broker_addr>``; an address never holds a ``|``."""
+    """The identity of one broker process: ``<cluster>|<broker_addr>``; an address never holds a ``|``.
+
+    In a namespace of compat 4.8 the address alone counts: the cluster is then empty (``Behaviour.who``).
+    """
     return f"{cluster}|{broker_addr}"
 
 

@@ -35,16 +35,18 @@ def compare(
     tables: Tables,
     *,
     delete_missing_topics: bool = False,
+    restore_missing_topics: bool = True,
 ) -> Changes:
     """Which queue data, topics and mappings this registration changes.
 
     Args:
         known_version: the DataVersion of this very process's last registration; None: it is not alive.
         delete_missing_topics: deleteTopicWithBrokerRegistration.
+        restore_missing_topics: whether an unchanged version brings back what was deleted meanwhile (5.x).
 
     Only the master's topics count, or with acting masters those of the lowest id (whose write permission goes
     while enableActingMaster is true). With the version unchanged, queue data that exists is left alone, so that
-    a wiped permission survives, and queue data that is absent is added.
+    a wiped permission survives, and queue data that is absent is added (5.x).
     """
     row = tables.brokers.get(registration.broker_name)
     ids = _ids_after(registration, row)
@@ -64,7 +66,7 @@ def compare(
     table = tables.topics
     for topic, config in registration.topics.items():
         present = _present(table, topic, name)
-        if present is not None and not everything:
+        if not everything and (present is not None or not restore_missing_topics):
             continue
         queue_data = config.queue_data()
         if wipes_write:

@@ -21,13 +21,19 @@ SYNC_BROKER_MEMBER_GROUP_PREFIX = "rmq_sys_SYNC_BROKER_MEMBER_"
 
 
 def pick_up_route(
-    tables: Tables, topic: str, *, acting_master: bool = False, order_messages: bool = False
+    tables: Tables,
+    topic: str,
+    *,
+    acting_master: bool = False,
+    order_messages: bool = False,
+    live_by_cluster: bool = True,
 ) -> TopicRoute | None:
     """One topic's route.
 
     Args:
         acting_master: supportActingMaster: a group without a master shows its lowest id as master.
         order_messages: orderMessageEnable: the topic's ORDER_TOPIC_CONFIG comes along.
+        live_by_cluster: filter servers are known by (cluster, address); else by the address alone (4.8).
 
     Returns:
         None when the topic has no queue data, or none of its brokerNames has a row.
@@ -43,7 +49,7 @@ def pick_up_route(
     if tables.filter_servers:
         for row in rows.values():
             for addr in row.broker_addrs.values():
-                servers = tables.filter_servers.get(who(row.cluster, addr))
+                servers = tables.filter_servers.get(who(row.cluster if live_by_cluster else "", addr))
                 if servers:
                     filter_servers[addr] = servers
     if acting_master and not topic.startswith(SYNC_BROKER_MEMBER_GROUP_PREFIX):

@@ -12,6 +12,7 @@ ALLOWED = {
     "registry.errors": set(),
     "registry.model": set(),
     "registry.properties": {"registry.errors"},
+    "registry.behaviour": {"registry.errors", "registry.model"},
     "registry.config": {"registry.errors", "registry.model", "registry.properties"},
     "registry.change": {"registry.errors", "registry.model"},
     "registry.tables": {"registry.model", "registry.change"},
@@ -19,16 +20,18 @@ ALLOWED = {
     "registry.registration": {"registry.model", "registry.tables"},
     "registry.embedded": {"registry.errors"},
     "registry.protocol": {"registry.errors", "registry.model"},
-    "registry.store": {"registry.errors", "registry.model", "registry.change", "registry.tables"},
+    "registry.store": {
+        "registry.errors", "registry.model", "registry.behaviour", "registry.change", "registry.tables",
+    },
     "registry.server": {
-        "registry.errors", "registry.model", "registry.change", "registry.tables", "registry.route",
-        "registry.registration", "registry.config", "registry.properties", "registry.protocol", "registry.store",
-        "registry.embedded",
+        "registry.errors", "registry.model", "registry.behaviour", "registry.change", "registry.tables",
+        "registry.route", "registry.registration", "registry.config", "registry.properties",
+        "registry.protocol", "registry.store", "registry.embedded",
         "registry.client",  # cluster-test mode asks another name server
         "worker",  # a front end sweeps too, unless it is told not to
     },
     "registry.client": {
-        "registry.errors", "registry.model", "registry.protocol",
+        "registry.errors", "registry.model", "registry.behaviour", "registry.protocol",
         "registry.store", "registry.tables", "registry.registration",  # a broker that writes to Redis itself
     },
     "worker": {"registry.errors", "registry.model", "registry.config", "registry.store"},

@@ -5,8 +5,9 @@
          them, and its place in every cluster. A name that keeps other addresses, none of them a master, while
          acting masters are enabled, loses its write permission. An id that another address took meanwhile
          stays with that address.
-         Its parts: check_who(who) before anything is written, remove_from_row(...), forget_who(who).
-  USED BY unregister_broker, channel_destroyed, expire_brokers, reap_worker
+         Its parts: check_who(who) before anything is written, remove_from_row(...) (who nil: the process lives on
+         without this place), forget_who(who).
+  USED BY unregister_broker, unregister_broker_id, channel_destroyed, expire_brokers, reap_worker
   COST   O(topics of a name that goes) ]]
 expect("set", P .. "topics", P .. "brokers")
 expect("zset", P .. "deadlines")
@@ -39,7 +40,7 @@ local function without_write(perm)
 end
 
 local function remove_from_row(name, who, addr, reason, cluster)
-  local members = ',"who":' .. cjson.encode(who) .. ',"cluster":' .. cjson.encode(cluster)
+  local members = (who and (',"who":' .. cjson.encode(who)) or "") .. ',"cluster":' .. cjson.encode(cluster)
     .. ',"addr":' .. cjson.encode(addr)
   local row, others, master = hash(P .. "broker:" .. name), 0, false
   local mine

@@ -9,9 +9,10 @@ from typing import Any, Final
 
 import msgspec
 
+from registry.behaviour import FIVE, behaviour_of
 from registry.config import Settings
 from registry.errors import StoreError
-from registry.model import ORDER_TOPIC_CONFIG, BrokerRow, QueueData, TopicRoute, who
+from registry.model import ORDER_TOPIC_CONFIG, BrokerRow, QueueData, TopicRoute
 from registry.route import pick_up_route
 from registry.store import keys
 from registry.store.connect import mapped_errors, without_password
@@ -165,13 +166,14 @@ async def read_topics(store: Store) -> list[TopicInfo]:
 async def read_route(store: Store, topic: str) -> TopicRoute | None:
     """One topic's route as clients get it; a handful of commands, whatever the size of the tables."""
     P = keys.prefix(store.namespace)
-    flat, mappings, order, config = await _pipeline(
+    flat, mappings, order, config, compat = await _pipeline(
         store,
         [
             ("HGETALL", f"{P}topic:{topic}"),
             ("HGETALL", f"{P}mapping:{topic}"),
             ("HGET", f"{P}kv:{ORDER_TOPIC_CONFIG}", topic),
             ("HGETALL", f"{P}config"),
+            ("HGET", f"{P}meta", "compat"),
         ],
     )
     tables = Tables()
@@ -181,7 +183,10 @@ async def read_route(store: Store, topic: str) -> TopicRoute | None:
         tables.set_queue_data(topic, name, data)
         if row:
             tables.brokers[name] = broker_row([part for pair in row.items() for part in pair])
-    processes = [who(row.cluster, addr) for row in tables.brokers.values() for addr in row.broker_addrs.values()]
+    behaviour = behaviour_of(compat.decode()) if compat else FIVE
+    processes = [
+        behaviour.who(row.cluster, addr) for row in tables.brokers.values() for addr in row.broker_addrs.values()
+    ]
     filters = await _pipeline(store, [("LRANGE", f"{P}filter:{process}", 0, -1) for process in processes])
     for process, servers in zip(processes, filters, strict=True):
         tables.set_filter_servers(process, [server.decode() for server in servers])
@@ -194,6 +199,7 @@ async def read_route(store: Store, topic: str) -> TopicRoute | None:
         topic,
         acting_master=config.get(b"supportActingMaster", b"").lower() == b"true",
         order_messages=config.get(b"orderMessageEnable", b"").lower() == b"true",
+        live_by_cluster=behaviour.live_by_cluster,
     )
 
 

@@ -74,11 +74,15 @@ class Command(msgspec.Struct, kw_only=True, gc=False, rename=_RENAME):
 _json_header = msgspec.json.Decoder(Command, strict=False)
 
 
-def decode_command(frame: bytes) -> Command | None:
+def decode_command(
+    frame: bytes, *, keep_empty_fields: bool = False, refuse_empty_header: bool = False
+) -> Command | None:
     """Read one frame.
 
     Args:
         frame: as FrameReader gives it: from the mark word on.
+        keep_empty_fields: a value of length 0 in a binary header is an empty text (4.8), else it counts as absent.
+        refuse_empty_header: a header of length 0 is an error (4.8).
 
     Returns:
         the command; None for a frame with a header of length 0, which a 5.x NameServer neither answers nor
@@ -100,6 +104,8 @@ def decode_command(frame: bytes) -> Command | None:
     header = frame[4:stop]
     if mark <= _MAX_HEADER_BYTES:  # the serializer byte is 0, JSON
         if not header:
+            if refuse_empty_header:
+                raise RemoteProtocolError("a frame with an empty header", closes=True)
             return None
         try:
             command = _json_header.decode(header)
@@ -107,7 +113,7 @@ def decode_command(frame: bytes) -> Command | None:
         except lenient_json.REFUSALS:
             command = _decode_lenient_header(header)
     elif mark >> 24 == _ROCKETMQ:
-        command = _decode_binary_header(header)
+        command = _decode_binary_header(header, keep_empty_fields)
     else:
         raise RemoteProtocolError(f"unknown header serializer {mark >> 24}", closes=True)
     command.body = frame[stop:]
@@ -163,13 +169,13 @@ def _as_text(value: Any) -> str:
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
-def _decode_binary_header(header: bytes) -> Command:
+def _decode_binary_header(header: bytes, keep_empty: bool) -> Command:
     try:
         code, language, version, opaque, flag, remark_bytes = _BINARY_FIXED.unpack_from(header)
         remark, at = _read_text(header, _BINARY_FIXED.size, remark_bytes)
         (ext_bytes,) = _INT32.unpack_from(header, at)
         at += _INT32.size
-        ext_fields = _read_ext_fields(header, at, at + ext_bytes) if ext_bytes > 0 else None
+        ext_fields = _read_ext_fields(header, at, at + ext_bytes, keep_empty) if ext_bytes > 0 else None
     except struct.error:
         raise RemoteProtocolError("binary header is truncated", closes=True) from None
     return Command(
@@ -184,7 +190,7 @@ def _decode_binary_header(header: bytes) -> Command:
     )
 
 
-def _read_ext_fields(header: bytes, at: int, end: int) -> dict[str, str]:
+def _read_ext_fields(header: bytes, at: int, end: int, keep_empty: bool) -> dict[str, str]:
     if end > len(header):
         raise RemoteProtocolError("extFields are longer than the header", closes=True)
     ext_fields: dict[str, str] = {}
@@ -193,8 +199,8 @@ def _read_ext_fields(header: bytes, at: int, end: int) -> dict[str, str]:
         key, at = _read_text(header, at + _INT16.size, size)
         (size,) = _INT32.unpack_from(header, at)
         value, at = _read_text(header, at + _INT32.size, size)
-        # Length 0 is how Java reads null, so an empty value cannot be sent.
-        if key and value:
+        # Length 0 is how Java 4.9 and later reads null, so an empty value cannot be sent.
+        if key and (value or keep_empty):
             ext_fields[key] = value
     return ext_fields
 

@@ -76,6 +76,7 @@ def decode_register_body(
     compressed: bool,
     version: int,
     now_ms: int = 0,
+    mappings: bool = True,
     max_inflated_bytes: int = MAX_INFLATED_BYTES,
 ) -> RegisterBody:
     """Read the body of a registration, in whichever form it came.
@@ -86,6 +87,7 @@ def decode_register_body(
             same: 5.x brokers compress, but say they did not. (Java refuses those.)
         version: the sender's, from the command header; below V3_0_11 the body is a bare topic table.
         now_ms: the timestamp of a data version that the body leaves out; Java takes its clock.
+        mappings: read the static topic mappings at the end of the compressed form (5.x).
         max_inflated_bytes: no more than this is ever inflated.
 
     Raises:
@@ -98,7 +100,7 @@ def decode_register_body(
     if not body:
         return RegisterBody()
     if compressed or _begins_like_zlib(body):
-        return _decode_compressed(_inflate(body, max_inflated_bytes), version, now_ms)
+        return _decode_compressed(_inflate(body, max_inflated_bytes), now_ms, mappings and version >= VERSION_V5_0_0)
     wire = _body.decode(body)
     return _register_body(wire.topic_config_serialize_wrapper, wire.filter_server_list, now_ms)
 
@@ -182,7 +184,7 @@ class _Pieces:
         return self._data[start : self._at]
 
 
-def _decode_compressed(data: bytes, version: int, now_ms: int) -> RegisterBody:
+def _decode_compressed(data: bytes, now_ms: int, with_mappings: bool) -> RegisterBody:
     pieces = _Pieces(data)
     data_version = wire_json.data_version(_version.decode(pieces.text()), now_ms)
     topics: dict[str, TopicConfig] = {}
@@ -191,7 +193,7 @@ def _decode_compressed(data: bytes, version: int, now_ms: int) -> RegisterBody:
         topics[topic.topic_name] = topic
     filter_servers = _decode_filter_servers(pieces.text())
     mappings: dict[str, TopicQueueMapping] = {}
-    if version >= VERSION_V5_0_0:
+    if with_mappings:
         for _ in range(pieces.number()):
             mapping = wire_json.decode_mapping(pieces.text())
             if mapping.topic is None:

@@ -19,7 +19,6 @@ from registry.protocol.codes import VERSION_V4_9_4, RequestCode, ResponseCode
 from registry.protocol.command import Command
 from registry.protocol.headers import GetRouteInfo
 from registry.route import in_zone
-from registry.server import replies
 
 if TYPE_CHECKING:
     from registry.server.front_end import FrontEnd, Peer
@@ -40,12 +39,14 @@ async def get_routeinfo_elsewhere(front_end: FrontEnd, command: Command, opaque:
     route = await front_end.product.route(header.topic, env_name) if header.topic else None
     if route is None:
         front_end.counters.lookups_not_found += 1
-        return replies.topic_not_exist(opaque, header.topic)
+        return front_end.replies.topic_not_exist(opaque, header.topic)
     front_end.counters.lookups_found += 1
-    quoted = command.version >= VERSION_V4_9_4 or header.accept_standard_json_only
-    if header.zone_filter is not None:
+    behaviour = front_end.behaviour
+    quoted = behaviour.standard_json and (command.version >= VERSION_V4_9_4 or header.accept_standard_json_only)
+    if header.zone_filter is not None and behaviour.zones:
         route, quoted = in_zone(route, header.zone_filter), False
-    return replies.SUCCESS.reply(opaque, encode_route(route, quoted_keys=quoted))
+    body = encode_route(route, quoted_keys=quoted, topic_syn_flag=behaviour.old_bodies)
+    return front_end.replies.success.reply(opaque, body)
 
 
 def parse_addresses(text: str) -> list[tuple[str, int]]:

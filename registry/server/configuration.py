@@ -11,11 +11,11 @@ import logging
 from typing import Final
 
 from registry import properties
+from registry.behaviour import Behaviour
 from registry.config import KNOWN_TO_JAVA, JavaKey, Option, Settings, options_by_key
 from registry.protocol.codes import ResponseCode
 from registry.protocol.command import Command
 from registry.protocol.numbers import parse_boolean, parse_long
-from registry.server import replies
 from registry.server.front_end import FrontEnd, Peer
 
 logger = logging.getLogger(__name__)
@@ -23,8 +23,6 @@ logger = logging.getLogger(__name__)
 # Every key that there is fits in many times over; parsing megabytes would hold up this worker's lookups.
 MAX_BODY_BYTES: Final = 64 * 1024
 
-# Java refuses these whatever configBlackList says.
-BLACK_LIST: Final = frozenset({"configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome"})
 # What the recorded 5.x replies show; of our own keys only those that a 318 has set come along.
 SHOWN_BY_JAVA: Final = frozenset(KNOWN_TO_JAVA) | {
     "bindAddress", "clusterTest", "configBlackList", "deleteTopicWithBrokerRegistration", "enableAllTopicList",
@@ -42,35 +40,41 @@ class _Refused(Exception):
 async def update_namesrv_config(front_end: FrontEnd, command: Command, opaque: int, peer: Peer) -> bytes:
     """318: answered once this front end works with the new values; the others follow the same event."""
     if len(command.body) > MAX_BODY_BYTES:
-        return replies.system_error(
+        return front_end.replies.system_error(
             opaque, f"a configuration of {len(command.body)} bytes: at most {MAX_BODY_BYTES} are read"
         )
     try:
         asked = {entry.key: entry.value for entry in properties.parse(command.body)}
     except properties.PropertiesSyntaxError:
-        return replies.system_error(opaque, "string2Properties error")
+        return front_end.replies.system_error(opaque, "string2Properties error")
     settings = front_end.settings
-    if not asked.keys().isdisjoint(BLACK_LIST.union(settings.config_black_list.split(";"))):
-        return replies.reply(opaque, ResponseCode.NO_PERMISSION, "Can not update config in black list.")
+    if not asked.keys().isdisjoint(black_list(front_end)):
+        return front_end.replies.reply(opaque, ResponseCode.NO_PERMISSION, "Can not update config in black list.")
     try:
-        changes = accepted(asked, settings)
+        changes = accepted(asked, settings, front_end.behaviour)
     except _Refused as refusal:
         logger.warning("request 318 of %s refused: %s", peer.address, refusal)
-        return replies.reply(opaque, ResponseCode.NO_PERMISSION, f"Can not update config: {refusal}")
+        return front_end.replies.reply(opaque, ResponseCode.NO_PERMISSION, f"Can not update config: {refusal}")
     if changes:
         front_end.check_store()
         await front_end.effect(await front_end.kv.set_config(changes))
         shown = ", ".join(f"{key}={value}" for key, value in changes.items())
         logger.info("%s set the shared configuration: %s", peer.address, shown)
-    return replies.SUCCESS.reply(opaque)
+    return front_end.replies.success.reply(opaque)
 
 
 def get_namesrv_config(front_end: FrontEnd, command: Command, opaque: int) -> bytes:
     """319: what is in effect here, one ``key=value`` a line, sorted."""
-    return replies.SUCCESS.reply(opaque, shown(front_end).encode())
+    return front_end.replies.success.reply(opaque, shown(front_end).encode())
 
 
-def accepted(asked: dict[str, str], settings: Settings) -> dict[str, str]:
+def black_list(front_end: FrontEnd) -> frozenset[str]:
+    """The keys that Java refuses; 4.8 knows no such list."""
+    configured = front_end.settings.config_black_list.split(";") if front_end.behaviour.black_list else ()
+    return front_end.behaviour.black_list.union(configured)
+
+
+def accepted(asked: dict[str, str], settings: Settings, behaviour: Behaviour) -> dict[str, str]:
     """What of a request goes into the shared configuration, as the table of settings writes it.
 
     Unknown keys, and numbers that are none, are left out without a word, as in Java.
@@ -80,6 +84,8 @@ def accepted(asked: dict[str, str], settings: Settings) -> dict[str, str]:
     """
     changes: dict[str, str] = {}
     for key, text in asked.items():
+        if key in behaviour.ignored_settings:
+            continue
         option = options_by_key().get(key)
         if option is None:
             value = _without_effect(KNOWN_TO_JAVA.get(key), text)
@@ -146,9 +152,10 @@ def _reason(option: Option) -> str:
 
 def shown(front_end: FrontEnd) -> str:
     """The properties text of 319."""
+    order, defaults = front_end.behaviour.shown_settings, front_end.behaviour.shown_defaults
     settings, shared = front_end.settings, front_end.shared
-    values = {key: shared.get(key, java.default) for key, java in KNOWN_TO_JAVA.items()}
+    values = {key: shared.get(key, defaults.get(key, java.default)) for key, java in KNOWN_TO_JAVA.items()}
     for key, option in options_by_key().items():
         if key in SHOWN_BY_JAVA or (option.about.shared and key in shared):
             values[key] = option.show(getattr(settings, option.name))
-    return "".join(f"{key}={value}\n" for key, value in sorted(values.items()))
+    return "".join(f"{key}={values[key]}\n" for key in order or sorted(values))

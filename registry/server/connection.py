@@ -9,16 +9,17 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
+from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 from registry.errors import RegistryError, RemoteProtocolError, StoreUnavailable
 from registry.protocol.codes import FLAG_ONEWAY, FLAG_RESPONSE, ResponseCode
 from registry.protocol.command import Command, decode_command
 from registry.protocol.frame import FrameReader
-from registry.server import replies
 from registry.server.front_end import FrontEnd
-from registry.server.reads import READS, Read
-from registry.server.writes import WRITES, Write
+from registry.server.reads import Read, reads
+from registry.server.writes import Write, writes
 
 logger = logging.getLogger(__name__)
 
@@ -50,6 +51,16 @@ class Connections:
     def __init__(self, front_end: FrontEnd, limits: Limits) -> None:
         self.front_end = front_end
         self.limits = limits
+        behaviour = front_end.behaviour
+        self.reads = reads(behaviour)
+        self.writes = writes(behaviour)
+        self.decode: Callable[[bytes], Command | None] = decode_command
+        if behaviour.keeps_empty_binary_fields or behaviour.closes_on_empty_header:
+            self.decode = partial(
+                decode_command,
+                keep_empty_fields=behaviour.keeps_empty_binary_fields,
+                refuse_empty_header=behaviour.closes_on_empty_header,
+            )
         self.all: set[Connection] = set()
         self.clock_s = asyncio.get_running_loop().time()
         self.held_bytes = 0
@@ -196,9 +207,10 @@ class Connection(asyncio.Protocol):
     def _answer(self, frames: list[bytes]) -> None:
         out: list[bytes] = []
         out_bytes = 0
+        decode = self._connections.decode
         for number, frame in enumerate(frames):
             try:
-                command = decode_command(frame)
+                command = decode(frame)
             except RemoteProtocolError as error:
                 self._send(out)
                 self.refuse(error)
@@ -224,20 +236,20 @@ class Connection(asyncio.Protocol):
         if opaque is None:
             opaque = front_end.next_opaque()
         if front_end.draining and command.version >= _KNOWS_GO_AWAY:
-            return None if command.flag & FLAG_ONEWAY else replies.GO_AWAY.reply(opaque)
-        read = READS.get(command.code)
+            return None if command.flag & FLAG_ONEWAY else front_end.replies.go_away.reply(opaque)
+        read = self._connections.reads.get(command.code)
         if read is not None:
             answer = self._run_read(read, command, opaque)
             if answer is not None:
                 return None if command.flag & FLAG_ONEWAY else answer
-        write = WRITES.get(command.code)
+        write = self._connections.writes.get(command.code)
         if write is not None:
             if front_end.in_flight < self._connections.limits.in_flight:
                 self._queue(write, command, opaque)
                 return None
-            answer = replies.OVERLOADED.reply(opaque)
+            answer = front_end.replies.overloaded.reply(opaque)
         else:
-            answer = replies.reply(
+            answer = front_end.replies.reply(
                 opaque, ResponseCode.REQUEST_CODE_NOT_SUPPORTED, f" request type {command.code} not supported"
             )
         return None if command.flag & FLAG_ONEWAY else answer
@@ -246,10 +258,10 @@ class Connection(asyncio.Protocol):
         try:
             return read(self._front_end, command, opaque)
         except RegistryError as error:
-            return replies.system_error(opaque, str(error))
+            return self._front_end.replies.system_error(opaque, str(error))
         except Exception as error:  # a defect of ours must not take the other clients' answers along
             logger.exception("request %d of %s failed", command.code, self.address)
-            return replies.system_error(opaque, f"{type(error).__name__}: {error}")
+            return self._front_end.replies.system_error(opaque, f"{type(error).__name__}: {error}")
 
     def _send(self, out: list[bytes]) -> None:
         if out and not self._lost:
@@ -300,12 +312,12 @@ class Connection(asyncio.Protocol):
             logger.log(
                 logging.DEBUG if away else logging.WARNING, "request %d of %s: %s", command.code, self.address, error
             )
-            return replies.system_error(opaque, str(error))
+            return self._front_end.replies.system_error(opaque, str(error))
         except Exception as error:  # a defect of ours: the broker gets an error and tries again
             if command.code == 103:
                 self._front_end.counters.registrations_error += 1
             logger.exception("request %d of %s failed", command.code, self.address)
-            return replies.system_error(opaque, f"{type(error).__name__}: {error}")
+            return self._front_end.replies.system_error(opaque, f"{type(error).__name__}: {error}")
 
     # bounds
 

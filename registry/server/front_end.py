@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
-from registry.config import Settings, with_shared
+from registry.behaviour import behaviour_of
+from registry.config import Settings, with_shared, without
 from registry.errors import StoreUnavailable
 from registry.server.channels import ChannelOwner, Closable
 from registry.server.cluster_test import ProductEnvironment
 from registry.server.counters import Counters
+from registry.server.replies import Replies
 from registry.server.view import View
 from registry.store.kvconfig import KvStore
 from registry.store.routes import RouteStore
@@ -29,7 +31,7 @@ class Peer(Closable, Protocol):
 
 
 class FrontEnd:
-    """Settings, view, stores and counters of one worker."""
+    """Settings, behaviour, view, stores and counters of one worker."""
 
     def __init__(
         self,
@@ -41,8 +43,9 @@ class FrontEnd:
         counters: Counters,
         health: Health,
     ) -> None:
-        self._own_settings = settings
-        self.settings = settings
+        self.behaviour = behaviour = behaviour_of(settings.compat)
+        self.replies = Replies(behaviour.reply_version, behaviour.faq)
+        self._own_settings = self.settings = settings = without(settings, behaviour.ignored_settings)
         self.shared: Mapping[str, str] = {}
         self.product = ProductEnvironment(settings.product_env_namesrv_addr)
         self.view = view
@@ -58,7 +61,8 @@ class FrontEnd:
     def use_shared(self, shared: Mapping[str, str]) -> None:
         """Take over the shared run-time configuration; encoded answers are made anew where it matters."""
         self.shared = dict(shared)
-        self.settings = settings = with_shared(self._own_settings, shared)
+        settings = with_shared(self._own_settings, shared)
+        self.settings = settings = without(settings, self.behaviour.ignored_settings)
         view = self.view
         # in cluster-test mode the order configuration always comes along (Java: ClusterTestRequestProcessor)
         wanted = settings.support_acting_master, settings.order_message_enable or settings.cluster_test

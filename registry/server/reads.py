@@ -1,7 +1,7 @@
 """Requests that are answered from the view: no Redis call, no task, no future.
 
 Each handler takes the front end, the command and the opaque, and returns the reply; None when the view cannot tell
-and the handler of the same code in ``WRITES`` must ask elsewhere. Source of the behaviour:
+and the handler of the same code in ``writes`` must ask elsewhere. Source of the behaviour:
 DefaultRequestProcessor and ClientRequestProcessor (rocketmq 5.x), golden/FACTS section 4.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from registry.behaviour import Behaviour
 from registry.model import MASTER_ID
 from registry.protocol import headers
 from registry.protocol.bodies import (
@@ -19,7 +20,6 @@ from registry.protocol.bodies import (
 )
 from registry.protocol.codes import VERSION_V4_9_4, RequestCode, ResponseCode
 from registry.protocol.command import Command
-from registry.server import replies
 from registry.server.configuration import get_namesrv_config
 from registry.server.front_end import FrontEnd
 from registry.tables import Tables
@@ -28,40 +28,48 @@ Read = Callable[[FrontEnd, Command, int], bytes | None]
 
 UNIT_FLAG = 1
 UNIT_SUB_FLAG = 2
+# Versions are int32.
+_NO_VERSION = 2**31
 
 
-def get_routeinfo_by_topic(front_end: FrontEnd, command: Command, opaque: int) -> bytes | None:
+def get_routeinfo_by_topic(behaviour: Behaviour) -> Read:
     """105: the request that clients send all the time. Kept answers need two dict lookups."""
-    ext, view = command.ext_fields, front_end.view
-    topic = ext.get("topic") if ext else None
-    if ext and topic is not None:
-        quoted = command.version >= VERSION_V4_9_4
-        if len(ext) == 1:
-            body = view.route_body(topic, quoted_keys=quoted)
-        else:
-            header = headers.GetRouteInfo.from_ext_fields(ext)
-            if header.zone_filter is not None:
-                body = view.zone_route_body(topic, header.zone_filter)
+    quoted_from = VERSION_V4_9_4 if behaviour.standard_json else _NO_VERSION
+    more_than_the_topic = behaviour.standard_json or behaviour.zones
+
+    def handler(front_end: FrontEnd, command: Command, opaque: int) -> bytes | None:
+        ext, view = command.ext_fields, front_end.view
+        topic = ext.get("topic") if ext else None
+        if ext and topic is not None:
+            quoted = command.version >= quoted_from
+            if len(ext) == 1 or not more_than_the_topic:
+                body = view.route_body(topic, quoted_keys=quoted)
             else:
-                body = view.route_body(topic, quoted_keys=quoted or header.accept_standard_json_only)
-        if body is not None:
-            front_end.counters.lookups_found += 1
-            if not view.fresh:
-                front_end.counters.stale_answers += 1
-            return replies.SUCCESS.reply(opaque, body)
-    if not view.fresh:
-        # Clients that get 17 drop a good route; on any other error they keep what they have.
-        front_end.counters.lookups_error += 1
-        return replies.UNKNOWN_FOR_NOW.reply(opaque)
-    if front_end.settings.cluster_test:
-        return None
-    front_end.counters.lookups_not_found += 1
-    return replies.topic_not_exist(opaque, topic)
+                header = headers.GetRouteInfo.from_ext_fields(ext)
+                if header.zone_filter is not None:
+                    body = view.zone_route_body(topic, header.zone_filter)
+                else:
+                    body = view.route_body(topic, quoted_keys=quoted or header.accept_standard_json_only)
+            if body is not None:
+                front_end.counters.lookups_found += 1
+                if not view.fresh:
+                    front_end.counters.stale_answers += 1
+                return front_end.replies.success.reply(opaque, body)
+        if not view.fresh:
+            # Clients that get 17 drop a good route; on any other error they keep what they have.
+            front_end.counters.lookups_error += 1
+            return front_end.replies.unknown_for_now.reply(opaque)
+        if front_end.settings.cluster_test:
+            return None
+        front_end.counters.lookups_not_found += 1
+        return front_end.replies.topic_not_exist(opaque, topic)
+
+    return handler
 
 
 def get_broker_cluster_info(front_end: FrontEnd, command: Command, opaque: int) -> bytes:
     """106."""
-    return replies.SUCCESS.reply(opaque, front_end.view.cluster_info_body())
+    return front_end.replies.success.reply(opaque, front_end.view.cluster_info_body())
 
 
 def get_kv_config(front_end: FrontEnd, command: Command, opaque: int) -> bytes:
@@ -69,8 +77,8 @@ def get_kv_config(front_end: FrontEnd, command: Command, opaque: int) -> bytes:
     header = headers.GetKVConfig.from_ext_fields(command.ext_fields)
     value = front_end.view.served.kv.get(header.namespace or "", {}).get(header.key or "")
     if value is not None:
-        return replies.reply(opaque, ext_fields={"value": value})
-    return replies.reply(
+        return front_end.replies.reply(opaque, ext_fields={"value": value})
+    return front_end.replies.reply(
         opaque,
         ResponseCode.QUERY_NOT_FOUND,
         f"No config item, Namespace: {_shown(header.namespace)} Key: {_shown(header.key)}",
@@ -83,8 +91,10 @@ def get_kvlist_by_namespace(front_end: FrontEnd, command: Command, opaque: int) 
     namespace = headers.GetKVListByNamespace.from_ext_fields(command.ext_fields).namespace
     table = front_end.view.served.kv.get(namespace or "")
     if table is not None:
-        return replies.SUCCESS.reply(opaque, encode_kv_table(table))
-    return replies.reply(opaque, ResponseCode.QUERY_NOT_FOUND, f"No config item, Namespace: {_shown(namespace)}")
+        return front_end.replies.success.reply(opaque, encode_kv_table(table))
+    return front_end.replies.reply(
+        opaque, ResponseCode.QUERY_NOT_FOUND, f"No config item, Namespace: {_shown(namespace)}"
+    )
 
 
 def get_broker_member_group(front_end: FrontEnd, command: Command, opaque: int) -> bytes:
@@ -96,26 +106,26 @@ def get_broker_member_group(front_end: FrontEnd, command: Command, opaque: int) 
         broker_name=header.broker_name,
         broker_addrs=dict(row.broker_addrs) if row else {},
     )
-    return replies.reply(opaque, remark="not set any response code", body=encode_broker_member_group(group))
+    return front_end.replies.reply(opaque, remark="not set any response code", body=encode_broker_member_group(group))
 
 
 def get_all_topic_list(front_end: FrontEnd, command: Command, opaque: int) -> bytes:
     """206."""
     if not front_end.settings.enable_all_topic_list:
-        return replies.DISABLED.reply(opaque)
-    return replies.SUCCESS.reply(opaque, encode_topic_list(front_end.view.served.topics))
+        return front_end.replies.disabled.reply(opaque)
+    return front_end.replies.success.reply(opaque, encode_topic_list(front_end.view.served.topics))
 
 
 def get_topics_by_cluster(front_end: FrontEnd, command: Command, opaque: int) -> bytes:
     """224."""
     if not front_end.settings.enable_topic_list:
-        return replies.DISABLED.reply(opaque)
+        return front_end.replies.disabled.reply(opaque)
     cluster = headers.TopicsByCluster.from_ext_fields(command.ext_fields).cluster
     tables = front_end.view.served
     topics: dict[str, None] = {}
     for name in sorted(tables.clusters.get(cluster or "", ())):
         topics.update(dict.fromkeys(tables.broker_topics.get(name, ())))
-    return replies.SUCCESS.reply(opaque, encode_topic_list(topics))
+    return front_end.replies.success.reply(opaque, encode_topic_list(topics))
 
 
 def get_system_topic_list(front_end: FrontEnd, command: Command, opaque: int) -> bytes:
@@ -129,14 +139,14 @@ def get_system_topic_list(front_end: FrontEnd, command: Command, opaque: int) ->
     addr = min((row.broker_addrs[MASTER_ID] for row in rows if MASTER_ID in row.broker_addrs), default=None)
     if addr is None:
         addr = min((addr for row in rows for addr in row.broker_addrs.values()), default=None)
-    return replies.SUCCESS.reply(opaque, encode_topic_list(names, addr))
+    return front_end.replies.success.reply(opaque, encode_topic_list(names, addr))
 
 
 def _by_flag(wanted: Callable[[int], bool]) -> Read:
     def handler(front_end: FrontEnd, command: Command, opaque: int) -> bytes:
         if not front_end.settings.enable_topic_list:
-            return replies.DISABLED.reply(opaque)
-        return replies.SUCCESS.reply(opaque, encode_topic_list(_topics_with(front_end.view.served, wanted)))
+            return front_end.replies.disabled.reply(opaque)
+        return front_end.replies.success.reply(opaque, encode_topic_list(_topics_with(front_end.view.served, wanted)))
 
     return handler
 
@@ -154,8 +164,7 @@ def _shown(text: str | None) -> str:
     return "null" if text is None else text
 
 
-READS: dict[int, Read] = {
-    RequestCode.GET_ROUTEINFO_BY_TOPIC: get_routeinfo_by_topic,
+_READS: dict[int, Read] = {
     RequestCode.GET_BROKER_CLUSTER_INFO: get_broker_cluster_info,
     RequestCode.GET_KV_CONFIG: get_kv_config,
     RequestCode.GET_KVLIST_BY_NAMESPACE: get_kvlist_by_namespace,
@@ -170,4 +179,9 @@ READS: dict[int, Read] = {
         lambda flag: bool(flag & UNIT_SUB_FLAG) and not flag & UNIT_FLAG
     ),
 }
-"""Request code -> handler."""
+
+
+def reads(behaviour: Behaviour) -> dict[int, Read]:
+    """Request code -> handler, of the requests that this version knows."""
+    every = {**_READS, int(RequestCode.GET_ROUTEINFO_BY_TOPIC): get_routeinfo_by_topic(behaviour)}
+    return {code: handler for code, handler in every.items() if code not in behaviour.absent_codes}

@@ -8,15 +8,15 @@ import time
 import msgspec
 import xxhash
 
+from registry.behaviour import FIVE, Behaviour
 from registry.errors import RegistrationRejected, StoreUnavailable
-from registry.model import ORDER_TOPIC_CONFIG, DataVersion, Registration, who
+from registry.model import ORDER_TOPIC_CONFIG, DataVersion, Registration
 from registry.protocol.bodies import check_crc32, decode_register_body, encode_kv_table, encode_mapping
 from registry.protocol.codes import ResponseCode
 from registry.protocol.command import Command
 from registry.protocol.headers import RegisterBroker
 from registry.protocol.register_body import null_part
 from registry.registration import compare
-from registry.server import replies
 from registry.server.front_end import FrontEnd, Peer
 from registry.store.routes import Registered, RegistrationDiff
 
@@ -36,8 +36,9 @@ async def register_broker(front_end: FrontEnd, command: Command, opaque: int, pe
             raise
         # Java looks at the crc32 first of all.
         front_end.counters.registrations_refused += 1
-        return replies.CRC_MISMATCH.reply(opaque)
-    identity = who(cluster, addr)
+        return front_end.replies.crc_mismatch.reply(opaque)
+    behaviour = front_end.behaviour
+    identity = behaviour.who(cluster, addr)
     digest = digest_of(command)
     front_end.check_store()
     beat = await front_end.routes.heartbeat(cluster, name, broker_id, addr, digest, peer.channel, len(command.body))
@@ -48,8 +49,8 @@ async def register_broker(front_end: FrontEnd, command: Command, opaque: int, pe
     if not check_crc32(command.body, header.body_crc32):
         front_end.counters.registrations_refused += 1
         logger.warning("registration of %s refused: crc32 of the body does not match", identity)
-        return replies.CRC_MISMATCH.reply(opaque)
-    registration = decode(header, command, (cluster, name, addr, broker_id))
+        return front_end.replies.crc_mismatch.reply(opaque)
+    registration = decode(header, command, (cluster, name, addr, broker_id), behaviour)
     known = beat.data_version
     null = null_part(command.body) if not registration.topics else None
     if null == "table":
@@ -65,7 +66,7 @@ async def register_broker(front_end: FrontEnd, command: Command, opaque: int, pe
     if result.status == "REFUSED_ONE_TOPIC":
         front_end.counters.registrations_refused += 1
         logger.warning("%s registered one topic before its first full registration: refused", identity)
-        return replies.reply(opaque, ResponseCode.SYSTEM_ERROR, "register broker failed", {})
+        return front_end.replies.reply(opaque, ResponseCode.SYSTEM_ERROR, "register broker failed", {})
     if result.status == "REFUSED_STATE":
         front_end.counters.registrations_refused += 1
         logger.warning(
@@ -111,8 +112,10 @@ def digest_of(command: Command) -> str:
     return digest.hexdigest()
 
 
-def decode(header: RegisterBroker, command: Command, identity: tuple[str, str, str, int]) -> Registration:
-    """The whole registration.
+def decode(
+    header: RegisterBroker, command: Command, identity: tuple[str, str, str, int], behaviour: Behaviour
+) -> Registration:
+    """The whole registration, as far as this version understands it.
 
     Raises:
         RemoteProtocolError: the body cannot be read.
@@ -120,8 +123,14 @@ def decode(header: RegisterBroker, command: Command, identity: tuple[str, str, s
     cluster, name, addr, broker_id = identity
     # A body that names no data version gets the server's clock as its timestamp, as in Java.
     now_ms = int(time.time() * 1000)
-    body = decode_register_body(command.body, compressed=header.compressed, version=command.version, now_ms=now_ms)
-    return Registration(
+    body = decode_register_body(
+        command.body,
+        compressed=header.compressed,
+        version=command.version,
+        now_ms=now_ms,
+        mappings=behaviour.static_topics,
+    )
+    registration = Registration(
         cluster=cluster,
         broker_name=name,
         broker_id=broker_id,
@@ -137,10 +146,13 @@ def decode(header: RegisterBroker, command: Command, identity: tuple[str, str, s
         },
         filter_servers=body.filter_servers,
     )
+    return registration if behaviour is FIVE else behaviour.seen(registration)
 
 
 async def _is_void(front_end: FrontEnd, registration: Registration, null: str, seq: int) -> bool:
     """Whether Java trips over this null part of a registration, and stores nothing although it answers 0."""
+    if not front_end.behaviour.null_topics_are_void:
+        return null == "wrapper"
     await front_end.effect(seq)
     row = front_end.view.exact.brokers.get(registration.broker_name)
     holder = row.broker_addrs.get(registration.broker_id) if row else None
@@ -163,7 +175,13 @@ async def _write(
         await front_end.effect(seq)
         view = front_end.view
         tables, row, compared_at = view.exact, view.exact.brokers.get(registration.broker_name), view.seq
-        changes = compare(registration, known, tables, delete_missing_topics=deletes_missing)
+        changes = compare(
+            registration,
+            known,
+            tables,
+            delete_missing_topics=deletes_missing,
+            restore_missing_topics=front_end.behaviour.restores_deleted_topics,
+        )
         diff = RegistrationDiff(
             view.epoch, row.rev if row else 0, n, tables.config_rev, changes.topics, changes.dropped, changes.mappings
         )
@@ -193,5 +211,5 @@ def _answer(front_end: FrontEnd, opaque: int, master_addr: str, ha_server_addr: 
         if table is not None:
             body = encode_kv_table(table)
     if not ext_fields:
-        return replies.SUCCESS_WITH_HEADER.reply(opaque, body)
-    return replies.reply(opaque, ext_fields=ext_fields, body=body)
+        return front_end.replies.success_with_header.reply(opaque, body)
+    return front_end.replies.reply(opaque, ext_fields=ext_fields, body=body)

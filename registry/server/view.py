@@ -12,8 +12,10 @@ from collections.abc import Collection
 from msgspec import UNSET
 
 from registry import change as kinds
+from registry.behaviour import FIVE, Behaviour
 from registry.change import Change
 from registry.errors import StoreUnavailable
+from registry.model import TopicRoute
 from registry.protocol.bodies import encode_cluster_info, encode_route
 from registry.route import in_zone, pick_up_route
 from registry.tables import Tables
@@ -28,7 +30,9 @@ class View:
     seq, epoch: of ``exact``. fresh: whether a topic that is not here does not exist.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, behaviour: Behaviour = FIVE) -> None:
+        self._live_by_cluster = behaviour.live_by_cluster
+        self._old_bodies = behaviour.old_bodies
         self.exact = Tables()
         self.served = self.exact
         self.epoch = ""
@@ -51,23 +55,32 @@ class View:
         cache = self.quoted if quoted_keys else self.bare
         body = cache.get(topic)
         if body is None:
-            route = pick_up_route(
-                self.served, topic, acting_master=self.acting_master, order_messages=self.order_messages
-            )
+            route = self._route(topic)
             if route is None:
                 return None
-            body = cache[topic] = encode_route(route, quoted_keys=quoted_keys)
+            body = cache[topic] = encode_route(route, quoted_keys=quoted_keys, topic_syn_flag=self._old_bodies)
         return body
+
+    def _route(self, topic: str) -> TopicRoute | None:
+        return pick_up_route(
+            self.served,
+            topic,
+            acting_master=self.acting_master,
+            order_messages=self.order_messages,
+            live_by_cluster=self._live_by_cluster,
+        )
 
     def zone_route_body(self, topic: str, zone_name: str) -> bytes | None:
         """The same for one zone; always with bare keys, and never kept."""
-        route = pick_up_route(self.served, topic, acting_master=self.acting_master, order_messages=self.order_messages)
+        route = self._route(topic)
         return None if route is None else encode_route(in_zone(route, zone_name), quoted_keys=False)
 
     def cluster_info_body(self) -> bytes:
         """The body of a 106 answer."""
         if self._cluster_info is None:
-            self._cluster_info = encode_cluster_info(self.served.brokers, self.served.clusters)
+            self._cluster_info = encode_cluster_info(
+                self.served.brokers, self.served.clusters, acting_master=not self._old_bodies
+            )
         return self._cluster_info
 
     # changing

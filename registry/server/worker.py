@@ -23,8 +23,9 @@ from typing import Any
 import msgspec
 import uvloop
 
+from registry.behaviour import behaviour_of
 from registry.change import Change
-from registry.config import Settings
+from registry.config import DEFAULT, Settings, options
 from registry.errors import RegistryError
 from registry.model import BrokerRow
 from registry.server.channels import ChannelOwner
@@ -80,7 +81,9 @@ class Worker:
         )
         routes = RouteStore(self._store)
         self._channels = ChannelOwner(routes, spec.front_end, secrets.token_hex(8))
-        self._view = View()
+        behaviour = behaviour_of(settings.compat)
+        self._proxy_protocol = settings.proxy_protocol and behaviour.proxy_protocol
+        self._view = View(behaviour)
         self._counters = Counters()
         self._follower = Follower(
             self._store,
@@ -95,6 +98,13 @@ class Worker:
         self._front_end = FrontEnd(
             settings, self._view, routes, KvStore(self._store), self._channels, self._counters, self._follower
         )
+        if spec.index == 0:
+            for option in options().values():
+                if option.key in behaviour.ignored_settings and settings.source(option.name) != DEFAULT:
+                    logger.warning(
+                        "%s (%s) has no effect: NameServer %s does not know it",
+                        option.key, settings.source(option.name), behaviour.compat,
+                    )  # fmt: skip
         self._stop = asyncio.Event()
 
     def _use_shared(self, shared: Mapping[str, str]) -> None:
@@ -131,7 +141,7 @@ class Worker:
         doorway = Doorway(
             connections,
             tls,
-            proxy_protocol=settings.proxy_protocol and settings.compat != "4.8",  # which knew no such header
+            proxy_protocol=self._proxy_protocol,
             handshake_s=settings.handshake_timeout_ms / 1000,
         )
         listener = socket.socket(fileno=self._spec.listen_fd)

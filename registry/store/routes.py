@@ -7,7 +7,8 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from registry.model import DEFAULT_HEARTBEAT_TIMEOUT_MS, DataVersion, QueueData, Registration, who
+from registry.behaviour import behaviour_of
+from registry.model import DEFAULT_HEARTBEAT_TIMEOUT_MS, DataVersion, QueueData, Registration
 from registry.store.store import Store, text
 
 # At most this many topics stand in one event (10,000 would be 520 kB).
@@ -72,10 +73,14 @@ class Registered(NamedTuple):
 
 
 class Touched(NamedTuple):
-    """Outcome of a heartbeat without registration; data_version None: the broker is not known."""
+    """Outcome of a heartbeat without registration; data_version None: the broker is not known.
+
+    refreshed: it counted as a sign of life.
+    """
 
     seq: int
     data_version: DataVersion | None
+    refreshed: bool = False
 
 
 def _data_version(counter: bytes, timestamp: bytes, state_version: bytes) -> DataVersion | None:
@@ -83,10 +88,12 @@ def _data_version(counter: bytes, timestamp: bytes, state_version: bytes) -> Dat
 
 
 class RouteStore:
-    """The route tables' write side."""
+    """The route tables' write side; ``behaviour`` is that of the store's compat mode."""
 
     def __init__(self, store: Store) -> None:
         self._call = store.call
+        self.behaviour = behaviour_of(store.compat)
+        self._live_by_cluster = self.behaviour.live_by_cluster
 
     async def heartbeat(
         self, cluster: str, broker_name: str, broker_id: int, broker_addr: str, digest: str,
@@ -94,7 +101,8 @@ class RouteStore:
     ) -> Heartbeat:  # fmt: skip
         """Ask whether this is the same registration as last time. One round trip, O(1)."""
         reply = await self._call(
-            "heartbeat", who(cluster, broker_addr), cluster, broker_name, broker_id, digest, *channel, body_bytes
+            "heartbeat", self.behaviour.who(cluster, broker_addr), cluster if self._live_by_cluster else "",
+            broker_name, broker_id, digest, *channel, body_bytes,
         )  # fmt: skip
         if reply[0] == b"SAME":
             return Heartbeat(True, reply[1], text(reply[2]), text(reply[3]))
@@ -107,16 +115,17 @@ class RouteStore:
     ) -> Registered:  # fmt: skip
         """Write a registration's difference, if what it was compared with still stands. O(topics of the diff)."""
         r, version = registration, registration.data_version
+        one_topic = len(r.topics) == 1 and self.behaviour.refuses_first_single_topic
         packed, bodies = encode_topics(diff.topics)
         filters = r.filter_servers
         timeout_ms = default_timeout_ms if r.heartbeat_timeout_ms is None else r.heartbeat_timeout_ms
         reply = await self._call(
             "register_broker",
-            who(r.cluster, r.broker_addr), diff.epoch, diff.rev, diff.n, diff.config_rev,
+            self.behaviour.who(r.cluster, r.broker_addr), diff.epoch, diff.rev, diff.n, diff.config_rev,
             r.cluster, r.broker_name, r.broker_id, r.broker_addr, r.ha_server_addr or "", r.zone_name or "",
             "1" if r.enable_acting_master else "0", min(max(timeout_ms, _TIMEOUT_MS[0]), _TIMEOUT_MS[1]),
             version.counter, version.timestamp, version.state_version,
-            digest, *channel, body_bytes, "1" if len(r.topics) == 1 else "0",
+            digest, *channel, body_bytes, "1" if one_topic else "0",
             -1 if filters is None else len(filters), len(diff.topics), len(bodies), len(diff.dropped),
             len(diff.mappings),
             packed, *(filters or ()), *bodies, *diff.dropped, *(part for row in diff.mappings for part in row),
@@ -132,15 +141,42 @@ class RouteStore:
         return Registered(status, reply[1])
 
     async def touch_broker(
-        self, cluster: str, broker_addr: str, channel: Channel = NO_CHANNEL, body_bytes: int = 0
+        self,
+        cluster: str,
+        broker_addr: str,
+        channel: Channel = NO_CHANNEL,
+        body_bytes: int = 0,
+        *,
+        only_version: DataVersion | None = None,
     ) -> Touched:
-        """A heartbeat without registration (322, 904). One round trip, O(1)."""
-        reply = await self._call("touch_broker", who(cluster, broker_addr), *channel, body_bytes)
-        return Touched(reply[1], _data_version(*reply[2:5]) if reply[0] == b"OK" else None)
+        """A heartbeat without registration (322, 904). One round trip, O(1).
 
-    async def unregister_broker(self, cluster: str, broker_addr: str, broker_name: str) -> int:
-        """A broker leaves (104); returns the seq from which the tables show it."""
-        return int((await self._call("unregister_broker", cluster, broker_addr, broker_name))[1])
+        Args:
+            only_version: it counts only if this is the broker's data version; None: always.
+        """
+        v = only_version
+        reply = await self._call(
+            "touch_broker", self.behaviour.who(cluster, broker_addr), *channel, body_bytes,
+            "" if v is None else f"{v.counter} {v.timestamp} {v.state_version}",
+        )  # fmt: skip
+        known = reply[0] != b"UNKNOWN"
+        return Touched(reply[1], _data_version(*reply[2:5]) if known else None, reply[0] == b"OK")
+
+    async def unregister_broker(
+        self, cluster: str, broker_addr: str, broker_name: str, broker_id: int | None = None
+    ) -> int:
+        """A broker leaves (104); returns the seq from which the tables show it.
+
+        Args:
+            broker_id: says who goes in a namespace of compat 4.8, where the address only ends a live info.
+        """
+        if self.behaviour.unregisters_by_id and broker_id is not None:
+            identity = self.behaviour.who(cluster, broker_addr)
+            reply = await self._call("unregister_broker_id", identity, broker_addr, broker_name, broker_id, cluster)
+        else:
+            scope = cluster if self._live_by_cluster else ""
+            reply = await self._call("unregister_broker", scope, broker_addr, broker_name)
+        return int(reply[1])
 
     async def channel_destroyed(self, broker: str, channel: Channel) -> str:
         """A broker's connection closed; REMOVED, KEPT or STALE."""
@@ -152,7 +188,9 @@ class RouteStore:
         return seq, count
 
     async def delete_topic(self, topic: str, cluster: str = "") -> int:
-        """Delete a topic, everywhere or from one cluster's brokers; returns the seq."""
+        """Delete a topic, everywhere or from one cluster's brokers (5.x); returns the seq."""
+        if not self.behaviour.deletes_in_one_cluster:
+            cluster = ""
         return int((await self._call("delete_topic", topic, cluster))[1])
 
     async def register_topic(self, topic: str, queue_datas: Iterable[tuple[str, QueueData]]) -> int:

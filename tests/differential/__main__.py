@@ -8,11 +8,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.interop.name_servers import OurNameServers
-from tests.interop.processes import Processes, free_port
-from tests.interop.rocketmq import Unavailable, fetch, start_java_name_server
+from tests.interop.processes import Processes
+from tests.interop.rocketmq import Unavailable, fetch
 
-from .run import Difference, Pair
+from .run import Difference, Pair, start_pair
 from .shrink import Numbers, random_sequence, shrink, steps_of
 
 
@@ -37,9 +36,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="mqdiff") as folder:
         processes = Processes(Path(folder))
         try:
-            java_port = free_port()
-            start_java_name_server(processes, release, java_port, properties)
-            pair = Pair(java_port, OurNameServers().start(processes, properties).port)
+            pair = start_pair(processes, release, properties)
             failed = search(pair, options)
             if failed:
                 for name, told in processes.reports():

@@ -30,8 +30,9 @@ DELIBERATE = {
         "of that cluster alone; 216 in that cluster is not sent while the name lives elsewhere"
     ),
     "D5": "104 and closes are queued in Java: what follows waits until a fence, sent behind them, had its effect",
+    "D8": "4.8 never answers a code that it does not know: ours must answer 3",
     "D5 half": (
-        "104 without brokerName or a readable brokerId: Java forgets the live info before it trips over the null, "
+        "104 (5.x) without brokerName or a readable brokerId: Java forgets the live info before it trips over it, "
         "so that the row can never expire; ours does nothing. Not sent for a live broker"
     ),
     "D7 address": "304's brokerAddr: any address that the same server lists in 106",
@@ -40,6 +41,7 @@ DELIBERATE = {
         "a route's filterServerTable has one entry for an address; where this stands in rows of two clusters, "
         "either one's list is right (in Java the last by hash order, also when that has none)"
     ),
+    "D9 KV": "100 without namespace or key: 4.8 stores it under null; ours refuses it, as 5.x. Not sent to 4.8",
     "D9": "empty or missing clusterName, brokerName, brokerAddr in 103, and topic in 217: never drawn",
     "D16": (
         "a refused one-topic registration: the empty row that it leaves in Java is removed there by 104; not sent "
@@ -51,8 +53,9 @@ DELIBERATE = {
         "differs"
     ),
     "null wrapper": (
-        "an explicit null topicConfigSerializeWrapper for an id that another address holds: in Java it depends on "
-        "that one's live info whether it trips; ours never stores it. Not sent, for no peer writes it"
+        "an explicit null topicConfigSerializeWrapper for an id that another address holds: in Java 5.x it depends on "
+        "that one's live info whether it trips; ours never stores it. 4.8 trips over each one, after it has put the "
+        "address into the row, where no expiry ever finds it. Not sent, for no peer writes it"
     ),
     "null version": (
         'an explicit "dataVersion":null is read as an absent one; Java answers 0, keeps the broker without a '

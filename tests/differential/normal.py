@@ -15,7 +15,7 @@ from .wire import Answer
 RECORDS = (
     {"brokerAddrTable", "clusterAddrTable"},
     {"brokerAddrs", "brokerName", "cluster", "enableActingMaster", "zoneName"},
-    {"brokerName", "perm", "readQueueNums", "topicSysFlag", "writeQueueNums"},
+    {"brokerName", "perm", "readQueueNums", "topicSysFlag", "topicSynFlag", "writeQueueNums"},
     {"brokerDatas", "filterServerTable", "orderTopicConf", "queueDatas", "topicQueueMappingByBroker"},
     {"brokerAddr", "topicList"},
     {"brokerMemberGroup"},

@@ -7,11 +7,9 @@ import pytest
 from hypothesis import strategies as st
 
 from tests.interop.conftest import release_or_skip
-from tests.interop.name_servers import OurNameServers
-from tests.interop.processes import Processes, free_port
-from tests.interop.rocketmq import start_java_name_server
+from tests.interop.processes import Processes
 
-from .run import Pair
+from .run import Pair, start_pair
 from .steps import Step, draw_step
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(900)]
@@ -31,9 +29,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory):
     release = release_or_skip(VERSION)
     processes = Processes(tmp_path_factory.mktemp("differential"))
     try:
-        port = free_port()
-        start_java_name_server(processes, release, port)
-        pair = Pair(port, OurNameServers().start(processes).port)
+        pair = start_pair(processes, release)
         yield pair
         pair.close()
     finally:

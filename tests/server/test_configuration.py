@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from registry.behaviour import FIVE
 from registry.config import Settings, build, options
 from registry.embedded import EmbeddedRedis
 from registry.errors import ConfigError
 from registry.protocol.command import decode_command
-from registry.server.configuration import BLACK_LIST, MAX_BODY_BYTES, SHOWN_BY_JAVA, _Refused, accepted
+from registry.server.configuration import MAX_BODY_BYTES, SHOWN_BY_JAVA, _Refused, accepted
 from tests import golden
 
 from .harness import Broker
@@ -103,7 +104,7 @@ def test_product_addresses(value):
     ],
 )  # fmt: skip
 def test_what_is_stored(asked, stored):
-    assert accepted(asked, Settings()) == stored
+    assert accepted(asked, Settings(), FIVE) == stored
 
 
 @pytest.mark.parametrize(
@@ -124,7 +125,7 @@ def test_what_is_stored(asked, stored):
 )
 def test_what_is_refused_and_why(key, value, said):
     with pytest.raises(_Refused) as refused:
-        accepted({"orderMessageEnable": "true", key: value}, Settings())
+        accepted({"orderMessageEnable": "true", key: value}, Settings(), FIVE)
     assert str(refused.value).startswith(key)
     assert said in str(refused.value)
     assert str(refused.value).endswith("Nothing was changed.")
@@ -134,22 +135,22 @@ def test_nobody_learns_that_a_guess_was_right():
     settings = Settings(redis="redis://:secret@10.0.0.1")
     for guess in ("redis://:secret@10.0.0.1", "redis://:wrong@10.0.0.1"):
         with pytest.raises(_Refused, match="redis belongs to one process") as refused:
-            accepted({"redis": guess}, settings)
+            accepted({"redis": guess}, settings, FIVE)
         assert "secret" not in str(refused.value)
 
 
 def test_the_operator_can_extend_the_allow_list():
     settings = Settings(config_allow_list="clusterTest;listenPort")
-    assert accepted({"clusterTest": "true"}, settings) == {"clusterTest": "true"}
+    assert accepted({"clusterTest": "true"}, settings, FIVE) == {"clusterTest": "true"}
     with pytest.raises(_Refused, match="belongs to one process"):
-        accepted({"listenPort": "1"}, settings)
+        accepted({"listenPort": "1"}, settings, FIVE)
 
 
 def test_a_value_fixed_by_this_process_is_not_said_to_be_changed():
     settings = build(environ={"MQREGISTRY_ORDER_MESSAGE_ENABLE": "false"})
     with pytest.raises(_Refused, match="fixed at this name server by environment MQREGISTRY_ORDER_MESSAGE_ENABLE"):
-        accepted({"orderMessageEnable": "true"}, settings)
-    assert accepted({"orderMessageEnable": "false"}, settings) == {"orderMessageEnable": "false"}
+        accepted({"orderMessageEnable": "true"}, settings, FIVE)
+    assert accepted({"orderMessageEnable": "false"}, settings, FIVE) == {"orderMessageEnable": "false"}
 
 
 # over the wire
@@ -182,7 +183,7 @@ def test_318_changes_every_front_end_and_every_later_one(front_end_with):
         assert c.request(311).remark == "disable"
 
 
-@pytest.mark.parametrize("key", sorted(BLACK_LIST))
+@pytest.mark.parametrize("key", sorted(FIVE.black_list))
 def test_a_blacklisted_key_refuses_the_whole_request(front_end, key):
     with front_end.client() as client:
         before = get_config(client)
@@ -203,7 +204,7 @@ def test_a_key_outside_the_allow_list_refuses_the_whole_request(front_end):
 
 def test_what_319_shows_may_be_sent_back(front_end):
     with front_end.client() as client:
-        text = "".join(f"{key}={value}\n" for key, value in get_config(client).items() if key not in BLACK_LIST)
+        text = "".join(f"{key}={value}\n" for key, value in get_config(client).items() if key not in FIVE.black_list)
         assert set_config(client, text).code == 0
 
 

@@ -1,0 +1,162 @@
+"""What differs between the NameServers of RocketMQ 4.8.0 and 5.x: named flags, all of them here.
+
+A namespace is made for one of the two (``--compat``) and every front end of it gets the same :class:`Behaviour`
+passed in. Rows are those of "4.8.0 -> 5.3.3" in the semantics; D... are the deliberate differences, which hold for
+both: unknown codes are answered (6, 21; D8), removals leave nothing dead and are done before the answer (5, 18; D3 to
+D5), lists do not depend on hash order (23; D7), first bytes are acted on at once (20).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from registry.errors import ConfigError
+from registry.model import DataVersion, Registration, who
+
+
+class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
+    """How one version behaves; the comment at each flag is its row."""
+
+    compat: str
+    reply_version: int
+    """The MQVersion number that every reply carries."""
+    faq: str  # 16
+    """Where the remark of code 17 sends people."""
+    absent_codes: frozenset[int]  # 6, 24
+    """Requests that this version does not know."""
+    proxy_protocol: bool
+    keeps_empty_binary_fields: bool
+    """An extField of length 0 in a binary header is an empty text, else it is null."""
+    closes_on_empty_header: bool
+
+    refuses_first_single_topic: bool  # 1
+    null_topics_are_void: bool  # 1: what Java trips over when it counts the topics
+    unregisters_by_id: bool  # 2
+    restores_deleted_topics: bool  # 3
+    live_by_cluster: bool  # 4
+    """The live table and the filter servers go by (cluster, address), else by the address alone."""
+    state_versions: bool  # 7
+    acting_masters: bool  # 8, 9
+    heartbeat_timeouts: bool  # 26
+    static_topics: bool  # 15
+    zones: bool  # 12, 17
+    deletes_in_one_cluster: bool  # 13
+    version_query_needs_body: bool  # 14
+    version_query_always_refreshes: bool  # 25
+
+    standard_json: bool  # 10
+    """A route's broker ids are quoted for those who ask for it."""
+    old_bodies: bool  # 11, 12
+    """topicSynFlag, and neither enableActingMaster nor zoneName."""
+
+    black_list: frozenset[str]  # 19
+    """Keys that 318 refuses whatever configBlackList says."""
+    ignored_settings: frozenset[str]  # 22
+    """Keys of the other version: they have no effect, 318 takes them as unknown ones, 319 does not show them."""
+    shown_settings: tuple[str, ...]  # 22
+    """What 319 shows, in this order; () = what 5.x shows, sorted."""
+    shown_defaults: dict[str, str]  # 22
+    """Defaults that differ from those of 5.x."""
+
+    def who(self, cluster: str, broker_addr: str) -> str:
+        """The identity of a broker process in the live table."""
+        return who(cluster if self.live_by_cluster else "", broker_addr)
+
+    def seen(self, registration: Registration) -> Registration:
+        """A registration with what this version understands of it."""
+        version = registration.data_version
+        return msgspec.structs.replace(
+            registration,
+            data_version=version if self.state_versions else DataVersion(version.counter, version.timestamp),
+            enable_acting_master=registration.enable_acting_master if self.acting_masters else None,
+            heartbeat_timeout_ms=registration.heartbeat_timeout_ms if self.heartbeat_timeouts else None,
+            mappings=registration.mappings if self.static_topics else {},
+            zone_name=registration.zone_name if self.zones else None,
+        )
+
+
+FIVE: Final = Behaviour(
+    compat="5.x",
+    reply_version=513,
+    faq="https://rocketmq.apache.org/docs/bestPractice/06FAQ",
+    absent_codes=frozenset(),
+    proxy_protocol=True,
+    keeps_empty_binary_fields=False,
+    closes_on_empty_header=False,
+    refuses_first_single_topic=True,
+    null_topics_are_void=True,
+    unregisters_by_id=False,
+    restores_deleted_topics=True,
+    live_by_cluster=True,
+    state_versions=True,
+    acting_masters=True,
+    heartbeat_timeouts=True,
+    static_topics=True,
+    zones=True,
+    deletes_in_one_cluster=True,
+    version_query_needs_body=False,
+    version_query_always_refreshes=True,
+    standard_json=True,
+    old_bodies=False,
+    black_list=frozenset({"configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome"}),
+    ignored_settings=frozenset(),
+    shown_settings=(),
+    shown_defaults={},
+)
+
+FOUR_EIGHT: Final = Behaviour(
+    compat="4.8",
+    reply_version=373,
+    faq="http://rocketmq.apache.org/docs/faq/",
+    absent_codes=frozenset({217, 327, 901, 904}),
+    proxy_protocol=False,
+    keeps_empty_binary_fields=True,
+    closes_on_empty_header=True,
+    refuses_first_single_topic=False,
+    null_topics_are_void=False,
+    unregisters_by_id=True,
+    restores_deleted_topics=False,
+    live_by_cluster=False,
+    state_versions=False,
+    acting_masters=False,
+    heartbeat_timeouts=False,
+    static_topics=False,
+    zones=False,
+    deletes_in_one_cluster=False,
+    version_query_needs_body=True,
+    version_query_always_refreshes=False,
+    standard_json=False,
+    old_bodies=True,
+    black_list=frozenset(),
+    ignored_settings=frozenset(
+        {
+            "configBlackList", "deleteTopicWithBrokerRegistration", "enableAllTopicList", "enableTopicList",
+            "needWaitForService", "notifyMinBrokerIdChanged", "returnOrderTopicConfigToBroker",
+            "scanNotActiveBrokerInterval", "supportActingMaster", "waitSecondsForService",
+            "enableControllerInNamesrv", "unRegisterBrokerQueueCapacity", "clientRequestThreadPoolNums",
+            "clientRequestThreadPoolQueueCapacity", "defaultThreadPoolNums", "defaultThreadPoolQueueCapacity",
+            "serverNettyWorkerGroupEnable", "writeBufferLowWaterMark",
+        }
+    ),
+    shown_settings=(
+        "serverWorkerThreads", "serverSelectorThreads", "serverChannelMaxIdleTimeSeconds", "serverSocketRcvBufSize",
+        "serverAsyncSemaphoreValue", "kvConfigPath", "configStorePath", "clusterTest", "orderMessageEnable",
+        "serverSocketSndBufSize", "serverCallbackExecutorThreads", "serverOnewaySemaphoreValue", "listenPort",
+        "rocketmqHome", "productEnvName", "useEpollNativeSelector", "serverPooledByteBufAllocatorEnable",
+    ),
+    shown_defaults={"serverSocketRcvBufSize": "65535", "serverSocketSndBufSize": "65535"},
+)  # fmt: skip
+
+
+def behaviour_of(compat: str) -> Behaviour:
+    """The behaviour that the setting ``compat`` names.
+
+    Raises:
+        ConfigError: it names none.
+    """
+    for behaviour in (FIVE, FOUR_EIGHT):
+        if behaviour.compat == compat:
+            return behaviour
+    raise ConfigError(f"compat={compat!r}: expected {FIVE.compat} or {FOUR_EIGHT.compat}")
