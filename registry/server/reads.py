@@ -164,7 +164,7 @@ def _shown(text: str | None) -> str:
     return "null" if text is None else text
 
 
-_READS: dict[int, Read] = {
+READS: dict[int, Read] = {
     RequestCode.GET_BROKER_CLUSTER_INFO: get_broker_cluster_info,
     RequestCode.GET_KV_CONFIG: get_kv_config,
     RequestCode.GET_KVLIST_BY_NAMESPACE: get_kvlist_by_namespace,
@@ -183,5 +183,5 @@ _READS: dict[int, Read] = {
 
 def reads(behaviour: Behaviour) -> dict[int, Read]:
     """Request code -> handler, of the requests that this version knows."""
-    every = {**_READS, int(RequestCode.GET_ROUTEINFO_BY_TOPIC): get_routeinfo_by_topic(behaviour)}
+    every = {**READS, int(RequestCode.GET_ROUTEINFO_BY_TOPIC): get_routeinfo_by_topic(behaviour)}
     return {code: handler for code, handler in every.items() if code not in behaviour.absent_codes}

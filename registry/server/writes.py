@@ -157,7 +157,7 @@ async def register_topic(front_end: FrontEnd, command: Command, opaque: int, pee
     return front_end.replies.success.reply(opaque)
 
 
-_WRITES: dict[int, Write] = {
+WRITES: dict[int, Write] = {
     RequestCode.REGISTER_BROKER: register_broker,
     RequestCode.UNREGISTER_BROKER: unregister_broker,
     RequestCode.QUERY_DATA_VERSION: query_data_version,
@@ -175,7 +175,7 @@ _WRITES: dict[int, Write] = {
 
 def writes(behaviour: Behaviour) -> dict[int, Write]:
     """Request code -> handler, of the requests that this version knows."""
-    every = dict(_WRITES)
+    every = dict(WRITES)
     if behaviour.unregisters_by_id:
         every[RequestCode.UNREGISTER_BROKER] = unregister_broker_id
     return {code: handler for code, handler in every.items() if code not in behaviour.absent_codes}

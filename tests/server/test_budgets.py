@@ -7,6 +7,7 @@ import secrets
 
 import pytest
 
+from registry.behaviour import FIVE
 from registry.config import Settings
 from registry.errors import StoreUnavailable
 from registry.protocol.codes import RequestCode
@@ -16,7 +17,7 @@ from registry.server.channels import ChannelOwner
 from registry.server.counters import Counters
 from registry.server.follower import Follower
 from registry.server.front_end import FrontEnd
-from registry.server.reads import READS
+from registry.server.reads import reads
 from registry.server.view import View
 from registry.store.kvconfig import KvStore
 from registry.store.routes import NO_CHANNEL, RouteStore
@@ -126,7 +127,7 @@ def test_a_lookup_needs_no_redis_no_task_and_no_future(redis_url, topic):
     here = asyncio.run(prepare())
     # No event loop runs here, and the store is closed: whatever the handler did with either would fail.
     command = Command(code=105, opaque=3, version=479, ext_fields={"topic": topic})
-    reply = decode_command(READS[RequestCode.GET_ROUTEINFO_BY_TOPIC](here.front_end, command, 3)[4:])
+    reply = decode_command(reads(FIVE)[RequestCode.GET_ROUTEINFO_BY_TOPIC](here.front_end, command, 3)[4:])
     assert reply.code == (0 if topic == "topic1" else 17)
 
 
