@@ -17,7 +17,7 @@ registry.change.SCHEMA_MAJOR, registry.change.SCHEMA_MINOR = map(int, sys.argv[1
 
 from registry.model import QueueData  # noqa: E402
 from registry.protocol.command import Command  # noqa: E402
-from registry.server import reads, register, replies  # noqa: E402
+from registry.server import reads, register  # noqa: E402
 from registry.server.front_end import FrontEnd  # noqa: E402
 from registry.store import routes, scripts  # noqa: E402
 from registry.tables import Tables  # noqa: E402
@@ -83,7 +83,7 @@ def read_more() -> None:
     Tables.apply = apply_more  # type: ignore[assignment,method-assign]
 
     def get_grades(front_end: FrontEnd, command: Command, opaque: int) -> bytes:
-        return replies.reply(opaque, ext_fields=dict(grades))
+        return front_end.replies.reply(opaque, ext_fields=dict(grades))
 
     reads.READS[GET_GRADES] = get_grades
 
