@@ -66,15 +66,18 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
 
     def seen(self, registration: Registration) -> Registration:
         """A registration with what this version understands of it."""
-        version = registration.data_version
         return msgspec.structs.replace(
             registration,
-            data_version=version if self.state_versions else DataVersion(version.counter, version.timestamp),
+            data_version=self.seen_version(registration.data_version),
             enable_acting_master=registration.enable_acting_master if self.acting_masters else None,
             heartbeat_timeout_ms=registration.heartbeat_timeout_ms if self.heartbeat_timeouts else None,
             mappings=registration.mappings if self.static_topics else {},
             zone_name=registration.zone_name if self.zones else None,
         )
+
+    def seen_version(self, version: DataVersion) -> DataVersion:
+        """A data version with what this version understands of it."""
+        return version if self.state_versions else DataVersion(version.counter, version.timestamp)
 
 
 FIVE: Final = Behaviour(

@@ -24,7 +24,7 @@ from registry.client.registrar_lane import cancelled
 from registry.client.registrar_server import Answer, Refused
 from registry.client.registrar_update import Update
 from registry.errors import RegistryError, StoreUnavailable
-from registry.model import DEFAULT_HEARTBEAT_TIMEOUT_MS, DataVersion, Registration, who
+from registry.model import DEFAULT_HEARTBEAT_TIMEOUT_MS, DataVersion, Registration
 from registry.protocol.bodies import encode_mapping
 from registry.protocol.codes import VERSION_V5_0_0, ResponseCode
 from registry.protocol.register_body import RegisterBody
@@ -206,7 +206,8 @@ class RedisServer:
         return self._prepared[1]
 
     async def _register(self, r: Registration, digest: str) -> Answer:
-        self._registered = who(r.cluster, r.broker_addr)
+        behaviour = self._writer.routes.behaviour
+        r, self._registered = behaviour.seen(r), behaviour.who(r.cluster, r.broker_addr)
         beat = await self._writer.routes.heartbeat(
             r.cluster, r.broker_name, r.broker_id, r.broker_addr, digest, self._channel
         )
@@ -233,10 +234,17 @@ class RedisServer:
         """Compare with what Redis has now, and write the difference if it still has that."""
         mappings = [(topic, mapped_name) for topic, (mapped_name, _) in r.mappings.items()]
         view = await read_broker(self._writer.store, r.broker_name, list(r.topics), mappings)
-        drops = view.config.get("deleteTopicWithBrokerRegistration", "").lower() == "true"
+        behaviour, key = self._writer.routes.behaviour, "deleteTopicWithBrokerRegistration"
+        drops = view.config.get(key, "").lower() == "true" and key not in behaviour.ignored_settings
         if drops:
             view = await read_broker(self._writer.store, r.broker_name, list(r.topics), mappings, all_topics=True)
-        changes = compare(r, known, view.tables, delete_missing_topics=drops)
+        changes = compare(
+            r,
+            known,
+            view.tables,
+            delete_missing_topics=drops,
+            restore_missing_topics=behaviour.restores_deleted_topics,
+        )
         diff = RegistrationDiff(
             view.epoch, view.row.rev if view.row else 0, n, view.config_rev, changes.topics, changes.dropped,
             changes.mappings,
@@ -250,7 +258,7 @@ class RedisServer:
 
     async def is_changed(self, version: DataVersion) -> bool:
         """322."""
-        return await self._touch() != version
+        return await self._touch() != self._writer.routes.behaviour.seen_version(version)
 
     async def heartbeat(self, version: DataVersion) -> None:
         """904."""
@@ -266,7 +274,9 @@ class RedisServer:
     async def unregister(self) -> None:
         """104."""
         config = self._config()
-        await self._writer.routes.unregister_broker(config.cluster_name, config.broker_addr, config.broker_name)
+        await self._writer.routes.unregister_broker(
+            config.cluster_name, config.broker_addr, config.broker_name, config.broker_id
+        )
         self._registered = ""
 
     def reset(self) -> None:

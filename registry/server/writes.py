@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from typing import Literal
 
 from registry.behaviour import Behaviour
-from registry.model import DataVersion, who
+from registry.model import who
 from registry.protocol import headers
 from registry.protocol.bodies import decode_data_version, decode_route, encode_data_version
 from registry.protocol.codes import RequestCode
@@ -57,8 +57,8 @@ async def query_data_version(front_end: FrontEnd, command: Command, opaque: int,
         return front_end.replies.system_error(opaque, "query data version failed: there is no data version")
     # An absent timestamp is the clock's, as in Java, and so equal to none that is kept.
     sent = decode_data_version(command.body, now_ms=int(time.time() * 1000)) if command.body else None
-    if sent is not None and not behaviour.state_versions:
-        sent = DataVersion(sent.counter, sent.timestamp)
+    if sent is not None:
+        sent = behaviour.seen_version(sent)
     if behaviour.live_by_cluster and (cluster is None or addr is None):
         return front_end.replies.system_error(opaque, "query data version failed: clusterName or brokerAddr is null")
     front_end.check_store()

@@ -56,6 +56,27 @@ async def test_registers_and_says_goodbye(bed, registrar_of):
     assert await bed.replay() == await bed.contents()
 
 
+async def test_namespace_of_compat_48_gets_what_48_understands(redis_url, namespace):
+    async with Store(redis_url, namespace, compat="4.8") as store:
+        await store.connect()
+        bed = Bed(store)
+        topics = TopicTable([TopicConfig("t1", 8, 8, 6)])
+        writer = RedisWriter(redis_url, namespace, compat="4.8")
+        config = broker(zone_name="z1", enable_slave_acting_master=True, filter_servers=("127.0.0.1:1",))
+        registrar = BrokerRegistrar(config, topics, transport="redis", redis=writer, pace=NEVER)
+        async with writer, registrar:
+            tables = await bed.tables()
+            (row,) = tables.brokers.values()
+            assert (row.zone_name, row.enable_acting_master) == (None, False)
+            assert tables.topics == {"t1": {"broker-a": QueueData(8, 8, 6)}}
+            assert tables.filter_servers == {"|127.0.0.1:10911": ["127.0.0.1:1"]}
+            await bed.routes.delete_topic("t1", "c1")
+            await registrar.register_now()
+            assert (await bed.tables()).topics == {}
+        assert (await bed.tables()).brokers == {}
+        assert await bed.redis("ZCARD", bed.key("deadlines")) == 0
+
+
 async def test_changes_and_periods_are_as_over_a_name_server(bed, registrar_of):
     mapping = TopicQueueMapping("t1", "broker-a", 8, 3, False, "__global__", {0: 0})
     topics = TopicTable([TopicConfig("t1", 8, 8, 6), TopicConfig("t2", 8, 8, 6)], [mapping])
