@@ -62,3 +62,7 @@ class PeerGoesAway(PeerUnavailable):
 
 class ClientClosed(RegistryError):
     """The client was closed, never opened, or opened before this process was forked; definite."""
+
+
+class NoRoute(RegistryError):
+    """There is nowhere to send to; the message says why."""

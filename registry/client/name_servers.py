@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+from collections.abc import Callable
 from typing import Any, Self
 
 from registry.client.addresses import Address, Addresses, Given
@@ -50,6 +51,8 @@ class NameServers:
         self._chosen: Address | None = None
         self._following: asyncio.Task[None] | None = None
         self._open = False
+        self.on_addresses: list[Callable[[], None]] = []
+        """Are called when the list is another one."""
 
     @property
     def chosen(self) -> Address | None:
@@ -178,3 +181,5 @@ class NameServers:
             self._servers.pop(address).retire()
         if self._chosen not in addresses:
             self._chosen = None
+        for listener in list(self.on_addresses):
+            listener()

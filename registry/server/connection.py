@@ -17,6 +17,7 @@ from registry.errors import RegistryError, RemoteProtocolError, StoreUnavailable
 from registry.protocol.codes import FLAG_ONEWAY, FLAG_RESPONSE, ResponseCode
 from registry.protocol.command import Command, decode_command
 from registry.protocol.frame import FrameReader
+from registry.protocol.watch import ROUTE_WATCH, WatchAnswer
 from registry.server.front_end import FrontEnd
 from registry.server.reads import Read, reads
 from registry.server.writes import Write, writes
@@ -75,6 +76,7 @@ class Connections:
         while True:
             await asyncio.sleep(0.5)
             self.clock_s = now = loop.time()
+            self.front_end.view.watches.expire(now)
             idle_before, slow_before = now - self.limits.idle_s, now - self.limits.slow_client_s
             for connection in list(self.all):
                 if connection.paused_at_s is not None and connection.paused_at_s < slow_before:
@@ -164,6 +166,7 @@ class Connection(asyncio.Protocol):
         """Gone; its brokers lose their channel once its last write is done."""
         self._lost = self._closing = True
         self._connections.all.discard(self)
+        self._front_end.view.watches.gone(self)
         self._backlog.clear()
         self._reader = FrameReader()
         self._hold(0)
@@ -248,6 +251,8 @@ class Connection(asyncio.Protocol):
                 self._queue(write, command, opaque)
                 return None
             answer = front_end.replies.overloaded.reply(opaque)
+        elif command.code == ROUTE_WATCH and not command.flag & FLAG_ONEWAY:
+            return self._watch(command, opaque)
         else:
             answer = front_end.replies.reply(
                 opaque, ResponseCode.REQUEST_CODE_NOT_SUPPORTED, f" request type {command.code} not supported"
@@ -262,6 +267,24 @@ class Connection(asyncio.Protocol):
         except Exception as error:  # a defect of ours must not take the other clients' answers along
             logger.exception("request %d of %s failed", command.code, self.address)
             return self._front_end.replies.system_error(opaque, f"{type(error).__name__}: {error}")
+
+    def _watch(self, command: Command, opaque: int) -> bytes | None:
+        try:
+            self._front_end.view.watches.watch(self, command, opaque, self._connections.clock_s)
+        except RemoteProtocolError as error:
+            return self._front_end.replies.system_error(opaque, str(error))
+        return None
+
+    def answer_watch(self, opaque: int, answer: WatchAnswer | None) -> None:
+        """Answer a held request; None: go away. Nothing when the connection is gone."""
+        if self._closing:
+            return
+        replies = self._front_end.replies
+        if answer is None:
+            self._send([replies.go_away.reply(opaque)])
+        else:
+            ext_fields, body = answer.encode()
+            self._send([replies.reply(opaque, ext_fields=ext_fields, body=body)])
 
     def _send(self, out: list[bytes]) -> None:
         if out and not self._lost:

@@ -18,6 +18,7 @@ from registry.errors import StoreUnavailable
 from registry.model import TopicRoute
 from registry.protocol.bodies import encode_cluster_info, encode_route
 from registry.route import in_zone, pick_up_route
+from registry.server.watches import RouteWatches
 from registry.tables import Tables
 
 
@@ -44,6 +45,7 @@ class View:
         # Encoded routes by topic, one dict for each JSON form; made on first use, dropped by what changes them.
         self.quoted: dict[str, bytes] = {}
         self.bare: dict[str, bytes] = {}
+        self.watches = RouteWatches()
         self._cluster_info: bytes | None = None
         self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
         self._waiters = 0
@@ -115,12 +117,16 @@ class View:
             self._fail_waiting()
         self.epoch, self.seq = epoch, seq
         self._wake()
+        self.watches.follow_from(epoch, seq)
 
     def apply(self, change: Change) -> None:
         """Apply one event, the next in order."""
-        self.drop_answers(self.exact.apply(change))
+        touched = self.exact.apply(change)
+        self.drop_answers(touched)
         if self.served is not self.exact:
-            self.drop_answers(apply_beside(self.served, change))
+            touched = {*touched, *apply_beside(self.served, change)}
+            self.drop_answers(touched)
+        self.watches.changed(touched, change.seq)
         if change.type != kinds.WRITE_PERM_SET:
             self._cluster_info = None
 
@@ -144,6 +150,7 @@ class View:
         self.quoted.clear()
         self.bare.clear()
         self._cluster_info = None
+        self.watches.all_changed()
 
     # answers after effect
 

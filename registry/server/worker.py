@@ -183,6 +183,8 @@ class Worker:
         # Brokers that go away now go because we send them: that says nothing about their life.
         self._channels.stop_telling()
         logger.info("draining: %d connections", len(connections.all))
+        if self._front_end.draining:
+            self._view.watches.send_away()
         if connections.all and self._front_end.draining:
             await self._until(deadline, loop.time() + GO_AWAY_S, lambda: not connections.all)
         server.close()

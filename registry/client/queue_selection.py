@@ -1,0 +1,98 @@
+"""Which queue to send to next: round robin, around the broker that failed last, or around slow ones.
+
+Source of the behaviour: TopicPublishInfo.selectOneMessageQueue, MQFaultStrategy and LatencyFaultToleranceImpl
+(rocketmq 5.x).
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+import time
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from registry.client.route_info import MessageQueue, PublishInfo
+
+# A send that took so long (ms) -> its broker is avoided for so long (ms).
+_AVOIDED_MS: Final = ((15_000, 30_000), (5_000, 10_000), (3_000, 6_000), (1_800, 5_000), (550, 2_000))
+# What a send that failed counts as.
+_FAILED_MS: Final = 10_000
+
+
+class _Fault(NamedTuple):
+    latency_ms: float
+    until_ms: float
+
+
+class QueueSelector:
+    """Safe to use from several threads.
+
+    Args:
+        latency_fault_tolerance: avoid a broker for a time that grows with how slow its last send was
+            (sendLatencyFaultEnable; off in Java, too).
+        clock_ms: a monotonic clock.
+    """
+
+    def __init__(
+        self,
+        *,
+        latency_fault_tolerance: bool = False,
+        clock_ms: Callable[[], float] = lambda: time.monotonic() * 1000,
+    ) -> None:
+        self._tolerant = latency_fault_tolerance
+        self._clock_ms = clock_ms
+        self._faults: dict[str, _Fault] = {}
+        # next() of a count is one step of the interpreter: no lock is needed
+        self._indexes: dict[str, itertools.count[int]] = {}
+
+    def select(self, topic: str, info: PublishInfo, last_broker_name: str | None = None) -> MessageQueue | None:
+        """The next queue; None when there is none.
+
+        Args:
+            last_broker_name: where sending this message failed just before; another one is taken if there is any.
+        """
+        queues = info.queues
+        if not queues:
+            return None
+        if self._tolerant:
+            return self._next(topic, queues, self._is_available) or self._least_bad(topic, queues)
+        found = None
+        if last_broker_name is not None:
+            found = self._next(topic, queues, lambda name: name != last_broker_name)
+        return found or self._next(topic, queues, lambda name: True)
+
+    def report(self, broker_name: str, latency_ms: float = 0.0, *, failed: bool = False) -> None:
+        """How a send went; counts with latency_fault_tolerance only."""
+        if self._tolerant:
+            latency_ms = max(latency_ms, _FAILED_MS) if failed else latency_ms
+            avoided_ms = next((avoided for slow, avoided in _AVOIDED_MS if latency_ms >= slow), 0)
+            self._faults[broker_name] = _Fault(latency_ms, self._clock_ms() + avoided_ms)
+
+    def forget(self, topic: str) -> None:
+        """The topic is not used any more."""
+        self._indexes.pop(topic, None)
+
+    def keep_brokers(self, broker_names: set[str]) -> None:
+        """Forget the faults of all others."""
+        self._faults = {name: fault for name, fault in list(self._faults.items()) if name in broker_names}
+
+    def _next(self, topic: str, queues: tuple[MessageQueue, ...], good: Callable[[str], bool]) -> MessageQueue | None:
+        index = self._indexes.get(topic)
+        if index is None:  # begins anywhere, so that clients do not all begin with the same queue
+            index = self._indexes.setdefault(topic, itertools.count(random.randrange(1 << 16)))
+        for _ in queues:
+            queue = queues[next(index) % len(queues)]
+            if good(queue.broker_name):
+                return queue
+        return None
+
+    def _is_available(self, broker_name: str) -> bool:
+        fault = self._faults.get(broker_name)
+        return fault is None or self._clock_ms() >= fault.until_ms
+
+    def _least_bad(self, topic: str, queues: tuple[MessageQueue, ...]) -> MessageQueue | None:
+        """All are avoided: the broker that was least slow."""
+        names = {queue.broker_name for queue in queues}
+        best = min(sorted(names), key=lambda name: self._faults.get(name, _Fault(0, 0)))
+        return self._next(topic, queues, lambda name: name == best)

@@ -1,0 +1,159 @@
+"""Clients that wait for a route to change: held requests (ROUTE_WATCH), answered when the view has the change.
+
+The worker that answers is the one whose view answers the lookup that follows, so what is announced is there. A
+client that comes back for more learns what changed meanwhile from a short history; where that does not reach, all
+its topics may have changed. Nothing is kept while nobody watches. Ours: see protocol/watch.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection
+from typing import Final, NamedTuple, Protocol
+
+from registry.protocol.command import Command
+from registry.protocol.watch import Position, WatchAnswer, WatchRequest
+
+# No client is held longer: connections idle for twice this are closed.
+MAX_HOLD_S: Final = 60.0
+# What the history holds at most, in topics.
+_HISTORY_TOPICS: Final = 100_000
+
+
+class Watcher(Protocol):
+    """A connection."""
+
+    def answer_watch(self, opaque: int, answer: WatchAnswer | None) -> None:
+        """Send the answer, None: go away; nothing when the connection is gone."""
+
+
+class _Held(NamedTuple):
+    opaque: int
+    topics: frozenset[str]
+    until_s: float
+
+
+class _Entry(NamedTuple):
+    seq: int
+    topics: frozenset[str]
+
+
+class RouteWatches:
+    """The held requests of one worker, at most one for each connection."""
+
+    def __init__(self) -> None:
+        self._epoch = ""
+        self._seq = -1
+        self._held: dict[Watcher, _Held] = {}
+        self._by_topic: dict[str, set[Watcher]] = {}
+        self._watchers: set[Watcher] = set()  # every connection that has ever asked
+        self._history: deque[_Entry] = deque()
+        self._history_topics = 0
+        self._known_from = -1  # the history has every change after this seq
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    # from the view
+
+    def follow_from(self, epoch: str, seq: int) -> None:
+        """The view stands somewhere else: anything may have changed."""
+        self._epoch, self._seq = epoch, seq
+        self.all_changed()
+
+    def all_changed(self) -> None:
+        """Every route may have changed."""
+        self._forget_history()
+        for watcher in list(self._held):
+            self._answer(watcher, None)
+
+    def changed(self, topics: Collection[str], seq: int) -> None:
+        """The view has the change with this seq, which touched the routes of these topics."""
+        self._seq = seq
+        if not self._watchers:
+            self._known_from = seq
+            return
+        if not topics:
+            return
+        if len(topics) > _HISTORY_TOPICS:
+            self._forget_history()
+        else:
+            self._history.append(_Entry(seq, frozenset(topics)))
+            self._history_topics += len(topics)
+            while self._history_topics > _HISTORY_TOPICS:
+                gone = self._history.popleft()
+                self._history_topics -= len(gone.topics)
+                self._known_from = gone.seq
+        if self._by_topic:
+            found = [self._by_topic[topic] for topic in topics if topic in self._by_topic]
+            for watcher in set().union(*found):
+                self._answer(watcher, self._held[watcher].topics.intersection(topics))
+
+    # from connections
+
+    def watch(self, watcher: Watcher, command: Command, opaque: int, now_s: float) -> None:
+        """Hold a request, or answer it at once.
+
+        Raises:
+            RemoteProtocolError: it cannot be read.
+        """
+        request = WatchRequest.decode(command.ext_fields, command.body)
+        self._release(watcher)  # it asks anew: nobody waits for the old answer
+        self._watchers.add(watcher)
+        since = request.since
+        held = _Held(opaque, request.topics, now_s + min(request.hold_ms / 1000, MAX_HOLD_S))
+        changed: frozenset[str] | None = frozenset()
+        if since is not None:
+            if since.epoch != self._epoch or since.seq < self._known_from:
+                changed = None
+            else:
+                news = [entry.topics & request.topics for entry in self._history if entry.seq > since.seq]
+                changed = frozenset().union(*news)
+        if since is None or changed is None or changed:
+            self._send(watcher, held, changed)
+            return
+        self._held[watcher] = held
+        for topic in request.topics:
+            self._by_topic.setdefault(topic, set()).add(watcher)
+
+    def gone(self, watcher: Watcher) -> None:
+        """The connection was closed."""
+        self._release(watcher)
+        self._watchers.discard(watcher)
+        if not self._watchers:
+            self._forget_history()
+
+    def expire(self, now_s: float) -> None:
+        """Answer those that were held long enough."""
+        for watcher in [watcher for watcher, held in self._held.items() if held.until_s <= now_s]:
+            self._answer(watcher, frozenset())
+
+    def send_away(self) -> None:
+        """Before a shutdown: they watch at another front end."""
+        for watcher in list(self._held):
+            held = self._release(watcher)
+            assert held is not None
+            watcher.answer_watch(held.opaque, None)
+
+    def _answer(self, watcher: Watcher, topics: frozenset[str] | None) -> None:
+        held = self._release(watcher)
+        assert held is not None
+        self._send(watcher, held, topics)
+
+    def _send(self, watcher: Watcher, held: _Held, topics: frozenset[str] | None) -> None:
+        answer = WatchAnswer(Position(self._epoch, self._seq), None if topics is None else tuple(sorted(topics)))
+        watcher.answer_watch(held.opaque, answer)
+
+    def _release(self, watcher: Watcher) -> _Held | None:
+        held = self._held.pop(watcher, None)
+        for topic in held.topics if held else ():
+            watchers = self._by_topic[topic]
+            watchers.discard(watcher)
+            if not watchers:
+                del self._by_topic[topic]
+        return held
+
+    def _forget_history(self) -> None:
+        self._history.clear()
+        self._history_topics = 0
+        self._known_from = self._seq
