@@ -11,7 +11,7 @@ from collections.abc import Callable
 from registry.client.registrar_config import BrokerConfig, Pace, jittered
 from registry.client.registrar_server import Answer, Refused, Server, ServerResult, Status
 from registry.client.registrar_update import Update, Updates
-from registry.errors import RegistryError
+from registry.errors import PeerGoesAway, RegistryError
 from registry.model import DataVersion
 from registry.protocol.codes import ResponseCode
 
@@ -160,11 +160,11 @@ class Lane:
         """Register, in spite of two refusals that can be helped."""
         try:
             return await self.server.register(update)
+        except PeerGoesAway:  # behind its address, others may serve on
+            self.server.reset()
+            await self.server.open()
+            return await self.server.register(self._updates.whole())
         except Refused as refused:
-            if refused.code == ResponseCode.GO_AWAY:
-                self.server.reset()
-                await self.server.open()
-                return await self.server.register(self._updates.whole())
             if whole and update.has_one_topic and refused.code == ResponseCode.SYSTEM_ERROR:
                 # A 5.x name server takes no single topic from a broker that it does not know.
                 await self.server.register(update.introduction())

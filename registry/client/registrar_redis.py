@@ -73,6 +73,7 @@ class RedisWriter:
         self._stands_at: tuple[str, int] = ("", 0)
         self._opening = asyncio.Lock()
         self._keeper: asyncio.Task[None] | None = None
+        self._end: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
         """Check the Redis, take the lease and keep it; nothing if that is done.
@@ -81,6 +82,8 @@ class RedisWriter:
             StoreUnavailable, StoreError: it cannot be used; try again.
         """
         async with self._opening:
+            if self._end is not None:
+                raise StoreUnavailable(f"{self.name}: this writer was closed")
             if self._keeper is None:
                 await self._store.connect()
                 await self._renew()
@@ -135,7 +138,21 @@ class RedisWriter:
             self._gone.discard(closed)
 
     async def close(self) -> None:
-        """Give the lease up; brokers that did not say goodbye are taken for gone. Never raises but when cancelled."""
+        """Give the lease up; brokers that did not say goodbye are taken for gone. It is not open any more, for good.
+
+        Who is cancelled meanwhile does not stop it: it goes on by itself, for a few seconds at most.
+        """
+        await asyncio.shield(self.abort())
+
+    def abort(self) -> asyncio.Task[None]:
+        """The same behind the caller's back."""
+        if self._end is None:
+            self._end = asyncio.get_running_loop().create_task(self._give_up(), name="registrar gives its lease up")
+            _tasks.add(self._end)
+            self._end.add_done_callback(_tasks.discard)
+        return self._end
+
+    async def _give_up(self) -> None:
         keeper, self._keeper = self._keeper, None
         try:
             if keeper is not None:
@@ -147,12 +164,6 @@ class RedisWriter:
                         await self._leases.release(self.incarnation)
         finally:
             await self._store.close()
-
-    def abort(self) -> None:
-        """The same behind the caller's back: who is cancelled cannot wait."""
-        task = asyncio.get_running_loop().create_task(self.close(), name="registrar gives its lease up")
-        _tasks.add(task)
-        task.add_done_callback(_tasks.discard)
 
     async def __aenter__(self) -> RedisWriter:
         return self
