@@ -41,7 +41,7 @@ class WireServer:
 
     async def open(self) -> None:
         """Connect, unless that is so."""
-        if self._connection is not None and not self._connection.is_closed:
+        if self._connection is not None and self._connection.is_usable:
             return
         config = self._config()
         self._connection = await Connection.connect(
@@ -94,7 +94,7 @@ class WireServer:
     async def heartbeat(self, version: DataVersion) -> None:
         """904; to old name servers, which do not know it, an unasked-for 322. Nobody answers either."""
         config, connection = self._config(), self._connection
-        if connection is None or connection.is_closed:
+        if connection is None or not connection.is_usable:
             return
         if config.compatible_with_old_name_srv:
             code, header, body = RequestCode.QUERY_DATA_VERSION, self._identity(), self._version_body(version)
