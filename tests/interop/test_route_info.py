@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from registry.client.route_info import parse_route, publish_info, route_changed, static_endpoints, subscribe_info
+from registry.client.route_tables import RouteTables
 from registry.errors import RemoteProtocolError
+from registry.model import TopicRoute
 
 from .processes import Processes
 from .rocketmq import ANSWER_TIMEOUT_S, START_TIMEOUT_S, Console, Release
@@ -20,6 +22,7 @@ pytestmark = [pytest.mark.interop, pytest.mark.timeout(900)]
 ROUTES = 300
 SEED = 7
 TOPIC = "topic1"
+HIGHEST_ID = 4
 
 NAMES = ["broker-a", "broker-b", "broker-B", "broker-10", "broker-9", "b", "br\u00f6ker", "\uff21", "\U0001f600"]
 BAD_ORDER = ["broker-a", "broker-a:", "broker-a: 4", ";broker-a:4", "broker-a:4;;broker-b:4", ":", "broker-a:4x"]
@@ -149,6 +152,7 @@ def ours(text: str, older_text: str) -> Json:
             [queue.broker_name, queue.queue_id, holder] for queue, holder in static_endpoints(TOPIC, route).items()
         ),
         "changed": route_changed(older, route),
+        "found": found(route),
     }
     try:
         info = publish_info(TOPIC, route)
@@ -157,6 +161,21 @@ def ours(text: str, older_text: str) -> Json:
     except RemoteProtocolError:
         answer["publish"] = "error"
     return answer
+
+
+def found(route: TopicRoute) -> Json:
+    """Which addresses are found when only this route is known."""
+    tables = RouteTables()
+    tables.broker_addrs = {name: row.broker_addrs for name, row in route.broker_rows.items()}
+    told: Json = {}
+    for name in route.broker_rows:
+        told[name] = {"publish": tables.find_broker_addr_in_publish(name)}
+        for broker_id in range(HIGHEST_ID + 1):
+            for only in (True, False):
+                result = tables.find_broker_addr_in_subscribe(name, broker_id, only_this_broker=only)
+                told[name][f"{broker_id} {'only' if only else 'any'}"] = list(result) if result else None
+        told[name] = {key: value for key, value in told[name].items() if value is not None}
+    return told
 
 
 def theirs(line: str) -> Json:
@@ -176,6 +195,7 @@ def theirs(line: str) -> Json:
         "subscribe": answer["subscribe"]["queues"],
         "endpoints": sorted(answer["endpoints"]),
         "changed": answer["changed"],
+        "found": answer["found"],
     }
 
 
