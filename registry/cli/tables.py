@@ -11,6 +11,8 @@ import click
 from registry.cli import reads, show
 from registry.cli.target import find_target, run, target_options
 from registry.config import Settings
+from registry.errors import ConfigError, PeerUnavailable
+from registry.model import TopicRoute
 from registry.protocol.bodies import encode_route
 from registry.store.store import Store
 
@@ -104,21 +106,53 @@ def _shortened(names: list[str], most: int = 6) -> str:
 
 @click.command()
 @click.argument("topic")
+@click.option(
+    "--namesrv", metavar="HOST:PORT[;HOST:PORT]", help="Ask a name server instead, ours or a Java NameServer."
+)
 @target_options
-def route(topic: str, as_json: bool, config_file: Path | None, **flags: Any) -> None:
-    """Show where TOPIC is: its queues at each broker name, and the addresses, as clients are told."""
+def route(topic: str, namesrv: str | None, as_json: bool, config_file: Path | None, **flags: Any) -> None:
+    """Show where TOPIC is: its queues at each broker name, and the addresses, as clients are told.
+
+    The tables in Redis are read, unless --namesrv names a name server.
+    """
+    if namesrv is not None:
+        if given := [f"--{name}" for name, value in flags.items() if value is not None]:
+            raise click.UsageError(f"--namesrv asks a name server, {given[0]} names tables in Redis: give one of them")
+        run(_route_by_name_server(topic, namesrv, as_json))
+        return
 
     async def work(settings: Settings) -> None:
         async with reads.existing_namespace(settings) as store:
             found = await reads.read_route(store, topic)
             if found is None:
                 raise click.ClickException(await _no_such_topic(store, topic))
-        if as_json:
-            click.echo(encode_route(found, quoted_keys=True).decode())
-        else:
-            click.echo(show.route_text(topic, found))
+        _show_route(topic, found, as_json)
 
     run(work(find_target(flags, config_file)))
+
+
+def _show_route(topic: str, found: TopicRoute, as_json: bool) -> None:
+    if as_json:
+        click.echo(encode_route(found, quoted_keys=True).decode())
+    else:
+        click.echo(show.route_text(topic, found))
+
+
+async def _route_by_name_server(topic: str, namesrv: str, as_json: bool) -> None:
+    from registry.client import RouteClient
+
+    try:
+        client = RouteClient(namesrv, push=False)
+    except ConfigError as error:
+        raise click.UsageError(f"--namesrv: {error}") from error
+    try:
+        async with client:
+            found = await client.lookup(topic)
+    except PeerUnavailable as error:
+        raise click.ClickException(f"cannot ask name server {namesrv}: {error}") from error
+    if found is None:
+        raise click.ClickException(f"no topic {topic!r} at name server {namesrv}")
+    _show_route(topic, found, as_json)
 
 
 async def _no_such_topic(store: Store, topic: str) -> str:

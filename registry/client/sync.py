@@ -37,6 +37,8 @@ _Client = TypeVar("_Client")
 
 # A look-up of a host name cannot be interrupted, and may take longer than anybody wants to wait.
 _CLOSE_S: Final = 10.0
+# A Ctrl-C in the moment in which a thread begins to wait is noticed by Python only when the wait ends.
+_SIGNALS_S: Final = 0.5
 
 
 class BackgroundLoop:
@@ -70,10 +72,7 @@ class BackgroundLoop:
             ClientClosed: not open, or closed meanwhile, or in a forked child.
             RuntimeError: from the background thread itself.
         """
-        if os.getpid() != self._pid:
-            raise ClientClosed(
-                f"this {self._what} was opened in process {self._pid}, before the fork: open one in this process"
-            )
+        self._check_process()
         if threading.current_thread() is self._thread:
             raise RuntimeError(f"a listener of {self._what} must not call it: it would wait for itself")
         result: Future[_Result] = Future()
@@ -103,7 +102,7 @@ class BackgroundLoop:
                     raise self._closed()
                 self._pending.add(result)
                 loop.call_soon_threadsafe(begin)
-            return result.result()
+            return _wait(result)
         except BaseException:
             if not result.done() and loop is not None:  # Ctrl-C
                 with contextlib.suppress(RuntimeError):  # the loop may have ended
@@ -112,6 +111,22 @@ class BackgroundLoop:
         finally:
             with self._lock:
                 self._pending.discard(result)
+
+    def check_open(self) -> None:
+        """For what is read without the loop.
+
+        Raises:
+            ClientClosed: as ``call``.
+        """
+        self._check_process()
+        if not self._open:
+            raise self._closed()
+
+    def _check_process(self) -> None:
+        if os.getpid() != self._pid:
+            raise ClientClosed(
+                f"this {self._what} was opened in process {self._pid}, before the fork: open one in this process"
+            )
 
     def close(self) -> None:
         """Leave the client and end the thread; nothing in a forked child. In the background thread: does not wait."""
@@ -158,6 +173,15 @@ class BackgroundLoop:
 
     def _closed(self) -> ClientClosed:
         return ClientClosed(f"this {self._what} is not open: use it within 'with', or between open() and close()")
+
+
+def _wait(result: Future[_Result]) -> _Result:
+    while True:
+        try:
+            return result.result(_SIGNALS_S)
+        except TimeoutError:
+            if result.done():  # its own, or it came just now
+                return result.result()
 
 
 class SyncFace(Generic[_Client]):
