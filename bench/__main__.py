@@ -21,6 +21,7 @@ class Suite(NamedTuple):
 
 SUITES = {
     "compare": Suite("bench.compare", "ours beside the Java NameServer under the same load (--full: everything)", True),
+    "hotpath": Suite("bench.hotpath", "where the time of a lookup and of a registration goes inside a worker"),
     "scripts": Suite("bench.scripts", "what each Lua script costs Redis, against bare loops of the same commands"),
     "start": Suite("bench.start", "how long `mqregistry up` takes to start, to start again, and to end"),
     "lag": Suite("bench.lag", "how long a change takes to reach every worker of every front end, under load"),

@@ -1,0 +1,158 @@
+"""Where the time of a lookup and of a registration goes inside a worker: ``python -m bench hotpath``.
+
+No sockets, no Redis: a connection object is fed the request of a 5.x client, as the event loop would, with a transport
+that throws its bytes away. Steps are timed one by one, CPU time, each the least of many repetitions, so a busy machine
+disturbs little. What the steps leave of the whole is the plumbing between them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import time
+import timeit
+import zlib
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+from bench.load.plan import lookup
+from bench.shapes import PERM, S2, VERSION, Variant
+from registry.behaviour import FIVE
+from registry.config import Settings
+from registry.model import BrokerRow, QueueData
+from registry.protocol.bodies import check_crc32
+from registry.protocol.codes import RequestCode
+from registry.protocol.command import decode_command, encode_command
+from registry.protocol.frame import FrameReader
+from registry.protocol.headers import RegisterBroker
+from registry.registration import compare
+from registry.server.connection import Connection, Connections, Limits
+from registry.server.counters import Counters
+from registry.server.front_end import FrontEnd
+from registry.server.register import decode, digest_of
+from registry.server.view import View
+from registry.tables import Tables
+
+TOPIC = "topic-00-00001"
+WIDTH = 8
+PIECE_BYTES = 256 << 10  # what uvloop reads at most at once
+
+
+class Bin:
+    """A transport that takes everything and keeps nothing."""
+
+    def write(self, data: bytes) -> None:
+        pass
+
+    def get_extra_info(self, name: str) -> Any:
+        return ("127.0.0.1", 1) if name == "peername" else None
+
+    def set_write_buffer_limits(self, high: int) -> None:
+        pass
+
+
+def filled_view() -> View:
+    """A view with one topic on eight brokers, its answer made already."""
+    view = View()
+    for place in range(WIDTH):
+        name = f"broker-00-{place}"
+        view.exact.brokers[name] = BrokerRow("cluster-00", {0: f"10.1.0.{place + 1}:10911"})
+        view.exact.set_queue_data(TOPIC, name, QueueData(2, 1, PERM, 0))
+    view.fresh = view.loaded = True
+    assert view.route_body(TOPIC, quoted_keys=True)
+    return view
+
+
+def connection(view: View) -> Connection:
+    """A connection of a worker that has this view, and no Redis."""
+    nothing: Any = SimpleNamespace()
+    channels: Any = SimpleNamespace(new_channel=object, closed=lambda connection: None)
+    front_end = FrontEnd(Settings(), view, nothing, nothing, channels, Counters(), nothing)
+    one = Connection(Connections(front_end, Limits()))
+    one.connection_made(Bin())  # type: ignore[arg-type]
+    return one
+
+
+def nanoseconds(step: Callable[[], object], repeat: int, number: int = 2_000) -> float:
+    """The least CPU time of one call."""
+    return min(timeit.repeat(step, timer=time.process_time, number=number, repeat=repeat)) / number * 1e9
+
+
+def lookup_steps(repeat: int) -> list[tuple[str, float]]:
+    """Each step's name and its nanoseconds; the whole comes last."""
+    view = filled_view()
+    one = connection(view)
+    front_end, handler = one._front_end, one._connections.reads[RequestCode.GET_ROUTEINFO_BY_TOPIC]
+    data = lookup(TOPIC, VERSION)
+    reader = FrameReader()
+    (frame,) = reader.feed(data)
+    command = decode_command(frame)
+    body = view.route_body(TOPIC, quoted_keys=True)
+    assert command is not None
+    assert body is not None
+    success = front_end.replies.success
+    made = [success.reply(1, body)]
+    steps: dict[str, Callable[[], object]] = {
+        "split: FrameReader.feed": lambda: reader.feed(data),
+        "decode: decode_command": lambda: decode_command(frame),
+        "look up: View.route_body": lambda: view.route_body(TOPIC, quoted_keys=True),
+        "reply: ReplyTemplate.reply": lambda: success.reply(1, body),
+        "the handler of 105: look up, reply, counters": lambda: handler(front_end, command, 1),
+        "send: Connection._send, into the void": lambda: one._send(made),
+        "an empty call (the timer's own)": lambda: None,
+        "**the whole: Connection.data_received**": lambda: one.data_received(data),
+    }
+    return [(name, nanoseconds(step, repeat)) for name, step in steps.items()]
+
+
+def registration_steps(repeat: int) -> list[tuple[str, float]]:
+    """What one registration of 10,000 topics costs besides Redis; it comes in pieces, as from a socket."""
+    frame = encode_command(S2.registration(S2.brokers[0], Variant.BASE))
+    pieces = [frame[at : at + PIECE_BYTES] for at in range(0, len(frame), PIECE_BYTES)]
+
+    def split() -> list[bytes]:
+        reader = FrameReader()
+        return [whole for piece in pieces for whole in reader.feed(piece)]
+
+    (whole,) = split()
+    command = decode_command(whole)
+    assert command is not None
+    header = RegisterBroker.from_ext_fields(command.ext_fields)
+    registration = decode(header, command, ("cluster-00", "broker-00-0", "10.1.0.1:10911", 0), FIVE)
+    tables = Tables()
+    for topic, config in registration.topics.items():
+        tables.set_queue_data(topic, "broker-00-0", config.queue_data())
+    tables.brokers["broker-00-0"] = BrokerRow("cluster-00", {0: "10.1.0.1:10911"})
+    steps: dict[str, Callable[[], object]] = {
+        f"split: FrameReader.feed, pieces of {PIECE_BYTES >> 10} KiB": split,
+        "decode: decode_command (copies the body)": lambda: decode_command(whole),
+        "digest: digest_of": lambda: digest_of(command),
+        "changed only: check_crc32": lambda: check_crc32(command.body, zlib.crc32(command.body) & 0x7FFFFFFF),
+        "changed only: decode": lambda: decode(header, command, ("c", "b", "a:1", 0), FIVE),
+        "changed only: compare with the view": lambda: compare(registration, None, tables),
+    }
+    return [(name, nanoseconds(step, max(3, repeat // 5), number=3)) for name, step in steps.items()]
+
+
+async def measured(repeat: int) -> tuple[list[tuple[str, float]], list[tuple[str, float]]]:
+    """Both tables; a coroutine, because connections want a running loop."""
+    return lookup_steps(repeat), registration_steps(repeat)
+
+
+def main() -> int:
+    """Print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--repeat", type=int, default=100, help="the more, the less a busy machine shows")
+    lookups, registrations = asyncio.run(measured(parser.parse_args().repeat))
+    print("| a lookup | ns |\n| --- | --- |")
+    for name, ns in lookups:
+        print(f"| {name} | {ns:,.0f} |")
+    print("\n| a registration of 10,000 topics | ms |\n| --- | --- |")
+    for name, ns in registrations:
+        print(f"| {name} | {ns / 1e6:.2f} |")
+    return 0
+
+
+if __name__ == "__main__":
+    main()
