@@ -89,8 +89,6 @@ class Comparison:
         record, server = life.record, life.server
         record.add("start", seconds=server.start_s)
         life.storm("S7 fresh")
-        life.memory("filled")
-        life.wrong_routes()
         life.memory("asked")
         life.warm(self.effort.warm_s)
         life.closed_loops(CLOSED)
@@ -127,8 +125,6 @@ class Comparison:
     def frugal(self, life: Life) -> None:
         """Less memory than the official settings: what it holds, and what that costs."""
         life.storm("S7 fresh")
-        life.memory("filled")
-        life.wrong_routes()
         life.memory("asked")
         life.warm(self.effort.warm_s)
         life.closed_loops([(64, 1)])

@@ -38,8 +38,7 @@ def _one(run: Comparison, peer: Ours, shape: Shape) -> None:
         with LoadGenerator(server.port, lookups, registrations, run.generator_cores) as generator:
             life = Life(server, generator, shape, run.effort, record, run.folder, run.say)
             life.storm(f"{shape.name} fill")
-            filled_mb = server.cost().pss_mb
-            life.wrong_routes()
+            filled_mb = float(record.values[f"{shape.name} fill"]["pss_mb"])
             asked_mb = server.cost().pss_mb
             life.warm(run.effort.settle_s)
             lookup_us = _lookup_us(life)
