@@ -29,6 +29,7 @@ _COMMANDS: Final = {
     "kv": "registry.cli.kv",
     "config": "registry.cli.config",
     "watch": "registry.cli.watch",
+    "broker": "registry.cli.broker",
     "demo": "registry.cli.demo",
     "completion": "registry.cli.completion",
 }
@@ -58,6 +59,7 @@ def cli() -> None:
     Without a broker:   mqregistry demo
     Look at the tables: mqregistry clusters | brokers | topics | route TOPIC | watch
     KV configuration:   mqregistry kv list | get | put | delete | export | import
+    A broker for drills: mqregistry broker run --name NAME
     Shared settings:    mqregistry config export | import
 
     Exit codes: 0 done, 1 failed, 2 wrong usage, 253 could not start.
