@@ -27,29 +27,35 @@ local row, live_key = hash(P .. "broker:" .. name), P .. "live:" .. who
 local holder = row[id]
 expect("hash", live_key)
 check_who(who)
+
+-- Where does the address stand once the id has gone?
+local live, stands, under_name = hash(live_key), false, false
+if addr ~= "" and live.addr then
+  for field in pairs(live) do
+    if string.sub(field, 1, 5) == "name:" then
+      local other = string.sub(field, 6)
+      for other_id, value in pairs(hash(P .. "broker:" .. other)) do
+        if value == addr and is_broker_id(other_id) and not (other == name and other_id == id) then
+          stands = true
+          under_name = under_name or other == name
+        end
+      end
+    end
+  end
+end
+
 if holder then
   remove_from_row(name, holder == addr and who or nil, holder, "broker_unregistered",
     cluster ~= "" and cluster or row.cluster)
 end
-local live, stands = hash(live_key), false
 if addr ~= "" and live.addr then
-  for field in pairs(live) do
-    if string.sub(field, 1, 5) == "name:" then
-      local at = hash(P .. "broker:" .. string.sub(field, 6))
-      local here = false
-      for other, value in pairs(at) do
-        here = here or (is_broker_id(other) and value == addr)
-      end
-      if not here and field == "name:" .. name then
-        call("HDEL", live_key, field)
-      end
-      stands = stands or here
-    end
-  end
   local changed = 1
   if stands then
     changed = call("HDEL", live_key, "digest", "n", "counter", "timestamp", "state_version")
       + call("DEL", P .. "filter:" .. who)
+    if not under_name then
+      changed = changed + call("HDEL", live_key, "name:" .. name)
+    end
   else
     forget_who(who)
   end

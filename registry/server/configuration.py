@@ -22,6 +22,7 @@ logger = logging.getLogger(__name__)
 
 # Every key that there is fits in many times over; parsing megabytes would hold up this worker's lookups.
 MAX_BODY_BYTES: Final = 64 * 1024
+_PATH_CHARS: Final = 1000
 
 # What the recorded 5.x replies show; of our own keys only those that a 318 has set come along.
 SHOWN_BY_JAVA: Final = frozenset(KNOWN_TO_JAVA) | {
@@ -102,6 +103,9 @@ def _without_effect(java: JavaKey | None, text: str) -> str | None:
         return None
     if java.default in ("true", "false"):
         return "true" if parse_boolean(text) else "false"
+    if not java.default:
+        # a path (4.8 alone lets one be sent); 319 shows one line for each key
+        return text if len(text) <= _PATH_CHARS and text.isprintable() else None
     number = parse_long(text)
     return None if number is None else str(number)
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from registry.change import Change, Parts
-from registry.model import DataVersion, QueueData, Registration, TopicConfig, who
+from registry.model import DEFAULT_HEARTBEAT_TIMEOUT_MS, DataVersion, QueueData, Registration, TopicConfig
 from registry.registration import compare
 from registry.store import keys
 from registry.store.kvconfig import KvStore
@@ -71,6 +71,8 @@ class Prepared(NamedTuple):
 class FrontEnd:
     """One worker of one front end, with a connection for each broker process unless told otherwise."""
 
+    default_timeout_ms = DEFAULT_HEARTBEAT_TIMEOUT_MS
+
     def __init__(self, store: Store, front_end: str = "fe1", incarnation: str = "w1") -> None:
         self.store = store
         self.front_end = front_end
@@ -100,7 +102,13 @@ class FrontEnd:
     ) -> RegistrationDiff:
         head, tables = await read_tables(self.store)
         row = tables.brokers.get(r.broker_name)
-        changes = compare(r, known, tables, delete_missing_topics=delete_missing_topics)
+        changes = compare(
+            r,
+            known,
+            tables,
+            delete_missing_topics=delete_missing_topics,
+            restore_missing_topics=self.routes.behaviour.restores_deleted_topics,
+        )
         return RegistrationDiff(
             head.epoch, row.rev if row else 0, n, head.config_rev, changes.topics, changes.dropped, changes.mappings
         )
@@ -110,8 +118,9 @@ class FrontEnd:
         assert prepared.diff is not None
         r = prepared.registration
         return await self.routes.register_broker(
-            r, prepared.diff, digest=digest_of(r), channel=prepared.channel, body_bytes=100
-        )
+            r, prepared.diff, digest=digest_of(r), channel=prepared.channel, body_bytes=100,
+            default_timeout_ms=self.default_timeout_ms,
+        )  # fmt: skip
 
     async def send(self, prepared: Prepared, *, delete_missing_topics: bool = False) -> Registered:
         """The second half; catches up and compares again as often as it takes."""
@@ -135,7 +144,9 @@ class FrontEnd:
         return await self.send(prepared, delete_missing_topics=delete_missing_topics)
 
     async def close(self, r: Registration, *, connection: int | str = 1) -> str:
-        return await self.routes.channel_destroyed(who(r.cluster, r.broker_addr), self.channel(connection))
+        return await self.routes.channel_destroyed(
+            self.routes.behaviour.who(r.cluster, r.broker_addr), self.channel(connection)
+        )
 
 
 class Bed:
@@ -201,13 +212,15 @@ class Bed:
         return {member.decode() for member in await self.store.client.smembers(self.key(name))}
 
     async def live(self, r: Registration) -> dict[str, str]:
-        return await self.hash(f"live:{who(r.cluster, r.broker_addr)}")
+        return await self.hash(f"live:{self.routes.behaviour.who(r.cluster, r.broker_addr)}")
 
     async def channels(self, r: Registration) -> dict[str, str]:
-        return await self.hash(f"channels:{who(r.cluster, r.broker_addr)}")
+        return await self.hash(f"channels:{self.routes.behaviour.who(r.cluster, r.broker_addr)}")
 
     async def deadline(self, r: Registration) -> int | None:
-        score = await self.store.client.zscore(self.key("deadlines"), who(r.cluster, r.broker_addr))
+        score = await self.store.client.zscore(
+            self.key("deadlines"), self.routes.behaviour.who(r.cluster, r.broker_addr)
+        )
         return None if score is None else int(score)
 
     async def beats(self) -> list[dict[str, Any]]:

@@ -9,8 +9,11 @@ Time is a number of seconds that only ``pass_time`` moves.
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
+
+# What all brokers get of a namespace that does not look at their own; 120 s but for the tests' clock.
+TIMEOUT_48 = 100
 
 
 @dataclass
@@ -30,10 +33,6 @@ class Reg:
     timeout: int = 100
     delete_missing: bool = False
     mapping: tuple[str, str] | None = None  # topic, text
-
-    @property
-    def who(self) -> tuple[str, str]:
-        return self.cluster, self.addr
 
 
 @dataclass
@@ -73,6 +72,16 @@ class Model:
     seen: int | None = None  # when somebody last watched
     up_since: int = 0
     registrations: int = 0
+    refuses_one_topic = True
+    restores_deleted_topics = True
+
+    def who(self, cluster: str, addr: str) -> tuple[str, str]:
+        """Who it is, in the live table."""
+        return cluster, addr
+
+    def understood(self, reg: Reg) -> Reg:
+        """What is understood of it."""
+        return reg
 
     # What a comparison needs
 
@@ -110,21 +119,22 @@ class Model:
         """A slave is told its master, while that is alive under the slave's own cluster (semantics 21)."""
         row = self.rows.get(reg.name)
         addr = row.addrs.get(0) if row and reg.id != 0 else None
-        live = self.alive((reg.cluster, addr)) if addr else None
+        live = self.alive(self.who(reg.cluster, addr)) if addr else None
         return (addr or "", live.ha or "") if live else ("", "")
 
     def register(self, reg: Reg, front_end: str, channel: str, *, known: bool = False) -> str:
         """known: the heartbeat knew it, so that it is no new registration, though it means the same."""
+        reg, who = self.understood(reg), self.who(reg.cluster, reg.addr)
         row = self.rows.get(reg.name)
         holder = row.addrs.get(reg.id) if row else None
         if holder is not None and holder != reg.addr:
-            held = self.alive((reg.cluster, holder))
+            held = self.alive(self.who(reg.cluster, holder))
             if held and held.version[2] > reg.version[2]:  # semantics 20
-                if reg.who in self.lives:
-                    self.lives[reg.who].version = None
-                    self.lives[reg.who].n = None
+                if who in self.lives:
+                    self.lives[who].version = None
+                    self.lives[who].n = None
                 return "REFUSED_STATE"
-        if holder is None and len(reg.topics) == 1:  # semantics 16, D16
+        if holder is None and len(reg.topics) == 1 and self.refuses_one_topic:  # semantics 16, D16
             return "REFUSED_ONE_TOPIC"
 
         if row is None:
@@ -135,7 +145,7 @@ class Model:
             del row.addrs[other_id]  # semantics 18
         row.addrs[reg.id] = reg.addr
 
-        live = self.alive(reg.who)
+        live = self.alive(who)
         first = holder is None
         changed = live is None or live.version != reg.version
         master = reg.id == 0
@@ -145,34 +155,34 @@ class Model:
                 for topic in self.topics_of(reg.name) - set(reg.topics):
                     del self.queues[topic, reg.name]
             for topic, (read, write, perm, flag) in reg.topics.items():
-                if first or changed or (topic, reg.name) not in self.queues:  # semantics 13
+                absent = self.restores_deleted_topics and (topic, reg.name) not in self.queues
+                if first or changed or absent:  # semantics 13
                     if prime and reg.acting:
                         perm &= ~2
                     self.queues[topic, reg.name] = (read, write, perm, flag)
             if reg.mapping is not None and (first or changed):
                 self.mappings[reg.mapping[0], reg.name] = reg.mapping[1]
         if reg.filters is not None:  # semantics 24
-            self.filters.pop(reg.who, None)
+            self.filters.pop(who, None)
             if reg.filters:
-                self.filters[reg.who] = list(reg.filters)
+                self.filters[who] = list(reg.filters)
 
         self.registrations += 1
         n = live.n if live and known else self.registrations
-        names = self.lives[reg.who].names if reg.who in self.lives else {}
-        self.lives[reg.who] = Live(
-            names | {reg.name: reg.id}, reg.version, reg.timeout, self.now + reg.timeout, reg.ha, n
-        )
-        self.attach(reg.who, front_end, channel)
+        names = self.lives[who].names if who in self.lives else {}
+        self.lives[who] = Live(names | {reg.name: reg.id}, reg.version, reg.timeout, self.now + reg.timeout, reg.ha, n)
+        self.attach(who, front_end, channel)
         return "OK"
 
     def register_late(self, reg: Reg, n: int | None, front_end: str, channel: str) -> str:
         """A registration whose front end last heard of the process when that had registration number n."""
-        live = self.lives.get(reg.who)
+        who = self.who(reg.cluster, reg.addr)
+        live = self.lives.get(who)
         if live and live.n is not None and live.n != n and reg.name in live.names:
-            newer = any(mine > theirs for mine, theirs in zip(reg.version, live.version, strict=True))
+            newer = any(mine > theirs for mine, theirs in zip(self.understood(reg).version, live.version, strict=True))
             if not newer:
-                self.refresh(reg.who)
-                self.attach(reg.who, front_end, channel)
+                self.refresh(who)
+                self.attach(who, front_end, channel)
                 return "REFRESHED"
         return self.register(reg, front_end, channel)
 
@@ -187,8 +197,11 @@ class Model:
         if not (only_if_none and front_end in channels):
             channels[front_end] = channel
 
-    def touch(self, who: tuple[str, str], front_end: str, channel: str) -> bool:
-        if not self.alive(who):
+    def touch(
+        self, who: tuple[str, str], front_end: str, channel: str, only_version: tuple[int, int, int] | None = None
+    ) -> bool:
+        live = self.alive(who)
+        if not live or (only_version is not None and only_version != live.version):
             return False
         self.refresh(who)
         self.attach(who, front_end, channel, only_if_none=True)
@@ -233,7 +246,7 @@ class Model:
             self.take_out(name, who[1])
         self.forget(who)
 
-    def unregister(self, cluster: str, addr: str, name: str) -> None:
+    def unregister(self, cluster: str, addr: str, name: str, broker_id: int) -> None:
         row = self.rows.get(name)
         stood = row is not None and addr in row.addrs.values()
         concerned = [(cluster, addr)]
@@ -346,3 +359,44 @@ class Model:
 
     def delete_kv(self, namespace: str, key: str) -> None:
         self.kv.get(namespace, {}).pop(key, None)
+
+
+class Model48(Model):
+    """A namespace of compat 4.8; the rows are those of the table "4.8.0 -> 5.3.3"."""
+
+    refuses_one_topic = False  # row 1
+    restores_deleted_topics = False  # row 3
+
+    def who(self, cluster: str, addr: str) -> tuple[str, str]:
+        return "", addr  # row 4
+
+    def understood(self, reg: Reg) -> Reg:
+        counter, timestamp, _ = reg.version
+        version = (counter, timestamp, 0)  # row 7
+        # rows 8, 9, 12, 15, 17, 26
+        return replace(
+            reg, version=version, acting=None, zone=None, mapping=None, timeout=TIMEOUT_48, delete_missing=False
+        )
+
+    def unregister(self, cluster: str, addr: str, name: str, broker_id: int) -> None:
+        """Row 2: the id goes from the name; the address, whatever it has to do with that, is not alive any more."""
+        row = self.rows.get(name)
+        if row and broker_id in row.addrs:
+            self.take_out(name, row.addrs[broker_id])
+        who = self.who(cluster, addr)
+        live = self.lives.get(who)
+        if live is None:
+            return
+        if not self.stands(name, addr):
+            live.names.pop(name, None)
+        if any(self.stands(other, addr) for other in live.names):
+            live.version = live.n = None
+            self.filters.pop(who, None)
+        else:
+            self.forget(who)
+
+    def stands(self, name: str, addr: str) -> bool:
+        return name in self.rows and addr in self.rows[name].addrs.values()
+
+    def delete_topic(self, topic: str, cluster: str) -> None:
+        super().delete_topic(topic, "")  # row 13

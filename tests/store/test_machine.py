@@ -24,6 +24,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from registry.behaviour import FOUR_EIGHT
 from registry.change import Parts
 from registry.model import DataVersion, QueueData, Registration, TopicConfig, who
 from registry.store import keys
@@ -33,7 +34,7 @@ from registry.store.store import Store
 from registry.tables import Tables
 
 from .bed import FrontEnd, Prepared
-from .model import Model, Reg
+from .model import TIMEOUT_48, Model, Model48, Reg
 
 CLUSTERS = st.sampled_from(["c1", "c2"])
 NAMES = st.sampled_from(["a", "b"])
@@ -99,6 +100,8 @@ class RouteTableMachine(RuleBasedStateMachine):
     """Two front ends on one namespace, and a model that is told the same."""
 
     url: str
+    compat = "5.x"
+    model_of: type[Model] = Model
     on_the_way = Bundle("on_the_way")
 
     def __init__(self) -> None:
@@ -107,12 +110,14 @@ class RouteTableMachine(RuleBasedStateMachine):
         self.run = self.runner.run
         self.namespace = secrets.token_hex(6)
         self.prefix = keys.prefix(self.namespace)
-        self.store = Store(self.url, self.namespace, timeout_ms=30_000)
+        self.store = Store(self.url, self.namespace, timeout_ms=30_000, compat=self.compat)
         self.run(self.store.init_namespace())
-        self.model = Model()
+        self.model = self.model_of()
         self.workers = {name: FrontEnd(self.store, name, f"{name}.0") for name in ("fe1", "fe2")}
         # as the front end keeps it: the connection of each process' last registration
         self.owners: dict[str, dict[tuple[str, str], str]] = {"fe1": {}, "fe2": {}}
+        for worker in self.workers.values():
+            worker.default_timeout_ms = TIMEOUT_48 * 1000
         self.born = 0
         self.last: dict[tuple[str, str, str], Reg] = {}  # of each process and name: what was accepted last
         self.reader, self.parts, self.replayed, self.seq = ChangeReader(self.store, "0-0"), Parts(), Tables(), 0
@@ -128,7 +133,14 @@ class RouteTableMachine(RuleBasedStateMachine):
             self.run(self.store.close())
             self.runner.close()
 
+    def who(self, reg: Reg) -> tuple[str, str]:
+        return self.model.who(reg.cluster, reg.addr)
+
     # Registration
+
+    def as_registration(self, reg: Reg) -> Registration:
+        whole = as_registration(reg)
+        return whole if self.compat == "5.x" else FOUR_EIGHT.seen(whole)
 
     def channel(self, front_end: str, connection: str) -> str:
         return self.workers[front_end].channel(connection).value
@@ -140,13 +152,15 @@ class RouteTableMachine(RuleBasedStateMachine):
     def register(self, reg: Reg, front_end: str, connection: str) -> None:
         result = self.run(
             self.workers[front_end].register(
-                as_registration(reg), connection=connection, delete_missing_topics=reg.delete_missing
+                self.as_registration(reg),
+                connection=connection,
+                delete_missing_topics=self.model.understood(reg).delete_missing,
             )
         )
         known = isinstance(result, Heartbeat)
         status = self.model.register(reg, front_end, self.channel(front_end, connection), known=known)
         self.check_answer(reg, result, status)
-        self.owns(front_end, reg.who, connection)
+        self.owns(front_end, self.who(reg), connection)
 
     def somebody(self, data: st.DataObject) -> Reg:
         """The last registration of somebody, who may be gone since."""
@@ -172,13 +186,13 @@ class RouteTableMachine(RuleBasedStateMachine):
     def begin_registration(self, reg: Reg, front_end: str, connection: str) -> Any:
         """Its front end asks and compares, and is slow to send."""
         reg = replace(reg, delete_missing=False)
-        live = self.model.lives.get(reg.who)
+        live = self.model.lives.get(self.who(reg))
         n = live.n if live else None
-        prepared = self.run(self.workers[front_end].prepare(as_registration(reg), connection=connection))
+        prepared = self.run(self.workers[front_end].prepare(self.as_registration(reg), connection=connection))
         if prepared.diff is None:
             status = self.model.register(reg, front_end, prepared.channel.value, known=True)
             self.check_answer(reg, prepared.heartbeat, status)
-            self.owns(front_end, reg.who, connection)
+            self.owns(front_end, self.who(reg), connection)
         return reg, n, prepared, front_end, connection
 
     @precondition(lambda self: self.last)
@@ -197,7 +211,7 @@ class RouteTableMachine(RuleBasedStateMachine):
         result = self.run(self.workers[front_end].send(prepared))
         status = self.model.register_late(reg, n, front_end, prepared.channel.value)
         self.check_answer(reg, result, status)
-        self.owns(front_end, reg.who, connection)
+        self.owns(front_end, self.who(reg), connection)
 
     def check_answer(self, reg: Reg, result: Any, status: str) -> None:
         if isinstance(result, Heartbeat):
@@ -206,42 +220,51 @@ class RouteTableMachine(RuleBasedStateMachine):
         else:
             assert result.status == status
         if status == "OK":
-            self.last[*reg.who, reg.name] = reg
+            self.last[reg.cluster, reg.addr, reg.name] = reg
         if status in ("OK", "REFRESHED"):
             assert (result.master_addr, result.ha_server_addr) == self.model.master_of(reg)
 
     # Signs of life and their end
 
-    @rule(cluster=CLUSTERS, addr=ADDRS, front_end=FRONT_ENDS, connection=CONNECTIONS)
-    def touch(self, cluster: str, addr: str, front_end: str, connection: str) -> None:
-        channel = self.channel(front_end, connection)
-        touched = self.run(self.workers[front_end].routes.touch_broker(cluster, addr, Channel(front_end, channel), 1))
-        known = self.model.touch((cluster, addr), front_end, channel)
-        assert (touched.data_version is not None) == known
-        if known:
-            assert touched.data_version == DataVersion(*self.model.lives[cluster, addr].version)
-            self.owners[front_end].setdefault((cluster, addr), channel)
+    @rule(
+        cluster=CLUSTERS,
+        addr=ADDRS,
+        front_end=FRONT_ENDS,
+        connection=CONNECTIONS,
+        only=st.sampled_from([None, None, (1, 1, 0)]),
+    )
+    def touch(self, cluster: str, addr: str, front_end: str, connection: str, only: Any) -> None:
+        """only: as 4.8, of which a sign of life is only what knows the version."""
+        channel, whom = self.channel(front_end, connection), self.model.who(cluster, addr)
+        touched = self.run(
+            self.workers[front_end].routes.touch_broker(
+                cluster, addr, Channel(front_end, channel), 1, only_version=only and DataVersion(*only)
+            )
+        )
+        alive = self.model.alive(whom)
+        assert touched.data_version == (DataVersion(*alive.version) if alive else None)
+        assert touched.refreshed == self.model.touch(whom, front_end, channel, only)
+        if touched.refreshed:
+            self.owners[front_end].setdefault(whom, channel)
 
-    @rule(cluster=CLUSTERS, addr=ADDRS, name=NAMES, front_end=FRONT_ENDS)
-    def unregister(self, cluster: str, addr: str, name: str, front_end: str) -> None:
-        self.run(self.workers[front_end].routes.unregister_broker(cluster, addr, name))
-        self.model.unregister(cluster, addr, name)
+    @rule(cluster=CLUSTERS, addr=ADDRS, name=NAMES, front_end=FRONT_ENDS, broker_id=IDS)
+    def unregister(self, cluster: str, addr: str, name: str, front_end: str, broker_id: int) -> None:
+        self.run(self.workers[front_end].routes.unregister_broker(cluster, addr, name, broker_id))
+        self.model.unregister(cluster, addr, name, broker_id)
 
     @precondition(lambda self: self.last)
     @rule(data=st.data(), front_end=FRONT_ENDS)
     def unregister_somebody(self, data: st.DataObject, front_end: str) -> None:
         reg = self.somebody(data)
-        self.unregister(reg.cluster, reg.addr, reg.name, front_end)
+        self.unregister(reg.cluster, reg.addr, reg.name, front_end, reg.id)
 
     @rule(cluster=CLUSTERS, addr=ADDRS, front_end=FRONT_ENDS, connection=CONNECTIONS)
     def close(self, cluster: str, addr: str, front_end: str, connection: str) -> None:
-        channel = self.channel(front_end, connection)
-        outcome = self.run(
-            self.workers[front_end].routes.channel_destroyed(who(cluster, addr), Channel(front_end, channel))
-        )
-        assert outcome == self.model.close((cluster, addr), front_end, channel)
-        if self.owners[front_end].get((cluster, addr)) == channel:
-            del self.owners[front_end][cluster, addr]
+        channel, whom = self.channel(front_end, connection), self.model.who(cluster, addr)
+        outcome = self.run(self.workers[front_end].routes.channel_destroyed(who(*whom), Channel(front_end, channel)))
+        assert outcome == self.model.close(whom, front_end, channel)
+        if self.owners[front_end].get(whom) == channel:
+            del self.owners[front_end][whom]
 
     @precondition(lambda self: any(self.model.channels.values()))
     @rule(data=st.data())
@@ -460,7 +483,7 @@ class RouteTableMachine(RuleBasedStateMachine):
             names = {field[5:]: int(value) for field, value in fields.items() if field.startswith("name:")}
             version = tuple(int(fields[f]) for f in ("counter", "timestamp", "state_version") if f in fields)
             assert (names, version or None) == (live.names, live.version)
-            assert (fields["cluster"], fields["addr"]) == w
+            assert self.model.who(fields["cluster"], fields["addr"]) == w
             assert (int(fields["timeout_ms"]), fields.get("ha")) == (live.timeout * 1000, live.ha)
             assert ("closed_at" in fields) == live.closed
             left_ms = deadlines[who(*w)] - seconds * 1000 - int(offset or 0)
@@ -469,11 +492,11 @@ class RouteTableMachine(RuleBasedStateMachine):
     def everything_goes(self) -> None:
         """Every broker says goodbye: no key is left but those that outlive brokers."""
         for name, row in list(self.model.rows.items()):
-            for addr in list(row.addrs.values()):
-                self.unregister(row.cluster, addr, name, "fe1")
+            for broker_id, addr in list(row.addrs.items()):
+                self.unregister(row.cluster, addr, name, "fe1", broker_id)
         for cluster, addr in list(self.model.lives):
             for name in list(self.model.lives[cluster, addr].names):
-                self.unregister(cluster, addr, name, "fe1")
+                self.unregister(cluster, addr, name, "fe1", 0)
         assert not self.model.lives
         self.redis_tables_equal_the_model_and_the_stream_replays_to_them()
         self.live_table_deadlines_and_channels_equal_the_model()
@@ -483,6 +506,7 @@ class RouteTableMachine(RuleBasedStateMachine):
 
 
 @pytest.mark.timeout(0)
-def test_route_tables_behave_as_the_model(redis_url):
-    machine = type("RouteTableMachine", (RouteTableMachine,), {"url": redis_url})
-    run_state_machine_as_test(machine)
+@pytest.mark.parametrize(("compat", "model_of"), [("5.x", Model), ("4.8", Model48)], ids=["5.x", "4.8"])
+def test_route_tables_behave_as_the_model(redis_url, compat, model_of):
+    fields = {"url": redis_url, "compat": compat, "model_of": model_of}
+    run_state_machine_as_test(type("RouteTableMachine", (RouteTableMachine,), fields))
