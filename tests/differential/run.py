@@ -135,11 +135,12 @@ class Line:
 class Pair:
     """The Java NameServer and ours; they serve any number of sequences, each with names of its own.
 
-    as_48: the Java one is 4.8.0, and ours in its mode.
+    version: of the Java one; with 4.8.0 (as_48), ours is in its mode.
     """
 
-    def __init__(self, java_port: int, our_port: int, *, as_48: bool = False) -> None:
-        self.as_48 = as_48
+    def __init__(self, java_port: int, our_port: int, version: str) -> None:
+        self.version = version
+        self.as_48 = as_48 = version.startswith("4.")
         self.java = Server("java", java_port, as_48=as_48)
         self.ours = Server("ours", our_port, as_48=as_48)
         self.servers = (self.java, self.ours)
@@ -173,7 +174,7 @@ def start_pair(processes: Processes, release: Release, properties: Mapping[str, 
     java_port = free_port()
     start_java_name_server(processes, release, java_port, properties)
     ours = OurNameServers().start(processes, {**(properties or {}), **({"compat": "4.8"} if as_48 else {})})
-    return Pair(java_port, ours.port, as_48=as_48)
+    return Pair(java_port, ours.port, release.version)
 
 
 @dataclass

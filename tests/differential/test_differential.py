@@ -14,8 +14,8 @@ from .steps import Step, draw_step
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(900)]
 
-VERSION = "5.3.3"
-SEQUENCES = 30
+# release of the Java NameServer -> sequences
+SEQUENCES = {"4.8.0": 40, "5.3.3": 30, "5.5.0": 30}
 STEPS = 60
 
 
@@ -24,9 +24,9 @@ def a_step(draw: st.DrawFn) -> Step:
     return draw_step(lambda bound: draw(st.integers(0, bound - 1)))
 
 
-@pytest.fixture(scope="module")
-def pair(tmp_path_factory: pytest.TempPathFactory):
-    release = release_or_skip(VERSION)
+@pytest.fixture(scope="module", params=SEQUENCES)
+def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory):
+    release = release_or_skip(request.param)
     processes = Processes(tmp_path_factory.mktemp("differential"))
     try:
         pair = start_pair(processes, release)
@@ -38,7 +38,10 @@ def pair(tmp_path_factory: pytest.TempPathFactory):
 
 def test_random_sequences_differ_in_nothing_but_what_is_deliberate(pair: Pair) -> None:
     @hypothesis.settings(
-        max_examples=SEQUENCES, deadline=None, database=None, suppress_health_check=list(hypothesis.HealthCheck)
+        max_examples=SEQUENCES[pair.version],
+        deadline=None,
+        database=None,
+        suppress_health_check=list(hypothesis.HealthCheck),
     )
     # All of one length: the plainest step is "nothing", which is what shrinking makes of the superfluous.
     @hypothesis.given(st.lists(a_step(), min_size=STEPS, max_size=STEPS))
