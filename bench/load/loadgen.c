@@ -25,6 +25,7 @@ typedef struct {
     double reg_rate;          /* registrations a second, one broker after the other; 0: closed loop */
     double drain_s, stall_s;  /* longest wait for open answers at the end; for any answer at all */
     int connections, inflight;
+    int asks;                 /* closed loop: stop when so many are asked and answered; 0: when the time is over */
     int sample;               /* compare one answer in so many; 0: none */
     int reg_parallel;         /* closed loop: so many brokers at once, each one registration in flight; 0: none */
     int reg_each;             /* so many registrations of each of them */
@@ -117,6 +118,12 @@ static void ask(uint32_t number, uint64_t due_ns) {
     lookups.asked++;
 }
 
+/* Whether a closed loop goes on. */
+static int may_ask(void) {
+    if (ask_once) return next_once < the_plan.lookups;
+    return opt.asks ? lookups.asked < (uint64_t)opt.asks : now_ns < measure_to;
+}
+
 static void keep_wrong(uint32_t topic, const answer *a) {
     if (wrong_out == NULL || lookups.wrong > 10000) return;
     uint32_t words[3] = {topic, (uint32_t)a->code, a->body_length};
@@ -162,7 +169,7 @@ static const char *take_lookup(connection *c, const answer *a) {
     }
     uint32_t at = (uint32_t)(number & ((1 << SLOT_BITS) - 1));
     if (opt.rate > 0) free_slots[free_count++] = at;
-    else if (ask_once ? next_once < the_plan.lookups : now_ns < measure_to) ask(at, now_ns), c->in_flight++;
+    else if (may_ask()) ask(at, now_ns), c->in_flight++;
     return NULL;
 }
 
@@ -246,7 +253,7 @@ static void prepare(connection *all) {
 static void begin_closed(connection *all) {
     for (int i = 0; i < opt.connections && !failure[0]; i++) {
         now_ns = clock_ns();
-        for (int k = 0; k < opt.inflight && !(ask_once && next_once >= the_plan.lookups); k++) {
+        for (int k = 0; k < opt.inflight && may_ask(); k++) {
             ask((uint32_t)(i * opt.inflight + k), now_ns);
             all[i].in_flight++;
         }
@@ -291,6 +298,7 @@ static uint64_t send_due(connection *all, uint64_t started, uint64_t *sent, uint
 static int is_over(uint64_t open_lookups) {
     if (failure[0]) return 1;
     if (ask_once) return lookups.answered == the_plan.lookups;
+    if (opt.asks) return lookups.answered >= (uint64_t)opt.asks;
     if (opt.seconds <= 0) return reg_active == 0;
     if (now_ns < measure_to) return 0;
     if (opt.rate <= 0) open_lookups = 0; /* a closed loop's last requests are not waited for */
@@ -391,7 +399,7 @@ static void set_option(const char *key, const char *value) {
     double number = atof(value);
 #define OPTION(name) if (!strcmp(key, #name)) { opt.name = (__typeof__(opt.name))number; return; }
     OPTION(warmup_s) OPTION(seconds) OPTION(rate) OPTION(reg_rate) OPTION(drain_s) OPTION(stall_s) OPTION(connections)
-    OPTION(inflight) OPTION(sample) OPTION(reg_parallel) OPTION(reg_each) OPTION(reg_a) OPTION(reg_b)
+    OPTION(inflight) OPTION(asks) OPTION(sample) OPTION(reg_parallel) OPTION(reg_each) OPTION(reg_a) OPTION(reg_b)
     OPTION(reg_first) OPTION(reg_keep)
     if (strcmp(key, "wrong") && strcmp(key, "bodies")) die("no such option", key);
     snprintf(opt.wrong, sizeof opt.wrong, "%s", value);
