@@ -89,7 +89,8 @@ def over_the_wire(options: argparse.Namespace) -> int:
             f"{live.hung_up} hung up on, {live.lines} log lines; slowest {live.slowest_s * 1000:.0f} ms, "
             f"another client's slowest {live.slowest_control_s * 1000:.0f} ms; "
             f"RSS {before / MB:.1f} MB before, {max(samples) / MB:.1f} MB at most, {samples[-1] / MB:.1f} MB after; "
-            f"Redis {live.redis_bytes() / MB:.1f} MB"
+            f"Redis {live.redis_bytes() / MB:.1f} MB; "
+            f"answers by code: {', '.join(f'{code} {count}' for code, count in live.codes.most_common())}"
         )
         return 0
     finally:

@@ -11,7 +11,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from pathlib import Path
 
 import psutil
@@ -34,6 +34,12 @@ SENTINEL = 0x5EED_0000
 STEADY = Broker("steady-broker", "steady:10911", cluster="steady-cluster", topics=["steady-topic"] * 2 + ["other"])
 COMPLAINT = re.compile(
     r"Traceback|Logging error|was never (?:awaited|retrieved)|request -?\d+ of \S+ failed$|worker \d+ ended"
+)
+
+
+# Answered behind everything that was sent before: writes of one connection run one after the other.
+LAST = encode_command(
+    Command(code=904, opaque=SENTINEL, ext_fields={"clusterName": "no", "brokerName": "no", "brokerAddr": "no"})
 )
 
 
@@ -68,6 +74,7 @@ class Live:
             raise AssertionError("the front end did not start:\n" + "\n".join(self.log))
         self.worker = psutil.Process(self.process.pid).children()[0]
         self.control = self.connect()
+        self.codes: Counter[int] = Counter()
         self.connections = self.answers = self.hung_up = self.bytes = 0
         self.slowest_s = self.slowest_control_s = 0.0
         self.slowest: bytes = b""
@@ -84,7 +91,10 @@ class Live:
                 self.complaints.append(line[:500])
 
     def connect(self) -> socket.socket:
-        opened = socket.create_connection(("127.0.0.1", self.port), ANSWER_S)
+        try:
+            opened = socket.create_connection(("127.0.0.1", self.port), ANSWER_S)
+        except OSError as error:
+            raise Wrong(f"nobody can connect: {error!r}\n" + "\n".join(list(self.log)[-60:])) from error
         opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return opened
 
@@ -97,18 +107,22 @@ class Live:
         self.connections += 1
         self.bytes += len(stream.data)
         started = time.perf_counter()
+        owed = answers_owed(stream.data) if stream.framed else None
+        answered: list[Command] = []
         with self.connect() as connection:
             try:
                 connection.sendall(stream.data)
                 if stream.framed:
-                    connection.sendall(encode_command(Command(code=105, opaque=SENTINEL, ext_fields={"topic": "t"})))
+                    connection.sendall(LAST)
                 else:
                     connection.shutdown(socket.SHUT_WR)
-                closed = self._read_answers(connection, until_sentinel=stream.framed)
-            except (BrokenPipeError, ConnectionResetError):
-                closed = True
+                closed = self._read_answers(connection, answered, until_sentinel=stream.framed)
+                if owed is not None and Counter(answer.opaque for answer in answered) != owed:
+                    raise Wrong(f"owed {owed}, answered {answered}")
             except TimeoutError:
                 raise Wrong(f"neither an answer nor a close in {ANSWER_S} s") from None
+            except OSError:  # it hung up while this was still being sent
+                closed = True
         self.hung_up += closed and stream.framed
         took = time.perf_counter() - started
         if took > self.slowest_s:
@@ -116,7 +130,7 @@ class Live:
         if self.complaints:
             raise Wrong("it complained:\n" + "\n".join(list(self.log)[-60:]))
 
-    def _read_answers(self, connection: socket.socket, *, until_sentinel: bool) -> bool:
+    def _read_answers(self, connection: socket.socket, answered: list[Command], *, until_sentinel: bool) -> bool:
         """Read to the sentinel's answer (False), or to the end (True)."""
         reader = FrameReader()
         while data := connection.recv(1 << 18):
@@ -129,8 +143,10 @@ class Live:
                 self.answers += 1
                 if not answer.is_response or answer.opaque is None:
                     raise Wrong(f"an answer that is none: {answer}")
+                self.codes[answer.code] += 1
                 if until_sentinel and answer.opaque == SENTINEL:
                     return False
+                answered.append(answer)
             if reader.error is not None and data[:1] != b"\x15":  # a TLS alert answers what began like TLS
                 raise Wrong(f"an answer that is none: {data[:200]!r}")
         return True
@@ -195,3 +211,18 @@ class Live:
                 self.process.stdout.close()
             self._redis.stop()
             self._folder.cleanup()
+
+
+def answers_owed(data: bytes) -> Counter[int] | None:
+    """The opaques of the answers that this stream must bring; None: it ends in a close, or one has no opaque."""
+    owed: Counter[int] = Counter()
+    for frame in FrameReader().feed(data):
+        try:
+            command = decode_command(frame)
+        except RemoteProtocolError:
+            return None
+        if command is not None and not command.is_response and not command.is_oneway:
+            if command.opaque is None:
+                return None
+            owed[command.opaque] += 1
+    return owed

@@ -5,6 +5,7 @@ Every stream comes from a seed and a number alone, so that whatever one of them 
 
 from __future__ import annotations
 
+import copy
 import json
 import struct
 import zlib
@@ -41,6 +42,11 @@ FIELDS = (
 )  # fmt: skip
 
 
+NUMBERS = (0, 1, -1, 2, 4, 6, 7, 16, 255, 65535, 2**31 - 1, 2**31, -(2**31), 2**53 + 1, 2**63 - 1, 2**63, -(2**63), 0.5)
+# How much more often than others these codes come: what changes tables has the longest way to go.
+WEIGHTS = {103: 80, 322: 10, 217: 12, 100: 10, 318: 10, 105: 8, 104: 6, 904: 6, 216: 4, 205: 4, 327: 4}
+
+
 class Request(NamedTuple):
     """A recorded request in its parts; header None: no JSON, no binary header that can be read."""
 
@@ -67,6 +73,15 @@ def corpus() -> list[Request]:
                 code, ext = request.header.get("code"), request.header.get("extFields") or {}
                 found.setdefault((code, request.form, tuple(sorted(ext)), len(request.body) // 64), request)
     return list(found.values())
+
+
+@cache
+def requests_by_code() -> tuple[list[list[Request]], list[int]]:
+    """The corpus by request code, and the weight of each."""
+    found: dict[Any, list[Request]] = {}
+    for request in corpus():
+        found.setdefault(request.header.get("code"), []).append(request)
+    return list(found.values()), [WEIGHTS.get(code, 1) for code in found]
 
 
 def take_apart(frame: bytes) -> Request | None:
@@ -128,13 +143,17 @@ class Fuzzer:
             return "t" * LONG
         return str(self.pick(TEXTS))
 
+    def value(self) -> Any:
+        return copy.deepcopy(self.pick(VALUES))  # for it may be changed further
+
     # frames
 
     def frame(self) -> bytes:
-        header, body, form = self.pick(corpus())
+        groups, weights = requests_by_code()
+        header, body, form = self.pick(self.random.choices(groups, weights)[0])
         header = dict(header) | {"opaque": self.random.randrange(1 << 16)}
         header["extFields"] = dict(header.get("extFields") or {})
-        if self.one_in(3):
+        if self.one_in(4):
             self.change_header(header)
         if body and not self.one_in(3):
             body = self.body(header, body)
@@ -145,18 +164,18 @@ class Fuzzer:
         if self.one_in(6):
             form = 1 - form
         head = self.binary_header(header) if form == BINARY_FORM else self.json_header(header)
-        if self.one_in(25):
+        if self.one_in(40):
             head = self.damaged(head)
-        if self.one_in(60):
+        if self.one_in(100):
             form = self.random.randrange(256)
-        size = len(head) if not self.one_in(60) else self.random.randrange(len(head) + len(body) + 9)
+        size = len(head) if not self.one_in(100) else self.random.randrange(len(head) + len(body) + 9)
         payload = struct.pack(">I", form << 24 | size & 0xFF_FFFF) + head + body
         return struct.pack(">i", len(payload)) + payload
 
     def change_header(self, header: dict[str, Any]) -> None:
         ext = header["extFields"]
-        for _ in range(self.random.randrange(1, 4)):
-            kind = self.random.randrange(10)
+        for _ in range(self.pick((1, 1, 1, 2, 3))):
+            kind = self.random.randrange(14)
             if kind == 0:
                 header["code"] = self.pick(CODES)
             elif kind == 1:
@@ -164,7 +183,7 @@ class Fuzzer:
             elif kind == 2:
                 header["flag"] = self.pick((0, 1, 2, 3, 4, -1, 2**31 - 1))
             elif kind == 3:
-                header[self.pick(tuple(header))] = self.pick(VALUES)
+                header[self.pick(tuple(header))] = self.value()
             elif kind == 4 and ext:
                 ext.pop(self.pick(tuple(ext)))
             elif kind == 5:
@@ -175,7 +194,7 @@ class Fuzzer:
                 header["extFields"] = ext
         if self.one_in(15):
             key = self.pick(FIELDS)
-            header["extFields"][key] = self.pick(VALUES)
+            header["extFields"][key] = self.value()
 
     def json_header(self, header: dict[str, Any]) -> bytes:
         text = json.dumps(header, ensure_ascii=not self.one_in(3), separators=(",", ":"))
@@ -215,7 +234,7 @@ class Fuzzer:
             value = json.loads(body)
         except ValueError:
             return self.damaged(body)
-        for _ in range(self.random.randrange(1, 5)):
+        for _ in range(self.pick((1, 1, 2, 4))):
             value = self.changed(value)
         text = self.dialect(json.dumps(value, ensure_ascii=not self.one_in(3), separators=(",", ":")))
         made = text.encode("utf-8", "surrogatepass")
@@ -250,7 +269,7 @@ class Fuzzer:
 
     def changed(self, value: Any) -> Any:
         """The same tree with one node that is not the same."""
-        if isinstance(value, dict) and value and not self.one_in(5):
+        if isinstance(value, dict) and value and not self.one_in(30):
             key = self.pick(tuple(value))
             kind = self.random.randrange(12)
             if kind == 0:
@@ -258,7 +277,7 @@ class Fuzzer:
             if kind == 1:
                 return value | {self.text(): value[key]}
             return value | {key: self.changed(value[key])}
-        if isinstance(value, list) and value and not self.one_in(5):
+        if isinstance(value, list) and value and not self.one_in(30):
             at = self.random.randrange(len(value))
             return [*value[:at], self.changed(value[at]), *value[at + self.random.randrange(2) :]]
         kind = self.random.randrange(40)
@@ -271,7 +290,13 @@ class Fuzzer:
             return [value] * self.random.randrange(200)
         if kind == 2:
             return {str(number): value for number in range(self.random.randrange(200))}
-        return self.text() if kind < 20 else self.pick(VALUES)
+        if kind < 10:
+            return self.value()
+        if isinstance(value, bool):
+            return not value
+        if isinstance(value, int | float):
+            return self.pick(NUMBERS)
+        return self.text()
 
     def dialect(self, text: str) -> str:
         """As fastjson writes it, reads it, or just not."""

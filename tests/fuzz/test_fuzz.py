@@ -43,8 +43,10 @@ def test_streams_over_the_wire_are_answered_or_hung_up_on_and_harm_nobody(live: 
             live.check()
     live.check()
     assert live.rss() < before + 64 * MB
+    # that some of it is good, some bad, and some no frame at all
     assert live.hung_up > 0
-    assert live.answers > LIVE_STREAMS / 2
+    assert live.codes[0] > LIVE_STREAMS / 2
+    assert live.codes[1] > LIVE_STREAMS / 20
 
 
 @pytest.mark.parametrize("name", FOUND)
