@@ -25,6 +25,9 @@ from .wire_json import Int32, TolerantDecoder, WireMapping, WireVersion
 
 MAX_INFLATED_BYTES: Final = 64 * 1024 * 1024
 
+MAX_ENTRIES: Final = 100_000
+"""Topics, mappings and filter servers of one registration: nothing in Redis overtakes the script that writes them."""
+
 _LENGTH: Final = struct.Struct(">i")
 _FILTER_TYPES: Final = frozenset({"SINGLE_TAG", "MULTI_TAG"})
 
@@ -101,6 +104,7 @@ def decode_register_body(
         return RegisterBody()
     if compressed or _begins_like_zlib(body):
         return _decode_compressed(_inflate(body, max_inflated_bytes), now_ms, mappings and version >= VERSION_V5_0_0)
+    _check_objects(body)
     wire = _body.decode(body)
     return _register_body(wire.topic_config_serialize_wrapper, wire.filter_server_list, now_ms)
 
@@ -113,6 +117,7 @@ def decode_topic_config_wrapper(body: bytes, *, now_ms: int = 0) -> RegisterBody
     """
     if not body:
         return RegisterBody(filter_servers=None)
+    _check_objects(body)
     return _register_body(_wrapper.decode(body), None, now_ms)
 
 
@@ -124,7 +129,21 @@ def _register_body(wrapper: _WireWrapper | None, filter_servers: list[str] | Non
         name = wire.topic_name or key
         topics[name] = TopicConfig(name, wire.read_queue_nums, wire.write_queue_nums, wire.perm, wire.topic_sys_flag)
     mappings = {key: wire.value() for key, wire in (wrapper.topic_queue_mapping_info_map or {}).items()}
+    _check_size(len(topics) + len(mappings) + len(filter_servers or ()))
     return RegisterBody(wire_json.data_version(wrapper.data_version, now_ms), topics, mappings, filter_servers)
+
+
+def _check_size(entries: int) -> None:
+    if entries > MAX_ENTRIES:
+        raise RemoteProtocolError(
+            f"a registration of {entries} topics, mappings and filter servers: at most {MAX_ENTRIES} are taken at "
+            "once; a 5.x broker sends them in parts with enableSplitRegistration=true"
+        )
+
+
+def _check_objects(body: bytes) -> None:
+    """Before a second is spent on reading them. A topic is two objects, a static one has two or three more."""
+    _check_size(body.count(b"{") // 4)
 
 
 def null_part(body: bytes) -> str | None:
@@ -188,17 +207,22 @@ def _decode_compressed(data: bytes, now_ms: int, with_mappings: bool) -> Registe
     pieces = _Pieces(data)
     data_version = wire_json.data_version(_version.decode(pieces.text()), now_ms)
     topics: dict[str, TopicConfig] = {}
-    for _ in range(pieces.number()):
+    count = pieces.number()
+    _check_size(count)
+    for _ in range(count):
         topic = _decode_topic_line(pieces.text())
         topics[topic.topic_name] = topic
     filter_servers = _decode_filter_servers(pieces.text())
     mappings: dict[str, TopicQueueMapping] = {}
     if with_mappings:
-        for _ in range(pieces.number()):
+        count = pieces.number()
+        _check_size(count)
+        for _ in range(count):
             mapping = wire_json.decode_mapping(pieces.text())
             if mapping.topic is None:
                 raise RemoteProtocolError("a static topic mapping without a topic")
             mappings[mapping.topic] = mapping
+    _check_size(len(topics) + len(mappings) + len(filter_servers or ()))
     return RegisterBody(data_version, topics, mappings, filter_servers)
 
 

@@ -162,8 +162,8 @@ class Live:
         assert answer is not None
         return answer
 
-    def check(self) -> None:
-        """Another client is answered as ever, and the process is the same.
+    def check(self) -> float:
+        """Another client is answered as ever, and the process is the same. How long that took, in seconds.
 
         Raises:
             Wrong: not.
@@ -183,9 +183,11 @@ class Live:
                 raise Wrong(f"the route of a broker that beats is {found.body!r}")
         except OSError as error:
             raise Wrong(f"another client is not answered: {error!r}\n" + "\n".join(list(self.log)[-60:])) from error
-        self.slowest_control_s = max(self.slowest_control_s, time.perf_counter() - started)
+        took = time.perf_counter() - started
+        self.slowest_control_s = max(self.slowest_control_s, took)
         if self.process.poll() is not None or not self.worker.is_running():
             raise Wrong("the process ended:\n" + "\n".join(list(self.log)[-60:]))
+        return took
 
     def rss(self) -> int:
         """Bytes of the worker process."""

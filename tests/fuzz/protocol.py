@@ -6,6 +6,7 @@ import time
 from random import Random
 
 from registry import properties
+from registry.behaviour import FIVE, FOUR_EIGHT
 from registry.errors import RegistryError, RemoteProtocolError
 from registry.protocol import bodies, headers, lenient_json
 from registry.protocol.command import Command, decode_command, encode_command
@@ -100,10 +101,11 @@ def try_frame(frame: bytes, tally: Tally) -> None:
 
 def try_registration(command: Command, tally: Tally) -> None:
     header = headers.RegisterBroker.from_ext_fields(command.ext_fields)
-    try:
-        decode(header, command, checked_identity(header))
-    except RegistryError:
-        tally.refusals += 1
+    for behaviour in (FIVE, FOUR_EIGHT):
+        try:
+            decode(header, command, checked_identity(header), behaviour)
+        except RegistryError:
+            tally.refusals += 1
 
 
 def encode_again(command: Command) -> None:

@@ -15,6 +15,8 @@ SEED = 1
 STREAMS, LIVE_STREAMS = 1000, 1500
 CHECK_EVERY = 100
 MB = 1 << 20
+HELD_UP_S = 10.0
+"""How long another client may wait at most, on a machine that is busy with other tests."""
 
 
 @pytest.fixture(scope="module")
@@ -51,9 +53,10 @@ def test_streams_over_the_wire_are_answered_or_hung_up_on_and_harm_nobody(live: 
 
 @pytest.mark.parametrize("name", FOUND)
 def test_what_was_found_once_stays_found(live: Live, name: str) -> None:
-    try_stream(FOUND[name], Random(0), Tally())
-    live.try_stream(Stream(FOUND[name], framed=False))
-    live.check()
+    data = FOUND[name]()
+    live.try_stream(Stream(data, framed=True))
+    assert live.check() < HELD_UP_S
+    assert not any("Redis is away" in line for line in live.log)
 
 
 def test_a_stream_comes_from_its_number_alone() -> None:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from registry.errors import LocalProtocolError, RemoteProtocolError
 from registry.model import DataVersion, TopicConfig, TopicQueueMapping
+from registry.protocol import register_body
 from registry.protocol.bodies import (
     RegisterBody,
     body_crc32,
@@ -278,3 +279,18 @@ def test_ten_thousand_topics_decode_in_milliseconds() -> None:
     static = encode_register_body(body).replace(b'DetailMap":{}', b'DetailMap":{"T":{"currIdMap":{0:0,1:1}}}')
     assert decode_register_body(static, compressed=False, version=479) == body
     assert best_ms(static, 479) < 200
+
+
+def test_more_entries_than_one_script_should_write_are_refused_with_what_to_do(monkeypatch):
+    monkeypatch.setattr(register_body, "MAX_ENTRIES", 3)
+    topics = {f"t{number}": TopicConfig(f"t{number}", 1, 1, 6) for number in range(3)}
+    for compressed in (False, True):
+        most = encode_register_body(RegisterBody(topics=topics, filter_servers=[]), compressed=compressed)
+        assert len(decode_register_body(most, compressed=compressed, version=479).topics) == 3
+        for body in (
+            RegisterBody(topics=topics | {"t9": TopicConfig("t9", 1, 1, 6)}),
+            RegisterBody(topics=topics, filter_servers=["f:1"]),
+        ):
+            text = encode_register_body(body, compressed=compressed)
+            with pytest.raises(RemoteProtocolError, match=r"of 4 topics.* at most 3 .*enableSplitRegistration"):
+                decode_register_body(text, compressed=compressed, version=479)
