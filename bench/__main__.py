@@ -24,6 +24,7 @@ SUITES = {
     "hotpath": Suite("bench.hotpath", "where the time of a lookup and of a registration goes inside a worker"),
     "scripts": Suite("bench.scripts", "what each Lua script costs Redis, against bare loops of the same commands"),
     "start": Suite("bench.start", "how long `mqregistry up` takes to start, to start again, and to end"),
+    "registrars": Suite("bench.registrars", "what a thousand BrokerRegistrars in one process cost"),
     "lag": Suite("bench.lag", "how long a change takes to reach every worker of every front end, under load"),
 }
 
