@@ -156,8 +156,9 @@ async def hold(options: argparse.Namespace, target: str, namespace: str) -> None
     await asyncio.gather(*(registrar.__aenter__() for registrar in registrars))
     statuses = Counter(result.status for registrar in registrars for result in registrar.results.values())
     entered = {"s": time.perf_counter() - began, "cpu_s": process_cpu_s(psutil.Process()), "statuses": statuses}
-    while not all(result.ok for registrar in registrars for result in registrar.results.values()):
-        await asyncio.sleep(0.1)  # noqa: ASYNC110 - a front end that is asked by all at once sends some away
+    # A front end that is asked by all at once sends some away: they come again by themselves.
+    while not all(result.ok for registrar in registrars for result in registrar.results.values()):  # noqa: ASYNC110
+        await asyncio.sleep(0.1)
     entered["all_s"] = time.perf_counter() - began
     print(json.dumps({**entered, "bare_mb": bare_mb}), flush=True)
     rounds.clear()

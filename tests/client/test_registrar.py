@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import ssl
 
 import pytest
 
@@ -14,6 +15,7 @@ from registry.protocol.bodies import decode_cluster_info, decode_route
 from registry.protocol.codes import VERSION_V4_8_0, Encoding, RequestCode
 from registry.store import keys
 from registry.store.store import Store
+from tests.certificates import Authority
 from tests.server.harness import FrontEnd
 
 from .registrar_bed import NEVER, SHORT, broker, brokers_at, queues_at, table, until
@@ -259,3 +261,21 @@ async def test_the_name_servers_of_the_environment(front_end, monkeypatch):
     monkeypatch.setenv("NAMESRV_ADDR", address(front_end))
     async with BrokerRegistrar(broker(), table(), pace=NEVER) as registrar:
         assert [result.status for result in registrar.results.values()] == ["registered"]
+
+
+async def test_tls_and_name_servers_that_insist_on_it(front_end_with, tmp_path):
+    authority = Authority(tmp_path, "authority")
+    pair = authority.sign("server")
+    front_end = front_end_with(
+        tls_server_mode="enforcing", tls_server_cert_path=str(pair.cert), tls_server_key_path=str(pair.key)
+    )
+    trusting = ssl.create_default_context(cafile=str(authority.cert))
+    config = broker(register_broker_timeout_ms=10_000)
+    async with BrokerRegistrar(config, table(), address(front_end), tls=trusting, pace=NEVER) as registrar:
+        assert registrar.results[address(front_end)].status == "registered"
+    assert registrar.unregistered == {address(front_end): ""}
+    async with BrokerRegistrar(config, table(), address(front_end), pace=NEVER) as registrar:
+        assert registrar.results[address(front_end)].status == "failed"
+    distrusting = ssl.create_default_context()
+    async with BrokerRegistrar(config, table(), address(front_end), tls=distrusting, pace=NEVER) as registrar:
+        assert "verify failed" in registrar.results[address(front_end)].error
