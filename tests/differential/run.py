@@ -139,11 +139,14 @@ class Pair:
     """
 
     def __init__(self, java_port: int, our_port: int, version: str) -> None:
+        as_48 = version.startswith("4.")
+        self.set_up(Server("java", java_port, as_48=as_48), Server("ours", our_port, as_48=as_48), version)
+
+    def set_up(self, java: Server, ours: Server, version: str) -> None:
         self.version = version
-        self.as_48 = as_48 = version.startswith("4.")
-        self.java = Server("java", java_port, as_48=as_48)
-        self.ours = Server("ours", our_port, as_48=as_48)
-        self.servers = (self.java, self.ours)
+        self.as_48 = version.startswith("4.")
+        self.java, self.ours = java, ours
+        self.servers = (java, ours)
         self.sequences = 0
         self.not_now = 0
         self.sent: Counter[str] = Counter()

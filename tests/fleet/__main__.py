@@ -20,6 +20,7 @@ def main() -> int:
     parser.add_argument(
         "--eager", action="store_true", help="writes do not wait for what another front end wrote before"
     )
+    parser.add_argument("--compat", default="5.x", help="the behaviour of all of them: 5.x or 4.8")
     parser.add_argument("--sequences", type=int, default=1000)
     parser.add_argument("--length", type=int, default=60, help="operations in each sequence")
     parser.add_argument("--seed", type=int, default=1, help="of the first sequence; the next ones count on from it")
@@ -29,7 +30,9 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="mqfleet") as folder:
         processes = Processes(Path(folder))
         try:
-            pair = start_pair(processes, options.front_ends, options.workers, eager=options.eager)
+            pair = start_pair(
+                processes, options.front_ends, options.workers, eager=options.eager, compat=options.compat
+            )
             failed = search(pair, options)
             pair.close()
             if failed:

@@ -90,7 +90,9 @@ def code_of(frame: bytes) -> tuple[int, bool]:
 class FrontEnds(Server):
     """Any number of front ends on one namespace, in the place of one server."""
 
-    def __init__(self, name: str, ports: list[int], redis_url: str, namespace: str, *, eager: bool = False) -> None:
+    def __init__(
+        self, name: str, ports: list[int], redis_url: str, namespace: str, *, eager: bool = False, as_48: bool = False
+    ) -> None:
         self.ports = ports
         self.eager = eager
         self.redis = redis.Redis.from_url(redis_url, protocol=2)
@@ -104,7 +106,7 @@ class FrontEnds(Server):
         self.replayed = Tables()
         self._parts = Parts()
         self._last_id = b"0-0"
-        super().__init__(name, ports[0])
+        super().__init__(name, ports[0], as_48=as_48)
 
     def connect(self) -> Any:
         return Spread(self)
@@ -161,10 +163,10 @@ class FrontEnds(Server):
 
     # channels
 
-    def learn(self, line: Spread, who: str) -> None:
+    def learn(self, line: Spread, cluster: str | None, addr: str | None) -> None:
         """After a request over `line`: an entry that nobody knows yet is that of the connection asked."""
         self.catch_up(line.asked)
-        for value in self.redis.hvals(f"{self.prefix}channels:{who}"):
+        for value in self.redis.hvals(f"{self.prefix}channels:{cluster}|{addr}"):
             self.channels.setdefault(value, line.asked)
 
     def would_go(self, line: Spread) -> set[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -25,17 +24,22 @@ D11 = "D11: a close of a broker's connections that are not all it has at the sev
 class FleetPair(Pair):
     """One front end, in the place that Java has elsewhere, and several; each side on a namespace of its own."""
 
+    java: FrontEnds
+    ours: FrontEnds
+    servers: tuple[FrontEnds, FrontEnds]
+
     def __init__(
-        self, redis_url: str, one: int, several: list[int], namespaces: tuple[str, str], *, eager: bool = False
+        self, redis_url: str, one: int, several: list[int], namespaces: tuple[str, str], *, eager: bool = False,
+        compat: str = "5.x",
     ) -> None:  # fmt: skip
         self.redis_url = redis_url
         self.namespaces = namespaces
-        self.java = FrontEnds("one", [one], redis_url, namespaces[0], eager=eager)
-        self.ours = FrontEnds("several", several, redis_url, namespaces[1], eager=eager)
-        self.servers = (self.java, self.ours)
-        self.sequences = self.not_now = 0
-        self.sent: Counter[str] = Counter()
-        self.stepped_aside: Counter[str] = Counter()
+        self.compat = compat
+        sides = [
+            FrontEnds(name, ports, redis_url, namespace, eager=eager, as_48=compat == "4.8")
+            for name, ports, namespace in zip(("one", "several"), ([one], several), namespaces, strict=True)
+        ]
+        self.set_up(sides[0], sides[1], compat)
 
     def run(self, steps: Sequence[Step]) -> None:
         """Raises Difference."""
@@ -56,7 +60,7 @@ class FleetPair(Pair):
         """What both namespaces hold."""
 
         async def read(namespace: str) -> Tables:
-            async with Store(self.redis_url, namespace, timeout_ms=10_000) as store:
+            async with Store(self.redis_url, namespace, timeout_ms=10_000, compat=self.compat) as store:
                 return (await read_tables(store))[1]
 
         return [asyncio.run(read(namespace)) for namespace in self.namespaces]
@@ -90,7 +94,7 @@ class FleetRun(Run):
             raise NotNow
         if line is not None and ext is not None:
             for server, connection in zip(self.pair.servers, line.connections, strict=True):
-                server.learn(connection, f"{ext.get('clusterName')}|{ext.get('brokerAddr')}")
+                server.learn(connection, "" if self.as_48 else ext.get("clusterName"), ext.get("brokerAddr"))
         return one, several
 
     def must_agree(self, java: dict[str, Any], ours: dict[str, Any], what: str) -> None:
