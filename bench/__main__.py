@@ -25,6 +25,7 @@ SUITES = {
     "scripts": Suite("bench.scripts", "what each Lua script costs Redis, against bare loops of the same commands"),
     "start": Suite("bench.start", "how long `mqregistry up` takes to start, to start again, and to end"),
     "registrars": Suite("bench.registrars", "what a thousand BrokerRegistrars in one process cost"),
+    "client": Suite("bench.client", "how long a changed route takes to reach an application, announced and polled"),
     "lag": Suite("bench.lag", "how long a change takes to reach every worker of every front end, under load"),
 }
 

@@ -1,0 +1,145 @@
+"""How long a changed route takes to reach an application's RouteClient, announced and polled.
+
+    python -m bench client [--changes 1000] [--clients 8] [--poll-every 30 --polled 3]
+
+Two front ends on one Redis. A broker registers a changed topic at the first; clients of both note when their listener
+is called. The time counts from the sending of the registration, so it holds the registration itself, the change
+stream, the announcement and the look-up, all in one Python process for the clients. Clients that poll see a change at a
+random moment of their period.
+
+Bars: announced p99 <= 50 ms; polled at most a period and one call (its timeout, 3 s).
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import random
+import statistics
+import tempfile
+import time
+import zlib
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+from bench.lag import FrontEnd
+from registry.client.connection import Connection
+from registry.client.route_client import CALL_TIMEOUT_S, RouteChange, RouteClient
+from registry.embedded import EmbeddedRedis
+from registry.model import DataVersion, TopicConfig
+from registry.protocol.bodies import RegisterBody, encode_register_body
+from registry.protocol.headers import RegisterBroker
+
+TOPICS = [f"topic-{number}" for number in range(20)]
+GIVE_UP_S = 60.0
+
+
+class Broker:
+    """Registers its topics; each change gives one topic another number of queues."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._counter = 0
+        self._queues = dict.fromkeys(TOPICS, 4)
+
+    async def change(self, topic: str) -> None:
+        self._counter += 1
+        self._queues[topic] = self._queues[topic] % 8 + 1
+        topics = {name: TopicConfig(name, queues, queues, 6) for name, queues in self._queues.items()}
+        body = encode_register_body(RegisterBody(data_version=DataVersion(self._counter, 1, 0), topics=topics))
+        header = RegisterBroker(
+            broker_name="broker-a", broker_addr="127.0.0.1:10911", cluster_name="bench",
+            ha_server_addr="127.0.0.1:10912", broker_id=0, body_crc32=zlib.crc32(body) & 0x7FFFFFFF,
+        )  # fmt: skip
+        answer = await self._connection.request(103, header.to_ext_fields(), body)
+        if answer.code != 0:
+            raise SystemExit(f"a registration was refused: {answer.remark}")
+
+
+class Watch:
+    """Clients that note how long after a change they were told."""
+
+    def __init__(self, clients: list[RouteClient]) -> None:
+        self.lags_s: list[float] = []
+        self._clients = clients
+        self._told: asyncio.Queue[float] = asyncio.Queue()
+        for client in clients:
+            client.on_route_change(self._note)
+
+    def _note(self, change: RouteChange) -> None:
+        self._told.put_nowait(time.perf_counter())
+
+    async def change(self, broker: Broker, topic: str) -> None:
+        """One change, until every client was told."""
+        began = time.perf_counter()
+        await broker.change(topic)
+        async with asyncio.timeout(GIVE_UP_S):
+            for _ in self._clients:
+                self.lags_s.append(await self._told.get() - began)
+
+
+async def clients(stack: AsyncExitStack, ports: list[int], count: int, *, push: bool, poll_every_s: float) -> Watch:
+    """Clients of either front end, all with every topic's route."""
+    found = []
+    for number in range(count):
+        client = RouteClient(f"127.0.0.1:{ports[number % len(ports)]}", push=push, poll_every_s=poll_every_s)
+        found.append(await stack.enter_async_context(client))
+        client.publish(*TOPICS)
+    async with asyncio.timeout(GIVE_UP_S):
+        for client in found:
+            while len(client.routes) < len(TOPICS) or push != client.push_is_active:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+    return Watch(found)
+
+
+async def measure(ports: list[int], options: argparse.Namespace) -> tuple[list[float], list[float]]:
+    """Seconds until a client was told: announced, polled."""
+    async with AsyncExitStack() as stack:
+        connection = await Connection.connect("127.0.0.1", ports[0])
+        stack.push_async_callback(connection.close)
+        broker = Broker(connection)
+        await broker.change(TOPICS[0])
+        async with AsyncExitStack() as pushed:
+            watch = await clients(pushed, ports, options.clients, push=True, poll_every_s=3600.0)
+            for _ in range(options.changes):
+                await watch.change(broker, random.choice(TOPICS))
+                await asyncio.sleep(random.uniform(0, 0.004))
+        polled = await clients(stack, ports, options.clients, push=False, poll_every_s=options.poll_every)
+        for _ in range(options.polled):
+            await polled.change(broker, random.choice(TOPICS))
+            await asyncio.sleep(random.uniform(0, options.poll_every))
+        return watch.lags_s, polled.lags_s
+
+
+def main() -> int:
+    """Print the table; 0 when every bar held."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--changes", type=int, default=1000)
+    parser.add_argument("--clients", type=int, default=8)
+    parser.add_argument("--poll-every", type=float, default=2.0, metavar="S")
+    parser.add_argument("--polled", type=int, default=10, metavar="CHANGES")
+    parser.add_argument("--json", type=Path, metavar="FILE")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="mqb") as folder, EmbeddedRedis(Path(folder)) as server:
+        front_ends = [FrontEnd(server.url, 1) for _ in range(2)]
+        try:
+            announced, polled = asyncio.run(measure([one.port for one in front_ends], options))
+        finally:
+            for one in front_ends:
+                one.stop()
+    p = statistics.quantiles(announced, n=1000, method="inclusive")
+    p50, p99, p999 = p[499] * 1000, p[989] * 1000, p[998] * 1000
+    most_s = options.poll_every + CALL_TIMEOUT_S
+    rows = [
+        (f"announced to {options.clients} clients, {options.changes} changes", "p99 ≤ 50 ms",
+         f"p50 {p50:.1f} ms, p99 {p99:.1f} ms, p99.9 {p999:.1f} ms", p99 <= 50),
+        (f"polled every {options.poll_every:g} s, {options.polled} changes", f"≤ {most_s:g} s",
+         f"median {statistics.median(polled):.2f} s, most {max(polled):.2f} s", max(polled) <= most_s),
+    ]  # fmt: skip
+    print("| a changed route reaches the application | bar | measured | held |\n| --- | --- | --- | --- |")
+    for what, bar, measured, held in rows:
+        print(f"| {what} | {bar} | {measured} | {'yes' if held else 'NO'} |")
+    if options.json:
+        options.json.write_text(json.dumps({"announced_s": announced, "polled_s": polled}))
+    return 0 if all(held for *_, held in rows) else 1
