@@ -1,7 +1,7 @@
 """Ours beside the Java NameServer, under the same load in the same run.
 
     python -m bench compare                 a selection, about five minutes
-    python -m bench compare --full          everything, five interleaved rounds, about an hour
+    python -m bench compare --full          everything, five interleaved rounds, about 80 minutes
     python -m bench compare --render        write RESULTS.md again from what was measured
 
 Each round takes the servers one after the other, another one first each time, each freshly started on the server
@@ -20,6 +20,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
+from fnmatch import fnmatch
 from pathlib import Path
 
 from bench import growth, machine, report
@@ -139,14 +140,14 @@ class Comparison:
 
 
 def peers_of(choice: str, full: bool, route_bytes: int) -> list[Peer]:
-    """The servers of a run: `choice` names some by how they begin, "" takes what belongs to the selection."""
+    """The servers of a run: `choice` names some, "" takes what belongs to the selection."""
     everybody: list[Peer] = [
         Ours(), Ours(workers=2), Java("4.8.0"), Java("5.3.3"), Java("5.5.0"), Java("5.5.0", heap="1g"),
         Echo(route_bytes),
     ]  # fmt: skip
     if choice:
-        names = [name.strip().lower() for name in choice.split(",")]
-        return [peer for peer in everybody if any(peer.name.lower().startswith(name) for name in names)]
+        names = [name.strip().lower() for name in choice.split(";")]
+        return [peer for peer in everybody if any(fnmatch(peer.name.lower(), name) for name in names)]
     return everybody if full else [Ours(), Java("5.5.0"), Echo(route_bytes)]
 
 
@@ -156,7 +157,7 @@ def main() -> int:
     parser.add_argument("--full", action="store_true", help="every server and scenario, five rounds")
     parser.add_argument("--smoke", action="store_true", help="tiny tables, moments: whether the tool works")
     parser.add_argument("--rounds", type=int, help="default 5 with --full, else 1")
-    parser.add_argument("--peers", default="", help='such as "ours,java 5.5.0,c echo"; they begin so')
+    parser.add_argument("--peers", default="", help='such as "ours;java 5.5.0*;c echo server"')
     parser.add_argument("--server-cores", default=None, help='default "0"; "" for no pinning')
     parser.add_argument("--generator-cores", default=None, help='default "1"')
     parser.add_argument("--no-growth", action="store_true", help="leave S8 out of --full")
