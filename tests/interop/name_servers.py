@@ -39,7 +39,9 @@ class Kind(Protocol):
     def start(self, processes: Processes, properties: Mapping[str, object] | None = None) -> NameServer:
         """One name server with nothing in it."""
 
-    def start_two(self, processes: Processes) -> tuple[NameServer, NameServer]:
+    def start_two(
+        self, processes: Processes, properties: Mapping[str, object] | None = None
+    ) -> tuple[NameServer, NameServer]:
         """Two for one address list, with nothing in them."""
 
 
@@ -54,8 +56,10 @@ class JavaNameServers:
         port = free_port()
         return NameServer(start_java_name_server(processes, self._release(), port, properties), port)
 
-    def start_two(self, processes: Processes) -> tuple[NameServer, NameServer]:
-        return self.start(processes), self.start(processes)
+    def start_two(
+        self, processes: Processes, properties: Mapping[str, object] | None = None
+    ) -> tuple[NameServer, NameServer]:
+        return self.start(processes, properties), self.start(processes, properties)
 
 
 class OurNameServers:
@@ -67,10 +71,14 @@ class OurNameServers:
         home = processes.home("up")
         return self._start(processes, home, "up", ["--data-dir", str(home / "data")], properties)
 
-    def start_two(self, processes: Processes) -> tuple[NameServer, NameServer]:
+    def start_two(
+        self, processes: Processes, properties: Mapping[str, object] | None = None
+    ) -> tuple[NameServer, NameServer]:
         url = start_redis(processes)
         first, second = (
-            self._start(processes, processes.home("serve"), "serve", ["--redis", url, "--host", "127.0.0.1"], None)
+            self._start(
+                processes, processes.home("serve"), "serve", ["--redis", url, "--host", "127.0.0.1"], properties
+            )
             for _ in range(2)
         )
         return first, second

@@ -211,8 +211,9 @@ def start_java_name_server(
     """Start a Java NameServer; it answers when this returns."""
     home = processes.home(f"namesrv-{release.version}")
     configuration = home / "namesrv.conf"
-    # bindAddress is of 5.x; 4.8.0 listens everywhere and does not mind the key.
-    write_properties(configuration, {"listenPort": port, "bindAddress": "127.0.0.1", **(properties or {})})
+    # bindAddress is of 5.x; 4.x listens everywhere, and would show the key among its own (319).
+    address = {} if release.version.startswith("4.") else {"bindAddress": "127.0.0.1"}
+    write_properties(configuration, {"listenPort": port, **address, **(properties or {})})
     command = release.java("org.apache.rocketmq.namesrv.NamesrvStartup", home, "-c", str(configuration))
     running = processes.start(f"Java NameServer {release.version} at {port}", command, home=home)
     running.wait_for_output("The Name Server boot success", START_TIMEOUT_S)
@@ -455,7 +456,15 @@ class Admin:
 
     def run(self, command: str, name_servers: str, *arguments: str) -> str:
         """One command's output."""
-        self._console.tell(" ".join([command, "-n", name_servers, *arguments]))
+        return self._run([command, "-n", name_servers, *arguments])
+
+    def commands(self) -> list[str]:
+        """The names of all commands that this mqadmin has."""
+        listed: list[str] = re.findall(r"^ {3}(\S+) ", self._run([]), re.MULTILINE)
+        return listed
+
+    def _run(self, arguments: Sequence[str]) -> str:
+        self._console.tell("\t".join(arguments))
         return self._console.hear(START_TIMEOUT_S)[1]
 
     def clusters(self, name_servers: str) -> list[tuple[str, str, int, str]]:
