@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import re
 import time
+from typing import Final
 
 import msgspec
 import xxhash
@@ -25,6 +27,11 @@ logger = logging.getLogger(__name__)
 # Somebody else changed the row between comparing and writing, this many times in a row.
 _ATTEMPTS = 10
 
+# The second version in the body of a 5.x broker. Nobody reads it, and the broker writes the present time there: with
+# it, no body would be as the one before. Quotes within a string have a backslash before them, so this is none.
+_DATED: Final = re.compile(rb'"mappingDataVersion":\{"counter":[0-9]+,"stateVersion":[0-9]+,"timestamp":[0-9]+\},')
+_DATED_WITHIN_BYTES: Final = 4096
+
 
 async def register_broker(front_end: FrontEnd, command: Command, opaque: int, peer: Peer) -> bytes:
     """103. Answers after this worker's view shows the change."""
@@ -40,6 +47,8 @@ async def register_broker(front_end: FrontEnd, command: Command, opaque: int, pe
     behaviour = front_end.behaviour
     identity = behaviour.who(cluster, addr)
     digest = digest_of(command)
+    if _dated(command) and not check_crc32(command.body, header.body_crc32):  # not proved by that digest
+        return _crc_mismatch(front_end, opaque, identity)
     front_end.check_store()
     beat = await front_end.routes.heartbeat(cluster, name, broker_id, addr, digest, peer.channel, len(command.body))
     if beat.same:
@@ -47,9 +56,7 @@ async def register_broker(front_end: FrontEnd, command: Command, opaque: int, pe
         front_end.channels.registered(identity, peer, beat.seq)
         return _answer(front_end, opaque, beat.master_addr, beat.ha_server_addr)
     if not check_crc32(command.body, header.body_crc32):
-        front_end.counters.registrations_refused += 1
-        logger.warning("registration of %s refused: crc32 of the body does not match", identity)
-        return front_end.replies.crc_mismatch.reply(opaque)
+        return _crc_mismatch(front_end, opaque, identity)
     registration = decode(header, command, (cluster, name, addr, broker_id), behaviour)
     known = beat.data_version
     null = null_part(command.body) if not registration.topics else None
@@ -105,11 +112,30 @@ def checked_identity(header: RegisterBroker) -> tuple[str, str, str, int]:
 
 
 def digest_of(command: Command) -> str:
-    """What tells one registration from another: every header field, the sender's version, the raw body."""
-    fields = sorted((command.ext_fields or {}).items())
-    digest = xxhash.xxh3_128(repr((command.version, fields)).encode("utf-8", "surrogatepass"))
-    digest.update(command.body)
+    """What tells one registration from another: every header field, the sender's version, the raw body.
+
+    Of a body that bears the time of its making, all but that, and but its crc32.
+    """
+    fields = command.ext_fields or {}
+    dated, body = _dated(command), memoryview(command.body)
+    if dated:
+        fields = {key: value for key, value in fields.items() if key != "bodyCrc32"}
+    digest = xxhash.xxh3_128(repr((command.version, sorted(fields.items()))).encode("utf-8", "surrogatepass"))
+    if dated:
+        digest.update(body[: dated.start()])
+        body = body[dated.end() :]
+    digest.update(body)
     return digest.hexdigest()
+
+
+def _dated(command: Command) -> re.Match[bytes] | None:
+    return _DATED.search(command.body, 0, _DATED_WITHIN_BYTES)
+
+
+def _crc_mismatch(front_end: FrontEnd, opaque: int, identity: str) -> bytes:
+    front_end.counters.registrations_refused += 1
+    logger.warning("registration of %s refused: crc32 of the body does not match", identity)
+    return front_end.replies.crc_mismatch.reply(opaque)
 
 
 def decode(

@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 
 from registry.protocol import lenient_json
-from registry.protocol.bodies import decode_route
+from registry.protocol.bodies import body_crc32, decode_route
+from registry.protocol.codes import RequestCode
+from registry.protocol.command import decode_command
+from tests.golden import exchanges
 
 from .harness import Broker
 
@@ -33,6 +36,35 @@ def test_an_unchanged_registration_is_only_a_sign_of_life(front_end):
             lambda: front_end.counter('registrations_total{path="unchanged"}') == 2, "two were unchanged"
         )
         assert front_end.counter('registrations_total{path="changed"}') == 1
+
+
+def test_a_5x_brokers_registration_is_unchanged_though_it_bears_the_time(front_end):
+    """Recorded ones: their bodies differ in a version that no name server reads, and so do their checksums."""
+    recorded = [
+        decode_command(request["frame"][4:])
+        for request, _ in exchanges("static-topic-5.3.3--ns-5.3.3")
+        if request["code"] == RequestCode.REGISTER_BROKER and request["conn"] == 1
+    ]
+    first, second = recorded[:2]
+    assert first.body != second.body
+    with front_end.client() as connection:
+        connection.version = first.version
+        for command in (first, second):
+            reply = connection.request(command.code, command.ext_fields, command.body)
+            assert reply.code == 0
+        front_end.wait_until(
+            lambda: front_end.counter('registrations_total{path="unchanged"}') == 1, "the second was unchanged"
+        )
+
+        # The body of the one with the checksum of the other.
+        reply = connection.request(first.code, second.ext_fields, first.body)
+        assert (reply.code, reply.remark) == (1, "crc32 not match")
+
+        # Any other difference counts.
+        changed = first.body.replace(b'"perm":6', b'"perm":4', 1)
+        fields = first.ext_fields | {"bodyCrc32": str(body_crc32(changed))}
+        assert connection.request(first.code, fields, changed).code == 0
+        front_end.wait_until(lambda: front_end.counter('registrations_total{path="changed"}') == 2, "this was changed")
 
 
 def test_a_slave_is_told_its_master(front_end):
