@@ -104,7 +104,8 @@ class Pace(msgspec.Struct, frozen=True):
     """When a registrar registers again (seconds): ``first_s`` after the start, then each ``period_s``.
 
     After a failure or a lost connection it tries sooner: after ``retry_s``, then twice that, up to the period.
-    All with a jitter of a tenth downwards, so that many brokers do not come at once.
+    Periods have a jitter of a tenth downwards; what comes of a failure, which mostly is that of many brokers at once,
+    is spread over three quarters of its time.
     """
 
     first_s: float
@@ -119,7 +120,7 @@ class Pace(msgspec.Struct, frozen=True):
 
     def retry_after_s(self, failures: int) -> float:
         """How long to wait after so many failures in a row."""
-        return jittered(min(self.period_s, self.retry_s * 2.0 ** min(failures - 1, 30)))
+        return random.uniform(0.25, 1.0) * min(self.period_s, self.retry_s * 2.0 ** min(failures - 1, 30))
 
 
 def jittered(seconds: float) -> float:

@@ -197,8 +197,8 @@ class RedisServer:
 
     async def open(self) -> None:
         """The writer's lease."""
-        self._writer.enter(self)
         await self._writer.open()
+        self._writer.enter(self)
 
     async def register(self, update: Update) -> Answer:
         """What a front end does for a 103 with this update."""
