@@ -8,10 +8,17 @@ from typing import NoReturn, TypeVar
 
 import pytest
 
-from .name_servers import OURS, JavaNameServers, Kind, NameServer, OurNameServers
-from .processes import Processes, wait_until
+from .broker_kinds import Kinds, start_kinds
+from .name_servers import (
+    OURS,
+    JavaNameServers,
+    Kind,
+    NameServer,
+    OurNameServers,
+    wait_for_registration,
+)
+from .processes import Processes
 from .rocketmq import Admin, Broker, Release, Unavailable, fetch
-from .wire import registered_addresses
 
 ALL = os.environ.get("MQREGISTRY_INTEROP_VERSIONS") == "all"
 # 5.x first, so that a version has the same place in both lists: pytest puts tests together by that.
@@ -19,7 +26,6 @@ VERSIONS = ("5.3.3", "5.5.0", "4.8.0", "4.9.7") if ALL else ("5.3.3", "4.8.0")
 VERSIONS_5 = tuple(version for version in VERSIONS if version.startswith("5."))
 with_5x = pytest.mark.parametrize("release", VERSIONS_5, indirect=True)
 """A mark for tests of what 4.x has not."""
-REGISTER_TIMEOUT_S = 60
 
 T = TypeVar("T")
 
@@ -117,18 +123,18 @@ class Site:
         return self._broker
 
 
-def wait_for_registration(name_server: NameServer, broker: Broker) -> None:
-    wait_until(
-        f"{broker.addr} is registered at {name_server.addr}",
-        lambda: broker.addr in registered_addresses(name_server.port),
-        REGISTER_TIMEOUT_S,
-    )
-
-
 @pytest.fixture(scope="session")
 def site(under_test: Kind, release: Release, shared_processes: Processes) -> Site:
     name_server = under_test.start(shared_processes)
     return Site(name_server, Broker(shared_processes, release, name_server.addr))
+
+
+@pytest.fixture(scope="session")
+def kinds(under_test: Kind, release: Release, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kinds]:
+    if under_test.name != OURS:
+        pytest.skip("the Java NameServer of 5.x takes no compressed registration of a 5.x broker")
+    for processes in ended_with_test(tmp_path_factory.mktemp(f"kinds-{release.version}-")):
+        yield start_kinds(under_test, release, processes)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -11,12 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from .processes import Processes, Running, free_port
-from .rocketmq import START_TIMEOUT_S, Release, start_java_name_server
+from .processes import Processes, Running, free_port, wait_until
+from .rocketmq import START_TIMEOUT_S, Broker, Release, start_java_name_server
+from .wire import registered_addresses
 
 OURS = "mqregistry"
 BOOT_LINE = "The Name Server boot success. serializeType=JSON"
 STOP_TIMEOUT_S = 10
+REGISTER_TIMEOUT_S = 60
 
 
 @dataclass(frozen=True)
@@ -133,3 +135,11 @@ def _beside_python(command: str) -> Path:
 def _environment() -> dict[str, str]:
     """Ours without what would configure the server behind the tests' back."""
     return {key: value for key, value in os.environ.items() if not key.startswith("MQREGISTRY_")}
+
+
+def wait_for_registration(name_server: NameServer, broker: Broker) -> None:
+    wait_until(
+        f"{broker.addr} is registered at {name_server.addr}",
+        lambda: broker.addr in registered_addresses(name_server.port),
+        REGISTER_TIMEOUT_S,
+    )

@@ -2,8 +2,8 @@
 
 import pytest
 
-from .conftest import REGISTER_TIMEOUT_S, release_or_skip, wait_for_registration
-from .name_servers import JavaNameServers, Kind, NameServer
+from .conftest import release_or_skip
+from .name_servers import REGISTER_TIMEOUT_S, JavaNameServers, Kind, NameServer, wait_for_registration
 from .processes import Processes, wait_until
 from .rocketmq import Admin, Broker, Client, Release
 from .wire import RouteWatch, addresses, route_addresses
@@ -66,34 +66,43 @@ def test_one_of_two_front_ends_killed_nothing_is_lost(
     assert counts.failures == 0, counts
 
 
-def test_java_name_server_beside_ours_stopped_for_good_messages_flow_on(
+def test_java_name_servers_beside_ours_stopped_for_good_messages_flow_on(
     under_test: Kind, release: Release, processes: Processes, admin: Admin
 ) -> None:
-    """The way to migrate: ours joins the list, brokers and clients use both, the Java one leaves."""
-    java = JavaNameServers(lambda: release_or_skip(release.version), release.version).start(processes)
-    ours = under_test.start(processes)
-    both = address_list(java, ours)
-    broker = Broker(processes, release, both)
+    """The way to migrate: ours join the list, brokers and clients use all, the Java ones leave one after the other."""
+    java_kind = JavaNameServers(lambda: release_or_skip(release.version), release.version)
+    java = java_kind.start_two(processes)
+    ours = under_test.start_two(processes)
+    everybody = address_list(*java, *ours)
+    broker = Broker(processes, release, everybody)
     broker.start()
-    for server in (java, ours):
+    for server in (*java, *ours):
         wait_for_registration(server, broker)
 
-    client = Client(processes, release, both, "migrates")
+    client = Client(processes, release, everybody, "migrates")
     client.flow(PER_SECOND)
     client.wait_for_acknowledged(PER_SECOND, FLOW_TIMEOUT_S)
-    for server in (java, ours):
+    for server in (*java, *ours):
         wait_for_route(server, client, broker)
 
-    with RouteWatch(ours.port, client.topic, broker.addr):
-        java.process.terminate(within_s=30)
+    with (
+        RouteWatch(ours[0].port, client.topic, broker.addr),
+        RouteWatch(ours[1].port, client.topic, broker.addr),
+    ):
+        java[0].process.terminate(within_s=30)
+        client.wait_for_acknowledged(PER_SECOND * 3, FLOW_TIMEOUT_S)
+        java[1].process.kill()
         counts = client.wait_for_acknowledged(PER_SECOND * LOSS_WINDOW_S, FLOW_TIMEOUT_S)
     assert counts.failures == 0, counts
 
+    # What starts now finds dead addresses in its list, or, configured anew, none.
     broker.process.kill()
     broker.start()
-    wait_for_registration(ours, broker)
-    wait_for_route(ours, client, broker)
+    for server in ours:
+        wait_for_registration(server, broker)
+        wait_for_route(server, client, broker)
     client.wait_for_acknowledged(PER_SECOND, FLOW_TIMEOUT_S)
     client.stop()
     client.wait_for_all(FLOW_TIMEOUT_S)
-    wait_for_newcomer(admin, both, client, broker)
+    wait_for_newcomer(admin, everybody, client, broker)
+    assert addresses(admin.route(address_list(*ours), client.topic)) == {broker.addr}

@@ -2,8 +2,8 @@
 
 import pytest
 
-from .conftest import REGISTER_TIMEOUT_S, Site
-from .name_servers import OURS, Kind
+from .conftest import Site
+from .name_servers import OURS, REGISTER_TIMEOUT_S, Kind
 from .processes import Processes, wait_until
 from .rocketmq import BROKER_NAME, CLUSTER, Admin, Broker, Client, Release
 from .wire import WireClient, addresses, registered_addresses, route_addresses

@@ -6,8 +6,7 @@ import pytest
 
 from tests.certificates import Authority, Pair
 
-from .conftest import REGISTER_TIMEOUT_S
-from .name_servers import OURS, Kind
+from .name_servers import OURS, REGISTER_TIMEOUT_S, Kind
 from .processes import Processes, wait_until
 from .rocketmq import BROKER_NAME, CLUSTER, Admin, Broker, Client, Release
 from .wire import WireClient, addresses
