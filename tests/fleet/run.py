@@ -83,6 +83,7 @@ class FleetRun(Run):
             server.follow()  # what the cleaning up before did
 
     def step_aside(self, reason: str) -> None:
+        assert reason == D11, f"{reason}: a step of the differential test that is to be done here"
         self.pair.stepped_aside[reason] += 1
 
     def exchange(
@@ -157,6 +158,12 @@ class FleetRun(Run):
 
     def do_topics_of_cluster(self, kind: str, cluster: Any, binary: bool | None) -> None:
         self.same(224, {"cluster": self.cluster(cluster)}, binary=binary)
+
+    def same_where_known(self, code: int, ext: dict[str, str | None] | None, body: bytes = b"", **how: Any) -> None:
+        self.same(code, ext, body, **how)
+
+    def do_put_kv(self, kind: str, namespace: Any, key: Any, value: str | None, binary: bool | None) -> None:
+        self.same(100, {**self._kv(namespace, key), "value": value}, binary=binary)
 
     def _settle_system_topics(self, java: dict[str, Any], ours: dict[str, Any]) -> None:
         pass
