@@ -80,6 +80,7 @@ _ADDRESSES: Final = (
     rf"(?:(?:[^\s;:\[\]]+|\[[0-9A-Fa-f:.]+\]):{_PORT}(?:;|$))*",
     "addresses host:port, separated by ;",
 )
+_DOMAIN: Final = (rf"(?:[\w.-]+|\[[0-9A-Fa-f:.]+\])?(?::{_PORT})?", "host or host:port")
 # 319 writes one line a key: a value with a line end would be read as another key.
 _LINE: Final = (r"[^\r\n]{0,1000}", "one line of at most 1000 characters")
 
@@ -182,6 +183,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             "productEnvNamesrvAddr", "Name servers that are asked for unknown topics with clusterTest.", form=_ADDRESSES
         ),
     ] = ""
+    product_env_namesrv_domain: Annotated[
+        str,
+        About(
+            "productEnvNamesrvDomain",
+            "Address server that names them when productEnvNamesrvAddr does not: http://DOMAIN:8080/rocketmq/"
+            "nsaddr-<productEnvName> (RocketMQ's rocketmq.namesrv.domain).",
+            form=_DOMAIN,
+        ),
+    ] = ""
     config_allow_list: Annotated[
         str, About("configAllowList", "Keys that 318 may change besides those that it may anyway.", form=_KEYS)
     ] = ""
@@ -196,8 +206,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     product_env_name: Annotated[
         str,
         About(
-            "productEnvName", "That environment's name, for the log.", shared=True, form=_LINE,
-            run_time=RunTime(True, "a name in the log: productEnvNamesrvAddr says who is asked"),
+            "productEnvName", "That environment's name: in the log, and for productEnvNamesrvDomain.", shared=True,
+            form=_LINE,
+            run_time=RunTime(True, "a name in the log: who is asked was settled when the process started"),
         ),
     ] = "center"  # fmt: skip
     order_message_enable: Annotated[

@@ -1,7 +1,8 @@
 """Cluster-test mode: what this environment does not know is asked of the product environment's name servers.
 
-Only lookups (105) are (semantics D15). Java finds those name servers at an address server (productEnvName is part
-of its URL), or by NAMESRV_ADDR; here ``productEnvNamesrvAddr`` names them, and no request can change that.
+Only lookups (105) are (semantics D15). Java finds those name servers by NAMESRV_ADDR, or at an address server
+(productEnvName is part of its URL); here ``productEnvNamesrvAddr`` names them, or ``productEnvNamesrvDomain`` the
+address server, and no request can change that.
 Source of the behaviour: ClusterTestRequestProcessor (rocketmq 4.8, 5.x).
 """
 
@@ -11,6 +12,8 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Final
 
+from registry.client.address_server import AddressServer
+from registry.client.addresses import LOOKUP_EVERY_S, Addresses
 from registry.client.connection import Connection
 from registry.errors import PeerUnavailable, RemoteProtocolError
 from registry.model import TopicRoute
@@ -61,8 +64,11 @@ class ProductEnvironment:
     Equal questions that are under way at the same time are asked once.
     """
 
-    def __init__(self, addresses: str) -> None:
+    def __init__(self, addresses: str, domain: str = "", env_name: str = "") -> None:
         self._addresses = parse_addresses(addresses)
+        self._listed = None if addresses or not domain else Addresses(AddressServer.at(domain, unit_name=env_name))
+        self._listed_until = 0.0
+        self._listing = asyncio.Lock()
         self._connection: Connection | None = None
         self._connecting = asyncio.Lock()
         self._asking: dict[str, asyncio.Task[TopicRoute | None]] = {}
@@ -71,9 +77,12 @@ class ProductEnvironment:
 
     async def route(self, topic: str, env_name: str) -> TopicRoute | None:
         """The topic's route there; None when it does not exist there or nobody there can tell. At most LOOKUP_S."""
-        if not self._addresses:
+        if not self._addresses and self._listed is None:
             if not self._away:
-                logger.warning("clusterTest without productEnvNamesrvAddr: topics unknown here do not exist")
+                logger.warning(
+                    "clusterTest without productEnvNamesrvAddr or productEnvNamesrvDomain: "
+                    "topics unknown here do not exist"
+                )
             self._away = True
             return None
         if asyncio.get_running_loop().time() < self._away_until:
@@ -92,8 +101,11 @@ class ProductEnvironment:
     async def _ask(self, topic: str, env_name: str) -> TopicRoute | None:
         try:
             async with asyncio.timeout(LOOKUP_S):
+                if self._listed is not None:
+                    await self._look_up(self._listed)
                 reply = await self._ask_each(topic)
         except (PeerUnavailable, RemoteProtocolError, TimeoutError, UnicodeError) as error:
+            self._listed_until = 0.0
             self._away_until = asyncio.get_running_loop().time() + AWAY_S
             if not self._away:
                 why = str(error) or f"no answer within {LOOKUP_S:g} s"
@@ -113,6 +125,22 @@ class ProductEnvironment:
         except RemoteProtocolError as error:
             logger.warning("environment %s, topic %s: %s", env_name, topic, error)
             return None
+
+    async def _look_up(self, listed: Addresses) -> None:
+        """Ask the address server, again after LOOKUP_EVERY_S; when it does not answer, what it said before counts."""
+        async with self._listing:
+            now = asyncio.get_running_loop().time()
+            if now < self._listed_until:
+                return
+            found = [(address.host, address.port) for address in await listed.refresh()]
+            self._listed_until = now + LOOKUP_EVERY_S
+            if set(found) == set(self._addresses):  # in the order in which they proved good
+                return
+            logger.info("environment's name servers: %s", ";".join(f"{host}:{port}" for host, port in found))
+            self._addresses = found
+            connection, self._connection = self._connection, None
+            if connection is not None:
+                connection.retire()
 
     async def _ask_each(self, topic: str) -> Command:
         """Ask the name server that answered last; when it fails, the others in turn.

@@ -47,7 +47,9 @@ class FrontEnd:
         self.replies = Replies(behaviour.reply_version, behaviour.faq)
         self._own_settings = self.settings = settings = without(settings, behaviour.ignored_settings)
         self.shared: Mapping[str, str] = {}
-        self.product = ProductEnvironment(settings.product_env_namesrv_addr)
+        self.product = ProductEnvironment(
+            settings.product_env_namesrv_addr, settings.product_env_namesrv_domain, settings.product_env_name
+        )
         self.view = view
         self.routes = routes
         self.kv = kv

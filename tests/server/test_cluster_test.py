@@ -11,6 +11,7 @@ import pytest
 
 from registry.protocol import lenient_json
 from registry.server.cluster_test import AWAY_S, parse_addresses
+from tests.client.address_servers import FakeAddressServer
 
 from .harness import Broker
 
@@ -160,6 +161,30 @@ def test_lookups_of_known_topics_do_not_wait_for_a_silent_product_environment(cl
             assert (answer.opaque, answer.code) == (asked, 17)
             assert client.route("another").code == 17
             assert silent.connections == 1, "nobody waits again for who did not answer just now"
+
+
+def test_the_product_environment_is_found_through_an_address_server(product, front_end_with):
+    with FakeAddressServer("127.0.0.1:1") as addresses:
+        front_end = front_end_with(
+            cluster_test=True, product_env_namesrv_domain=addresses.domain, product_env_name="my product"
+        )
+        with front_end.client() as client:
+            assert client.register(HERE).code == 0
+            assert client.route("here").code == 0
+            assert addresses.asked == [], "nobody asked for anything unknown"
+            assert client.route("product-topic").code == 17
+            assert addresses.asked == ["/rocketmq/nsaddr-my%20product?nofix=1"]
+            addresses.text = address_of(product)  # what it names was away: it is asked again
+            front_end.wait_until(lambda: client.route("product-topic").code == 0, "it is found", AWAY_S + 10)
+            asked = len(addresses.asked)
+            addresses.status = 500
+            assert client.route("both").code == 0
+            assert client.route("nowhere").code == 17
+            assert len(addresses.asked) == asked, "what it said counts for a while"
+            assert client.request(318, None, b"productEnvName=evil\n").code == 0
+            assert client.route("another").code == 17
+            assert "evil" not in str(addresses.asked)
+    front_end.wait_until(lambda: "environment my product is away" in front_end.log, "it is logged")
 
 
 def test_without_an_address_every_unknown_topic_is_code_17(cluster_test):
