@@ -60,7 +60,9 @@ class RedisWriter:
         lease_ms: int = LEASE_MS,
     ) -> None:  # fmt: skip
         self._store = Store(url, namespace, timeout_ms=timeout_ms, compat=compat)
-        self._leases = LeaseStore(self._store)
+        # The lease must not wait behind a thousand registrations for a connection.
+        self._lease_store = Store(url, namespace, timeout_ms=timeout_ms, compat=compat, max_connections=2)
+        self._leases = LeaseStore(self._lease_store)
         self._lease_ms = lease_ms
         self.store = self._store
         self.routes = RouteStore(self._store)
@@ -163,7 +165,10 @@ class RedisWriter:
                         await self._tell_gone()
                         await self._leases.release(self.incarnation)
         finally:
-            await self._store.close()
+            try:
+                await self._store.close()
+            finally:
+                await self._lease_store.close()
 
     async def __aenter__(self) -> RedisWriter:
         return self

@@ -6,18 +6,23 @@ import asyncio
 import contextlib
 import ssl
 from collections.abc import Callable
+from typing import Final
 
 from registry.client.addresses import Address
 from registry.client.connection import Connection
 from registry.client.registrar_config import BrokerConfig
 from registry.client.registrar_server import Answer, Refused
 from registry.client.registrar_update import Update
-from registry.errors import PeerUnavailable, RemoteProtocolError
+from registry.errors import LocalProtocolError, PeerUnavailable, RemoteProtocolError
 from registry.model import DataVersion
 from registry.protocol import headers
 from registry.protocol.bodies import body_crc32, decode_kv_table, encode_data_version
 from registry.protocol.codes import VERSION_V5_0_0, RequestCode, ResponseCode
 from registry.protocol.command import Command
+from registry.protocol.frame import MAX_FRAME_BYTES
+
+# What is left for the header is more than any has.
+_MOST_BODY_BYTES: Final = MAX_FRAME_BYTES - 64 * 1024
 
 
 class WireServer:
@@ -61,6 +66,11 @@ class WireServer:
         config = self._config()
         answer: Answer | None = None
         for body in update.encoded():
+            if len(body) > _MOST_BODY_BYTES:
+                raise LocalProtocolError(
+                    f"{self.name}: a registration of {len(body)} bytes is more than name servers take in one frame "
+                    f"({MAX_FRAME_BYTES}): set enable_split_registration"
+                )
             header = headers.RegisterBroker(
                 broker_name=config.broker_name,
                 broker_addr=config.broker_addr,

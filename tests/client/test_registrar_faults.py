@@ -301,6 +301,16 @@ async def test_a_single_topic_that_was_refused_is_introduced():
         assert versions[1] != versions[2]  # or a 4.8 name server would not look at the topic
 
 
+async def test_a_table_that_no_frame_can_carry_says_what_to_do():
+    async with name_servers(1) as (server,):
+        topics = TopicTable(TopicConfig(f"{number}" + "x" * 1_000_000, 8, 8, 6) for number in range(17))
+        async with BrokerRegistrar(broker(), topics, server.address, pace=NEVER) as registrar:
+            assert registrar.results[server.address].status == "failed"
+            assert "set enable_split_registration" in registrar.results[server.address].error
+            registrar.change(enable_split_registration=True, split_registration_size=6)
+            assert (await registrar.register_now())[server.address].status == "registered"
+
+
 async def test_many_topics_changed_at_once_are_one_version_and_one_registration():
     async with name_servers(1) as (server,):
         topics = TopicTable()
