@@ -104,6 +104,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         str, About("namespace", "Namespace: front ends of one namespace share one set of tables.", form=_NAMESPACE)
     ] = "default"
     compat: Annotated[str, About("compat", "NameServer version to behave like.", choices=("5.x", "4.8"))] = "5.x"
+    serialize_type: Annotated[
+        str,
+        About(
+            "serializeType", "How the headers of replies are written (rocketmq.serialize.type of a Java NameServer).",
+            choices=("JSON", "ROCKETMQ"),
+        ),
+    ] = "JSON"  # fmt: skip
     redis_timeout_ms: Annotated[
         int, About("redisTimeoutMs", "Longest wait for one answer of Redis.", least=10, most=60_000)
     ] = 2000

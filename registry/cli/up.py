@@ -74,13 +74,13 @@ def run_up(settings: Settings, *, kind: str, beside: Sequence[Beside] = (), quie
         settings = msgspec.structs.replace(
             settings, redis=redis.url, data_dir=str(data_dir), sources={**settings.sources, "redis": "up"}
         )
-        from registry.server.supervisor import BOOT_LINE, Supervisor
+        from registry.server.supervisor import Supervisor, boot_line
 
         def on_boot() -> None:
             stack.enter_context(announced(_running(kind, settings)))
             if not quiet:
                 with contextlib.suppress(OSError):  # nobody reads stdout any more
-                    print(BOOT_LINE, flush=True)
+                    print(boot_line(settings), flush=True)
             logger.info("tables in %s, Redis at %s; look with: mqregistry clusters", data_dir, redis.url)
 
         async def serve() -> None:

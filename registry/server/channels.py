@@ -41,6 +41,7 @@ class ChannelOwner:
         self._registered_at: dict[str, int] = {}
         self._held: dict[Closable, set[str]] = {}
         self._closes: asyncio.Queue[tuple[str, Channel]] = asyncio.Queue()
+        self._untold = 0
         self._connections = 0
         self._telling = True
 
@@ -72,6 +73,7 @@ class ChannelOwner:
                 del self._owners[who]
                 self._registered_at.pop(who, None)
             if self._telling:
+                self._untold += 1
                 self._closes.put_nowait((who, connection.channel))
 
     def stop_telling(self) -> None:
@@ -91,7 +93,7 @@ class ChannelOwner:
     @property
     def closes_pending(self) -> int:
         """Closes that Redis has not heard of yet."""
-        return self._closes.qsize()
+        return self._untold
 
     async def tell_closes(self) -> None:
         """Tell Redis of closed connections, in order; keeps each until Redis has taken it. Until cancelled."""
@@ -101,6 +103,7 @@ class ChannelOwner:
             while not cancelled() and not await self._tell(who, channel):
                 await asyncio.sleep(_RETRY_S[min(attempt, len(_RETRY_S) - 1)])
                 attempt += 1
+            self._untold -= 1
             self._closes.task_done()
 
     async def _tell(self, who: str, channel: Channel) -> bool:

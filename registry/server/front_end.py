@@ -8,6 +8,7 @@ from typing import Protocol
 from registry.behaviour import behaviour_of
 from registry.config import Settings, with_shared, without
 from registry.errors import StoreUnavailable
+from registry.protocol.codes import Encoding
 from registry.server.channels import ChannelOwner, Closable
 from registry.server.cluster_test import ProductEnvironment
 from registry.server.counters import Counters
@@ -44,7 +45,7 @@ class FrontEnd:
         health: Health,
     ) -> None:
         self.behaviour = behaviour = behaviour_of(settings.compat)
-        self.replies = Replies(behaviour.reply_version, behaviour.faq)
+        self.replies = Replies(behaviour.reply_version, behaviour.faq, Encoding[settings.serialize_type])
         self._own_settings = self.settings = settings = without(settings, behaviour.ignored_settings)
         self.shared: Mapping[str, str] = {}
         self.product = ProductEnvironment(

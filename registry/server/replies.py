@@ -1,11 +1,11 @@
 """Replies, as the Java NameServer writes them; those that never differ are made once.
 
-A reply keeps the server's own serializer (JSON), whatever the request used (semantics 2).
+A reply keeps the server's own serializer (serializeType), whatever the request used (semantics 2).
 """
 
 from __future__ import annotations
 
-from registry.protocol.codes import FLAG_RESPONSE, ResponseCode
+from registry.protocol.codes import FLAG_RESPONSE, Encoding, ResponseCode
 from registry.protocol.command import Command, ReplyTemplate, encode_command
 
 
@@ -15,14 +15,16 @@ class Replies:
     Args:
         version: MQVersion number that the replies claim.
         faq: where the remark of code 17 sends people.
+        encoding: of the headers.
     """
 
-    def __init__(self, version: int, faq: str) -> None:
+    def __init__(self, version: int, faq: str, encoding: Encoding = Encoding.JSON) -> None:
         self._version = version
         self._faq = faq
+        self._encoding = encoding
 
         def template(code: int, remark: str | None = None, ext_fields: dict[str, str] | None = None) -> ReplyTemplate:
-            return ReplyTemplate(code, remark, ext_fields, version=version)
+            return ReplyTemplate(code, remark, ext_fields, version=version, encoding=encoding)
 
         # A code without a reply header class answers without extFields, one with a class at least with {}
         # (semantics 1).
@@ -59,6 +61,7 @@ class Replies:
                 remark=remark,
                 ext_fields=ext_fields,
                 body=body,
+                encoding=self._encoding,
             )
         )
 

@@ -31,7 +31,6 @@ from worker.sweeper import Sweeper
 
 logger = logging.getLogger(__name__)
 
-BOOT_LINE: Final = "The Name Server boot success. serializeType=JSON"
 
 # The specification may hold a password, so it goes over stdin: anybody can read a command line. -P: a folder
 # named "registry" where the user happens to stand is not ours.
@@ -64,6 +63,11 @@ class _Line(msgspec.Struct, frozen=True):
     reason: str = ""
 
 
+def boot_line(settings: Settings) -> str:
+    """What a Java NameServer says when it answers."""
+    return f"The Name Server boot success. serializeType={settings.serialize_type}"
+
+
 class Supervisor:
     """One front end. ``run`` serves until ``stop`` is called (or a signal comes, with ``signals=True``)."""
 
@@ -71,14 +75,14 @@ class Supervisor:
         self,
         settings: Settings,
         *,
-        on_boot: Callable[[], None] = lambda: print(BOOT_LINE, flush=True),
+        on_boot: Callable[[], None] | None = None,
         worker_command: Sequence[str] = WORKER_COMMAND,
     ) -> None:
         self.settings = settings
         self.front_end = secrets.token_hex(8)
         self.fleet = Fleet(settings.workers)
         self.booted = asyncio.Event()
-        self._on_boot = on_boot
+        self._on_boot = on_boot or (lambda: print(boot_line(settings), flush=True))
         self._command = worker_command
         self._sockets: list[socket.socket] = []
         self._processes: dict[int, asyncio.subprocess.Process] = {}

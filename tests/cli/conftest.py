@@ -13,7 +13,8 @@ import pytest
 from click.testing import CliRunner
 
 from registry.cli import cli
-from registry.server.supervisor import BOOT_LINE
+from registry.config import Settings
+from registry.server.supervisor import boot_line
 
 from .processes import Process, free_port
 
@@ -59,7 +60,7 @@ def start_up(start, home):
             "up", "--port", str(port), "--data-dir", str(data_dir or home / "data"), "--http-port", "0", *arguments,
             **variables,
         )  # fmt: skip
-        process.wait_for(BOOT_LINE)
+        process.wait_for(boot_line(Settings()))
         return process, port
 
     return run

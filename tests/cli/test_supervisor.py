@@ -19,7 +19,7 @@ import pytest
 
 from registry.config import Settings
 from registry.errors import StartError
-from registry.server.supervisor import BOOT_LINE, Supervisor
+from registry.server.supervisor import Supervisor, boot_line
 
 from .processes import free_port
 
@@ -299,4 +299,5 @@ async def test_http_many_idle_clients_do_not_stop_it(bed):
 
 
 def test_boot_line_is_java_s():
-    assert BOOT_LINE == "The Name Server boot success. serializeType=JSON"
+    assert boot_line(Settings()) == "The Name Server boot success. serializeType=JSON"
+    assert boot_line(Settings(serialize_type="ROCKETMQ")) == "The Name Server boot success. serializeType=ROCKETMQ"

@@ -11,11 +11,14 @@ import psutil
 import pytest
 
 from registry.client.connection import Connection
+from registry.config import Settings
 from registry.protocol.codes import RequestCode, ResponseCode
 from registry.protocol.headers import GetKVConfig, PutKVConfig
-from registry.server.supervisor import BOOT_LINE
+from registry.server.supervisor import boot_line
 
 from .processes import free_port
+
+BOOT_LINE = boot_line(Settings())
 
 
 def alive(family):
