@@ -91,8 +91,10 @@ class Life:
             self.record.wrong += [f"{what}: {result.registrations.remark}", *wrong[:3]]
         # When the first check finds everything right, it was right when the last broker was answered.
         until_right_s = first_s if tries == 1 else checking - began
+        # the checks cost something, too: it is left out where there was one only
+        cpu_s = (filled if tries == 1 else self.server.cost()).cpu_s - cost.cpu_s
         self.record.add(
-            what, seconds=until_right_s, refused=refused, tries=tries, cpu_s=filled.cpu_s - cost.cpu_s,
+            what, seconds=until_right_s, refused=refused, tries=tries, cpu_s=cpu_s,
             rss_mb=filled.rss_mb, pss_mb=filled.pss_mb,
         )  # fmt: skip
         self._say(f"{what}: {until_right_s:.2f} s, {tries} tries")
@@ -246,6 +248,7 @@ class Life:
     def memory(self, what: str) -> None:
         cost = self.server.cost()
         self.record.add("memory", **{f"{what}_rss_mb": cost.rss_mb, f"{what}_pss_mb": cost.pss_mb})
+        self.record.add("memory", **{f"{what}_parts_mb": self.server.pss_by_process()})
 
     def restart(self, server: OurServer) -> None:
         """A front end that ends and comes again answers every route without any broker's help."""

@@ -94,12 +94,9 @@ class Server:
             pss += memory.pss
         return Cost(cpu_s, rss / 1e6, pss / 1e6)
 
-    def cpu_by_process(self) -> dict[str, float]:
-        """CPU seconds of each process: command and number."""
-        return {
-            f"{process.name()} {process.pid}": (times := process.cpu_times()).user + times.system
-            for process in self.processes()
-        }
+    def pss_by_process(self) -> dict[str, float]:
+        """Memory in MB of each process: its command and number."""
+        return {f"{process.name()} {process.pid}": process.memory_full_info().pss / 1e6 for process in self.processes()}
 
     def stop(self) -> None:
         for root in reversed(self._roots):
