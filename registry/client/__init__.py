@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from registry.client.name_servers import NameServers
     from registry.client.queue_selection import QueueSelector
     from registry.client.reconnecting import ReconnectingConnection
+    from registry.client.registrar import BrokerRegistrar
+    from registry.client.registrar_config import BrokerConfig
+    from registry.client.registrar_sync import BrokerRegistrarSync
+    from registry.client.registrar_topics import TopicTable
     from registry.client.route_client import RouteChange, RouteClient
     from registry.client.route_client_sync import RouteClientSync
     from registry.client.route_info import MessageQueue, PublishInfo
@@ -26,6 +30,9 @@ _MODULES: Final = {
     "Address": "addresses",
     "AddressServer": "address_server",
     "Addresses": "addresses",
+    "BrokerConfig": "registrar_config",
+    "BrokerRegistrar": "registrar",
+    "BrokerRegistrarSync": "registrar_sync",
     "Connection": "connection",
     "FoundBroker": "route_tables",
     "MessageQueue": "route_info",
@@ -37,11 +44,13 @@ _MODULES: Final = {
     "RouteClient": "route_client",
     "RouteClientSync": "route_client_sync",
     "SyncFace": "sync",
+    "TopicTable": "registrar_topics",
 }
 
 __all__ = [
-    "Address", "AddressServer", "Addresses", "Connection", "FoundBroker", "MessageQueue", "NameServers", "PublishInfo",
-    "QueueSelector", "ReconnectingConnection", "RouteChange", "RouteClient", "RouteClientSync", "SyncFace",
+    "Address", "AddressServer", "Addresses", "BrokerConfig", "BrokerRegistrar", "BrokerRegistrarSync", "Connection",
+    "FoundBroker", "MessageQueue", "NameServers", "PublishInfo", "QueueSelector", "ReconnectingConnection",
+    "RouteChange", "RouteClient", "RouteClientSync", "SyncFace", "TopicTable",
 ]  # fmt: skip
 
 

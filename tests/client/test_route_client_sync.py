@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import re
 import signal
+import textwrap
 import threading
 import time
 import warnings
+from pathlib import Path
 
 import pytest
 
@@ -155,3 +159,18 @@ def test_the_public_interface():
     assert set(registry.client.__all__) == set(registry.client._MODULES) == set(dir(registry.client))
     with pytest.raises(AttributeError, match="has no attribute 'Nothing'"):
         _ = registry.client.Nothing
+
+
+def test_the_readme_shows_what_works(capsys):
+    readme = (Path(__file__).resolve().parents[2] / "README.md").read_text()
+    (code,) = [block for block in re.findall(r"```python\n(.*?)```", readme, re.S) if "RouteClient(" in block]
+    with serving_in_thread({"orders": route_of("broker-a"), "bills": route_of("broker-b")}) as server:
+        code = code.replace("10.0.0.8:9876;10.0.0.9:9876", server.address)
+        variables: dict = {}
+        exec("async def main():\n" + textwrap.indent(code, "    "), variables)
+        asyncio.run(variables["main"]())
+    said = capsys.readouterr().out
+    assert "orders is at ['broker-a']" in said
+    assert "MessageQueue(topic='orders', broker_name='broker-a'" in said
+    assert "10.0.0.1:10911" in said
+    assert said.count("MessageQueue(topic='bills', broker_name='broker-b'") == 4
