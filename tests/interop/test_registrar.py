@@ -189,8 +189,8 @@ def topic_table(registration: Frame, scenario: Scenario) -> TopicTable:
         topics = [
             TopicConfig(
                 topic["topicName"], topic["readQueueNums"], topic["writeQueueNums"],
-                # It had written its own permission over that of the topics.
-                6 if "broker_permission" in scenario.config else topic["perm"],
+                # What a read-only broker had taken away of it: one of its topics may not be read either.
+                topic["perm"] | 3 if "broker_permission" in scenario.config else topic["perm"],
                 topic["topicSysFlag"],
             )
             for topic in wrapper["topicConfigTable"].values()
