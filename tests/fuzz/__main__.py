@@ -19,6 +19,7 @@ MB = 1 << 20
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
     parser.add_argument("--minutes", type=float, default=10.0, help="a fifth of it without a network")
+    parser.add_argument("--compat", default="5.x", help="the behaviour of the front end: 5.x or 4.8")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", type=int, help="the number of one stream")
     parser.add_argument("--first", type=int, default=0, help="the number of the first stream")
@@ -60,7 +61,7 @@ def without_network(options: argparse.Namespace) -> int:
 
 
 def over_the_wire(options: argparse.Namespace) -> int:
-    live = Live()
+    live = Live(options.compat)
     began = told = time.monotonic()
     try:
         before = live.rss()

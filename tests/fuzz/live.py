@@ -38,9 +38,7 @@ COMPLAINT = re.compile(
 
 
 # Answered behind everything that was sent before: writes of one connection run one after the other.
-LAST = encode_command(
-    Command(code=904, opaque=SENTINEL, ext_fields={"clusterName": "no", "brokerName": "no", "brokerAddr": "no"})
-)
+LAST = encode_command(Command(code=102, opaque=SENTINEL, ext_fields={"namespace": "no", "key": "no"}))
 
 
 class Wrong(AssertionError):
@@ -50,7 +48,7 @@ class Wrong(AssertionError):
 class Live:
     """One front end with a Redis of its own. Everything it says is read by a thread, or the pipe would fill."""
 
-    def __init__(self) -> None:
+    def __init__(self, compat: str = "5.x") -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="mqfuzz")
         self._redis = EmbeddedRedis(Path(self._folder.name), extra=("--appendfsync", "no"))
         self._redis.start()
@@ -59,7 +57,8 @@ class Live:
         self.process = subprocess.Popen(
             [
                 sys.executable, "-m", "registry", "serve", "--redis", self._redis.url, "--host", "127.0.0.1",
-                "--port", str(self.port), "--http-port", "0", "--namespace", f"fuzz-{secrets.token_hex(4)}",
+                "--port", str(self.port), "--http-port", "0", "--compat", compat,
+                "--namespace", f"fuzz-{secrets.token_hex(4)}",
             ],
             env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
         )  # fmt: skip
