@@ -179,6 +179,15 @@ def test_within_a_running_loop(client):
     assert asyncio.run(main()) == 2
 
 
+@pytest.fixture
+def interruptible():
+    """A shell starts background jobs with SIGINT ignored, and Python then leaves that so."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_ctrl_c_cancels_what_was_waited_for_only(client):
     def interrupt():
         client.began.wait(10)
