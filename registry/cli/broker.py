@@ -34,9 +34,18 @@ def broker() -> None:
 
 @broker.command("run")
 @click.option("--name", "broker_name", required=True, metavar="NAME", help="brokerName.")
-@click.option("--cluster", "cluster_name", default="DefaultCluster", show_default=True, metavar="NAME")
+@click.option(
+    "--cluster", "cluster_name", default="DefaultCluster", show_default=True, metavar="NAME", help="clusterName."
+)
 @click.option("--id", "broker_id", type=int, default=0, show_default=True, help="0 is the master.")
-@click.option("--addr", "broker_addr", default="127.0.0.1:10911", show_default=True, metavar="HOST:PORT")
+@click.option(
+    "--addr",
+    "broker_addr",
+    default="127.0.0.1:10911",
+    show_default=True,
+    metavar="HOST:PORT",
+    help="brokerAddr: what clients are told.",
+)
 @click.option("--ha-addr", "ha_server_addr", default="", metavar="HOST:PORT", help="Where slaves replicate from.")
 @click.option("--topics", "files", multiple=True, type=click.Path(path_type=Path, dir_okay=False, exists=True),
               help="File of topics, YAML or JSON, or a Java broker's topics.json. May come again.")  # fmt: skip
@@ -51,7 +60,7 @@ def broker() -> None:
               help="The RocketMQ release that it says it is.")  # fmt: skip
 @click.option("--perm", "broker_permission", type=click.IntRange(0, 7), default=6, show_default=True,
               help="4 is a broker that takes no messages.")  # fmt: skip
-@click.option("--zone", "zone_name", metavar="NAME")
+@click.option("--zone", "zone_name", metavar="NAME", help="zoneName.")
 @click.option("--period", type=click.FloatRange(min=0.01), metavar="SECONDS",
               help="Between registrations.  [default: 30, first after 10]")  # fmt: skip
 @click.option("--timeout", type=click.FloatRange(min=0.01), default=6.0, show_default=True, metavar="SECONDS",
