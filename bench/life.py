@@ -19,6 +19,7 @@ from bench.shapes import Shape, Variant
 BEAT_EVERY_S = 40.0
 # A broker that is answered with an error tries again; so many times here.
 STORM_TRIES = 50
+RETRY_S = 0.25
 OPEN_CONNECTIONS = 64
 
 
@@ -86,6 +87,7 @@ class Life:
             if not wrong and not self._refused(result):
                 break
             tries += 1
+            time.sleep(RETRY_S)
             result = self._register_all(Variant.BASE, keep=True)
         else:
             self.record.wrong += [f"{what}: {result.registrations.remark}", *wrong[:3]]
