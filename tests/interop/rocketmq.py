@@ -268,6 +268,20 @@ class Broker:
         at the same moment, has not reached yet, and comes to them with the next regular registration after 10 s.
         """
         assert not self.is_running()
+        configuration = self.configure()
+        command = self.release.java("org.apache.rocketmq.broker.BrokerStartup", self._home, "-c", str(configuration))
+        name = f"broker {self.release.version} at {self.port}"
+        log_before = len(self._process.output()) if self._process else 0
+        self._process = self._processes.start(name, command, home=self._home)
+        wait_until(
+            f"{name} has started",
+            lambda: "boot success" in self.process.output()[log_before:] or self.process.exit_code() is not None,
+            START_TIMEOUT_S,
+        )
+        assert self.is_running(), f"{name} ended at start:\n{self.process.tail()}"
+
+    def configure(self) -> Path:
+        """Choose a port that it had never before, and write its configuration file."""
         # It takes two neighbours: the port for VIP clients below, the one for replicas above.
         before = self.port
         while self.port == before:
@@ -301,16 +315,7 @@ class Broker:
                 **self._properties,
             },
         )
-        command = self.release.java("org.apache.rocketmq.broker.BrokerStartup", self._home, "-c", str(configuration))
-        name = f"broker {self.release.version} at {self.port}"
-        log_before = len(self._process.output()) if self._process else 0
-        self._process = self._processes.start(name, command, home=self._home)
-        wait_until(
-            f"{name} has started",
-            lambda: "boot success" in self.process.output()[log_before:] or self.process.exit_code() is not None,
-            START_TIMEOUT_S,
-        )
-        assert self.is_running(), f"{name} ended at start:\n{self.process.tail()}"
+        return configuration
 
 
 class Console:

@@ -1,6 +1,7 @@
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import java.nio.charset.StandardCharsets;
+import java.time.Duration;
 import java.util.Collections;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
@@ -19,6 +20,8 @@ import org.apache.rocketmq.client.apis.producer.Producer;
 public final class GrpcDriver {
     private static final String MARK = "##";
     private static final long RETRY_PAUSE_MS = 100;
+    // It gives up 3 s after its start by default, which a proxy that has just started on a busy machine may need.
+    private static final Duration PATIENCE = Duration.ofSeconds(30);
 
     private final ClientServiceProvider provider = ClientServiceProvider.loadService();
     private final String topic;
@@ -33,7 +36,8 @@ public final class GrpcDriver {
 
     private GrpcDriver(String proxy, String topic, String group) throws Exception {
         this.topic = topic;
-        ClientConfiguration configuration = ClientConfiguration.newBuilder().setEndpoints(proxy).enableSsl(false).build();
+        ClientConfiguration configuration = ClientConfiguration.newBuilder()
+            .setEndpoints(proxy).enableSsl(false).setRequestTimeout(PATIENCE).build();
         producer = provider.newProducerBuilder().setClientConfiguration(configuration).setTopics(topic).build();
         provider.newPushConsumerBuilder()
             .setClientConfiguration(configuration)
