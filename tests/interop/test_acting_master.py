@@ -24,6 +24,9 @@ FLOW_TIMEOUT_S = 60
 # A slave asks its master for new topics each 10 s, and serves none before.
 SYNC_TIMEOUT_S = 30
 MESSAGES = 200
+# Its JSON parser refuses the consumer offsets as a slave of the same release writes them (bare numbers as names), so a
+# master that asks for them when it returns never registers again.
+CANNOT_RETURN = {"5.5.0"}
 MEMBERS_TOPIC = f"rmq_sys_SYNC_BROKER_MEMBER_{BROKER_NAME}"
 PAIR = {
     "enableSlaveActingMaster": True,
@@ -141,6 +144,8 @@ def test_slave_stands_in_for_killed_master_as_at_java_name_server(
             latecomer = Client(processes, release, ours.addr, client.topic, group="latecomer")
             wait_until("it reads all from the slave", lambda: latecomer.counts().received >= MESSAGES, FLOW_TIMEOUT_S)
 
+            if release.version in CANNOT_RETURN:
+                return
             master.start()
             for server in (ours, java):
                 wait_for_members(server, {"0": master, "1": slave})
