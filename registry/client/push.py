@@ -2,13 +2,14 @@
 
 A long-held request on the wire, not a look at the registry's Redis: an application needs neither its address nor
 rights in it, a thousand applications are no load for it, and the worker that answers is the one whose view then
-answers the lookup, so that what was announced is there. A stock NameServer is asked once for each connection, says that
-it does not know the request (4.x: says nothing), and is polled only.
+answers the lookup, so that what was announced is there. A stock NameServer is asked once for each connection, and every
+five minutes, says that it does not know the request (4.x: says nothing), and is polled only.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from typing import TYPE_CHECKING, Final
 
@@ -25,6 +26,8 @@ logger = logging.getLogger(__name__)
 # Half of the shortest time after which something on the way may take a connection for idle.
 HOLD_S: Final = 30.0
 PUSH_ANSWER_S: Final = 3.0
+# Who did not know the request may have been too slow to say so, or be another server behind the same address now.
+_ASK_AGAIN_S: Final = 300.0
 
 
 class RoutePush:
@@ -48,7 +51,9 @@ class RoutePush:
                     self._backoff.succeeded()
                 else:
                     logger.debug("%s does not announce changes: routes are polled", connection.peer)
-                    await connection.wait_closed()
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout(_ASK_AGAIN_S):
+                            await connection.wait_closed()
             except ClientClosed:
                 return
             except (PeerUnavailable, RemoteProtocolError) as error:

@@ -268,12 +268,15 @@ class RouteClient:
 
         Raises:
             ClientClosed: not open.
+            PeerUnavailable: only with ``over``.
         """
         if not self._open:
             raise ClientClosed("this route client is not open: use it within 'async with'")
         try:
             return await self._update(topic, use_default=use_default, over=over)
         except PeerUnavailable as error:
+            if over is not None:
+                raise
             self._is_away(error)
             return False
 
@@ -283,6 +286,9 @@ class RouteClient:
         Args:
             needed_only: only for topics that somebody uses and whose queues are not known.
             over: as for update.
+
+        Raises:
+            PeerUnavailable: only with ``over``.
         """
         topics = sorted(topic for topic in self.tables.topics if not needed_only or self.tables.needs_update(topic))
         try:
@@ -290,6 +296,8 @@ class RouteClient:
                 # the first asks also those name servers that are left alone because they failed just before
                 await self._update(topic, now=number == 0, over=over)
         except PeerUnavailable as error:  # it would be the same with the others
+            if over is not None:
+                raise
             self._is_away(error)
 
     async def _update(
@@ -301,6 +309,8 @@ class RouteClient:
                 await self._lock.acquire()
         except TimeoutError:
             logger.warning("route of %s: others are being updated for %g s, not asked", topic, self._lock_timeout_s)
+            if over is not None:  # an announced change must not be lost
+                raise PeerUnavailable(f"the route of {topic} could not be asked for in time") from None
             return False
         try:
             route = await self._ask(self._default_topic if use_default else topic, now=now, over=over)

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Collection
 from typing import Final, NamedTuple, Protocol
 
+from registry.errors import RemoteProtocolError
 from registry.protocol.command import Command
 from registry.protocol.watch import Position, WatchAnswer, WatchRequest
 
@@ -18,6 +19,8 @@ from registry.protocol.watch import Position, WatchAnswer, WatchRequest
 MAX_HOLD_S: Final = 60.0
 # What the history holds at most, in topics.
 _HISTORY_TOPICS: Final = 100_000
+# What all held requests of a worker may name: about 100 MB.
+_HELD_TOPICS: Final = 1_000_000
 
 
 class Watcher(Protocol):
@@ -45,6 +48,7 @@ class RouteWatches:
         self._epoch = ""
         self._seq = -1
         self._held: dict[Watcher, _Held] = {}
+        self._held_topics = 0
         self._by_topic: dict[str, set[Watcher]] = {}
         self._watchers: set[Watcher] = set()  # every connection that has ever asked
         self._history: deque[_Entry] = deque()
@@ -95,7 +99,7 @@ class RouteWatches:
         """Hold a request, or answer it at once.
 
         Raises:
-            RemoteProtocolError: it cannot be read.
+            RemoteProtocolError: it cannot be read, or all clients together watch too much; who is told so polls.
         """
         request = WatchRequest.decode(command.ext_fields, command.body)
         self._release(watcher)  # it asks anew: nobody waits for the old answer
@@ -112,6 +116,9 @@ class RouteWatches:
         if since is None or changed is None or changed:
             self._send(watcher, held, changed)
             return
+        if self._held_topics + len(request.topics) > _HELD_TOPICS:
+            raise RemoteProtocolError(f"all clients together watch more than {_HELD_TOPICS} topics: poll")
+        self._held_topics += len(request.topics)
         self._held[watcher] = held
         for topic in request.topics:
             self._by_topic.setdefault(topic, set()).add(watcher)
@@ -146,6 +153,7 @@ class RouteWatches:
 
     def _release(self, watcher: Watcher) -> _Held | None:
         held = self._held.pop(watcher, None)
+        self._held_topics -= len(held.topics) if held else 0
         for topic in held.topics if held else ():
             watchers = self._by_topic[topic]
             watchers.discard(watcher)

@@ -9,6 +9,7 @@ import signal
 import pytest
 
 from registry.client.route_client import RouteClient
+from registry.errors import RemoteProtocolError
 from registry.protocol.command import Command
 from registry.protocol.watch import MARK, MAX_TOPICS, ROUTE_WATCH, Position, WatchAnswer, WatchRequest
 from registry.server.watches import MAX_HOLD_S, RouteWatches
@@ -184,6 +185,27 @@ def test_the_history_is_bounded_and_kept_for_watchers_only():
     assert not watches._history
 
 
+def test_all_clients_together_watch_no_more_than_the_limit(monkeypatch):
+    monkeypatch.setattr("registry.server.watches._HELD_TOPICS", 5)
+    watches, watchers = RouteWatches(), [Watcher() for _ in range(3)]
+    watches.follow_from("e", 5)
+
+    def watch(watcher, topics):
+        ext_fields, body = WatchRequest(frozenset(topics), 1000, Position("e", 5)).encode()
+        watches.watch(watcher, Command(code=ROUTE_WATCH, ext_fields=ext_fields, body=body), 1, 0.0)
+
+    watch(watchers[0], "abc")
+    with pytest.raises(RemoteProtocolError, match="all clients together watch more than 5 topics: poll"):
+        watch(watchers[1], "abc")
+    watch(watchers[0], "ab")
+    watch(watchers[1], "abc")
+    watches.changed(["a"], 6)
+    assert [len(watcher.told) for watcher in watchers] == [1, 1, 0]
+    watch(watchers[2], "vwxyz")
+    watches.gone(watchers[2])
+    assert (watches._held_topics, watches._by_topic, len(watches)) == (0, {}, 0)
+
+
 def test_a_front_end_that_drains_sends_watchers_away(served):
     front_end, _, one, _ = served
     watch = ask(one, ["topic1"], position(one))
@@ -275,3 +297,33 @@ async def test_a_stock_name_server_is_asked_once_and_polled(answers):
             assert sum(one.code == ROUTE_WATCH for one in server.requests) == 1
             assert server.accepted == 1
             assert not client.push_is_active
+
+
+async def test_an_announced_change_whose_look_up_gets_no_answer_is_not_lost():
+    """The connection lives, the one answer does not come: another is made, and everything is looked up over it."""
+    async with FakeNameServer({"t": route_of("a")}) as server:
+        silent, seq = False, 0
+
+        async def answers(request):
+            if request.code == ROUTE_WATCH:
+                if "seq" in request.ext_fields and int(request.ext_fields["seq"]) == seq:
+                    await changed.wait()
+                topics = () if int(request.ext_fields.get("seq", seq)) == seq else ("t",)
+                ext_fields, body = WatchAnswer(Position("e", seq), topics).encode()
+                return Command(code=0, ext_fields=ext_fields, body=body)
+            if silent and len(server.connections) == 1:
+                return None
+            return await server.usual_answer(request)
+
+        changed = asyncio.Event()
+        server.answer = answers
+        options = {"poll_first_s": 0.001, "poll_every_s": 600, "call_timeout_s": 0.1}
+        async with RouteClient(server.address, **options) as client:
+            await client.publish_info("t")
+            await until(lambda: client.push_is_active)
+            server.routes["t"] = route_of("b")
+            silent, seq = True, 1
+            changed.set()
+            await until(lambda: len(server.asked()) > 2, "it was looked up")
+            silent = False
+            await until(lambda: broker_names(client, "t") == ["b"])
