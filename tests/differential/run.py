@@ -569,6 +569,12 @@ class Run:
             if asked > ROUND_TRIPS and java == ours and self.cluster_info(0)["rows"] == self.cluster_info(1)["rows"]:
                 return
 
+    def wait_for_rows(self) -> None:
+        """Connections of different threads of Java may overtake each other. Bounded, as above."""
+        deadline = time.monotonic() + 0.5
+        while time.monotonic() < deadline and self.cluster_info(0)["rows"] != self.cluster_info(1)["rows"]:
+            time.sleep(0.005)
+
     def do_close(self, kind: str, process: int) -> None:
         if process in self.lines and self.close(self.lines[process]):
             del self.lines[process]
@@ -606,6 +612,7 @@ class Run:
         line.hang_up()
         for server in self.pair.servers:
             server.fence_close()
+        self.wait_for_rows()
         self.compare_rows(removal=True)
         return True
 
