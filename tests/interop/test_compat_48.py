@@ -12,7 +12,7 @@ pytestmark = [pytest.mark.interop, pytest.mark.timeout(900)]
 FLOW_TIMEOUT_S = 60
 
 
-@pytest.mark.parametrize("release", ("4.8.0",), indirect=True)
+@pytest.mark.parametrize("release", ["4.8.0"], indirect=True)
 def test_broker_clients_and_mqadmin_work_with_a_name_server_of_compat_48(
     under_test: Kind, release: Release, processes: Processes, admin: Admin
 ) -> None:
