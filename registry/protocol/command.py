@@ -74,9 +74,7 @@ class Command(msgspec.Struct, kw_only=True, gc=False, rename=_RENAME):
 _json_header = msgspec.json.Decoder(Command, strict=False)
 
 
-def decode_command(
-    frame: bytes, *, keep_empty_fields: bool = False, refuse_empty_header: bool = False
-) -> Command | None:
+def decode_command(frame: bytes, keep_empty_fields: bool = False, refuse_empty_header: bool = False) -> Command | None:
     """Read one frame.
 
     Args:
