@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Final, Protocol
 
 from registry.behaviour import behaviour_of
 from registry.config import Settings, with_shared, without
@@ -16,6 +17,9 @@ from registry.server.replies import Replies
 from registry.server.view import View
 from registry.store.kvconfig import KvStore
 from registry.store.routes import RouteStore
+
+# One is decoded while Redis works on another's.
+LARGE_AT_ONCE: Final = 2
 
 
 class Health(Protocol):
@@ -57,6 +61,7 @@ class FrontEnd:
         self.channels = channels
         self.counters = counters
         self.health = health
+        self.large_registrations = asyncio.Semaphore(LARGE_AT_ONCE)
         self.draining = False
         self.in_flight = 0
         self._opaque = 0

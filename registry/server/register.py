@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import re
 import time
@@ -20,7 +21,7 @@ from registry.protocol.headers import RegisterBroker
 from registry.protocol.register_body import null_part
 from registry.registration import compare
 from registry.server.front_end import FrontEnd, Peer
-from registry.store.routes import Registered, RegistrationDiff
+from registry.store.routes import Heartbeat, Registered, RegistrationDiff
 
 logger = logging.getLogger(__name__)
 
@@ -31,6 +32,9 @@ _ATTEMPTS = 10
 # it, no body would be as the one before. Quotes within a string have a backslash before them, so this is none.
 _DATED: Final = re.compile(rb'"mappingDataVersion":\{"counter":[0-9]+,"stateVersion":[0-9]+,"timestamp":[0-9]+\},')
 _DATED_WITHIN_BYTES: Final = 4096
+
+LARGE_BYTES: Final = 64 * 1024
+"""Changed registrations from this size on take turns."""
 
 
 async def register_broker(front_end: FrontEnd, command: Command, opaque: int, peer: Peer) -> bytes:
@@ -57,7 +61,26 @@ async def register_broker(front_end: FrontEnd, command: Command, opaque: int, pe
         return _answer(front_end, opaque, beat.master_addr, beat.ha_server_addr)
     if not check_crc32(command.body, header.body_crc32):
         return _crc_mismatch(front_end, opaque, identity)
-    registration = decode(header, command, (cluster, name, addr, broker_id), behaviour)
+    # Each large one takes this process and Redis tens of milliseconds. When a whole fleet comes at once, all of them
+    # together would outlast every timeout, their own and those of heartbeats and lease renewals between them.
+    async with front_end.large_registrations if len(command.body) >= LARGE_BYTES else contextlib.nullcontext():
+        front_end.check_store()  # it may have gone away while this one waited
+        return await _register_changed(front_end, command, opaque, peer, header, identity, digest, beat)
+
+
+async def _register_changed(
+    front_end: FrontEnd,
+    command: Command,
+    opaque: int,
+    peer: Peer,
+    header: RegisterBroker,
+    identity: str,
+    digest: str,
+    beat: Heartbeat,
+) -> bytes:
+    """What the heartbeat did not know: decode it, and write what it changes."""
+    registration = decode(header, command, checked_identity(header), front_end.behaviour)
+    name, broker_id = registration.broker_name, registration.broker_id
     known = beat.data_version
     null = null_part(command.body) if not registration.topics else None
     if null == "table":

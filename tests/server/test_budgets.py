@@ -16,7 +16,7 @@ from registry.server import register
 from registry.server.channels import ChannelOwner
 from registry.server.counters import Counters
 from registry.server.follower import Follower
-from registry.server.front_end import FrontEnd
+from registry.server.front_end import LARGE_AT_ONCE, FrontEnd
 from registry.server.reads import reads
 from registry.server.view import View
 from registry.store.kvconfig import KvStore
@@ -178,5 +178,40 @@ def test_a_registration_that_finds_another_redis_says_so_at_once_and_has_the_tab
                     await asyncio.sleep(0.01)
             assert (await here.register(broker)).code == 0
             assert here.view.route_body("topic1", quoted_keys=True) is not None
+
+    asyncio.run(run())
+
+
+def test_large_changed_registrations_take_turns_and_small_ones_pass_them(redis_url, monkeypatch):
+    async def run():
+        async with Here(redis_url) as here:
+            large = [
+                Broker(f"broker-{n}", f"127.0.0.1:{11000 + n}", topics=[f"topic-{i}" for i in range(500)])
+                for n in range(6)
+            ]
+            assert len(large[0].registration()[1]) >= register.LARGE_BYTES
+            register_broker = here.front_end.routes.register_broker
+            inside, most, full, may_go = 0, 0, asyncio.Event(), asyncio.Event()
+
+            async def held(registration, diff, **options):
+                nonlocal inside, most
+                if registration.broker_name == "small":
+                    return await register_broker(registration, diff, **options)
+                inside, most = inside + 1, max(most, inside + 1)
+                if inside == LARGE_AT_ONCE:
+                    full.set()
+                await may_go.wait()
+                try:
+                    return await register_broker(registration, diff, **options)
+                finally:
+                    inside -= 1
+
+            monkeypatch.setattr(here.front_end.routes, "register_broker", held)
+            storm = [asyncio.create_task(here.register(broker)) for broker in large]
+            await full.wait()
+            assert (await here.register(Broker("small", "127.0.0.1:10911"))).code == 0
+            may_go.set()
+            assert [answer.code for answer in await asyncio.gather(*storm)] == [0] * len(large)
+            assert most == LARGE_AT_ONCE
 
     asyncio.run(run())
