@@ -95,7 +95,9 @@ class Lane:
             result = await self._round(alone)
             if not result.ok:
                 self._due = loop.time() + self._pace().retry_after_s(self._failures)
-            elif self._owes_all:  # the connection was lost as the answer came
+                continue
+            self._at_once = self._at_once or bool(self._changed)  # while it was under way, after failures
+            if self._owes_all:  # the connection was lost as the answer came
                 self._due = loop.time() + self._pace().retry_after_s(1)
             elif not alone:
                 self._due = loop.time() + jittered(pause_s)

@@ -85,6 +85,9 @@ class FakeNameServer:
     async def accept(self, command: Command) -> Command | None:
         return Command(ext_fields={})
 
+    def closed(self) -> None:
+        """A connection is gone."""
+
     @property
     def address(self) -> str:
         return f"127.0.0.1:{self.port}"
@@ -143,6 +146,7 @@ class FakeNameServer:
             self._tasks.discard(task)
             self._writers.discard(writer)
             writer.transport.abort()
+            self.closed()
 
 
 @contextlib.asynccontextmanager

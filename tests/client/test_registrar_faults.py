@@ -147,6 +147,30 @@ async def test_changes_while_a_registration_is_under_way_go_out_together_with_th
             assert (body.topics["t4"].read_queue_nums, body.data_version) == (1, topics.data_version)
 
 
+async def test_a_change_while_the_registration_after_a_failure_is_under_way_is_not_left_to_the_period():
+    async with name_servers(1) as (server,):
+        topics = table()
+
+        async def refuse(command):
+            return Command(code=1)
+
+        async with BrokerRegistrar(broker(), topics, server.address, pace=Pace(3600, 3600, 0.01)) as registrar:
+            server.reply = refuse
+            assert not (await registrar.register_now())[server.address].ok
+            gate = asyncio.Event()
+
+            async def wait(command):
+                await gate.wait()
+                return Command(ext_fields={})
+
+            server.reply = wait
+            before = len(server.registrations)
+            await until(lambda: len(server.registrations) > before, "it is tried again")
+            topics.put_topic("t3")
+            gate.set()
+            await until(lambda: topics_of(server.registrations[-1][1]) == {"t3"}, "what changed meanwhile follows")
+
+
 async def test_a_server_that_sends_clients_away_is_called_anew_at_once():
     async with name_servers(1) as (server,):
         topics = table()
