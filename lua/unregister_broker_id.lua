@@ -23,10 +23,11 @@
 --- @include "include/emit_topics"
 --- @include "include/remove_who"
 local who, addr, name, id, cluster = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
-local row, live_key = hash(P .. "broker:" .. name), P .. "live:" .. who
-local holder = row[id]
-expect("hash", live_key)
+local live_key = P .. "live:" .. who
+expect("hash", live_key, P .. "broker:" .. name)
 check_who(who)
+local row = hash(P .. "broker:" .. name)
+local holder = row[id]
 
 -- Where does the address stand once the id has gone?
 local live, stands, under_name = hash(live_key), false, false

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from registry.config import KNOWN_TO_JAVA, Settings, build, options, options_by_key, with_shared
+from registry.config import KNOWN_TO_JAVA, Settings, build, options, options_by_key, with_shared, without
 from registry.errors import ConfigError
 
 # Keys of Java's answer to 319, 4.8.0 and 5.5.0 together (golden/probe-config-*).
@@ -169,3 +169,10 @@ def test_shared_keys_hold_nothing_of_one_process():
         "log_file",
         "compat",
     }
+
+
+def test_settings_without_some_keys_are_those_of_nobody():
+    settings = build(flags={"support_acting_master": True, "listen_port": 1}, environ={})
+    plain = without(settings, {"supportActingMaster", "no such key"})
+    assert (plain.support_acting_master, plain.source("support_acting_master")) == (False, "default")
+    assert (plain.listen_port, plain.source("listen_port")) == (1, "flag --port")

@@ -11,6 +11,7 @@ from registry.model import DataVersion
 from registry.store.store import Store
 
 from .bed import Bed, registration
+from .test_wrong_type import break_key, refused
 
 A, B = "10.0.0.1:10911", "10.0.0.2:10911"
 
@@ -91,6 +92,13 @@ async def test_goodbye_with_another_id_ends_the_live_info_alone_row_2(bed):
     assert (await bed.leases.expire(10)).whos == [f"|{A}"]
     assert await addrs(bed) is None
     assert await bed.deadline(r) is None
+
+
+@pytest.mark.parametrize("broken", [f"live:|{A}", "broker:broker-a", "topics", "deadlines", "changes"])
+async def test_goodbye_with_a_key_of_the_wrong_type_leaves_everything(bed, broken):
+    await bed.register(A)
+    key = await break_key(bed, broken)
+    assert key in await refused(bed, key, lambda: goodbye(bed, A, 0))
 
 
 async def test_last_goodbye_leaves_nothing_whatever_cluster_it_names_d4(bed):
