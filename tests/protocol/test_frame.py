@@ -97,9 +97,9 @@ def test_a_frame_of_exactly_the_limit_is_waited_for_and_given() -> None:
 def test_a_large_frame_in_small_pieces_costs_linear_time() -> None:
     stream = wire(bytes(8 * 1024 * 1024))
     reader = FrameReader()
-    start = time.perf_counter()
+    start = time.thread_time()
     for at in range(0, len(stream), 1024):
         frames = reader.feed(stream[at : at + 1024])
     assert len(frames) == 1
     # 8,192 pieces; copying all that is pending for each would move 34 GB.
-    assert time.perf_counter() - start < 1.0
+    assert time.thread_time() - start < 1.0

@@ -115,11 +115,11 @@ LONG = MAX_LENIENT_BYTES - 2
     [b"{", b"[", b",", b'"', b"'", b"\\", b'"\\', b"{ ", b"{1", b"{1 ", b"1", b"{1:", b"a", b"-", b'{"a":', b" "],
 )
 def test_hostile_text_takes_no_more_than_linear_time(piece: bytes) -> None:
-    start = time.perf_counter()
+    start = time.thread_time()
     for data in (b"[" + piece * (LONG // len(piece)), b"['" + piece * (LONG // len(piece))):
         with pytest.raises(RemoteProtocolError):
             loads(data)
-    assert time.perf_counter() - start < 8.0  # quadratic time would be minutes
-    start = time.perf_counter()
+    assert time.thread_time() - start < 8.0  # quadratic time would be minutes
+    start = time.thread_time()
     quote_integer_keys(piece * (8_000_000 // len(piece)))
-    assert time.perf_counter() - start < 8.0
+    assert time.thread_time() - start < 8.0

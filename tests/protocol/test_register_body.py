@@ -262,23 +262,23 @@ def best_ms(body: bytes, version: int) -> float:
     gc.disable()
     try:
         for _ in range(5):
-            start = time.perf_counter()
+            start = time.thread_time()
             decode_register_body(body, compressed=False, version=version)
-            times.append(time.perf_counter() - start)
+            times.append(time.thread_time() - start)
     finally:
         gc.enable()
     return min(times) * 1000
 
 
-def test_ten_thousand_topics_decode_in_milliseconds() -> None:
+def test_ten_thousand_topics_take_the_fast_path() -> None:
     topics = {name: TopicConfig(name, 8, 8, 6) for name in (f"Topic_{at:05d}_of_this_test" for at in range(10_000))}
     body = RegisterBody(DataVersion(1, 2, 3), topics)
     data = encode_register_body(body)
     assert len(data) > 1_700_000
-    assert best_ms(data, 479) < 40  # 4 here; the bound only catches a fall from the fast path
+    assert best_ms(data, 479) < 200  # 4 of this thread's own time here: the bound only catches a fall from the fast path
     static = encode_register_body(body).replace(b'DetailMap":{}', b'DetailMap":{"T":{"currIdMap":{0:0,1:1}}}')
     assert decode_register_body(static, compressed=False, version=479) == body
-    assert best_ms(static, 479) < 200
+    assert best_ms(static, 479) < 1000
 
 
 def test_more_entries_than_one_script_should_write_are_refused_with_what_to_do(monkeypatch):
