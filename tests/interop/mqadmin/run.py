@@ -94,8 +94,9 @@ def _run_case(case: Case, side: Side, site: Site, kept: dict[str, str]) -> Outco
 
     def is_shown() -> bool:
         outputs[0] = site.admin.run(arguments[0], side.addr, *arguments[1:])
-        if case.file:
-            outputs[0] += "\n" + (site.folder / side.word / case.file).read_text()
+        file = site.folder / side.word / case.file
+        if case.file and file.exists():  # else the command has said why not
+            outputs[0] += "\n" + file.read_text()
         return re.search(shows, _same_words(outputs[0], side, site), re.MULTILINE) is not None
 
     if case.waits:
