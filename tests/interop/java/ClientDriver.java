@@ -86,7 +86,13 @@ public final class ClientDriver {
             messages.forEach(this::receive);
             return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
         });
-        consumer.start();
+        try {
+            consumer.start();
+        } catch (IllegalStateException busy) {
+            // On a busy machine its first question to a name server may take longer than it waits. It runs by then,
+            // and asks again with each poll.
+            System.out.println(busy);
+        }
         producer.start();
         Thread sender = new Thread(this::sendForever, "sender");
         sender.setDaemon(true);
