@@ -105,7 +105,7 @@ class FakeNameServer:
         return found
 
     async def start(self, port: int = 0) -> None:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", port or self.port)
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", port or self.port)
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:
@@ -118,19 +118,33 @@ class FakeNameServer:
             task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks)
+        for _ in range(10):  # a connection that was accepted already takes some steps to come
+            await asyncio.sleep(0)
 
     def hang_up(self) -> None:
         for writer in list(self._writers):
             writer.transport.abort()
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks.add(task)
-        self._writers.add(writer)
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._server is None:  # it came as we stopped
+            writer.transport.abort()
+            return
         self.connections += 1
+        self._writers.add(writer)
+        task = asyncio.ensure_future(self._serve(reader, writer))
+        self._tasks.add(task)
+
+        def end(task: asyncio.Task[None]) -> None:
+            self._tasks.discard(task)
+            self._writers.discard(writer)
+            writer.transport.abort()
+            self.closed()
+
+        task.add_done_callback(end)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         frames = FrameReader()
-        try:
+        with contextlib.suppress(ConnectionError, asyncio.CancelledError):
             while data := await reader.read(65536):
                 for frame in frames.feed(data):
                     command = decode_command(frame)
@@ -140,13 +154,6 @@ class FakeNameServer:
                     if answer is not None and not command.is_oneway:
                         answer.opaque, answer.flag = command.opaque, 1
                         writer.write(encode_command(answer))
-        except (ConnectionError, asyncio.CancelledError):
-            pass
-        finally:
-            self._tasks.discard(task)
-            self._writers.discard(writer)
-            writer.transport.abort()
-            self.closed()
 
 
 @contextlib.asynccontextmanager

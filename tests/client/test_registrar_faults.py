@@ -184,9 +184,14 @@ async def test_a_server_that_sends_clients_away_is_called_anew_at_once():
 
             server.reply = go_away
             topics.put_topic("t3")
-            await until(lambda: server.connections > connections, "it called anew")
-            await until(lambda: registrar.results[server.address].ok, "it is registered")
-            assert topics_of(server.registrations[-1][1]) == {"t1", "t2", "t3"}
+            await until(
+                lambda: (
+                    server.connections > connections and topics_of(server.registrations[-1][1]) == {"t1", "t2", "t3"}
+                ),
+                "it called anew, with all that it has",
+            )
+            await until(lambda: registrar.results[server.address].data_version == topics.data_version, "it is taken")
+            assert registrar.results[server.address].ok
 
 
 @pytest.mark.parametrize("garbage", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\0\0\0\4\x07\0\0\0", b"\xff" * 64])
