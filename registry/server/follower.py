@@ -45,6 +45,8 @@ class Follower:
 
     Args:
         store: for scripts. tail_store: the same namespace with a timeout above BLOCK_MS.
+        lease_store: the same with connections that no request takes, so that a storm of them is not taken for a
+            Redis that is away; default: store.
         grace_ms: how long more than Redis has is served after Redis came back with less.
         on_config: called with the shared configuration whenever it may have changed.
         on_row: called with the broker row before and each event that changed it.
@@ -57,6 +59,7 @@ class Follower:
         view: View,
         channels: ChannelOwner,
         *,
+        lease_store: Store | None = None,
         grace_ms: Callable[[], int],
         on_config: Callable[[Mapping[str, str]], None],
         on_row: Callable[[BrokerRow | None, Change], None] = lambda before, change: None,
@@ -65,7 +68,7 @@ class Follower:
         self._tail_store = tail_store
         self._view = view
         self._channels = channels
-        self._leases = LeaseStore(store)
+        self._leases = LeaseStore(lease_store or store)
         self._kv = KvStore(store)
         self._grace_ms = grace_ms
         self._on_config = on_config

@@ -79,6 +79,13 @@ class Worker:
             compat=settings.compat,
             max_connections=2,
         )
+        self._lease_store = Store(
+            settings.redis,
+            settings.namespace,
+            timeout_ms=settings.redis_timeout_ms,
+            compat=settings.compat,
+            max_connections=1,
+        )
         routes = RouteStore(self._store)
         self._channels = ChannelOwner(routes, spec.front_end, secrets.token_hex(8))
         behaviour = behaviour_of(settings.compat)
@@ -90,6 +97,7 @@ class Worker:
             self._tail_store,
             self._view,
             self._channels,
+            lease_store=self._lease_store,
             grace_ms=lambda: self._front_end.settings.broker_channel_expired_time_ms,
             on_config=self._use_shared,
             on_row=self._on_row,
@@ -174,6 +182,7 @@ class Worker:
         await self._front_end.product.close()
         await self._store.close()
         await self._tail_store.close()
+        await self._lease_store.close()
 
     async def _drain(self, server: asyncio.Server, connections: Connections) -> None:
         """Send clients away, stop accepting, finish what is in flight; no broker is removed."""

@@ -58,6 +58,11 @@ _DEMOTED = ("READONLY", "UNBLOCKED")
 # How a script says that its user lacks a right: Redis 6.2, and 7 or later.
 _REFUSALS = ("The user executing the script can't", "ACL failure in script")
 
+# How much longer than for an answer a call waits for its turn. When a thousand brokers come at once, the last of them
+# waits for all others although Redis is well.
+_TURN_TIMEOUTS = 3
+_NO_TURN = ("No connection available", "no connection became free")
+
 PASSWORD_VARIABLE = "MQREGISTRY_REDIS_PASSWORD"
 
 _QUERY_OPTIONS = frozenset({"ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "ssl_cert_reqs", "db"})
@@ -79,6 +84,8 @@ def mapped_errors(what: str) -> Iterator[None]:
     except exceptions.AuthenticationError as error:
         raise _refused_login(what, error) from error
     except (exceptions.ConnectionError, exceptions.TimeoutError, OSError, TimeoutError) as error:
+        if str(error).startswith(_NO_TURN):
+            raise StoreUnavailable(f"{what}: too much is asked of Redis at once, this call had no turn") from error
         raise StoreUnavailable(f"{what}: Redis is away: {error}") from error
     except exceptions.ResponseError as error:
         text = str(error)
@@ -230,8 +237,8 @@ def open_client(url: str, *, timeout_ms: int, max_connections: int) -> Any:
     """A redis-py asyncio client for any of the forms above; nothing is connected yet.
 
     Args:
-        timeout_ms: for connecting and for each answer; a call never waits longer.
-        max_connections: calls beyond this many at once wait for a free one.
+        timeout_ms: for connecting and for each answer.
+        max_connections: calls beyond this many at once wait for their turn, three times as long at most.
 
     Raises:
         ConfigError: the URL has none of the forms.
@@ -264,7 +271,7 @@ def open_client(url: str, *, timeout_ms: int, max_connections: int) -> Any:
             options.pop("socket_keepalive")
         try:
             pool = BlockingConnectionPool.from_url(
-                url, max_connections=max_connections, timeout=timeout_ms / 1000, **options
+                url, max_connections=max_connections, timeout=_TURN_TIMEOUTS * timeout_ms / 1000, **options
             )
         except ValueError as error:
             raise ConfigError(f"redis: {without_password(url)!r}: {error}") from error
@@ -295,7 +302,7 @@ def open_client(url: str, *, timeout_ms: int, max_connections: int) -> Any:
             sentinel,
             is_master=True,
             max_connections=max_connections,
-            timeout=timeout_ms / 1000,
+            timeout=_TURN_TIMEOUTS * timeout_ms / 1000,
             connection_class=_SentinelSSLConnection if options.get("ssl") else _SentinelConnection,
             db=_database(url, path[1:] or [query["db"]] if "db" in query else path[1:]),
             **options,
@@ -308,7 +315,7 @@ def open_client(url: str, *, timeout_ms: int, max_connections: int) -> Any:
         return _Cluster(
             startup_nodes=nodes,
             max_connections=max_connections,
-            wait_s=timeout_ms / 1000,
+            wait_s=_TURN_TIMEOUTS * timeout_ms / 1000,
             require_full_coverage=False,
             **options,
         )

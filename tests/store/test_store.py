@@ -232,3 +232,24 @@ async def test_closing_a_store_closes_its_connections(own, own_redis, namespace)
         await other.client.client_setname("other")
         assert "other" in {client["name"] for client in await own.store.client.client_list()}
     await until(own.store.client.client_list, lambda clients: "other" not in {c["name"] for c in clients})
+
+
+def test_a_call_waits_for_its_turn_longer_than_for_an_answer(runner, own_redis, namespace):
+    async def run():
+        async with Store(own_redis.url, namespace, timeout_ms=300, max_connections=1) as store:
+            await store.init_namespace()
+            pool = store.client.connection_pool
+            taken = await pool.get_connection()
+            waiting = asyncio.create_task(store.call("snapshot", "head", "0", 1))
+            done, _ = await asyncio.wait([waiting], timeout=0.45)  # one timeout and a half
+            assert not done
+            await pool.release(taken)
+            assert (await waiting)[1] == 0
+            taken = await pool.get_connection()
+            try:
+                with pytest.raises(StoreUnavailable, match="too much is asked of Redis at once"):
+                    await store.call("snapshot", "head", "0", 1)
+            finally:
+                await pool.release(taken)
+
+    runner.run(run())
