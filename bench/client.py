@@ -26,7 +26,7 @@ from pathlib import Path
 
 from bench.lag import FrontEnd
 from registry.client.connection import Connection
-from registry.client.route_client import CALL_TIMEOUT_S, RouteChange, RouteClient
+from registry.client.routes.client import CALL_TIMEOUT_S, RouteChange, RouteClient
 from registry.embedded import EmbeddedRedis
 from registry.model import DataVersion, TopicConfig
 from registry.protocol.bodies import RegisterBody, encode_register_body

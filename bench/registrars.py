@@ -27,7 +27,7 @@ import psutil
 
 from bench.start import free_port
 from bench.wire import answers
-from registry.client.registrar import BrokerConfig, BrokerRegistrar, RedisWriter, TopicTable
+from registry.client.broker.registrar import BrokerConfig, BrokerRegistrar, RedisWriter, TopicTable
 from registry.embedded import EmbeddedRedis
 from registry.model import TopicConfig
 from registry.store.snapshot import read_tables

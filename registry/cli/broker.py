@@ -15,7 +15,7 @@ import msgspec
 from registry.cli.running import find_running
 from registry.cli.topics_file import parse_topic, read_topics
 from registry.client.addresses import NAMESRV_ADDR
-from registry.client.registrar import BrokerConfig, BrokerRegistrar, Pace, RedisWriter, ServerResult, TopicTable
+from registry.client.broker.registrar import BrokerConfig, BrokerRegistrar, Pace, RedisWriter, ServerResult, TopicTable
 from registry.errors import ConfigError, RegistryError
 from registry.protocol.codes import VERSION_V4_8_0, VERSION_V4_9_7, VERSION_V5_3_3, VERSION_V5_5_0, Encoding
 

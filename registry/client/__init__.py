@@ -12,39 +12,39 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from registry.client.address_server import AddressServer
     from registry.client.addresses import Address, Addresses
+    from registry.client.broker.config import BrokerConfig
+    from registry.client.broker.registrar import BrokerRegistrar
+    from registry.client.broker.sync import BrokerRegistrarSync
+    from registry.client.broker.topics import TopicTable
     from registry.client.connection import Connection
     from registry.client.name_servers import NameServers
-    from registry.client.queue_selection import QueueSelector
     from registry.client.reconnecting import ReconnectingConnection
-    from registry.client.registrar import BrokerRegistrar
-    from registry.client.registrar_config import BrokerConfig
-    from registry.client.registrar_sync import BrokerRegistrarSync
-    from registry.client.registrar_topics import TopicTable
-    from registry.client.route_client import RouteChange, RouteClient
-    from registry.client.route_client_sync import RouteClientSync
-    from registry.client.route_info import MessageQueue, PublishInfo
-    from registry.client.route_tables import FoundBroker
+    from registry.client.routes.client import RouteChange, RouteClient
+    from registry.client.routes.info import MessageQueue, PublishInfo
+    from registry.client.routes.selection import QueueSelector
+    from registry.client.routes.sync import RouteClientSync
+    from registry.client.routes.tables import FoundBroker
     from registry.client.sync import SyncFace
 
 _MODULES: Final = {
     "Address": "addresses",
     "AddressServer": "address_server",
     "Addresses": "addresses",
-    "BrokerConfig": "registrar_config",
-    "BrokerRegistrar": "registrar",
-    "BrokerRegistrarSync": "registrar_sync",
+    "BrokerConfig": "broker.config",
+    "BrokerRegistrar": "broker.registrar",
+    "BrokerRegistrarSync": "broker.sync",
     "Connection": "connection",
-    "FoundBroker": "route_tables",
-    "MessageQueue": "route_info",
+    "FoundBroker": "routes.tables",
+    "MessageQueue": "routes.info",
     "NameServers": "name_servers",
-    "PublishInfo": "route_info",
-    "QueueSelector": "queue_selection",
+    "PublishInfo": "routes.info",
+    "QueueSelector": "routes.selection",
     "ReconnectingConnection": "reconnecting",
-    "RouteChange": "route_client",
-    "RouteClient": "route_client",
-    "RouteClientSync": "route_client_sync",
+    "RouteChange": "routes.client",
+    "RouteClient": "routes.client",
+    "RouteClientSync": "routes.sync",
     "SyncFace": "sync",
-    "TopicTable": "registrar_topics",
+    "TopicTable": "broker.topics",
 }
 
 __all__ = [

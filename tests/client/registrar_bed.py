@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
-from registry.client.registrar import BrokerConfig, Pace, TopicTable
+from registry.client.broker.registrar import BrokerConfig, Pace, TopicTable
 from registry.model import TopicConfig
 from registry.protocol.bodies import RegisterBody, decode_cluster_info, decode_register_body, decode_route
 from registry.protocol.codes import RequestCode

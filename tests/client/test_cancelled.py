@@ -10,8 +10,8 @@ import pytest
 from registry.client.addresses import Addresses, AddressServer
 from registry.client.connection import Connection
 from registry.client.name_servers import NameServers
-from registry.client.push import RoutePush
-from registry.client.route_client import RouteClient
+from registry.client.routes.client import RouteClient
+from registry.client.routes.push import RoutePush
 from registry.protocol.command import Command
 from registry.protocol.watch import ROUTE_WATCH, Position, WatchAnswer
 

@@ -8,7 +8,7 @@ import ssl
 
 import pytest
 
-from registry.client.registrar import BrokerRegistrar, TopicTable
+from registry.client.broker.registrar import BrokerRegistrar, TopicTable
 from registry.errors import ConfigError
 from registry.model import TopicConfig, TopicQueueMapping
 from registry.protocol.bodies import decode_cluster_info, decode_route

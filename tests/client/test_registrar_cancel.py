@@ -8,7 +8,7 @@ import socket
 
 import pytest
 
-from registry.client.registrar import BrokerRegistrar
+from registry.client.broker.registrar import BrokerRegistrar
 from registry.protocol.command import Command
 
 from .interrupting import interrupted_at_each_await, reserved_port

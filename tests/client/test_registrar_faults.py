@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from registry.client.addresses import Addresses
-from registry.client.registrar import BrokerRegistrar, Pace, TopicTable
+from registry.client.broker.registrar import BrokerRegistrar, Pace, TopicTable
 from registry.model import TopicConfig
 from registry.protocol.bodies import encode_data_version
 from registry.protocol.codes import VERSION_V4_8_0, Encoding, RequestCode

@@ -14,7 +14,7 @@ import random
 
 import pytest
 
-from registry.client.registrar import BrokerRegistrar, Pace
+from registry.client.broker.registrar import BrokerRegistrar, Pace
 from registry.protocol.bodies import decode_register_body
 from registry.protocol.codes import RequestCode
 from registry.protocol.command import Command

@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from registry.client.registrar import BrokerRegistrar, RedisWriter, TopicTable
+from registry.client.broker.registrar import BrokerRegistrar, RedisWriter, TopicTable
 from registry.model import QueueData, TopicConfig, TopicQueueMapping
 from registry.protocol.codes import RequestCode
 from registry.store.leases import LeaseStore
@@ -274,7 +274,7 @@ async def test_a_late_close_of_a_registrar_does_not_meet_the_next_one(bed, regis
 
 KILLED = """
 import asyncio, sys
-from registry.client.registrar import BrokerConfig, BrokerRegistrar, TopicTable
+from registry.client.broker.registrar import BrokerConfig, BrokerRegistrar, TopicTable
 from registry.model import TopicConfig
 
 async def main(url, namespace):

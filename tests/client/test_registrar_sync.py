@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from registry.client.registrar_sync import BrokerRegistrarSync
+from registry.client.broker.sync import BrokerRegistrarSync
 from registry.errors import ClientClosed, ConfigError
 from registry.model import TopicConfig
 from tests.server.harness import FrontEnd, wait_until

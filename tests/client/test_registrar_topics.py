@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from registry.client.registrar import Pace, TopicTable
-from registry.client.registrar_update import Updates
+from registry.client.broker.registrar import Pace, TopicTable
+from registry.client.broker.update import Updates
 from registry.model import DataVersion, TopicConfig, TopicQueueMapping
 
 from .registrar_bed import broker

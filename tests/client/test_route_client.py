@@ -10,9 +10,9 @@ import logging
 import msgspec
 import pytest
 
-from registry.client.route_client import RouteClient
-from registry.client.route_info import MessageQueue
-from registry.client.route_tables import FoundBroker
+from registry.client.routes.client import RouteClient
+from registry.client.routes.info import MessageQueue
+from registry.client.routes.tables import FoundBroker
 from registry.errors import ClientClosed, NoRoute, PeerUnavailable, RemoteProtocolError
 from registry.protocol.command import Command
 

@@ -16,7 +16,7 @@ import pytest
 
 import registry.client
 from registry.client import RouteClientSync
-from registry.client.route_tables import FoundBroker
+from registry.client.routes.tables import FoundBroker
 from registry.errors import ClientClosed, ConfigError, NoRoute, PeerUnavailable
 from tests.server.harness import wait_until
 

@@ -5,7 +5,7 @@ from itertools import permutations
 
 import pytest
 
-from registry.client.route_info import (
+from registry.client.routes.info import (
     DEFAULT_TOPIC,
     MAX_QUEUES,
     NO_LOGICAL_BROKER,

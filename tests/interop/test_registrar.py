@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from registry.client.registrar import BrokerConfig, BrokerRegistrar, Pace, TopicTable
+from registry.client.broker.registrar import BrokerConfig, BrokerRegistrar, Pace, TopicTable
 from registry.model import DataVersion, TopicConfig
 
 from .conftest import ALL, VERSIONS, release_or_skip

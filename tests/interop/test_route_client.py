@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from registry.client.route_client import RouteClient
+from registry.client.routes.client import RouteClient
 from tests.client.fake_name_server import until
 from tests.server.harness import Broker, Client
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from registry.client.registrar import BrokerConfig, BrokerRegistrar, Pace, TopicTable
-from registry.client.route_client import RouteClient
-from registry.client.route_info import DEFAULT_TOPIC
+from registry.client.broker.registrar import BrokerConfig, BrokerRegistrar, Pace, TopicTable
+from registry.client.routes.client import RouteClient
+from registry.client.routes.info import DEFAULT_TOPIC
 from registry.model import TopicConfig
 
 from .conftest import ALL, VERSIONS, release_or_skip

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from registry.client.route_info import parse_route, publish_info, route_changed, static_endpoints, subscribe_info
-from registry.client.route_tables import RouteTables
+from registry.client.routes.info import parse_route, publish_info, route_changed, static_endpoints, subscribe_info
+from registry.client.routes.tables import RouteTables
 from registry.errors import RemoteProtocolError
 from registry.model import TopicRoute
 

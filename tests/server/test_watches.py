@@ -8,7 +8,7 @@ import signal
 
 import pytest
 
-from registry.client.route_client import RouteClient
+from registry.client.routes.client import RouteClient
 from registry.errors import RemoteProtocolError
 from registry.protocol.command import Command
 from registry.protocol.watch import MARK, MAX_TOPICS, ROUTE_WATCH, Position, WatchAnswer, WatchRequest

@@ -19,7 +19,7 @@ from registry.errors import ClientClosed, PeerUnavailable, RegistryError, Remote
 from registry.protocol.watch import MAX_TOPICS, ROUTE_WATCH, Position, WatchAnswer, WatchRequest
 
 if TYPE_CHECKING:
-    from registry.client.route_client import RouteClient
+    from registry.client.routes.client import RouteClient
 
 logger = logging.getLogger(__name__)
 

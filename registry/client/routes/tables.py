@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from registry.client.route_info import (
+from registry.client.routes.info import (
     MessageQueue,
     PublishInfo,
     publish_info,

@@ -8,9 +8,9 @@ import logging
 import time
 from collections.abc import Callable
 
-from registry.client.registrar_config import BrokerConfig, Pace, jittered
-from registry.client.registrar_server import Answer, Refused, Server, ServerResult, Status
-from registry.client.registrar_update import Update, Updates
+from registry.client.broker.config import BrokerConfig, Pace, jittered
+from registry.client.broker.server import Answer, Refused, Server, ServerResult, Status
+from registry.client.broker.update import Update, Updates
 from registry.errors import PeerGoesAway, RegistryError
 from registry.model import DataVersion
 from registry.protocol.codes import ResponseCode

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from registry.client.route_info import MessageQueue, PublishInfo
+from registry.client.routes.info import MessageQueue, PublishInfo
 
 # A send that took so long (ms) -> its broker is avoided for so long (ms).
 _AVOIDED_MS: Final = ((15_000, 30_000), (5_000, 10_000), (3_000, 6_000), (1_800, 5_000), (550, 2_000))

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 from registry.client.addresses import Addresses, Given
-from registry.client.registrar import BrokerConfig, BrokerRegistrar, ServerResult, TopicTable
+from registry.client.broker.registrar import BrokerConfig, BrokerRegistrar, ServerResult, TopicTable
 from registry.client.sync import SyncFace
 from registry.model import DataVersion, TopicConfig, TopicQueueMapping
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Literal, NamedTuple, Protocol
 
-from registry.client.registrar_update import Update
+from registry.client.broker.update import Update
 from registry.errors import RegistryError
 from registry.model import DataVersion
 

@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from registry.client.addresses import Addresses, Given
-from registry.client.route_client import Listener, RouteClient
-from registry.client.route_info import MessageQueue, PublishInfo
-from registry.client.route_tables import FoundBroker
+from registry.client.routes.client import Listener, RouteClient
+from registry.client.routes.info import MessageQueue, PublishInfo
+from registry.client.routes.tables import FoundBroker
 from registry.client.sync import SyncFace
 from registry.errors import NoRoute
 from registry.model import MASTER_ID, TopicRoute

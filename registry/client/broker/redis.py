@@ -19,10 +19,10 @@ from typing import Final
 import msgspec
 import xxhash
 
-from registry.client.registrar_config import BrokerConfig
-from registry.client.registrar_lane import cancelled
-from registry.client.registrar_server import Answer, Refused
-from registry.client.registrar_update import Update
+from registry.client.broker.config import BrokerConfig
+from registry.client.broker.lane import cancelled
+from registry.client.broker.server import Answer, Refused
+from registry.client.broker.update import Update
 from registry.errors import RegistryError, StoreUnavailable
 from registry.model import DEFAULT_HEARTBEAT_TIMEOUT_MS, DataVersion, Registration
 from registry.protocol.bodies import encode_mapping

@@ -9,10 +9,10 @@ from collections.abc import Callable
 from typing import Final
 
 from registry.client.addresses import Address
+from registry.client.broker.config import BrokerConfig
+from registry.client.broker.server import Answer, Refused
+from registry.client.broker.update import Update
 from registry.client.connection import Connection
-from registry.client.registrar_config import BrokerConfig
-from registry.client.registrar_server import Answer, Refused
-from registry.client.registrar_update import Update
 from registry.errors import LocalProtocolError, PeerUnavailable, RemoteProtocolError
 from registry.model import DataVersion
 from registry.protocol import headers

@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterable
 
 import msgspec
 
-from registry.client.registrar_config import BrokerConfig
-from registry.client.registrar_topics import TopicTable
+from registry.client.broker.config import BrokerConfig
+from registry.client.broker.topics import TopicTable
 from registry.model import DataVersion, TopicConfig
 from registry.protocol.codes import VERSION_V5_0_0
 from registry.protocol.register_body import RegisterBody, encode_register_body

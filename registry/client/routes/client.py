@@ -14,9 +14,7 @@ from typing import Any, Final, NamedTuple, Self
 from registry.client.addresses import Addresses, Given
 from registry.client.connection import Connection
 from registry.client.name_servers import NameServers
-from registry.client.push import PUSH_ANSWER_S, RoutePush
-from registry.client.queue_selection import QueueSelector
-from registry.client.route_info import (
+from registry.client.routes.info import (
     DEFAULT_TOPIC,
     DEFAULT_TOPIC_QUEUE_NUMS,
     MessageQueue,
@@ -24,7 +22,9 @@ from registry.client.route_info import (
     default_topic_route,
     parse_route,
 )
-from registry.client.route_tables import FoundBroker, RouteTables
+from registry.client.routes.push import PUSH_ANSWER_S, RoutePush
+from registry.client.routes.selection import QueueSelector
+from registry.client.routes.tables import FoundBroker, RouteTables
 from registry.errors import ClientClosed, NoRoute, PeerUnavailable, RemoteProtocolError
 from registry.model import MASTER_ID, TopicRoute
 from registry.protocol.codes import RequestCode, ResponseCode

@@ -21,13 +21,13 @@ from typing import Any, Final, Literal, Self
 import msgspec
 
 from registry.client.addresses import Address, Addresses, Given
-from registry.client.registrar_config import BrokerConfig, Pace
-from registry.client.registrar_lane import Lane, cancelled
-from registry.client.registrar_redis import RedisServer, RedisWriter
-from registry.client.registrar_server import Answer, Refused, Server, ServerResult
-from registry.client.registrar_topics import TopicTable
-from registry.client.registrar_update import Updates
-from registry.client.registrar_wire import WireServer
+from registry.client.broker.config import BrokerConfig, Pace
+from registry.client.broker.lane import Lane, cancelled
+from registry.client.broker.redis import RedisServer, RedisWriter
+from registry.client.broker.server import Answer, Refused, Server, ServerResult
+from registry.client.broker.topics import TopicTable
+from registry.client.broker.update import Updates
+from registry.client.broker.wire import WireServer
 from registry.errors import ConfigError, PeerUnavailable, RegistryError
 from registry.protocol.codes import VERSION_V5_0_0
 

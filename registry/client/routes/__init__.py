@@ -1,0 +1,1 @@
+"""What an application has inside it to know where its topics are."""
