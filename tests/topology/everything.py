@@ -6,6 +6,7 @@ import asyncio
 
 from registry.model import ORDER_TOPIC_CONFIG, QueueData, who
 from registry.store import scripts
+from registry.store.brokers import read_broker
 from registry.store.snapshot import read_section
 
 from ..store.bed import Bed, registration
@@ -43,6 +44,13 @@ async def use_everything(bed: Bed) -> None:
     for section in ("brokers", "clusters", "topics", "filters", "mappings", "kv", "config", "live"):
         assert [name async for name, _ in read_section(store, section)], section
     assert await bed.contents() == await bed.replay()
+    view = await read_broker(store, "broker-a", many, [("t1", "broker-a")], all_topics=True)
+    assert view.row is not None
+    assert view.tables.mappings == {"t1": {"broker-a": "{}"}}
+    by_id = await bed.register("10.0.0.6:10911", "broker-e", topics=["t1", "only-e"])
+    # what 104 is with compat 4.8
+    gone = who("c1", by_id.broker_addr)
+    assert (await store.call("unregister_broker_id", gone, by_id.broker_addr, "broker-e", 0, "c1"))[2] == 1
     # a master goes: the slave stands in, without write permission
     await routes.unregister_broker("c1", "10.0.0.1:10911", "broker-a")
     await routes.unregister_broker("other", "10.0.0.2:10911", "broker-a")
