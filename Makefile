@@ -40,7 +40,7 @@ test: $(VENV)/dev.stamp
 	$(BIN)/python -m pytest -n 4 --dist worksteal -m "not interop" $(ARGS)
 
 interop: $(VENV)/dev.stamp
-	$(BIN)/python -m pytest -m interop $(ARGS)
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m interop $(ARGS)
 
 bench: $(VENV)/dev.stamp
 	$(BIN)/python -m bench $(ARGS)

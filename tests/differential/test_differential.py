@@ -15,7 +15,7 @@ from .steps import Step, draw_step
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(900)]
 
 # release of the Java NameServer -> sequences
-SEQUENCES = {"4.8.0": 40, "5.3.3": 30, "5.5.0": 30}
+SEQUENCES = {"4.8.0": 100, "5.3.3": 100, "5.5.0": 100}
 STEPS = 60
 
 
