@@ -37,7 +37,7 @@ run: $(VENV)/run.stamp
 	@exec $(BIN)/mqregistry up $(ARGS)
 
 test: $(VENV)/dev.stamp
-	$(BIN)/python -m pytest -n 4 --dist worksteal -m "not interop" $(ARGS)
+	$(BIN)/python -m pytest -n auto --dist worksteal -m "not interop" $(ARGS)
 
 interop: $(VENV)/dev.stamp
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m interop $(ARGS)
