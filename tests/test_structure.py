@@ -11,6 +11,7 @@ ROOT = Path(__file__).resolve().parent.parent
 ALLOWED = {
     "registry.errors": set(),
     "registry.model": set(),
+    "registry.tasks": set(),
     "registry.properties": {"registry.errors"},
     "registry.behaviour": {"registry.errors", "registry.model"},
     "registry.config": {"registry.errors", "registry.model", "registry.properties"},
@@ -27,11 +28,12 @@ ALLOWED = {
         "registry.errors", "registry.model", "registry.behaviour", "registry.change", "registry.tables",
         "registry.route", "registry.registration", "registry.config", "registry.properties",
         "registry.protocol", "registry.store", "registry.embedded",
+        "registry.tasks",
         "registry.client",  # cluster-test mode asks another name server
         "worker",  # a front end sweeps too, unless it is told not to
     },
     "registry.client": {
-        "registry.errors", "registry.model", "registry.behaviour", "registry.protocol",
+        "registry.errors", "registry.model", "registry.behaviour", "registry.protocol", "registry.tasks",
         "registry.store", "registry.tables", "registry.registration",  # a broker that writes to Redis itself
     },
     "worker": {"registry.errors", "registry.model", "registry.config", "registry.store"},
@@ -44,7 +46,7 @@ THIRD_PARTY = {
     "click": {"registry.cli"},
     "uvloop": {"registry.server", "registry.cli", "worker"},
     "prometheus_client": {"registry.server"},
-    "asyncio": {"registry.store", "registry.server", "registry.client", "registry.cli", "worker"},
+    "asyncio": {"registry.tasks", "registry.store", "registry.server", "registry.client", "registry.cli", "worker"},
 }
 
 

@@ -220,3 +220,11 @@ class SyncFace(Generic[_Client]):
 
     def _call(self, function: Callable[..., Coroutine[Any, Any, _Result]], *args: Any, **options: Any) -> _Result:
         return self._background.call(lambda: function(*args, **options))
+
+    def _on_loop(self, function: Callable[[], _Result]) -> _Result:
+        """Run what does not wait where the client lives, as it is not made for threads."""
+
+        async def run() -> _Result:
+            return function()
+
+        return self._call(run)

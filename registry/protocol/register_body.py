@@ -46,6 +46,13 @@ class RegisterBody(msgspec.Struct, frozen=True):
     mappings: dict[str, TopicQueueMapping] = {}
     filter_servers: list[str] | None = []
 
+    def stored_mappings(self, broker_name: str) -> dict[str, tuple[str, str]]:
+        """Topic -> (brokerName, JSON) of its mapping, as a Registration of this brokerName holds them."""
+        return {
+            topic: (mapping.bname or broker_name, wire_json.encode_mapping(mapping).decode())
+            for topic, mapping in self.mappings.items()
+        }
+
 
 class _WireTopic(msgspec.Struct, rename="camel", gc=False):
     """TopicConfig as it stands in JSON, with Java's defaults."""

@@ -8,8 +8,8 @@ import time
 from typing import Protocol
 
 from registry.errors import RegistryError, StoreUnavailable
-from registry.server.tasks import cancelled
 from registry.store.routes import Channel, RouteStore
+from registry.tasks import cancelled
 
 logger = logging.getLogger(__name__)
 

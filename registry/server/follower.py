@@ -19,12 +19,12 @@ from registry.change import Change, Parts
 from registry.errors import RegistryError, StoreUnavailable
 from registry.model import BrokerRow
 from registry.server.channels import ChannelOwner
-from registry.server.tasks import cancelled
 from registry.server.view import View
 from registry.store.kvconfig import KvStore
 from registry.store.leases import RENEW_EVERY_S, LeaseStore, Renewal
 from registry.store.snapshot import ChangeReader, Head, read_tables
 from registry.store.store import Store
+from registry.tasks import cancelled
 
 logger = logging.getLogger(__name__)
 

@@ -20,7 +20,7 @@ from registry.model import BrokerRow
 from registry.protocol.codes import FLAG_ONEWAY, SERVER_VERSION, RequestCode
 from registry.protocol.command import Command, encode_command
 from registry.protocol.headers import NotifyMinBrokerIdChange
-from registry.server.tasks import cancelled
+from registry.tasks import cancelled
 
 logger = logging.getLogger(__name__)
 

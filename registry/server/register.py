@@ -14,7 +14,7 @@ import xxhash
 from registry.behaviour import FIVE, Behaviour
 from registry.errors import RegistrationRejected, StoreUnavailable
 from registry.model import ORDER_TOPIC_CONFIG, DataVersion, Registration
-from registry.protocol.bodies import check_crc32, decode_register_body, encode_kv_table, encode_mapping
+from registry.protocol.bodies import check_crc32, decode_register_body, encode_kv_table
 from registry.protocol.codes import ResponseCode
 from registry.protocol.command import Command
 from registry.protocol.headers import RegisterBroker
@@ -190,9 +190,7 @@ def decode(
         heartbeat_timeout_ms=header.heartbeat_timeout_millis,
         data_version=body.data_version,
         topics=body.topics,
-        mappings={
-            topic: (mapping.bname or name, encode_mapping(mapping).decode()) for topic, mapping in body.mappings.items()
-        },
+        mappings=body.stored_mappings(name),
         filter_servers=body.filter_servers,
     )
     return registration if behaviour is FIVE else behaviour.seen(registration)

@@ -18,6 +18,7 @@ import socket
 import sys
 import time
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -69,23 +70,10 @@ class Worker:
         settings = spec.settings
         self._spec = spec
         self._settings = settings
-        self._store = Store(
-            settings.redis, settings.namespace, timeout_ms=settings.redis_timeout_ms, compat=settings.compat
-        )
-        self._tail_store = Store(
-            settings.redis,
-            settings.namespace,
-            timeout_ms=BLOCK_MS + 1000,
-            compat=settings.compat,
-            max_connections=2,
-        )
-        self._lease_store = Store(
-            settings.redis,
-            settings.namespace,
-            timeout_ms=settings.redis_timeout_ms,
-            compat=settings.compat,
-            max_connections=1,
-        )
+        store = partial(Store, settings.redis, settings.namespace, compat=settings.compat)
+        self._store = store(timeout_ms=settings.redis_timeout_ms)
+        self._tail_store = store(timeout_ms=BLOCK_MS + 1000, max_connections=2)
+        self._lease_store = store(timeout_ms=settings.redis_timeout_ms, max_connections=1)
         routes = RouteStore(self._store)
         self._channels = ChannelOwner(routes, spec.front_end, secrets.token_hex(8))
         behaviour = behaviour_of(settings.compat)

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import re
-import signal
 import textwrap
 import threading
-import time
-import warnings
 from pathlib import Path
 
 import pytest
@@ -21,7 +17,7 @@ from registry.errors import ClientClosed, ConfigError, NoRoute, PeerUnavailable
 from tests.server.harness import wait_until
 
 from .fake_name_server import route_of
-from .threads import serving_in_thread
+from .threads import exit_code_of_fork, serving_in_thread
 
 
 @pytest.fixture
@@ -131,24 +127,14 @@ def test_no_name_server_there():
 def test_a_forked_child_is_told_instead_of_growing_old(server):
     with opened(server) as client:
         client.publish_info("t")
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # of fork in a process with threads
-            pid = os.fork()
-        if pid == 0:
-            status = 1
-            try:
+
+        def child():
+            with pytest.raises(ClientClosed):
                 client.publish_info("t")  # known, and still refused
-            except ClientClosed:
-                with opened(server) as own:
-                    status = 0 if own.publish_info("t").is_ok else 2
-            finally:
-                os._exit(status)
-        deadline = time.monotonic() + 30
-        while (found := os.waitpid(pid, os.WNOHANG))[0] == 0:
-            if time.monotonic() > deadline:
-                os.kill(pid, signal.SIGKILL)
-            time.sleep(0.01)
-        assert os.waitstatus_to_exitcode(found[1]) == 0
+            with opened(server) as own:
+                assert own.publish_info("t").is_ok
+
+        assert exit_code_of_fork(child) == 0
         server.routes["t"] = route_of("c")
         wait_until(lambda: "c" in client.routes["t"].broker_rows, "the parent goes on")
 

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import os
 import signal
 import subprocess
 import sys
 import threading
-import time
-import warnings
 
 import pytest
 
 from registry.client.sync import SyncFace
 from registry.errors import ClientClosed
+
+from .threads import exit_code_of_fork
 
 
 class Client:
@@ -214,26 +213,15 @@ def test_who_is_forgotten_is_closed(client):
 def test_a_forked_child_cannot_use_it_and_leaves_the_parent_alone(client):
     with Face(client) as face:
         assert face.add(1, other=1) == 2
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # of fork in a process with threads
-            pid = os.fork()
-        if pid == 0:
-            status = 1
-            try:
+
+        def child():
+            with pytest.raises(ClientClosed, match="open one in this process"):
                 face.add(1, other=1)
-            except ClientClosed as error:
-                face.close()
-                if "open one in this process" in str(error):
-                    with Face(Client()) as own:
-                        status = 0 if own.add(1, other=1) == 2 else 3
-            finally:
-                os._exit(status)
-        deadline = time.monotonic() + 20
-        while (found := os.waitpid(pid, os.WNOHANG))[0] == 0:
-            if time.monotonic() > deadline:
-                os.kill(pid, signal.SIGKILL)
-            time.sleep(0.01)
-        assert os.waitstatus_to_exitcode(found[1]) == 0
+            face.close()
+            with Face(Client()) as own:
+                assert own.add(1, other=1) == 2
+
+        assert exit_code_of_fork(child) == 0
         assert face.add(1, other=1) == 2
 
 

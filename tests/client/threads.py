@@ -1,10 +1,16 @@
-"""A fake name server with an event loop of its own, for tests that have none."""
+"""A fake name server with an event loop of its own, for tests that have none; and a forked child."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
+import signal
 import threading
+import time
+import traceback
+import warnings
+from collections.abc import Callable
 
 from .fake_name_server import FakeNameServer
 
@@ -28,3 +34,25 @@ def serving_in_thread(routes=None):
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
         loop.close()
+
+
+def exit_code_of_fork(child: Callable[[], None]) -> int:
+    """Run ``child`` in a fork of this process: 0, or 1 when it raises (told on stderr), or the signal's negative."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of fork in a process with threads
+        pid = os.fork()
+    if pid == 0:
+        status = 1
+        try:
+            child()
+            status = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(status)
+    deadline = time.monotonic() + 30
+    while (found := os.waitpid(pid, os.WNOHANG))[0] == 0:
+        if time.monotonic() > deadline:
+            os.kill(pid, signal.SIGKILL)
+        time.sleep(0.01)
+    return os.waitstatus_to_exitcode(found[1])

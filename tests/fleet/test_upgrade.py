@@ -106,9 +106,8 @@ def test_a_minor_rolls_in_and_out_beside_this_release_and_nobody_notices(redis_u
             """Writes through both, new registrations of the brokers that beat, then: all alike, to the byte."""
             for front_end in fleet:
                 change_everything(front_end, turn)
-            for broker in brokers:
-                broker.counter += 1
-                broker.topics |= {f"new-in-{turn}": (2, 2, 6)}
+            for beat in beats:
+                beat.add_topics({f"new-in-{turn}": (2, 2, 6)})
             wait_until(lambda: route_names(two, f"new-in-{turn}") == {"broker-a", "broker-b"}, "registered anew")
             for beat in beats:
                 beat.answers.clear()
@@ -121,8 +120,8 @@ def test_a_minor_rolls_in_and_out_beside_this_release_and_nobody_notices(redis_u
         roll(one, NEXT_MINOR)
         settle("beside")
         assert fields(redis_url, namespace, "meta")[b"schema_minor"] == b"1"
-        # Broker-b has registered through both: what the later one wrote is there, and so it is after the next
-        # registration, wipe and topic deletion that this release writes by itself.
+        # Broker-b has registered through both, first through the later one: what that wrote is there, and so it is
+        # after the next registration, wipe and topic deletion that this release writes by itself.
         roll(one, WORKER_COMMAND)
         settle("back")
         for key in ("broker:broker-a", "live:c1|127.0.0.1:10911"):

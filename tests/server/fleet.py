@@ -8,7 +8,7 @@ from collections import Counter
 
 from registry.protocol.bodies import decode_route
 
-from .harness import Broker, Client, FrontEnd
+from .harness import Broker, Client, FrontEnd, wait_until
 
 
 class Beating:
@@ -17,30 +17,43 @@ class Beating:
     def __init__(self, broker: Broker, ports: list[int], *, period_s: float = 0.25) -> None:
         self.broker, self.ports, self.period_s = broker, list(ports), period_s
         self.answers: Counter[int | str] = Counter()
+        self.welcome = False
+        """Whether every front end took the last round."""
         self._clients: dict[int, Client] = {}
         self._stop = threading.Event()
+        self._round = threading.Lock()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
         while not self._stop.is_set():
-            for port in self.ports:
-                self._beat(port)
+            with self._round:
+                self.welcome = all([self._beat(port) for port in self.ports])
             self._stop.wait(self.period_s)
         for client in self._clients.values():
             client.close()
 
-    def _beat(self, port: int) -> None:
+    def add_topics(self, topics: dict[str, tuple[int, int, int]]) -> None:
+        """A new version of the broker, between two rounds: the first front end is the first that hears of it."""
+        wait_until(lambda: self.welcome, "every front end takes this broker")
+        with self._round:
+            self.broker.counter += 1
+            self.broker.topics |= topics
+
+    def _beat(self, port: int) -> bool:
         try:
             client = self._clients.get(port)
             if client is None:
                 client = self._clients[port] = Client(port, timeout_s=4)
-            self.answers[client.register(self.broker).code] += 1
+            code = client.register(self.broker).code
+            self.answers[code] += 1
+            return code == 0
         except (OSError, AssertionError) as error:
             self.answers[type(error).__name__] += 1
             client = self._clients.pop(port, None)
             if client is not None:
                 client.close()
+            return False
 
     def fall_silent(self) -> None:
         """Stop beating; the connections stay open."""

@@ -14,6 +14,7 @@ from registry.client.broker.update import Update, Updates
 from registry.errors import PeerGoesAway, RegistryError
 from registry.model import DataVersion
 from registry.protocol.codes import ResponseCode
+from registry.tasks import cancelled
 
 logger = logging.getLogger(__name__)
 
@@ -210,9 +211,3 @@ class Lane:
 
 def _status(answer: Answer | None) -> Status:
     return "sent" if answer is None else "registered"
-
-
-def cancelled() -> bool:
-    """Whether this task was asked to end: a library may have swallowed the CancelledError."""
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0

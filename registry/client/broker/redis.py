@@ -20,12 +20,10 @@ import msgspec
 import xxhash
 
 from registry.client.broker.config import BrokerConfig
-from registry.client.broker.lane import cancelled
 from registry.client.broker.server import Answer, Refused
 from registry.client.broker.update import Update
 from registry.errors import RegistryError, StoreUnavailable
 from registry.model import DEFAULT_HEARTBEAT_TIMEOUT_MS, DataVersion, Registration
-from registry.protocol.bodies import encode_mapping
 from registry.protocol.codes import VERSION_V5_0_0, ResponseCode
 from registry.protocol.register_body import RegisterBody
 from registry.registration import compare
@@ -34,6 +32,7 @@ from registry.store.connect import without_password
 from registry.store.leases import DIRECT, LEASE_MS, RENEW_EVERY_S, LeaseStore
 from registry.store.routes import Channel, Registered, RegistrationDiff, RouteStore
 from registry.store.store import Store
+from registry.tasks import cancelled
 
 logger = logging.getLogger(__name__)
 
@@ -300,19 +299,20 @@ class RedisServer:
 
     async def close(self) -> None:
         """The broker's channel is closed; the lease too, if it has no other user."""
-        broker, self._registered = self._registered, ""
-        self._writer.leave(self, broker, self._channel)
-        if self._owned:
-            self._owned = False
+        if self._leave():
             await self._writer.close()
 
     def abort(self) -> None:
         """The same without waiting."""
+        if self._leave():
+            self._writer.abort()
+
+    def _leave(self) -> bool:
+        """Let go of the channel; whether the writer is to be ended with it."""
         broker, self._registered = self._registered, ""
         self._writer.leave(self, broker, self._channel)
-        if self._owned:
-            self._owned = False
-            self._writer.abort()
+        ends, self._owned = self._owned, False
+        return ends
 
 
 def _registration(config: BrokerConfig, body: RegisterBody) -> Registration:
@@ -327,9 +327,6 @@ def _registration(config: BrokerConfig, body: RegisterBody) -> Registration:
         heartbeat_timeout_ms=config.heartbeat_timeout_ms,
         data_version=body.data_version,
         topics=body.topics,
-        mappings={
-            topic: (mapping.bname or config.broker_name, encode_mapping(mapping).decode())
-            for topic, mapping in body.mappings.items()
-        },
+        mappings=body.stored_mappings(config.broker_name),
         filter_servers=body.filter_servers,
     )

@@ -22,7 +22,7 @@ import msgspec
 
 from registry.client.addresses import Address, Addresses, Given
 from registry.client.broker.config import BrokerConfig, Pace
-from registry.client.broker.lane import Lane, cancelled
+from registry.client.broker.lane import Lane
 from registry.client.broker.redis import RedisServer, RedisWriter
 from registry.client.broker.server import Answer, Refused, Server, ServerResult
 from registry.client.broker.topics import TopicTable
@@ -30,6 +30,7 @@ from registry.client.broker.update import Updates
 from registry.client.broker.wire import WireServer
 from registry.errors import ConfigError, PeerUnavailable, RegistryError
 from registry.protocol.codes import VERSION_V5_0_0
+from registry.tasks import cancelled
 
 logger = logging.getLogger(__name__)
 

@@ -5,15 +5,13 @@ About threads, forks, closing and Ctrl-C see :mod:`registry.client.sync`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from registry.client.addresses import Addresses, Given
 from registry.client.broker.registrar import BrokerConfig, BrokerRegistrar, ServerResult, TopicTable
 from registry.client.sync import SyncFace
 from registry.model import DataVersion, TopicConfig, TopicQueueMapping
-
-_Result = TypeVar("_Result")
 
 
 class BrokerRegistrarSync(SyncFace[BrokerRegistrar]):
@@ -95,9 +93,3 @@ class BrokerRegistrarSync(SyncFace[BrokerRegistrar]):
     def use_name_servers(self, name_servers: Given) -> None:
         """See :meth:`BrokerRegistrar.use_name_servers`."""
         self._on_loop(lambda: self._client.use_name_servers(name_servers))
-
-    def _on_loop(self, function: Callable[[], _Result]) -> _Result:
-        async def run() -> _Result:
-            return function()
-
-        return self._call(run)

@@ -30,15 +30,15 @@ class RouteClientSync(SyncFace[RouteClient]):
 
     def publish(self, *topics: str) -> None:
         """See :meth:`RouteClient.publish`."""
-        self._call(self._on_loop, lambda: self._client.publish(*topics))
+        self._on_loop(lambda: self._client.publish(*topics))
 
     def subscribe(self, *topics: str) -> None:
         """See :meth:`RouteClient.subscribe`."""
-        self._call(self._on_loop, lambda: self._client.subscribe(*topics))
+        self._on_loop(lambda: self._client.subscribe(*topics))
 
     def forget(self, *topics: str) -> None:
         """See :meth:`RouteClient.forget`."""
-        self._call(self._on_loop, lambda: self._client.forget(*topics))
+        self._on_loop(lambda: self._client.forget(*topics))
 
     def publish_info(self, topic: str) -> PublishInfo:
         """See :meth:`RouteClient.publish_info`."""
@@ -95,6 +95,3 @@ class RouteClientSync(SyncFace[RouteClient]):
     def _known(self) -> RouteClient:
         self._background.check_open()
         return self._client
-
-    async def _on_loop(self, function: Callable[[], None]) -> None:
-        function()

@@ -1,4 +1,4 @@
-"""Ending loops that run as long as a worker."""
+"""Ending loops that run as long as what they serve."""
 
 from __future__ import annotations
 
