@@ -40,10 +40,12 @@ async def get_routeinfo_elsewhere(front_end: FrontEnd, command: Command, opaque:
     header = GetRouteInfo.from_ext_fields(command.ext_fields)
     env_name = front_end.settings.product_env_name
     route = await front_end.product.route(header.topic, env_name) if header.topic else None
-    if route is None:
+    if route is None or header.topic is None:
         front_end.counters.lookups_not_found += 1
+        front_end.lookup_counts.missing(header.topic)
         return front_end.replies.topic_not_exist(opaque, header.topic)
     front_end.counters.lookups_found += 1
+    front_end.lookup_counts.found(header.topic)
     behaviour = front_end.behaviour
     quoted = behaviour.standard_json and (command.version >= VERSION_V4_9_4 or header.accept_standard_json_only)
     if header.zone_filter is not None and behaviour.zones:

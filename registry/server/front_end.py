@@ -13,6 +13,7 @@ from registry.protocol.codes import Encoding
 from registry.server.channels import ChannelOwner, Closable
 from registry.server.cluster_test import ProductEnvironment
 from registry.server.counters import Counters
+from registry.server.lookup_counts import LookupCounts
 from registry.server.replies import Replies
 from registry.server.view import View
 from registry.store.kvconfig import KvStore
@@ -60,6 +61,7 @@ class FrontEnd:
         self.kv = kv
         self.channels = channels
         self.counters = counters
+        self.lookup_counts = LookupCounts()
         self.health = health
         self.large_registrations = asyncio.Semaphore(LARGE_AT_ONCE)
         self.draining = False

@@ -52,6 +52,7 @@ def get_routeinfo_by_topic(behaviour: Behaviour) -> Read:
                     body = view.route_body(topic, quoted_keys=quoted or header.accept_standard_json_only)
             if body is not None:
                 front_end.counters.lookups_found += 1
+                front_end.lookup_counts.found(topic)
                 if not view.fresh:
                     front_end.counters.stale_answers += 1
                 return front_end.replies.success.reply(opaque, body)
@@ -62,6 +63,7 @@ def get_routeinfo_by_topic(behaviour: Behaviour) -> Read:
         if front_end.settings.cluster_test:
             return None
         front_end.counters.lookups_not_found += 1
+        front_end.lookup_counts.missing(topic)
         return front_end.replies.topic_not_exist(opaque, topic)
 
     return handler
