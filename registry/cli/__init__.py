@@ -30,6 +30,7 @@ _COMMANDS: Final = {
     "config": "registry.cli.config",
     "watch": "registry.cli.watch",
     "broker": "registry.cli.broker",
+    "pipeline": "registry.cli.pipeline",
     "demo": "registry.cli.demo",
     "completion": "registry.cli.completion",
 }
@@ -59,6 +60,7 @@ def cli() -> None:
     Without a broker:   mqregistry demo
     Look at the tables: mqregistry clusters | brokers | topics | route TOPIC | watch
     KV configuration:   mqregistry kv list | get | put | delete | export | import
+    Its past, by Spark: mqregistry pipeline run
     A broker for drills: mqregistry broker run --name NAME
     Shared settings:    mqregistry config export | import
 

@@ -16,6 +16,8 @@ from registry.errors import ConfigError, RegistryError, StartError
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
+DEFAULT_LAKE: Final = "~/.local/share/mqregistry/lake"
+
 # Settings that are a switch on the command line: name -> (flag, what its presence means, help).
 _SWITCHES: Final[Mapping[str, tuple[str, bool, str]]] = {
     "sweep": ("--no-sweep", False, "Run no sweeper here, where 'mqregistry sweep' runs. [env: MQREGISTRY_SWEEP=false]")
@@ -68,6 +70,18 @@ def config_file_option(function: _Function) -> _Function:
         type=click.Path(path_type=Path, dir_okay=False),
         envvar="MQREGISTRY_CONFIG",
         help="Properties file, as a Java NameServer takes it. [env: MQREGISTRY_CONFIG]",
+    )(function)
+
+
+def lake_option(function: _Function) -> _Function:
+    """``--lake``: where the pipeline's tables are."""
+    return click.option(
+        "--lake",
+        default=DEFAULT_LAKE,
+        metavar="DIR",
+        envvar="MQREGISTRY_LAKE",
+        show_default=True,
+        help="Folder (or URI: s3a, hdfs, ...) of the pipeline's tables. [env: MQREGISTRY_LAKE]",
     )(function)
 
 

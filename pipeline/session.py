@@ -1,0 +1,64 @@
+"""The Spark session of every command and test: one place for its Java, its clock and its noise."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+from pyspark.sql import SparkSession
+
+from pipeline.java import find_java_home
+
+logger = logging.getLogger(__name__)
+
+_LOG4J: Final = Path(__file__).with_name("log4j2.properties")
+_ATTEMPTS: Final = 3  # a task's; plain local[N] makes one
+
+
+def open_session(
+    *,
+    master: str = "local[*]",
+    driver_memory: str | None = None,
+    app: str = "mqregistry",
+    config: dict[str, str] | None = None,
+) -> SparkSession:
+    """Start Spark, or give the session that this process has.
+
+    Args:
+        master: where to run. Started by spark-submit, its ``--master`` counts, and so does its ``--driver-memory``.
+        driver_memory: e.g. ``4g``; Spark's default is 1 GB.
+        config: further Spark settings.
+
+    Raises:
+        StartError: there is no Java.
+    """
+    settings = {
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.streaming.stopTimeout": "60s",
+    }
+    builder: Any = SparkSession.builder.appName(app)
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:  # else spark-submit has chosen all of this
+        home, told = find_java_home()
+        if told:
+            logger.warning(told)
+        os.environ["JAVA_HOME"] = str(home)
+        settings["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile={_LOG4J.as_uri()}"
+        if driver_memory:
+            settings["spark.driver.memory"] = driver_memory
+        if master.startswith("local"):
+            # Spark's own choice is whatever python3 is on PATH, which need not have this package
+            os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+            settings["spark.driver.host"] = settings["spark.driver.bindAddress"] = "127.0.0.1"
+        builder = builder.master(re.sub(r"^local\[([^,\]]+)\]$", rf"local[\1,{_ATTEMPTS}]", master))
+    for key, value in {**settings, **(config or {})}.items():
+        builder = builder.config(key, value)
+    session: SparkSession = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    return session

@@ -1,0 +1,33 @@
+"""One Spark session for all tests that are marked ``spark``."""
+
+import os
+import shutil
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory):
+    """Two cores, 1 GB, no JAVA_HOME; what it keeps on disk is in a folder of its own."""
+    session_module = pytest.importorskip("pipeline.session", reason="needs the extra spark")
+    given = os.environ.pop("JAVA_HOME", None)
+    folder = tmp_path_factory.mktemp("spark")
+    session = session_module.open_session(
+        master="local[2]",
+        driver_memory="1g",
+        config={
+            "spark.local.dir": str(folder),
+            "spark.sql.warehouse.dir": str(folder / "warehouse"),
+            "spark.sql.shuffle.partitions": "2",
+        },
+    )
+    gateway = session.sparkContext._gateway
+    yield session
+    session.stop()
+    # pyspark leaves its JVM to the end of the process
+    gateway.shutdown()
+    gateway.proc.stdin.close()
+    gateway.proc.wait(30)
+    shutil.rmtree(folder, ignore_errors=True)
+    if given is not None:
+        os.environ["JAVA_HOME"] = given
