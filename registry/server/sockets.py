@@ -1,10 +1,11 @@
-"""Listening sockets that several worker processes share by SO_REUSEPORT, and nobody else by accident."""
+"""The listening socket of a front end, and why there is none."""
 
 from __future__ import annotations
 
 import errno
 import os
 import socket
+from collections.abc import Iterable
 from typing import Any, Final
 
 from registry.errors import StartError
@@ -30,44 +31,38 @@ def _open(host: str, port: int) -> tuple[socket.socket, Any]:
     return opened, address
 
 
-def bind_shared(host: str, port: int) -> socket.socket:
-    """One more socket on a port that is ours already; it takes no connection before its owner listens."""
-    opened, address = _open(host, port)
-    opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-    opened.bind(address)
-    return opened
-
-
-def listen_shared(host: str, port: int, count: int, backlog: int) -> list[socket.socket]:
-    """``count`` listening sockets on one port that nobody else listens on.
-
-    The first contact is made by a socket without SO_REUSEPORT: a second server of the same user would otherwise
-    share the port silently. That socket gets the option only once it listens, and goes when ours listen too, so
-    two servers that start at the same moment cannot both succeed.
+def bind(host: str, port: int) -> socket.socket:
+    """A socket that holds the port and takes no connection before its owner listens.
 
     Raises:
         StartError: the port is taken or may not be used; the message says which and what to do.
     """
-    test, address = _open(host, port)
-    with test:
-        try:
-            test.bind(address)
-            test.listen(1)
-        except OSError as error:
-            raise StartError(_why(host, port, error)) from error
-        test.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        sockets: list[socket.socket] = []
-        try:
-            for _ in range(count):
-                sockets.append(bind_shared(host, port))
-                sockets[-1].listen(backlog)
-        except OSError as error:
-            close_all(sockets)
-            raise StartError(_why(host, port, error)) from error
-        return sockets
+    opened, address = _open(host, port)
+    try:
+        opened.bind(address)
+    except OSError as error:
+        opened.close()
+        raise StartError(_why(host, port, error)) from error
+    return opened
 
 
-def close_all(sockets: list[socket.socket]) -> None:
+def listen(host: str, port: int, backlog: int) -> socket.socket:
+    """A listening socket on a port that nobody else listens on: without SO_REUSEPORT a second server cannot share it
+    silently, not even one that has the option.
+
+    Raises:
+        StartError: as ``bind``.
+    """
+    opened = bind(host, port)
+    try:
+        opened.listen(backlog)
+    except OSError as error:  # another one that was only bound listens by now
+        opened.close()
+        raise StartError(_why(host, port, error)) from error
+    return opened
+
+
+def close_all(sockets: Iterable[socket.socket]) -> None:
     """Close every one of them."""
     for each in sockets:
         each.close()

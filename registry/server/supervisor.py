@@ -12,7 +12,6 @@ import logging
 import os
 import secrets
 import signal
-import socket
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
@@ -23,9 +22,9 @@ import msgspec
 from registry.config import Settings
 from registry.embedded import die_with_parent
 from registry.errors import ConfigError, StartError, StoreError, StoreUnavailable
+from registry.server.handover import Entrance, entrance
 from registry.server.http import HttpServer
 from registry.server.metrics import Fleet, Status
-from registry.server.sockets import bind_shared, close_all, listen_shared
 from registry.store.store import Store
 from worker.sweeper import Sweeper
 
@@ -84,7 +83,7 @@ class Supervisor:
         self.booted = asyncio.Event()
         self._on_boot = on_boot or (lambda: print(boot_line(settings), flush=True))
         self._command = worker_command
-        self._sockets: list[socket.socket] = []
+        self._entrance: Entrance
         self._processes: dict[int, asyncio.subprocess.Process] = {}
         self._answering: set[int] = set()
         self._start_failures: dict[int, str] = {}
@@ -127,10 +126,10 @@ class Supervisor:
                 await store.connect()
             except (StoreUnavailable, StoreError) as error:
                 raise StartError(str(error)) from error
-            self._sockets = listen_shared(
-                settings.bind_address, settings.listen_port, settings.workers, settings.server_socket_backlog
+            self._entrance = entrance(
+                settings.bind_address, settings.listen_port, settings.server_socket_backlog, settings.workers
             )
-            stack.callback(close_all, self._sockets)
+            stack.callback(self._entrance.close)
             port = settings.effective_http_port
             http = HttpServer(settings.bind_address, port, self.fleet) if port else None
             if http is not None:
@@ -189,6 +188,7 @@ class Supervisor:
             answered = index in self._answering
             self._answering.discard(index)
             self.fleet.gone(index)
+            self._entrance.ended(index, comes_back=answered)
             if self._stop.is_set():
                 return
             if not self.booted.is_set() and not answered:
@@ -197,8 +197,6 @@ class Supervisor:
                     raise StartError("; ".join(dict.fromkeys(self._start_failures.values())))
             if answered and time.monotonic() - started >= _LIVED_S:
                 pause_s = _RESTART_FIRST_S
-            if not answered:
-                self._take_no_connections(index)
             self.fleet.restarts += 1
             logger.error("worker %d ended: %s; starting it again in %.1f s", index + 1, reason or ended_as, pause_s)
             with contextlib.suppress(TimeoutError):
@@ -206,32 +204,23 @@ class Supervisor:
                     await self._stop.wait()
             pause_s = min(_RESTART_MOST_S, pause_s * 2)
 
-    def _take_no_connections(self, index: int) -> None:
-        """A dead worker's socket goes on collecting connections, which its successor then answers.
-
-        A successor that fails to come up answers nobody: its share must go to the other workers, or be refused so
-        that clients turn to another name server. The new socket takes connections once its worker listens.
-        """
-        self._sockets[index].close()
-        with contextlib.suppress(OSError):  # then the worker fails again, and this is tried again
-            self._sockets[index] = bind_shared(self.settings.bind_address, self.settings.listen_port)
-
     async def _run_worker(self, index: int) -> tuple[str, str]:
         """One life of one worker: (how it ended, the reason it gave)."""
         read_fd, write_fd = os.pipe()
+        entrance_fd = self._entrance.begin(index)
         try:
             spec = {
                 "settings": self.settings,
                 "front_end": self.front_end,
                 "index": index,
-                "listen_fd": self._sockets[index].fileno(),
+                "entrance_fd": entrance_fd,
                 "status_fd": write_fd,
             }
             process = await asyncio.create_subprocess_exec(
                 *self._command,
                 stdin=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
-                pass_fds=(self._sockets[index].fileno(), write_fd),
+                pass_fds=(entrance_fd, write_fd),
                 preexec_fn=die_with_parent,
                 # Ctrl-C in a terminal goes to the whole group: only this process decides when workers end
                 start_new_session=True,
@@ -284,6 +273,7 @@ class Supervisor:
 
     def _answers(self, index: int) -> None:
         self._answering.add(index)
+        self._entrance.answers(index)
         self._start_failures.pop(index, None)
         self.fleet.told(index, Status(ready=True))
         if self.booted.is_set():

@@ -1,4 +1,5 @@
-"""One worker process of a front end: started by the supervisor, serves its own listening socket.
+"""One worker process of a front end: started by the supervisor, serves the port alone, or what the supervisor hands
+over to it.
 
 :func:`main` takes the JSON of :class:`Spec`. It writes JSON lines to
 its status pipe: ``ready`` once it answers, ``status`` every second, ``failed`` with a reason before it exits
@@ -34,6 +35,7 @@ from registry.server.connection import Connections, Limits
 from registry.server.counters import Counters
 from registry.server.follower import BLOCK_MS, Follower
 from registry.server.front_end import FrontEnd
+from registry.server.handed import Taken
 from registry.server.notify import Notifier
 from registry.server.opening import Doorway
 from registry.server.tls import Tls
@@ -54,12 +56,14 @@ GO_AWAY_S = 1.0
 
 
 class Spec(msgspec.Struct, frozen=True):
-    """What a worker is told: its settings, the front end it belongs to, its socket and its status pipe."""
+    """What a worker is told: its settings, the front end it belongs to, where its connections come from (the listening
+    socket, or a channel of :mod:`registry.server.handover`), and its status pipe.
+    """
 
     settings: Settings
     front_end: str
     index: int
-    listen_fd: int
+    entrance_fd: int
     status_fd: int
 
 
@@ -140,7 +144,7 @@ class Worker:
             proxy_protocol=self._proxy_protocol,
             handshake_s=settings.handshake_timeout_ms / 1000,
         )
-        listener = socket.socket(fileno=self._spec.listen_fd)
+        entrance = socket.socket(fileno=self._spec.entrance_fd)
         async with asyncio.TaskGroup() as group:
             tasks = [
                 group.create_task(coroutine, name=name)
@@ -156,7 +160,11 @@ class Worker:
                     ("tls", tls.watch()),
                 )
             ]
-            server = await loop.create_server(doorway, sock=listener, backlog=settings.server_socket_backlog)
+            server: asyncio.Server | Taken
+            if entrance.family == socket.AF_UNIX:
+                server = Taken(entrance, doorway, connections.all)
+            else:
+                server = await loop.create_server(doorway, sock=entrance, backlog=settings.server_socket_backlog)
             # The tables are long-lived: the collector need not look at them again and again.
             gc.collect()
             gc.freeze()
@@ -172,7 +180,7 @@ class Worker:
         await self._tail_store.close()
         await self._lease_store.close()
 
-    async def _drain(self, server: asyncio.Server, connections: Connections) -> None:
+    async def _drain(self, server: asyncio.Server | Taken, connections: Connections) -> None:
         """Send clients away, stop accepting, finish what is in flight; no broker is removed."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._settings.shutdown_wait_time_seconds

@@ -19,7 +19,6 @@ import pytest
 from registry.config import Settings
 from registry.errors import StartError
 from registry.server import supervisor as supervisor_module
-from registry.server.sockets import close_all, listen_shared
 from registry.server.supervisor import Supervisor
 
 from .serving import Serving, free_ports
@@ -52,11 +51,13 @@ def forever():
         signal.pause()
 
 def answer():
-    listener = socket.socket(fileno=os.dup(spec["listen_fd"]))
-    listener.listen()
+    entrance = socket.socket(fileno=os.dup(spec["entrance_fd"]))
+    handed = entrance.family == socket.AF_UNIX
+    if not handed:
+        entrance.listen()
     tell(event="ready")
     while True:
-        client = listener.accept()[0]
+        client = socket.socket(fileno=socket.recv_fds(entrance, 1, 1)[1][0]) if handed else entrance.accept()[0]
         client.sendall(b"life %d" % life)
         client.close()
 """
@@ -241,7 +242,7 @@ answer()
 
 
 async def test_a_worker_that_cannot_come_back_gets_no_connections(start):
-    """Its share of the port goes to the other worker."""
+    """They go to the other worker."""
     serve = start(
         """
 if index == 1 and life > 1: sys.exit(1)
@@ -494,14 +495,16 @@ async def test_a_taken_port_is_a_start_error_that_names_it(start):
             await start("forever()", listen_port=port).task
 
 
-async def test_a_port_that_another_front_end_shares_is_taken_too(start):
+async def test_a_port_that_others_share_is_taken_too(start):
+    """Two sockets with SO_REUSEPORT, as an earlier release had them."""
     (port,) = free_ports(1)
-    theirs = listen_shared("127.0.0.1", port, 2, 10)
-    try:
+    with socket.socket() as one, socket.socket() as other:
+        for theirs in (one, other):
+            theirs.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            theirs.bind(("127.0.0.1", port))
+            theirs.listen()
         with pytest.raises(StartError, match="port taken"):
             await start("forever()", listen_port=port).task
-    finally:
-        close_all(theirs)
 
 
 @pytest.mark.parametrize("host", ["192.0.2.1", "no.such.host.invalid", "x" * 64 + ".invalid", "a..b"])
