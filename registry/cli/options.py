@@ -184,7 +184,7 @@ def _with_shared(settings: Settings) -> Settings:
 
 def print_settings(settings: Settings) -> None:
     """``key=value  (source)``, one a line, in the order of the table."""
-    from registry.store.connect import without_password
+    from registry.store.address import without_password
 
     for option in options().values():
         value = getattr(settings, option.name)

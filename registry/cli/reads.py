@@ -15,7 +15,8 @@ from registry.errors import StoreError
 from registry.model import ORDER_TOPIC_CONFIG, BrokerRow, QueueData, TopicRoute
 from registry.route import pick_up_route
 from registry.store import keys
-from registry.store.connect import mapped_errors, without_password
+from registry.store.address import without_password
+from registry.store.connect import mapped_errors
 from registry.store.snapshot import broker_row, decode_queue_data, read_head, read_section
 from registry.store.store import Store, check_schema
 from registry.tables import Tables

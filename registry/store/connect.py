@@ -1,14 +1,6 @@
 """From a URL to a Redis client, and from its errors to ours.
 
-Forms:
-    redis://[user:password@]host[:port][/db]        one Redis; rediss:// with TLS
-    unix:///path/to/socket[?db=0]                   one Redis on this machine
-    redis+sentinel://[user:password@]h1[:p],h2[:p]/master-name[/db]     rediss+sentinel:// with TLS
-    redis+cluster://[user:password@]h1[:p],h2[:p]                       rediss+cluster:// with TLS
-
-Options in the query: ``ssl_ca_certs``, ``ssl_certfile``, ``ssl_keyfile``, ``ssl_cert_reqs`` (required, none), and
-for Sentinel ``sentinel_username``, ``sentinel_password``. A password in the environment
-(MQREGISTRY_REDIS_PASSWORD) keeps it out of process lists.
+The forms stand in :mod:`registry.store.address`.
 """
 
 from __future__ import annotations
@@ -16,11 +8,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
-import os
-import re
 from collections.abc import Iterator
 from typing import Any
-from urllib.parse import parse_qsl, unquote, urlsplit
 
 from redis import exceptions
 from redis.asyncio import (
@@ -38,6 +27,7 @@ from redis.asyncio.sentinel import SentinelManagedConnection, SentinelManagedSSL
 from redis.backoff import NoBackoff
 
 from registry.errors import ConfigError, StoreError, StoreUnavailable
+from registry.store.address import PASSWORD_VARIABLE, parse_url, without_password
 
 # Answers of a Redis that cannot take a write just now, though it talks: it is "away" for our purposes.
 _AWAY = (
@@ -63,13 +53,9 @@ _REFUSALS = ("The user executing the script can't", "ACL failure in script")
 _TURN_TIMEOUTS = 3
 _NO_TURN = ("No connection available", "no connection became free")
 
-PASSWORD_VARIABLE = "MQREGISTRY_REDIS_PASSWORD"
-
-_QUERY_OPTIONS = frozenset({"ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "ssl_cert_reqs", "db"})
-_SENTINEL_OPTIONS = frozenset({"sentinel_username", "sentinel_password"})
 # Without these, each new connection says CLIENT SETINFO first: two commands that older servers and the least
 # rights refuse. The second form is that of redis-py before 8.
-_UNANNOUNCED: dict[str, Any] = (
+UNANNOUNCED: dict[str, Any] = (
     {"driver_info": None}
     if "driver_info" in inspect.signature(Redis.__init__).parameters
     else {"lib_name": None, "lib_version": None}
@@ -206,33 +192,6 @@ def _says(text: str, words: tuple[str, ...]) -> bool:
     return text.startswith(words) or any(f"-{word}" in text or f" {word} " in text for word in words)
 
 
-def _hosts(netloc: str, default_port: int) -> list[tuple[str, int]]:
-    hosts = []
-    for item in netloc.rpartition("@")[2].split(","):
-        host, colon, port = item.rpartition(":")
-        if not colon or not port.isdigit():
-            host, port = item, str(default_port)
-        if not host:
-            raise ConfigError(f"redis: no host in {netloc!r}; expected host[:port][,host[:port]...]")
-        hosts.append((host.strip("[]"), int(port)))
-    return hosts
-
-
-def without_password(url: str) -> str:
-    """The URL as it may be shown and logged."""
-    parts = urlsplit(url)
-    login, at, hosts = parts.netloc.rpartition("@")
-    if at:
-        url = url.replace(parts.netloc, f"{login.partition(':')[0]}:***@{hosts}", 1)
-    return re.sub(r"([?&]\w*password=)[^&#]*", r"\1***", url)
-
-
-def _database(url: str, path: list[str]) -> int:
-    if path and not path[0].isdecimal():
-        raise ConfigError(f"redis: {without_password(url)!r}: {path[0]!r} is no database number")
-    return int(path[0]) if path else 0
-
-
 def open_client(url: str, *, timeout_ms: int, max_connections: int) -> Any:
     """A redis-py asyncio client for any of the forms above; nothing is connected yet.
 
@@ -249,77 +208,53 @@ def open_client(url: str, *, timeout_ms: int, max_connections: int) -> Any:
         "retry": Retry(NoBackoff(), 0),  # we know ourselves what may be repeated, and when
         "protocol": 2,
         "socket_keepalive": True,
-        **_UNANNOUNCED,
+        **UNANNOUNCED,
     }
-    try:
-        parts = urlsplit(url)
-    except ValueError as error:  # not shown: where its password stands, nobody knows
-        raise ConfigError(f"redis: no URL: {error}") from error
-    tls, _, form = parts.scheme.partition("+")
-    query = dict(parse_qsl(parts.query))
-    for key in query:
-        if key not in _QUERY_OPTIONS and not (form == "sentinel" and key in _SENTINEL_OPTIONS):
-            allowed = sorted(_QUERY_OPTIONS | (_SENTINEL_OPTIONS if form == "sentinel" else set()))
-            raise ConfigError(f"redis: {without_password(url)!r}: no option {key!r}; there are {', '.join(allowed)}")
-        if key.startswith("ssl_") and tls != "rediss":
-            raise ConfigError(f"redis: {without_password(url)!r}: {key} needs a URL that begins with rediss")
-    if not form and parts.scheme in ("redis", "rediss", "unix"):
-        password = os.environ.get(PASSWORD_VARIABLE)
-        if password and parts.password is None:
-            options["password"] = password
-        if parts.scheme == "unix":
+    address = parse_url(url)
+    if not address.form:
+        if url.startswith("unix"):
             options.pop("socket_keepalive")
         try:
             pool = BlockingConnectionPool.from_url(
-                url, max_connections=max_connections, timeout=_TURN_TIMEOUTS * timeout_ms / 1000, **options
+                url,
+                max_connections=max_connections,
+                timeout=_TURN_TIMEOUTS * timeout_ms / 1000,
+                **options,
+                **address.login,
             )
         except ValueError as error:
             raise ConfigError(f"redis: {without_password(url)!r}: {error}") from error
         pool.connection_class = _LEAVING[pool.connection_class]
         return Redis.from_pool(pool)  # closing the client closes the pool
-    options["username"] = unquote(parts.username) if parts.username else None
-    options["password"] = unquote(parts.password) if parts.password else os.environ.get(PASSWORD_VARIABLE) or None
-    if tls == "rediss":
-        options["ssl"] = True
-    elif tls != "redis":
-        form = ""
-    options |= {key: value for key, value in query.items() if key.startswith("ssl_")}
-    if form == "sentinel":
-        path = parts.path.strip("/").split("/")
-        if not path[0]:
-            raise ConfigError(f"redis: {without_password(url)!r} names no master: …sentinel://hosts/master-name")
-        hosts = _hosts(parts.netloc, 26379)
-        sentinel_options = {k: v for k, v in options.items() if k not in ("username", "password")}
-        # All of them may be asked in one call, and the last may be the one that lives.
-        sentinel_options["socket_timeout"] = timeout_ms / 1000 / (len(hosts) + 1)
-        sentinel_options["socket_connect_timeout"] = sentinel_options["socket_timeout"]
-        if query.get("sentinel_password"):
-            sentinel_options["password"] = query["sentinel_password"]
-            sentinel_options["username"] = query.get("sentinel_username")
-        sentinel: Any = Sentinel(hosts, sentinel_kwargs=sentinel_options, **options)  # type: ignore[no-untyped-call]
-        sentinel_pool: Any = _SentinelPool(  # type: ignore[no-untyped-call]
-            path[0],
-            sentinel,
-            is_master=True,
-            max_connections=max_connections,
-            timeout=_TURN_TIMEOUTS * timeout_ms / 1000,
-            connection_class=_SentinelSSLConnection if options.get("ssl") else _SentinelConnection,
-            db=_database(url, path[1:] or [query["db"]] if "db" in query else path[1:]),
-            **options,
-        )
-        return _SentinelRedis.from_pool(sentinel_pool)
-    if form == "cluster":
-        if query.get("db", "0") != "0" or parts.path.strip("/") not in ("", "0"):
-            raise ConfigError(f"redis: {without_password(url)!r}: a Redis Cluster has no databases but 0")
-        nodes = [ClusterNode(host, port) for host, port in _hosts(parts.netloc, 6379)]
+    if address.form == "cluster":
+        nodes = [ClusterNode(host, port) for host, port in address.hosts]
         return _Cluster(
             startup_nodes=nodes,
             max_connections=max_connections,
             wait_s=_TURN_TIMEOUTS * timeout_ms / 1000,
             require_full_coverage=False,
             **options,
+            **address.login,
         )
-    raise ConfigError(
-        f"redis: {without_password(url)!r} is none of redis://, rediss://, unix://, "
-        "redis+sentinel://, redis+cluster:// (or rediss+…)"
+    # All of them may be asked in one call, and the last may be the one that lives.
+    sentinel_timeout_s = timeout_ms / 1000 / (len(address.hosts) + 1)
+    sentinel: Any = Sentinel(  # type: ignore[no-untyped-call]
+        address.hosts,
+        sentinel_kwargs=options
+        | {"socket_timeout": sentinel_timeout_s, "socket_connect_timeout": sentinel_timeout_s}
+        | address.sentinel_login,
+        **options,
+        **address.login,
     )
+    sentinel_pool: Any = _SentinelPool(  # type: ignore[no-untyped-call]
+        address.master,
+        sentinel,
+        is_master=True,
+        max_connections=max_connections,
+        timeout=_TURN_TIMEOUTS * timeout_ms / 1000,
+        connection_class=_SentinelSSLConnection if address.login.get("ssl") else _SentinelConnection,
+        db=address.database,
+        **options,
+        **address.login,
+    )
+    return _SentinelRedis.from_pool(sentinel_pool)

@@ -13,7 +13,8 @@ from redis import exceptions
 from registry.change import SCHEMA_MAJOR, SCHEMA_MINOR
 from registry.errors import StoreError, StoreUnavailable
 from registry.store import keys, scripts
-from registry.store.connect import mapped_errors, open_client, without_password
+from registry.store.address import without_password
+from registry.store.connect import mapped_errors, open_client
 
 logger = logging.getLogger(__name__)
 

@@ -27,8 +27,8 @@ from registry.model import DEFAULT_HEARTBEAT_TIMEOUT_MS, DataVersion, Registrati
 from registry.protocol.codes import VERSION_V5_0_0, ResponseCode
 from registry.protocol.register_body import RegisterBody
 from registry.registration import compare
+from registry.store.address import without_password
 from registry.store.brokers import BrokerView, read_broker
-from registry.store.connect import without_password
 from registry.store.leases import DIRECT, LEASE_MS, RENEW_EVERY_S, LeaseStore
 from registry.store.routes import Channel, Registered, RegistrationDiff, RouteStore
 from registry.store.store import Store
