@@ -23,6 +23,7 @@ SUITES = {
     "compare": Suite("bench.compare", "ours beside the Java NameServer under the same load (--full: everything)", True),
     "hotpath": Suite("bench.hotpath", "where the time of a lookup and of a registration goes inside a worker"),
     "scripts": Suite("bench.scripts", "what each Lua script costs Redis, against bare loops of the same commands"),
+    "registrations": Suite("bench.registrations", "what registrations cost each process, and what they leave behind"),
     "start": Suite("bench.start", "how long `mqregistry up` takes to start, to start again, and to end"),
     "registrars": Suite("bench.registrars", "what a thousand BrokerRegistrars in one process cost"),
     "client": Suite("bench.client", "how long a changed route takes to reach an application, announced and polled"),

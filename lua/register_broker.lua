@@ -25,12 +25,15 @@
   ARGV[20] bytes           size of the body
   ARGV[21] one_topic       "1": the registration holds exactly one topic (refused for an unknown broker id)
   ARGV[22] filters         number of filter servers that follow, "-1" = leave the list as it is
-  ARGV[23] topics          number of (topic, queue data) pairs in ARGV[27]
+  ARGV[23] topics          number of topics in ARGV[27]
   ARGV[24] bodies          number of event bodies (JSON members of <= 500 topics) that follow
   ARGV[25] dropped         number of topics to take from this brokerName that follow
   ARGV[26] mappings        number of (topic, brokerName, JSON) triples that follow
-  ARGV[27] pairs           MessagePack array: topic, queue data, topic, queue data, ...
-  ARGV[28...] filter servers, bodies, dropped, triples
+  ARGV[27] topics          MessagePack array of two arrays: keys (topic:<topic>, whole), queue data of each
+  ARGV[28] before          JSON array: what each of them replaces, null where there was nothing; "" = not known. With
+                           it types are not asked for (one call a topic): what has the wrong one shows when it is
+                           written, and what was written before it is put back
+  ARGV[29...] filter servers, bodies, dropped, triples
   DERIVED  every table of the namespace
   RETURNS  {"OK", seq, masterAddr, haServerAddr, changed 0|1}
            {"RETRY", seq, n, counter, timestamp, stateVersion}: compare again
@@ -52,6 +55,7 @@
 --- @include "include/master_of"
 --- @include "include/heard"
 --- @include "include/int64"
+--- @include "include/write_cells"
 local who, cluster, name, id, addr = ARGV[1], ARGV[6], ARGV[7], ARGV[8], ARGV[9]
 local scope = string.sub(who, 1, #who - #addr - 1) -- the cluster, as far as live info goes by it
 local live_key, row_key = P .. "live:" .. who, P .. "broker:" .. name
@@ -92,7 +96,7 @@ if ARGV[21] == "1" and not holder then
 end
 
 -- 3. What changes?
-local at = 28
+local at = 29
 local function take(count)
   local first = at
   at = at + count
@@ -122,18 +126,17 @@ for field, value in pairs(new_row) do
   row_changed = row_changed or row[field] ~= value
 end
 local cluster_changed = call("SISMEMBER", P .. "cluster:" .. cluster, name) == 0
-local pairs_sent = ARGV[23] ~= "0" and cmsgpack.unpack(ARGV[27]) or {}
-local topics, topic_keys, dropped, dropped_keys = {}, {}, {}, {}
-local topic_prefix = P .. "topic:"
-for i = 1, #pairs_sent, 2 do
-  topics[#topics + 1] = pairs_sent[i]
-  topic_keys[#topic_keys + 1] = topic_prefix .. pairs_sent[i]
+local topic_keys, queue_datas = {}, {}
+if ARGV[23] ~= "0" then
+  topic_keys, queue_datas = unpack(cmsgpack.unpack(ARGV[27]))
 end
+local dropped, dropped_keys = {}, {}
+local topic_prefix = P .. "topic:"
 for i = dropped_first, dropped_last do
   dropped[#dropped + 1] = ARGV[i]
   dropped_keys[#dropped_keys + 1] = topic_prefix .. ARGV[i]
 end
-local queue_data_changed = #pairs_sent > 0 or dropped_last >= dropped_first
+local queue_data_changed = #topic_keys > 0 or dropped_last >= dropped_first
 
 local filter_key, filter_json, filters = P .. "filter:" .. who, nil, {}
 if ARGV[22] ~= "-1" then
@@ -163,14 +166,19 @@ local changed = row_changed or cluster_changed or queue_data_changed or filter_j
   or mapping_last >= mapping_first
 
 expect("set", P .. "clusters", P .. "brokers", P .. "topics", P .. "broker-topics:" .. name, P .. "mappings")
-expect_hashes(topic_keys)
+if ARGV[28] == "" then
+  expect_hashes(topic_keys)
+end
 expect_hashes(dropped_keys)
 for i = mapping_first, mapping_last, 3 do
   expect("hash", P .. "mapping:" .. ARGV[i])
 end
 check_liveness(who, ARGV[19])
 
--- 4. Write.
+-- 4. Write. The queue data first: nothing of another type stops what comes after it.
+local new_topics = write_cells(name, topic_keys, queue_datas, ARGV[28], #topic_prefix)
+in_chunks("SADD", P .. "topics", new_topics)
+in_chunks("SADD", P .. "broker-topics:" .. name, new_topics)
 if cluster_changed then
   call("SADD", P .. "clusters", cluster)
   call("SADD", P .. "cluster:" .. cluster, name)
@@ -190,11 +198,6 @@ if row_changed then
   end
   call("HSET", row_key, unpack(fields))
 end
-for i = 1, #topics do
-  call("HSET", topic_keys[i], name, pairs_sent[2 * i])
-end
-in_chunks("SADD", P .. "topics", topics)
-in_chunks("SADD", P .. "broker-topics:" .. name, topics)
 local dropped_json = {}
 for i = 1, #dropped do
   call("HDEL", dropped_keys[i], name)

@@ -5,10 +5,8 @@ Source: RouteInfoManager.registerBroker (rocketmq 5.x); semantics 12-25.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import NamedTuple
-
-import msgspec
 
 from registry.model import (
     MASTER_ID,
@@ -22,11 +20,15 @@ from registry.tables import Tables
 
 
 class Changes(NamedTuple):
-    """The difference: queue data to write, topics to take away, mappings to store (topic, brokerName, JSON)."""
+    """The difference: queue data to write, topics to take away, mappings to store (topic, brokerName, JSON).
+
+    before: what each of ``topics`` replaces, in their order; None where there was nothing.
+    """
 
     topics: dict[str, QueueData]
     dropped: list[str]
     mappings: list[tuple[str, str, str]]
+    before: Sequence[QueueData | None]
 
 
 def compare(
@@ -57,22 +59,31 @@ def compare(
         registration.enable_acting_master is not None and not is_master and registration.broker_id == min(ids)
     )
     if not (is_master or is_prime_slave):
-        return Changes({}, [], [])
+        return Changes({}, [], [], [])
 
     everything = id_is_new or known_version != registration.data_version
     name = registration.broker_name
     wipes_write = is_prime_slave and bool(registration.enable_acting_master)
+    perm_mask = ~PERM_WRITE if wipes_write else -1
     topics: dict[str, QueueData] = {}
+    before: list[QueueData | None] = []
     table = tables.topics
     for topic, config in registration.topics.items():
-        present = _present(table, topic, name)
-        if not everything and (present is not None or not restore_missing_topics):
+        queue_datas = table.get(topic)
+        present = queue_datas.get(name) if queue_datas else None
+        perm = config.perm & perm_mask
+        if present is None:
+            if not everything and not restore_missing_topics:
+                continue
+        elif not everything or (
+            present.read_queue_nums == config.read_queue_nums
+            and present.write_queue_nums == config.write_queue_nums
+            and present.perm == perm
+            and present.topic_sys_flag == config.topic_sys_flag
+        ):
             continue
-        queue_data = config.queue_data()
-        if wipes_write:
-            queue_data = msgspec.structs.replace(queue_data, perm=queue_data.perm & ~PERM_WRITE)
-        if queue_data != present:
-            topics[topic] = queue_data
+        topics[topic] = QueueData(config.read_queue_nums, config.write_queue_nums, perm, config.topic_sys_flag)
+        before.append(present)
 
     dropped: list[str] = []
     if delete_missing_topics and not registration.mappings:
@@ -82,7 +93,7 @@ def compare(
         for topic, (mapped_name, mapping) in registration.mappings.items():
             if tables.mappings.get(topic, {}).get(mapped_name) != mapping:
                 mappings.append((topic, mapped_name, mapping))
-    return Changes(topics, dropped, mappings)
+    return Changes(topics, dropped, mappings, before)
 
 
 def _ids_after(registration: Registration, row: BrokerRow | None) -> set[int]:
@@ -94,8 +105,3 @@ def _ids_after(registration: Registration, row: BrokerRow | None) -> set[int]:
         for broker_id, addr in row.broker_addrs.items()
         if addr != registration.broker_addr or broker_id == registration.broker_id
     }
-
-
-def _present(table: Mapping[str, Mapping[str, QueueData]], topic: str, name: str) -> QueueData | None:
-    queue_datas = table.get(topic)
-    return queue_datas.get(name) if queue_datas else None

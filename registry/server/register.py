@@ -229,9 +229,7 @@ async def _write(
             delete_missing_topics=deletes_missing,
             restore_missing_topics=front_end.behaviour.restores_deleted_topics,
         )
-        diff = RegistrationDiff(
-            view.epoch, row.rev if row else 0, n, tables.config_rev, changes.topics, changes.dropped, changes.mappings
-        )
+        diff = RegistrationDiff(view.epoch, row.rev if row else 0, n, tables.config_rev, *changes)
         result = await front_end.routes.register_broker(
             registration, diff, digest=digest, channel=peer.channel, body_bytes=body_bytes,
             default_timeout_ms=front_end.settings.broker_channel_expired_time_ms,

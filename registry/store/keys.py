@@ -26,3 +26,8 @@ def heartbeats(namespace: str) -> str:
 def lookups(namespace: str) -> str:
     """STREAM: lookup counts, one entry per front end and ten seconds."""
     return prefix(namespace) + "lookups"
+
+
+def topic(namespace: str, name: str) -> str:
+    """HASH: brokerName -> queue data of this topic."""
+    return f"{prefix(namespace)}topic:{name}"

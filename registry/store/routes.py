@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal, NamedTuple
 
@@ -9,6 +10,7 @@ import msgspec
 
 from registry.behaviour import behaviour_of
 from registry.model import DEFAULT_HEARTBEAT_TIMEOUT_MS, DataVersion, QueueData, Registration
+from registry.store import keys
 from registry.store.store import Store, text
 
 # At most this many topics stand in one event (10,000 would be 520 kB).
@@ -49,7 +51,11 @@ class Heartbeat(NamedTuple):
 
 
 class RegistrationDiff(NamedTuple):
-    """What a registration changes, as computed against the tables at (epoch, rev, n, config_rev)."""
+    """What a registration changes, as computed against the tables at (epoch, rev, n, config_rev).
+
+    before: what each of ``topics`` replaces in those tables, in their order, None where there was nothing; the whole
+    is None when that is not known, and the script then asks for each key's type before it writes.
+    """
 
     epoch: str
     rev: int
@@ -58,6 +64,7 @@ class RegistrationDiff(NamedTuple):
     topics: dict[str, QueueData]
     dropped: Sequence[str]
     mappings: Sequence[tuple[str, str, str]]
+    before: Sequence[QueueData | None] | None = None
 
 
 class Registered(NamedTuple):
@@ -94,6 +101,7 @@ class RouteStore:
         self._call = store.call
         self.behaviour = behaviour_of(store.compat)
         self._live_by_cluster = self.behaviour.live_by_cluster
+        self._topic_prefix = keys.topic(store.namespace, "")
 
     async def heartbeat(
         self, cluster: str, broker_name: str, broker_id: int, broker_addr: str, digest: str,
@@ -116,7 +124,8 @@ class RouteStore:
         """Write a registration's difference, if what it was compared with still stands. O(topics of the diff)."""
         r, version = registration, registration.data_version
         one_topic = len(r.topics) == 1 and self.behaviour.refuses_first_single_topic
-        packed, bodies = encode_topics(diff.topics)
+        packed, bodies = encode_topics(diff.topics, self._topic_prefix)
+        before = b"" if diff.before is None else _encode(diff.before if any(diff.before) else ())
         filters = r.filter_servers
         timeout_ms = default_timeout_ms if r.heartbeat_timeout_ms is None else r.heartbeat_timeout_ms
         reply = await self._call(
@@ -128,7 +137,7 @@ class RouteStore:
             digest, *channel, body_bytes, "1" if one_topic else "0",
             -1 if filters is None else len(filters), len(diff.topics), len(bodies), len(diff.dropped),
             len(diff.mappings),
-            packed, *(filters or ()), *bodies, *diff.dropped, *(part for row in diff.mappings for part in row),
+            packed, before, *(filters or ()), *bodies, *diff.dropped, *(part for row in diff.mappings for part in row),
         )  # fmt: skip
         status = reply[0].decode()
         if status in ("OK", "REFRESHED"):
@@ -201,26 +210,19 @@ class RouteStore:
         return int((await self._call("register_topic", topic, *flat))[1])
 
 
-def encode_topics(topics: dict[str, QueueData]) -> tuple[bytes, list[bytes]]:
-    """Topics as the script wants them: packed (topic, queue data) pairs, and event bodies of 500 topics each.
+def encode_topics(topics: dict[str, QueueData], key_prefix: str) -> tuple[bytes, list[bytes]]:
+    """Topics as the script wants them: packed keys and queue data, and event bodies of 500 topics each.
 
-    The pairs travel as one argument (MessagePack): 20,000 arguments would cost redis-py, and the Redis
-    parser, more than the script itself. A broker's topics have few different queue data: each is encoded once.
+    Keys and queue data travel as one argument (MessagePack): 20,000 arguments would cost redis-py, and the Redis
+    parser, more than the script itself. Nothing here is done topic by topic in Python but the keys.
     """
-    encoded: dict[QueueData, str] = {}
-    pairs: list[str] = []
-    bodies: list[bytes] = []
-    body: list[bytes] = []
-    for topic, queue_data in topics.items():
-        data = encoded.get(queue_data)
-        if data is None:
-            data = encoded[queue_data] = _encode(queue_data).decode()
-        pairs.append(topic)
-        pairs.append(data)
-        body.append(_encode(topic) + b":" + data.encode())
-        if len(body) == TOPICS_PER_EVENT:
-            bodies.append(b",".join(body))
-            body = []
-    if body:
-        bodies.append(b",".join(body))
-    return msgspec.msgpack.encode(pairs), bodies
+    if not topics:
+        return b"", []
+    # queue data is numbers alone, so this text stands only between two of them
+    queue_datas = _encode(list(topics.values()))[1:-1].decode().replace("},{", "}\n{").split("\n")
+    packed = msgspec.msgpack.encode(([key_prefix + topic for topic in topics], queue_datas))
+    if len(topics) <= TOPICS_PER_EVENT:
+        return packed, [_encode(topics)[1:-1]]
+    items = iter(topics.items())
+    parts = iter(lambda: dict(itertools.islice(items, TOPICS_PER_EVENT)), {})
+    return packed, [_encode(part)[1:-1] for part in parts]

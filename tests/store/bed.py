@@ -109,9 +109,7 @@ class FrontEnd:
             delete_missing_topics=delete_missing_topics,
             restore_missing_topics=self.routes.behaviour.restores_deleted_topics,
         )
-        return RegistrationDiff(
-            head.epoch, row.rev if row else 0, n, head.config_rev, changes.topics, changes.dropped, changes.mappings
-        )
+        return RegistrationDiff(head.epoch, row.rev if row else 0, n, head.config_rev, *changes)
 
     async def send_once(self, prepared: Prepared) -> Registered:
         """The second half, once: RETRY is an answer too."""

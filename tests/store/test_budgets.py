@@ -113,6 +113,19 @@ async def test_first_registration_is_one_call_and_little_more_than_one_command_a
     assert sum(counted.values()) < 1.03 * MANY
 
 
+async def test_changing_every_topic_is_one_call_and_little_more_than_one_command_a_topic(bed):
+    await warm(bed)
+    await bed.register(topics=topics(MANY))
+    prepared = await bed.fe1.prepare(registration(topics=dict.fromkeys(topics(MANY), (4, 4, 6)), counter=2))
+
+    async def send():
+        assert (await bed.fe1.send_once(prepared)).status == "OK"
+
+    counted = await calls(bed, send)
+    assert counted["evalsha"] == 1
+    assert sum(counted.values()) < 1.01 * MANY
+
+
 @pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize("way", ["unregister", "close"])
 async def test_removal_is_one_call_and_little_more_than_one_command_a_topic(bed, shared, way):

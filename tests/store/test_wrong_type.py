@@ -56,6 +56,24 @@ async def test_register_broker_writes_nothing(bed, name):
         assert "string" in text
 
 
+@pytest.mark.parametrize("place", [0, 6, 19])
+@pytest.mark.parametrize("kind", ["PFADD", "SADD"])
+async def test_register_broker_puts_back_what_it_wrote_before_it_met_a_wrong_type(bed, place, kind):
+    """The types of topics' keys are not asked for, but found out while they are written."""
+    old = {f"t{i:02}": (8, 4, 6 - i % 3, i) for i in range(15)}
+    await bed.register(topics=old)
+    await bed.register(SLAVE, "broker-b", topics=list(old))
+    r = registration(topics={f"t{i:02}": (9, 9, 6, 1) for i in range(20)}, counter=2)
+    prepared = await bed.fe1.prepare(r)
+    assert prepared.diff.before.count(None) == 5
+    key = bed.key(f"topic:t{place:02}")
+    await bed.redis("DEL", key)
+    await bed.redis(kind, key, "no type of ours")
+    assert key in await refused(bed, key, lambda: bed.fe1.send_once(prepared))
+    await bed.redis("DEL", key)
+    assert (await bed.fe1.send_once(prepared)).status == "OK"
+
+
 async def test_register_broker_that_drops_topics_writes_nothing(bed):
     await bed.register(topics=["t1", "t2", "t3"])
     prepared = await bed.fe1.prepare(registration(topics=["t1", "t2"], counter=2), delete_missing_topics=True)

@@ -11,7 +11,7 @@ from registry.tables import Tables
 ADDR = "10.0.0.1:10911"
 V1, V2 = DataVersion(1, 1, 0), DataVersion(2, 1, 0)
 RW, RO = QueueData(8, 8, 6), QueueData(8, 8, 4)
-NOTHING = Changes({}, [], [])
+NOTHING = Changes({}, [], [], [])
 
 
 def registration(topics=("t1", "t2"), *, broker_id=0, version=V1, **fields):
@@ -31,7 +31,7 @@ def tables_with(addrs, topics=None):
 
 
 def test_unknown_broker_brings_all_its_topics():
-    assert compare(registration(), None, tables_with({})) == Changes({"t1": RW, "t2": RW}, [], [])
+    assert compare(registration(), None, tables_with({})) == Changes({"t1": RW, "t2": RW}, [], [], [None, None])
 
 
 def test_nothing_new_changes_nothing():
@@ -42,13 +42,13 @@ def test_nothing_new_changes_nothing():
 
 def test_unchanged_version_leaves_present_queue_data_alone_and_adds_absent():
     tables = tables_with({0: ADDR}, {"t1": RO})
-    assert compare(registration(), V1, tables).topics == {"t2": RW}
+    assert compare(registration(), V1, tables) == Changes({"t2": RW}, [], [], [None])
 
 
 @pytest.mark.parametrize("known", [None, V2, DataVersion(1, 2, 0), DataVersion(1, 1, 1)])
 def test_any_difference_of_version_brings_present_queue_data_back(known):
     tables = tables_with({0: ADDR}, {"t1": RO, "t2": RW})
-    assert compare(registration(), known, tables).topics == {"t1": RW}
+    assert compare(registration(), known, tables) == Changes({"t1": RW}, [], [], [RO])
 
 
 def test_new_id_brings_everything_though_the_version_is_known():

@@ -260,10 +260,7 @@ class RedisServer:
             delete_missing_topics=drops,
             restore_missing_topics=behaviour.restores_deleted_topics,
         )
-        diff = RegistrationDiff(
-            view.epoch, view.row.rev if view.row else 0, n, view.config_rev, changes.topics, changes.dropped,
-            changes.mappings,
-        )  # fmt: skip
+        diff = RegistrationDiff(view.epoch, view.row.rev if view.row else 0, n, view.config_rev, *changes)
         timeout_ms = view.config.get("brokerChannelExpiredTimeMs", "")
         result = await self._writer.routes.register_broker(
             r, diff, digest=digest, channel=self._channel,
