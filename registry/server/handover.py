@@ -26,6 +26,9 @@ logger = logging.getLogger(__name__)
 
 _OUT_OF_FILES_PAUSE_S: Final = 1.0
 _FULL_PAUSE_S: Final = 0.01
+# Clients that are cut off all at once come back at once, and one worker may tell of it before another does: what is
+# over is counted for all of them together, a while after the first told of it. Else the first one got most of them.
+_COUNT_AFTER_S: Final = 0.5
 _FULL: Final = frozenset({errno.EAGAIN, errno.ETOOMANYREFS})
 
 
@@ -80,14 +83,14 @@ class OwnSocket:
 class _Channel:
     """The way to one worker in one of its lives.
 
-    held: connections that it was given and that are not over. taking: whether it takes any; those that come before it
-    is up wait in the channel.
+    held: connections that it was given and that are not over, as far as counted; told: those that are over since.
+    taking: whether it takes any; those that come before it is up wait in the channel.
     """
 
     def __init__(self, *, taking: bool) -> None:
         self.ours, self.theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         self.ours.setblocking(False)
-        self.held = 0
+        self.held = self.told = 0
         self.taking = taking
 
     def give(self, connections: list[socket.socket]) -> bool:
@@ -102,11 +105,6 @@ class _Channel:
         self.held += len(connections)
         close_all(connections)
         return True
-
-    def hear(self) -> None:
-        """Some of its connections are over."""
-        with contextlib.suppress(OSError):
-            self.held -= len(self.ours.recv(65536))
 
     def left(self) -> list[socket.socket]:
         """What was given and not taken."""
@@ -141,6 +139,7 @@ class Handover:
         self._channels: dict[int, _Channel] = {}
         self._waiting: list[socket.socket] = []
         self._later: asyncio.TimerHandle | None = None
+        self._counting: asyncio.TimerHandle | None = None
         for index in range(workers):
             self._open(index, taking=True)
         self._deal()
@@ -180,17 +179,31 @@ class Handover:
     def close(self) -> None:
         """Take no more; what waits is closed."""
         self._refuse()
+        if self._counting is not None:
+            self._counting.cancel()
         for index in list(self._channels):
             self._shut(index).close()
 
     def _open(self, index: int, *, taking: bool) -> None:
         channel = self._channels[index] = _Channel(taking=taking)
-        self._loop.add_reader(channel.ours, channel.hear)
+        self._loop.add_reader(channel.ours, self._hear, channel)
 
     def _shut(self, index: int) -> _Channel:
         channel = self._channels.pop(index)
         self._loop.remove_reader(channel.ours)
         return channel
+
+    def _hear(self, channel: _Channel) -> None:
+        with contextlib.suppress(OSError):
+            channel.told += len(channel.ours.recv(65536))
+            if self._counting is None:
+                self._counting = self._loop.call_later(_COUNT_AFTER_S, self._count)
+
+    def _count(self) -> None:
+        self._counting = None
+        for channel in self._channels.values():
+            channel.held -= channel.told
+            channel.told = 0
 
     def _taking(self) -> list[_Channel]:
         return [channel for channel in self._channels.values() if channel.taking]

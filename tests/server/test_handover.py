@@ -118,6 +118,17 @@ def test_what_closes_at_one_worker_makes_room_there(serving, clients):
     assert unevenness(held(serve).values()) <= EVEN
 
 
+def test_clients_that_are_cut_off_and_come_back_all_at_once_are_spread_evenly(serving, clients):
+    """One worker hears of it before the other, and is slow to close a thousand."""
+    serve = serving(2)
+    for _ in range(3):
+        for each in clients(serve.port, 400):
+            each.close()
+    ask_all(clients(serve.port, 400))
+    wait_until(lambda: sum(held(serve).values()) == 400, "the others are closed")
+    assert unevenness(held(serve).values()) <= EVEN
+
+
 def test_while_a_killed_worker_is_away_nobody_is_refused_and_its_successor_gets_its_share(serving, clients):
     serve = serving(2)
     ask_all(clients(serve.port, 64))
