@@ -8,9 +8,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from bench.beside import LAG, UP
+from bench.growth import peer_name
+from bench.programme import SPREADS
+from bench.shapes import GROWTH
+
 Records = Sequence[Mapping[str, Any]]
 
 OURS, TWO_WORKERS, LIMIT = "ours", "ours, 2 workers", "C echo server"
+# What "flat" and "linear" leave room for, over a growth of 16 times: caches that no longer hold everything.
+FLAT = 1.3
 JAVA, JAVAS = "Java 5.5.0", ("Java 4.8.0", "Java 5.3.3", "Java 5.5.0")
 
 
@@ -44,6 +51,10 @@ class Figures:
         except Missing:
             return None
 
+    def highest(self, peer: str, what: str, name: str) -> float:
+        """Of all rounds; raises Missing."""
+        return max(self.values(peer, what, name))
+
     def best(self, peers: Iterable[str], what: str, name: str, choose: Callable[[Iterable[float]], float]) -> float:
         """The best round of any of these servers that were measured; raises Missing when none was."""
         found: list[float] = []
@@ -55,6 +66,18 @@ class Figures:
         if not found:
             raise Missing(f"{what} of {', '.join(peers)}")
         return choose(found)
+
+    def pooled(self, peer: str, what: str, name: str, share: float) -> float:
+        """A quantile over the samples of all rounds; raises Missing."""
+        found = [
+            float(sample)
+            for record in self.records
+            if record["peer"] == peer
+            for sample in record["values"].get(what, {}).get(name, ())
+        ]
+        if not found:
+            raise Missing(f"{peer}: {what}")
+        return sorted(found)[min(len(found) - 1, int(share * len(found)))]
 
     def wrong(self, peer: str) -> list[str]:
         return [text for record in self.records if record["peer"] == peer for text in record["wrong"]]
@@ -134,6 +157,39 @@ BARS = (
         lambda f: (f.median(OURS, "restart", "all_routes_s"), 1), 2, False, "s"),
     Bar("1 → 2 workers on one core: CPU per lookup, 64 × 1", "within 10 %",
         lambda f: (f.median(TWO_WORKERS, "S2 64x1", "cpu_us"), f.median(OURS, "S2 64x1", "cpu_us")), 1.1, False, "µs"),
-    Bar("2,000 connections over 2 workers: the fuller one above its share", "≤ 20 %",
-        lambda f: (f.median(TWO_WORKERS, "spread", "worst") * 100, 1), 20, False, "%"),
+    *(
+        Bar(f"{count:,} connections over 2 workers: the fuller one above its share", "≤ 20 %",
+            lambda f, what=f"spread {count}": (f.highest(TWO_WORKERS, what, "worst") * 100, 1), 20, False, "%")
+        for count in SPREADS
+    ),
+    *(
+        Bar(f"a change's way to every worker of 2 front ends, under S4: {text}", f"≤ {limit} ms",
+            lambda f, share=share: (f.pooled(LAG, "lag", "lags_ms", share), 1), limit, False, "ms")
+        for text, share, limit in (("p50", 0.5, 3), ("p99.9", 0.999, 50))
+    ),
+    *(
+        Bar(f"S8, {text}: 160,000 topics, 128 brokers against 10,000, 8", f"{kind}: ≤ {FLAT:g} ×",
+            lambda f, name=name: (f.median(peer_name(1), GROWTH[-1].name, name),
+                                  f.median(peer_name(1), GROWTH[0].name, name)), FLAT, False, unit)
+        for text, kind, name, unit in (
+            ("CPU of a lookup", "flat", "lookup_us", "µs"),
+            ("CPU of a heartbeat", "flat", "heartbeat_ms", "ms"),
+            ("CPU of a changed topic", "linear, so each", "changed_topic_us", "µs"),
+            ("memory of a topic", "linear, so each", "topic_bytes", "B"),
+        )
+    ),
+    *(
+        Bar(f"S8, {text}: 4 front ends against 1", f"flat: ≤ {FLAT:g} ×",
+            lambda f, name=name: (f.median(peer_name(4), GROWTH[1].name, name),
+                                  f.median(peer_name(1), GROWTH[1].name, name)), FLAT, False, unit)
+        for text, name, unit in (("CPU of a lookup", "lookup_us", "µs"), ("CPU of a heartbeat", "heartbeat_ms", "ms"))
+    ),
+    *(
+        Bar(f"`mqregistry up`, {text}", f"≤ {limit:g} s", lambda f, what=what: (f.median(UP, what, "seconds"), 1),
+            limit, False, "s")
+        for text, what, limit in (
+            ("starting again", "again", 1), ("starting again with 10,000 topics", "full", 1),
+            ("from Ctrl-C until everything is gone", "stop", 5),
+        )
+    ),
 )  # fmt: skip

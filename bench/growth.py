@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import statistics
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bench.life import Life, Record
-from bench.load.tool import LoadFailed, LoadGenerator
-from bench.peers import Ours, OurServer, Unavailable
+from bench.load.tool import LoadGenerator
+from bench.peers import Ours, OurServer
 from bench.shapes import GROWTH, Shape, Variant
 from tests.interop.processes import Processes
 
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from bench.compare import Comparison
 
 FRONT_ENDS = (2, 4)
+TIMES = 3
+"""Each cost is measured so often; the median counts."""
 
 
 def measure(run: Comparison) -> None:
@@ -26,46 +29,53 @@ def measure(run: Comparison) -> None:
         _one(run, Ours(front_ends=count), GROWTH[1])
 
 
+def peer_name(front_ends: int) -> str:
+    return f"S8 {front_ends}"
+
+
 def _one(run: Comparison, peer: Ours, shape: Shape) -> None:
-    run.say(f"-- growth: {shape.what}, {peer.front_ends} front end(s)")
-    record = Record(f"S8 {peer.front_ends}", 1)
-    run.records.append(record)
-    lookups, registrations = shape.write(run.folder)
-    processes = Processes(Path(tempfile.mkdtemp(prefix="mq", dir=run.folder)))
-    try:
-        server = peer.start(processes, run.server_cores)
-        empty_mb = server.cost().pss_mb
-        with LoadGenerator(server.port, lookups, registrations, run.generator_cores) as generator:
-            life = Life(server, generator, shape, run.effort, record, run.folder, run.say)
-            life.storm(f"{shape.name} fill")
-            filled_mb = float(record.values[f"{shape.name} fill"]["pss_mb"])
-            asked_mb = server.cost().pss_mb
-            life.warm(run.effort.settle_s)
-            lookup_us = _lookup_us(life)
-            heartbeat_ms = _registration_ms(life, Variant.BASE, keep=True)
-            changed_ms = _registration_ms(life, Variant.ALL)
-            record.add(
-                shape.name,
-                topics=len(shape.topics),
-                brokers=len(shape.brokers),
-                front_ends=peer.front_ends,
-                lookup_us=lookup_us,
-                heartbeat_ms=heartbeat_ms,
-                changed_topic_us=changed_ms * 1e3 / len(shape.brokers[0].topics),
-                topic_bytes=(filled_mb - empty_mb) * 1e6 / len(shape.topics),
-                asked_topic_bytes=(asked_mb - empty_mb) * 1e6 / len(shape.topics),
-            )
-        server.stop()
-    except (LoadFailed, Unavailable) as error:
-        record.wrong.append(f"{shape.name}: {error}")
-        run.say(str(error))
-    finally:
-        processes.close()
+    def measured(record: Record) -> None:
+        lookups, registrations = shape.write(run.folder)
+        processes = Processes(Path(tempfile.mkdtemp(prefix="mq", dir=run.folder)))
+        try:
+            server = peer.start(processes, run.server_cores)
+            empty_mb = server.cost().pss_mb
+            with LoadGenerator(server.port, lookups, registrations, run.generator_cores) as generator:
+                life = Life(server, generator, shape, run.effort, record, run.folder, run.say)
+                _costs(life, peer.front_ends, empty_mb)
+            server.stop()
+        finally:
+            processes.close()
+            registrations.unlink()  # of the biggest, a gigabyte
+
+    run.record(peer_name(peer.front_ends), shape.name, 1, measured)
+
+
+def _costs(life: Life, front_ends: int, empty_mb: float) -> None:
+    shape, record = life.shape, life.record
+    life.storm(f"{shape.name} fill")
+    filled_mb = float(record.values[f"{shape.name} fill"]["pss_mb"])
+    asked_mb = life.server.cost().pss_mb
+    life.warm(life.effort.settle_s)
+    lookup_us = statistics.median(_lookup_us(life) for _ in range(TIMES))
+    heartbeat_ms = statistics.median(_registration_ms(life, Variant.BASE, keep=True) for _ in range(TIMES))
+    changed_ms = statistics.median(_registration_ms(life, Variant.ALL) for _ in range(TIMES))
+    record.add(
+        shape.name,
+        topics=len(shape.topics),
+        brokers=len(shape.brokers),
+        front_ends=front_ends,
+        lookup_us=lookup_us,
+        heartbeat_ms=heartbeat_ms,
+        changed_topic_us=changed_ms * 1e3 / len(shape.brokers[0].topics),
+        topic_bytes=(filled_mb - empty_mb) * 1e6 / len(shape.topics),
+        asked_topic_bytes=(asked_mb - empty_mb) * 1e6 / len(shape.topics),
+    )
 
 
 def _lookup_us(life: Life) -> float:
     what = f"{life.shape.name} 64x1"
-    life.lookups(what, connections=64, inflight=1)
+    life.lookups(what, connections=64, inflight=1, seconds=life.effort.measure_s / 2)
     return float(life.record.values[what]["cpu_us"])
 
 
@@ -75,6 +85,6 @@ def _registration_ms(life: Life, variant: Variant, *, keep: bool = False) -> flo
     before = life.server.cost().cpu_s
     result = life.generator.run(
         reg_parallel=1, reg_a=int(variant), reg_b=int(Variant.BASE), reg_keep=int(keep), drain_s=60,
-        seconds=life.effort.registrations_s,
+        seconds=life.effort.registrations_s / 2,
     )  # fmt: skip
     return (life.server.cost().cpu_s - before) / max(1, result.registrations.answered) * 1e3

@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from bench.load.plan import read_answers, read_wrong
 from bench.load.tool import LoadGenerator, Result
 from bench.peers import OurServer, Server
@@ -25,25 +23,34 @@ OPEN_CONNECTIONS = 64
 
 @dataclass(frozen=True)
 class Effort:
-    """How long everything takes. ladder: rates of the plot of latency against load; stretch_s: of S4."""
+    """How long everything takes; the defaults are those of ``--full``.
 
-    warm_s: float = 8.0
-    settle_s: float = 1.0
-    measure_s: float = 6.0
-    stretch_s: float = 20.0
-    registrations_s: float = 5.0
+    ladder: rates of the plot of latency against load, every second round; stretch_s: of S4; lag_s: of the lag's probes.
+    """
+
+    warm_s: float = 6.0
+    settle_s: float = 0.5
+    measure_s: float = 4.0
+    stretch_s: float = 10.0
+    registrations_s: float = 3.0
     ladder: tuple[int, ...] = (1_000, 2_000, 5_000, 10_000, 20_000, 30_000, 45_000, 60_000, 80_000, 110_000)
-    ladder_s: float = 2.0
+    ladder_s: float = 1.5
+    lag_s: float = 15.0
 
 
 @dataclass
 class Record:
-    """What was measured of one peer in one round. wrong: what was wrong with answers, a few of them."""
+    """What was measured of one peer with one shape in one round.
+
+    wrong: what was wrong with answers, a few of them; took_s: all of it, from the start of the server to its end.
+    """
 
     peer: str
     round: int
+    shape: str = ""
     values: dict[str, dict[str, Any]] = field(default_factory=dict)
     wrong: list[str] = field(default_factory=list)
+    took_s: float = 0.0
 
     def add(self, what: str, **values: Any) -> None:
         self.values.setdefault(what, {}).update(values)
@@ -265,26 +272,17 @@ class Life:
             f"restart: first answer after {server.start_s:.2f} s, every route after {server.start_s + asked_s:.2f} s"
         )
 
-    def spread(self, server: OurServer) -> None:
-        """How the kernel spreads 2,000 connections over the workers."""
+    def spread(self, server: OurServer, counts: Sequence[int]) -> None:
+        """How many of so many connections each worker gets."""
         workers = server.workers()
-        idle = {worker.pid: worker.num_fds() for worker in workers}
-        cpu = {worker.pid: _cpu_s(worker) for worker in workers}
-        self.generator.begin(connections=2000, inflight=1, seconds=self.effort.measure_s)
-        time.sleep(self.effort.measure_s * 0.6)
-        taken = [worker.num_fds() - idle[worker.pid] for worker in workers]
-        self.generator.finish()
-        # Redis tools and the supervisor's helpers are no workers: they take no connection
-        serving = [count for count in taken if count > 0]
-        self.record.add(
-            "spread",
-            connections=serving,
-            worst=max(serving) / (sum(serving) / len(serving)) - 1 if serving else 1.0,
-            cpu_s=[_cpu_s(worker) - cpu[worker.pid] for worker in workers],
-        )
-        self._say(f"spread of 2,000 connections: {serving}")
-
-
-def _cpu_s(process: psutil.Process) -> float:
-    times = process.cpu_times()
-    return float(times.user + times.system)
+        for count in counts:
+            time.sleep(0.5)  # until the last run's connections are gone
+            idle = {worker.pid: worker.num_fds() for worker in workers}
+            self.generator.begin(connections=count, inflight=1, seconds=1.5)
+            time.sleep(1.0)
+            # the supervisor's helpers are no workers: they take no connection
+            taken = [more for worker in workers if (more := worker.num_fds() - idle[worker.pid]) > 0]
+            self.generator.finish()
+            worst = max(taken) * len(taken) / sum(taken) - 1 if len(taken) == server.workers_count else 1.0
+            self.record.add(f"spread {count}", connections=taken, worst=worst)
+            self._say(f"spread of {count:,} connections: {taken}")

@@ -132,7 +132,7 @@ class OurServer(Server):
     """Front ends, each with its sweeper, and their Redis."""
 
     def __init__(self, workers: int, front_ends: int, processes: Processes, cores: Sequence[int], name: str) -> None:
-        self._processes, self._cores, self._workers = processes, cores, workers
+        self._processes, self._cores, self.workers_count = processes, cores, workers
         home = processes.home("redis")
         # The socket's path must be short, which this folder's is; the data lies in `home`.
         self._socket = Path(f"/tmp/mqbench-{os.getpid()}-{len(processes.started)}.sock")
@@ -156,7 +156,7 @@ class OurServer(Server):
         env = {key: value for key, value in os.environ.items() if not key.startswith("MQREGISTRY_")}
         command = [
             sys.executable, "-m", "registry", "serve", "--redis", f"unix://{self._socket}", "--host", "127.0.0.1",
-            "--port", str(port), "--workers", str(self._workers), "--http-port", "0",
+            "--port", str(port), "--workers", str(self.workers_count), "--http-port", "0",
         ]  # fmt: skip
         return port, self._processes.start(
             f"front end at {port}", pinned(command, self._cores), home=home, patience_s=15, env=env

@@ -1,4 +1,5 @@
-"""Writes RESULTS.md from what was measured: results/full.json and results/selection.json, whichever there are."""
+"""Writes RESULTS.md from what was measured: results/full.json and results/selection.json, whichever there are; and
+puts the numbers of results/scale.json into SCALE.md."""
 
 from __future__ import annotations
 
@@ -14,10 +15,26 @@ HERE = Path(__file__).parent
 RUNS = {"full": "Everything", "selection": "The selection of `make bench`", "smoke": "A smoke test: no measurement"}
 
 
+HOW = """# Results
+
+Written by `python -m bench compare`; what each step does stands in `bench/programme.py` and `bench/life.py`. To take
+them again, on a machine with two cores or more that has nothing else to do, with a C compiler, Java and Maven:
+
+| command | takes | measures |
+| --- | --- | --- |
+| `make bench` | 5 min | a selection: Java 5.5.0, ours, the echo server, one round |
+| `make bench ARGS="compare --full"` | 40 min | everything below, five rounds; `--resume` after an interruption |
+| `make bench ARGS="scale"` | 6 min | what one Redis carries, the limits of size, a Redis Cluster: `SCALE.md` |
+| `make bench ARGS="compare --render"` | 1 s | nothing: writes this file again from `bench/results/*.json` |
+
+A bar is OK or MISSED by medians of the rounds, Java's best round where it says so. A busy machine shows in the load
+average (about 1 to 2 is the run itself): then the ratios are worth little.
+"""
+
+
 def write(folder: Path, just_measured: str = "") -> int:
     """Write RESULTS.md and the plots; 1 when a bar of the run that was just measured was missed, else 0."""
-    parts = ["# Results\n\nMade by `python -m bench compare`; what each step does stands in `bench/life.py`.\n"]
-    status = 0
+    parts, status = [HOW], 0
     for name, title in RUNS.items():
         path = folder / "results" / f"{name}.json"
         if not path.exists() or (name == "smoke" and just_measured != "smoke"):
@@ -26,8 +43,8 @@ def write(folder: Path, just_measured: str = "") -> int:
         figures = Figures(data["records"])
         plot = svg(_ladders(figures), f"Latency against load, S2 ({data['about']['date']})")
         if plot:
-            path.with_suffix(".svg").write_text(plot)
-        text, missed = render(title, data["about"], figures, f"results/{name}.svg" if plot else "")
+            (folder / f"latency-{name}.svg").write_text(plot)
+        text, missed = render(title, data["about"], figures, f"latency-{name}.svg" if plot else "")
         parts.append(text)
         if name == just_measured:
             status = 1 if missed else 0
@@ -43,8 +60,8 @@ def render(title: str, about: Mapping[str, Any], figures: Figures, plot: str) ->
     for bar in BARS:
         measured, held = bar.judge(figures)
         missed += held is False
-        rows.append([bar.what, bar.bar, measured, {True: "yes", False: "**NO**", None: ""}[held]])
-    sections.append("### What must hold\n\n" + _table(["what", "bar", "measured", "held"], rows))
+        rows.append([bar.what, bar.bar, measured, {True: "OK", False: "**MISSED**", None: ""}[held]])
+    sections.append("### What must hold\n\n" + _table(["what", "bar", "measured", ""], rows))
     sections.append(
         "### Side by side\n\nMedians of the rounds; the best round in brackets.\n\n" + _side_by_side(figures)
     )
@@ -63,9 +80,10 @@ def _about(about: Mapping[str, Any]) -> str:
     packages = ", ".join(f"{name} {version}" for name, version in about["packages"].items())
     server, generator = about["cores"]["server"], about["cores"]["generator"]
     pinning = f"servers on core {_list(server)}, generator on core {_list(generator)}" if server else "nothing pinned"
+    took = f"; took {about['took_min']} min" if "took_min" in about else ""
     return (
         f"{about['date']}, commit {about['commit']}, "
-        f"{about['rounds']} of {about['rounds_planned']} rounds, interleaved."
+        f"{about.get('rounds', 0)} of {about['rounds_planned']} rounds, interleaved{took}."
         f"\n{about['machine']}; {pinning}; load average at the end {about['load_average']}."
         f"\nPython {about['python']} ({packages}), Redis {about['redis']}, {about['java']}.\n"
     )
@@ -80,7 +98,7 @@ def _peers(figures: Figures) -> list[str]:
 
 
 def _side_by_side(figures: Figures) -> str:
-    peers = [peer for peer in _peers(figures) if not peer.startswith("S8")]
+    peers = _peers(figures)
     peers.sort(key=lambda peer: (not peer.startswith(OURS), peer == LIMIT, peer))
 
     def row(label: str, cell: Callable[[str], str]) -> list[str]:
@@ -139,7 +157,10 @@ def _side_by_side(figures: Figures) -> str:
         row("S7, warm process", one("S7 warm", "seconds", " s", min)),
         row("S7, fresh: registrations refused and repeated", one("S7 fresh", "refused")),
     ]
-    return _table(["", *peers], [line for line in rows if any(line[1:])])
+    # what is no server, the lag for instance, has none of this
+    columns = [0, *(number for number in range(1, len(peers) + 1) if any(line[number] for line in rows))]
+    head = ["", *peers]
+    return _table([head[n] for n in columns], [[line[n] for n in columns] for line in rows if any(line[1:])])
 
 
 def _growth(figures: Figures) -> str:

@@ -6,7 +6,9 @@ within 5 s of Ctrl-C.
 
 from __future__ import annotations
 
+import argparse
 import contextlib
+import json
 import signal
 import socket
 import statistics
@@ -58,6 +60,9 @@ class Up:
 
 def main() -> int:
     """Print the table; 0 when every bar held."""
+    parser = argparse.ArgumentParser(prog="python -m bench start", description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the medians to this file, in seconds")
+    options = parser.parse_args()
     first: list[float] = []
     again: list[float] = []
     full: list[float] = []
@@ -89,6 +94,10 @@ def main() -> int:
         held = held and good
         bar = "" if bar_s is None else f"≤ {bar_s:g} s"
         print(f"| {what} | {bar} | {median:.2f} s ({max(values):.2f}) | {'yes' if good else 'NO'} |")
+    if options.json:
+        medians = {name: statistics.median(values) for name, values in
+                   (("first", first), ("again", again), ("full", full), ("stop", stop))}  # fmt: skip
+        options.json.write_text(json.dumps(medians))
     return 0 if held else 1
 
 

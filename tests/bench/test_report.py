@@ -49,6 +49,25 @@ def test_best_round_of_any_java_counts_where_the_bar_says_so():
     assert bar("S1, 16 × 1: lookups", 3).judge(Figures([small("ours", 260), *javas]))[1] is False
 
 
+def test_quantile_of_all_rounds_counts_for_the_lag():
+    def lags(*lags_ms):
+        return {"peer": "ours, changes", "round": 1, "wrong": [], "values": {"lag": {"lags_ms": lags_ms}}}
+
+    few = Figures([lags(*[1.0] * 998), lags(90.0, 2.0)])
+    assert [bar("a change's way", limit).judge(few) for limit in (3, 50)] == [("1 ms", True), ("90 ms", False)]
+
+
+def test_growth_is_flat_up_to_its_limit():
+    def size(name, lookup_us):
+        return {"peer": "S8 1", "round": 1, "wrong": [], "values": {name: {"lookup_us": lookup_us}}}
+
+    def judged(last):
+        figures = Figures([size("S8-10k", 10), size("S8-160k", last)])
+        return next(b for b in BARS if b.what.startswith("S8, CPU of a lookup: 160")).judge(figures)[1]
+
+    assert [judged(last) for last in (12, 13, 14)] == [True, True, False]
+
+
 def test_what_was_not_measured_neither_holds_nor_fails():
     text, holds = bar("S2, 64 × 1", 4).judge(Figures([record("ours", 400)]))
     assert holds is None
@@ -73,14 +92,14 @@ def write(tmp_path, *records):
 
 def test_report_shows_ratio_and_bar_side_by_side(tmp_path):
     status, text = write(tmp_path, record("ours", 500), record("Java 5.5.0", 100))
-    assert "| S2, 64 × 1: lookups/s | ≥ 4 × Java 5.5.0 | 5.00 × (500 against 100 /s) | yes |" in text
+    assert "| S2, 64 × 1: lookups/s | ≥ 4 × Java 5.5.0 | 5.00 × (500 against 100 /s) | OK |" in text
     assert "|  | ours | Java 5.5.0 |" in text
     assert status == 0
 
 
 def test_missed_bar_and_wrong_answers_fail_the_run(tmp_path):
     status, text = write(tmp_path, record("ours", 300), record("Java 5.5.0", 100))
-    assert "**NO**" in text
+    assert "**MISSED**" in text
     assert status == 1
 
 
@@ -93,7 +112,7 @@ def test_wrong_answer_fails_the_run_however_fast(tmp_path):
 def test_plot_has_a_line_for_each_server(tmp_path):
     ladder = {f"load {rate}": {"p50_ms": 1, "p99_ms": rate / 100} for rate in (1000, 2000)}
     write(tmp_path, record("ours", 500, **ladder), record("Java 5.5.0", 100, **ladder))
-    plot = (tmp_path / "results" / "full.svg").read_text()
+    plot = (tmp_path / "latency-full.svg").read_text()
     assert plot.count("<polyline") == 4
     assert "Java 5.5.0</text>" in plot
     assert svg({}, "nothing") == ""
