@@ -30,6 +30,6 @@ end
 check_liveness(who, ARGV[7])
 refresh(who, tonumber(live[4]))
 attach(who, ARGV[6], ARGV[7], false)
-heard(who, ARGV[6], "same", live[5], ARGV[8])
+heard(who, ARGV[3], ARGV[6], "same", live[5], ARGV[8])
 local master_addr, ha_server_addr = master_of(ARGV[2], ARGV[3], ARGV[4])
 return {"SAME", seq, master_addr, ha_server_addr}

@@ -74,7 +74,7 @@ if epoch ~= ARGV[2] or (row.rev or "0") ~= ARGV[3] or config_rev ~= ARGV[5] or (
     check_liveness(who, ARGV[19])
     refresh(who, tonumber(live.timeout_ms))
     attach(who, ARGV[18], ARGV[19], false)
-    heard(who, ARGV[18], "same", live.update_ms, ARGV[20])
+    heard(who, name, ARGV[18], "same", live.update_ms, ARGV[20])
     local master_addr, ha_server_addr = master_of(scope, name, id)
     return {"REFRESHED", seq, master_addr, ha_server_addr}
   end
@@ -87,11 +87,12 @@ if holder and holder ~= addr then
   local held_version = call("HGET", P .. "live:" .. scope .. "|" .. holder, "state_version")
   if held_version and less(new_version.state_version, held_version) then
     call("HDEL", live_key, "digest", "n", "counter", "timestamp", "state_version")
-    heard(who, ARGV[18], "refused", live.update_ms, ARGV[20])
+    heard(who, name, ARGV[18], "refused", live.update_ms, ARGV[20])
     return {"REFUSED_STATE", seq}
   end
 end
 if ARGV[21] == "1" and not holder then
+  heard(who, name, ARGV[18], "refused", live.update_ms, ARGV[20])
   return {"REFUSED_ONE_TOPIC", seq}
 end
 
@@ -251,6 +252,6 @@ elseif live.ha then
 end
 refresh(who, tonumber(ARGV[13]))
 attach(who, ARGV[18], ARGV[19], false)
-heard(who, ARGV[18], "changed", live.update_ms, ARGV[20])
+heard(who, name, ARGV[18], "changed", live.update_ms, ARGV[20])
 local master_addr, ha_server_addr = master_of(scope, name, id)
 return {"OK", seq, master_addr, ha_server_addr, changed and 1 or 0}

@@ -27,5 +27,5 @@ check_liveness(who, ARGV[3])
 refresh(who, tonumber(live[1]))
 -- A restarted front end comes to own the channels of brokers that only beat; it never takes one over.
 attach(who, ARGV[2], ARGV[3], true)
-heard(who, ARGV[2], "touch", live[2], ARGV[4])
+heard(who, "", ARGV[2], "touch", live[2], ARGV[4])
 return {"OK", seq, live[3], live[4], live[5]}

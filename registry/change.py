@@ -1,5 +1,7 @@
 """The events of the change stream: one schema for the view, ``watch``, the audit and the pipeline.
 
+(The entries of the other two streams, and the table of all three: ``registry/journal.py``.)
+
 Each entry of ``P:changes`` holds one field, ``e``: a JSON object with at least ``seq`` (counts every change of
 a namespace, without a gap), ``ms`` (Redis time) and ``type``. Events hold new values, so applying one twice
 changes nothing. A change of many topics comes in ``parts`` entries with consecutive ``seq``; only the whole
@@ -47,10 +49,11 @@ TOPIC_REGISTERED = "topic_registered"
 KV_PUT = "kv_put"
 KV_DELETED = "kv_deleted"
 CONFIG_SET = "config_set"
+STREAM_ALARM = "stream_alarm"
 
 REMOVALS = frozenset({BROKER_UNREGISTERED, BROKER_CLOSED, BROKER_EXPIRED, BROKER_REAPED})
 TYPES = REMOVALS | {
-    BROKER_REGISTERED, WRITE_PERM_SET, TOPIC_DELETED, TOPIC_REGISTERED, KV_PUT, KV_DELETED, CONFIG_SET,
+    BROKER_REGISTERED, WRITE_PERM_SET, TOPIC_DELETED, TOPIC_REGISTERED, KV_PUT, KV_DELETED, CONFIG_SET, STREAM_ALARM,
 }  # fmt: skip
 
 
@@ -97,6 +100,9 @@ class Change(msgspec.Struct, frozen=True):
     topic_registered: topic, queue_datas (by brokerName), rev.
     kv_put, kv_deleted: kv_namespace, key, value (None: the key is gone, the namespace there).
     config_set: config, config_rev.
+    stream_alarm (changes no table, ignorable): alarm, reader, stream (None: silent, it is about the reader as a whole);
+    lua/trim_streams says what the kinds of alarm are.
+    ``at``: the bytes of all events of the namespace up to this one, itself included (None: an older release wrote it).
     ``ignorable``: whoever does not know the type passes it over.
     """
 
@@ -127,6 +133,10 @@ class Change(msgspec.Struct, frozen=True):
     config: dict[str, str] = {}
     config_rev: int | None = None
     ignorable: bool = False
+    alarm: str | None = None
+    reader: str | None = None
+    stream: str | None = None
+    at: int | None = None
 
 
 _decoder = msgspec.json.Decoder(Change)

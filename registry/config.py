@@ -84,6 +84,14 @@ _DOMAIN: Final = (rf"(?:[\w.-]+|\[[0-9A-Fa-f:.]+\])?(?::{_PORT})?", "host or hos
 # 319 writes one line a key: a value with a line end would be read as another key.
 _LINE: Final = (r"[^\r\n]{0,1000}", "one line of at most 1000 characters")
 
+_KEPT: Final = RunTime(False, "a small value throws away what the pipeline has not read, a large one fills Redis")
+
+
+def _kept(key: str, help: str, least: int = 1, most: int = 2**31 - 1) -> About:
+    """How much of the streams stays: one value for a namespace, whoever sweeps."""
+    return About(key, help, shared=True, run_time=_KEPT, least=least, most=most)
+
+
 _Port = Annotated[int, About("listenPort", "Port of the name server.", least=1, most=65535, flag="port")]
 
 
@@ -283,6 +291,42 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             run_time=RunTime(False, "a value below the brokers' heartbeat period removes brokers that live"),
         ),
     ] = 120_000  # fmt: skip
+
+    changes_max_age_hours: Annotated[
+        int, _kept("changesMaxAgeHours", "How long events are kept (stream changes).", most=100_000)
+    ] = 168
+    changes_max_entries: Annotated[
+        int, _kept("changesMaxEntries", "How many events are kept.", least=1000)
+    ] = 500_000  # fmt: skip
+    changes_max_mib: Annotated[int, _kept("changesMaxMib", "How many MiB of events are kept.", most=100_000)] = 64
+    heartbeats_max_age_hours: Annotated[
+        int, _kept("heartbeatsMaxAgeHours", "How long entries of the stream heartbeats are kept.", most=100_000)
+    ] = 24
+    heartbeats_max_entries: Annotated[
+        int, _kept("heartbeatsMaxEntries", "How many are kept; a thousand need about 0.2 MB.", least=1000)
+    ] = 200_000
+    lookups_max_age_hours: Annotated[
+        int, _kept("lookupsMaxAgeHours", "How long entries of the stream lookups are kept.", most=100_000)
+    ] = 24
+    lookups_max_entries: Annotated[
+        int, _kept("lookupsMaxEntries", "How many are kept.", least=1000)
+    ] = 50_000  # fmt: skip
+    lookups_max_mib: Annotated[int, _kept("lookupsMaxMib", "How many MiB of them are kept.", most=100_000)] = 32
+    stream_hard_limit_percent: Annotated[
+        int,
+        _kept(
+            "streamHardLimitPercent",
+            "How much of these numbers and MiB is kept at most while a reader has not acknowledged it.",
+            least=100, most=10_000,
+        ),
+    ] = 200  # fmt: skip
+    stream_reader_timeout_hours: Annotated[
+        int,
+        _kept(
+            "streamReaderTimeoutHours", "A reader that was not heard of for so long keeps nothing any more.",
+            most=100_000,
+        ),
+    ] = 24  # fmt: skip
 
     sources: dict[str, str] = {}
     """attribute -> where its value came from; what is absent is a default."""

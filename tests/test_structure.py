@@ -16,6 +16,7 @@ ALLOWED = {
     "registry.behaviour": {"registry.errors", "registry.model"},
     "registry.config": {"registry.errors", "registry.model", "registry.properties"},
     "registry.change": {"registry.errors", "registry.model"},
+    "registry.journal": {"registry.change"},
     "registry.tables": {"registry.model", "registry.change"},
     "registry.route": {"registry.model", "registry.tables"},
     "registry.registration": {"registry.model", "registry.tables"},
@@ -23,6 +24,7 @@ ALLOWED = {
     "registry.protocol": {"registry.errors", "registry.model"},
     "registry.store": {
         "registry.errors", "registry.model", "registry.behaviour", "registry.change", "registry.tables",
+        "registry.journal",
     },
     "registry.server": {
         "registry.errors", "registry.model", "registry.behaviour", "registry.change", "registry.tables",

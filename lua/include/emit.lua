@@ -4,10 +4,11 @@
          seq afterwards is the event's
   USED BY every script that changes a table ]]
 expect("stream", P .. "changes")
-local changes_maxlen = call("HGET", KEYS[1], "changes_maxlen") or "200000"
 
 local function emit(kind, members)
   seq = call("HINCRBY", KEYS[1], "seq", 1)
+  local event = '{"seq":' .. int(seq) .. ',"ms":' .. int(now_ms) .. ',"type":"' .. kind .. '"' .. members
+  -- The bytes of all events so far stand in each: first and last then tell what the stream holds (trim_streams).
   call("XADD", P .. "changes", "MAXLEN", "~", changes_maxlen, "*", "e",
-    '{"seq":' .. int(seq) .. ',"ms":' .. int(now_ms) .. ',"type":"' .. kind .. '"' .. members .. "}")
+    event .. ',"at":' .. int(call("HINCRBY", KEYS[1], "changes_bytes", #event)) .. "}")
 end

@@ -9,7 +9,10 @@ def prefix(namespace: str) -> str:
 
 
 def meta(namespace: str) -> str:
-    """HASH: epoch, seq, n, config_rev, schema, schema_minor, compat, seen_ms, up_since."""
+    """HASH: epoch, seq, n, config_rev, schema, schema_minor, compat, seen_ms, up_since.
+
+    Of the streams: their hard limits (``<stream>_maxlen``), the bytes of all entries ever (``<stream>_bytes``).
+    """
     return prefix(namespace) + "meta"
 
 
@@ -24,10 +27,15 @@ def heartbeats(namespace: str) -> str:
 
 
 def lookups(namespace: str) -> str:
-    """STREAM: lookup counts, one entry per front end and ten seconds."""
+    """STREAM: lookup counts, an entry or more per front-end worker and ten seconds, one field ``e``."""
     return prefix(namespace) + "lookups"
 
 
 def topic(namespace: str, name: str) -> str:
     """HASH: brokerName -> queue data of this topic."""
     return f"{prefix(namespace)}topic:{name}"
+
+
+def readers(namespace: str) -> str:
+    """HASH: reader of the streams -> JSON: when it was last heard of, its position in each stream."""
+    return prefix(namespace) + "readers"

@@ -8,6 +8,7 @@ from registry.model import ORDER_TOPIC_CONFIG, QueueData, who
 from registry.store import scripts
 from registry.store.brokers import read_broker
 from registry.store.snapshot import read_section
+from registry.store.streams import Limits, StreamStore, lookup_entries
 
 from ..store.bed import Bed, registration
 
@@ -72,4 +73,12 @@ async def use_everything(bed: Bed) -> None:
     assert await bed.fe1.close(last, connection=last.broker_addr) == "REMOVED"
     await leases.release("w1")
     assert await bed.contents() == await bed.replay()
+    streams = StreamStore(store)
+    await streams.acknowledge("changes", "reader", (await bed.head()).last_id)
+    await streams.write_lookups("fe1", "w1", 1, 10_000, lookup_entries({"t1": 1}, {"none": 2}))
+    assert set((await streams.survey()).readers) == {"reader"}
+    few = Limits(1, 1, 1, 1, 1)
+    done = await streams.trim({"changes": few, "heartbeats": few, "lookups": few}, reader_timeout_ms=1)
+    assert done.removed > 0
+    assert await streams.forget_reader("reader")
     assert set(store.times.count) == {*scripts.load()} - {"init_namespace"}

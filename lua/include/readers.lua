@@ -1,0 +1,74 @@
+--[[ readers: who reads the streams, how far each has come, and what the streams hold
+  NEEDS  open
+  GIVES  STREAMS; stream_id(text) -> ms, number; before(a, b): is id a older than id b;
+         read_readers() -> name -> {seen_ms, silent, positions}; positions: stream -> {id, needs, seq, at, state}.
+         id is the last entry that the reader has for good, needs the oldest that must still be there for it to go on
+         without a gap (id itself, so that it can be told; the oldest entry of all for a reader that has none yet).
+         save_reader(name, reader);
+         state_of(stream) -> {entries, bytes, first, last, first_seq, last_seq, first_at, last_at}
+         behind(state, position) -> entries, bytes (-1 = not known), ms. Exact for changes, which are numbered;
+         of the other streams exact where the reader stands at the oldest entry, else estimated from the times.
+  USED BY acknowledge, read_streams, trim_streams ]]
+local STREAMS = {"changes", "heartbeats", "lookups"}
+
+local function stream_id(text)
+  local ms, number = string.match(text, "^(%d+)-(%d+)$")
+  return tonumber(ms), tonumber(number)
+end
+
+local function before(a, b)
+  local a_ms, a_number = stream_id(a)
+  local b_ms, b_number = stream_id(b)
+  return a_ms < b_ms or (a_ms == b_ms and a_number < b_number)
+end
+
+local function read_readers()
+  local flat, readers = call("HGETALL", P .. "readers"), {}
+  for i = 1, #flat, 2 do
+    readers[flat[i]] = cjson.decode(flat[i + 1])
+  end
+  return readers
+end
+
+local function save_reader(name, reader)
+  call("HSET", P .. "readers", name, cjson.encode(reader))
+end
+
+-- seq and at (bytes of all entries so far, this one included) as an entry tells them; nil where it does not
+local function numbers_of(entry)
+  local text = entry[2][2]
+  return tonumber(string.match(text, '^{"seq":(%d+)')), tonumber(string.match(text, '"at":(%d+)}$')), #text
+end
+
+local function state_of(stream)
+  local key = P .. stream
+  local state = {entries = call("XLEN", key), bytes = -1, first = "", last = ""}
+  local first, last = call("XRANGE", key, "-", "+", "COUNT", 1)[1], call("XREVRANGE", key, "+", "-", "COUNT", 1)[1]
+  if first then
+    local size
+    state.first, state.last = first[1], last[1]
+    state.first_seq, state.first_at, size = numbers_of(first)
+    state.last_seq, state.last_at = numbers_of(last)
+    if state.first_at and state.last_at then
+      state.bytes = state.last_at - state.first_at + size
+    end
+  end
+  return state
+end
+
+local function behind(state, position)
+  if state.entries == 0 or not before(position.id, state.last) then
+    return 0, 0, 0
+  end
+  local bytes = position.at and state.last_at and math.min(state.bytes, state.last_at - position.at) or state.bytes
+  local from, to = stream_id(state.first), stream_id(state.last)
+  local at = stream_id(position.id)
+  if before(position.id, state.first) then
+    return state.entries, bytes, to - from
+  elseif position.seq and state.last_seq then
+    return state.last_seq - position.seq, bytes, to - at
+  elseif position.id == state.first then
+    return state.entries - 1, bytes, to - at
+  end
+  return math.max(1, math.floor(state.entries * (to - at) / math.max(1, to - from))), bytes, to - at
+end

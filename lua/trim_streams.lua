@@ -1,0 +1,140 @@
+--[[ trim_streams: keep the streams within their limits, and tell when a reader is about to lose what it has not read
+  Entries beyond the age, the number or the bytes that are wanted go, oldest first, unless a running reader has not
+  acknowledged them. Beyond the hard limits they go all the same. Whole nodes of the stream go (up to 100 entries), and
+  never the last entry.
+  KEYS[1] meta               HASH
+  ARGV[1] most               int   entries to remove in this call
+  ARGV[2] reader_timeout_ms  int   a reader that was not heard of for so long holds nothing back
+  ARGV[3...] for each of changes, heartbeats, lookups: age (ms), entries, bytes, hard entries, hard bytes; 0 bytes = not
+             counted (entries of heartbeats do not say how many there were)
+  DERIVED the streams, readers; changes_maxlen, heartbeats_maxlen, lookups_maxlen in meta: the hard limits, which every
+          script that adds an entry keeps too
+  RETURNS {entries removed, 1 if there is more to remove, alarm...}; an alarm is "<kind> <stream> <reader>", kind
+          near:   80 % of a hard limit are not acknowledged by this reader; told again once it was below 60 %
+          lost:   what it needs to go on without a gap was trimmed, or vanished with a Redis that lost its last writes
+          silent: nothing was heard of it for reader_timeout_ms; stream is "-"
+  EVENTS  stream_alarm, ignorable, one for each alarm, when it begins
+  REPEAT  no effect      COST O(most + readers) ]]
+--- @include "include/open"
+--- @include "include/expect"
+--- @include "include/emit"
+--- @include "include/readers"
+expect("hash", P .. "readers")
+expect("stream", P .. "heartbeats", P .. "lookups")
+local most, reader_timeout_ms = tonumber(ARGV[1]), tonumber(ARGV[2])
+-- at once: enough to be quick, few enough to stop near a limit of bytes
+local STEP = 1000
+local limits, maxlens = {}, {}
+for i, stream in ipairs(STREAMS) do
+  local first = 3 + 5 * (i - 1)
+  limits[stream] = {
+    age_ms = tonumber(ARGV[first]), entries = tonumber(ARGV[first + 1]), bytes = tonumber(ARGV[first + 2]),
+    hard_entries = tonumber(ARGV[first + 3]), hard_bytes = tonumber(ARGV[first + 4]),
+  }
+  maxlens[2 * i - 1], maxlens[2 * i] = stream .. "_maxlen", int(limits[stream].hard_entries)
+end
+local set = call("HMGET", KEYS[1], maxlens[1], maxlens[3], maxlens[5])
+if set[1] ~= maxlens[2] or set[2] ~= maxlens[4] or set[3] ~= maxlens[6] then
+  call("HSET", KEYS[1], unpack(maxlens))
+end
+
+local readers = read_readers()
+local function runs(reader)
+  return now_ms - reader.seen_ms <= reader_timeout_ms
+end
+
+-- how many entries too many, by number and by bytes
+local function excess(state, entries, bytes)
+  local over = state.entries - entries
+  if bytes > 0 and state.bytes > bytes then
+    over = math.max(over, math.ceil((state.bytes - bytes) * state.entries / state.bytes))
+  end
+  return over
+end
+
+local removed, more = 0, false
+local function cut(stream, bound, entries)
+  local count = math.min(entries, STEP, most - removed)
+  local gone = count > 0 and call("XTRIM", P .. stream, "MINID", "~", bound, "LIMIT", int(count)) or 0
+  more = more or (gone == 0 and entries > count and removed > 0)
+  removed = removed + gone
+  return gone > 0
+end
+
+local unsaved = {}
+local function trim(stream)
+  local limit, held, first = limits[stream], nil, state_of(stream).first
+  for name, reader in pairs(readers) do
+    local position = reader.positions[stream]
+    if position and position.needs == "" and first ~= "" then -- it came while the stream was empty
+      position.needs, unsaved[name] = first, true
+    end
+    if position and runs(reader) and (not held or before(position.id, held)) then
+      held = position.id
+    end
+  end
+  repeat
+    local state = state_of(stream)
+    if state.entries == 0 then
+      return
+    end
+    local bound = state.last
+    if held and before(held, bound) then
+      bound = held
+    end
+    local oldest = int(math.max(0, now_ms - limit.age_ms)) .. "-0"
+    local going = cut(stream, state.last, excess(state, limit.hard_entries, limit.hard_bytes))
+      or cut(stream, bound, excess(state, limit.entries, limit.bytes))
+      or (before(state.first, oldest) and cut(stream, before(oldest, bound) and oldest or bound, STEP))
+  until not going
+end
+
+for _, stream in ipairs(STREAMS) do
+  trim(stream)
+end
+
+local alarms = {}
+local function alarm(kind, stream, name)
+  alarms[#alarms + 1] = kind .. " " .. stream .. " " .. name
+  emit("stream_alarm", ',"ignorable":true,"alarm":"' .. kind .. '","reader":' .. cjson.encode(name)
+    .. (stream ~= "-" and (',"stream":"' .. stream .. '"') or ""))
+end
+
+local function judge(position, state, limit)
+  if position.needs ~= "" and (state.entries == 0 or before(position.needs, state.first)
+    or before(state.last, position.needs)) then
+    return "lost"
+  end
+  local entries, bytes = behind(state, position)
+  local part = entries / limit.hard_entries
+  if limit.hard_bytes > 0 then
+    part = math.max(part, bytes / limit.hard_bytes)
+  end
+  return (part >= 0.8 or (position.state == "near" and part >= 0.6)) and "near" or ""
+end
+
+local states = {}
+for _, stream in ipairs(STREAMS) do
+  states[stream] = state_of(stream)
+end
+for name, reader in pairs(readers) do
+  local changed = unsaved[name]
+  if not runs(reader) and not reader.silent then
+    reader.silent, changed = true, true
+    alarm("silent", "-", name)
+  end
+  for _, stream in ipairs(STREAMS) do
+    local position = reader.positions[stream]
+    local kind = position and judge(position, states[stream], limits[stream])
+    if position and kind ~= position.state then
+      position.state, changed = kind, true
+      if kind ~= "" then
+        alarm(kind, stream, name)
+      end
+    end
+  end
+  if changed then
+    save_reader(name, reader)
+  end
+end
+return {removed, more and 1 or 0, unpack(alarms)}
