@@ -53,6 +53,7 @@ class Live:
     deadline: int
     ha: str | None
     n: int | None
+    cluster: str
     closed: bool = False
 
 
@@ -170,7 +171,9 @@ class Model:
         self.registrations += 1
         n = live.n if live and known else self.registrations
         names = self.lives[who].names if who in self.lives else {}
-        self.lives[who] = Live(names | {reg.name: reg.id}, reg.version, reg.timeout, self.now + reg.timeout, reg.ha, n)
+        self.lives[who] = Live(
+            names | {reg.name: reg.id}, reg.version, reg.timeout, self.now + reg.timeout, reg.ha, n, reg.cluster
+        )
         self.attach(who, front_end, channel)
         return "OK"
 

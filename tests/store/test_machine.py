@@ -408,7 +408,10 @@ class RouteTableMachine(RuleBasedStateMachine):
 
     def visible(self) -> Any:
         """All that events tell of: tables, and of each process what a registration says of it."""
-        lives = {w: (dict(live.names), live.version, live.timeout, live.ha) for w, live in self.model.lives.items()}
+        lives = {
+            w: (dict(live.names), live.version, live.timeout, live.ha, live.cluster)
+            for w, live in self.model.lives.items()
+        }
         return self.model.tables(), lives
 
     @initialize()
@@ -484,6 +487,7 @@ class RouteTableMachine(RuleBasedStateMachine):
             version = tuple(int(fields[f]) for f in ("counter", "timestamp", "state_version") if f in fields)
             assert (names, version or None) == (live.names, live.version)
             assert self.model.who(fields["cluster"], fields["addr"]) == w
+            assert fields["cluster"] == live.cluster
             assert (int(fields["timeout_ms"]), fields.get("ha")) == (live.timeout * 1000, live.ha)
             assert ("closed_at" in fields) == live.closed
             left_ms = deadlines[who(*w)] - seconds * 1000 - int(offset or 0)
