@@ -78,6 +78,20 @@ class Lake:
         if self._fs.get_file_info(self.path(*parts)).type == fs.FileType.Directory:
             self._fs.delete_dir(self.path(*parts))
 
+    def files(self, *parts: str) -> list[str]:
+        """Names of the files in a place; none when the place is not there."""
+        found = self._fs.get_file_info(fs.FileSelector(self.path(*parts), allow_not_found=True))
+        return sorted(info.base_name for info in found if info.type == fs.FileType.File)
+
+    def remove_file(self, *parts: str) -> None:
+        """One file, if it is there."""
+        if self._fs.get_file_info(self.path(*parts)).type == fs.FileType.File:
+            self._fs.delete_file(self.path(*parts))
+
+    def forget_commit(self, log: str, number: int) -> None:
+        """Take a commit back; what it counted is for the caller to remove, afterwards."""
+        self.remove_file("commits", log, f"{number:09d}.json")
+
     def __repr__(self) -> str:
         return f"Lake({self.root!r})"
 

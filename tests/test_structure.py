@@ -40,8 +40,8 @@ ALLOWED = {
     },
     "worker": {"registry.errors", "registry.model", "registry.config", "registry.store"},
     "pipeline": {
-        "registry.errors", "registry.model", "registry.change", "registry.journal", "registry.tables", "registry.route",
-        "registry.config", "registry.store", "registry.tasks",
+        "registry.errors", "registry.model", "registry.behaviour", "registry.change", "registry.journal",
+        "registry.tables", "registry.route", "registry.config", "registry.store", "registry.tasks",
     },
     "pipeline.simulate": {
         "registry.errors", "registry.model", "registry.change", "registry.protocol", "registry.store",

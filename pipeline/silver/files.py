@@ -1,0 +1,148 @@
+"""Silver's Parquet files: rows into files, files into rows, many closed files into one.
+
+Tables that are asked for a key (queue data, mappings, KV) are sorted by it, the others by ``valid_from``: statistics of
+row groups then tell a reader of one key, or of one instant, which few of them to read.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import secrets
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+
+from pipeline.lake import Lake
+from pipeline.schema import SILVER, SILVER_KEYS
+from pipeline.silver.cells import Cells, Held
+from pipeline.silver.manifest import CLOSED, OPEN, File
+
+BY_KEY: Final = frozenset({"queue_data", "mapping", "kv"})
+ROW_GROUP_ROWS: Final = 32_768
+# So many closed files of one level, table and bucket become one of the next level; larger ones stay as they are.
+MERGED_FILES: Final = 8
+MERGED_ROWS: Final = 250_000
+
+
+def sort_keys(table: str) -> list[tuple[str, str]]:
+    """How a table's files are sorted, as pyarrow takes it."""
+    first = [*SILVER_KEYS[table], "valid_from"] if table in BY_KEY else ["valid_from", *SILVER_KEYS[table]]
+    return [(name, "ascending") for name in first]
+
+
+def to_arrow(table: str, rows: Sequence[tuple[Any, ...]]) -> pa.Table:
+    """Rows as :class:`pipeline.silver.cells.Cells` gives them."""
+    schema = SILVER[table]
+    columns = zip(*rows, strict=True) if rows else [()] * len(schema)
+    return pa.Table.from_arrays(
+        [pa.array(values, type=field.type) for values, field in zip(columns, schema, strict=True)], schema=schema
+    )
+
+
+def read_held(lake: Lake, table: str, files: Iterable[File]) -> dict[tuple[Any, ...], Held]:
+    """The open rows of some files."""
+    keys = len(SILVER_KEYS[table])
+    names = SILVER[table].names
+    values = names.index("valid_from")
+    held = {}
+    for file in files:
+        rows = pq.read_table(lake.path(file.path), filesystem=lake.filesystem, schema=SILVER[table])
+        columns = [rows.column(name).to_pylist() for name in names[:values]]
+        columns += [rows.column("valid_from").cast(pa.int64()).to_pylist(), rows.column("from_seq").to_pylist()]
+        for row in zip(*columns, strict=True):
+            held[row[:keys]] = Held(row[keys:values], row[-2], row[-1])
+    return held
+
+
+class Writer:
+    """Writes what one bucket's replay came to.
+
+    Args:
+        batch: the folder of this commit, e.g. ``batch=000000012``.
+        before: the bucket's files so far.
+    """
+
+    def __init__(self, lake: Lake, places: str, batch: str, bucket: int, before: Sequence[File]) -> None:
+        self._lake = lake
+        self._places = places
+        self._batch = batch
+        self._bucket = bucket
+        self._files = list(before)
+        self._ended: dict[str, list[pa.Table]] = {}
+
+    def take(self, table: str, cells: Cells) -> None:
+        """Take the rows that ended so far off the cells."""
+        if cells.ended:
+            self._ended.setdefault(table, []).append(to_arrow(table, cells.ended))
+            cells.ended = []
+
+    def finish(self, cells: dict[str, Cells]) -> list[File]:
+        """Write everything; the bucket's files after it."""
+        for table, of_table in cells.items():
+            self.take(table, of_table)
+            if of_table.touched:
+                self._files = [file for file in self._files if (file.table, file.state) != (table, OPEN)]
+                if of_table.held:
+                    self._write(table, OPEN, to_arrow(table, list(of_table.rows())), 0)
+        for table, parts in self._ended.items():
+            self._write(table, CLOSED, pa.concat_tables(parts), 0)
+            self._merge(table)
+        return self._files
+
+    def _merge(self, table: str) -> None:
+        level = 0
+        while True:
+            small = [
+                file
+                for file in self._files
+                if (file.table, file.state, file.level) == (table, CLOSED, level) and file.rows <= MERGED_ROWS
+            ]
+            if len(small) < MERGED_FILES:
+                return
+            rows = read_files(self._lake, table, small).to_table()
+            self._files = [file for file in self._files if file not in small]
+            level += 1
+            self._write(table, CLOSED, rows, level)
+
+    def _write(self, table: str, state: str, rows: pa.Table, level: int) -> None:
+        rows = rows.sort_by(sort_keys(table))
+        name = f"b{self._bucket:02d}-{level}-{secrets.token_hex(4)}.parquet"  # a second attempt's has another name
+        folder = posixpath.join("silver", table, self._places, state, self._batch)
+        self._lake.filesystem.create_dir(self._lake.path(folder), recursive=True)
+        pq.write_table(
+            rows,
+            self._lake.path(folder, name),
+            filesystem=self._lake.filesystem,
+            row_group_size=ROW_GROUP_ROWS,
+            compression="zstd",
+            use_dictionary=True,
+            write_statistics=True,
+        )
+        self._files.append(
+            File(
+                table,
+                state,
+                self._bucket,
+                f"{folder}/{name}",
+                rows.num_rows,
+                _us(pc.min(rows.column("valid_from"))),
+                _us(pc.max(rows.column("valid_to"))) if state == CLOSED else None,
+                level,
+            )
+        )
+
+
+def _us(scalar: Any) -> int:
+    us: int = scalar.cast(pa.int64()).as_py()
+    return us
+
+
+def read_files(lake: Lake, table: str, files: Sequence[File]) -> Any:
+    """A pyarrow dataset of these files."""
+    return ds.dataset(
+        [lake.path(file.path) for file in files], schema=SILVER[table], filesystem=lake.filesystem, format="parquet"
+    )

@@ -1,0 +1,145 @@
+"""Which of bronze's changes are next: whole sets of parts, in order of ``seq``, none missing, none twice."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+from pyarrow import fs
+
+from pipeline.lake import Lake, places
+from pipeline.schema import BRONZE
+from pipeline.silver.ops import LakeError
+from registry import change as kinds
+from registry.change import decode_change
+
+CHUNK_ROWS: Final = 2_000_000  # what one commit takes in at most, unless one batch holds more
+
+
+class Chunk(NamedTuple):
+    """The changes after ``after`` up to ``upto``, all there.
+
+    paths: the Parquet files that hold them, within the lake; batch: the last batch that is used up; ms: the moment of
+    the last change; floors: see :class:`pipeline.silver.ops.Floors`; more: there are batches behind it.
+    """
+
+    paths: list[str]
+    after: int
+    upto: int
+    rows: int
+    ms: int
+    batch: int
+    floors: list[tuple[int, int, int]]
+    more: bool
+
+
+def next_chunk(
+    lake: Lake, namespace: str, epoch: str, *, seq: int, ms: int, batch: int, chunk_rows: int = CHUNK_ROWS
+) -> Chunk | None:
+    """What follows ``seq``, up to the first hole; None: nothing, or no whole set of parts yet.
+
+    Args:
+        ms: the moment of ``seq``.
+        batch: batches up to this one are used up.
+
+    Raises:
+        MissingChanges: the next change is not there, and later ones are.
+        LakeError: a change of a type that this release does not know.
+    """
+    log = f"bronze/changes/{places(namespace, epoch)}"
+    numbers = [number for number in lake.commits(log) if number > batch]
+    taken: dict[int, int] = {}  # batch -> its last seq
+    rows = 0
+    for at, number in enumerate(numbers):
+        content = lake.read_commit(log, number)
+        taken[number] = content["last_seq"] or 0
+        rows += content["rows"]
+        if rows < chunk_rows and at + 1 < len(numbers):
+            continue
+        chunk = _read(lake, namespace, epoch, taken, seq, ms)
+        if chunk is not None:
+            return chunk._replace(more=at + 1 < len(numbers))
+    return None
+
+
+def _read(lake: Lake, namespace: str, epoch: str, batches: dict[int, int], seq: int, ms: int) -> Chunk | None:
+    paths = [path for number in batches for path in batch_files(lake, namespace, epoch, number)]
+    if not paths:
+        return None
+    dataset = ds.dataset(paths, schema=BRONZE["changes"], filesystem=lake.filesystem, format="parquet")
+    after = pc.field("seq") > seq
+    table = dataset.to_table(columns=["seq", "ms", "part", "parts"], filter=after)
+    if table.num_rows == 0:
+        return None
+    seqs, first = np.unique(table.column("seq").to_numpy(), return_index=True)
+    holes = np.flatnonzero(seqs != np.concatenate(([seq], seqs[:-1])) + 1)
+    if len(holes) and holes[0] == 0:
+        raise MissingChanges(namespace, seq, int(seqs[0]))
+    end = int(holes[0]) if len(holes) else len(seqs)
+    part, parts = (table.column(name).to_numpy()[first[:end]] for name in ("part", "parts"))
+    whole = np.flatnonzero(part == parts)
+    if len(whole) == 0:
+        if len(holes):
+            raise MissingChanges(namespace, int(seqs[end - 1]), int(seqs[end]))
+        return None
+    end = int(whole[-1]) + 1
+    seqs, said = seqs[:end], table.column("ms").to_numpy()[first[:end]]
+    moments = np.maximum(np.maximum.accumulate(said), ms)
+    upto = int(seqs[-1])
+    _check_types(dataset, after & (pc.field("seq") <= upto), namespace)
+    used_up = min(batches) - 1
+    for number, last_seq in batches.items():
+        if last_seq > upto:
+            break
+        used_up = number
+    return Chunk(paths, seq, upto, end, int(moments[-1]), used_up, _floors(seqs, said, moments), False)
+
+
+class MissingChanges(LakeError):
+    """Bronze holds one change and then a later one, and not what was between."""
+
+    def __init__(self, namespace: str, seq: int, then: int) -> None:
+        lost = f"change {seq + 1} is" if then == seq + 2 else f"changes {seq + 1} to {then - 1} are"
+        super().__init__(
+            f"the lake of namespace {namespace!r} holds change {seq} and then change {then}: {lost} missing, because "
+            "the stream was trimmed before it was read, an entry could not be read (see quarantine), or a file is gone"
+        )
+        self.seq = seq
+        self.then = then
+
+
+def _check_types(dataset: Any, wanted: Any, namespace: str) -> None:
+    """A type that this release does not know may only be passed over if it says so itself."""
+    unknown = dataset.to_table(columns=["e"], filter=wanted & ~pc.field("type").isin(sorted(kinds.TYPES)))
+    for e in unknown.column("e").to_pylist():
+        change = decode_change(e.encode())
+        if not change.ignorable:
+            raise LakeError(
+                f"namespace {namespace!r}: {kinds.UnknownChange(change)}; a newer release wrote it: use that one"
+            )
+
+
+def _floors(seqs: Any, said: Any, moments: Any) -> list[tuple[int, int, int]]:
+    """Spans of changes that say less than the latest moment before them."""
+    behind = np.flatnonzero(said < moments)
+    if len(behind) == 0:
+        return []
+    breaks = np.flatnonzero((np.diff(behind) != 1) | (np.diff(moments[behind]) != 0)) + 1
+    return [(int(seqs[run[0]]), int(seqs[run[-1]]), int(moments[run[0]])) for run in np.split(behind, breaks)]
+
+
+def batch_files(lake: Lake, namespace: str, epoch: str, number: int) -> list[str]:
+    """The Parquet files of one batch of changes, as paths of the lake's file system."""
+    folder = lake.path("bronze", "changes", places(namespace, epoch), f"batch={number:09d}")
+    return parquet_files(lake, folder)
+
+
+def parquet_files(lake: Lake, folder: str) -> list[str]:
+    """Those in a folder, at any depth, but not what Spark hides."""
+    found: Sequence[Any] = lake.filesystem.get_file_info(fs.FileSelector(folder, recursive=True, allow_not_found=True))
+    return sorted(
+        info.path for info in found if info.base_name.endswith(".parquet") and not info.base_name.startswith(("_", "."))
+    )

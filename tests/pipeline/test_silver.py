@@ -1,0 +1,103 @@
+"""Silver from bronze: the registry's tables at any instant are those of a plain replay."""
+
+from __future__ import annotations
+
+import os
+import random
+import secrets
+
+import pytest
+
+pytest.importorskip("pyarrow")
+
+from pipeline import silver, snapshot, travel
+from pipeline.lake import Lake
+from pipeline.silver.manifest import log_of, read_last
+from registry.store.store import Store
+from tests.pipeline.world import Model, World, entries, plain, whole_changes, write_bronze
+
+INSTANTS = int(os.environ.get("MQREGISTRY_TEST_INSTANTS", "150"))
+OPERATIONS = int(os.environ.get("MQREGISTRY_TEST_OPERATIONS", "400"))
+
+
+@pytest.fixture(params=["5.x", "4.8"])
+def store(request, runner, redis_url, namespace):
+    store = Store(redis_url, namespace, compat=request.param)
+    runner.run(store.connect())
+    yield store
+    runner.run(store.close())
+
+
+@pytest.fixture
+def lake(tmp_path):
+    return Lake(str(tmp_path / "lake"))
+
+
+async def pour(world: World, lake: Lake, after: str, number: int, sizes: list[int]) -> tuple[str, int]:
+    """What the stream has behind ``after`` into batches of these sizes; then the new end, and the next number."""
+    found = await entries(world.bed.store, after)
+    epoch = (await world.bed.head()).epoch
+    while found:
+        size = sizes[number % len(sizes)]
+        write_bronze(lake, world.bed.store.namespace, epoch, number, found[:size])
+        after, found, number = found[min(size, len(found)) - 1][0], found[size:], number + 1
+    return after, number
+
+
+def check(lake: Lake, namespace: str, model: Model, instants: list[int]) -> None:
+    for instant, tables, lives in model.walk(instants):
+        past = travel.find_past(lake, namespace, instant)
+        assert plain(past.tables(instant)) == plain(tables), instant
+        assert past.lives(instant) == lives.by_who, instant
+
+
+async def test_the_tables_at_any_instant_are_those_of_a_plain_replay(store, lake):
+    seed = secrets.randbits(32)
+    print("seed", seed)
+    world = World(store, seed)
+    await world.run(OPERATIONS // 4)
+    taken = await snapshot.take_async(store.url, store.namespace, lake)
+    assert (taken.seq, taken.rows, taken.compat) == (0, 0, store.compat)
+    after, number = "-", 0
+    for _ in range(3):
+        await world.run(OPERATIONS // 4)
+        after, number = await pour(world, lake, after, number, [1, 40, 7])
+        assert silver.advance(None, lake, store.namespace, taken.epoch)
+        assert not silver.advance(None, lake, store.namespace, taken.epoch)
+    changes = whole_changes(await entries(store))
+    model = Model(changes, live_by_cluster=store.compat == "5.x")
+    pick = random.Random(seed)
+    first, last = model.moments[0], model.moments[-1]
+    edges = pick.sample(model.moments, 30)
+    instants = [first, last, *edges, *(moment - 1 for moment in edges if moment > first)]
+    check(lake, store.namespace, model, instants + [pick.randint(first, last) for _ in range(INSTANTS)])
+    assert plain(travel.find_past(lake, store.namespace, last).tables(last)) == plain(await world.bed.tables())
+    check_rows(lake, store.namespace, taken.epoch)
+
+
+def check_rows(lake: Lake, namespace: str, epoch: str) -> None:
+    """No cell holds two values at once, and every row but those of no length has an end behind its beginning."""
+    from pipeline.schema import SILVER, SILVER_KEYS
+    from pipeline.silver.files import read_files
+
+    _, manifest = read_last(lake, log_of(namespace, epoch))
+    for table, keys in SILVER_KEYS.items():
+        files = manifest.of(table)
+        if not files:
+            continue
+        rows = read_files(lake, table, files).to_table().to_pylist()
+        assert list(rows[0]) == SILVER[table].names
+        cells = {}
+        for row in rows:
+            cells.setdefault(tuple(row[key] for key in keys), []).append(row)
+        for of_cell in cells.values():
+            of_cell.sort(key=lambda row: row["from_seq"])
+            for row, following in zip(of_cell, [*of_cell[1:], None], strict=True):
+                if row["to_seq"] is None:
+                    assert following is None
+                    assert row["valid_to"] is None
+                    assert row["ended_by"] is None
+                else:
+                    assert row["from_seq"] < row["to_seq"]
+                    assert row["valid_from"] <= row["valid_to"]
+                    assert following is None or row["to_seq"] <= following["from_seq"]

@@ -1,0 +1,56 @@
+"""Silver through a Spark job: the same tables as without one."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from pipeline import silver, snapshot
+from pipeline.lake import Lake
+from pipeline.schema import SILVER
+from pipeline.silver.files import read_files
+from pipeline.silver.job import Run
+from pipeline.silver.manifest import log_of, read_last
+from tests.pipeline.world import World, entries, write_bronze
+from tests.store.conftest import bed, store  # noqa: F401 - fixtures
+
+pytestmark = pytest.mark.spark
+
+
+def all_rows(lake, namespace, epoch, log=None):
+    _, manifest = read_last(lake, log or log_of(namespace, epoch))
+    found = {}
+    for table in SILVER:
+        files = manifest.of(table)
+        rows = read_files(lake, table, files).to_table().to_pylist() if files else []
+        found[table] = sorted(map(repr, rows))
+    return found
+
+
+def test_spark_and_one_process_come_to_the_same_tables(spark, run, store, tmp_path):  # noqa: F811
+    lakes = [Lake(str(tmp_path / name)) for name in ("spark", "here")]
+    world = World(store, 7)
+    run(world.run(120))
+    found = run(entries(store))
+    epoch = run(world.bed.head()).epoch
+    half = len(found) // 2
+    for lake, session in zip(lakes, (spark, None), strict=True):
+        run(snapshot.take_async(store.url, store.namespace, lake))
+        write_bronze(lake, store.namespace, epoch, 0, found[:half])
+        job = Run(session, lake, store.namespace, epoch, spark_from_rows=1)
+        assert [step.number for step in job.steps()] == [0, 1]
+        # twice, out of order, and late: what counts already changes nothing
+        write_bronze(lake, store.namespace, epoch, 1, [*found[half + 3 :], *found[half - 5 :], *found[half:]])
+        assert [step.rows for step in job.steps()] == [len(found) - half]
+    assert all_rows(lakes[0], store.namespace, epoch) == all_rows(lakes[1], store.namespace, epoch)
+    frame = silver.read(spark, lakes[0], "queue_data", store.namespace, epoch)
+    assert frame.columns == SILVER["queue_data"].names
+    assert sorted(map(repr, (row.topic for row in frame.collect()))) == sorted(
+        repr(row["topic"]) for row in read_rows(lakes[0], "queue_data", store.namespace, epoch)
+    )
+
+
+def read_rows(lake, table, namespace, epoch):
+    _, manifest = read_last(lake, log_of(namespace, epoch))
+    return read_files(lake, table, manifest.of(table)).to_table().to_pylist()

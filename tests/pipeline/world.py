@@ -1,0 +1,192 @@
+"""A namespace that changes at random, its lake, and its plain model."""
+
+from __future__ import annotations
+
+import random
+from bisect import bisect_right
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pipeline.lake import Lake, places
+from pipeline.lives import Lives
+from pipeline.schema import BRONZE
+from registry.change import Change, Parts, decode_change
+from registry.store.store import Store
+from registry.tables import Tables
+from tests.store.bed import RW, Bed, FrontEnd, registration
+
+TOPICS = [f"topic-{number}" for number in range(12)]
+PROCESSES = [  # cluster, brokerName, id, address; addresses and names that cross
+    ("c1", "broker-a", 0, "10.0.0.1:10911"),
+    ("c1", "broker-a", 1, "10.0.0.2:10911"),
+    ("c1", "broker-b", 0, "10.0.0.3:10911"),
+    ("c1", "broker-b", 0, "10.0.0.4:10911"),
+    ("c2", "broker-b", 1, "10.0.0.4:10911"),
+    ("c2", "broker-c", 0, "10.0.0.5:10911"),
+    ("c1", "broker-c", 0, "10.0.0.1:10911"),
+    ("c2", "broker-d", 2, "10.0.0.6:10911"),
+]
+
+
+class World:
+    """Random operations through three front ends on one namespace."""
+
+    def __init__(self, store: Store, seed: int) -> None:
+        self.bed = Bed(store)
+        self.front_ends = [FrontEnd(store, f"fe{number}", f"w{number}") for number in (1, 2, 3)]
+        self.random = random.Random(seed)
+        self.version = 0
+        self.channels: dict[tuple[str, str, str], int] = {}
+
+    async def run(self, operations: int) -> None:
+        for _ in range(operations):
+            await self.step()
+
+    async def step(self) -> None:
+        pick = self.random
+        kind = pick.choices(
+            ["register", "same", "unregister", "close", "perm", "delete", "topic", "kv", "config", "time", "clock"],
+            [30, 6, 6, 8, 4, 6, 6, 6, 1, 5, 1],
+        )[0]
+        front_end = pick.choice(self.front_ends)
+        cluster, name, broker_id, addr = pick.choice(PROCESSES)
+        match kind:
+            case "register":
+                await self.register(front_end, cluster, name, broker_id, addr, new=True)
+            case "same":
+                await self.register(front_end, cluster, name, broker_id, addr, new=False)
+            case "unregister":
+                await front_end.routes.unregister_broker(cluster, addr, name, broker_id)
+            case "close":
+                connection = self.channels.get((front_end.front_end, cluster, addr), 1)
+                await front_end.close(registration(addr, name, broker_id, cluster), connection=connection)
+            case "perm":
+                await front_end.routes.set_write_perm(name, pick.choice(["wipe", "add"]))
+            case "delete":
+                await front_end.routes.delete_topic(pick.choice(TOPICS), pick.choice(["", "", "c1", "c2"]))
+            case "topic":
+                names = pick.sample(["broker-a", "broker-b", "broker-c", "broker-d"], 2)
+                await front_end.routes.register_topic(pick.choice(TOPICS), [(n, self.queue_data()) for n in names])
+            case "kv":
+                await self.kv(front_end)
+            case "config":
+                values = {pick.choice(["orderMessageEnable", "supportActingMaster"]): pick.choice(["true", "false"])}
+                await front_end.kv.set_config(values)
+            case "time":
+                await self.bed.let_pass(pick.choice([1, 200, 30_000, 119_000, 121_000]))
+                await front_end.leases.expire(100)
+            case "clock":
+                await self.bed.move_clock(pick.choice([-7_000, -1, 3_600_000]))
+
+    def queue_data(self) -> Any:
+        return type(RW)(self.random.choice([4, 8]), self.random.choice([4, 8]), self.random.choice([2, 4, 6]))
+
+    async def kv(self, front_end: FrontEnd) -> None:
+        pick = self.random
+        namespace = pick.choice(["ORDER_TOPIC_CONFIG", "other"])
+        key = pick.choice(TOPICS[:3])
+        if pick.random() < 0.3:
+            await front_end.kv.delete(namespace, key)
+        else:
+            await front_end.kv.put(namespace, key, pick.choice(["1", "2", 'ä"\\', None]))
+
+    async def register(
+        self, front_end: FrontEnd, cluster: str, name: str, broker_id: int, addr: str, *, new: bool
+    ) -> None:
+        pick = self.random
+        self.version += new
+        topics = {topic: (8, pick.choice([4, 8]), 6) for topic in pick.sample(TOPICS, pick.randint(0, 7))}
+        extra: dict[str, Any] = {}
+        if pick.random() < 0.3:
+            extra["mappings"] = {topic: (name, f'{{"e":{self.version}}}') for topic in list(topics)[:2]}
+        if pick.random() < 0.3:
+            extra["enable_acting_master"] = True
+        if pick.random() < 0.2:
+            extra["zone_name"] = pick.choice(["z1", "z2"])
+        if pick.random() < 0.5:
+            extra["filter_servers"] = pick.choice([["f1:1"], ["f1:1", "f2:2"], []])
+        if pick.random() < 0.2:
+            extra["heartbeat_timeout_ms"] = 20_000
+        wanted = registration(
+            addr, name, broker_id, cluster, topics=topics, counter=self.version, timestamp=self.version,
+            state_version=pick.choice([0, 0, 1]), **extra,
+        )  # fmt: skip
+        connection = pick.randint(1, 3)
+        self.channels[front_end.front_end, cluster, addr] = connection
+        await front_end.register(wanted, connection=connection, delete_missing_topics=pick.random() < 0.5)
+
+
+async def entries(store: Store, after: str = "-") -> list[tuple[str, str]]:
+    """(id, e) of the change stream."""
+    minimum = after if after == "-" else f"({after}"
+    found = await store.client.xrange(f"mq:{{{store.namespace}}}:changes", min=minimum)
+    return [(entry_id.decode(), fields[b"e"].decode()) for entry_id, fields in found]
+
+
+def write_bronze(lake: Lake, namespace: str, epoch: str, number: int, found: list[tuple[str, str]]) -> None:
+    """One batch of changes, as the job that reads the stream writes it."""
+    place = places(namespace, epoch)
+    rows = []
+    for entry_id, e in found:
+        change = decode_change(e.encode())
+        id_ms, id_n = entry_id.split("-")
+        rows.append((int(id_ms), int(id_n), change.seq, change.ms, change.type, change.part, change.parts, e))
+    write_rows(lake, f"bronze/changes/{place}/batch={number:09d}/day=2026-01-01/part-0.parquet", rows)
+    ids = [entry_id for entry_id, _ in found]
+    lake.commit(
+        f"bronze/changes/{place}", number,
+        {"rows": len(rows), "first_id": ids[0] if ids else None, "last_id": ids[-1] if ids else None,
+         "first_seq": rows[0][2] if rows else None, "last_seq": rows[-1][2] if rows else None, "quarantined": 0},
+    )  # fmt: skip
+
+
+def write_rows(lake: Lake, path: str, rows: list[tuple[Any, ...]], stream: str = "changes") -> None:
+    schema = BRONZE[stream]
+    columns = zip(*rows, strict=True) if rows else [()] * len(schema)
+    table = pa.Table.from_arrays(
+        [pa.array(values, field.type) for values, field in zip(columns, schema, strict=True)], schema=schema
+    )
+    whole = lake.path(path)
+    lake.filesystem.create_dir(whole.rpartition("/")[0], recursive=True)
+    pq.write_table(table, whole, filesystem=lake.filesystem)
+
+
+def whole_changes(found: list[tuple[str, str]]) -> list[Change]:
+    parts = Parts()
+    return [change for _, e in found for change in parts.add(decode_change(e.encode()))]
+
+
+class Model:
+    """The tables after each moment, by replaying events in a plain dict; moments never run backwards."""
+
+    def __init__(self, changes: list[Change], *, live_by_cluster: bool = True) -> None:
+        self.changes = changes
+        self.moments: list[int] = []
+        for change in changes:
+            self.moments.append(max(change.ms, self.moments[-1] if self.moments else 0))
+        self._live_by_cluster = live_by_cluster
+
+    def walk(self, instants: list[int]) -> Any:
+        """For each instant, rising: (instant, tables, lives) as they were."""
+        tables = Tables()
+        lives = Lives(tables, live_by_cluster=self._live_by_cluster)
+        done = 0
+        for instant in sorted(instants):
+            upto = bisect_right(self.moments, instant)
+            for change in self.changes[done:upto]:
+                tables.apply(change)
+                lives.apply(change)
+            done = upto
+            yield instant, tables, lives
+
+
+def plain(tables: Tables) -> dict[str, Any]:
+    """Contents without revisions, which are no part of the past."""
+    contents = tables.contents()
+    contents["brokers"] = {
+        name: (row.cluster, row.broker_addrs, row.zone_name, row.enable_acting_master)
+        for name, row in tables.brokers.items()
+    }
+    return contents
