@@ -297,9 +297,11 @@ class ReplyTemplate:
         code, remark, ext_fields: of every reply; see Command.
         version: MQVersion number that the reply claims.
         encoding: of the header.
+
+    A header is ``prefix``, the opaque, ``suffix``; ``fixed_bytes`` is its size without the opaque.
     """
 
-    __slots__ = ("_fixed_bytes", "_mark", "_prefix", "_suffix")
+    __slots__ = ("_mark", "fixed_bytes", "prefix", "suffix")
 
     def __init__(
         self,
@@ -323,17 +325,17 @@ class ReplyTemplate:
         if encoding == Encoding.JSON:
             # The last one: extFields may hold the same text, but a remark only with its quotes escaped.
             before, name, suffix = header.rpartition(b'"language":"JAVA","opaque":')
-            self._prefix = before + name
-            self._suffix = suffix[1:]
-            self._fixed_bytes = len(header) - 1
+            self.prefix = before + name
+            self.suffix = suffix[1:]
+            self.fixed_bytes = len(header) - 1
         else:
-            self._prefix, self._suffix = header[:5], header[9:]
-            self._fixed_bytes = len(header) - 4
+            self.prefix, self.suffix = header[:5], header[9:]
+            self.fixed_bytes = len(header) - 4
         self._mark = encoding << 24
 
     def reply(self, opaque: int, body: bytes = b"") -> bytes:
         """One whole frame, length word included."""
         number = b"%d" % opaque if self._mark == 0 else _INT32.pack(opaque)
-        header_bytes = self._fixed_bytes + len(number)
+        header_bytes = self.fixed_bytes + len(number)
         head = _HEAD.pack(4 + header_bytes + len(body), self._mark | header_bytes)
-        return b"".join((head, self._prefix, number, self._suffix, body))
+        return b"".join((head, self.prefix, number, self.suffix, body))

@@ -30,21 +30,22 @@ class FrameReader:
     pieces it came in.
     """
 
-    __slots__ = ("_limit", "_need", "_pending", "error")
+    __slots__ = ("_limit", "_need", "error", "pending")
 
     def __init__(self, max_frame_bytes: int = MAX_FRAME_BYTES) -> None:
         self.error: RemoteProtocolError | None = None
         """Why no further frame can be had, once that is so; ``closes`` is true."""
         self._limit = max_frame_bytes - _LENGTH_BYTES
-        # At most one unfinished frame, length word first. Bytes of the frames after it are never put here,
-        # so nothing has to be moved to the front.
-        self._pending = bytearray()
+        # At most one unfinished frame. Bytes of the frames after it are never put here, so nothing has to be moved to
+        # the front.
+        self.pending = bytearray()
+        """The bytes of an unfinished frame, length word first; only to be looked at."""
         self._need = 0  # the size of that frame, length word included; 0 until its length word is there
 
     @property
     def pending_bytes(self) -> int:
         """How many bytes of an unfinished frame are held."""
-        return len(self._pending)
+        return len(self.pending)
 
     def feed(self, data: bytes) -> list[bytes]:
         """Take the next bytes of the stream.
@@ -63,7 +64,7 @@ class FrameReader:
         if self.error is not None:
             raise self.error
         frames: list[bytes] = []
-        at = self._finish_pending(data, frames) if self._pending else 0
+        at = self._finish_pending(data, frames) if self.pending else 0
         end = len(data)
         while self.error is None and end - at >= _LENGTH_BYTES:
             (length,) = _LENGTH_WORD.unpack_from(data, at)
@@ -77,12 +78,12 @@ class FrameReader:
             frames.append(data[at + _LENGTH_BYTES : stop])
             at = stop
         if at < end and self.error is None:
-            self._pending += data[at:] if at else data
+            self.pending += data[at:] if at else data
         return frames
 
     def _finish_pending(self, data: bytes, frames: list[bytes]) -> int:
         """Complete the unfinished frame as far as ``data`` goes; returns how much of ``data`` it took."""
-        pending = self._pending
+        pending = self.pending
         at = 0
         if not self._need:
             at = _LENGTH_BYTES - len(pending)
@@ -101,12 +102,12 @@ class FrameReader:
         pending += data[at : at + missing]
         with memoryview(pending) as view:
             frames.append(bytes(view[_LENGTH_BYTES:]))
-        self._pending = bytearray()
+        self.pending = bytearray()
         self._need = 0
         return at + missing
 
     def _refuse(self, length: int) -> None:
-        self._pending = bytearray()
+        self.pending = bytearray()
         self._need = 0
         self.error = RemoteProtocolError(
             f"frame length {length} is not between {_MARK_BYTES} and {self._limit}", closes=True

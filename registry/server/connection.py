@@ -14,11 +14,12 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from registry.errors import RegistryError, RemoteProtocolError, StoreUnavailable
-from registry.protocol.codes import FLAG_ONEWAY, FLAG_RESPONSE, ResponseCode
+from registry.protocol.codes import FLAG_ONEWAY, FLAG_RESPONSE, RequestCode, ResponseCode
 from registry.protocol.command import Command, decode_command
 from registry.protocol.frame import FrameReader
 from registry.protocol.watch import ROUTE_WATCH, WatchAnswer
 from registry.server.front_end import FrontEnd
+from registry.server.known import KnownLookups
 from registry.server.reads import Read, reads
 from registry.server.writes import Write, writes
 
@@ -28,6 +29,7 @@ logger = logging.getLogger(__name__)
 _KNOWS_GO_AWAY = 476
 # Answers of one read are written in pieces of about this size, so that a client that does not read shows early.
 _WRITE_BYTES = 1 << 20
+_LOOKUP = int(RequestCode.GET_ROUTEINFO_BY_TOPIC)
 
 
 class Limits(NamedTuple):
@@ -55,6 +57,7 @@ class Connections:
         behaviour = front_end.behaviour
         self.reads = reads(behaviour)
         self.writes = writes(behaviour)
+        self.known = KnownLookups(front_end)
         self.decode: Callable[[bytes], Command | None] = decode_command
         if behaviour.keeps_empty_binary_fields or behaviour.closes_on_empty_header:
             self.decode = partial(
@@ -135,13 +138,22 @@ class Connection(asyncio.Protocol):
         connections = self._connections
         self.active_at_s = connections.clock_s
         reader = self._reader
+        out: list[bytes] = []
+        if not reader.pending and not self._backlog:
+            known = connections.known
+            answer = known.answer(data)
+            if answer is not None:
+                self._transport.write(answer)
+                return
+            if answered := known.answer_several(data, out, _WRITE_BYTES):
+                data = data[answered:]
         frames = reader.feed(data)
         if reader.pending_bytes or self._held:
             self._hold(reader.pending_bytes)
         if self._backlog:
             self._backlog += frames
-        elif frames:
-            self._answer(frames)
+        elif frames or out:
+            self._answer(frames, out)
         if reader.error is not None and not self._backlog:
             self.refuse(reader.error)
 
@@ -157,7 +169,7 @@ class Connection(asyncio.Protocol):
         self.active_at_s = self._connections.clock_s
         frames, self._backlog = self._backlog, []
         if frames:
-            self._answer(frames)
+            self._answer(frames, [])
         if self._reader.error is not None and not self._backlog:
             self.refuse(self._reader.error)
         self._resume_reading()
@@ -207,10 +219,10 @@ class Connection(asyncio.Protocol):
 
     # requests
 
-    def _answer(self, frames: list[bytes]) -> None:
-        out: list[bytes] = []
-        out_bytes = 0
-        decode = self._connections.decode
+    def _answer(self, frames: list[bytes], out: list[bytes]) -> None:
+        """Answer these frames; ``out`` has what was answered already."""
+        out_bytes = sum(map(len, out))
+        decode, known = self._connections.decode, self._connections.known
         for number, frame in enumerate(frames):
             try:
                 command = decode(frame)
@@ -222,6 +234,8 @@ class Connection(asyncio.Protocol):
                 continue
             answer = self._read_or_queue(command)
             if answer is not None:
+                if command.code == _LOOKUP:
+                    known.learn(frame, command)
                 out.append(answer)
                 out_bytes += len(answer)
                 if out_bytes >= _WRITE_BYTES:

@@ -20,6 +20,7 @@ from registry.protocol.bodies import (
 )
 from registry.protocol.codes import VERSION_V4_9_4, RequestCode, ResponseCode
 from registry.protocol.command import Command
+from registry.protocol.numbers import parse_boolean
 from registry.server.configuration import get_namesrv_config
 from registry.server.front_end import FrontEnd
 from registry.tables import Tables
@@ -32,24 +33,34 @@ UNIT_SUB_FLAG = 2
 _NO_VERSION = 2**31
 
 
+def quoted_wanted(behaviour: Behaviour) -> Callable[[Command], bool]:
+    """Whether a 105 is to be answered in standard JSON."""
+    quoted_from = VERSION_V4_9_4 if behaviour.standard_json else _NO_VERSION
+
+    def wanted(command: Command) -> bool:
+        if command.version >= quoted_from:
+            return True
+        ext = command.ext_fields
+        return behaviour.standard_json and ext is not None and parse_boolean(ext.get("acceptStandardJsonOnly", ""))
+
+    return wanted
+
+
 def get_routeinfo_by_topic(behaviour: Behaviour) -> Read:
     """105: the request that clients send all the time. Kept answers need two dict lookups."""
-    quoted_from = VERSION_V4_9_4 if behaviour.standard_json else _NO_VERSION
-    more_than_the_topic = behaviour.standard_json or behaviour.zones
+    wants_quoted = quoted_wanted(behaviour)
 
     def handler(front_end: FrontEnd, command: Command, opaque: int) -> bytes | None:
         ext, view = command.ext_fields, front_end.view
         topic = ext.get("topic") if ext else None
         if ext and topic is not None:
-            quoted = command.version >= quoted_from
-            if len(ext) == 1 or not more_than_the_topic:
-                body = view.route_body(topic, quoted_keys=quoted)
+            zone_filter = None
+            if len(ext) > 1 and behaviour.zones:
+                zone_filter = headers.GetRouteInfo.from_ext_fields(ext).zone_filter
+            if zone_filter is None:
+                body = view.route_body(topic, quoted_keys=wants_quoted(command))
             else:
-                header = headers.GetRouteInfo.from_ext_fields(ext)
-                if header.zone_filter is not None:
-                    body = view.zone_route_body(topic, header.zone_filter)
-                else:
-                    body = view.route_body(topic, quoted_keys=quoted or header.accept_standard_json_only)
+                body = view.zone_route_body(topic, zone_filter)
             if body is not None:
                 front_end.counters.lookups_found += 1
                 front_end.lookup_counts.found(topic)

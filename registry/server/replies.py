@@ -21,7 +21,7 @@ class Replies:
     def __init__(self, version: int, faq: str, encoding: Encoding = Encoding.JSON) -> None:
         self._version = version
         self._faq = faq
-        self._encoding = encoding
+        self.encoding = encoding
 
         def template(code: int, remark: str | None = None, ext_fields: dict[str, str] | None = None) -> ReplyTemplate:
             return ReplyTemplate(code, remark, ext_fields, version=version, encoding=encoding)
@@ -61,7 +61,7 @@ class Replies:
                 remark=remark,
                 ext_fields=ext_fields,
                 body=body,
-                encoding=self._encoding,
+                encoding=self.encoding,
             )
         )
 

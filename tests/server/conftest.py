@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ import pytest
 from registry.embedded import EmbeddedRedis
 
 from .harness import FrontEnd
+from .pair import Pair, fill
 
 
 @pytest.fixture(scope="session")
@@ -38,3 +41,21 @@ def front_end_with(redis_url):
 @pytest.fixture
 def front_end(front_end_with):
     return front_end_with()
+
+
+@pytest.fixture
+def running_loop() -> Iterator[None]:
+    """An event loop that counts as running: connections read its clock, nothing has to wait for it."""
+    with asyncio.Runner() as runner:
+        asyncio._set_running_loop(runner.get_loop())
+        try:
+            yield
+        finally:
+            asyncio._set_running_loop(None)
+
+
+@pytest.fixture
+def pair(running_loop) -> Pair:
+    pair = Pair()
+    fill(pair.view.exact)
+    return pair

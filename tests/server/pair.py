@@ -1,0 +1,156 @@
+"""Two connections over one view that get the same bytes: one knows lookups by their bytes, one never learns any.
+
+What they write, whether they hang up, and what they count must be equal. No sockets, no Redis.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from types import SimpleNamespace
+from typing import Any
+
+from registry.behaviour import FIVE
+from registry.config import Settings
+from registry.model import BrokerRow, QueueData
+from registry.protocol.command import Command, encode_command
+from registry.server.connection import Connection, Connections, Limits
+from registry.server.counters import Counters
+from registry.server.front_end import FrontEnd
+from registry.server.view import View
+from registry.tables import Tables
+
+# So many times as many generated examples; by hand.
+TIMES = int(os.environ.get("MQREGISTRY_TEST_TIMES", "1"))
+TOPICS = ("TopicA", "orders", "a,,b", 'quo"te', "back\\slash", "ü", '"opaque":7,', "x\x00y")
+
+
+class Wire:
+    """A transport that keeps what was written."""
+
+    def __init__(self) -> None:
+        self.written: list[bytes] = []
+        self.closed = False
+
+    def write(self, data: bytes) -> None:
+        assert data
+        self.written.append(data)
+
+    def close(self) -> None:
+        self.closed = True
+
+    abort = close
+
+    def pause_reading(self) -> None:
+        pass
+
+    resume_reading = pause_reading
+
+    def get_extra_info(self, name: str) -> Any:
+        return ("127.0.0.1", 1) if name == "peername" else None
+
+    def set_write_buffer_limits(self, high: int) -> None:
+        pass
+
+
+class Side:
+    """A front end over the view, and one connection to it."""
+
+    def __init__(self, view: View, options: Settings, *, knows: bool) -> None:
+        nothing: Any = SimpleNamespace()
+        channels: Any = SimpleNamespace(new_channel=object, closed=lambda connection: None)
+        health: Any = SimpleNamespace(away=True)
+        self.front_end = FrontEnd(options, view, nothing, nothing, channels, Counters(), health)
+        self.connections = Connections(self.front_end, Limits())
+        if not knows:
+            self.connections.known.learn = lambda frame, command: None  # type: ignore[method-assign]
+        self.reconnect()
+
+    def reconnect(self) -> None:
+        self.wire = Wire()
+        self.connection = Connection(self.connections)
+        self.connection.connection_made(self.wire)  # type: ignore[arg-type]
+
+    @property
+    def hits(self) -> int:
+        return self.front_end.counters.lookups_known
+
+
+class Pair:
+    """Both sides over one view."""
+
+    def __init__(self, behaviour=FIVE, **options: Any) -> None:
+        self.view = View(behaviour)
+        self.view.fresh = self.view.loaded = True
+        given_options = Settings(compat=behaviour.compat, **options)
+        self.quick, self.slow = (Side(self.view, given_options, knows=knows) for knows in (True, False))
+        self.sides = (self.quick, self.slow)
+
+    def reconnect(self) -> None:
+        for side in self.sides:
+            side.reconnect()
+
+    def feed(self, data: bytes) -> bytes:
+        """One read of a socket; what was answered."""
+        answers = []
+        for side in self.sides:
+            before = len(side.wire.written)
+            if data:
+                side.connection.data_received(data)
+            answers.append(b"".join(side.wire.written[before:]))
+            assert len(side.wire.written) <= before + 1, "one write a read"
+        assert answers[0] == answers[1]
+        assert self.quick.wire.closed == self.slow.wire.closed
+        assert self.quick.connection.closing == self.slow.connection.closing
+        return answers[0]
+
+    def check_counts(self) -> None:
+        reports = [side.front_end.counters.report() for side in self.sides]
+        assert reports[0] == reports[1]
+        assert len({repr(side.front_end.lookup_counts.drain()) for side in self.sides}) == 1
+
+    def learn(self, frame: bytes) -> None:
+        """Ask until it is known, if it ever will be."""
+        for _ in range(4):
+            self.feed(frame)
+
+
+def fill(tables: Tables, topics=TOPICS) -> None:
+    tables.brokers["broker-a"] = BrokerRow("c1", {0: "1.1.1.1:10911", 1: "1.1.1.2:10911"}, "z1", True)
+    tables.brokers["broker-b"] = BrokerRow("c1", {1: "1.1.1.3:10911"}, "z2", True)
+    tables.clusters["c1"] = {"broker-a", "broker-b"}
+    for topic in topics:
+        for name in ("broker-a", "broker-b"):
+            tables.set_queue_data(topic, name, QueueData(8, 8, 6, 0))
+
+
+def framed(header: bytes, body: bytes = b"", mark: int = 0) -> bytes:
+    return struct.pack(">II", 4 + len(header) + len(body), mark << 24 | len(header)) + header + body
+
+
+def java(topic="TopicA", opaque=1, version=479, **ext: str) -> bytes:
+    return encode_command(Command(code=105, opaque=opaque, version=version, ext_fields={"topic": topic, **ext}))
+
+
+# As clients write them, {} in place of the opaque and of the topic.
+CLIENTS = {
+    "java": b'{"code":105,"extFields":{"topic":"%b"},"flag":0,"language":"JAVA","opaque":%d,'
+    b'"serializeTypeCurrentRPC":"JSON","version":479}',
+    "java-4": b'{"code":105,"extFields":{"topic":"%b"},"flag":0,"language":"JAVA","opaque":%d,'
+    b'"serializeTypeCurrentRPC":"JSON","version":373}',
+    "cpp": b'{"code":105,"extFields":{"topic":"%b"},"flag":0,"language":"CPP","opaque":%d,"remark":"","version":325}\n',
+    "standard-json": b'{"code":105,"extFields":{"acceptStandardJsonOnly":"true","topic":"%b"},"flag":0,'
+    b'"language":"CPP","opaque":%d,"remark":"","version":325}',
+}
+OTHER_ORDER = {
+    "go": b'{"code":105,"language":"GO","version":317,"opaque":%d,"flag":0,"remark":"","extFields":{"topic":"%b"}}',
+    "node": b'{"code":105,"language":"NODE_JS","version":401,"opaque":%d,"flag":0,"extFields":{"topic":"%b"}}',
+    "null-remark": b'{"code":105,"language":"RUST","version":405,"opaque":%d,"flag":0,"remark":null,'
+    b'"extFields":{"topic":"%b"},"serializeTypeCurrentRPC":"JSON"}',
+}
+
+
+def request(client: str, topic: bytes, opaque: int) -> bytes:
+    if client in CLIENTS:
+        return framed(CLIENTS[client] % (topic, opaque))
+    return framed(OTHER_ORDER[client] % (opaque, topic))
