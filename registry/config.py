@@ -145,6 +145,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     ] = 30
     max_connections: Annotated[int, About("maxConnections", "Connections of one worker.", least=1)] = 20_000
     max_in_flight: Annotated[int, About("maxInFlight", "Requests of one worker that wait for Redis.", least=1)] = 10_000
+    lookup_counts_interval_ms: Annotated[
+        int,
+        About("lookupCountsIntervalMs", "How often lookup counts go to the stream lookups.", least=100, most=600_000),
+    ] = 10_000
     enable_shutdown_gracefully: Annotated[
         bool, About("enableShutdownGracefully", "Send clients that understand it away (1500) while draining.")
     ] = True

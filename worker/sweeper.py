@@ -1,4 +1,4 @@
-"""The sweeper: removes brokers that fell silent, and cleans up after dead front-end workers.
+"""The sweeper: removes brokers that fell silent, cleans up after dead front-end workers, and trims the streams.
 
 Any number may run, anywhere, with no leader: each sleeps until the earliest deadline, takes bounded batches, and
 the script looks again before it removes. Redis keeps the clock.
@@ -19,6 +19,8 @@ from registry.errors import RegistryError, StoreError, StoreUnavailable
 from registry.store.leases import LeaseStore
 from registry.store.snapshot import read_section
 from registry.store.store import Store
+from registry.store.streams import Alarm, StreamStore
+from worker.trim import trim
 
 logger = logging.getLogger(__name__)
 
@@ -26,6 +28,9 @@ logger = logging.getLogger(__name__)
 BROKERS_PER_CALL: Final = 50
 REAP_EVERY_S: Final = 1.0
 CONFIG_EVERY_S: Final = 10.0
+TRIM_EVERY_S: Final = 5.0
+# Between two calls of the trim while there is more to trim: each takes a millisecond of Redis.
+_TRIM_PAUSE_S: Final = 0.02
 _RETRY_FIRST_S: Final = 0.2
 _RETRY_MOST_S: Final = 5.0
 # After a deadline, so that many sweepers do not all come in the same millisecond.
@@ -35,17 +40,27 @@ _JITTER_S: Final = 0.05
 class Sweeper:
     """One sweeper; ``expired`` and ``reaped`` count the brokers that it removed."""
 
-    def __init__(self, store: Store, settings: Settings, *, removed: Callable[[int, int], None] | None = None) -> None:
-        """``removed`` is told of every batch: how many expired, how many were reaped."""
+    def __init__(
+        self,
+        store: Store,
+        settings: Settings,
+        *,
+        removed: Callable[[int, int], None] | None = None,
+        alarmed: Callable[[Alarm], None] = lambda alarm: None,
+    ) -> None:
+        """``removed`` is told of every batch: how many expired, how many were reaped; ``alarmed`` of every alarm."""
         self._store = store
         self._leases = LeaseStore(store)
         self._own_settings = settings
         self._settings = settings
+        self._streams = StreamStore(store)
         self._removed = removed
+        self._alarmed = alarmed
         self.expired = 0
         self.reaped = 0
         self._reap_at = 0.0
         self._config_at = 0.0
+        self._trim_at = 0.0
 
     async def run(self, stop: asyncio.Event) -> None:
         """Sweep until ``stop`` is set. Redis away is waited out; nothing ends this early."""
@@ -102,14 +117,28 @@ class Sweeper:
                     logger.info("broker %s of cluster %s had lost its last channel to a dead front end", addr, cluster)
                 self._count(0, len(reaped))
             self._reap_at = now + REAP_EVERY_S * random.uniform(0.8, 1.2)
+        if now >= self._trim_at:
+            await self._trim(now)
         wait_s = min(
             self._settings.scan_not_active_broker_interval_ms / 1000 * random.uniform(0.8, 1.0),
             max(0.0, self._reap_at - time.monotonic()),
+            max(0.0, self._trim_at - time.monotonic()),
         )
         if due.next_deadline_ms is not None:
             until_s = max(0, due.next_deadline_ms - due.now_ms) / 1000
             wait_s = min(wait_s, until_s + random.uniform(0.001, _JITTER_S))
         return wait_s
+
+    async def _trim(self, now: float) -> None:
+        more = False
+        try:
+            more, alarms = await trim(self._streams, self._settings)
+        except StoreError as error:  # a stream that is none must not keep brokers in the tables
+            logger.error("the streams cannot be trimmed, and may outgrow their limits: %s", error)
+        else:
+            for alarm in alarms:
+                self._alarmed(alarm)
+        self._trim_at = now + (_TRIM_PAUSE_S if more else TRIM_EVERY_S * random.uniform(0.8, 1.2))
 
     async def _read_config(self) -> None:
         async for _, flat in read_section(self._store, "config"):

@@ -29,6 +29,7 @@ _COMMANDS: Final = {
     "kv": "registry.cli.kv",
     "config": "registry.cli.config",
     "watch": "registry.cli.watch",
+    "streams": "registry.cli.streams",
     "broker": "registry.cli.broker",
     "pipeline": "registry.cli.pipeline",
     "demo": "registry.cli.demo",
@@ -59,6 +60,7 @@ def cli() -> None:
     In production:      mqregistry serve --redis URL
     Without a broker:   mqregistry demo
     Look at the tables: mqregistry clusters | brokers | topics | route TOPIC | watch
+    The journal:        mqregistry streams
     KV configuration:   mqregistry kv list | get | put | delete | export | import
     Its past, by Spark: mqregistry pipeline run
     A broker for drills: mqregistry broker run --name NAME

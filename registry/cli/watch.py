@@ -98,6 +98,8 @@ def _what(change: Change) -> str:
         return f"{change.kv_namespace}/{change.key}{value}"
     if change.type == kinds.CONFIG_SET:
         return ", ".join(f"{key}={value}" for key, value in change.config.items())
+    if change.type == kinds.STREAM_ALARM:
+        return f"reader {change.reader}: {change.alarm}" + (f" on {change.stream}" if change.stream else "")
     if change.type in (kinds.TOPIC_DELETED, kinds.TOPIC_REGISTERED):
         return f"{change.topic} at {_some([*change.broker_names, *change.queue_datas])}"
     facts = [change.broker_name]

@@ -13,6 +13,8 @@ from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
+from registry.store.streams import Alarm, Survey
+
 PREFIX: Final = "mqregistry_"
 # A worker tells its status every second; one that is silent this long may be paused or hang.
 SILENT_S: Final = 5.0
@@ -21,11 +23,16 @@ _SERIES: Final = re.compile(r'(\w+)(?:\{(\w+)="([^"]*)"\})?')
 
 
 class Metric(NamedTuple):
-    """One documented metric; ``label`` names its only label, if it has one."""
+    """One documented metric; ``label`` names its labels, if it has any, with a comma between two."""
 
     kind: Literal["counter", "gauge", "summary"]
     help: str
     label: str = ""
+
+    @property
+    def labels(self) -> list[str]:
+        """The names of its labels."""
+        return self.label.split(",") if self.label else []
 
 
 # Everything that /metrics shows, without the prefix. docs/metrics.md is this table; a test holds both together.
@@ -56,6 +63,19 @@ METRICS: Final[Mapping[str, Metric]] = {
     "held_bytes": Metric("gauge", "Bytes held for frames that are not complete."),
     "workers": Metric("gauge", "Worker processes that answer."),
     "worker_restarts_total": Metric("counter", "Worker processes that ended by themselves and were started again."),
+    "stream_entries": Metric("gauge", "Entries of the journal's streams: changes, heartbeats, lookups.", "stream"),
+    "stream_bytes": Metric("gauge", "Bytes of the entries of a stream; heartbeats are not counted.", "stream"),
+    "stream_reader_behind": Metric(
+        "gauge", "Entries that a reader has not acknowledged; estimated but for changes.", "reader,stream"
+    ),
+    "stream_reader_behind_seconds": Metric(
+        "gauge", "Time from what a reader acknowledged last to the stream's last entry.", "reader,stream"
+    ),
+    "stream_reader_lost": Metric("gauge", "1 when a reader cannot go on without a gap.", "reader,stream"),
+    "stream_reader_silent_seconds": Metric("gauge", "Time since a reader was last heard of.", "reader"),
+    "stream_alarms_total": Metric(
+        "counter", "Alarms about readers that a sweeper of this process raised: near, lost, silent.", "alarm"
+    ),
     "ready": Metric("gauge", "1 when /readyz answers 200."),
     "start_time_seconds": Metric("gauge", "When this front end started, in seconds since 1970."),
 }
@@ -89,12 +109,16 @@ class _Told(NamedTuple):
 
 
 class Series(NamedTuple):
-    """One value of one metric; ``label_value`` is empty when it has no label, ``times`` counts a summary."""
+    """One value of one metric; ``label_value`` is empty when it has no label, ``times`` counts a summary.
+
+    second: the value of the second label, where there are two.
+    """
 
     name: str
     label_value: str
     value: float
     times: int = 0
+    second: str = ""
 
 
 class _Totals:
@@ -128,6 +152,8 @@ class Fleet:
         self.restarts = 0
         self.brokers_expired = 0
         self.brokers_reaped = 0
+        self._alarms: dict[str, int] = {}
+        self._survey: Survey | None = None
         self._started_s = time.time()
 
     def told(self, index: int, status: Status) -> None:
@@ -141,6 +167,16 @@ class Fleet:
             told = self._told.pop(index, None)
             if told is not None:
                 self._ended.add_status(told.status)
+
+    def alarmed(self, alarm: Alarm) -> None:
+        """A sweeper of this process raised an alarm about a reader of the streams."""
+        with self._lock:
+            self._alarms[alarm.kind] = self._alarms.get(alarm.kind, 0) + 1
+
+    def survey(self, survey: Survey | None) -> None:
+        """How the streams and their readers stand; None: nobody knows, and nothing is shown of them."""
+        with self._lock:
+            self._survey = survey
 
     def not_ready(self) -> list[str]:
         """Why /readyz says no; empty = ready. Redis away is no reason: known routes go on being served."""
@@ -170,6 +206,8 @@ class Fleet:
             heard = [told.status for told in self._told.values()]
             answering = sum(told.status.ready and now - told.at <= SILENT_S for told in self._told.values())
             totals.add(self._ended.counted, self._ended.scripts)
+            totals.add({f'stream_alarms_total{{alarm="{kind}"}}': n for kind, n in self._alarms.items()}, {})
+            streams = list(_stream_series(self._survey)) if self._survey is not None else []
         for status in heard:
             totals.add_status(status)
         gauges: dict[str, float] = {
@@ -203,10 +241,25 @@ class Fleet:
                     yield Series(name, script, total_ms / 1000, times)
             elif name in gauges:
                 yield Series(name, "", float(gauges[name]))
+            elif name.startswith("stream_") and metric.kind == "gauge":
+                yield from (series for series in streams if series.name == name)
             else:
                 nothing = [] if metric.label else [("", 0.0)]
                 for label_value, value in sorted(by_name.get(name, nothing)):
                     yield Series(name, label_value, float(value))
+
+
+def _stream_series(survey: Survey) -> Iterator[Series]:
+    for stream, state in sorted(survey.streams.items()):
+        yield Series("stream_entries", stream, state.entries)
+        if state.bytes >= 0:
+            yield Series("stream_bytes", stream, state.bytes)
+    for name, reader in sorted(survey.readers.items()):
+        yield Series("stream_reader_silent_seconds", name, max(0, survey.now_ms - reader.seen_ms) / 1000)
+        for stream, position in sorted(reader.positions.items()):
+            yield Series("stream_reader_behind", name, position.behind, second=stream)
+            yield Series("stream_reader_behind_seconds", name, position.behind_ms / 1000, second=stream)
+            yield Series("stream_reader_lost", name, position.state == "lost", second=stream)
 
 
 def exposition(fleet: Fleet, accept: str) -> tuple[bytes, str]:
@@ -236,11 +289,11 @@ class _Collector:
             "summary": core.SummaryMetricFamily,
         }
         families: dict[str, Any] = {
-            name: kinds[metric.kind](PREFIX + name, metric.help, labels=[metric.label] if metric.label else [])
+            name: kinds[metric.kind](PREFIX + name, metric.help, labels=metric.labels)
             for name, metric in METRICS.items()
         }
         for series in self._fleet.series():
-            labels = [series.label_value] if METRICS[series.name].label else []
+            labels = [series.label_value, series.second][: len(METRICS[series.name].labels)]
             if METRICS[series.name].kind == "summary":
                 families[series.name].add_metric(labels, count_value=series.times, sum_value=series.value)
             else:

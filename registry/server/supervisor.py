@@ -25,6 +25,7 @@ from registry.errors import ConfigError, StartError, StoreError, StoreUnavailabl
 from registry.server.handover import Entrance, entrance
 from registry.server.http import HttpServer
 from registry.server.metrics import Fleet, Status
+from registry.server.streams import watch_streams
 from registry.store.store import Store
 from worker.sweeper import Sweeper
 
@@ -151,7 +152,9 @@ class Supervisor:
     async def _serve(self, store: Store, beside: Sequence[Callable[[], Coroutine[Any, Any, None]]]) -> None:
         tasks = [asyncio.ensure_future(one()) for one in beside]
         if self.settings.sweep:
-            tasks.append(asyncio.ensure_future(Sweeper(store, self.settings, removed=self._removed).run(self._stop)))
+            sweeper = Sweeper(store, self.settings, removed=self._removed, alarmed=self.fleet.alarmed)
+            tasks.append(asyncio.ensure_future(sweeper.run(self._stop)))
+        tasks.append(asyncio.ensure_future(watch_streams(store, self.fleet.survey)))
         keepers = [asyncio.create_task(self._keep(index)) for index in range(self.settings.workers)]
         stopping = asyncio.create_task(self._stop.wait())
         try:

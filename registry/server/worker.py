@@ -36,6 +36,7 @@ from registry.server.counters import Counters
 from registry.server.follower import BLOCK_MS, Follower
 from registry.server.front_end import FrontEnd
 from registry.server.handed import Taken
+from registry.server.lookups import LookupJournal
 from registry.server.notify import Notifier
 from registry.server.opening import Doorway
 from registry.server.tls import Tls
@@ -44,6 +45,7 @@ from registry.store.kvconfig import KvStore
 from registry.store.leases import LeaseStore
 from registry.store.routes import RouteStore
 from registry.store.store import Store
+from registry.store.streams import StreamStore
 
 logger = logging.getLogger(__name__)
 
@@ -98,6 +100,10 @@ class Worker:
         self._front_end = FrontEnd(
             settings, self._view, routes, KvStore(self._store), self._channels, self._counters, self._follower
         )
+        self._lookups = LookupJournal(
+            self._front_end.lookup_counts, StreamStore(self._store), spec.front_end, self._channels.incarnation,
+            interval_s=settings.lookup_counts_interval_ms / 1000,
+        )  # fmt: skip
         if spec.index == 0:
             for option in options().values():
                 if option.key in behaviour.ignored_settings and settings.source(option.name) != DEFAULT:
@@ -155,6 +161,7 @@ class Worker:
                     ("tick", connections.tick()),
                     ("status", self._report(connections)),
                     ("kv", self._print_kv()),
+                    ("lookups", self._lookups.run()),
                     ("notify", self._notifier.run()),
                     ("doorway", doorway.tick()),
                     ("tls", tls.watch()),
@@ -173,6 +180,7 @@ class Worker:
             await self._drain(server, connections)
             for task in tasks:
                 task.cancel()
+        await self._lookups.close()
         with contextlib.suppress(RegistryError):
             await LeaseStore(self._store).release(self._channels.incarnation)
         await self._front_end.product.close()

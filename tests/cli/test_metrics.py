@@ -10,6 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from registry.server.counters import Counters
 from registry.server.metrics import METRICS, PREFIX, SILENT_S, Fleet, Status, exposition
+from registry.store.streams import Alarm, Position, Reader, StreamState, Survey
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "metrics.md"
 
@@ -35,7 +36,7 @@ def test_exported_is_what_the_table_says():
 
 
 def test_document_is_the_table():
-    rows = re.findall(r"^\| `(\w+)` \| (\w+) \| (?:`(\w+)`)? ?\| (.*) \|$", DOCUMENT.read_text(), re.M)
+    rows = re.findall(r"^\| `(\w+)` \| (\w+) \| (?:`([\w,]+)`)? ?\| (.*) \|$", DOCUMENT.read_text(), re.M)
     expected = [(PREFIX + name, metric.kind, metric.label, metric.help) for name, metric in METRICS.items()]
     assert [(name, kind, label, text) for name, kind, label, text in rows] == expected
 
@@ -45,6 +46,33 @@ def test_everything_that_a_worker_counts_is_in_the_table():
         name, _, label = series.partition("{")
         assert name in METRICS
         assert label.partition("=")[0] == METRICS[name].label
+
+
+def test_streams_and_their_readers_are_shown_as_long_as_somebody_can_see_them():
+    fleet = Fleet(1)
+    reader = Reader(
+        seen_ms=1_000, positions={"changes": Position("5-0", 3, 300, 2500), "lookups": Position("1-0", state="lost")}
+    )
+    streams = {"changes": StreamState(7, 700, "1-0", "9-0"), "heartbeats": StreamState(4, -1, "1-0", "9-0")}
+    fleet.survey(Survey(11_000, streams, {"spark": reader}))
+    fleet.alarmed(Alarm("lost", "lookups", "spark"))
+    fleet.alarmed(Alarm("lost", "changes", "other"))
+    samples = {
+        (sample.name.removeprefix(PREFIX), *sample.labels.values()): sample.value
+        for family in exported(fleet).values()
+        for sample in family.samples
+        if sample.name.startswith(PREFIX + "stream_")
+    }
+    assert samples == {
+        ("stream_entries", "changes"): 7, ("stream_entries", "heartbeats"): 4, ("stream_bytes", "changes"): 700,
+        ("stream_reader_behind", "spark", "changes"): 3, ("stream_reader_behind", "spark", "lookups"): 0,
+        ("stream_reader_behind_seconds", "spark", "changes"): 2.5,
+        ("stream_reader_behind_seconds", "spark", "lookups"): 0,
+        ("stream_reader_lost", "spark", "changes"): 0, ("stream_reader_lost", "spark", "lookups"): 1,
+        ("stream_reader_silent_seconds", "spark"): 10, ("stream_alarms_total", "lost"): 2,
+    }  # fmt: skip
+    fleet.survey(None)
+    assert not any(family.samples for name, family in exported(fleet).items() if "stream_reader" in name)
 
 
 def test_fleet_sums_counters_over_workers_and_their_lives():

@@ -20,6 +20,7 @@ from registry.errors import StartError
 from registry.server.counters import Counters
 from registry.server.http import HttpServer
 from registry.server.metrics import METRICS, PREFIX, SILENT_S, Fleet, Status
+from registry.store.streams import Alarm, Position, Reader, StreamState, Survey
 
 from .harness import Broker, wait_until
 from .serving import Metrics, Serving, free_ports, get
@@ -82,6 +83,9 @@ def page(port):
 
 def test_every_documented_metric_is_exported_and_every_exported_one_is_documented(fleet, http_port):
     fleet.told(0, told())
+    reader = Reader(1, {"changes": Position("1-0")})
+    fleet.survey(Survey(1, {"changes": StreamState(1, 1)}, {"reader": reader}))
+    fleet.alarmed(Alarm("near", "changes", "reader"))
     answer = get(http_port, "/metrics")
     assert answer.content_type.startswith("text/plain")
     families = {family.name: family for family in text_string_to_metric_families(answer.body.decode())}
@@ -92,7 +96,7 @@ def test_every_documented_metric_is_exported_and_every_exported_one_is_documente
         assert (family.type, family.documentation) == (metric.kind, metric.help)
         assert family.samples, f"{name} has no value"
         for sample in family.samples:
-            assert set(sample.labels) == ({metric.label} if metric.label else set()), sample
+            assert set(sample.labels) == set(metric.labels), sample
 
 
 def test_every_counter_of_a_worker_is_a_documented_metric():

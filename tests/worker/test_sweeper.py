@@ -18,6 +18,7 @@ from registry.config import Settings
 from registry.embedded import EmbeddedRedis
 from registry.errors import StoreError
 from registry.store.store import Store
+from registry.store.streams import Alarm, StreamStore
 from tests.store.bed import Bed
 from worker.sweeper import BROKERS_PER_CALL, Sweeper
 
@@ -291,7 +292,7 @@ async def test_a_stop_ends_a_long_pause_at_once(bed, store, calls):
 
 
 @pytest.mark.parametrize("error", [StoreError("no rights"), KeyError("a defect of ours")])
-@pytest.mark.parametrize("script", ["snapshot", "expire_brokers", "reap_worker"])
+@pytest.mark.parametrize("script", ["snapshot", "expire_brokers", "reap_worker", "trim_streams"])
 async def test_errors_are_logged_and_do_not_end_it(bed, store, calls, caplog, script, error):
     await bed.register()
     await bed.let_pass(LIFE_MS + 1)
@@ -303,8 +304,12 @@ async def test_errors_are_logged_and_do_not_end_it(bed, store, calls, caplog, sc
         passes = calls.count("expire_brokers")
         await until(lambda: calls.count("expire_brokers") > passes, "it goes on")
     # the shared configuration sets only the pace: without it the sweep itself goes on
-    only_config = script == "snapshot" and isinstance(error, StoreError)
-    said = "the shared configuration cannot be read" if only_config else "the sweep failed, and is tried again"
+    own_words = {
+        "snapshot": "the shared configuration cannot be read",
+        "trim_streams": "the streams cannot be trimmed, and may outgrow their limits: no rights",
+    }
+    refused = isinstance(error, StoreError)
+    said = (own_words if refused else {}).get(script, "the sweep failed, and is tried again")
     assert said in caplog.text
 
 
@@ -340,3 +345,78 @@ async def test_a_shared_value_that_is_not_allowed_is_ignored(bed, store, caplog)
     await bed.redis("HSET", bed.key("config"), "scanNotActiveBrokerInterval", "soon")
     assert await Sweeper(store, SETTINGS).sweep() <= 0.1
     assert "scanNotActiveBrokerInterval='soon'" in caplog.text
+
+
+# the streams
+
+
+SMALL = Settings(scan_not_active_broker_interval_ms=100, changes_max_entries=1000, stream_hard_limit_percent=150)
+
+
+async def put(bed: Bed, count: int) -> None:
+    for number in range(count):
+        await bed.kv.put("n", "k", str(number))
+
+
+async def length(bed: Bed, stream: str = "changes") -> int:
+    return await bed.redis("XLEN", bed.key(stream))
+
+
+async def test_streams_are_kept_within_the_settings_that_count_for_all(bed, store):
+    await put(bed, 1700)
+    async with sweeping(Sweeper(store, SETTINGS)):
+
+        async def trimmed_once() -> bool:
+            return bool(await bed.redis("HEXISTS", bed.key("meta"), "changes_maxlen"))
+
+        await until(trimmed_once, "one pass")
+        assert await length(bed) >= 1700
+    await bed.redis("HSET", bed.key("config"), "changesMaxEntries", "1000")
+    async with sweeping(Sweeper(store, SETTINGS)):
+        await until(trimmed_to(bed, 1100), "the shared setting counts")
+    assert await length(bed) >= 1000
+
+
+def trimmed_to(bed: Bed, most: int):
+    async def trimmed() -> bool:
+        return await length(bed) <= most
+
+    return trimmed
+
+
+async def test_two_sweepers_tell_an_alarm_once_and_keep_to_the_hard_limit(bed, store, monkeypatch, caplog):
+    monkeypatch.setattr("worker.sweeper.TRIM_EVERY_S", 0.02)
+    streams = StreamStore(store)
+    await streams.acknowledge("changes", "pipeline", "0-0")
+    told: list[Alarm] = []
+    sweepers = [Sweeper(store, SMALL, alarmed=told.append) for _ in range(2)]
+    async with sweeping(*sweepers):
+        await put(bed, 1300)
+        await until(lambda: told == [Alarm("near", "changes", "pipeline")], "the alarm")
+        assert await length(bed) >= 1300, "nothing that the reader needs is gone"
+        await put(bed, 400)
+        await until(lambda: len(told) > 1, "it lost something")
+    assert told[1:] == [Alarm("lost", "changes", "pipeline")]
+    assert await length(bed) <= 1600
+    events = [(event.alarm, event.reader) for event in await bed.events() if event.type == kinds.STREAM_ALARM]
+    assert events == [("near", "pipeline"), ("lost", "pipeline")]
+    assert caplog.text.count("reader pipeline is far behind on the stream changes: more than 80 %") == 1
+    assert caplog.text.count("reader pipeline cannot go on without a gap") == 1
+
+
+async def test_a_reader_that_went_silent_is_told_of(bed, store, caplog):
+    await StreamStore(store).acknowledge("changes", "pipeline", "0-0")
+    await bed.let_pass(25 * 3_600_000)
+    await Sweeper(store, SETTINGS).sweep()
+    await Sweeper(store, SETTINGS).sweep()
+    assert caplog.text.count("reader pipeline was not heard of for 24 h: nothing is kept for it any more") == 1
+
+
+async def test_streams_that_cannot_be_trimmed_keep_no_broker_in_the_tables(bed, store, caplog):
+    await bed.redis("SET", bed.key("lookups"), "no stream")
+    await bed.register()
+    await bed.let_pass(LIFE_MS + 1)
+    sweeper = Sweeper(store, SETTINGS)
+    assert await sweeper.sweep() <= 0.1
+    assert sweeper.expired == 1
+    assert "the streams cannot be trimmed, and may outgrow their limits: trim_streams" in caplog.text

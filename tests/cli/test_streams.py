@@ -1,0 +1,84 @@
+"""``mqregistry streams``: the journal as an operator sees it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from registry.cli import cli
+from registry.store.store import Store
+from registry.store.streams import StreamStore
+from tests.store.bed import Bed
+
+
+@pytest.fixture
+def bed(runner, redis_url, namespace):
+    store = Store(redis_url, namespace)
+    runner.run(store.connect())
+    yield Bed(store)
+    runner.run(store.close())
+
+
+async def fill(bed):
+    await bed.register()
+    for number in range(10):
+        await bed.kv.put("n", "k", str(number))
+    streams = StreamStore(bed.store)
+    entries = await bed.store.client.xrange(bed.key("changes"))
+    await streams.acknowledge_all("spark", {"changes": entries[6][0].decode(), "heartbeats": "0-0"})
+    await streams.acknowledge("changes", "gone", "0-0")
+    await bed.redis("HSET", bed.key("config"), "changesMaxEntries", "7000")
+    return entries[6][0].decode()
+
+
+@pytest.fixture
+def streams(redis_url, namespace):
+    def call(*arguments):
+        done = CliRunner().invoke(cli, ["streams", *arguments, "--redis", redis_url, "--namespace", namespace])
+        return done.exit_code, done.output
+
+    return call
+
+
+def test_it_shows_lengths_ages_limits_and_who_reads(run, bed, streams):
+    acknowledged = run(fill(bed))
+    code, output = streams()
+    assert code == 0
+    lines = [line.split() for line in output.splitlines()]
+    by_name = {tuple(words[:2]): words for words in lines}
+    assert lines[0] == ["STREAM", "ENTRIES", "SIZE", "OLDEST", "KEPT", "FOR", "READERS"]
+    changes = by_name["changes", "11"]
+    assert " ".join(changes).endswith("7000 or 168h00m or 64 MiB 14000 or 128 MiB"), "with the shared configuration"
+    assert by_name["heartbeats", "1"][2] == "-"
+    assert by_name["lookups", "0"]
+    assert lines[4] == ["READER", "STREAM", "ACKNOWLEDGED", "BEHIND", "BEHIND", "BY", "HEARD", "STATE"]
+    assert by_name["spark", "changes"][2:4] == [acknowledged, "4"]
+    assert by_name["spark", "changes"][-1] == "ok"
+    assert by_name["gone", "changes"][2:4] == ["0-0", "11"]
+
+
+def test_json_is_for_programs(run, bed, streams):
+    run(fill(bed))
+    code, output = streams("--json")
+    found = json.loads(output)
+    assert code == 0
+    assert found["streams"]["changes"]["entries"] == 11
+    assert found["readers"]["spark"]["positions"]["changes"]["behind"] == 4
+
+
+def test_forgetting_a_reader(run, bed, streams):
+    run(fill(bed))
+    code, output = streams("--forget", "gone")
+    assert code == 0
+    assert "gone" not in output
+    assert set(run(StreamStore(bed.store).readers())) == {"spark"}
+    code, output = streams("--forget", "gone")
+    assert (code, output) == (1, "Error: there is no reader 'gone'; there are: spark\n")
+
+
+def test_without_readers_it_says_what_that_means(run, bed, streams):
+    assert streams()[1].splitlines()[-1] == (
+        "no reader has acknowledged anything: entries go when they are beyond what is kept"
+    )
