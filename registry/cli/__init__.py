@@ -33,6 +33,7 @@ _COMMANDS: Final = {
     "broker": "registry.cli.broker",
     "pipeline": "registry.cli.pipeline",
     "demo": "registry.cli.demo",
+    "simulate": "registry.cli.simulate",
     "completion": "registry.cli.completion",
 }
 
@@ -64,6 +65,7 @@ def cli() -> None:
     KV configuration:   mqregistry kv list | get | put | delete | export | import
     Its past, by Spark: mqregistry pipeline run
     A broker for drills: mqregistry broker run --name NAME
+    A cluster's day:     mqregistry simulate
     Shared settings:    mqregistry config export | import
 
     Exit codes: 0 done, 1 failed, 2 wrong usage, 253 could not start.

@@ -1,0 +1,202 @@
+"""Plans against real front ends that share a Redis: everything goes as planned, and nobody stays behind."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+
+import msgspec
+import pytest
+from click.testing import CliRunner
+
+from pipeline.simulate.day import play
+from pipeline.simulate.plan import make_plan
+from pipeline.simulate.run import Simulation
+from pipeline.simulate.shape import Kind, Shape
+from registry.cli import cli
+from registry.client.connection import Connection
+from registry.config import Settings
+from registry.protocol.bodies import decode_cluster_info
+from registry.protocol.codes import RequestCode
+from registry.protocol.headers import WipeWritePerm
+from registry.store.store import Store
+from tests.server.harness import FrontEnd, wait_until
+from worker.sweeper import Sweeper
+
+SHAPE = Shape(duration_ms=7_500, servers=2, brokers=6, topics=24, clients=8, lookups_per_s=40.0)
+
+
+@pytest.fixture
+def front_ends(redis_url, namespace):
+    """Two that share their tables."""
+    with contextlib.ExitStack() as stack:
+        yield [
+            stack.enter_context(contextlib.closing(FrontEnd(redis_url, namespace, lookup_counts_interval_ms=500)))
+            for _ in range(2)
+        ]
+
+
+@contextlib.asynccontextmanager
+async def sweeping(redis_url, namespace):
+    """The sweeper that these front ends have not."""
+    stop, store = asyncio.Event(), Store(redis_url, namespace)
+    task = asyncio.create_task(Sweeper(store, Settings()).run(stop))
+    try:
+        yield
+    finally:
+        stop.set()
+        await task
+        await store.close()
+
+
+def servers(front_ends):
+    return [("127.0.0.1", front_end.port) for front_end in front_ends]
+
+
+async def rows(port):
+    """What a name server shows."""
+    connection = await Connection.connect("127.0.0.1", port)
+    answer = await connection.request(RequestCode.GET_BROKER_CLUSTER_INFO)
+    await connection.close()
+    return decode_cluster_info(answer.body)[0]
+
+
+async def test_a_day_goes_as_planned_and_redis_says_the_same(front_ends, redis_url, namespace):
+    simulation = Simulation(make_plan(SHAPE), servers(front_ends))
+    shown = {}
+
+    async def look():
+        shown.update(await rows(front_ends[0].port))
+
+    async with sweeping(redis_url, namespace):
+        day = await play(simulation, asyncio.Event(), redis=(redis_url, namespace), flap_ms=500, before_leaving=look)
+    assert day.outcome.faults == []
+    assert day.truth.differences == []
+    assert day.is_as_planned
+    assert day.outcome.is_complete
+    assert set(day.outcome.done) == set(Kind)
+    assert shown == {}
+    tables = day.truth.figures
+    assert {row["broker_name"] for row in tables["broker"]} == {broker.name for broker in simulation.plan.brokers}
+    hours = [row for row in tables["broker"] if row["grain"] == "hour"]
+    planned = [op.kind for op in simulation.plan.ops]
+    for column, kind in (("closes", Kind.CLOSE), ("expiries", Kind.EXPIRE), ("unregistrations", Kind.LEAVE)):
+        assert sum(row[column] for row in hours) == planned.count(kind) > 0
+    asked = [row for table in ("topic", "missing_topic") for row in tables[table] if row["grain"] == "hour"]
+    assert sum(row["lookups"] for row in asked) == planned.count(Kind.LOOKUP)
+
+
+async def test_breaking_off_leaves_nobody_behind(front_ends, redis_url, namespace):
+    simulation = Simulation(make_plan(msgspec.structs.replace(SHAPE, duration_ms=60_000)), servers(front_ends))
+    stop = asyncio.Event()
+
+    async def soon():
+        while simulation.outcome.done[Kind.BEAT] < 20:  # noqa: ASYNC110 - there is no event to wait for
+            await asyncio.sleep(0.01)
+        assert await rows(front_ends[1].port)
+        stop.set()
+
+    async with asyncio.timeout(30):
+        _, day = await asyncio.gather(soon(), play(simulation, stop, redis=(redis_url, namespace)))
+    assert day.outcome.faults == []
+    assert not day.outcome.is_complete
+    assert day.truth is None
+    assert await rows(front_ends[0].port) == await rows(front_ends[1].port) == {}
+
+
+async def test_what_somebody_else_changes_is_told(front_ends, redis_url, namespace):
+    calm = msgspec.structs.replace(SHAPE, duration_ms=2_000, incidents=0.0, topics=0, clients=0)
+    simulation = Simulation(make_plan(calm), servers(front_ends))
+    name = simulation.plan.brokers[0].name
+
+    async def meddle():
+        while simulation.outcome.done[Kind.BEAT] < 12:  # noqa: ASYNC110 - there is no event to wait for
+            await asyncio.sleep(0.01)
+        connection = await Connection.connect("127.0.0.1", front_ends[0].port)
+        await connection.request(RequestCode.WIPE_WRITE_PERM_OF_BROKER, WipeWritePerm(name).to_ext_fields())
+        await connection.close()
+
+    async with asyncio.timeout(30):
+        _, day = await asyncio.gather(meddle(), play(simulation, asyncio.Event(), redis=(redis_url, namespace)))
+    assert day.outcome.faults == []
+    (said,) = day.truth.differences
+    assert f"(write_perm_set of {name})" in said
+    assert not day.is_as_planned
+
+
+# the command
+
+
+def test_dry_run_prints_the_same_plan_each_time():
+    def plan(*arguments):
+        result = CliRunner().invoke(cli, ["simulate", "--dry-run", "--plan", "-", "--duration", "1h", *arguments])
+        assert result.exit_code == 0, result.output
+        return result.output
+
+    assert plan("--seed", "7") == plan("--seed", "7") != plan("--seed", "8")
+    lines = [json.loads(line) for line in plan("--brokers", "3", "--clusters", "1").splitlines()]
+    assert lines[0]["seed"] == 1
+    assert [line["name"] for line in lines if "members" in line] == [f"sim-a-broker-0{number}" for number in range(3)]
+    assert {"at_ms", "kind"} <= lines[-1].keys()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--duration", "5"], "expected a number and s, m, h or d"),
+        (["--clusters", "9"], "there are only 8 brokers"),
+        (["--timeout", "400"], "need 2000 or more"),
+    ],
+)
+def test_wrong_arguments_are_told(arguments, said):
+    result = CliRunner().invoke(cli, ["simulate", "--dry-run", *arguments])
+    assert result.exit_code == 2
+    assert said in result.output
+
+
+def start(servers, redis_url, namespace, *arguments):
+    addresses = ";".join(f"{host}:{port}" for host, port in servers)
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("MQREGISTRY_")}
+    return subprocess.Popen(
+        [sys.executable, "-m", "registry", "simulate", "-n", addresses, "--redis", redis_url, "--namespace", namespace,
+         "--brokers", "2", "--incidents", "0", *arguments],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environ,
+    )  # fmt: skip
+
+
+def test_command_plays_and_writes_the_truth(front_ends, redis_url, namespace, tmp_path):
+    file = tmp_path / "truth.json"
+    process = start(servers(front_ends), redis_url, namespace, "--duration", "30m", "--truth", str(file))
+    output, errors = process.communicate(timeout=60)
+    assert (process.returncode, errors) == (0, "")
+    assert "found" in output
+    truth = json.loads(file.read_text())
+    assert truth["differences"] == []
+    assert truth["namespace"] == namespace
+    assert {row["broker_name"] for row in truth["figures"]["broker"]} == {"sim-a-broker-00", "sim-b-broker-00"}
+    assert [path.name for path in tmp_path.iterdir()] == ["truth.json"]
+
+
+def test_command_says_goodbye_when_interrupted(front_ends, redis_url, namespace, run):
+    process = start(servers(front_ends), redis_url, namespace)
+    wait_until(lambda: len(run(rows(front_ends[0].port))) == 2, "the brokers are there")
+    process.send_signal(signal.SIGINT)
+    output, errors = process.communicate(timeout=30)
+    assert (process.returncode, errors) == (0, "")
+    assert "every broker has left" in output
+    assert run(rows(front_ends[0].port)) == {}
+
+
+def test_command_that_finds_no_name_server_says_so(redis_url, namespace):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    process = start([("127.0.0.1", port)], redis_url, namespace)
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode == 1
+    assert errors.startswith(f"mqregistry: 127.0.0.1:{port}: ")
