@@ -41,6 +41,7 @@
            {"REFUSED_STATE", seq}: another address holds the id with a higher stateVersion
            {"REFUSED_ONE_TOPIC", seq}
   EVENTS   broker_registered when anything but the time of the last update changed; in parts of 500 topics
+           broker_refused, ignorable: with REFUSED_STATE, when the process had counted as alive until then
   REPEAT   the same tables, no second event      COST O(topics sent)
   SOURCE   RouteInfoManager.registerBroker (5.x); semantics 12-26 ]]
 --- @include "include/open"
@@ -86,7 +87,10 @@ local holder = row[id]
 if holder and holder ~= addr then
   local held_version = call("HGET", P .. "live:" .. scope .. "|" .. holder, "state_version")
   if held_version and less(new_version.state_version, held_version) then
-    call("HDEL", live_key, "digest", "n", "counter", "timestamp", "state_version")
+    if call("HDEL", live_key, "digest", "n", "counter", "timestamp", "state_version") > 0 then
+      emit("broker_refused", ',"ignorable":true,"broker_name":' .. cjson.encode(name) .. ',"who":' .. cjson.encode(who)
+        .. ',"cluster":' .. cjson.encode(cluster) .. ',"broker_id":' .. id .. ',"addr":' .. cjson.encode(addr))
+    end
     heard(who, name, ARGV[18], "refused", live.update_ms, ARGV[20])
     return {"REFUSED_STATE", seq}
   end

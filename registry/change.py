@@ -39,6 +39,7 @@ SCHEMA_MAJOR = 1
 SCHEMA_MINOR = 0
 
 BROKER_REGISTERED = "broker_registered"
+BROKER_REFUSED = "broker_refused"
 BROKER_UNREGISTERED = "broker_unregistered"
 BROKER_CLOSED = "broker_closed"
 BROKER_EXPIRED = "broker_expired"
@@ -53,7 +54,8 @@ STREAM_ALARM = "stream_alarm"
 
 REMOVALS = frozenset({BROKER_UNREGISTERED, BROKER_CLOSED, BROKER_EXPIRED, BROKER_REAPED})
 TYPES = REMOVALS | {
-    BROKER_REGISTERED, WRITE_PERM_SET, TOPIC_DELETED, TOPIC_REGISTERED, KV_PUT, KV_DELETED, CONFIG_SET, STREAM_ALARM,
+    BROKER_REGISTERED, BROKER_REFUSED, WRITE_PERM_SET, TOPIC_DELETED, TOPIC_REGISTERED, KV_PUT, KV_DELETED, CONFIG_SET,
+    STREAM_ALARM,
 }  # fmt: skip
 
 
@@ -96,6 +98,9 @@ class Change(msgspec.Struct, frozen=True):
     broker_*: broker_name, who, cluster, addr, broker_id; ``row`` is UNSET when the row did not change and None
     when the brokerName is gone with all its queue data; ``topics`` are new queue data of broker_name, ``dropped``
     topics that it lost. ``rev`` is the row's new revision.
+    broker_refused (changes no route, ignorable): the process of who, which was alive, counts as not alive until it
+    registers again, for its id is held by one with a higher stateVersion. It also counts so after a broker_unregistered
+    that leaves it under another name.
     write_perm_set: broker_name, topics, rev. topic_deleted: topic, broker_names, rev.
     topic_registered: topic, queue_datas (by brokerName), rev.
     kv_put, kv_deleted: kv_namespace, key, value (None: the key is gone, the namespace there).

@@ -24,8 +24,10 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from pipeline.lives import Lives
+from registry import change as kinds
 from registry.behaviour import FOUR_EIGHT
-from registry.change import Parts
+from registry.change import Change, Parts
 from registry.model import DataVersion, QueueData, Registration, TopicConfig, who
 from registry.store import keys
 from registry.store.routes import Channel, Heartbeat
@@ -121,6 +123,9 @@ class RouteTableMachine(RuleBasedStateMachine):
         self.born = 0
         self.last: dict[tuple[str, str, str], Reg] = {}  # of each process and name: what was accepted last
         self.reader, self.parts, self.replayed, self.seq = ChangeReader(self.store, "0-0"), Parts(), Tables(), 0
+        self.told_lives = Lives(self.replayed, live_by_cluster=self.compat == "5.x")
+        self.told_dead: set[str] = set()  # who counts as not alive though it stands somewhere
+        self.restored = 0
         self.before = self.visible()
         for front_end in self.workers:
             self.renew(front_end)
@@ -404,6 +409,14 @@ class RouteTableMachine(RuleBasedStateMachine):
             self.run(kv.set_config({"key": str(value)}))
             self.model.config["key"] = str(value)
 
+    @rule(kv=st.dictionaries(st.sampled_from(["n1", "n2"]), st.dictionaries(TOPIC, st.sampled_from(["v", "x"]))))
+    def restore_kv(self, kv: dict[str, dict[str, str]]) -> None:
+        """A front end gives back what it knew: what is there already stays."""
+        self.restored += 1
+        self.run(self.workers["fe1"].kv.restore(self.restored, kv))
+        for namespace, table in kv.items():
+            self.model.kv[namespace] = table | self.model.kv.get(namespace, {})
+
     # What always holds
 
     def visible(self) -> Any:
@@ -430,7 +443,9 @@ class RouteTableMachine(RuleBasedStateMachine):
                 self.seq = change.seq
                 for whole in self.parts.add(change):
                     self.replayed.apply(whole)
+                    self.replay_live(whole)
         assert self.seq == head.seq
+        assert self.seq == first or self.replayed_lives() == self.model_lives()
         assert self.replayed.contents() == tables.contents()
         assert self.replayed.config_rev == tables.config_rev
         after = self.visible()
@@ -439,6 +454,30 @@ class RouteTableMachine(RuleBasedStateMachine):
         elif after == self.before:
             assert self.seq == first, "an event though nothing changed"
         self.before = after
+
+    def replay_live(self, change: Change) -> None:
+        self.told_lives.apply(change)
+        if change.who is not None:
+            self.told_dead.discard(change.who)
+            if change.type != kinds.BROKER_REGISTERED and change.who in self.told_lives.by_who:
+                self.told_dead.add(change.who)
+
+    def replayed_lives(self) -> dict[str, Any]:
+        """What the events tell of each process: its cluster, names, data version, timeout and HA address."""
+        found = {}
+        for process, names in self.told_lives.by_who.items():
+            ((cluster, timeout_ms, *version, ha),) = {
+                (i.cluster, i.timeout_ms, i.counter, i.timestamp, i.state_version, i.ha) for i in names.values()
+            }
+            ids = {name: info.broker_id for name, info in names.items()}
+            found[process] = (cluster, ids, None if process in self.told_dead else tuple(version), timeout_ms, ha)
+        return found
+
+    def model_lives(self) -> dict[str, Any]:
+        return {
+            who(*w): (live.cluster, live.names, live.version, live.timeout * 1000, live.ha)
+            for w, live in self.model.lives.items()
+        }
 
     @invariant()
     def every_queue_data_has_a_broker(self) -> None:

@@ -188,7 +188,10 @@ async def test_lower_state_version_than_the_holders_is_refused_and_leaves_the_li
     assert await bed.live(held) == before
     assert (await bed.routes.touch_broker("c1", "10.0.0.2:1")).data_version is None
     assert await bed.deadline(late) is not None
-    assert await bed.events() == []
+    (event,) = await bed.events()
+    assert (event.type, event.who, event.ignorable) == (kinds.BROKER_REFUSED, "c1|10.0.0.2:1", True)
+    assert (await bed.fe1.register(late)).status == "REFUSED_STATE"
+    assert await bed.events() == [], "it did not count as alive before, either"
     assert (await bed.beats())[-1]["kind"] == "refused"
 
 
