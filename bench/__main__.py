@@ -27,6 +27,7 @@ SUITES = {
     "start": Suite("bench.start", "how long `mqregistry up` takes to start, to start again, and to end"),
     "registrars": Suite("bench.registrars", "what a thousand BrokerRegistrars in one process cost"),
     "client": Suite("bench.client", "how long a changed route takes to reach an application, announced and polled"),
+    "scale": Suite("bench.scale", "the limits: one Redis, 10,000 brokers, namespaces over a Redis Cluster"),
     "lag": Suite("bench.lag", "how long a change takes to reach every worker of every front end, under load"),
 }
 

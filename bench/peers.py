@@ -128,11 +128,32 @@ class Java:
         return Server(self.name, port, [processes.start(self.name, pinned(command, cores), home=home)], began)
 
 
-class OurServer(Server):
-    """Front ends, each with its sweeper, and their Redis."""
+def serve(processes: Processes, redis_url: str, port: int, cores: Sequence[int], *options: str) -> Running:
+    """Start a front end."""
+    # a user's own settings are no part of the measurement
+    env = {key: value for key, value in os.environ.items() if not key.startswith("MQREGISTRY_")}
+    command = [
+        sys.executable, "-m", "registry", "serve", "--redis", redis_url, "--host", "127.0.0.1", "--port", str(port),
+        "--http-port", "0", *options,
+    ]  # fmt: skip
+    home = processes.home("front-end")
+    return processes.start(f"front end at {port}", pinned(command, cores), home=home, patience_s=15, env=env)
 
-    def __init__(self, workers: int, front_ends: int, processes: Processes, cores: Sequence[int], name: str) -> None:
-        self._processes, self._cores, self.workers_count = processes, cores, workers
+
+class OurServer(Server):
+    """Front ends, each with its sweeper, and their Redis; cores: of Redis, and of the front ends unless they differ."""
+
+    def __init__(
+        self,
+        workers: int,
+        front_ends: int,
+        processes: Processes,
+        cores: Sequence[int],
+        name: str,
+        front_end_cores: Sequence[int] | None = None,
+    ) -> None:
+        self._processes, self.workers_count = processes, workers
+        self._front_end_cores = cores if front_end_cores is None else front_end_cores
         home = processes.home("redis")
         # The socket's path must be short, which this folder's is; the data lies in `home`.
         self._socket = Path(f"/tmp/mqbench-{os.getpid()}-{len(processes.started)}.sock")
@@ -151,16 +172,8 @@ class OurServer(Server):
                 time.sleep(_LOOK_EVERY_S)
 
     def _serve(self, port: int) -> tuple[int, Running]:
-        home = self._processes.home("front-end")
-        # a user's own settings are no part of the measurement
-        env = {key: value for key, value in os.environ.items() if not key.startswith("MQREGISTRY_")}
-        command = [
-            sys.executable, "-m", "registry", "serve", "--redis", f"unix://{self._socket}", "--host", "127.0.0.1",
-            "--port", str(port), "--workers", str(self.workers_count), "--http-port", "0",
-        ]  # fmt: skip
-        return port, self._processes.start(
-            f"front end at {port}", pinned(command, self._cores), home=home, patience_s=15, env=env
-        )
+        options = ["--workers", str(self.workers_count)]
+        return port, serve(self._processes, f"unix://{self._socket}", port, self._front_end_cores, *options)
 
     def restart_front_end(self) -> None:
         """End the first front end and start another on its port; sets start_s."""
@@ -174,6 +187,13 @@ class OurServer(Server):
     def redis_cpu_s(self) -> float:
         times = psutil.Process(self._redis.pid).cpu_times()
         return float(times.user + times.system)
+
+    @property
+    def redis_socket(self) -> str:
+        return str(self._socket)
+
+    def redis_mb(self) -> float:
+        return float(psutil.Process(self._redis.pid).memory_full_info().pss / 1e6)
 
     def workers(self) -> list[psutil.Process]:
         """Of the first front end."""

@@ -1,5 +1,4 @@
-"""Writes RESULTS.md from what was measured: results/full.json and results/selection.json, whichever there are; and
-puts the numbers of results/scale.json into SCALE.md."""
+"""Writes RESULTS.md from what was measured: results/full.json and results/selection.json, whichever there are."""
 
 from __future__ import annotations
 

@@ -1,0 +1,212 @@
+"""What grows with the number of brokers and topics: memory, a heartbeat round, a rebuild, and the big routes.
+
+Brokers carry topics of their own and, as every real broker does, the default topics: each of those has an entry for
+every broker, so its route grows with the fleet.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import socket
+import statistics
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from bench.load import plan
+from bench.load.plan import read_answers
+from bench.load.tool import LoadGenerator
+from bench.peers import OurServer
+from bench.shapes import VERSION, Shape, Variant, narrow
+from bench.wire import ask
+from registry.protocol.command import Command
+from tests.interop.processes import Processes
+
+WIDTH = 4
+DEFAULT_TOPICS = (
+    "TBW102", "SCHEDULE_TOPIC_XXXX", "BenchmarkTest", "SELF_TEST_TOPIC", "OFFSET_MOVED_EVENT",
+    "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC", "TRANS_CHECK_MAX_TIME_TOPIC",
+)  # fmt: skip
+LEAVERS = 50
+SAMPLE = 10_000
+"""So many topics are looked up and checked."""
+STORM_TRIES = 100
+BIG_ROUTES_A_SECOND = 10
+LOOKUPS_A_SECOND = 1000
+Say = Callable[[str], None]
+
+
+def fleet(brokers: int, topics_each: int) -> Shape:
+    """Topics on 4 brokers each; then the default topics, on all."""
+    own = narrow("size", "", brokers * topics_each // WIDTH, brokers, WIDTH)
+    count = len(own.topics)
+    everywhere = tuple(range(count, count + len(DEFAULT_TOPICS)))
+    return Shape(
+        f"size-{brokers}",
+        f"{brokers:,} brokers, {count:,} topics on {WIDTH} brokers each, {len(DEFAULT_TOPICS)} default topics on all",
+        (*own.topics, *DEFAULT_TOPICS),
+        tuple(dataclasses.replace(broker, topics=(*everywhere, *broker.topics)) for broker in own.brokers),
+        all_by=1,
+    )
+
+
+def measure(
+    say: Say, brokers: int, topics_each: int, seconds: float, server_cores: Sequence[int], other_cores: Sequence[int]
+) -> dict[str, Any]:
+    """Everything of ours on the server core."""
+    shape = fleet(brokers, topics_each)
+    say(shape.what)
+    with tempfile.TemporaryDirectory(prefix="mqb", ignore_cleanup_errors=True) as name, contextlib.ExitStack() as stack:
+        folder = Path(name)
+        _, registrations = shape.write(folder)
+        asked = list(range(0, len(shape.topics) - len(DEFAULT_TOPICS), max(1, len(shape.topics) // SAMPLE)))
+        lookups = folder / "sample"
+        plan.write_lookups(lookups, [plan.lookup(shape.topics[number], VERSION) for number in asked])
+        processes = Processes(Path(tempfile.mkdtemp(prefix="mq", dir=folder)))
+        stack.callback(processes.close)
+        server = OurServer(1, 1, processes, server_cores, "size")
+        stack.callback(server.stop)
+        generator = stack.enter_context(LoadGenerator(server.port, lookups, registrations, other_cores))
+        found: dict[str, Any] = {"brokers": brokers, "topics": len(shape.topics), "what": shape.what}
+        step = _Step(server, generator, shape, found, say)
+        step.fill()
+        step.check(asked, folder / "bodies")
+        step.heartbeats()
+        step.lookups(seconds)
+        step.big_answers()
+        step.beside_big_routes(seconds)
+        step.leave_and_come()
+        step.rebuild()
+    return found
+
+
+class _Step:
+    def __init__(
+        self, server: OurServer, generator: LoadGenerator, shape: Shape, found: dict[str, Any], say: Say
+    ) -> None:
+        self.server, self.generator, self.shape, self.found, self.say = server, generator, shape, found, say
+
+    @contextlib.contextmanager
+    def _cost(self, what: str) -> Iterator[None]:
+        """Seconds and CPU seconds, of Redis and of the rest."""
+        redis_s, all_s, began = self.server.redis_cpu_s(), self.server.cost().cpu_s, time.monotonic()
+        yield
+        elapsed_s = time.monotonic() - began
+        redis_s, all_s = self.server.redis_cpu_s() - redis_s, self.server.cost().cpu_s - all_s
+        self.found[what] = {"s": elapsed_s, "redis_cpu_s": redis_s, "front_end_cpu_s": all_s - redis_s}
+        self.say(f"{what}: {elapsed_s:.2f} s, CPU: Redis {redis_s:.2f} s, front end {all_s - redis_s:.2f} s")
+
+    def _memory(self, what: str) -> None:
+        parts = self.server.pss_by_process()
+        redis_mb = self.server.redis_mb()
+        self.found[what] = {"redis_mb": redis_mb, "worker_mb": max(v for k, v in parts.items() if "redis" not in k)}
+        self.say(f"{what}: Redis {redis_mb:.0f} MB, worker {self.found[what]['worker_mb']:.0f} MB")
+
+    def _register_all(self, variant: Variant = Variant.BASE, count: int = 0, *, keep: bool = True) -> int:
+        """All brokers (or the first few) at once; how many were refused."""
+        count = count or len(self.shape.brokers)
+        done = self.generator.run(
+            reg_parallel=count, reg_each=1, reg_a=int(variant), reg_b=int(variant), reg_keep=int(keep)
+        ).registrations
+        return count - done.codes.get("0", 0)
+
+    def fill(self) -> None:
+        with self._cost("fill"):
+            tries = 1
+            refused = self._register_all(keep=False)
+            while refused and tries < STORM_TRIES:
+                tries += 1
+                time.sleep(0.25)  # a broker waits longer
+                refused = self._register_all()
+        assert not refused, f"{refused} brokers are still refused"
+        self.found["fill"]["tries"] = tries
+        self._memory("filled")
+
+    def check(self, asked: Sequence[int], bodies: Path) -> None:
+        self.generator.once(bodies)
+        answers = read_answers(bodies)
+        wrong = [text for n, answer in zip(asked, answers, strict=True) if (text := self.shape.wrongs(n, answer))]
+        assert not wrong, wrong[:3]
+
+    def heartbeats(self) -> None:
+        with self._cost("heartbeat round"):
+            refused = self._register_all()
+        assert not refused, f"{refused} heartbeats were refused"
+
+    def lookups(self, seconds: float) -> None:
+        before = self.server.cost().cpu_s
+        result = self.generator.run(connections=64, inflight=1, seconds=seconds)
+        cpu_us = (self.server.cost().cpu_s - before) / max(1, result.lookups.answered) * 1e6
+        assert not result.lookups.wrong
+        self.found["lookup"] = {"rate": result.rate, "cpu_us": cpu_us}
+        self.say(f"lookups: {result.rate:,.0f}/s, {cpu_us:.1f} µs CPU")
+
+    def big_answers(self) -> None:
+        """Bytes, and milliseconds there and back: the first time, and again."""
+        with contextlib.closing(socket.create_connection(("127.0.0.1", self.server.port), timeout=60)) as line:
+            for what, code, fields in (
+                ("TBW102", 105, {"topic": "TBW102"}), ("clusters (106)", 106, {}), ("topics (206)", 206, {}),
+            ):  # fmt: skip
+                took_ms, size = [], 0
+                for _ in range(8):
+                    began = time.perf_counter()
+                    answer = ask(line, Command(code=code, opaque=1, version=VERSION, ext_fields=fields))
+                    took_ms.append((time.perf_counter() - began) * 1e3)
+                    assert answer.code == 0, answer
+                    size = len(answer.body)
+                self.found[what] = {"bytes": size, "first_ms": took_ms[0], "ms": statistics.median(took_ms[1:])}
+                self.say(f"{what}: {size / 1e6:.2f} MB, {took_ms[0]:.1f} ms, again {self.found[what]['ms']:.1f} ms")
+
+    def beside_big_routes(self, seconds: float) -> None:
+        """Small lookups: alone; while clients ask for a default topic; and while that changes each second, too."""
+        self._small_lookups("small lookups alone", seconds)
+        for what, changes in (("beside TBW102", False), ("beside TBW102 that changes", True)):
+            stop = threading.Event()
+            thread = threading.Thread(target=self._ask_big, args=(stop, changes))
+            thread.start()
+            try:
+                self._small_lookups(f"small lookups {what}", seconds)
+            finally:
+                stop.set()
+                thread.join()
+
+    def _small_lookups(self, what: str, seconds: float) -> None:
+        result = self.generator.run(
+            connections=16, rate=LOOKUPS_A_SECOND, seconds=seconds, warmup_s=0.3, drain_s=20
+        )  # fmt: skip
+        latency = result.lookups.latency
+        self.found[what] = {"p50_ms": latency.percentile_ms(50), "p99_ms": latency.percentile_ms(99)}
+        self.say(f"{what}: p50 {latency.percentile_ms(50):.2f}, p99 {latency.percentile_ms(99):.2f} ms")
+
+    def _ask_big(self, stop: threading.Event, changes: bool) -> None:
+        """changes: a broker loses its write permission and gets it again, which are changes of all its topics."""
+        fields, asked = {"brokerName": self.shape.brokers[0].name}, 0
+        with contextlib.closing(socket.create_connection(("127.0.0.1", self.server.port), timeout=60)) as line:
+            while not stop.wait(1 / BIG_ROUTES_A_SECOND):
+                ask(line, Command(code=105, opaque=1, version=VERSION, ext_fields={"topic": "TBW102"}))
+                asked += 1
+                if changes and asked % BIG_ROUTES_A_SECOND == 0:
+                    ask(line, Command(code=205, opaque=2, version=VERSION, ext_fields=fields))
+                    ask(line, Command(code=327, opaque=3, version=VERSION, ext_fields=fields))
+
+    def leave_and_come(self) -> None:
+        """Several at once, one after the other in Redis."""
+        self.found["leavers"] = leavers = min(LEAVERS, len(self.shape.brokers) // 2)
+        with self._cost("brokers leave"):
+            refused = self._register_all(Variant.LEAVE, leavers)
+        with self._cost("and come again"):
+            refused += self._register_all(Variant.BASE, leavers, keep=False)
+        assert not refused
+
+    def rebuild(self) -> None:
+        """The front end is started again and reads everything from Redis; no broker helps."""
+        redis_s = self.server.redis_cpu_s()
+        self.server.restart_front_end()
+        redis_s, all_s = self.server.redis_cpu_s() - redis_s, self.server.cost().cpu_s - self.server.redis_cpu_s()
+        self.found["rebuild"] = {"s": self.server.start_s, "redis_cpu_s": redis_s, "front_end_cpu_s": all_s}
+        self.say(f"rebuild: {self.server.start_s:.2f} s, CPU: Redis {redis_s:.2f} s, front end {all_s:.2f} s")
+        self._memory("rebuilt")
