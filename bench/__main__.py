@@ -28,6 +28,7 @@ SUITES = {
     "registrars": Suite("bench.registrars", "what a thousand BrokerRegistrars in one process cost"),
     "client": Suite("bench.client", "how long a changed route takes to reach an application, announced and polled"),
     "scale": Suite("bench.scale", "the limits: one Redis, 10,000 brokers, namespaces over a Redis Cluster"),
+    "pipeline": Suite("bench.pipeline", "how fast streams become tables on Spark, and what it costs"),
     "lag": Suite("bench.lag", "how long a change takes to reach every worker of every front end, under load"),
 }
 

@@ -46,8 +46,11 @@ class Address(NamedTuple):
         return f"Address({without_password(self.url)!r})"
 
 
-def parse_url(url: str) -> Address:
+def parse_url(url: str, password: str | None = None) -> Address:
     """Take a URL apart.
+
+    Args:
+        password: counts where the URL has none, before MQREGISTRY_REDIS_PASSWORD.
 
     Raises:
         ConfigError: it has none of the forms; no message holds a password.
@@ -64,8 +67,8 @@ def parse_url(url: str) -> Address:
             raise ConfigError(f"redis: {without_password(url)!r}: no option {key!r}; there are {', '.join(allowed)}")
         if key.startswith("ssl_") and tls != "rediss":
             raise ConfigError(f"redis: {without_password(url)!r}: {key} needs a URL that begins with rediss")
+    password = password or os.environ.get(PASSWORD_VARIABLE) or None
     if not form and parts.scheme in ("redis", "rediss", "unix"):
-        password = os.environ.get(PASSWORD_VARIABLE)
         return Address("", url, {"password": password} if password and parts.password is None else {}, [])
     if form not in ("sentinel", "cluster") or tls not in ("redis", "rediss"):
         raise ConfigError(
@@ -74,7 +77,7 @@ def parse_url(url: str) -> Address:
         )
     login: dict[str, Any] = {
         "username": unquote(parts.username) if parts.username else None,
-        "password": unquote(parts.password) if parts.password else os.environ.get(PASSWORD_VARIABLE) or None,
+        "password": unquote(parts.password) if parts.password else password,
     }
     tls_options: dict[str, Any] = {"ssl": True} if tls == "rediss" else {}
     tls_options |= {key: value for key, value in query.items() if key.startswith("ssl_")}
