@@ -51,8 +51,13 @@ def write_more() -> None:
     encode = routes._encode
 
     def encode_more(value: object) -> bytes:
+        """Queue data by itself, in a list, or as a topic's in a dict."""
         text = encode(value)
-        return text[:-1] + b',"g":1}' if isinstance(value, QueueData) else text
+        inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else [value]
+        if not any(isinstance(one, QueueData) for one in inside):
+            return text
+        body = text[:-1] if isinstance(value, dict) else text
+        return body.replace(b"}", b',"g":1}') + (b"}" if isinstance(value, dict) else b"")
 
     routes._encode = encode_more  # type: ignore[assignment]
 
