@@ -32,6 +32,9 @@ DEFAULT_TOPICS = (
     "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC", "TRANS_CHECK_MAX_TIME_TOPIC",
 )  # fmt: skip
 LEAVERS = 50
+WAVE = 1_000
+"""So many brokers register at once. A worker holds 256 MiB of unfinished frames; 10,000 brokers that send 70 kB at the
+same moment are more than that, and some would be hung up on and come again."""
 SAMPLE = 10_000
 """So many topics are looked up and checked."""
 STORM_TRIES = 100
@@ -107,12 +110,16 @@ class _Step:
         self.say(f"{what}: Redis {redis_mb:.0f} MB, worker {self.found[what]['worker_mb']:.0f} MB")
 
     def _register_all(self, variant: Variant = Variant.BASE, count: int = 0, *, keep: bool = True) -> int:
-        """All brokers (or the first few) at once; how many were refused."""
-        count = count or len(self.shape.brokers)
-        done = self.generator.run(
-            reg_parallel=count, reg_each=1, reg_a=int(variant), reg_b=int(variant), reg_keep=int(keep)
-        ).registrations
-        return count - done.codes.get("0", 0)
+        """All brokers (or the first few), a wave after the other; how many were refused."""
+        count, refused = count or len(self.shape.brokers), 0
+        for first in range(0, count, WAVE):
+            wave = min(WAVE, count - first)
+            done = self.generator.run(
+                reg_first=first, reg_parallel=wave, reg_each=1, reg_a=int(variant), reg_b=int(variant),
+                reg_keep=int(keep),
+            ).registrations  # fmt: skip
+            refused += wave - done.codes.get("0", 0)
+        return refused
 
     def fill(self) -> None:
         with self._cost("fill"):
