@@ -126,6 +126,14 @@ def _below_every_peer(f: Figures) -> tuple[float, float]:
     return f.median(OURS, "memory", "asked_pss_mb"), f.best([*JAVAS, f"{JAVA}, 1g heap"], "memory", "asked_pss_mb", min)
 
 
+def _fastest_small(f: Figures) -> str:
+    """The Java that had the best round of S1."""
+    measured = [java for java in JAVAS if f.maybe(java, "S1 16x1", "rate") is not None]
+    if not measured:
+        raise Missing("S1 of any Java")
+    return max(measured, key=lambda java: max(f.values(java, "S1 16x1", "rate")))
+
+
 BARS = (
     Bar("S2, 64 × 1: lookups/s", "≥ 4 × Java 5.5.0", _lookups("S2 64x1"), 4, True, "/s"),
     Bar("", "≥ 0.75 × the C echo server", _lookups("S2 64x1", LIMIT), 0.75, True, "/s"),
@@ -136,7 +144,11 @@ BARS = (
         "S1, 16 × 1: lookups/s", "≥ 3 × the best round of any Java",
         lambda f: (f.median(OURS, "S1 16x1", "rate"), f.best(JAVAS, "S1 16x1", "rate", max)), 3, True, "/s",
     ),
-    Bar("S1, 16 × 1: p99", "≤ 1/4 of Java 5.5.0's median p99", _against("S1 16x1", "p99_ms", JAVA), 1 / 4, False, "ms"),
+    Bar(
+        "S1, 16 × 1: p99", "≤ 1/4 of that Java's median p99",
+        lambda f: (f.median(OURS, "S1 16x1", "p99_ms"), f.median(_fastest_small(f), "S1 16x1", "p99_ms")),
+        1 / 4, False, "ms",
+    ),
     Bar("registrations/s of 10,000 topics, unchanged", "≥ 3 × Java 5.5.0", _against("register unchanged", "rate", JAVA),
         3, True, "/s"),
     Bar("the same, 1 changed", "≥ 1 × Java 5.5.0", _against("register 1 changed", "rate", JAVA), 1, True, "/s"),

@@ -45,6 +45,8 @@ _RESTART_FIRST_S: Final = 0.1
 _RESTART_MOST_S: Final = 5.0
 # A worker that lived so long did not die "at once": the next restart is quick again.
 _LIVED_S: Final = 10.0
+# New clients wait for a worker that is away no longer than this (and its start); else they go to others.
+_WAITED_FOR_S: Final = 0.5
 # Beyond the drain's own bound, before SIGKILL.
 _KILL_AFTER_S: Final = 1.0
 _MAX_LINE_BYTES: Final = 1024 * 1024
@@ -191,15 +193,15 @@ class Supervisor:
             answered = index in self._answering
             self._answering.discard(index)
             self.fleet.gone(index)
-            self._entrance.ended(index, comes_back=answered)
+            if answered and time.monotonic() - started >= _LIVED_S:
+                pause_s = _RESTART_FIRST_S
+            self._entrance.ended(index, comes_back=answered and pause_s <= _WAITED_FOR_S)
             if self._stop.is_set():
                 return
             if not self.booted.is_set() and not answered:
                 self._start_failures[index] = reason or ended_as
                 if len(self._start_failures) == self.settings.workers:
                     raise StartError("; ".join(dict.fromkeys(self._start_failures.values())))
-            if answered and time.monotonic() - started >= _LIVED_S:
-                pause_s = _RESTART_FIRST_S
             self.fleet.restarts += 1
             logger.error("worker %d ended: %s; starting it again in %.1f s", index + 1, reason or ended_as, pause_s)
             with contextlib.suppress(TimeoutError):

@@ -265,6 +265,26 @@ answer()
         await writer.wait_closed()
 
 
+async def test_the_share_of_a_worker_that_stays_away_for_long_goes_to_the_other(start, monkeypatch, caplog):
+    monkeypatch.setattr(supervisor_module, "_RESTART_FIRST_S", 600.0)
+    serve = start(
+        """
+if index == 1:
+    tell(event="ready")
+    sys.exit(1)
+answer()
+""",
+        workers=2,
+    )
+    await serve.until(lambda: serve.boots and "starting it again in 600" in caplog.text, "it is away")
+    for _ in range(20):
+        async with asyncio.timeout(5):
+            reader, writer = await asyncio.open_connection("127.0.0.1", serve.port)
+            assert await reader.read() == b"life 1"
+        writer.close()
+        await writer.wait_closed()
+
+
 # what workers say
 
 
