@@ -29,6 +29,7 @@ SUITES = {
     "client": Suite("bench.client", "how long a changed route takes to reach an application, announced and polled"),
     "scale": Suite("bench.scale", "the limits: one Redis, 10,000 brokers, namespaces over a Redis Cluster"),
     "pipeline": Suite("bench.pipeline", "how fast streams become tables on Spark, and what it costs"),
+    "silver": Suite("bench.pipeline_silver", "how long changes take to become rows of silver, and a route of the past"),
     "lag": Suite("bench.lag", "how long a change takes to reach every worker of every front end, under load"),
 }
 

@@ -38,7 +38,7 @@ class Lives:
 
     def __init__(self, tables: Tables, *, live_by_cluster: bool = True) -> None:
         self.by_who: dict[str, dict[str, LiveInfo]] = {}
-        self._tables = tables
+        self.tables = tables
         self._live_by_cluster = live_by_cluster
 
     def apply(self, change: Change) -> None:
@@ -71,5 +71,5 @@ class Lives:
             )  # fmt: skip
 
     def _stands(self, name: str, addr: str) -> bool:
-        row = self._tables.brokers.get(name)
+        row = self.tables.brokers.get(name)
         return row is not None and addr in row.broker_addrs.values()

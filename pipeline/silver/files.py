@@ -6,9 +6,8 @@ row groups then tell a reader of one key, or of one instant, which few of them t
 
 from __future__ import annotations
 
-import posixpath
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
@@ -62,14 +61,15 @@ class Writer:
     """Writes what one bucket's replay came to.
 
     Args:
-        batch: the folder of this commit, e.g. ``batch=000000012``.
+        place: the folder of a table and state (closed, open) in this commit.
         before: the bucket's files so far.
     """
 
-    def __init__(self, lake: Lake, places: str, batch: str, bucket: int, before: Sequence[File]) -> None:
+    def __init__(
+        self, lake: Lake, place: Callable[[str, str], str], bucket: int, before: Sequence[File]
+    ) -> None:  # fmt: skip
         self._lake = lake
-        self._places = places
-        self._batch = batch
+        self._place = place
         self._bucket = bucket
         self._files = list(before)
         self._ended: dict[str, list[pa.Table]] = {}
@@ -111,7 +111,7 @@ class Writer:
     def _write(self, table: str, state: str, rows: pa.Table, level: int) -> None:
         rows = rows.sort_by(sort_keys(table))
         name = f"b{self._bucket:02d}-{level}-{secrets.token_hex(4)}.parquet"  # a second attempt's has another name
-        folder = posixpath.join("silver", table, self._places, state, self._batch)
+        folder = self._place(table, state)
         self._lake.filesystem.create_dir(self._lake.path(folder), recursive=True)
         pq.write_table(
             rows,

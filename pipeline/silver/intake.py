@@ -37,13 +37,15 @@ class Chunk(NamedTuple):
 
 
 def next_chunk(
-    lake: Lake, namespace: str, epoch: str, *, seq: int, ms: int, batch: int, chunk_rows: int = CHUNK_ROWS
-) -> Chunk | None:
+    lake: Lake, namespace: str, epoch: str, *, seq: int, ms: int, batch: int, upto: int | None = None,
+    chunk_rows: int = CHUNK_ROWS,
+) -> Chunk | None:  # fmt: skip
     """What follows ``seq``, up to the first hole; None: nothing, or no whole set of parts yet.
 
     Args:
         ms: the moment of ``seq``.
         batch: batches up to this one are used up.
+        upto: go no further; the last of a set of parts.
 
     Raises:
         MissingChanges: the next change is not there, and later ones are.
@@ -59,18 +61,22 @@ def next_chunk(
         rows += content["rows"]
         if rows < chunk_rows and at + 1 < len(numbers):
             continue
-        chunk = _read(lake, namespace, epoch, taken, seq, ms)
+        chunk = _read(lake, namespace, epoch, taken, seq, ms, upto)
         if chunk is not None:
             return chunk._replace(more=at + 1 < len(numbers))
     return None
 
 
-def _read(lake: Lake, namespace: str, epoch: str, batches: dict[int, int], seq: int, ms: int) -> Chunk | None:
+def _read(
+    lake: Lake, namespace: str, epoch: str, batches: dict[int, int], seq: int, ms: int, upto: int | None
+) -> Chunk | None:
     paths = [path for number in batches for path in batch_files(lake, namespace, epoch, number)]
     if not paths:
         return None
     dataset = ds.dataset(paths, schema=BRONZE["changes"], filesystem=lake.filesystem, format="parquet")
     after = pc.field("seq") > seq
+    if upto is not None:
+        after = after & (pc.field("seq") <= upto)
     table = dataset.to_table(columns=["seq", "ms", "part", "parts"], filter=after)
     if table.num_rows == 0:
         return None
@@ -88,14 +94,14 @@ def _read(lake: Lake, namespace: str, epoch: str, batches: dict[int, int], seq: 
     end = int(whole[-1]) + 1
     seqs, said = seqs[:end], table.column("ms").to_numpy()[first[:end]]
     moments = np.maximum(np.maximum.accumulate(said), ms)
-    upto = int(seqs[-1])
-    _check_types(dataset, after & (pc.field("seq") <= upto), namespace)
+    last = int(seqs[-1])
+    _check_types(dataset, after & (pc.field("seq") <= last), namespace)
     used_up = min(batches) - 1
     for number, last_seq in batches.items():
-        if last_seq > upto:
+        if last_seq > last:
             break
         used_up = number
-    return Chunk(paths, seq, upto, end, int(moments[-1]), used_up, _floors(seqs, said, moments), False)
+    return Chunk(paths, seq, last, end, int(moments[-1]), used_up, _floors(seqs, said, moments), False)
 
 
 class MissingChanges(LakeError):
@@ -113,6 +119,11 @@ class MissingChanges(LakeError):
 
 def _check_types(dataset: Any, wanted: Any, namespace: str) -> None:
     """A type that this release does not know may only be passed over if it says so itself."""
+    types: set[str] = set()
+    for batch in dataset.to_batches(columns=["type"], filter=wanted):
+        types.update(pc.unique(batch.column(0)).to_pylist())
+    if types <= kinds.TYPES:
+        return
     unknown = dataset.to_table(columns=["e"], filter=wanted & ~pc.field("type").isin(sorted(kinds.TYPES)))
     for e in unknown.column("e").to_pylist():
         change = decode_change(e.encode())

@@ -41,25 +41,25 @@ class Run:
     Args:
         spark: None: everything is replayed here.
         log: of the commits.
-        batch: folder name of a commit's number.
+        area: folder of the files, within the lake.
         spark_from_rows: smaller chunks are replayed here.
     """
 
     def __init__(
         self, spark: Any, lake: Lake, namespace: str, epoch: str, *, log: str | None = None,
-        batch: str = "batch={:09d}", spark_from_rows: int = SPARK_FROM_ROWS, chunk_rows: int = CHUNK_ROWS,
+        area: str = manifests.AREA, spark_from_rows: int = SPARK_FROM_ROWS, chunk_rows: int = CHUNK_ROWS,
     ) -> None:  # fmt: skip
         self.spark = spark
         self.lake = lake
         self.namespace = namespace
         self.epoch = epoch
         self.log = log or log_of(namespace, epoch)
-        self._batch = batch
+        self.area = area
         self._spark_from_rows = spark_from_rows
         self._chunk_rows = chunk_rows
 
     def steps(self, *, upto_seq: int | None = None) -> Iterator[Step]:
-        """Take in all that there is; a commit each.
+        """Take in all that there is, or all up to a seq that ends a change; a commit each.
 
         Raises:
             LakeError: no snapshot was taken yet; a change is missing, and no snapshot was taken behind the hole.
@@ -80,7 +80,7 @@ class Run:
             try:
                 chunk = next_chunk(
                     self.lake, self.namespace, self.epoch, seq=manifest.seq, ms=manifest.ms,
-                    batch=manifest.bronze_batch, chunk_rows=self._chunk_rows,
+                    batch=manifest.bronze_batch, upto=upto_seq, chunk_rows=self._chunk_rows,
                 )  # fmt: skip
             except MissingChanges as hole:
                 later = snapshots.first(self.lake, self.namespace, self.epoch, from_seq=hole.then - 1)
@@ -119,16 +119,16 @@ class Run:
         return manifest
 
     def _commit(self, number: int, manifest: Manifest) -> None:
+        manifests.remove_batch(self.lake, self.area, self.namespace, self.epoch, number, manifest.files)
         self.lake.commit(self.log, number, manifest.content())
-        manifests.forget(self.lake, {self.log, log_of(self.namespace, self.epoch)}, self.namespace, self.epoch)
+        manifests.forget(self.lake, self.log)
 
     def _replay(
         self, number: int, manifest: Manifest, paths: list[str], after: int, upto: int,
         floors: list[tuple[int, int, int]], rows: int, *, snapshot: bool = False,
     ) -> list[File]:  # fmt: skip
-        batch = self._batch.format(number)
-        manifests.remove_batch(self.lake, self.namespace, self.epoch, batch)
-        plan = Plan(self.lake.root, self.namespace, self.epoch, batch, manifest.compat, manifest.files)
+        manifests.remove_batch(self.lake, self.area, self.namespace, self.epoch, number)
+        plan = Plan(self.lake.root, self.namespace, self.epoch, self.area, number, manifest.compat, manifest.files)
         if self.spark is None or rows < self._spark_from_rows:
             of_bucket = _replay_here(self.lake, plan, paths, after, upto, floors, snapshot)
         else:

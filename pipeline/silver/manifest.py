@@ -6,7 +6,7 @@ a bucket and table, written anew when a change touches them. Files are never cha
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any, Final
 
 import msgspec
@@ -15,6 +15,8 @@ from pipeline.lake import Lake, places
 from pipeline.schema import SILVER
 
 KEPT_COMMITS: Final = 10  # a reader that began with one of these finds its files
+
+AREA: Final = "silver"  # the folder of the tables
 
 CLOSED: Final = "closed"
 OPEN: Final = "open"
@@ -80,42 +82,53 @@ def read_last(lake: Lake, log: str) -> tuple[int, Manifest] | None:
     numbers = lake.commits(log)
     if not numbers:
         return None
-    return numbers[-1], msgspec.convert(lake.read_commit(log, numbers[-1]), Manifest)
+    return numbers[-1], _read(lake, log, numbers[-1])
 
 
-def forget(lake: Lake, logs: Iterable[str], namespace: str, epoch: str) -> None:
-    """Remove old commits, and the files that only they speak of."""
-    wanted: set[str] = set()
-    for log in logs:
-        numbers = lake.commits(log)
-        for number in numbers[:-KEPT_COMMITS]:
-            lake.forget_commit(log, number)
-        for number in numbers[-KEPT_COMMITS:]:
-            wanted.update(file.path for file in msgspec.convert(lake.read_commit(log, number), Manifest).files)
-    for folder, names in _batches(lake, namespace, epoch):
-        unwanted = [name for name in names if f"{folder}/{name}" not in wanted]
-        if len(unwanted) == len(names):
-            lake.remove(folder)
-        else:
-            for name in unwanted:
-                lake.remove_file(folder, name)
+def forget(lake: Lake, log: str, keep: Iterable[File] = (), *, commits: int = KEPT_COMMITS) -> None:
+    """Remove old commits, and before them the files that only they speak of.
+
+    Args:
+        keep: files that another log speaks of.
+        commits: so many stay.
+    """
+    numbers = lake.commits(log)
+    old = numbers[: len(numbers) - commits]
+    if not old:
+        return
+    kept = {file.path for file in keep}
+    for number in numbers[len(old) :]:
+        kept.update(file.path for file in _read(lake, log, number).files)
+    for number in old:
+        for file in _read(lake, log, number).files:
+            if file.path not in kept:
+                remove_file(lake, file.path)
+        lake.forget_commit(log, number)
 
 
-def remove_batch(lake: Lake, namespace: str, epoch: str, batch: str) -> None:
-    """What a killed job left behind under a number that is to be used now."""
+def remove_file(lake: Lake, path: str) -> None:
+    """One file, and its folder with the last one."""
+    folder, _, name = path.rpartition("/")
+    lake.remove_file(folder, name)
+    if lake.folders(folder) == lake.files(folder) == []:
+        lake.remove(folder)
+
+
+def remove_batch(lake: Lake, area: str, namespace: str, epoch: str, number: int, keep: Iterable[File] = ()) -> None:
+    """What killed jobs and tasks left behind under a number, but not ``keep``."""
+    kept = {file.path for file in keep}
     for table in SILVER:
         for state in (CLOSED, OPEN):
-            lake.remove(folder_of(table, state, namespace, epoch, batch))
+            folder = folder_of(area, table, state, namespace, epoch, number)
+            for name in lake.files(folder):
+                if f"{folder}/{name}" not in kept:
+                    remove_file(lake, f"{folder}/{name}")
 
 
-def folder_of(table: str, state: str, namespace: str, epoch: str, batch: str) -> str:
+def folder_of(area: str, table: str, state: str, namespace: str, epoch: str, number: int) -> str:
     """Where the files of one commit are, within the lake."""
-    return f"silver/{table}/{places(namespace, epoch)}/{state}/{batch}"
+    return f"{area}/{table}/{places(namespace, epoch)}/{state}/batch={number:09d}"
 
 
-def _batches(lake: Lake, namespace: str, epoch: str) -> Iterator[tuple[str, list[str]]]:
-    for table in SILVER:
-        for state in (CLOSED, OPEN):
-            place = f"silver/{table}/{places(namespace, epoch)}/{state}"
-            for batch in lake.folders(place):
-                yield f"{place}/{batch}", lake.files(place, batch)
+def _read(lake: Lake, log: str, number: int) -> Manifest:
+    return msgspec.convert(lake.read_commit(log, number), Manifest)

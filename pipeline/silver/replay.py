@@ -7,11 +7,11 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from pipeline.lake import Lake, places
+from pipeline.lake import Lake
 from pipeline.silver import head, topics
 from pipeline.silver.cells import Cells, Moment
 from pipeline.silver.files import Writer, read_held
-from pipeline.silver.manifest import OPEN, File
+from pipeline.silver.manifest import OPEN, File, folder_of
 from pipeline.silver.ops import HEAD, KINDS, SNAPSHOT, HeadOp, TopicOp, seq_of
 
 _TAKE_EVERY_ROWS: Final = 200_000  # rows that ended are that many tuples at most, columns afterwards
@@ -25,7 +25,8 @@ class Plan(NamedTuple):
     lake: str
     namespace: str
     epoch: str
-    batch: str
+    area: str
+    number: int
     compat: str
     files: tuple[File, ...]
 
@@ -57,7 +58,11 @@ def replay(plan: Plan, bucket: int, ops: Iterable[tuple[int, int, bytes]]) -> li
     else:
         bucket_tables = topics.Topics(cells)
         reset = msgspec.msgpack.encode(TopicOp(KINDS.index(SNAPSHOT)))
-    writer = Writer(lake, places(plan.namespace, plan.epoch), plan.batch, bucket, before)
+
+    def place(table: str, state: str) -> str:
+        return folder_of(plan.area, table, state, plan.namespace, plan.epoch, plan.number)
+
+    writer = Writer(lake, place, bucket, before)
     busiest = cells["live" if bucket == HEAD else "queue_data"]
     apply, last, at = bucket_tables.apply, -1, None
     for order, ms, payload in ops:

@@ -9,6 +9,8 @@ from typing import Any
 import click
 
 from registry.cli import reads, show
+from registry.cli.at import at_option
+from registry.cli.options import lake_option
 from registry.cli.target import find_target, run, target_options
 from registry.config import Settings
 from registry.errors import ConfigError, PeerUnavailable
@@ -36,21 +38,35 @@ def clusters(as_json: bool, config_file: Path | None, **flags: Any) -> None:
 
 
 @click.command()
+@at_option
+@lake_option
 @target_options
-def brokers(as_json: bool, config_file: Path | None, **flags: Any) -> None:
-    """Show each broker: when it was last heard, how long it has left, over how many front ends it is connected."""
+def brokers(as_json: bool, config_file: Path | None, at_ms: int | None, lake: str, **flags: Any) -> None:
+    """Show each broker: when it was last heard, how long it has left, over how many front ends it is connected.
+
+    With --at: as it was then. A broker of which the lake has no heartbeat counts as last heard when it registered.
+    """
+    if at_ms is not None:
+        from registry.cli.past import read_brokers_at
+
+        _show_brokers(read_brokers_at(at_ms, lake, flags, config_file), as_json)
+        return
 
     async def work(settings: Settings) -> None:
         async with reads.existing_namespace(settings) as store:
             infos = await reads.read_brokers(store)
-        if as_json:
-            show.json_page(infos)
-        elif infos:
-            click.echo(_brokers_text(infos))
-        else:
-            click.echo("no broker is registered", err=True)
+        _show_brokers(infos, as_json)
 
     run(work(find_target(flags, config_file)))
+
+
+def _show_brokers(infos: list[reads.BrokerInfo], as_json: bool) -> None:
+    if as_json:
+        show.json_page(infos)
+    elif infos:
+        click.echo(_brokers_text(infos))
+    else:
+        click.echo("no broker is registered", err=True)
 
 
 def _brokers_text(infos: list[reads.BrokerInfo]) -> str:
@@ -109,12 +125,23 @@ def _shortened(names: list[str], most: int = 6) -> str:
 @click.option(
     "--namesrv", metavar="HOST:PORT[;HOST:PORT]", help="Ask a name server instead, ours or a Java NameServer."
 )
+@at_option
+@lake_option
 @target_options
-def route(topic: str, namesrv: str | None, as_json: bool, config_file: Path | None, **flags: Any) -> None:
+def route(
+    topic: str, namesrv: str | None, as_json: bool, config_file: Path | None, at_ms: int | None, lake: str, **flags: Any
+) -> None:  # fmt: skip
     """Show where TOPIC is: its queues at each broker name, and the addresses, as clients are told.
 
-    The tables in Redis are read, unless --namesrv names a name server.
+    The tables in Redis are read, unless --namesrv names a name server; with --at: where it was then.
     """
+    if at_ms is not None:
+        from registry.cli.past import read_route_at
+
+        if namesrv is not None:
+            raise click.UsageError("--namesrv knows only of now, --at reads the pipeline's tables: give one of them")
+        _show_route(topic, read_route_at(topic, at_ms, lake, flags, config_file), as_json)
+        return
     if namesrv is not None:
         if given := [f"--{name}" for name, value in flags.items() if value is not None]:
             raise click.UsageError(f"--namesrv asks a name server, {given[0]} names tables in Redis: give one of them")

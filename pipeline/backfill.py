@@ -1,0 +1,53 @@
+"""Silver anew from bronze, and gold from it. Readers see the old tables until the new ones are whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from pipeline.lake import Lake, places
+from pipeline.silver.job import SPARK_FROM_ROWS, Run, Step
+from pipeline.silver.manifest import AREA, forget, log_of, read_last
+from pipeline.silver.ops import LakeError
+
+
+def backfill(
+    spark: Any, lake: Lake, namespace: str, epoch: str, *, spark_from_rows: int = SPARK_FROM_ROWS
+) -> Iterator[Step]:
+    """Write silver anew; killed and started again, it goes on from where it was.
+
+    It has a log of its own until it is done; then one commit puts the new files in the place of the old ones.
+
+    Raises:
+        LakeError: see :func:`pipeline.silver.advance`; or silver moved meanwhile.
+    """
+    log = log_of(namespace, epoch)
+    before = read_last(lake, log)
+    number = before[0] + 1 if before else 0
+    own_log = f"backfill/{number:09d}/{places(namespace, epoch)}"
+    _clean(lake, namespace, epoch, number)
+    run = Run(
+        spark, lake, namespace, epoch, log=own_log, area=f"{AREA}/from={number:09d}", spark_from_rows=spark_from_rows
+    )
+    yield from run.steps()
+    made = read_last(lake, own_log)
+    assert made is not None
+    now = read_last(lake, log)
+    if (now[0] if now else -1) != number - 1:
+        raise LakeError(
+            f"silver of namespace {namespace!r} moved on while it was written anew: stop 'mqregistry pipeline run', "
+            "and run the backfill again"
+        )
+    lake.commit(log, number, made[1].content())
+    forget(lake, log)
+    _clean(lake, namespace, epoch, number + 1)
+
+
+def _clean(lake: Lake, namespace: str, epoch: str, number: int) -> None:
+    """Forget backfills that were done, or given up because silver moved on."""
+    last = read_last(lake, log_of(namespace, epoch))
+    for folder in lake.folders("commits", "backfill"):
+        own_log = f"backfill/{folder}/{places(namespace, epoch)}"
+        if folder != f"{number:09d}" and lake.commits(own_log):
+            forget(lake, own_log, last[1].files if last else (), commits=0)
+            lake.remove("commits", own_log)

@@ -1,0 +1,119 @@
+"""The audit: nothing to find where nothing was changed, and whatever was changed is found."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+
+import pyarrow.parquet as pq
+import pytest
+
+pytest.importorskip("pyarrow")
+
+from pipeline import silver, snapshot
+from pipeline.audit import audit
+from pipeline.lake import Lake, places
+from tests.pipeline.world import World, entries, write_bronze
+from tests.store.conftest import store  # noqa: F401 - a fixture
+
+OPERATIONS = int(os.environ.get("MQREGISTRY_TEST_OPERATIONS", "300"))
+
+
+@pytest.fixture
+def lake(tmp_path):
+    return Lake(str(tmp_path / "lake"))
+
+
+async def fill(store, lake, operations, *, seed, trimmed=0):  # noqa: F811
+    """A lake of random operations, some of which only the stream has yet."""
+    world = World(store, seed)
+    epoch = (await world.bed.head()).epoch
+    await world.run(operations // 2)
+    if trimmed:
+        await store.client.xtrim(f"mq:{{{store.namespace}}}:changes", maxlen=trimmed, approximate=False)
+    taken = await snapshot.take_async(store.url, store.namespace, lake)
+    await world.run(operations // 2)
+    found = await entries(store, "-" if taken.seq == 0 else taken.last_id)
+    write_bronze(lake, store.namespace, epoch, 0, found[: len(found) // 2])
+    write_bronze(lake, store.namespace, epoch, 1, found[len(found) // 2 :])
+    await world.run(20)
+    return world, epoch
+
+
+@pytest.mark.spark
+def test_random_operations_leave_no_difference(spark, run, store, lake):  # noqa: F811
+    seed = secrets.randbits(32)
+    print("seed", seed)
+    _, epoch = run(fill(store, lake, OPERATIONS, seed=seed, trimmed=3))
+    silver.advance(None, lake, store.namespace, epoch)
+    found = audit(spark, store.url, store.namespace, lake)
+    assert found.differences == []
+    assert found.ok
+    assert found.seq >= found.replayed > 3
+    assert found.cells > 20
+    assert lake.folders("audit") == lake.folders("commits", "audit") == []
+
+
+def rewrite(lake, namespace, epoch, number, change):
+    """Edit the events of one batch of bronze: change(seq, event) gives the event that is there instead, None: none."""
+    path = lake.path(f"bronze/changes/{places(namespace, epoch)}/batch={number:09d}/day=2026-01-01/part-0.parquet")
+    table = pq.read_table(path)
+    rows = []
+    for row in table.to_pylist():
+        event = change(row["seq"], json.loads(row["e"]))
+        if event is not None:
+            rows.append(row | {"e": json.dumps(event)})
+    pq.write_table(table.from_pylist(rows, schema=table.schema), path)
+
+
+def test_a_removed_event_and_altered_ones_are_found(run, store, lake):  # noqa: F811
+    world, epoch = run(fill(store, lake, 100, seed=5))
+    run(world.bed.kv.put("audited", "old", "1"))
+    run(world.bed.kv.put("audited", "old", "2"))
+    run(world.bed.kv.put("audited", "now", "right"))
+    found = run(entries(store))
+    last_seq = json.loads(found[-1][1])["seq"]
+    write_bronze(lake, store.namespace, epoch, 2, found)  # all of it, once more
+    silver.advance(None, lake, store.namespace, epoch)
+    assert audit(None, store.url, store.namespace, lake).ok
+
+    def alter(value, other):
+        def change(seq, event):
+            if event.get("value") == value and event["kv_namespace"] == "audited":
+                event["value"] = other
+            return event
+
+        return change
+
+    # a value that stands
+    rewrite(lake, store.namespace, epoch, 2, alter("right", "wrong"))
+    differences = audit(None, store.url, store.namespace, lake).differences
+    of_redis = [d for d in differences if d.where == "redis"]
+    assert [(d.table, d.key, d.history, d.found) for d in of_redis] == [("kv", ("audited", "now"), "wrong", "right")]
+    assert {(d.where, d.table) for d in differences} == {("redis", "kv"), ("silver", "kv")}
+    # one that stands no more: silver still has it
+    rewrite(lake, store.namespace, epoch, 2, alter("wrong", "right"))
+    rewrite(lake, store.namespace, epoch, 2, alter("1", "one"))
+    differences = audit(None, store.url, store.namespace, lake).differences
+    assert {(d.where, d.table) for d in differences} == {("silver", "kv")}
+    assert {(d.history or d.found)["value"] for d in differences} == {"one", "1"}
+    rewrite(lake, store.namespace, epoch, 2, alter("one", "1"))
+    # one that is gone
+    rewrite(lake, store.namespace, epoch, 2, lambda seq, event: None if seq == last_seq - 1 else event)
+    gone = audit(None, store.url, store.namespace, lake)
+    assert not gone.ok
+    assert f"holds change {last_seq - 2} and then change {last_seq}: change {last_seq - 1} is missing" in gone.missing
+
+
+def test_redis_altered_behind_the_registry_is_found(run, store, lake):  # noqa: F811
+    world, _ = run(fill(store, lake, 60, seed=6))
+    run(world.bed.register("10.9.9.9:1", "broker-x", topics=("audited", "other")))
+    assert audit(None, store.url, store.namespace, lake).ok
+    run(world.bed.redis("HSET", world.bed.key("topic:audited"), "broker-x", '{"r":1,"w":1,"p":6,"f":0}'))
+    run(world.bed.redis("HDEL", world.bed.key("broker:broker-x"), "0"))
+    found = audit(None, store.url, store.namespace, lake).differences
+    assert [(d.table, d.key, d.found) for d in found] == [
+        ("broker_addr", ("broker-x", "0"), None),
+        ("queue_data", ("audited", "broker-x"), {"read": 1, "write": 1, "perm": 6, "flag": 0}),
+    ]
