@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from bench.life import BEAT_EVERY_S
 from bench.load import plan
 from bench.load.plan import read_answers
 from bench.load.tool import LoadGenerator
@@ -92,6 +93,7 @@ class _Step:
         self, server: OurServer, generator: LoadGenerator, shape: Shape, found: dict[str, Any], say: Say
     ) -> None:
         self.server, self.generator, self.shape, self.found, self.say = server, generator, shape, found, say
+        self._beat_at = time.monotonic()
 
     @contextlib.contextmanager
     def _cost(self, what: str) -> Iterator[None]:
@@ -113,13 +115,24 @@ class _Step:
         """All brokers (or the first few), a wave after the other; how many were refused."""
         count, refused = count or len(self.shape.brokers), 0
         for first in range(0, count, WAVE):
-            wave = min(WAVE, count - first)
-            done = self.generator.run(
-                reg_first=first, reg_parallel=wave, reg_each=1, reg_a=int(variant), reg_b=int(variant),
-                reg_keep=int(keep),
-            ).registrations  # fmt: skip
-            refused += wave - done.codes.get("0", 0)
+            refused += self._wave(first, min(WAVE, count - first), variant, keep=keep)
+            if time.monotonic() - self._beat_at > BEAT_EVERY_S:  # those that registered first must not expire meanwhile
+                self._beat_at = time.monotonic()
+                for before in range(0, first + WAVE, WAVE):
+                    self._wave(before, min(WAVE, count - before), Variant.BASE, keep=True)
+        if count == len(self.shape.brokers):
+            self._beat_at = time.monotonic()
         return refused
+
+    def _wave(self, first: int, count: int, variant: Variant, *, keep: bool) -> int:
+        done = self.generator.run(
+            reg_first=first, reg_parallel=count, reg_each=1, reg_a=int(variant), reg_b=int(variant), reg_keep=int(keep)
+        ).registrations
+        return count - done.codes.get("0", 0)
+
+    def _beat(self) -> None:
+        if time.monotonic() - self._beat_at > BEAT_EVERY_S:
+            self._register_all()
 
     def fill(self) -> None:
         with self._cost("fill"):
@@ -134,6 +147,7 @@ class _Step:
         self._memory("filled")
 
     def check(self, asked: Sequence[int], bodies: Path) -> None:
+        self._beat()
         self.generator.once(bodies)
         answers = read_answers(bodies)
         wrong = [text for n, answer in zip(asked, answers, strict=True) if (text := self.shape.wrongs(n, answer))]
@@ -182,6 +196,7 @@ class _Step:
                 thread.join()
 
     def _small_lookups(self, what: str, seconds: float) -> None:
+        self._beat()
         result = self.generator.run(
             connections=16, rate=LOOKUPS_A_SECOND, seconds=seconds, warmup_s=0.3, drain_s=20
         )  # fmt: skip
@@ -202,6 +217,7 @@ class _Step:
 
     def leave_and_come(self) -> None:
         """Several at once, one after the other in Redis."""
+        self._beat()
         self.found["leavers"] = leavers = min(LEAVERS, len(self.shape.brokers) // 2)
         with self._cost("brokers leave"):
             refused = self._register_all(Variant.LEAVE, leavers)
@@ -211,6 +227,7 @@ class _Step:
 
     def rebuild(self) -> None:
         """The front end is started again and reads everything from Redis; no broker helps."""
+        self._beat()
         redis_s = self.server.redis_cpu_s()
         self.server.restart_front_end()
         redis_s, all_s = self.server.redis_cpu_s() - redis_s, self.server.cost().cpu_s - self.server.redis_cpu_s()
