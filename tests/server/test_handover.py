@@ -285,3 +285,31 @@ async def test_out_of_files_it_pauses_and_says_so(port, monkeypatch, caplog):
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         await here.until(lambda: here.handover.held == [1])
+
+
+async def test_connections_that_find_no_open_file_left_are_told_as_over(port, caplog):
+    here = port(1)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    clients = [await here.connect() for _ in range(3)]
+    await here.until(lambda: here.handover.held == [3])
+    served = set()
+
+    class Served(asyncio.Protocol):
+        def connection_made(self, transport):
+            served.add(transport)
+
+    with here.worker(0) as mine:
+        lowest = os.dup(0)
+        os.close(lowest)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (lowest, hard))
+        try:
+            taken = Taken(mine, Served, served)
+            await here.until(lambda: "connections are lost: no more open files are permitted" in caplog.text)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        await here.until(lambda: here.handover.held[0] < 3)
+        taken.close()
+        for transport in served:
+            transport.close()
+    for _, writer in clients:
+        writer.close()
