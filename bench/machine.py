@@ -20,7 +20,7 @@ def about(server_cores: Sequence[int], generator_cores: Sequence[int]) -> dict[s
     """Date, machine, versions, and how busy the machine is besides."""
     return {
         "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        "commit": _said("git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty"),
+        "commit": _commit(),
         "machine": f"{_cpu_model()}, {os.cpu_count()} cores, {_memory_gb():.0f} GB, Linux {platform.release()}",
         "cores": {"server": list(server_cores), "generator": list(generator_cores)},
         "load_average": [round(load, 2) for load in os.getloadavg()],
@@ -29,6 +29,14 @@ def about(server_cores: Sequence[int], generator_cores: Sequence[int]) -> dict[s
         "redis": _first(r"v=\S+", _said(find_server(), "--version")),
         "packages": {name: metadata.version(name) for name in ("uvloop", "msgspec", "redis", "hiredis")},
     }
+
+
+def _commit() -> str:
+    """With "-dirty" when anything differs from it but what measurements write."""
+    git = ("git", "-C", str(Path(__file__).parents[1]))
+    written = (":!bench/RESULTS.md", ":!bench/SCALE.md", ":!bench/*.svg")
+    changed = _said(*git, "status", "--porcelain", "--untracked-files=no", "--", ".", *written)
+    return _said(*git, "describe", "--always") + ("" if changed == "?" else "-dirty")
 
 
 def _said(*command: str) -> str:
