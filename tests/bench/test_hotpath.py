@@ -11,7 +11,7 @@ from registry.protocol.command import decode_command
 async def test_every_step_runs_and_takes_time():
     lookups, registrations = await measured(1)
     steps = dict(lookups) | dict(registrations)
-    assert len(steps) == len(lookups) + len(registrations) == 14
+    assert len(steps) == len(lookups) + len(registrations) == 15
     assert all(ns > 0 for ns in steps.values())
 
 
