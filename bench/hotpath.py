@@ -12,7 +12,7 @@ import asyncio
 import time
 import timeit
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -26,13 +26,12 @@ from registry.protocol.codes import RequestCode
 from registry.protocol.command import decode_command, encode_command
 from registry.protocol.frame import FrameReader
 from registry.protocol.headers import RegisterBroker
-from registry.protocol.register_pieces import read_difference
 from registry.registration import compare
 from registry.server.connection import Connection, Connections, Limits
 from registry.server.counters import Counters
 from registry.server.front_end import FrontEnd
-from registry.server.register import digest_of
-from registry.server.register_changed import Arrived, decode
+from registry.server.known import KnownLookups
+from registry.server.register import decode, digest_of
 from registry.server.view import View
 from registry.tables import Tables
 
@@ -54,15 +53,17 @@ class Bin:
         pass
 
 
-def filled_view() -> View:
-    """A view with one topic on eight brokers, its answer made already."""
+def filled_view(topics: Sequence[str] = (TOPIC,)) -> View:
+    """A view with these topics on eight brokers, their answers made already."""
     view = View()
     for place in range(WIDTH):
         name = f"broker-00-{place}"
         view.exact.brokers[name] = BrokerRow("cluster-00", {0: f"10.1.0.{place + 1}:10911"})
-        view.exact.set_queue_data(TOPIC, name, QueueData(2, 1, PERM, 0))
+        for topic in topics:
+            view.exact.set_queue_data(topic, name, QueueData(2, 1, PERM, 0))
     view.fresh = view.loaded = True
-    assert view.route_body(TOPIC, quoted_keys=True)
+    for topic in topics:
+        assert view.kept_route(topic, quoted_keys=True)
     return view
 
 
@@ -81,26 +82,77 @@ def nanoseconds(step: Callable[[], object], repeat: int, number: int = 2_000) ->
     return min(timeit.repeat(step, timer=time.process_time, number=number, repeat=repeat)) / number * 1e9
 
 
+def known_steps(repeat: int, topics: int) -> list[tuple[str, float]]:
+    """A lookup that is known by its bytes: each step's name and its nanoseconds; the whole comes last."""
+    names = [f"topic-00-{number:05d}" for number in range(topics)]
+    view = filled_view(names)
+    one = connection(view)
+    known = one._connections.known
+    frames = [lookup(name, VERSION) for name in names]
+    for frame in frames * 3:
+        one.data_received(frame)
+    assert len(known) == topics
+    data = frames[0]
+    front, _, rest = data.rpartition(b'"opaque":')
+    digits, _, back = rest.partition(b",")
+    key = b"\0".join((front[8:], back))
+    kept = known._newer[key]
+    body = kept.body
+    assert body is not None
+    pieces = (data[:80], digits, known._suffix, body)
+
+    def split() -> bytes:
+        front, _, rest = data.rpartition(b'"opaque":')
+        _, _, back = rest.partition(b",")
+        return b"\0".join((front[8:], back))
+
+    def count() -> None:
+        kept.asked += 1
+
+    def all_of_them() -> None:
+        for frame in frames:
+            one.data_received(frame)
+
+    steps: dict[str, Callable[[], object]] = {
+        "whole frame, split at the opaque": split,
+        # with a slice, so that the hash is not the kept one
+        "look up: slice, hash, dict": lambda: known._newer.get(key[1:]),
+        "count": count,
+        "join head, opaque, suffix, body": lambda: b"".join(pieces),
+        "**known: KnownLookups.answer**": lambda: known.answer(data),
+        "**the whole: Connection.data_received**": lambda: one.data_received(data),
+    }
+    timed = [(name, nanoseconds(step, repeat)) for name, step in steps.items()]
+    in_turn = nanoseconds(all_of_them, max(1, repeat // 10), number=1) / topics
+    return [*timed, (f"**the same, {topics:,} topics in turn** (memory)", in_turn)]
+
+
 def lookup_steps(repeat: int) -> list[tuple[str, float]]:
-    """Each step's name and its nanoseconds; the whole comes last."""
+    """A lookup that goes the long way: each step's name and its nanoseconds; the whole comes last."""
     view = filled_view()
     one = connection(view)
+    one._connections.known.learn = lambda frame, command: None  # type: ignore[method-assign]
+    learn = KnownLookups(one._front_end).learn
     front_end, handler = one._front_end, one._connections.reads[RequestCode.GET_ROUTEINFO_BY_TOPIC]
     data = lookup(TOPIC, VERSION)
     reader = FrameReader()
     (frame,) = reader.feed(data)
     command = decode_command(frame)
-    body = view.route_body(TOPIC, quoted_keys=True)
+    kept = view.kept_route(TOPIC, quoted_keys=True)
     assert command is not None
+    assert kept is not None
+    body = kept.body
     assert body is not None
     success = front_end.replies.success
     made = [success.reply(1, body)]
     steps: dict[str, Callable[[], object]] = {
+        "known? KnownLookups.answer, in vain": lambda: one._connections.known.answer(data),
         "split: FrameReader.feed": lambda: reader.feed(data),
         "decode: decode_command": lambda: decode_command(frame),
-        "look up: View.route_body": lambda: view.route_body(TOPIC, quoted_keys=True),
+        "look up: View.kept_route": lambda: view.kept_route(TOPIC, quoted_keys=True),
         "reply: ReplyTemplate.reply": lambda: success.reply(1, body),
         "the handler of 105: look up, reply, counters": lambda: handler(front_end, command, 1),
+        "learn: KnownLookups.learn (the second time)": lambda: learn(frame, command),
         "send: Connection._send, into the void": lambda: one._send(made),
         "an empty call (the timer's own)": lambda: None,
         "**the whole: Connection.data_received**": lambda: one.data_received(data),
@@ -121,43 +173,38 @@ def registration_steps(repeat: int) -> list[tuple[str, float]]:
     command = decode_command(whole)
     assert command is not None
     header = RegisterBroker.from_ext_fields(command.ext_fields)
-    peer: Any = None
-    identity = ("cluster-00", "broker-00-0", "10.1.0.1:10911", 0)
-    arrived = Arrived(header, command, "cluster-00|10.1.0.1:10911", "", peer, identity)
-    registration, read = decode(FIVE, arrived)
-    assert read is not None
-    changed = S2.registration(S2.brokers[0], Variant.TEN).body
+    registration = decode(header, command, ("cluster-00", "broker-00-0", "10.1.0.1:10911", 0), FIVE)
     tables = Tables()
     for topic, config in registration.topics.items():
         tables.set_queue_data(topic, "broker-00-0", config.queue_data())
     tables.brokers["broker-00-0"] = BrokerRow("cluster-00", {0: "10.1.0.1:10911"})
-    known = tables.broker_topics["broker-00-0"]
     steps: dict[str, Callable[[], object]] = {
         f"split: FrameReader.feed, pieces of {PIECE_BYTES >> 10} KiB": split,
         "decode: decode_command (copies the body)": lambda: decode_command(whole),
         "digest: digest_of": lambda: digest_of(command),
         "changed only: check_crc32": lambda: check_crc32(command.body, zlib.crc32(command.body) & 0x7FFFFFFF),
-        "changed only: decode what differs, ten topics": lambda: read_difference(changed, read.pieces, known),
-        "changed only: decode all, when that does not do": lambda: decode(FIVE, arrived),
-        "changed only: compare all with the view": lambda: compare(registration, None, tables),
+        "changed only: decode": lambda: decode(header, command, ("c", "b", "a:1", 0), FIVE),
+        "changed only: compare with the view": lambda: compare(registration, None, tables),
     }
     return [(name, nanoseconds(step, max(3, repeat // 5), number=3)) for name, step in steps.items()]
 
 
-async def measured(repeat: int) -> tuple[list[tuple[str, float]], list[tuple[str, float]]]:
-    """Both tables; a coroutine, because connections want a running loop."""
-    return lookup_steps(repeat), registration_steps(repeat)
+async def measured(repeat: int, topics: int = 40_000) -> list[list[tuple[str, float]]]:
+    """The three tables; a coroutine, because connections want a running loop."""
+    return [known_steps(repeat, topics), lookup_steps(repeat), registration_steps(repeat)]
 
 
 def main() -> int:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeat", type=int, default=100, help="the more, the less a busy machine shows")
-    lookups, registrations = asyncio.run(measured(parser.parse_args().repeat))
-    print("| a lookup | ns |\n| --- | --- |")
-    for name, ns in lookups:
-        print(f"| {name} | {ns:,.0f} |")
-    print("\n| a registration of 10,000 topics | ms |\n| --- | --- |")
+    known, lookups, registrations = asyncio.run(measured(parser.parse_args().repeat))
+    for what, steps in (("a known lookup", known), ("a lookup that goes the long way", lookups)):
+        print(f"| {what} | ns |\n| --- | --- |")
+        for name, ns in steps:
+            print(f"| {name} | {ns:,.0f} |")
+        print()
+    print("| a registration of 10,000 topics | ms |\n| --- | --- |")
     for name, ns in registrations:
         print(f"| {name} | {ns / 1e6:.2f} |")
     return 0

@@ -16,11 +16,11 @@ from typing import Any, NamedTuple
 from registry.errors import RegistryError, RemoteProtocolError, StoreUnavailable
 from registry.protocol.codes import FLAG_ONEWAY, FLAG_RESPONSE, RequestCode, ResponseCode
 from registry.protocol.command import Command, decode_command
-from registry.protocol.frame import FrameReader
+from registry.protocol.frame import FrameReader, is_frame
 from registry.protocol.watch import ROUTE_WATCH, WatchAnswer
 from registry.server.front_end import FrontEnd
 from registry.server.known import KnownLookups
-from registry.server.reads import Read, reads
+from registry.server.reads import reads
 from registry.server.writes import Write, writes
 
 logger = logging.getLogger(__name__)
@@ -137,16 +137,21 @@ class Connection(asyncio.Protocol):
             return
         connections = self._connections
         self.active_at_s = connections.clock_s
-        reader = self._reader
-        out: list[bytes] = []
-        if not reader.pending and not self._backlog:
-            known = connections.known
-            answer = known.answer(data)
+        if not self._reader.pending and not self._backlog:
+            answer = connections.known.answer(data)
             if answer is not None:
                 self._transport.write(answer)
                 return
-            if answered := known.answer_several(data, out, _WRITE_BYTES):
-                data = data[answered:]
+        self._receive(data)
+
+    def _receive(self, data: bytes) -> None:
+        reader = self._reader
+        out: list[bytes] = []
+        if not reader.pending and not self._backlog:
+            if is_frame(data):  # one, and whole, as most come
+                self._answer([data[4:]], out)
+                return
+            data = data[self._connections.known.answer_several(data, out, _WRITE_BYTES) :]
         frames = reader.feed(data)
         if reader.pending_bytes or self._held:
             self._hold(reader.pending_bytes)
@@ -221,11 +226,11 @@ class Connection(asyncio.Protocol):
 
     def _answer(self, frames: list[bytes], out: list[bytes]) -> None:
         """Answer these frames; ``out`` has what was answered already."""
-        out_bytes = sum(map(len, out))
-        decode, known = self._connections.decode, self._connections.known
+        out_bytes = sum(map(len, out)) if out else 0
+        connections = self._connections
         for number, frame in enumerate(frames):
             try:
-                command = decode(frame)
+                command = connections.decode(frame)
             except RemoteProtocolError as error:
                 self._send(out)
                 self.refuse(error)
@@ -235,7 +240,7 @@ class Connection(asyncio.Protocol):
             answer = self._read_or_queue(command)
             if answer is not None:
                 if command.code == _LOOKUP:
-                    known.learn(frame, command)
+                    connections.known.learn(frame, command)
                 out.append(answer)
                 out_bytes += len(answer)
                 if out_bytes >= _WRITE_BYTES:
@@ -256,7 +261,14 @@ class Connection(asyncio.Protocol):
             return None if command.flag & FLAG_ONEWAY else front_end.replies.go_away.reply(opaque)
         read = self._connections.reads.get(command.code)
         if read is not None:
-            answer = self._run_read(read, command, opaque)
+            answer: bytes | None
+            try:
+                answer = read(front_end, command, opaque)
+            except RegistryError as error:
+                answer = front_end.replies.system_error(opaque, str(error))
+            except Exception as error:  # a defect of ours must not take the other clients' answers along
+                logger.exception("request %d of %s failed", command.code, self.address)
+                answer = front_end.replies.system_error(opaque, f"{type(error).__name__}: {error}")
             if answer is not None:
                 return None if command.flag & FLAG_ONEWAY else answer
         write = self._connections.writes.get(command.code)
@@ -272,15 +284,6 @@ class Connection(asyncio.Protocol):
                 opaque, ResponseCode.REQUEST_CODE_NOT_SUPPORTED, f" request type {command.code} not supported"
             )
         return None if command.flag & FLAG_ONEWAY else answer
-
-    def _run_read(self, read: Read, command: Command, opaque: int) -> bytes | None:
-        try:
-            return read(self._front_end, command, opaque)
-        except RegistryError as error:
-            return self._front_end.replies.system_error(opaque, str(error))
-        except Exception as error:  # a defect of ours must not take the other clients' answers along
-            logger.exception("request %d of %s failed", command.code, self.address)
-            return self._front_end.replies.system_error(opaque, f"{type(error).__name__}: {error}")
 
     def _watch(self, command: Command, opaque: int) -> bytes | None:
         try:

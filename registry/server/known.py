@@ -7,9 +7,9 @@ answered to :meth:`KnownLookups.learn`.
 
 Why the answer is the same, byte for byte: what is learned is valid JSON in which these digits, and nothing else, are
 the opaque (two other numbers in their place make the same command with that opaque), so any other number there, written
-as JSON has it, makes the same command too. And the long way answers that command with the view's kept answer for a
-topic and a form, as long as there is one: it is the one that is taken here, at the moment of the answer, so that what
-changes a route needs to know nothing of this.
+as JSON has it, makes the same command too. And the long way answers that command with the body that the view's kept
+answer for its topic and form has, as long as there is one: it is taken from there here too, at the moment of the
+answer, so that what changes a route needs to know nothing of this.
 """
 
 from __future__ import annotations
@@ -20,15 +20,17 @@ from typing import Final
 import msgspec
 
 from registry.protocol.codes import Encoding
-from registry.protocol.command import Command, decode_command
+from registry.protocol.command import Command, decode_command, encode_command
 from registry.protocol.lenient_json import REFUSALS
 from registry.server.front_end import FrontEnd
 from registry.server.reads import quoted_wanted
+from registry.server.view import KeptAnswer
 
 # Frames of lookups have about 150 bytes; a topic's name has 255 at most.
 MAX_FRAME_BYTES: Final = 1023
-# Two generations of so many lookups, 350 bytes each: the older one goes when the newer one is full.
+# Two generations of so many lookups, 300 bytes each: the older one goes when the newer one is full.
 MAX_KNOWN: Final = 100_000
+_MAX_HEADS: Final = 10_000
 
 _NAME: Final = b'"opaque":'
 _MAX_OPAQUE: Final = b"2147483647"
@@ -44,9 +46,6 @@ _PROBES: Final = (1, 2**31 - 1)
 # Between what stands before the opaque and what stands after it, in a key; JSON has it in no text and nowhere else.
 _SEAM: Final = b"\0"
 
-# The topic's counter, the topic, and the kept answers of the form that is asked for.
-_Lookup = tuple[list[int], str, dict[str, bytes]]
-
 
 class KnownLookups:
     """The lookups that one worker knows by their bytes.
@@ -60,23 +59,18 @@ class KnownLookups:
         self._front_end = front_end
         self._view = front_end.view
         self._counters = front_end.counters
-        self._counts = front_end.lookup_counts
         self._max_known = max_known
         self._quoted_wanted = quoted_wanted(front_end.behaviour)
         success = front_end.replies.success
         self._prefix, self._suffix, self._fixed_bytes = success.prefix, success.suffix, success.fixed_bytes
+        # What stands before the opaque in an answer, by its digits and the size of the body.
+        self._heads: tuple[dict[int, bytes], ...] = tuple({} for _ in range(len(_MAX_OPAQUE) + 1))
         self._learns = front_end.replies.encoding == Encoding.JSON
-        self._newer: dict[bytes, _Lookup] = {}
-        self._older: dict[bytes, _Lookup] = {}
-        self._counts.on_forget = self.clear
+        self._newer: dict[bytes, KeptAnswer] = {}
+        self._older: dict[bytes, KeptAnswer] = {}
 
     def __len__(self) -> int:
         return len(self._newer) + len(self._older)
-
-    def clear(self) -> None:
-        """Forget all; nothing is lost by it."""
-        self._newer.clear()
-        self._older.clear()
 
     def answer(self, data: bytes) -> bytes | None:
         """The answer to ``data`` if that is one whole frame, known, and its answer is at hand; else None."""
@@ -87,14 +81,13 @@ class KnownLookups:
         front, _, rest = data.rpartition(_NAME)
         digits, _, back = rest.partition(b",")
         key = _SEAM.join((front[8:], back))
-        lookup = self._newer.get(key)
-        if lookup is None:
-            lookup = self._older.get(key)
-            if lookup is None:
+        kept = self._newer.get(key)
+        if kept is None:
+            kept = self._older.get(key)
+            if kept is None:
                 return None
-            self._keep(key, lookup)
-        counter, topic, answers = lookup
-        body = answers.get(topic)
+            self._keep(key, kept)
+        body = kept.body
         if body is None or not self._view.fresh or self._front_end.draining:
             return None
         digits_bytes = len(digits)
@@ -103,11 +96,10 @@ class KnownLookups:
             return None
         if digits_bytes > 9 and (digits_bytes > 10 or digits > _MAX_OPAQUE):
             return None
-        counter[0] += 1
+        kept.asked += 1
         self._counters.lookups_known += 1
-        header_bytes = self._fixed_bytes + digits_bytes
-        head = _HEAD.pack(4 + header_bytes + len(body), header_bytes)
-        return b"".join((head, self._prefix, digits, self._suffix, body))
+        head = self._heads[digits_bytes].get(len(body)) or self._head(digits_bytes, len(body))
+        return b"".join((head, digits, self._suffix, body))
 
     def answer_several(self, data: bytes, out: list[bytes], max_bytes: int) -> int:
         """The same for the frames with which ``data`` begins, if it is more than one.
@@ -123,7 +115,7 @@ class KnownLookups:
         while end - at > 8 and out_bytes < max_bytes:
             (length,) = _LENGTH.unpack_from(data, at)
             stop = at + 4 + length
-            if stop > end or (stop == end and not at):
+            if stop > end or length >= end - 4:
                 break
             answer = self.answer(data[at:stop])
             if answer is None:
@@ -144,23 +136,33 @@ class KnownLookups:
         if not ext or topic is None or not self._learns or not len(ext) <= 2 or not ext.keys() <= _PLAIN_EXT_FIELDS:
             return
         answers = self._view.quoted if self._quoted_wanted(command) else self._view.bare
-        counter = self._counts.counter(topic)
+        kept = answers.get(topic)
         # A topic that is asked for only once is not worth the room.
-        if counter[0] < 2 or topic not in answers or not _is_plain(frame, command):
+        if kept is None or kept.asked < 2 or not _is_plain(frame, command):
             return
         front, _, rest = frame.rpartition(_NAME)
-        self._keep(_SEAM.join((front[4:], rest.partition(b",")[2])), (counter, topic, answers))
+        self._keep(_SEAM.join((front[4:], rest.partition(b",")[2])), kept)
 
-    def _keep(self, key: bytes, lookup: _Lookup) -> None:
+    def _head(self, digits_bytes: int, body_bytes: int) -> bytes:
+        heads = self._heads[digits_bytes]
+        if len(heads) >= _MAX_HEADS:
+            heads.clear()
+        header_bytes = self._fixed_bytes + digits_bytes
+        head = heads[body_bytes] = _HEAD.pack(4 + header_bytes + body_bytes, header_bytes) + self._prefix
+        return head
+
+    def _keep(self, key: bytes, kept: KeptAnswer) -> None:
         if len(self._newer) >= self._max_known:
             self._older, self._newer = self._newer, {}
-        self._newer[key] = lookup
+        self._newer[key] = kept
 
 
 def _is_plain(frame: bytes, command: Command) -> bool:
     """Whether the digits after the last ``"opaque":`` are the command's opaque, and nothing else is out of the way."""
     if command.flag or command.body or command.encoding != Encoding.JSON or len(frame) + 4 > MAX_FRAME_BYTES:
         return False
+    if encode_command(command)[4:] == frame:
+        return True  # as Java writes it: a header in which the opaque's name can stand before it, but not after it
     front, _, rest = frame.rpartition(_NAME)
     digits, comma, back = rest.partition(b",")
     if not comma or not digits.isdigit():

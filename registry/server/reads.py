@@ -54,16 +54,20 @@ def get_routeinfo_by_topic(behaviour: Behaviour) -> Read:
         ext, view = command.ext_fields, front_end.view
         topic = ext.get("topic") if ext else None
         if ext and topic is not None:
-            zone_filter = None
+            body = zone_filter = None
             if len(ext) > 1 and behaviour.zones:
                 zone_filter = headers.GetRouteInfo.from_ext_fields(ext).zone_filter
             if zone_filter is None:
-                body = view.route_body(topic, quoted_keys=wants_quoted(command))
+                kept = view.kept_route(topic, quoted_keys=wants_quoted(command))
+                if kept is not None:
+                    kept.asked += 1
+                    body = kept.body
             else:
                 body = view.zone_route_body(topic, zone_filter)
+                if body is not None:
+                    front_end.lookup_counts.found(topic)
             if body is not None:
                 front_end.counters.lookups_found += 1
-                front_end.lookup_counts.found(topic)
                 if not view.fresh:
                     front_end.counters.stale_answers += 1
                 return front_end.replies.success.reply(opaque, body)

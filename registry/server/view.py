@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from typing import Final
 
+import msgspec
 from msgspec import UNSET
 
 from registry import change as kinds
@@ -20,6 +22,17 @@ from registry.protocol.bodies import encode_cluster_info, encode_route
 from registry.route import in_zone, pick_up_route
 from registry.server.watches import RouteWatches
 from registry.tables import Tables
+
+
+class KeptAnswer(msgspec.Struct, gc=False):
+    """An encoded route, and how often it was given since somebody last set that to 0.
+
+    body: None when it has to be made anew. That is also how whoever holds on to this learns of a change: it is never
+    exchanged for another one while its topic exists.
+    """
+
+    body: bytes | None
+    asked: int = 0
 
 
 class View:
@@ -42,9 +55,11 @@ class View:
         self.fresh = False
         self.acting_master = False
         self.order_messages = False
-        # Encoded routes by topic, one dict for each JSON form; made on first use, dropped by what changes them.
-        self.quoted: dict[str, bytes] = {}
-        self.bare: dict[str, bytes] = {}
+        # Encoded routes by topic, one dict for each JSON form; made on first use, emptied by what changes them.
+        self.quoted: Final[dict[str, KeptAnswer]] = {}
+        self.bare: Final[dict[str, KeptAnswer]] = {}
+        self.on_gone: Callable[[str, int], object] = lambda topic, asked: None
+        """Called with what a kept answer had counted when its topic is gone."""
         self.watches = RouteWatches()
         self._cluster_info: bytes | None = None
         self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
@@ -52,16 +67,20 @@ class View:
 
     # reading
 
-    def route_body(self, topic: str, *, quoted_keys: bool) -> bytes | None:
+    def kept_route(self, topic: str, *, quoted_keys: bool) -> KeptAnswer | None:
         """The body of a 105 answer, None when there is no such topic. O(1) once it was asked for."""
-        cache = self.quoted if quoted_keys else self.bare
-        body = cache.get(topic)
-        if body is None:
+        answers = self.quoted if quoted_keys else self.bare
+        kept = answers.get(topic)
+        if kept is None or kept.body is None:
             route = self._route(topic)
             if route is None:
                 return None
-            body = cache[topic] = encode_route(route, quoted_keys=quoted_keys, topic_syn_flag=self._old_bodies)
-        return body
+            body = encode_route(route, quoted_keys=quoted_keys, topic_syn_flag=self._old_bodies)
+            if kept is None:
+                kept = answers[topic] = KeptAnswer(body)
+            else:
+                kept.body = body
+        return kept
 
     def _route(self, topic: str) -> TopicRoute | None:
         return pick_up_route(
@@ -138,17 +157,24 @@ class View:
 
     def drop_answers(self, topics: Collection[str]) -> None:
         """Forget the encoded routes of these topics."""
-        quoted, bare = self.quoted, self.bare
-        if not quoted and not bare:
-            return
-        for topic in topics:
-            quoted.pop(topic, None)
-            bare.pop(topic, None)
+        for answers in (self.quoted, self.bare):
+            if answers:
+                for topic in topics:
+                    if topic in answers:
+                        self._drop_answer(answers, topic)
+
+    def _drop_answer(self, answers: dict[str, KeptAnswer], topic: str) -> None:
+        kept = answers[topic]
+        kept.body = None
+        if topic not in self.served.topics:
+            del answers[topic]
+            if kept.asked:
+                self.on_gone(topic, kept.asked)
 
     def forget_answers(self) -> None:
         """Forget every encoded answer."""
-        self.quoted.clear()
-        self.bare.clear()
+        self.drop_answers(list(self.quoted))
+        self.drop_answers(list(self.bare))
         self._cluster_info = None
         self.watches.all_changed()
 

@@ -13,7 +13,7 @@ import pytest
 from registry.embedded import EmbeddedRedis
 
 from .harness import FrontEnd
-from .pair import Pair, fill
+from .pair import Pair
 
 
 @pytest.fixture(scope="session")
@@ -57,5 +57,5 @@ def running_loop() -> Iterator[None]:
 @pytest.fixture
 def pair(running_loop) -> Pair:
     pair = Pair()
-    fill(pair.view.exact)
+    pair.fill()
     return pair

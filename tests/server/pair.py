@@ -1,4 +1,4 @@
-"""Two connections over one view that get the same bytes: one knows lookups by their bytes, one never learns any.
+"""Two front ends that get the same changes and bytes: one knows lookups by their bytes, one never learns any.
 
 What they write, whether they hang up, and what they count must be equal. No sockets, no Redis.
 """
@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import os
 import struct
+from collections.abc import Iterable
 from types import SimpleNamespace
 from typing import Any
 
-from registry.behaviour import FIVE
+from registry.behaviour import FIVE, Behaviour
 from registry.config import Settings
 from registry.model import BrokerRow, QueueData
 from registry.protocol.command import Command, encode_command
@@ -54,9 +55,11 @@ class Wire:
 
 
 class Side:
-    """A front end over the view, and one connection to it."""
+    """A front end, and one connection to it."""
 
-    def __init__(self, view: View, options: Settings, *, knows: bool) -> None:
+    def __init__(self, behaviour: Behaviour, options: Settings, *, knows: bool) -> None:
+        self.view = view = View(behaviour)
+        view.fresh = view.loaded = True
         nothing: Any = SimpleNamespace()
         channels: Any = SimpleNamespace(new_channel=object, closed=lambda connection: None)
         health: Any = SimpleNamespace(away=True)
@@ -77,14 +80,17 @@ class Side:
 
 
 class Pair:
-    """Both sides over one view."""
+    """Both sides."""
 
     def __init__(self, behaviour=FIVE, **options: Any) -> None:
-        self.view = View(behaviour)
-        self.view.fresh = self.view.loaded = True
-        given_options = Settings(compat=behaviour.compat, **options)
-        self.quick, self.slow = (Side(self.view, given_options, knows=knows) for knows in (True, False))
+        settings = Settings(compat=behaviour.compat, **options)
+        self.quick, self.slow = (Side(behaviour, settings, knows=knows) for knows in (True, False))
         self.sides = (self.quick, self.slow)
+        self.views = (self.quick.view, self.slow.view)
+
+    def fill(self, topics: Iterable[str] = TOPICS) -> None:
+        for view in self.views:
+            fill(view.exact, topics)
 
     def reconnect(self) -> None:
         for side in self.sides:
@@ -107,7 +113,8 @@ class Pair:
     def check_counts(self) -> None:
         reports = [side.front_end.counters.report() for side in self.sides]
         assert reports[0] == reports[1]
-        assert len({repr(side.front_end.lookup_counts.drain()) for side in self.sides}) == 1
+        drained = [side.front_end.lookup_counts.drain() for side in self.sides]
+        assert drained[0] == drained[1]
 
     def learn(self, frame: bytes) -> None:
         """Ask until it is known, if it ever will be."""
@@ -115,7 +122,7 @@ class Pair:
             self.feed(frame)
 
 
-def fill(tables: Tables, topics=TOPICS) -> None:
+def fill(tables: Tables, topics: Iterable[str]) -> None:
     tables.brokers["broker-a"] = BrokerRow("c1", {0: "1.1.1.1:10911", 1: "1.1.1.2:10911"}, "z1", True)
     tables.brokers["broker-b"] = BrokerRow("c1", {1: "1.1.1.3:10911"}, "z2", True)
     tables.clusters["c1"] = {"broker-a", "broker-b"}

@@ -17,7 +17,7 @@ from registry.protocol.command import Command, decode_command, encode_command
 from registry.protocol.frame import FrameReader
 from tests import golden
 
-from .pair import CLIENTS, OTHER_ORDER, TIMES, Pair, fill, framed, java, request
+from .pair import CLIENTS, OTHER_ORDER, TIMES, Pair, framed, java, request
 
 quick = settings(
     deadline=None, max_examples=100 * TIMES, derandomize="CI" in os.environ,
@@ -46,7 +46,7 @@ def test_recorded_lookups_are_answered_alike(behaviour):
     }
     pair = Pair(behaviour)
     topics = {(decode_command(frame[4:]).ext_fields or {}).get("topic") for frame in frames} - {None, "NoSuchTopic"}
-    fill(pair.view.exact, topics)
+    pair.fill(topics)
     for frame in sorted(frames) * 4:
         pair.feed(frame)
     pair.feed(b"".join(sorted(frames)))
@@ -131,7 +131,7 @@ ODD_HEADERS = [
 @pytest.mark.parametrize("behaviour", [FIVE, FOUR_EIGHT], ids=lambda behaviour: behaviour.compat)
 def test_odd_headers_are_answered_as_ever(header, behaviour):
     pair = Pair(behaviour)
-    fill(pair.view.exact)
+    pair.fill()
     others = [header.replace(b'"opaque":5', b'"opaque":%d' % opaque) for opaque in (123, 5, 77)]
     for each in [*[header] * 4, *others]:
         pair.feed(framed(each))
@@ -212,7 +212,7 @@ def mutations() -> st.SearchStrategy[bytes]:
 @given(st.lists(mutations(), min_size=1, max_size=6), st.data())
 def test_near_misses_of_what_is_known(headers, data):
     pair = Pair()
-    fill(pair.view.exact)
+    pair.fill()
     for client in (*CLIENTS, *OTHER_ORDER):
         for topic in (b"TopicA", b"orders"):
             pair.learn(request(client, topic, 17))
@@ -250,7 +250,7 @@ json_values = st.recursive(
 @example([("remark", '"opaque":5,')], [("code", 105), ("extFields", {"topic": "TopicA"}), ("opaque", 5)], 3, (",", ":"))
 def test_generated_headers(extra, usual, kept, separators):
     pair = Pair()
-    fill(pair.view.exact)
+    pair.fill()
     pair.learn(java("TopicA"))
     pairs = [*extra, *usual[: kept + 1]]
     text = separators[0].join(
@@ -289,7 +289,7 @@ def test_split_at_every_byte(pair):
 )
 def test_any_requests_in_any_pieces(requests, sizes):
     pair = Pair()
-    fill(pair.view.exact)
+    pair.fill()
     pair.learn(java("TopicA"))
     pair.learn(java("orders"))
     made = {

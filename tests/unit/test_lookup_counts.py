@@ -8,49 +8,38 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from registry.server.lookup_counts import OTHERS, LookupCounts
+from registry.server.view import KeptAnswer
 
 
 def test_counts_since_the_last_drain():
     counts = LookupCounts()
     for topic in ("a", "b", "a"):
         counts.found(topic)
-    counts.missing("gone")
-    assert counts.drain() == ({"a": 2, "b": 1}, {"gone": 1})
+    counts.found("gone", 5)
+    counts.missing("nowhere")
+    assert counts.drain() == ({"a": 2, "b": 1, "gone": 5}, {"nowhere": 1})
     assert counts.drain() == ({}, {})
     counts.found("b")
     assert counts.drain() == ({"b": 1}, {})
 
 
-def test_a_counter_that_is_kept_counts_over_drains():
-    counts = LookupCounts()
-    counter = counts.counter("a")
-    counter[0] += 3
-    assert counts.drain() == ({"a": 3}, {})
-    counter[0] += 1
+def test_kept_answers_count_by_themselves():
+    quoted, bare = {"a": KeptAnswer(b"1")}, {"a": KeptAnswer(b"2"), "b": KeptAnswer(None), "c": KeptAnswer(b"3")}
+    counts = LookupCounts(quoted, bare)
+    quoted["a"].asked += 3
+    bare["a"].asked += 1
+    bare["b"].asked += 7
     counts.found("a")
-    assert counts.drain() == ({"a": 2}, {})
+    assert counts.drain() == ({"a": 5, "b": 7}, {})
+    bare["a"].asked += 1
+    assert counts.drain() == ({"a": 1}, {})
 
 
 def test_topics_beyond_the_bound_are_counted_together():
-    counts = LookupCounts(max_topics=2)
+    counts = LookupCounts({"e": KeptAnswer(b"", 4), "a": KeptAnswer(b"", 1)}, max_topics=2)
     for topic in ("a", "b", "c", "d", "a", OTHERS):
         counts.found(topic)
-    assert counts.drain() == ({"a": 2, "b": 1, OTHERS: 3}, {})
-
-
-def test_names_that_nobody_asked_for_give_way_when_no_more_fit():
-    counts = LookupCounts(max_topics=2)
-    forgotten = []
-    counts.on_forget = lambda: forgotten.append(True)
-    for topic in ("a", "b", "c"):
-        counts.found(topic)
-    counts.drain()
-    assert not forgotten
-    counts.found("a")
-    assert counts.drain() == ({"a": 1}, {})
-    assert forgotten == [True]
-    counts.found("c")
-    assert counts.drain() == ({"c": 1}, {})
+    assert counts.drain() == ({"a": 3, "b": 1, OTHERS: 7}, {})
 
 
 def test_missing_names_are_bounded_in_number_and_length():
@@ -65,17 +54,18 @@ def test_missing_names_are_bounded_in_number_and_length():
 
 @given(st.lists(st.lists(st.tuples(st.booleans(), st.sampled_from("abcdefgh")))), st.integers(1, 9), st.integers(1, 9))
 def test_nothing_is_lost_whatever_the_bounds(periods, max_topics, max_missing):
-    counts = LookupCounts(max_topics, max_missing)
-    kept = {}
-    counts.on_forget = kept.clear
+    kept = {name: KeptAnswer(b"") for name in "abcd"}
+    counts = LookupCounts(kept, max_topics=max_topics, max_missing=max_missing)
     for period in periods:
         asked = {True: Counter(), False: Counter()}
         for found, name in period:
             asked[found][name] += 1
-            if found:
-                kept.setdefault(name, counts.counter(name))[0] += 1
-            else:
+            if not found:
                 counts.missing(name)
+            elif name in kept:
+                kept[name].asked += 1
+            else:
+                counts.found(name)
         for bound, wanted, counted in zip((max_topics, max_missing), (asked[True], asked[False]), counts.drain(),
                                           strict=True):  # fmt: skip
             assert sum(counted.values()) == wanted.total()
