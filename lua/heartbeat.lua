@@ -22,13 +22,14 @@
 --- @include "include/heard"
 local who = ARGV[1]
 local live = call("HMGET", P .. "live:" .. who,
-  "digest", "rev", "config_rev", "timeout_ms", "update_ms", "n", "counter", "timestamp", "state_version")
+  "digest", "rev", "config_rev", "timeout_ms", "update_ms", "n", "counter", "timestamp", "state_version",
+  "closed_at")
 local rev = call("HGET", P .. "broker:" .. ARGV[3], "rev")
 if live[1] ~= ARGV[5] or not rev or live[2] ~= rev or live[3] ~= config_rev or not live[7] then
   return {"DIFF", seq, live[6] or "0", live[7] or "", live[8] or "", live[9] or ""}
 end
 check_liveness(who, ARGV[7])
-refresh(who, tonumber(live[4]))
+refresh(who, tonumber(live[4]), live[10])
 attach(who, ARGV[6], ARGV[7], false)
 heard(who, ARGV[3], ARGV[6], "same", live[5], ARGV[8])
 local master_addr, ha_server_addr = master_of(ARGV[2], ARGV[3], ARGV[4])

@@ -1,8 +1,8 @@
 --[[ read_streams: what the streams hold and how far their readers are, read only
   KEYS[1] meta    HASH
   DERIVED the streams, readers
-  RETURNS JSON: {"now_ms", "streams": {stream: {entries, bytes, first, last}},
-                 "readers": {name: {seen_ms, silent, positions: {stream: {id, state, behind, behind_bytes, behind_ms}}}}}
+  RETURNS JSON: {"now_ms", "streams": {stream: {entries, bytes, first, last}}, "readers": {name: {seen_ms, silent,
+                 "positions": {stream: {id, state, behind, behind_bytes, behind_ms}}}}}
   EVENTS  none
   REPEAT  the same      COST O(readers) ]]
 --- @include "include/open"

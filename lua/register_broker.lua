@@ -73,7 +73,7 @@ if epoch ~= ARGV[2] or (row.rev or "0") ~= ARGV[3] or config_rev ~= ARGV[5] or (
     -- Registered through another way since this one was sent, and this one is not newer: it must not bring
     -- back what the newer one, or an administrator, took away.
     check_liveness(who, ARGV[19])
-    refresh(who, tonumber(live.timeout_ms))
+    refresh(who, tonumber(live.timeout_ms), live.closed_at)
     attach(who, ARGV[18], ARGV[19], false)
     heard(who, name, ARGV[18], "same", live.update_ms, ARGV[20])
     local master_addr, ha_server_addr = master_of(scope, name, id)
@@ -254,7 +254,7 @@ if new_live.ha then
 elseif live.ha then
   call("HDEL", live_key, "ha")
 end
-refresh(who, tonumber(ARGV[13]))
+refresh(who, tonumber(ARGV[13]), live.closed_at)
 attach(who, ARGV[18], ARGV[19], false)
 heard(who, name, ARGV[18], "changed", live.update_ms, ARGV[20])
 local master_addr, ha_server_addr = master_of(scope, name, id)

@@ -16,7 +16,8 @@
 --- @include "include/liveness"
 --- @include "include/heard"
 local who = ARGV[1]
-local live = call("HMGET", P .. "live:" .. who, "timeout_ms", "update_ms", "counter", "timestamp", "state_version")
+local live = call("HMGET", P .. "live:" .. who, "timeout_ms", "update_ms", "counter", "timestamp", "state_version",
+  "closed_at")
 if not live[3] then
   return {"UNKNOWN", seq}
 end
@@ -24,7 +25,7 @@ if ARGV[5] ~= "" and ARGV[5] ~= live[3] .. " " .. live[4] .. " " .. live[5] then
   return {"OTHER", seq, live[3], live[4], live[5]}
 end
 check_liveness(who, ARGV[3])
-refresh(who, tonumber(live[1]))
+refresh(who, tonumber(live[1]), live[6])
 -- A restarted front end comes to own the channels of brokers that only beat; it never takes one over.
 attach(who, ARGV[2], ARGV[3], true)
 heard(who, "", ARGV[2], "touch", live[2], ARGV[4])

@@ -27,7 +27,7 @@ if not last then
     end
   end
 end
-local maxlen = call("HGET", KEYS[1], "lookups_maxlen") or "100000"
+local maxlen = string.match(stream_limits, "(%d+)$")
 local head = '{"ms":' .. int(now_ms) .. ',"since_ms":' .. int(now_ms - tonumber(ARGV[4]))
   .. ',"front_end":' .. cjson.encode(ARGV[1]) .. ","
 for i = 5, #ARGV do

@@ -5,6 +5,7 @@
          The entry's schema: registry/journal.py
   USED BY heartbeat, register_broker, touch_broker ]]
 expect("stream", P .. "heartbeats")
+local heartbeats_maxlen = string.match(stream_limits, "^%d+ (%d+)")
 
 local function heard(who, broker_name, front_end, kind, since_ms, bytes)
   local interval = since_ms and (now_ms - tonumber(since_ms)) or -1

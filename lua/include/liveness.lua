@@ -1,7 +1,7 @@
 --[[ liveness: a sign of life, and the channel it came over
   NEEDS  open, expect
   GIVES  check_liveness(who, channel): the types of what the other two write
-         refresh(who, timeout_ms): last update, beat with its TTL, deadline; clears closed_at
+         refresh(who, timeout_ms, closed_at): last update, beat with its TTL, deadline; clears closed_at, as it was read
          attach(who, front_end, channel, only_if_none): channel is "<worker incarnation>/<connection>@<opened_ms>".
          One entry a front end: within one worker the last registration's connection wins; between two workers
          the younger connection does. A worker that was paused would otherwise take the broker back with what it
@@ -15,10 +15,12 @@ local function check_liveness(who, channel)
   end
 end
 
-local function refresh(who, timeout_ms)
+local function refresh(who, timeout_ms, closed_at)
   local key = P .. "live:" .. who
   call("HSET", key, "update_ms", int(now_ms))
-  call("HDEL", key, "closed_at")
+  if closed_at then
+    call("HDEL", key, "closed_at")
+  end
   call("SET", P .. "beat:" .. who, int(now_ms), "PX", timeout_ms)
   call("ZADD", P .. "deadlines", int(now_ms + timeout_ms), who)
 end

@@ -37,7 +37,9 @@ end
 -- seq and at (bytes of all entries so far, this one included) as an entry tells them; nil where it does not
 local function numbers_of(entry)
   local text = entry[2][2]
-  return tonumber(string.match(text, '^{"seq":(%d+)')), tonumber(string.match(text, '"at":(%d+)}$')), #text
+  -- an entry may have 25 kB: only its ends are looked at
+  local seq, at = string.match(text, '^{"seq":(%d+)'), string.match(string.sub(text, -30), '"at":(%d+)}$')
+  return tonumber(seq), tonumber(at), #text
 end
 
 local function state_of(stream)

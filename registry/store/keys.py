@@ -11,7 +11,8 @@ def prefix(namespace: str) -> str:
 def meta(namespace: str) -> str:
     """HASH: epoch, seq, n, config_rev, schema, schema_minor, compat, seen_ms, up_since.
 
-    Of the streams: their hard limits (``<stream>_maxlen``), the bytes of all entries ever (``<stream>_bytes``).
+    Of the streams: the most entries each may have (``stream_limits``), the bytes of all entries there ever were
+    (``changes_bytes``, ``lookups_bytes``).
     """
     return prefix(namespace) + "meta"
 

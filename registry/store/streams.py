@@ -14,7 +14,7 @@ from registry.store.connect import mapped_errors
 from registry.store.store import Store
 
 # One call of the trim takes about a millisecond of Redis at most.
-ENTRIES_PER_TRIM = 10_000
+ENTRIES_PER_TRIM = 5000
 # An entry of lookups holds so many topics, and about so many bytes, at most.
 TOPICS_PER_ENTRY = 500
 BYTES_PER_ENTRY = 32 * 1024

@@ -367,7 +367,7 @@ async def test_streams_are_kept_within_the_settings_that_count_for_all(bed, stor
     async with sweeping(Sweeper(store, SETTINGS)):
 
         async def trimmed_once() -> bool:
-            return bool(await bed.redis("HEXISTS", bed.key("meta"), "changes_maxlen"))
+            return bool(await bed.redis("HEXISTS", bed.key("meta"), "stream_limits"))
 
         await until(trimmed_once, "one pass")
         assert await length(bed) >= 1700
