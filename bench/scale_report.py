@@ -100,6 +100,7 @@ def _sizes(found: Sequence[Found]) -> str:
         [f"{found[0]['leavers']} brokers leave", *cost("brokers leave")],
         ["and come again", *cost("and come again")],
         ["a front end starts again and reads everything", *cost("rebuild")],
+        ["Redis' longest script meanwhile", *(f"{one['rebuild'].get('longest_ms', 0):.1f} ms" for one in found)],
         ["memory then", *memory("rebuilt")],
     ]
     return _table(["", *(one["what"] for one in found)], rows)

@@ -17,6 +17,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import redis
+
 from bench.life import BEAT_EVERY_S
 from bench.load import plan
 from bench.load.plan import read_answers
@@ -228,9 +230,19 @@ class _Step:
     def rebuild(self) -> None:
         """The front end is started again and reads everything from Redis; no broker helps."""
         self._beat()
-        redis_s = self.server.redis_cpu_s()
-        self.server.restart_front_end()
-        redis_s, all_s = self.server.redis_cpu_s() - redis_s, self.server.cost().cpu_s - self.server.redis_cpu_s()
-        self.found["rebuild"] = {"s": self.server.start_s, "redis_cpu_s": redis_s, "front_end_cpu_s": all_s}
-        self.say(f"rebuild: {self.server.start_s:.2f} s, CPU: Redis {redis_s:.2f} s, front end {all_s:.2f} s")
+        with redis.Redis(unix_socket_path=self.server.redis_socket, protocol=2) as client:
+            client.config_set("slowlog-log-slower-than", 1000)
+            client.config_set("slowlog-max-len", 100_000)
+            client.slowlog_reset()
+            redis_s = self.server.redis_cpu_s()
+            self.server.restart_front_end()
+            redis_s, all_s = self.server.redis_cpu_s() - redis_s, self.server.cost().cpu_s - self.server.redis_cpu_s()
+            longest_ms = max((entry["duration"] / 1000 for entry in client.slowlog_get(100_000)), default=0.0)
+        self.found["rebuild"] = {
+            "s": self.server.start_s, "redis_cpu_s": redis_s, "front_end_cpu_s": all_s, "longest_ms": longest_ms,
+        }  # fmt: skip
+        self.say(
+            f"rebuild: {self.server.start_s:.2f} s, CPU: Redis {redis_s:.2f} s, front end {all_s:.2f} s; "
+            f"longest page {longest_ms:.1f} ms"
+        )
         self._memory("rebuilt")
