@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 from collections.abc import Iterator
 from typing import Any
 
-from pipeline.lake import Lake, places
+from pipeline.lake import Lake, number_of, places
 from pipeline.silver.job import SPARK_FROM_ROWS, Run, Step
 from pipeline.silver.manifest import AREA, forget, log_of, read_last
 from pipeline.silver.ops import LakeError
@@ -24,7 +26,7 @@ def backfill(
     log = log_of(namespace, epoch)
     before = read_last(lake, log)
     number = before[0] + 1 if before else 0
-    own_log = f"backfill/{number:09d}/{places(namespace, epoch)}"
+    own_log = f"{_logs(namespace, epoch)}/from={number:09d}"
     _clean(lake, namespace, epoch, number)
     run = Run(
         spark, lake, namespace, epoch, log=own_log, area=f"{AREA}/from={number:09d}", spark_from_rows=spark_from_rows
@@ -46,8 +48,28 @@ def backfill(
 def _clean(lake: Lake, namespace: str, epoch: str, number: int) -> None:
     """Forget backfills that were done, or given up because silver moved on."""
     last = read_last(lake, log_of(namespace, epoch))
-    for folder in lake.folders("commits", "backfill"):
-        own_log = f"backfill/{folder}/{places(namespace, epoch)}"
-        if folder != f"{number:09d}" and lake.commits(own_log):
+    for folder in lake.folders("commits", _logs(namespace, epoch)):
+        own_log = f"{_logs(namespace, epoch)}/{folder}"
+        if number_of(folder) != number:
             forget(lake, own_log, last[1].files if last else (), commits=0)
             lake.remove("commits", own_log)
+
+
+def _logs(namespace: str, epoch: str) -> str:
+    return f"backfill/{places(namespace, epoch)}"
+
+
+def epochs(lake: Lake, namespace: str) -> list[str]:
+    """The epochs of a namespace that the lake began to record."""
+    found = lake.folders("commits", "snapshots", f"namespace={namespace}")
+    return [folder.partition("=")[2] for folder in found]
+
+
+def gold_anew(spark: Any, lake: Lake, namespace: str, epoch: str) -> bool:
+    """Gold from this silver, nothing kept of what it was before. False: this release makes none."""
+    if importlib.util.find_spec("pipeline.gold") is None:
+        return False
+    gold: Any = importlib.import_module("pipeline.gold")
+    lake.remove("commits", f"gold/{places(namespace, epoch)}")
+    gold.refresh(spark, lake, namespace, epoch)
+    return True

@@ -7,7 +7,12 @@ RouteInfoManager (rocketmq 5.x).
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
+
+Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
+"""Looked at when it is decoded."""
 
 MASTER_ID = 0
 
@@ -67,14 +72,14 @@ class BrokerRow(msgspec.Struct, frozen=True):
     rev: int = 0
 
 
-class TopicConfig(msgspec.Struct, frozen=True, gc=False):
-    """One topic as a broker registers it."""
+class TopicConfig(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """One topic as a broker registers it; as JSON it is what stands in the broker's body."""
 
     topic_name: str
-    read_queue_nums: int
-    write_queue_nums: int
-    perm: int
-    topic_sys_flag: int = 0
+    read_queue_nums: Int32
+    write_queue_nums: Int32
+    perm: Int32
+    topic_sys_flag: Int32 = 0
 
     def queue_data(self) -> QueueData:
         """What the route tables keep of it."""

@@ -50,21 +50,13 @@ def compare(
     while enableActingMaster is true). With the version unchanged, queue data that exists is left alone, so that
     a wiped permission survives, and queue data that is absent is added (5.x).
     """
-    row = tables.brokers.get(registration.broker_name)
-    ids = _ids_after(registration, row)
-    id_is_new = row is None or registration.broker_id not in ids
-    ids.add(registration.broker_id)
-    is_master = registration.broker_id == MASTER_ID
-    is_prime_slave = (
-        registration.enable_acting_master is not None and not is_master and registration.broker_id == min(ids)
-    )
-    if not (is_master or is_prime_slave):
+    role = role_of(registration, tables.brokers.get(registration.broker_name))
+    if not role.counts:
         return Changes({}, [], [], [])
 
-    everything = id_is_new or known_version != registration.data_version
+    everything = role.is_new or known_version != registration.data_version
     name = registration.broker_name
-    wipes_write = is_prime_slave and bool(registration.enable_acting_master)
-    perm_mask = ~PERM_WRITE if wipes_write else -1
+    perm_mask = ~PERM_WRITE if role.wipes_write else -1
     topics: dict[str, QueueData] = {}
     before: list[QueueData | None] = []
     table = tables.topics
@@ -94,6 +86,29 @@ def compare(
             if tables.mappings.get(topic, {}).get(mapped_name) != mapping:
                 mappings.append((topic, mapped_name, mapping))
     return Changes(topics, dropped, mappings, before)
+
+
+class Role(NamedTuple):
+    """What a registration is for its brokerName.
+
+    counts: its topics are the brokerName's. wipes_write: without write permission. is_new: nobody had its id.
+    """
+
+    counts: bool
+    wipes_write: bool
+    is_new: bool
+
+
+def role_of(registration: Registration, row: BrokerRow | None) -> Role:
+    """Its role, given the brokerName's row before it."""
+    ids = _ids_after(registration, row)
+    is_new = row is None or registration.broker_id not in ids
+    ids.add(registration.broker_id)
+    is_master = registration.broker_id == MASTER_ID
+    is_prime_slave = (
+        registration.enable_acting_master is not None and not is_master and registration.broker_id == min(ids)
+    )
+    return Role(is_master or is_prime_slave, is_prime_slave and bool(registration.enable_acting_master), is_new)
 
 
 def _ids_after(registration: Registration, row: BrokerRow | None) -> set[int]:

@@ -111,7 +111,9 @@ class MissingChanges(LakeError):
         lost = f"change {seq + 1} is" if then == seq + 2 else f"changes {seq + 1} to {then - 1} are"
         super().__init__(
             f"the lake of namespace {namespace!r} holds change {seq} and then change {then}: {lost} missing, because "
-            "the stream was trimmed before it was read, an entry could not be read (see quarantine), or a file is gone"
+            "the stream was trimmed before it was read, an entry could not be read (see quarantine), or a file is "
+            "gone. What came before is in the tables; 'mqregistry pipeline run --accept-gap' goes on from a new "
+            "snapshot"
         )
         self.seq = seq
         self.then = then

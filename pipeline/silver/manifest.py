@@ -93,7 +93,7 @@ def forget(lake: Lake, log: str, keep: Iterable[File] = (), *, commits: int = KE
         commits: so many stay.
     """
     numbers = lake.commits(log)
-    old = numbers[: len(numbers) - commits]
+    old = numbers[: max(0, len(numbers) - commits)]
     if not old:
         return
     kept = {file.path for file in keep}

@@ -6,7 +6,8 @@ Definitions are those of docs/pipeline.md. Where they leave a choice, this is ho
 - A period is ``[start, end)``; the last one is cut at the end of observation: the newest event or heartbeat. An event,
   a spell and a recovery belong to the period that their moment is in.
 - A spell's length is its whole length, also where it began in an earlier period.
-- "At the end" of a period is just before it; at the end of observation everything that is known counts.
+- "At the end" of a period is just before it; at the end of observation everything that is known counts. Lookup counts
+  that were written down later than that do not.
 - A broker has a row for each period from its first appearance to the one in which it was last seen. A name that
   appears without a master is unwritable from that moment on.
 - A change of queue data ends one row and begins another: two changes. One that sets what is there already is none.
@@ -77,7 +78,7 @@ class _Period:
         return self.end_ms if self.end_ms < self.full_ms else self.full_ms - 1
 
     def __contains__(self, ms: int) -> bool:
-        return self.start_ms <= ms < self.full_ms
+        return self.start_ms <= ms <= self.last_ms
 
     def row(self, **columns: Any) -> Row:
         return {"grain": self.grain, "period_start": self.start_ms, **columns}
@@ -114,8 +115,8 @@ def _brokers(history: History, period: _Period, flap_ms: int) -> Iterator[Row]:
 def _spells(steps: Steps, period: _Period) -> tuple[int, list[int]]:
     """How many spells without it begin in the period, and the lengths of those that end in it."""
     spells = steps.spells(False)
-    begun = sum(begin in period and begin <= period.last_ms for begin, _ in spells)
-    return begun, [end - begin for begin, end in spells if end is not None and end in period and end <= period.last_ms]
+    begun = sum(begin in period for begin, _ in spells)
+    return begun, [end - begin for begin, end in spells if end is not None and end in period]
 
 
 def _recoveries(prefix: str, count: str, lengths: list[int], flap_ms: int) -> Row:

@@ -13,8 +13,9 @@ from typing import Any, Final, Self
 
 import msgspec
 
+from registry.model import Int32
+
 from .numbers import parse_boolean, parse_int, parse_long
-from .wire_json import Int32
 
 # extFields that no header class of Java declares: NameServers read them beside it (MixAll).
 ZONE_NAME: Final = "__ZONE_NAME"

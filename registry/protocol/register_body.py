@@ -16,12 +16,12 @@ from typing import Final
 import msgspec
 
 from registry.errors import LocalProtocolError, RemoteProtocolError
-from registry.model import DataVersion, TopicConfig, TopicQueueMapping
+from registry.model import DataVersion, Int32, TopicConfig, TopicQueueMapping
 
 from . import lenient_json, wire_json
 from .codes import SERVER_VERSION, VERSION_V3_0_11, VERSION_V5_0_0
 from .numbers import parse_int
-from .wire_json import Int32, TolerantDecoder, WireMapping, WireVersion
+from .wire_json import TolerantDecoder, WireMapping, WireVersion
 
 MAX_INFLATED_BYTES: Final = 64 * 1024 * 1024
 
@@ -70,12 +70,14 @@ class _WireWrapper(msgspec.Struct, rename="camel"):
     topic_queue_mapping_info_map: dict[str, WireMapping] | None = None
 
 
-class _WireBody(msgspec.Struct, rename="camel"):
+class WireBody(msgspec.Struct, rename="camel"):
+    """A register body as it stands in JSON."""
+
     topic_config_serialize_wrapper: _WireWrapper | None = None
     filter_server_list: list[str] | None = msgspec.field(default_factory=list)
 
 
-_body: Final = TolerantDecoder(_WireBody, "register body", nulls=frozenset({"filterServerList"}))
+_body: Final = TolerantDecoder(WireBody, "register body", nulls=frozenset({"filterServerList"}))
 _wrapper: Final = TolerantDecoder(_WireWrapper, "topic table")
 _version: Final = TolerantDecoder(WireVersion, "data version")
 _filter_servers: Final = TolerantDecoder(list[str], "filter server list")
@@ -112,7 +114,7 @@ def decode_register_body(
         return RegisterBody()
     if compressed or _begins_like_zlib(body):
         return _decode_compressed(_inflate(body, max_inflated_bytes), now_ms, mappings and version >= VERSION_V5_0_0)
-    _check_objects(body)
+    check_objects(body)
     wire = _body.decode(body)
     return _register_body(wire.topic_config_serialize_wrapper, wire.filter_server_list, now_ms)
 
@@ -125,7 +127,7 @@ def decode_topic_config_wrapper(body: bytes, *, now_ms: int = 0) -> RegisterBody
     """
     if not body:
         return RegisterBody(filter_servers=None)
-    _check_objects(body)
+    check_objects(body)
     return _register_body(_wrapper.decode(body), None, now_ms)
 
 
@@ -149,8 +151,11 @@ def _check_size(entries: int) -> None:
         )
 
 
-def _check_objects(body: bytes) -> None:
-    """Before a second is spent on reading them. A topic is two objects, a static one has two or three more."""
+def check_objects(body: bytes) -> None:
+    """Refuse too many topics before a second is spent on reading them.
+
+    A topic is two objects, a static one has two or three more.
+    """
     if len(body) > _UNCOUNTED_BYTES:
         _check_size(body.count(b"{") // 4)
 

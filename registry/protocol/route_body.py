@@ -7,10 +7,10 @@ from typing import Final
 
 import msgspec
 
-from registry.model import BrokerRow, QueueData, TopicRoute
+from registry.model import BrokerRow, Int32, QueueData, TopicRoute
 
 from . import wire_json
-from .wire_json import Int32, Int64, TolerantDecoder, WireMapping, integer_map, members, text
+from .wire_json import Int64, TolerantDecoder, WireMapping, integer_map, members, text
 
 
 class _WireQueueData(msgspec.Struct, rename="camel"):

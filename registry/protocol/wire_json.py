@@ -12,13 +12,12 @@ from typing import Annotated, Any, Final, Generic, TypeVar
 import msgspec
 
 from registry.errors import RemoteProtocolError
-from registry.model import DataVersion, TopicQueueMapping
+from registry.model import DataVersion, Int32, TopicQueueMapping
 
 from . import lenient_json
 
 T = TypeVar("T")
 
-Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 
 
@@ -46,6 +45,17 @@ class TolerantDecoder(Generic[T]):
         Raises:
             RemoteProtocolError: not JSON even leniently, or not of this type; ``closes`` is false.
         """
+        value = self.decode_standard(data)
+        if value is not None:
+            return value
+        try:
+            plain = self._without_nulls(lenient_json.loads(data))
+            return msgspec.convert(plain, self._kind, strict=False, str_keys=True)
+        except (RemoteProtocolError, *lenient_json.REFUSALS) as error:
+            raise RemoteProtocolError(f"bad {self._what}: {error}") from None
+
+    def decode_standard(self, data: bytes) -> T | None:
+        """Read one value that is standard JSON but for integer keys; None when it is not, or not of this type."""
         try:
             return self._decode(data)
         except lenient_json.REFUSALS:
@@ -56,11 +66,7 @@ class TolerantDecoder(Generic[T]):
                 return self._decode(quoted)
             except lenient_json.REFUSALS:
                 pass
-        try:
-            value = self._without_nulls(lenient_json.loads(data))
-            return msgspec.convert(value, self._kind, strict=False, str_keys=True)
-        except (RemoteProtocolError, *lenient_json.REFUSALS) as error:
-            raise RemoteProtocolError(f"bad {self._what}: {error}") from None
+        return None
 
     def _without_nulls(self, value: Any) -> Any:
         if isinstance(value, dict):

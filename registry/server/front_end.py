@@ -13,6 +13,7 @@ from registry.protocol.codes import Encoding
 from registry.server.channels import ChannelOwner, Closable
 from registry.server.cluster_test import ProductEnvironment
 from registry.server.counters import Counters
+from registry.server.last_bodies import LastBodies
 from registry.server.lookup_counts import LookupCounts
 from registry.server.replies import Replies
 from registry.server.view import View
@@ -64,6 +65,7 @@ class FrontEnd:
         self.lookup_counts = LookupCounts(view.quoted, view.bare)
         view.on_gone = self.lookup_counts.found
         self.health = health
+        self.last_bodies = LastBodies()
         self.large_registrations = asyncio.Semaphore(LARGE_AT_ONCE)
         self.draining = False
         self.in_flight = 0

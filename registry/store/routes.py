@@ -118,12 +118,16 @@ class RouteStore:
 
     async def register_broker(
         self, registration: Registration, diff: RegistrationDiff, *, digest: str = "",
-        channel: Channel = NO_CHANNEL, body_bytes: int = 0,
+        channel: Channel = NO_CHANNEL, body_bytes: int = 0, topics: int | None = None,
         default_timeout_ms: int = DEFAULT_HEARTBEAT_TIMEOUT_MS,
     ) -> Registered:  # fmt: skip
-        """Write a registration's difference, if what it was compared with still stands. O(topics of the diff)."""
+        """Write a registration's difference, if what it was compared with still stands. O(topics of the diff).
+
+        Args:
+            topics: how many it names, when ``registration`` holds only some of them.
+        """
         r, version = registration, registration.data_version
-        one_topic = len(r.topics) == 1 and self.behaviour.refuses_first_single_topic
+        one_topic = (len(r.topics) if topics is None else topics) == 1 and self.behaviour.refuses_first_single_topic
         packed, bodies = encode_topics(diff.topics, self._topic_prefix)
         before = b"" if diff.before is None else _encode(diff.before if any(diff.before) else ())
         filters = r.filter_servers

@@ -170,6 +170,7 @@ def test_topics_that_nobody_looks_up_and_lookups_of_what_is_no_topic():
             [
                 {"ms": NOON + 10, "front_end": "f1", "found": {"t": 3}, "missing": {"w": 2}},
                 {"ms": NOON + 20, "front_end": "f2", "found": {"t": 1}, "missing": {"w": 1, "v": 5}},
+                {"ms": NOON + 101, "front_end": "f2", "found": {"u": 1}},  # after the end of observation
             ],
         )
     )

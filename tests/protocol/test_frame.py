@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import tracemalloc
 
 import pytest
 from hypothesis import given
@@ -92,6 +93,31 @@ def test_a_frame_of_exactly_the_limit_is_waited_for_and_given() -> None:
     assert reader.feed(wire(frame)[:-1]) == []
     assert reader.error is None
     assert reader.feed(b"\0") == [frame]
+
+
+def test_a_large_frame_in_pieces_of_every_kind_is_whole() -> None:
+    frame = bytes(range(256)) * 1000
+    stream = wire(frame) + wire(b"next")
+    for sizes in ([3, 5000, 1], [1], [4096], [4095, 4096, 4097], [100_000, 7, 7], [3, 1, 70_000]):
+        reader, at, turn, frames = FrameReader(), 0, 0, []
+        while at < len(stream):
+            size = sizes[turn % len(sizes)]
+            before = sum(len(one) + 4 for one in frames)
+            frames += reader.feed(stream[at : at + size])
+            at, turn = at + size, turn + 1
+            assert reader.pending_bytes + sum(len(one) + 4 for one in frames) == min(at, len(stream)) >= before
+        assert frames == [frame, b"next"]
+
+
+def test_single_bytes_are_not_held_one_by_one() -> None:
+    reader = FrameReader()
+    reader.feed((1 << 20).to_bytes(4, "big"))
+    tracemalloc.start()
+    for _ in range(100_000):
+        reader.feed(b"x")
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert held < 300_000
 
 
 def test_a_large_frame_in_small_pieces_costs_linear_time() -> None:

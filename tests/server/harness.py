@@ -212,6 +212,8 @@ class Client:
 class Broker:
     """What a broker says of itself."""
 
+    separators: tuple[str, str] | None = None  # (",", ":") writes bodies as Java does
+
     def __init__(
         self,
         name: str = "broker-a",
@@ -251,7 +253,8 @@ class Broker:
                     "dataVersion": {"counter": self.counter, "stateVersion": 0, "timestamp": 1700000000000},
                     "topicConfigTable": table,
                 },
-            }
+            },
+            separators=self.separators,
         ).encode()
         ext = {
             "brokerId": str(self.broker_id),

@@ -10,9 +10,10 @@ import pytest
 from registry.behaviour import FIVE
 from registry.config import Settings
 from registry.errors import StoreUnavailable
+from registry.model import QueueData
 from registry.protocol.codes import RequestCode
 from registry.protocol.command import Command, decode_command
-from registry.server import register
+from registry.server import register, register_changed
 from registry.server.channels import ChannelOwner
 from registry.server.counters import Counters
 from registry.server.follower import Follower
@@ -88,10 +89,42 @@ def test_an_unchanged_registration_is_one_round_trip_and_its_body_is_not_decoded
                 raise AssertionError("the body was decoded")
 
             monkeypatch.setattr(here.store.client, "execute_command", counted)
-            monkeypatch.setattr(register, "decode_register_body", not_decoded)
+            for name in ("decode_register_body", "read_whole", "read_difference"):
+                monkeypatch.setattr(register_changed, name, not_decoded)
             monkeypatch.setattr(register, "check_crc32", not_decoded)
             assert (await here.register(broker)).code == 0
             assert [call for call in calls if call != "XREAD"] == ["EVALSHA"]
+
+    asyncio.run(run())
+
+
+def test_one_changed_topic_among_many_is_decoded_with_its_neighbours_alone(redis_url, monkeypatch):
+    async def run():
+        async with Here(redis_url) as here:
+            topics = dict.fromkeys([f"topic-{i}" for i in range(10_000)], (4, 4, 6))
+            broker = Broker(topics=topics)
+            broker.separators = (",", ":")
+            await here.register(broker)
+            compared = []
+            compare = register_changed.compare
+
+            def seen(registration, *args, **options):
+                compared.append(len(registration.topics))
+                return compare(registration, *args, **options)
+
+            monkeypatch.setattr(register_changed, "compare", seen)
+            for counter, topic in enumerate(["topic-0", "topic-77", "topic-9999", "topic-5000"], 2):
+                topics[topic] = (8, 8, 6)
+                await here.register(broker, counter=counter)
+                assert here.view.exact.topics[topic]["broker-a"] == QueueData(8, 8, 6)
+            assert 0 < max(compared) < 300
+            # what another has changed meanwhile is no longer as this broker's last body says: read all of it
+            await here.front_end.effect(await here.front_end.routes.delete_topic("topic-1"))
+            await here.register(broker, counter=9)
+            assert compared[-1] == 10_000
+            assert here.view.exact.topics["topic-1"]["broker-a"] == QueueData(4, 4, 6)
+            await here.register(broker, counter=10)
+            assert compared[-1] < 300
 
     asyncio.run(run())
 
@@ -189,7 +222,7 @@ def test_large_changed_registrations_take_turns_and_small_ones_pass_them(redis_u
                 Broker(f"broker-{n}", f"127.0.0.1:{11000 + n}", topics=[f"topic-{i}" for i in range(500)])
                 for n in range(6)
             ]
-            assert len(large[0].registration()[1]) >= register.LARGE_BYTES
+            assert len(large[0].registration()[1]) >= register_changed.LARGE_BYTES
             register_broker = here.front_end.routes.register_broker
             inside, most, full, may_go = 0, 0, asyncio.Event(), asyncio.Event()
 

@@ -1,0 +1,127 @@
+"""Backfill, and what a kill leaves behind."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyarrow")
+
+from pipeline import silver, snapshot
+from pipeline.backfill import backfill
+from pipeline.lake import Lake, places
+from pipeline.schema import SILVER
+from pipeline.silver.files import read_files
+from pipeline.silver.manifest import log_of, read_last
+from pipeline.silver.ops import LakeError
+from tests.pipeline.world import World, entries, write_bronze
+from tests.store.conftest import store  # noqa: F401 - a fixture
+
+KILLS = int(os.environ.get("MQREGISTRY_TEST_KILLS", "4"))
+ROOT = Path(__file__).resolve().parents[2]
+WORK = """
+import sys
+from pipeline import backfill, silver
+from pipeline.lake import Lake
+what, root, namespace, epoch = sys.argv[1:]
+steps = backfill.backfill if what == "backfill" else lambda *where: silver.Run(*where, chunk_rows=40).steps()
+print("begun", flush=True)
+for step in steps(None, Lake(root), namespace, epoch):
+    print(step.number, flush=True)
+"""
+
+
+def all_rows(lake, namespace, epoch):
+    _, manifest = read_last(lake, log_of(namespace, epoch))
+    found = {}
+    for table in SILVER:
+        files = manifest.of(table)
+        rows = read_files(lake, table, files).to_table().to_pylist() if files else []
+        found[table] = sorted(map(repr, rows))
+    return found
+
+
+def on_disk(lake):
+    return {str(path) for path in Path(lake.path("silver")).rglob("*.parquet")}
+
+
+def named(lake, namespace, epoch):
+    log = log_of(namespace, epoch)
+    return {lake.path(file["path"]) for number in lake.commits(log) for file in lake.read_commit(log, number)["files"]}
+
+
+@pytest.fixture
+def filled(run, store, tmp_path):  # noqa: F811
+    """A lake with bronze in small batches; and the same lake, with silver."""
+    world = World(store, 11)
+    run(world.run(150))
+    found = run(entries(store))
+    lakes = [Lake(str(tmp_path / name)) for name in ("killed", "whole")]
+    for lake in lakes:
+        epoch = run(snapshot.take_async(store.url, store.namespace, lake)).epoch
+        for number in range(0, len(found), 20):
+            write_bronze(lake, store.namespace, epoch, number // 20, found[number : number + 20])
+    assert silver.advance(None, lakes[1], store.namespace, epoch)
+    return lakes, store.namespace, epoch
+
+
+def run_and_kill(what, lake, namespace, epoch, pick):
+    """Kill the job at a random moment. Whether it was through before."""
+    job = subprocess.Popen(
+        [sys.executable, "-c", WORK, what, lake.root, namespace, epoch], cwd=ROOT, stdout=subprocess.PIPE, text=True
+    )
+    with job:
+        assert job.stdout.readline() == "begun\n"
+        for _ in range(pick.randrange(3)):
+            job.stdout.readline()
+        time.sleep(pick.random() * 0.05)  # a random moment is what is wanted
+        job.send_signal(signal.SIGKILL)
+    return job.returncode == 0
+
+
+def test_killed_at_random_moments_it_comes_to_the_same_tables(filled):
+    (killed, whole), namespace, epoch = filled
+    pick = random.Random(3)
+    for _ in range(KILLS):
+        run_and_kill("run", killed, namespace, epoch, pick)
+    list(silver.Run(None, killed, namespace, epoch, chunk_rows=40).steps())
+    assert all_rows(killed, namespace, epoch) == all_rows(whole, namespace, epoch)
+    assert on_disk(killed) == named(killed, namespace, epoch)
+
+
+def test_a_backfill_comes_to_the_same_tables_and_may_be_killed(filled):
+    (lake, whole), namespace, epoch = filled
+    assert silver.advance(None, lake, namespace, epoch)
+    before = read_last(lake, log_of(namespace, epoch))
+    pick = random.Random(4)
+    for _ in range(KILLS):
+        if not run_and_kill("backfill", lake, namespace, epoch, pick):
+            assert all_rows(lake, namespace, epoch) == all_rows(whole, namespace, epoch)
+    for _ in range(12):  # until nothing of the first tables is kept
+        list(backfill(None, lake, namespace, epoch))
+        assert all_rows(lake, namespace, epoch) == all_rows(whole, namespace, epoch)
+    assert lake.folders("commits", "backfill", places(namespace, epoch)) == []
+    assert not {file.path for file in before[1].files} & {
+        file.path for file in read_last(lake, log_of(namespace, epoch))[1].files
+    }
+    assert on_disk(lake) == named(lake, namespace, epoch)
+
+
+def test_a_backfill_does_not_overwrite_what_moved_on(filled):
+    (lake, _), namespace, epoch = filled
+    assert silver.advance(None, lake, namespace, epoch)
+    steps = backfill(None, lake, namespace, epoch)
+    next(steps)
+    number, manifest = read_last(lake, log_of(namespace, epoch))
+    lake.commit(log_of(namespace, epoch), number + 1, manifest.content())
+    with pytest.raises(LakeError, match="moved on while it was written anew: stop 'mqregistry pipeline run'"):
+        list(steps)
+    list(backfill(None, lake, namespace, epoch))
+    assert on_disk(lake) == named(lake, namespace, epoch)

@@ -1,0 +1,192 @@
+"""Time travel as users see it: which past, what it says, and what it says when it cannot."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+
+import pytest
+
+pytest.importorskip("pyarrow")
+
+from pipeline import silver, snapshot, travel
+from pipeline.lake import Lake, places
+from pipeline.silver.manifest import log_of, read_last
+from pipeline.silver.ops import LakeError
+from tests.cli.conftest import command, env, home  # noqa: F401 - fixtures
+from tests.pipeline.world import entries, write_bronze, write_rows
+from tests.store.conftest import bed, store  # noqa: F401 - fixtures
+
+T0 = 1_780_000_000_000
+
+
+@pytest.fixture
+def lake(tmp_path):
+    return Lake(str(tmp_path / "lake"))
+
+
+def iso(ms):
+    return datetime.fromtimestamp(ms / 1000, UTC).isoformat()
+
+
+def event(seq, ms, kind="kv_put", **fields):
+    members = {"seq": seq, "ms": ms, "type": kind, **(fields or {"kv_namespace": "n", "key": "k", "value": str(seq)})}
+    return f"{ms}-0", json.dumps(members)
+
+
+def begin(lake, epoch, ms, *, namespace="default", seq=0, **content):
+    content = {"seq": seq, "ms": ms, "last_id": "0-0", **content}
+    lake.commit(f"snapshots/{places(namespace, epoch)}", seq, content)
+
+
+def fill(lake, epoch, events, *, namespace="default", number=0):
+    write_bronze(lake, namespace, epoch, number, events)
+    silver.advance(None, lake, namespace, epoch)
+
+
+def value(lake, ms, namespace="default"):
+    return travel.ask(lake, namespace, ms, lambda past: past.tables(ms)).kv.get("n", {}).get("k")
+
+
+def test_each_epoch_answers_for_its_own_time(lake):
+    begin(lake, "old", T0)
+    fill(lake, "old", [event(1, T0), event(2, T0 + 100), event(3, T0 + 200)])
+    begin(lake, "new", T0 + 5000)
+    fill(lake, "new", [event(1, T0 + 5000), event(2, T0 + 6000)])
+    said = [value(lake, T0 + ms) for ms in (0, 99, 100, 200, 5000, 5999, 6000)]
+    assert said == ["1", "1", "2", "3", "1", "1", "2"]
+    with pytest.raises(LakeError, match="before the past that the lake knows of namespace 'default': it begins with"):
+        value(lake, T0 - 1)
+    with pytest.raises(LakeError, match=r"it ends at .*; 'mqregistry pipeline run --once' brings it up to date"):
+        value(lake, T0 + 6001)
+    with pytest.raises(LakeError, match="the namespace was made anew then, and its next past begins at"):
+        value(lake, T0 + 201)
+
+
+def test_the_newest_heartbeat_tells_how_long_nothing_changed(lake):
+    begin(lake, "e", T0)
+    fill(lake, "e", [event(1, T0)])
+    place = places("default", "e")
+    write_rows(lake, f"bronze/heartbeats/{place}/batch=000000000/day=x/0.parquet", [(T0 + 900, 0, T0 + 900, "{}")],
+               "heartbeats")  # fmt: skip
+    lake.commit(f"bronze/heartbeats/{place}", 0, {"rows": 1, "first_id": f"{T0 + 900}-0", "last_id": f"{T0 + 900}-0"})
+    lake.commit(f"bronze/heartbeats/{place}", 1, {"rows": 0, "first_id": None, "last_id": None})
+    assert value(lake, T0 + 900) == "1"
+    with pytest.raises(LakeError, match="behind the end"):
+        value(lake, T0 + 901)
+
+
+def test_an_empty_lake_and_another_namespace_are_told_apart(lake, tmp_path):
+    with pytest.raises(LakeError, match="holds no past of namespace 'default'; it is empty: is it another --lake"):
+        value(Lake(str(tmp_path / "nothing")), T0)
+    begin(lake, "e", T0, namespace="ours")
+    fill(lake, "e", [event(1, T0)], namespace="ours")
+    with pytest.raises(LakeError, match="it holds ours: is it another --namespace"):
+        value(lake, T0)
+
+
+def test_moments_never_run_backwards(lake):
+    begin(lake, "e", T0)
+    moments = [0, 500, 100, 499, 500, 501, 50, 502]  # the clock is set back twice
+    fill(lake, "e", [event(seq, T0 + ms) for seq, ms in enumerate(moments, 1)])
+    fill(lake, "e", [event(9, T0 + 10), event(10, T0 + 600)], number=1)
+    said = [value(lake, T0 + ms) for ms in (0, 499, 500, 501, 502, 599, 600)]
+    assert said == ["1", "1", "5", "7", "9", "9", "10"]
+    rows = travel.find_past(lake, "default", T0).rows("kv", T0 + 500)
+    assert [row[5] for row in rows] == [5]
+
+
+def test_a_hole_is_an_error_that_names_both_seqs_and_a_snapshot_goes_on(lake):
+    begin(lake, "e", T0)
+    write_bronze(lake, "default", "e", 0, [event(1, T0), event(2, T0 + 10)])
+    write_bronze(lake, "default", "e", 1, [event(6, T0 + 90), event(7, T0 + 100)])
+    with pytest.raises(LakeError, match="holds change 2 and then change 6: changes 3 to 5 are missing"):
+        silver.advance(None, lake, "default", "e")
+    assert value(lake, T0 + 10) == "2"
+    with pytest.raises(LakeError, match="behind the end"):
+        value(lake, T0 + 11)
+    events = [
+        event(5, T0 + 80, kv_namespace="n", key="k", value="5", part=1, parts=2),
+        event(5, T0 + 80, kv_namespace="n", key="other", value="x", part=2, parts=2),
+    ]
+    rows = [(0, part, 5, T0 + 80, "kv_put", part, 2, e) for part, (_, e) in enumerate(events, 1)]
+    write_rows(lake, snapshot.file_of("default", "e", 5), rows)
+    begin(lake, "e", T0 + 80, seq=5, rows=2)
+    assert silver.advance(None, lake, "default", "e")
+    assert [value(lake, T0 + ms) for ms in (10, 80, 90, 100)] == ["2", "5", "6", "7"]
+    with pytest.raises(LakeError, match=r"what held at .* is not known: changes between .* were lost"):
+        value(lake, T0 + 50)
+    ended = travel.find_past(lake, "default", T0).rows("kv", T0)
+    assert [(row[2], row[-1]) for row in ended] == [("1", "kv_put")]
+    ended = travel.find_past(lake, "default", T0 + 10).rows("kv", T0 + 10)
+    assert [(row[2], row[-1]) for row in ended] == [("2", "snapshot")]
+
+
+def test_half_a_set_of_parts_waits_for_the_rest(lake):
+    begin(lake, "e", T0)
+    first, second = (event(seq, T0, kv_namespace="n", key=str(seq), value="v", part=seq, parts=2) for seq in (1, 2))
+    write_bronze(lake, "default", "e", 0, [first])
+    silver.advance(None, lake, "default", "e")
+    assert value(lake, T0) is None
+    assert not silver.advance(None, lake, "default", "e")
+    write_bronze(lake, "default", "e", 1, [second])
+    assert silver.advance(None, lake, "default", "e")
+    assert travel.find_past(lake, "default", T0).tables(T0).kv == {"n": {"1": "v", "2": "v"}}
+
+
+def test_an_event_of_an_unknown_type_is_passed_over_only_if_it_says_so(lake):
+    begin(lake, "e", T0)
+    fill(lake, "e", [event(1, T0), event(2, T0, "broker_graded", ignorable=True), event(3, T0)])
+    assert value(lake, T0) == "3"
+    write_bronze(lake, "default", "e", 1, [event(4, T0, "broker_moved")])
+    with pytest.raises(LakeError, match=r"event 4 is a 'broker_moved'.*a newer release wrote it"):
+        silver.advance(None, lake, "default", "e")
+
+
+def test_many_small_batches_become_few_files_and_old_ones_go(lake):
+    begin(lake, "e", T0)
+    for number in range(70):
+        fill(lake, "e", [event(number + 1, T0 + number)], number=number)
+    assert [value(lake, T0 + ms) for ms in range(70)] == [str(ms + 1) for ms in range(70)]
+    number, manifest = read_last(lake, log_of("default", "e"))
+    assert number == 70
+    assert len(manifest.of("kv")) <= 16
+    place = f"silver/kv/{places('default', 'e')}"
+    on_disk = [name for state in ("closed", "open") for batch in lake.folders(place, state)
+               for name in lake.files(place, state, batch)]  # fmt: skip
+    assert len(on_disk) < 50
+    assert len(lake.commits(log_of("default", "e"))) == 10
+
+
+@pytest.mark.parametrize("quoted", [False, True])
+def test_the_commands_show_what_they_showed_live(store, bed, run, lake, command, redis_url, quoted):  # noqa: F811
+    run(bed.register(zone_name="z1", filter_servers=["f:1"]))
+    run(bed.kv.set_config({"orderMessageEnable": "true"}))
+    run(bed.kv.put("ORDER_TOPIC_CONFIG", "t1", "broker-a:8"))
+    options = ("--json",) if quoted else ()
+    live = ("--redis", redis_url, "--namespace", store.namespace, *options)
+    past = ("--lake", lake.root, "--namespace", store.namespace, *options)
+    route, brokers = command("route", "t1", *live).output, command("brokers", *live).output
+    epoch = run(snapshot.take_async(redis_url, store.namespace, lake)).epoch
+    found = run(entries(store))
+    write_bronze(lake, store.namespace, epoch, 0, found)
+    beats = run(store.client.xrange(bed.key("heartbeats")))
+    rows = [(*map(int, i.decode().split("-")), json.loads(f[b"e"])["ms"], f[b"e"].decode()) for i, f in beats]
+    place = places(store.namespace, epoch)
+    write_rows(lake, f"bronze/heartbeats/{place}/batch=000000000/day=x/0.parquet", rows, "heartbeats")
+    lake.commit(f"bronze/heartbeats/{place}", 0, {"rows": len(rows), "last_id": beats[-1][0].decode()})
+    silver.advance(None, lake, store.namespace, epoch)
+    at = iso(read_last(lake, log_of(store.namespace, epoch))[1].ms)
+    assert command("route", "t1", "--at", at, *past).output == route
+    then = command("brokers", "--at", at, *past).output
+    if quoted:
+        [was], [now] = json.loads(then), json.loads(brokers)
+        for moving in ("heardMsAgo", "expiresInMs"):
+            assert was.pop(moving) <= now.pop(moving) + 120_000
+        assert was == now
+    else:
+        assert [line.split()[:4] for line in then.splitlines()] == [line.split()[:4] for line in brokers.splitlines()]
+    assert "did you mean t1" in command("route", "t1x", "--at", at, *past, expect=1).output
+    error = command("route", "t1", "--at", "2001-01-01", *past, expect=1)
+    assert "before the past that the lake knows" in str(error.exception)
+    assert "give one of them" in command("route", "t1", "--at", at, *live, expect=2).output
