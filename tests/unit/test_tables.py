@@ -54,6 +54,26 @@ def test_registration_touches_only_its_topics_when_the_row_did_not_change(tables
     assert tables.brokers["a"].broker_addrs == {0: "1:1"}
 
 
+def test_many_cells_at_once_are_as_one_by_one(tables):
+    at_once, one_by_one = Tables(), Tables()
+    for name in ("a", "b"):
+        news = {"".join(("t", str(number))): QueueData(number % 3, 1, 6) for number in range(9)}
+        at_once.set_queue_datas(name, news)
+        for topic, queue_data in news.items():
+            one_by_one.set_queue_data(topic, name, queue_data)
+    more = {"".join(("t", "3")): QueueData(7, 7, 7), "".join(("t", "99")): QueueData(0, 1, 6)}
+    at_once.set_queue_datas("a", more)
+    for topic, queue_data in more.items():
+        one_by_one.set_queue_data(topic, "a", queue_data)
+    assert at_once.contents() == one_by_one.contents()
+    # one object for each text and each queue data
+    assert at_once.topics["t99"]["a"] is at_once.topics["t0"]["b"]
+    keys = {id(topic) for topic in at_once.topics}
+    assert {id(topic) for topics in at_once.broker_topics.values() for topic in topics} == keys
+    at_once.set_queue_datas("nobody", {})
+    assert "nobody" not in at_once.broker_topics
+
+
 def test_registration_without_rev_leaves_the_rows(tables):
     tables.apply(registered(rev=None))
     assert tables.brokers["a"].rev == 1
