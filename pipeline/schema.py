@@ -119,3 +119,90 @@ SILVER: Final = {
     "kv_namespace": _silver([("kv_namespace", _S)], []),
     "config": _silver([("key", _S)], [("value", _S, False)]),
 }  # fmt: skip
+
+
+def _gold(columns: list[tuple[str, pa.DataType, bool]]) -> pa.Schema:
+    """grain: ``hour`` or ``day``; period_start: UTC."""
+    return pa.schema(
+        [
+            pa.field("grain", _S, nullable=False),
+            pa.field("period_start", MOMENT, nullable=False),
+            *(pa.field(name, kind, nullable=nullable) for name, kind, nullable in columns),
+        ]
+    )
+
+
+_F: Final = pa.float64()
+
+# Figures; docs/pipeline.md says what each of them means.
+GOLD: Final = {
+    "broker": _gold(
+        [
+            ("cluster", _S, False),
+            ("broker_name", _S, False),
+            *((name, _I, False) for name in ("observed_ms", "present_ms", "writable_ms")),
+            ("availability", _F, True),
+            ("write_availability", _F, True),
+            ("outages", _I, False),
+            ("recoveries", _I, False),
+            ("recovery_ms_mean", _F, True),
+            ("recovery_ms_max", _I, True),
+            ("flaps", _I, False),
+            ("unwritable_spells", _I, False),
+            ("write_recoveries", _I, False),
+            ("write_recovery_ms_mean", _F, True),
+            ("write_recovery_ms_max", _I, True),
+            ("write_flaps", _I, False),
+            *((name, _I, False) for name in ("registrations", "expiries", "closes", "unregistrations", "reaps")),
+        ]
+    ),
+    "heartbeat": _gold(
+        [
+            ("who", _S, False),
+            ("broker_name", _S, True),
+            *((name, _I, False) for name in ("beats", "refused", "front_ends")),
+            *((f"interval_ms_{name}", _I, True) for name in ("p50", "p99", "max")),
+            ("expected_ms", _I, True),
+            ("missed_beats", _I, False),
+        ]
+    ),
+    "topic": _gold(
+        [
+            ("topic", _S, False),
+            *((name, _I, False) for name in ("routable_ms", "writable_ms", "lookups", "changes")),
+            *((name, _I, False) for name in ("brokers", "write_queues")),
+            ("queue_cv", _F, True),
+            ("queue_max_mean", _F, True),
+        ]
+    ),
+    "cluster": _gold(
+        [
+            ("cluster", _S, False),
+            *((name, _I, False) for name in ("brokers", "topics", "write_queues", "changes")),
+            ("queue_cv", _F, True),
+            ("queue_max_mean", _F, True),
+        ]
+    ),
+    "unused_topic": _gold([("topic", _S, False), ("routable_ms", _I, False)]),
+    "missing_topic": _gold([("topic", _S, False), ("lookups", _I, False)]),
+    # What a broker was, from its first appearance on, without a gap. state: absent, read_only, writable.
+    "broker_state": pa.schema(
+        [
+            pa.field("cluster", _S, nullable=False),
+            pa.field("broker_name", _S, nullable=False),
+            pa.field("state", _S, nullable=False),
+            pa.field("valid_from", MOMENT, nullable=False),
+            pa.field("valid_to", MOMENT),
+        ]
+    ),
+    # stream_alarm events
+    "alarm": pa.schema(
+        [
+            pa.field("at", MOMENT, nullable=False),
+            pa.field("seq", _I, nullable=False),
+            pa.field("alarm", _S),
+            pa.field("reader", _S),
+            pa.field("stream", _S),
+        ]
+    ),
+}

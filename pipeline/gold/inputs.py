@@ -1,0 +1,107 @@
+"""Where gold's input is: silver's files as of one commit, bronze's batches. No Spark."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+
+from pipeline.lake import Lake, places
+from pipeline.schema import BRONZE, SILVER
+from pipeline.silver.manifest import Manifest, log_of, read_last
+
+_NO_BATCH: Final = -1
+
+
+class Inputs:
+    """One namespace and epoch of a lake, as of its last silver commit.
+
+    Attributes:
+        silver: number and content of silver's last commit; None: there is none.
+    """
+
+    def __init__(self, lake: Lake, namespace: str, epoch: str) -> None:
+        self.lake = lake
+        self.places = places(namespace, epoch)
+        self.silver: tuple[int, Manifest] | None = read_last(lake, log_of(namespace, epoch))
+
+    @property
+    def manifest(self) -> Manifest:
+        """Of silver's last commit."""
+        assert self.silver is not None
+        return self.silver[1]
+
+    def files(self, table: str, since: int) -> tuple[list[str], int]:
+        """Files of a silver table that may have rows that held at ``since`` or later, and how many rows they have."""
+        found = [file for file in self.manifest.of(table) if file.to_us is None or file.to_us >= since * 1000]
+        return [file.path for file in found], sum(file.rows for file in found)
+
+    def rows(self, table: str, since: int, now: int) -> pa.Table:
+        """Rows that held at some time from ``since`` to ``now``, or ended then; with from_ms, to_ms (null: holds)."""
+        rows = self._table(self.files(table, since)[0], SILVER[table])
+        start = pc.floor(pc.divide(rows["valid_from"].cast(pa.int64()), 1000)).cast(pa.int64())
+        end = pc.floor(pc.divide(rows["valid_to"].cast(pa.int64()), 1000)).cast(pa.int64())
+        rows = rows.append_column("from_ms", start).append_column("to_ms", end)
+        held = pc.or_kleene(pc.is_null(end), pc.greater_equal(end, since))
+        return rows.filter(pc.and_kleene(held, pc.less_equal(start, now)))
+
+    def begins(self) -> list[int]:
+        """The earliest from_ms of every file that gold reads."""
+        return [file.from_us // 1000 for table in ("broker_addr", "queue_data") for file in self.manifest.of(table)]
+
+    def snapshots(self) -> list[int]:
+        """The seqs at which the tables were read as a whole."""
+        return self.lake.commits(f"snapshots/{self.places}")
+
+    def last_batch(self, stream: str) -> int:
+        """-1: there is none."""
+        return max(self.lake.commits(f"bronze/{stream}/{self.places}"), default=_NO_BATCH)
+
+    def folders(self, stream: str, after: int, upto: int) -> tuple[list[str], int]:
+        """Folders of the committed batches in ``(after, upto]`` that have rows, and how many they have."""
+        log = f"bronze/{stream}/{self.places}"
+        found, total = [], 0
+        for number in self.lake.commits(log):
+            if after < number <= upto:
+                rows = int(self.lake.read_commit(log, number)["rows"])
+                total += rows
+                if rows:
+                    found.append(f"{log}/batch={number:09d}")
+        return found, total
+
+    def entries(self, stream: str, batches: tuple[int, int], since: int, now: int) -> pa.Table:
+        """BRONZE[stream] of these batches (after, upto) and of ``[since, now]``."""
+        moment = (pc.field("ms") >= since) & (pc.field("ms") <= now)
+        folders = self.folders(stream, *batches)[0]
+        paths = [path for folder in folders for path in self._parquet(folder)]
+        return self._table(paths, BRONZE[stream], moment)
+
+    def span(self, stream: str, batches: tuple[int, int]) -> tuple[int, int] | None:
+        """The first and the last ms of these batches; None: they have no rows."""
+        paths = [path for folder in self.folders(stream, *batches)[0] for path in self._parquet(folder)]
+        first, last = None, None
+        for batch in self._dataset(paths, BRONZE[stream]).to_batches(columns=["ms"]) if paths else ():
+            if batch.num_rows:
+                found: Any = pc.min_max(batch["ms"]).as_py()
+                first = found["min"] if first is None else min(first, found["min"])
+                last = found["max"] if last is None else max(last, found["max"])
+        return None if first is None or last is None else (first, last)
+
+    def _parquet(self, folder: str) -> list[str]:
+        from pyarrow import fs
+
+        found = self.lake.filesystem.get_file_info(fs.FileSelector(self.lake.path(folder), recursive=True))
+        start = len(self.lake.path()) + 1
+        return [info.path[start:] for info in found if info.path.endswith(".parquet")]
+
+    def _dataset(self, paths: list[str], schema: pa.Schema) -> Any:
+        return ds.dataset(
+            [self.lake.path(path) for path in paths], schema=schema, filesystem=self.lake.filesystem, format="parquet"
+        )
+
+    def _table(self, paths: list[str], schema: pa.Schema, wanted: Any = None) -> pa.Table:
+        if not paths:
+            return schema.empty_table()
+        return self._dataset(paths, schema).to_table(filter=wanted)

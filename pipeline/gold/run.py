@@ -1,0 +1,154 @@
+"""One refresh: the large inputs come as figures (``here.py``, ``on_spark.py``), brokers and clusters are done here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from pipeline.gold import beats, brokers, clusters, queues
+from pipeline.gold.here import Here
+from pipeline.gold.inputs import Inputs
+from pipeline.gold.spans import NEVER, Periods, ints, periods
+from pipeline.gold.tables import GRAINS, Batch, Commit, folder, read
+from pipeline.schema import GOLD, MOMENT
+
+# Fewer rows than this are worked on in this process: a Spark job takes longer to begin.
+SPARK_FROM_ROWS: Final = 100_000
+
+
+class Span(NamedTuple):
+    """What is to be worked out: from ``since`` to ``now``."""
+
+    since: int
+    now: int
+
+    def periods(self, since: int) -> dict[str, Periods]:
+        """The periods that what happened at ``since`` or later touches.
+
+        Hours go back to the beginning of their day when another day has begun, so that what is left of a day that is
+        over is one batch.
+        """
+        day = periods(since, self.now, GRAINS["day"])
+        hours_since = day.first if day.count > 1 else since
+        return {"hour": periods(hours_since, self.now, GRAINS["hour"]), "day": day}
+
+    def batch(self, number: int, since: int) -> Batch:
+        """From when on what is written for ``since`` counts."""
+        return Batch(number, *(when.first for when in self.periods(since).values()))
+
+
+class Run:
+    """Writes the batch ``number`` of every table.
+
+    Args:
+        spark: None: everything is done in this process.
+    """
+
+    def __init__(
+        self, spark: Any, inputs: Inputs, place: tuple[str, str], number: int, span: Span, commit: Commit,
+        before: Commit | None, spark_from_rows: int = SPARK_FROM_ROWS,
+    ) -> None:  # fmt: skip
+        self._inputs = inputs
+        self._lake = inputs.lake
+        self._place = place
+        self._number = number
+        self._span = span
+        self._commit = commit
+        self._before = before
+        self._engine: Any = Here(inputs, self._write)
+        if spark is not None and self._rows() >= spark_from_rows:
+            from pipeline.gold.on_spark import OnSpark
+
+            self._engine = OnSpark(spark, inputs, lambda table: self._lake.uri(self._folder(table)))
+
+    def _rows(self) -> int:
+        """How many rows there are to read."""
+        day = self._span.periods(self._span.since)["day"].first
+        return self._inputs.files("queue_data", day)[1] + sum(
+            self._inputs.folders(stream, *self._batches(stream, day))[1] for stream in self._commit.bronze
+        )
+
+    def write(self) -> Iterator[tuple[str, Batch]]:
+        """Each table that was written, and from when on it counts."""
+        span, grains, engine = self._span, self._span.periods(self._span.since), self._engine
+        day, touched = grains["day"].first, self._span.batch(self._number, self._span.since)
+        addresses = brokers.Addresses.of(self._inputs.rows("broker_addr", 0, span.now))
+        known = known_brokers(addresses, grains)
+        counts = engine.counts(day, span.now, self._batches("lookups", day))
+        parts = engine.queue_parts(known, grains, span.since, span.now, self._inputs.snapshots())
+        try:
+            yield from self._write_brokers(addresses, engine.deltas(parts))
+            self._write("cluster", clusters.figures(known, grains, *engine.cluster_sums(parts)))
+            engine.write_topics(parts, counts)
+            yield from ((table, touched) for table in ("cluster", "topic", "unused_topic", "missing_topic"))
+        finally:
+            engine.close(parts, counts)
+        # A day's hours all go by that day's median
+        whole_days = {**grains, "hour": periods(day, span.now, GRAINS["hour"])}
+        back = day - beats.LOOK_BACK_MS
+        engine.write_beats(whole_days, back, span.now, self._batches("heartbeats", back))
+        yield "heartbeat", Batch(self._number, day, day)
+        alarms = engine.alarms(day, span.now, self._batches("changes", day))
+        at = pc.multiply(alarms["ms"], 1000).cast(MOMENT)
+        self._write("alarm", pa.Table.from_arrays([at, *alarms.columns[1:]], names=GOLD["alarm"].names))
+        yield "alarm", touched
+
+    def _write_brokers(self, addresses: brokers.Addresses, deltas: pa.Table) -> Iterator[tuple[str, Batch]]:
+        span = self._span
+        before = GOLD["broker_state"].empty_table()
+        if self._before:
+            before = read(self._lake, "broker_state", *self._place)
+        broker = ints(pc.index_in(deltas["name"], addresses.names).to_numpy())
+        queue_spans = queues.writable_spans(broker, deltas["at_ms"].to_numpy(), deltas["delta"].to_numpy())
+        found = brokers.states(
+            brokers.from_state_table(before, addresses.names), span.since, span.now, addresses.present(),
+            addresses.masters(), queue_spans,
+        )  # fmt: skip
+        self._write("broker_state", brokers.state_table(found, addresses))
+        yield "broker_state", Batch(self._number, 0, 0)
+        back = brokers.reaches_back(found, span.since)
+        grains = span.periods(back)
+        day = grains["day"].first
+        events = self._engine.events(day, span.now, self._batches("changes", day))
+        figures = [
+            brokers.figures(found, addresses, grain, when, self._commit.flap_ms, events)
+            for grain, when in grains.items()
+        ]
+        self._write("broker", pa.concat_tables(figures))
+        yield "broker", span.batch(self._number, back)
+
+    def _batches(self, stream: str, since: int) -> tuple[int, int]:
+        """The batches that may have entries of ``since`` or later: after the first, up to the second."""
+        days = self._commit.days.get(stream, {})
+        first = [batch for day, batch in days.items() if day + GRAINS["day"] > since]
+        return min(first, default=self._commit.bronze[stream] + 1) - 1, self._commit.bronze[stream]
+
+    def _folder(self, table: str) -> str:
+        return folder(table, *self._place, self._number)
+
+    def _write(self, table: str, rows: pa.Table) -> None:
+        place = self._folder(table)
+        self._lake.remove(place)
+        self._lake.filesystem.create_dir(self._lake.path(place), recursive=True)
+        pq.write_table(rows.cast(GOLD[table]), self._lake.path(place, "part.parquet"), filesystem=self._lake.filesystem)
+
+
+def known_brokers(addresses: brokers.Addresses, grains: dict[str, Periods]) -> queues.Brokers:
+    """What the work on queue data needs to know of brokers."""
+    known = len(addresses.names)
+    present = addresses.present()
+    cluster, there = {}, {}
+    for grain, when in grains.items():
+        broker = np.repeat(np.arange(known), when.count)
+        last = np.tile(when.last, known)
+        cluster[grain] = addresses.cluster_at(broker, last).reshape(known, when.count)
+        place = np.searchsorted(present.key * NEVER + present.start, broker * NEVER + last, side="right") - 1
+        inside = place >= 0
+        inside[inside] = (present.key[place[inside]] == broker[inside]) & (present.end[place[inside]] > last[inside])
+        there[grain] = inside.reshape(known, when.count)
+    return queues.Brokers(addresses.names, addresses.masters(), addresses.clusters.to_pylist(), cluster, there)
