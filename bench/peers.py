@@ -192,9 +192,6 @@ class OurServer(Server):
     def redis_socket(self) -> str:
         return str(self._socket)
 
-    def redis_mb(self) -> float:
-        return float(psutil.Process(self._redis.pid).memory_full_info().pss / 1e6)
-
     def workers(self) -> list[psutil.Process]:
         """Of the first front end."""
         return psutil.Process(self._front_ends[0][1].pid).children(recursive=True)
