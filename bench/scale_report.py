@@ -86,6 +86,7 @@ def _sizes(found: Sequence[Found]) -> str:
     def latency(name: str) -> list[str]:
         return [f"p50 {one[name]['p50_ms']:.2f}, p99 {one[name]['p99_ms']:.2f} ms" for one in found]
 
+    longest = [f"{one['rebuild']['longest_ms']:.1f} ms" if "longest_ms" in one["rebuild"] else "" for one in found]
     rows = [
         ["all brokers register at once", *cost("fill")],
         ["memory then", *memory("filled")],
@@ -100,7 +101,7 @@ def _sizes(found: Sequence[Found]) -> str:
         [f"{found[0]['leavers']} brokers leave", *cost("brokers leave")],
         ["and come again", *cost("and come again")],
         ["a front end starts again and reads everything", *cost("rebuild")],
-        ["Redis' longest script meanwhile", *(f"{one['rebuild'].get('longest_ms', 0):.1f} ms" for one in found)],
+        ["Redis' longest script meanwhile", *longest],
         ["memory then", *memory("rebuilt")],
     ]
     return _table(["", *(one["what"] for one in found)], rows)
