@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import re
 from typing import Final
@@ -18,8 +17,8 @@ from registry.protocol.command import Command
 from registry.protocol.headers import RegisterBroker
 from registry.protocol.register_body import null_part
 from registry.server.front_end import FrontEnd, Peer
-from registry.server.register_changed import Arrived, decode, write_difference, write_whole
-from registry.store.routes import Heartbeat
+from registry.server.register_changed import Arrived, ask, decode, write_difference, write_whole
+from registry.store.routes import Heartbeat, Registered
 
 logger = logging.getLogger(__name__)
 
@@ -46,19 +45,30 @@ async def register_broker(front_end: FrontEnd, command: Command, opaque: int, pe
     if _dated(command) and not check_crc32(command.body, header.body_crc32):  # not proved by that digest
         return _crc_mismatch(front_end, opaque, identity)
     front_end.check_store()
-    beat = await front_end.routes.heartbeat(cluster, name, broker_id, addr, digest, peer.channel, len(command.body))
+    arrived = Arrived(header, command, identity, digest, peer, (cluster, name, addr, broker_id))
+    beat = await ask(front_end, arrived)
     if beat.same:
-        front_end.counters.registrations_unchanged += 1
-        front_end.channels.registered(identity, peer, beat.seq)
-        return _answer(front_end, opaque, beat.master_addr, beat.ha_server_addr)
+        return _unchanged(front_end, arrived, opaque, beat)
     if not check_crc32(command.body, header.body_crc32):
         return _crc_mismatch(front_end, opaque, identity)
+    if not arrived.is_large:
+        return await _register_changed(front_end, arrived, opaque, beat)
     # Each large one takes this process and Redis tens of milliseconds. When a whole fleet comes at once, all of them
     # together would outlast every timeout, their own and those of heartbeats and lease renewals between them.
-    arrived = Arrived(header, command, identity, digest, peer, (cluster, name, addr, broker_id))
-    async with front_end.large_registrations if arrived.is_large else contextlib.nullcontext():
+    waits = front_end.large_registrations.locked()
+    async with front_end.large_registrations:
         front_end.check_store()  # it may have gone away while this one waited
+        if waits:
+            beat = await ask(front_end, arrived)  # and another front end may have registered it
+            if beat.same:
+                return _unchanged(front_end, arrived, opaque, beat)
         return await _register_changed(front_end, arrived, opaque, beat)
+
+
+def _unchanged(front_end: FrontEnd, arrived: Arrived, opaque: int, beat: Heartbeat) -> bytes:
+    front_end.counters.registrations_unchanged += 1
+    front_end.channels.registered(arrived.who, arrived.peer, beat.seq)
+    return _answer(front_end, opaque, beat.master_addr, beat.ha_server_addr)
 
 
 async def _register_changed(front_end: FrontEnd, arrived: Arrived, opaque: int, beat: Heartbeat) -> bytes:
@@ -66,7 +76,7 @@ async def _register_changed(front_end: FrontEnd, arrived: Arrived, opaque: int, 
     await front_end.effect(beat.seq)  # first of all: what waits for it holds nothing decoded
     identity, (_, name, _, broker_id) = arrived.who, arrived.identity
     outcome = await write_difference(front_end, arrived, beat)
-    if outcome is None or outcome.status == "RETRY":
+    if outcome is None or (isinstance(outcome, Registered) and outcome.status == "RETRY"):
         if outcome is not None:
             beat = Heartbeat(False, outcome.seq, n=outcome.n, data_version=outcome.data_version)
         registration, read = decode(front_end.behaviour, arrived)
@@ -79,6 +89,8 @@ async def _register_changed(front_end: FrontEnd, arrived: Arrived, opaque: int, 
             return _answer(front_end, opaque, "", "")
         deletes_missing = front_end.settings.delete_topic_with_broker_registration and null is None
         outcome = await write_whole(front_end, arrived, registration, read, beat, deletes_missing)
+    if isinstance(outcome, Heartbeat):
+        return _unchanged(front_end, arrived, opaque, outcome)
     if outcome.status == "REFUSED_ONE_TOPIC":
         front_end.counters.registrations_refused += 1
         logger.warning("%s registered one topic before its first full registration: refused", identity)

@@ -16,7 +16,7 @@ from registry.protocol.register_pieces import Read, read_difference, read_whole
 from registry.registration import Role, compare, role_of
 from registry.server.front_end import FrontEnd, Peer
 from registry.server.last_bodies import LastBody
-from registry.store.routes import Heartbeat, Registered, RegistrationDiff
+from registry.store.routes import TOPICS_PER_EVENT, Heartbeat, Registered, RegistrationDiff
 
 LARGE_BYTES: Final = 64 * 1024
 """Changed registrations from this size on take turns, and are read by their difference."""
@@ -44,6 +44,14 @@ class Arrived(NamedTuple):
     def in_pieces(self) -> bool:
         """Whether its body may be one that is read in pieces."""
         return self.is_large and not self.header.compressed and self.command.version >= VERSION_V3_0_11
+
+
+async def ask(front_end: FrontEnd, arrived: Arrived) -> Heartbeat:
+    """Ask Redis whether this is the registration of last time."""
+    cluster, name, addr, broker_id = arrived.identity
+    return await front_end.routes.heartbeat(
+        cluster, name, broker_id, addr, arrived.digest, arrived.peer.channel, len(arrived.command.body)
+    )
 
 
 def decode(behaviour: Behaviour, arrived: Arrived) -> tuple[Registration, Read | None]:
@@ -88,14 +96,14 @@ def _registration(behaviour: Behaviour, arrived: Arrived, body: RegisterBody) ->
     return registration if behaviour is FIVE else behaviour.seen(registration)
 
 
-async def write_difference(front_end: FrontEnd, arrived: Arrived, beat: Heartbeat) -> Registered | None:
+async def write_difference(front_end: FrontEnd, arrived: Arrived, beat: Heartbeat) -> Registered | Heartbeat | None:
     """Read what differs from this broker's last body, and write what that changes.
 
     Only where it comes to the same as the whole: that body stands in the tables as it was, and every topic of this
     one counts anew because the data version is another. The view has ``beat.seq``.
 
     Returns:
-        None when it cannot be told; a RETRY has written nothing either.
+        None when it cannot be told; a RETRY has written nothing either; a Heartbeat as ``write_whole``.
     """
     last = front_end.last_bodies.get(arrived.who)
     name = arrived.identity[1]
@@ -125,12 +133,16 @@ async def write_whole(
     read: Read | None,
     beat: Heartbeat,
     deletes_missing: bool,
-) -> Registered:
-    """Compare with the view and write the difference, until nobody else changed the row in between."""
+) -> Registered | Heartbeat:
+    """Compare with the view and write the difference, until nobody else changed the row in between.
+
+    Returns:
+        a Heartbeat when another front end wrote the same just now: brokers send it to all of them at once.
+    """
     for _ in range(_ATTEMPTS):
         await front_end.effect(beat.seq)
         result = await _attempt(front_end, arrived, registration, read, beat, deletes_missing)
-        if result.status != "RETRY":
+        if isinstance(result, Heartbeat) or result.status != "RETRY":
             return result
         beat = Heartbeat(False, result.seq, n=result.n, data_version=result.data_version)
     raise StoreUnavailable(f"{registration.broker_name} is being changed from elsewhere all the time; register again")
@@ -143,7 +155,7 @@ async def _attempt(
     read: Read | None,
     beat: Heartbeat,
     deletes_missing: bool,
-) -> Registered:
+) -> Registered | Heartbeat:
     """Once; returns when this worker's view shows the change."""
     view = front_end.view
     tables, compared_at = view.exact, view.seq
@@ -156,6 +168,11 @@ async def _attempt(
         restore_missing_topics=front_end.behaviour.restores_deleted_topics,
     )
     diff = RegistrationDiff(view.epoch, row.rev if row else 0, beat.n, tables.config_rev, *changes)
+    if len(changes.topics) > TOPICS_PER_EVENT:
+        again = await ask(front_end, arrived)
+        if again.same:
+            await front_end.effect(again.seq)
+            return again
     result = await front_end.routes.register_broker(
         registration, diff, digest=arrived.digest, channel=arrived.peer.channel,
         body_bytes=len(arrived.command.body), topics=read.topics if read else len(registration.topics),

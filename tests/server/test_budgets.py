@@ -20,6 +20,7 @@ from registry.server.follower import Follower
 from registry.server.front_end import LARGE_AT_ONCE, FrontEnd
 from registry.server.reads import reads
 from registry.server.view import View
+from registry.store.keys import changes
 from registry.store.kvconfig import KvStore
 from registry.store.routes import NO_CHANNEL, RouteStore
 from registry.store.store import Store
@@ -38,8 +39,8 @@ class Peer:
 class Here:
     """A front end in this process, without sockets."""
 
-    def __init__(self, redis_url):
-        namespace = f"t-{secrets.token_hex(6)}"
+    def __init__(self, redis_url, namespace=None):
+        namespace = namespace or f"t-{secrets.token_hex(6)}"
         self.store = Store(redis_url, namespace)
         self.view = View()
         routes = RouteStore(self.store)
@@ -211,6 +212,32 @@ def test_a_registration_that_finds_another_redis_says_so_at_once_and_has_the_tab
                     await asyncio.sleep(0.01)
             assert (await here.register(broker)).code == 0
             assert here.view.kept_route("topic1", quoted_keys=True) is not None
+
+    asyncio.run(run())
+
+
+def test_front_ends_that_get_the_same_registration_at_once_let_redis_work_once(redis_url):
+    """Brokers register at every front end side by side."""
+
+    async def run():
+        async with Here(redis_url) as one, Here(redis_url, one.store.namespace) as two:
+            client, topics = one.store.client, dict.fromkeys([f"topic-{i}" for i in range(10_000)], (4, 4, 6))
+
+            async def spent():
+                stats = await client.info("commandstats")
+                return stats["cmdstat_hset"]["calls"], await client.xlen(changes(one.store.namespace))
+
+            broker = Broker(topics=topics)
+            for counter, numbers in ((1, (4, 4, 6)), (2, (8, 8, 6))):
+                calls, entries = await spent()
+                copies = [Broker(topics=dict.fromkeys(topics, numbers), counter=counter) for _ in range(2)]
+                answers = await asyncio.gather(one.register(copies[0]), two.register(copies[1]))
+                assert [answer.code for answer in answers] == [0, 0]
+                after, entries_after = await spent()
+                assert entries_after - entries == 20
+                assert 10_000 <= after - calls < 10_100
+                for here in (one, two):
+                    assert here.view.exact.topics["topic-9999"][broker.name] == QueueData(*numbers)
 
     asyncio.run(run())
 
