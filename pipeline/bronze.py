@@ -88,6 +88,24 @@ def last_position(lake: Lake, stream: Stream, namespace: str, epoch: str) -> Pos
     return last_id and Position(last_id, UNKNOWN, unread)
 
 
+def restart(lake: Lake, stream: Stream, namespace: str, epoch: str, at: Position) -> None:
+    """Let the next batch begin after ``at``, whatever was read before: for a gap that was accepted.
+
+    An empty batch says so in the log; Spark begins a new checkpoint behind it.
+    """
+    log = log_of(stream, namespace, epoch)
+    number = max(lake.commits(log), default=-1) + 1
+    # the checkpoint first: without the commit it is never used, as the gap is still there
+    begin = lake.path(*_checkpoints(stream, namespace, epoch), f"from={number + 1:09d}")
+    lake.filesystem.create_dir(begin, recursive=True)
+    seq = None if at.seq == UNKNOWN else at.seq
+    lake.commit(log, number, Batch(0, str(at.id), str(at.id), seq, seq, 0)._asdict())
+
+
+def _checkpoints(stream: Stream, namespace: str, epoch: str) -> tuple[str, ...]:
+    return ("checkpoints", "bronze", stream, places(namespace, epoch))
+
+
 class Access(NamedTuple):
     """Which streams are read, and how. password: None where the URL or the environment has it."""
 
@@ -112,7 +130,6 @@ def start_query(
     stream: Stream,
     start: Position,
     *,
-    anew: bool = False,
     limit: int = 250_000,
     partitions: int | None = None,
     done: Callable[[int, Batch], None] = lambda number, batch: None,
@@ -120,22 +137,18 @@ def start_query(
     """Begin to take everything that is there now into bronze, as a streaming query that ends by itself.
 
     Args:
-        start: where the very first batch begins. Later ones go on from the last commit.
-        anew: begin at ``start`` whatever was read before: for a gap that was accepted.
+        start: where the very first batch begins; later ones go on from the last commit.
         limit: entries of a batch.
         partitions: tasks of a batch; None: as many as Spark has cores.
         done: told of every batch that was committed.
     """
     namespace, epoch = access.namespace, access.epoch
-    checkpoints = ("checkpoints", "bronze", stream, places(namespace, epoch))
+    checkpoints = _checkpoints(stream, namespace, epoch)
     bases = [number_of(name) for name in lake.folders(*checkpoints)]
     commits = lake.commits(log_of(stream, namespace, epoch))
-    if bases and not anew:
-        base = max(bases)
-    else:  # Spark counts its batches from 0 wherever a checkpoint begins; ours go on
-        base = commits[-1] + 1 if commits else 0
-        start = start if anew else last_position(lake, stream, namespace, epoch) or start
-        lake.remove(*checkpoints, f"from={base:09d}")
+    # Spark counts its batches from 0 wherever a checkpoint begins; ours go on
+    base = max(bases) if bases else commits[-1] + 1 if commits else 0
+    start = last_position(lake, stream, namespace, epoch) or start
     spark.dataSource.register(RedisStreamSource)
     reader = spark.readStream.format("redis_stream").options(
         **access.options(),

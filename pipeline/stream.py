@@ -21,6 +21,10 @@ _PAGE_BYTES: Final = 4 << 20  # about; entries of 500 topics have 25 kB each
 _FIRST_PAGE: Final = 200
 _SAMPLE: Final = 64
 _TIMEOUT_MS: Final = 10_000
+HOW_ON: Final = (
+    "What is in the lake stays right up to there. To go on from a new snapshot of the tables: "
+    "'mqregistry pipeline run --accept-gap'"
+)
 
 
 class GapError(RegistryError):
@@ -168,11 +172,12 @@ class Stream:
         if not head.exists:
             if self._numbered and start.seq == head.seq:
                 return
-            raise GapError(f"{here} is gone: it was deleted after {_shown(start)}. {_HOW_ON}")
+            raise GapError(f"{here} is gone: it was deleted after {_shown(start)}. {HOW_ON}")
         if head.last_generated < start.id:
             raise GapError(
                 f"{here} ends at {head.last_generated}, before {_shown(start)}, up to which it was read: Redis came "
-                f"back with an earlier state. {_HOW_ON}"
+                "back with an earlier state. "
+                + ("What is in the lake stays; begin another one: --lake DIR" if self._numbered else HOW_ON)
             )
         first = head.first_id
         if first is not None and first <= start.id:
@@ -189,7 +194,7 @@ class Stream:
         begins = f"begins at {_shown(Position(first, seq))}" if first else f"is empty after {head.last_generated}"
         raise GapError(
             f"{here} was trimmed ahead of the pipeline: it was read up to {_shown(start)} and now {begins}, so {lost} "
-            f"in between are lost. {_HOW_ON}"
+            f"in between are lost. {HOW_ON}"
         )
 
     def after(self, start: Position, count: int, end: Position) -> Position:
@@ -269,7 +274,7 @@ class Stream:
         if at != end.id:
             raise GapError(
                 f"{self.key} at {self._login} lost entries while it was read from {start.id} to {end.id}: after {at} "
-                f"{'there are none' if first is None else f'{first} is not there'}. {_HOW_ON}"
+                f"{'there are none' if first is None else f'{first} is not there'}. {HOW_ON}"
             )
 
     def _follow(self, entries: list[Entry], seqs: list[int], seq: int, unread: int) -> tuple[int, int]:
@@ -284,16 +289,10 @@ class Stream:
                 what = "twice, or out of order" if number <= seq else f"without {seq + 1} to {number - 1}"
                 raise GapError(
                     f"{self.key} at {self._login} holds changes {what}: entry {entry[0].decode()} is change {number}, "
-                    f"the one before is {seq}. {_HOW_ON}"
+                    f"the one before is {seq}. {HOW_ON}"
                 )
             seq, unread = number, 0
         return seq, unread
-
-
-_HOW_ON: Final = (
-    "What is in the lake stays right up to there. To go on from a new snapshot of the tables: "
-    "'mqregistry pipeline run --accept-gap'"
-)
 
 
 def _shown(position: Position) -> str:

@@ -6,11 +6,16 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import signal
+import threading
 from collections.abc import Iterator
-from typing import Final
+from pathlib import Path
+from typing import Any, Final
 
 import click
 
+from registry.cli.options import config_file_option, lake_option, setting_options
+from registry.cli.target import find_target
 from registry.errors import StartError
 
 
@@ -48,3 +53,85 @@ class _Commands(click.Group):
 @click.group(cls=_Commands)
 def pipeline() -> None:
     """The registry's past: bronze, silver and gold tables of its streams, by Spark."""
+
+
+@pipeline.command()
+@click.option("--once", is_flag=True, help="End when everything that is there now is in the tables.")
+@click.option(
+    "--interval",
+    "interval_s",
+    type=click.FloatRange(min=0.1),
+    default=10.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Pause between rounds.",
+)
+@click.option(
+    "--master",
+    default="local[*]",
+    show_default=True,
+    metavar="MASTER",
+    help="Where Spark runs: local[N], spark://HOST:PORT, k8s://... (under spark-submit its own --master counts).",
+)
+@click.option("--driver-memory", default="2g", show_default=True, metavar="SIZE", help="Memory of the driver.")
+@click.option(
+    "--max-entries",
+    type=click.IntRange(min=1),
+    default=250_000,
+    show_default=True,
+    metavar="N",
+    help="Entries of one batch.",
+)
+@click.option(
+    "--reader",
+    default="pipeline",
+    show_default=True,
+    metavar="NAME",
+    help="Name under which Redis keeps entries for this lake until they are in it; another lake needs another name.",
+)
+@click.option("--accept-gap", is_flag=True, help="Go on from a new snapshot where entries were lost.")
+@lake_option
+@setting_options("redis", "namespace")
+@config_file_option
+def run(
+    once: bool, interval_s: float, master: str, driver_memory: str, max_entries: int, reader: str, accept_gap: bool,
+    lake: str, config_file: Path | None, **flags: Any,
+) -> None:  # fmt: skip
+    """Bring the registry's streams into the tables, round after round.
+
+    It may be ended or killed at any moment: the next run goes on where this one was.
+    """
+    settings = find_target(flags, config_file)
+    with spark_extra():
+        from pipeline import jobs
+        from pipeline.lake import Lake
+        from pipeline.session import open_session
+    where = Lake(lake)
+    # pyspark sets a handler of its own, and what it does in the middle of a start is no pleasure to read
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    spark = open_session(master=master, driver_memory=driver_memory)
+    stop = threading.Event()
+
+    def interrupted(number: int, frame: Any) -> None:
+        if stop.is_set():
+            raise KeyboardInterrupt
+        stop.set()
+        click.echo("mqregistry: stopping; once more to stop at once", err=True)
+
+    for one in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(one, interrupted)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
+    click.echo(f"tables in {where.root}")
+    try:
+        done = jobs.run(
+            spark, where,
+            jobs.Settings(
+                settings.redis, settings.namespace, reader=reader, accept_gap=accept_gap, limit=max_entries
+            ),
+            once=once, interval_s=interval_s, tell=click.echo, stop=stop,
+        )  # fmt: skip
+    finally:
+        spark.stop()
+    if done is not None and once:
+        counts = ", ".join(f"{count:,} {name}" for name, count in done.entries.items())
+        click.echo(f"done: {counts}")

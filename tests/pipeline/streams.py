@@ -9,6 +9,7 @@ from registry.change import SCHEMA_MAJOR
 from registry.store import keys
 
 EPOCH = "e1"
+META = {"epoch": EPOCH, "seq": 0, "n": 0, "config_rev": 0, "schema": SCHEMA_MAJOR, "compat": "5.x"}
 START_MS = 1_700_000_000_000
 
 
@@ -18,7 +19,7 @@ class Bed:
     def __init__(self, url, namespace):
         self.url, self.namespace = url, namespace
         self.client = redis.Redis.from_url(url)
-        self.client.hset(keys.meta(namespace), mapping={"epoch": EPOCH, "seq": 0, "schema": SCHEMA_MAJOR})
+        self.client.hset(keys.meta(namespace), mapping=META)
         self.seq = 0
 
     def key(self, stream="changes"):
@@ -28,7 +29,9 @@ class Bed:
         """The next event; its bytes."""
         self.seq += 1
         ms = START_MS + 10 * self.seq if ms is None else ms
-        return json.dumps({"seq": self.seq, "ms": ms, "type": "kv_put", "kv_namespace": "a", **members}).encode()
+        return json.dumps(
+            {"seq": self.seq, "ms": ms, "type": "kv_put", "kv_namespace": "a", "value": "v", **members}
+        ).encode()
 
     def heartbeat(self, ms, who="c1|10.0.0.1:10911"):
         return json.dumps({"ms": ms, "who": who, "front_end": "fe1", "kind": "same", "interval_ms": 1}).encode()

@@ -1,0 +1,277 @@
+"""The whole pipeline in rounds: snapshot, bronze of three streams, silver, gold, and then Redis may let go of it.
+
+Each step goes on from what the lake says was committed, and what is half done when the process dies is done again: a
+round may be killed anywhere and run again.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import threading
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from pipeline import bronze, snapshot
+from pipeline.lake import Lake
+from pipeline.lock import java_of, run_lock
+from pipeline.ranges import OLDEST, UNKNOWN, Position, parse_id
+from pipeline.silver import Run, manifest
+from pipeline.silver.intake import MissingChanges
+from pipeline.stream import GapError, Login, Stream
+from registry import errors
+from registry.errors import RegistryError, StoreError, StoreUnavailable
+from registry.journal import CHANGES, STREAMS
+from registry.store.streams import acknowledge_with
+
+logger = logging.getLogger(__name__)
+
+READER: Final = "pipeline"
+_SNAPSHOT_TRIES: Final = 3
+
+
+class Settings(NamedTuple):
+    """What is read, and how.
+
+    password: where neither the URL nor the environment has it. reader: the name under which Redis keeps entries for
+    this lake. accept_gap: go on from a new snapshot where entries are lost. limit: entries of a batch.
+    """
+
+    redis_url: str
+    namespace: str = "default"
+    password: str | None = None
+    reader: str = READER
+    accept_gap: bool = False
+    limit: int = 250_000
+
+
+class Done(NamedTuple):
+    """What a round did: entries by stream, of them in quarantine, the last change that silver has."""
+
+    entries: dict[str, int]
+    quarantined: int
+    seq: int
+
+
+class Stopped(RegistryError):
+    """The round was asked to end."""
+
+
+class Job:
+    """One lake's pipeline.
+
+    Args:
+        tell: told of every step that is done, in a sentence.
+        stop: ends the round early when it is set; what is under way is then done again by the next one.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        lake: Lake,
+        settings: Settings,
+        *,
+        tell: Callable[[str], None] = logger.info,
+        stop: threading.Event | None = None,
+    ) -> None:
+        self.spark = spark
+        self.lake = lake
+        self.settings = settings
+        self._tell = tell
+        self._stop = stop or threading.Event()
+        self._login = Login(settings.redis_url, settings.password)
+
+    def round(self) -> Done:
+        """Take in everything that is there now.
+
+        Raises:
+            StoreUnavailable: Redis is away; what was committed counts.
+            GapError, LakeError: something is missing; the message says what to do.
+            Stopped: the event was set.
+        """
+        with _plain_errors():
+            return self._round()
+
+    def _round(self) -> Done:
+        streams = {name: Stream(self._login, self.settings.namespace, name) for name in STREAMS}
+        try:
+            epoch, _ = streams[CHANGES].epoch()
+            self._acknowledge(epoch)  # before anything is read: from now on Redis keeps it
+            begin = self._snapshot(epoch)
+            entries: dict[str, int] = {}
+            quarantined = 0
+            for name, stream in streams.items():
+                batches = self._bronze(stream, epoch, begin if name == CHANGES else Position(OLDEST))
+                entries[name] = sum(batch.rows + batch.quarantined for batch in batches)
+                quarantined += sum(batch.quarantined for batch in batches)
+            if quarantined:
+                where = self.lake.uri("quarantine")
+                self._tell(f"{quarantined} entries could not be read: they are in {where}, with the reason")
+            seq = self._silver(epoch)
+            self._acknowledge(epoch)
+        finally:
+            for stream in streams.values():
+                stream.close()
+        return Done(entries, quarantined, seq)
+
+    def _snapshot(self, epoch: str) -> Position:
+        """Where the changes begin that are not in the first snapshot."""
+        found = snapshot.first(self.lake, self.settings.namespace, epoch)
+        if found is None:
+            found = self._take_snapshot()
+            if found.epoch != epoch:
+                raise GapError(f"the registry was made anew while it was read: epoch {epoch} became {found.epoch}")
+        return Position(parse_id(found.last_id), found.seq)
+
+    def _take_snapshot(self) -> snapshot.Snapshot:
+        for tried in range(_SNAPSHOT_TRIES):
+            try:
+                taken = snapshot.take(self.settings.redis_url, self.settings.namespace, self.lake)
+            except StoreError:  # trimmed while it was read
+                if tried + 1 == _SNAPSHOT_TRIES:
+                    raise
+                continue
+            self._tell(f"snapshot of the tables as of change {taken.seq}")
+            return taken
+        raise AssertionError
+
+    def _bronze(self, stream: Stream, epoch: str, begin: Position) -> list[bronze.Batch]:
+        """Everything that is new in one stream."""
+        name, settings = stream.name, self.settings
+        start = bronze.last_position(self.lake, name, settings.namespace, epoch) or begin
+        head = stream.head()
+        try:
+            stream.check(start, epoch, head)
+        except GapError as gap:
+            rewound = head.exists and head.last_generated < start.id
+            if not settings.accept_gap or head.epoch != epoch or (rewound and name == CHANGES):
+                raise
+            self._tell(f"accepted: {gap}")
+            start = Position(head.last_generated) if rewound else Position(OLDEST)
+            if name == CHANGES:
+                taken = self._take_snapshot()
+                start = Position(parse_id(taken.last_id), taken.seq)
+            bronze.restart(self.lake, name, settings.namespace, epoch, start)
+        if not head.exists or head.last_generated <= start.id:
+            return []
+        batches: list[bronze.Batch] = []
+
+        def done(number: int, batch: bronze.Batch) -> None:
+            batches.append(batch)
+            self._tell(f"{name}: batch {number}, {batch.rows:,} entries up to {_last(batch)}")
+
+        access = bronze.Access(settings.redis_url, settings.namespace, epoch, settings.password)
+        query = bronze.start_query(
+            self.spark, self.lake, access, name, start, limit=settings.limit, done=done
+        )  # fmt: skip
+        try:
+            while not query.awaitTermination(1):
+                self._check_stop()
+        finally:
+            query.stop()
+        return batches
+
+    def _silver(self, epoch: str) -> int:
+        """Bring the tables up to what bronze has; gives the last change."""
+        namespace = self.settings.namespace
+        for tried in (0, 1):
+            try:
+                for step in Run(self.spark, self.lake, namespace, epoch).steps():
+                    self._tell(f"tables as of change {step.seq}, {step.rows:,} taken in")
+                    self._check_stop()
+                break
+            except MissingChanges as hole:
+                if tried or not self.settings.accept_gap:
+                    raise GapError(
+                        f"{hole}. To go on from a new snapshot: 'mqregistry pipeline run --accept-gap'"
+                    ) from hole
+                self._tell(f"accepted: {hole}")
+                self._take_snapshot()
+        last = manifest.read_last(self.lake, manifest.log_of(namespace, epoch))
+        return last[1].seq if last else UNKNOWN
+
+    def _acknowledge(self, epoch: str) -> None:
+        """Say in Redis what is safe in the lake."""
+        positions: dict[str, str] = {}
+        for name in STREAMS:
+            last = bronze.last_position(self.lake, name, self.settings.namespace, epoch)
+            positions[name] = str(last.id if last else OLDEST)
+        client = self._login.connect()
+        try:
+            acknowledge_with(client, self.settings.namespace, self.settings.reader, positions, epoch=epoch)
+        finally:
+            client.close()
+
+    def _check_stop(self) -> None:
+        if self._stop.is_set():
+            raise Stopped("stopped; the next run goes on from here")
+
+
+def run(
+    spark: SparkSession,
+    lake: Lake,
+    settings: Settings,
+    *,
+    once: bool = False,
+    interval_s: float = 10.0,
+    tell: Callable[[str], None] = logger.info,
+    stop: threading.Event | None = None,
+) -> Done | None:
+    """Round after round, until ``stop`` is set; or one.
+
+    Args:
+        interval_s: between rounds.
+
+    Returns:
+        What the last whole round did.
+
+    Raises:
+        As :meth:`Job.round`; but when Redis is away for a while, only with ``once``.
+    """
+    stop = stop or threading.Event()
+    with run_lock(lake, java_of(spark)):
+        return _rounds(Job(spark, lake, settings, tell=tell, stop=stop), once, interval_s, tell, stop)
+
+
+def _rounds(job: Job, once: bool, interval_s: float, tell: Callable[[str], None], stop: threading.Event) -> Done | None:
+    done = None
+    while not stop.is_set():
+        try:
+            done = job.round()
+            job.settings = job.settings._replace(accept_gap=False)  # one gap was seen and accepted, not all to come
+        except StoreUnavailable as error:
+            if once:
+                raise
+            tell(f"{error}; again in {interval_s:g} s")
+        except Stopped:
+            break
+        if once:
+            break
+        stop.wait(interval_s)
+    return done
+
+
+def _last(batch: bronze.Batch) -> str:
+    return batch.last_id if batch.last_seq is None else f"change {batch.last_seq}"
+
+
+_OURS: Final = re.compile(r"^(?:registry|pipeline)(?:\.\w+)*\.(\w+): (.+)$", re.MULTILINE)
+
+
+class _plain_errors:
+    """What our own code raised inside of Spark, as itself: without the stack traces of three processes."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> None:
+        if not isinstance(error, PySparkException):
+            return
+        found = _OURS.search(str(error))
+        if found is None:
+            return
+        kinds: dict[str, type[RegistryError]] = {"GapError": GapError}
+        raise kinds.get(found[1], getattr(errors, found[1], RegistryError))(found[2]) from error

@@ -1,0 +1,86 @@
+"""One run at a time on a lake, and none before the Java of a killed one is gone, which may still be writing.
+
+A lake on this machine's disk only: elsewhere nobody can be asked whether a process lives.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from pipeline.lake import Lake
+from registry.errors import StartError
+
+_PATIENCE_S: Final = 30.0
+_POLL_S: Final = 0.1
+
+
+class _Owner(msgspec.Struct, frozen=True):
+    """A process: its pid counts only with its host and the moment of its start (clock ticks since boot)."""
+
+    host: str
+    pid: int
+    started: str
+
+
+@contextlib.contextmanager
+def run_lock(lake: Lake, pid: int, *, patience_s: float = _PATIENCE_S) -> Iterator[None]:
+    """Hold the lake for as long as the block runs, or this process lives.
+
+    Args:
+        pid: the process that writes: Spark's Java.
+
+    Raises:
+        StartError: another run holds it.
+    """
+    if not lake.root.startswith("file://"):
+        yield
+        return
+    file = Path(lake.path("running.json"))
+    file.parent.mkdir(parents=True, exist_ok=True)
+    until = time.monotonic() + patience_s
+    while (owner := _alive(file)) is not None and owner.pid != pid:
+        if time.monotonic() > until:
+            raise StartError(f"another run (process {owner.pid}) works on the lake at {lake.root}: end it first")
+        time.sleep(_POLL_S)
+    mine = msgspec.json.encode(_Owner(socket.gethostname(), pid, _started(pid)))
+    unfinished = file.with_suffix(f".{pid}")
+    unfinished.write_bytes(mine)
+    unfinished.replace(file)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            if file.read_bytes() == mine:
+                file.unlink()
+
+
+def _alive(file: Path) -> _Owner | None:
+    try:
+        owner = msgspec.json.decode(file.read_bytes(), type=_Owner)
+    except (FileNotFoundError, msgspec.DecodeError):
+        return None
+    here = owner.host == socket.gethostname() and owner.started == _started(owner.pid)
+    return owner if here else None
+
+
+def _started(pid: int) -> str:
+    """Which of all processes with this pid; another text when there is none."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
+    except OSError:
+        return "gone"
+    return "gone" if state[0] == "Z" else state[19]
+
+
+def java_of(spark: object) -> int:
+    """The process that writes for a session: its own Java, or the one that started us (spark-submit)."""
+    proc = getattr(getattr(getattr(spark, "sparkContext", None), "_gateway", None), "proc", None)
+    return int(proc.pid) if proc is not None else os.getppid()

@@ -1,0 +1,207 @@
+"""Whole rounds: the lake after a run, after gaps that were accepted, and after kills."""
+
+import asyncio
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from pyarrow import fs
+
+pytestmark = pytest.mark.spark
+
+from pipeline import bronze, jobs  # noqa: E402
+from pipeline.lake import Lake, places  # noqa: E402
+from pipeline.lock import run_lock  # noqa: E402
+from pipeline.stream import GapError  # noqa: E402
+from registry.errors import StartError  # noqa: E402
+from registry.journal import STREAMS  # noqa: E402
+from registry.store.store import Store  # noqa: E402
+from registry.store.streams import StreamStore  # noqa: E402
+
+from .streams import EPOCH, START_MS, Bed  # noqa: E402
+
+
+@pytest.fixture
+def bed(redis_url, namespace):
+    return Bed(redis_url, namespace)
+
+
+@pytest.fixture
+def lake(tmp_path):
+    return Lake(str(tmp_path / "lake"))
+
+
+def settings(bed, **more):
+    return jobs.Settings(bed.url, bed.namespace, **more)
+
+
+def rows(spark, lake, bed, stream="changes"):
+    frame = bronze.read(spark, lake, stream, bed.namespace, EPOCH)
+    return sorted((r.id_ms, r.id_n, r.e) for r in frame.select("id_ms", "id_n", "e").collect())
+
+
+def readers(bed):
+    async def ask():
+        async with Store(bed.url, bed.namespace) as store:
+            return await StreamStore(store).readers()
+
+    return asyncio.run(ask())
+
+
+def entries(bed, stream="changes"):
+    found = bed.client.xrange(bed.key(stream))
+    return [(*map(int, i.split(b"-")), fields[b"e"].decode()) for i, fields in found]
+
+
+def test_a_round_takes_all_streams_and_the_next_one_what_is_new(spark, bed, lake):
+    bed.changes(1_000)
+    bed.add(*[bed.heartbeat(START_MS + 40_000_000 * i) for i in range(5)], stream="heartbeats")
+    told = []
+    done = jobs.run(spark, lake, settings(bed, limit=600), once=True, tell=told.append)
+    assert done == jobs.Done({"changes": 1_000, "heartbeats": 5, "lookups": 0}, 0, 1_000)
+    assert any("snapshot" in text for text in told)
+    assert rows(spark, lake, bed) == entries(bed)
+    assert rows(spark, lake, bed, "heartbeats") == entries(bed, "heartbeats")
+    beats = bronze.read(spark, lake, "heartbeats", bed.namespace, EPOCH)
+    assert [(r.batch, r.day) for r in beats.select("batch", "day").distinct().orderBy("day").collect()] == [
+        (0, "2023-11-14"), (0, "2023-11-15"), (0, "2023-11-16"),
+    ]  # fmt: skip
+    log = bronze.log_of("changes", bed.namespace, EPOCH)
+    assert [lake.read_commit(log, n)["rows"] for n in lake.commits(log)] == [
+        pytest.approx(600, abs=31),
+        pytest.approx(400, abs=31),
+    ]
+    bed.changes(7)
+    assert jobs.run(spark, lake, settings(bed), once=True).entries["changes"] == 7
+    assert rows(spark, lake, bed) == entries(bed)
+    assert bronze.read(spark, lake, "changes", bed.namespace, EPOCH, after_batch=1).count() == 7
+
+
+def test_redis_keeps_what_is_not_in_the_lake(spark, bed, lake):
+    bed.changes(100)
+    jobs.run(spark, lake, settings(bed), once=True)
+    kept = bed.client.hgetall(f"mq:{{{bed.namespace}}}:readers")
+    assert any(
+        str(bronze.last_position(lake, "changes", bed.namespace, EPOCH).id).encode() in v for v in kept.values()
+    ), kept
+
+
+def test_what_cannot_be_read_is_in_quarantine_and_told(spark, bed, lake):
+    bed.changes(3)
+    bed.add({"e": b"\xff{"}, ids=[f"{START_MS + 31}-0"])
+    bed.add({"x": b"1"}, ids=[f"{START_MS + 32}-0"])
+    told = []
+    done = jobs.run(spark, lake, settings(bed), once=True, tell=told.append)
+    assert done.quarantined == 2
+    assert any("2 entries could not be read" in text for text in told)
+    found = spark.read.parquet(lake.uri("quarantine", "changes", places(bed.namespace, EPOCH), "batch=000000000"))
+    assert sorted((r.stream, r.id_ms - START_MS, bytes(r.raw)) for r in found.collect()) == [
+        ("changes", 31, b"\xff{"), ("changes", 32, b'["eA==","MQ=="]'),
+    ]  # fmt: skip
+    bed.changes(2)  # numbered on from 3: the strangers were no changes
+    assert jobs.run(spark, lake, settings(bed), once=True).seq == 5
+
+
+def test_a_gap_is_an_error_and_can_be_accepted(spark, bed, lake):
+    bed.changes(10)
+    bed.client.sadd(f"mq:{{{bed.namespace}}}:kv", "a")  # what the snapshot finds
+    bed.client.hset(f"mq:{{{bed.namespace}}}:kv:a", "k", "v")
+    bed.add(*[bed.heartbeat(START_MS + i) for i in range(5)], stream="heartbeats")
+    jobs.run(spark, lake, settings(bed), once=True)
+    bed.changes(10)
+    bed.client.xtrim(bed.key(), maxlen=5, approximate=False)
+    bed.client.delete(bed.key("heartbeats"))
+    with pytest.raises(GapError, match=r"--accept-gap"):
+        jobs.run(spark, lake, settings(bed), once=True)
+    told = []
+    done = jobs.run(spark, lake, settings(bed, accept_gap=True), once=True, tell=told.append)
+    assert done.seq == 10  # nothing has come behind the hole yet
+    assert sum(text.startswith("accepted: ") for text in told) == 2
+    bed.changes(10)
+    bed.add(*[bed.heartbeat(START_MS + 100 + i) for i in range(5)], stream="heartbeats")
+    done = jobs.run(spark, lake, settings(bed), once=True)
+    assert (done.seq, done.entries["changes"], done.entries["heartbeats"]) == (30, 10, 5)
+
+
+def test_a_batch_that_was_committed_is_not_written_again(spark, bed, lake):
+    bed.changes(10)
+    jobs.run(spark, lake, settings(bed), once=True)
+    # killed between our commit and Spark's: Spark repeats the batch
+    commits = lake.path("checkpoints", "bronze", "changes", places(bed.namespace, EPOCH), "from=000000000", "commits")
+    for file in lake.filesystem.get_file_info(fs.FileSelector(commits)):
+        lake.filesystem.delete_file(file.path)
+    before = rows(spark, lake, bed)
+    bed.changes(1)
+    jobs.run(spark, lake, settings(bed), once=True)
+    assert rows(spark, lake, bed) == entries(bed)
+    assert before == entries(bed)[:10]
+
+
+def test_a_lost_checkpoint_is_no_loss(spark, bed, lake):
+    bed.changes(10)
+    jobs.run(spark, lake, settings(bed), once=True)
+    lake.remove("checkpoints")
+    bed.changes(10)
+    jobs.run(spark, lake, settings(bed), once=True)
+    assert rows(spark, lake, bed) == entries(bed)
+
+
+def test_only_one_run_at_a_time(lake, tmp_path):
+    other = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    with run_lock(lake, other.pid):
+        with pytest.raises(StartError, match=f"process {other.pid}"), run_lock(lake, os.getpid(), patience_s=0):
+            pass
+        other.kill()
+        other.wait()
+        other.stdin.close()
+        with run_lock(lake, os.getpid(), patience_s=0):
+            pass
+    assert not list(tmp_path.glob("lake/running*"))
+
+
+KILLS = int(os.environ.get("MQREGISTRY_KILLS", "2"))
+
+
+@pytest.mark.timeout(120 + 120 * KILLS)
+def test_killed_at_random_moments_the_tables_are_those_of_an_undisturbed_run(spark, bed, lake, tmp_path):
+    """MQREGISTRY_KILLS=10 for longer."""
+    bed.changes(6_000)
+    bed.add(*[bed.heartbeat(START_MS + i) for i in range(2_000)], stream="heartbeats")
+    rng = random.Random(os.environ.get("MQREGISTRY_SEED", "1"))
+    command = [
+        sys.executable, "-m", "registry", "pipeline", "run", "--once", "--redis", bed.url, "--namespace",
+        bed.namespace, "--lake", str(tmp_path / "lake"), "--master", "local[2]", "--driver-memory", "512m",
+        "--max-entries", "500",
+    ]  # fmt: skip
+    kills = 0
+    while kills < KILLS:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
+        lines = rng.randrange(1, 4)  # killed a moment after so many lines
+        for line in process.stdout:
+            lines -= line.startswith(("changes:", "heartbeats:", "tables as"))
+            if lines == 0:
+                break
+        time.sleep(rng.uniform(0, 0.3))  # the moment is the point, not a wait for anything
+        if process.poll() is None:
+            kills += 1
+            process.send_signal(signal.SIGKILL)
+        process.stdout.close()
+        process.wait()
+        if lines != 0:
+            break  # it came to its end
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    assert rows(spark, lake, bed) == entries(bed)
+    assert rows(spark, lake, bed, "heartbeats") == entries(bed, "heartbeats")
+    undisturbed = Lake(str(tmp_path / "undisturbed"))
+    jobs.run(spark, undisturbed, settings(bed, limit=500), once=True)
+    for stream in STREAMS:
+        assert summary(lake, bed, stream) == summary(undisturbed, bed, stream)
+
+
+def summary(lake, bed, stream):
+    log = bronze.log_of(stream, bed.namespace, EPOCH)
+    return [lake.read_commit(log, n) for n in lake.commits(log)]
