@@ -131,14 +131,13 @@ class KnownLookups:
         Args:
             frame: from its mark word on. command: what it was decoded to.
         """
-        ext = command.ext_fields
+        ext, view = command.ext_fields, self._view
         topic = ext.get("topic") if ext else None
-        if not ext or topic is None or not self._learns or not len(ext) <= 2 or not ext.keys() <= _PLAIN_EXT_FIELDS:
+        if not ext or topic is None or (topic not in view.quoted and topic not in view.bare):
             return
-        answers = self._view.quoted if self._quoted_wanted(command) else self._view.bare
-        kept = answers.get(topic)
+        kept = (view.quoted if self._quoted_wanted(command) else view.bare).get(topic)
         # A topic that is asked for only once is not worth the room.
-        if kept is None or kept.asked < 2 or not _is_plain(frame, command):
+        if kept is None or kept.asked < 2 or not self._learns or not _is_plain(frame, command):
             return
         front, _, rest = frame.rpartition(_NAME)
         self._keep(_SEAM.join((front[4:], rest.partition(b",")[2])), kept)
@@ -159,7 +158,10 @@ class KnownLookups:
 
 def _is_plain(frame: bytes, command: Command) -> bool:
     """Whether the digits after the last ``"opaque":`` are the command's opaque, and nothing else is out of the way."""
-    if command.flag or command.body or command.encoding != Encoding.JSON or len(frame) + 4 > MAX_FRAME_BYTES:
+    ext = command.ext_fields or {}
+    if command.flag or command.body or command.encoding != Encoding.JSON or not ext.keys() <= _PLAIN_EXT_FIELDS:
+        return False
+    if len(frame) + 4 > MAX_FRAME_BYTES:
         return False
     if encode_command(command)[4:] == frame:
         return True  # as Java writes it: a header in which the opaque's name can stand before it, but not after it
