@@ -28,7 +28,7 @@ from registry.server.view import KeptAnswer
 
 # Frames of lookups have about 150 bytes; a topic's name has 255 at most.
 MAX_FRAME_BYTES: Final = 1023
-# Two generations of so many lookups, 300 bytes each: the older one goes when the newer one is full.
+# Two generations of so many lookups, 250 bytes each: the older one goes when the newer one is full.
 MAX_KNOWN: Final = 100_000
 _MAX_HEADS: Final = 10_000
 
