@@ -63,18 +63,19 @@ def compare(
     for topic, config in registration.topics.items():
         queue_datas = table.get(topic)
         present = queue_datas.get(name) if queue_datas else None
+        read, write, flag = config.read_queue_nums, config.write_queue_nums, config.topic_sys_flag
         perm = config.perm & perm_mask
         if present is None:
             if not everything and not restore_missing_topics:
                 continue
         elif not everything or (
-            present.read_queue_nums == config.read_queue_nums
-            and present.write_queue_nums == config.write_queue_nums
+            present.read_queue_nums == read
+            and present.write_queue_nums == write
             and present.perm == perm
-            and present.topic_sys_flag == config.topic_sys_flag
+            and present.topic_sys_flag == flag
         ):
             continue
-        topics[topic] = QueueData(config.read_queue_nums, config.write_queue_nums, perm, config.topic_sys_flag)
+        topics[topic] = QueueData(read, write, perm, flag)
         before.append(present)
 
     dropped: list[str] = []
