@@ -114,7 +114,7 @@ def main() -> int:
                 for _ in range(options.storms):
                     run.life.leave()
                     run.storm("another storm")
-                run.life._register_all(Variant.BASE, keep=True)
+                run.life._register_all(Variant.BASE)
                 wrong += run.life.wrong_routes()
                 time.sleep(options.settle)
                 run.memory("after them, every route asked")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
 from typing import Final
@@ -80,6 +81,8 @@ async def _register_changed(front_end: FrontEnd, arrived: Arrived, opaque: int, 
         if outcome is not None:
             beat = Heartbeat(False, outcome.seq, n=outcome.n, data_version=outcome.data_version)
         registration, read = decode(front_end.behaviour, arrived)
+        if arrived.is_large:
+            await asyncio.sleep(0)  # lookups that came meanwhile do not wait for the comparison, too
         null = null_part(arrived.command.body) if not registration.topics else None
         if null == "table":
             registration = msgspec.structs.replace(registration, mappings={})

@@ -37,6 +37,7 @@ from registry.server.follower import BLOCK_MS, Follower
 from registry.server.front_end import FrontEnd
 from registry.server.handed import Taken
 from registry.server.lookups import LookupJournal
+from registry.server.memory import give_back_after_storms, keep_buffers
 from registry.server.notify import Notifier
 from registry.server.opening import Doorway
 from registry.server.tls import Tls
@@ -165,6 +166,7 @@ class Worker:
                     ("notify", self._notifier.run()),
                     ("doorway", doorway.tick()),
                     ("tls", tls.watch()),
+                    ("memory", give_back_after_storms(lambda: self._counters.registrations_changed)),
                 )
             ]
             server: asyncio.Server | Taken
@@ -268,6 +270,7 @@ def main(spec_json: str) -> int:
     """The worker process; returns its exit status."""
     spec = msgspec.json.decode(spec_json, type=Spec)
     configure_logging(spec)
+    keep_buffers()
     os.set_blocking(spec.status_fd, False)
     started = time.monotonic()
 
