@@ -7,6 +7,7 @@ import secrets
 from collections import Counter
 from collections.abc import Iterator
 from datetime import datetime
+from functools import reduce
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
@@ -25,6 +26,7 @@ from registry.errors import StoreError
 from registry.tables import Tables
 
 ROWS_SHOWN: Final = 10  # of one table that differ between silver and the replay
+SPARK_FROM_ROWS: Final = 200_000
 
 
 class Difference(NamedTuple):
@@ -62,11 +64,14 @@ class Audit(NamedTuple):
         return not self.differences and self.missing is None
 
 
-def audit(spark: Any, redis_url: str, namespace: str, lake: Lake) -> Audit:
+def audit(
+    spark: Any, redis_url: str, namespace: str, lake: Lake, *, spark_from_rows: int = SPARK_FROM_ROWS
+) -> Audit:  # fmt: skip
     """Replay bronze on Spark, go on with what only the stream has, and compare with Redis; then silver with the replay.
 
     Args:
         spark: None: everything is replayed and compared here.
+        spark_from_rows: fewer rows of silver are compared here in any case.
 
     Raises:
         LakeError: the lake has nothing of this epoch.
@@ -90,7 +95,10 @@ def audit(spark: Any, redis_url: str, namespace: str, lake: Lake) -> Audit:
         tables, lives = past.tables(manifest.ms), Lives(Tables(), live_by_cluster=manifest.compat == "5.x")
         lives.by_who, lives.tables = past.lives(manifest.ms), tables
         asyncio.run(_go_on(redis_url, namespace, lake, manifest, exact, tables, lives))
-        found = [*compare(tables, lives, exact), *_compare_silver(spark, lake, namespace, exact.epoch, manifest)]
+        found = [
+            *compare(tables, lives, exact),
+            *_compare_silver(spark, lake, namespace, exact.epoch, manifest, spark_from_rows),
+        ]
         return Audit(exact.epoch, exact.seq, manifest.seq, _count(tables, lives), manifest.holes, found)
     finally:
         forget(lake, log, commits=0)
@@ -188,19 +196,19 @@ def _count(tables: Tables, lives: Lives) -> int:
     return sum(map(len, _cells(tables, lives).values()))
 
 
-def _compare_silver(spark: Any, lake: Lake, namespace: str, epoch: str, replayed: Manifest) -> Iterator[Difference]:
+def _compare_silver(
+    spark: Any, lake: Lake, namespace: str, epoch: str, replayed: Manifest, spark_from_rows: int
+) -> Iterator[Difference]:  # fmt: skip
     """Silver's rows, and those of the replay, as of the last change that both have."""
     last = read_last(lake, log_of(namespace, epoch))
     if last is None:
         return
-    seq = min(last[1].seq, replayed.seq)
-    for table in SILVER:
-        if replayed.of(table) == [] and last[1].of(table) == []:
-            continue
-        if spark is None:
-            lacking, surplus = _differ_here(lake, table, replayed, last[1], seq)
-        else:
-            lacking, surplus = _differ_on_spark(spark, lake, table, replayed, last[1], seq)
+    found, seq = last[1], min(last[1].seq, replayed.seq)
+    if spark is None or sum(file.rows for file in (*found.files, *replayed.files)) < spark_from_rows:
+        differing = {table: _differ_here(lake, table, replayed, found, seq) for table in SILVER}
+    else:
+        differing = _differ_on_spark(spark, lake, replayed, found, seq)
+    for table, (lacking, surplus) in differing.items():
         for row in lacking:
             yield Difference("silver", table, (f"change {row['from_seq']}",), row, None)
         for row in surplus:
@@ -236,34 +244,44 @@ def _hashable(value: Any) -> Any:
 
 
 def _differ_on_spark(
-    spark: Any, lake: Lake, table: str, replayed: Manifest, found: Manifest, seq: int
-) -> tuple[_Rows, _Rows]:
+    spark: Any, lake: Lake, replayed: Manifest, found: Manifest, seq: int
+) -> dict[str, tuple[_Rows, _Rows]]:  # fmt: skip
+    """Sums over all rows' hashes first, in one job; rows only of tables whose sums are not the same."""
     from pyspark.sql import functions as F
 
     from pipeline.silver.frames import read_manifest
 
-    def rows(manifest: Manifest) -> Any:
+    def rows(table: str, manifest: Manifest) -> Any:
         held = F.col("to_seq").isNull() | (F.col("to_seq") > seq)
         frame = read_manifest(spark, lake, table, manifest).where(F.col("from_seq") <= seq)
         for name in ("valid_to", "ended_by", "to_seq"):  # to_seq last: the others go by it
             frame = frame.withColumn(name, F.when(~held, F.col(name)))
         return frame.select(*SILVER[table].names)
 
-    mine, theirs = rows(replayed), rows(found)
-    if _sum(mine) == _sum(theirs):
-        return [], []
-    lacking, surplus = (
-        [_row(row.asDict()) for row in one.exceptAll(other).limit(ROWS_SHOWN).collect()]
-        for one, other in ((mine, theirs), (theirs, mine))
-    )
-    return lacking, surplus
-
-
-def _sum(frame: Any) -> Any:
-    from pyspark.sql import functions as F
-
-    of_rows = F.sum(F.xxhash64(*frame.columns).cast("decimal(38,0)"))
-    return frame.agg(F.count("*"), of_rows).collect()[0]
+    tables = [table for table in SILVER if replayed.of(table) or found.of(table)]
+    frames = {(table, side): rows(table, m) for table in tables for side, m in enumerate((replayed, found))}
+    hashes = [
+        frame.select(F.lit(table).alias("table"), F.lit(side).alias("side"), F.xxhash64(*frame.columns).alias("hash"))
+        for (table, side), frame in frames.items()
+    ]
+    if not hashes:
+        return {}
+    of_rows = F.sum(F.col("hash").cast("decimal(38,0)"))
+    summed = reduce(lambda one, other: one.unionAll(other), hashes).groupBy("table", "side")
+    sums: dict[tuple[str, int], Any] = {
+        (row["table"], row["side"]): (row["n"], row["of_rows"])
+        for row in summed.agg(F.count("*").alias("n"), of_rows.alias("of_rows")).collect()
+    }
+    differing = {}
+    for table in tables:
+        if sums.get((table, 0)) != sums.get((table, 1)):
+            mine, theirs = frames[table, 0], frames[table, 1]
+            lacking, surplus = (
+                [_row(row.asDict()) for row in one.exceptAll(other).limit(ROWS_SHOWN).collect()]
+                for one, other in ((mine, theirs), (theirs, mine))
+            )
+            differing[table] = lacking, surplus
+    return differing
 
 
 def _row(row: dict[str, Any]) -> dict[str, Any]:

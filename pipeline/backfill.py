@@ -7,6 +7,8 @@ import importlib.util
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
+
 from pipeline.lake import Lake, number_of, places
 from pipeline.silver.job import SPARK_FROM_ROWS, Run, Step
 from pipeline.silver.manifest import AREA, forget, log_of, read_last
@@ -40,7 +42,8 @@ def backfill(
             f"silver of namespace {namespace!r} moved on while it was written anew: stop 'mqregistry pipeline run', "
             "and run the backfill again"
         )
-    lake.commit(log, number, made[1].content())
+    observed_ms = before[1].observed_ms if before else 0
+    lake.commit(log, number, msgspec.structs.replace(made[1], observed_ms=observed_ms).content())
     forget(lake, log)
     _clean(lake, namespace, epoch, number + 1)
 

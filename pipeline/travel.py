@@ -63,7 +63,11 @@ class Past:
         return self.manifest.begin_ms
 
     def end_ms(self) -> int:
-        """The last instant that is known: of the newest change, or heartbeat."""
+        """The last instant that is known: when the stream was last read to its end; else of the newest change, or
+        heartbeat.
+        """
+        if self.manifest.observed_ms:
+            return max(self.manifest.ms, self.manifest.observed_ms)
         log = f"bronze/heartbeats/{places(self.namespace, self.epoch)}"
         heard = 0
         for number in reversed(self.lake.commits(log)):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from pipeline.lake import Lake
-from pipeline.silver.job import Run, Step
+from pipeline.silver.job import Run, Step, observe
 from pipeline.silver.ops import LakeError
 
 
@@ -32,4 +32,4 @@ def read(spark: Any, lake: Lake, table: str, namespace: str, epoch: str) -> Any:
     return frames.read(spark, lake, table, namespace, epoch)
 
 
-__all__ = ["LakeError", "Run", "Step", "advance", "read"]
+__all__ = ["LakeError", "Run", "Step", "advance", "observe", "read"]

@@ -42,7 +42,8 @@ class File(msgspec.Struct, frozen=True):
 class Manifest(msgspec.Struct, frozen=True):
     """A silver commit.
 
-    seq: the last change that counts. ms: until when the past is known. begin_ms, begin_seq: since when, of the first
+    seq: the last change that counts. ms: its moment. observed_ms: there was no further change up to then, 0 = nobody
+    looked. begin_ms, begin_seq: since when, of the first
     snapshot. bronze_batch: batches up to this one are used up, -1 = none. compat: of the namespace. holes:
     (from ms, to ms) of which changes are missing, up to the snapshot that the past goes on from.
     """
@@ -54,6 +55,7 @@ class Manifest(msgspec.Struct, frozen=True):
     begin_ms: int
     compat: str = "5.x"
     holes: tuple[tuple[int, int], ...] = ()
+    observed_ms: int = 0
     files: tuple[File, ...] = ()
 
     def of(self, table: str, *, state: str | None = None, bucket: int | None = None) -> list[File]:

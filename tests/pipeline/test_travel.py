@@ -76,6 +76,18 @@ def test_the_newest_heartbeat_tells_how_long_nothing_changed(lake):
         value(lake, T0 + 901)
 
 
+def test_who_read_the_stream_to_its_end_knows_that_nothing_changed(lake):
+    begin(lake, "e", T0)
+    fill(lake, "e", [event(1, T0)])
+    silver.observe(lake, "default", "e", T0 + 70)
+    silver.observe(lake, "default", "e", T0 + 60)
+    assert value(lake, T0 + 70) == "1"
+    fill(lake, "e", [event(2, T0 + 75)], number=1)
+    assert [value(lake, T0 + ms) for ms in (74, 75)] == ["1", "2"]
+    with pytest.raises(LakeError, match="behind the end"):
+        value(lake, T0 + 76)
+
+
 def test_an_empty_lake_and_another_namespace_are_told_apart(lake, tmp_path):
     with pytest.raises(LakeError, match="holds no past of namespace 'default'; it is empty: is it another --lake"):
         value(Lake(str(tmp_path / "nothing")), T0)

@@ -1,0 +1,67 @@
+"""``pipeline audit`` and ``pipeline backfill`` on Spark, as a user runs them."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from pipeline import silver, snapshot
+from pipeline.audit import audit
+from pipeline.lake import Lake
+from tests.cli.conftest import command, env, home  # noqa: F401 - fixtures
+from tests.pipeline.test_audit import rewrite
+from tests.pipeline.test_backfill import all_rows
+from tests.pipeline.world import World, entries, write_bronze
+from tests.store.conftest import store  # noqa: F401 - a fixture
+
+pytestmark = pytest.mark.spark
+
+
+class Kept:
+    """A session that outlives the command."""
+
+    def __init__(self, spark):
+        self._spark = spark
+
+    def __getattr__(self, name):
+        return getattr(self._spark, name)
+
+    def stop(self):
+        pass
+
+
+def test_an_audit_finds_what_was_altered_and_a_backfill_takes_it_over(
+    spark, monkeypatch, store, run, tmp_path, redis_url, command  # noqa: F811
+):  # fmt: skip
+    monkeypatch.setattr("pipeline.session.open_session", lambda **_: Kept(spark))
+    lake = Lake(str(tmp_path / "lake"))
+    world = World(store, 21)
+    run(world.run(60))
+    run(world.bed.kv.put("audited", "k", "right"))
+    epoch = run(snapshot.take_async(redis_url, store.namespace, lake)).epoch
+    write_bronze(lake, store.namespace, epoch, 0, run(entries(store)))
+    silver.advance(None, lake, store.namespace, epoch)
+    before = all_rows(lake, store.namespace, epoch)
+    options = ("--lake", lake.root, "--namespace", store.namespace)
+
+    def alter(seq, event):
+        return event | {"value": "wrong"} if event.get("kv_namespace") == "audited" else event
+
+    rewrite(lake, store.namespace, epoch, 0, alter)
+    told = command("pipeline", "audit", "--redis", redis_url, *options, expect=1).stdout
+    assert "kv audited k: history says wrong, redis has right" in told
+    assert "silver has {'kv_namespace': 'audited', 'key': 'k', 'value': 'right'" in told
+    assert "3 differences: " in told
+
+    assert "1 past written anew" in command("pipeline", "backfill", *options).stdout
+    after = all_rows(lake, store.namespace, epoch)
+    assert [row.replace("wrong", "right") for row in after.pop("kv")] == before.pop("kv")
+    assert after == before
+    differences = audit(None, redis_url, store.namespace, lake).differences
+    assert [(one.where, one.history) for one in differences] == [("redis", "wrong")]
+
+
+def test_a_backfill_of_nothing_says_so(tmp_path, command):  # noqa: F811
+    told = command("pipeline", "backfill", "--lake", str(tmp_path), "--namespace", "none", expect=1).output
+    assert "holds nothing of namespace 'none': is it another --lake or --namespace?" in told
