@@ -7,7 +7,9 @@ import json
 import pytest
 from click.testing import CliRunner
 
+from registry.change import STREAM_ALARM, Change
 from registry.cli import cli
+from registry.cli.watch import line
 from registry.store.store import Store
 from registry.store.streams import StreamStore
 from tests.store.bed import Bed
@@ -82,3 +84,10 @@ def test_without_readers_it_says_what_that_means(run, bed, streams):
     assert streams()[1].splitlines()[-1] == (
         "no reader has acknowledged anything: entries go when they are beyond what is kept"
     )
+
+
+def test_watch_tells_of_alarms():
+    alarm = Change(seq=1, ms=0, type=STREAM_ALARM, alarm="near", reader="spark", stream="changes", ignorable=True)
+    silent = Change(seq=1, ms=0, type=STREAM_ALARM, alarm="silent", reader="spark", ignorable=True)
+    assert line(alarm).endswith("stream_alarm        reader spark: near on changes")
+    assert line(silent).endswith("stream_alarm        reader spark: silent")

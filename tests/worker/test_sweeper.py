@@ -16,7 +16,7 @@ import pytest
 from registry import change as kinds
 from registry.config import Settings
 from registry.embedded import EmbeddedRedis
-from registry.errors import StoreError
+from registry.errors import StoreError, StoreUnavailable
 from registry.store.store import Store
 from registry.store.streams import Alarm, StreamStore
 from tests.store.bed import Bed
@@ -416,3 +416,33 @@ async def test_streams_that_cannot_be_trimmed_keep_no_broker_in_the_tables(bed, 
     assert await sweeper.sweep() <= 0.1
     assert sweeper.expired == 1
     assert "the streams cannot be trimmed, and may outgrow their limits: trim_streams" in caplog.text
+
+
+async def test_a_redis_that_comes_back_empty_is_kept_within_its_limits_again_and_refuses_old_positions(runner):
+    with tempfile.TemporaryDirectory(prefix="mq") as folder, EmbeddedRedis(Path(folder)) as server:
+        async with Store(server.url, "emptied", timeout_ms=500) as store:
+            await store.connect()
+            bed, streams = Bed(store), StreamStore(store)
+            sweeper = Sweeper(store, SMALL)
+            async with sweeping(sweeper):
+                await put(bed, 300)
+                before = await bed.head()
+                await streams.acknowledge("changes", "pipeline", before.last_id, epoch=before.epoch)
+                await bed.redis("FLUSHALL")
+                server.kill()
+                server.start()
+                await until_answering(bed)
+                await put(bed, 1200)
+                with pytest.raises(StoreError, match=f"has read entries of epoch {before.epoch}"):
+                    await streams.acknowledge("changes", "pipeline", before.last_id, epoch=before.epoch)
+                assert await streams.readers() == {}
+                await until(trimmed_to(bed, 1100), "the limits count again")
+
+
+async def until_answering(bed: Bed) -> None:
+    async def answers() -> bool:
+        with contextlib.suppress(StoreUnavailable):
+            return bool(await bed.kv.put("n", "first", "1"))
+        return False
+
+    await until(answers, "Redis is back")
