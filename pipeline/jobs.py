@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from pipeline import bronze, snapshot
+from pipeline import bronze, gold, snapshot
 from pipeline.lake import Lake
 from pipeline.lock import java_of, run_lock
 from pipeline.ranges import OLDEST, UNKNOWN, Position, parse_id
@@ -111,7 +111,9 @@ class Job:
                 where = self.lake.uri("quarantine")
                 self._tell(f"{quarantined} entries could not be read: they are in {where}, with the reason")
             seq = self._silver(epoch)
-            self._acknowledge(epoch)
+            self._acknowledge(epoch)  # bronze has it; what silver and gold lack they find there
+            if gold.refresh(self.spark, self.lake, self.settings.namespace, epoch):
+                self._tell("figures brought up to date")
         finally:
             for stream in streams.values():
                 stream.close()

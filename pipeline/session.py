@@ -49,7 +49,9 @@ def open_session(
         if told:
             logger.warning(told)
         os.environ["JAVA_HOME"] = str(home)
-        settings["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile={_LOG4J.as_uri()}"
+        config = dict(config or {})
+        more = config.pop("spark.driver.extraJavaOptions", "")
+        settings["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile={_LOG4J.as_uri()} {more}".rstrip()
         if driver_memory:
             settings["spark.driver.memory"] = driver_memory
         if master.startswith("local"):

@@ -5,6 +5,15 @@ import shutil
 
 import pytest
 
+QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+TIMEOUT_S = 600  # what two cores need for a second, a busy machine may need minutes for
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if item.get_closest_marker("spark") and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(TIMEOUT_S))
+
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory):
@@ -19,6 +28,8 @@ def spark(tmp_path_factory):
             "spark.local.dir": str(folder),
             "spark.sql.warehouse.dir": str(folder / "warehouse"),
             "spark.sql.shuffle.partitions": "2",
+            # tests end before the optimising compiler pays
+            "spark.driver.extraJavaOptions": QUICK_JAVA,
         },
     )
     gateway = session.sparkContext._gateway

@@ -22,6 +22,7 @@ from registry.journal import STREAMS  # noqa: E402
 from registry.store.store import Store  # noqa: E402
 from registry.store.streams import StreamStore  # noqa: E402
 
+from .conftest import QUICK_JAVA  # noqa: E402
 from .streams import EPOCH, START_MS, Bed  # noqa: E402
 
 
@@ -166,7 +167,7 @@ def test_only_one_run_at_a_time(lake, tmp_path):
 KILLS = int(os.environ.get("MQREGISTRY_KILLS", "2"))
 
 
-@pytest.mark.timeout(120 + 120 * KILLS)
+@pytest.mark.timeout(300 * (KILLS + 1))
 def test_killed_at_random_moments_the_tables_are_those_of_an_undisturbed_run(spark, bed, lake, tmp_path):
     """MQREGISTRY_KILLS=10 for longer."""
     bed.changes(6_000)
@@ -177,9 +178,10 @@ def test_killed_at_random_moments_the_tables_are_those_of_an_undisturbed_run(spa
         bed.namespace, "--lake", str(tmp_path / "lake"), "--master", "local[2]", "--driver-memory", "512m",
         "--max-entries", "500",
     ]  # fmt: skip
+    env = os.environ | {"JAVA_TOOL_OPTIONS": QUICK_JAVA}
     kills = 0
     while kills < KILLS:
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True, env=env)
         lines = rng.randrange(1, 4)  # killed a moment after so many lines
         for line in process.stdout:
             lines -= line.startswith(("changes:", "heartbeats:", "tables as"))
@@ -193,7 +195,7 @@ def test_killed_at_random_moments_the_tables_are_those_of_an_undisturbed_run(spa
         process.wait()
         if lines != 0:
             break  # it came to its end
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env=env)
     assert rows(spark, lake, bed) == entries(bed)
     assert rows(spark, lake, bed, "heartbeats") == entries(bed, "heartbeats")
     undisturbed = Lake(str(tmp_path / "undisturbed"))
