@@ -172,7 +172,7 @@ def bench_bronze(bed: Bed, options: argparse.Namespace) -> list[Result]:
     ]
     for what, topics, count, bar, counted in shapes:
         model = asyncio.run(sample(bed.url, f"sample{topics}", topics))
-        for namespace, some in ((f"warm{topics}", max(1, count // 10)), (f"bench{topics}", count)):
+        for namespace, some in ((f"warm{topics}", max(1, count // 2)), (f"bench{topics}", count)):
             asyncio.run(sample(bed.url, namespace, 1))
             fill(bed.client, namespace, events(model, topics, some))
             rows, seconds, redis_cpu_s, spark_cpu_s = bed.bronze(namespace)

@@ -25,6 +25,7 @@ from pipeline.stream import GapError, Login, Stream
 from registry import errors
 from registry.errors import RegistryError, StoreError, StoreUnavailable
 from registry.journal import CHANGES, STREAMS
+from registry.store.address import without_password
 from registry.store.streams import acknowledge_with
 
 logger = logging.getLogger(__name__)
@@ -36,16 +37,18 @@ _SNAPSHOT_TRIES: Final = 3
 class Settings(NamedTuple):
     """What is read, and how.
 
-    password: where neither the URL nor the environment has it. reader: the name under which Redis keeps entries for
-    this lake. accept_gap: go on from a new snapshot where entries are lost. limit: entries of a batch.
+    reader: the name under which Redis keeps entries for this lake. accept_gap: go on from a new snapshot where entries
+    are lost. limit: entries of a batch.
     """
 
     redis_url: str
     namespace: str = "default"
-    password: str | None = None
     reader: str = READER
     accept_gap: bool = False
     limit: int = 250_000
+
+    def __repr__(self) -> str:  # the URL may hold a password
+        return f"Settings({without_password(self.redis_url)!r}, {self.namespace!r})"
 
 
 class Done(NamedTuple):
@@ -82,7 +85,7 @@ class Job:
         self.settings = settings
         self._tell = tell
         self._stop = stop or threading.Event()
-        self._login = Login(settings.redis_url, settings.password)
+        self._login = Login(settings.redis_url)
 
     def round(self) -> Done:
         """Take in everything that is there now.
@@ -165,7 +168,7 @@ class Job:
             batches.append(batch)
             self._tell(f"{name}: batch {number}, {batch.rows:,} entries up to {_last(batch)}")
 
-        access = bronze.Access(settings.redis_url, settings.namespace, epoch, settings.password)
+        access = bronze.Access(settings.redis_url, settings.namespace, epoch)
         query = bronze.start_query(
             self.spark, self.lake, access, name, start, limit=settings.limit, done=done
         )  # fmt: skip

@@ -213,7 +213,8 @@ class Stream:
             if end.seq <= wanted:
                 return end
             low = Position(EntryId(first_id.ms - 1, 0), first_seq - 1)
-            return find_seq(self.at_or_before, low, end, wanted, slack=count // 20)
+            found = find_seq(self.at_or_before, low, end, wanted, slack=count // 20)
+            return found if found.id > start.id else self.at_or_before(first_id)
         density = self._density(first_id, end)
         return end if density.total <= count else self._moment(density.moment(count), start, end)
 

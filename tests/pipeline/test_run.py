@@ -170,8 +170,8 @@ KILLS = int(os.environ.get("MQREGISTRY_KILLS", "2"))
 @pytest.mark.timeout(300 * (KILLS + 1))
 def test_killed_at_random_moments_the_tables_are_those_of_an_undisturbed_run(spark, bed, lake, tmp_path):
     """MQREGISTRY_KILLS=10 for longer."""
-    bed.changes(6_000)
-    bed.add(*[bed.heartbeat(START_MS + i) for i in range(2_000)], stream="heartbeats")
+    bed.changes(2_000)
+    bed.add(*[bed.heartbeat(START_MS + i) for i in range(300)], stream="heartbeats")
     rng = random.Random(os.environ.get("MQREGISTRY_SEED", "1"))
     command = [
         sys.executable, "-m", "registry", "pipeline", "run", "--once", "--redis", bed.url, "--namespace",

@@ -70,6 +70,20 @@ def test_a_batch_is_never_more_than_its_limit(bed, stream, limit):
     assert end.seq >= min(limit, 5_000) - limit // 20 - 1
 
 
+def test_a_limit_within_one_millisecond_gets_on_past_what_cannot_be_read(bed, stream):
+    bed.add(*[bed.change(ms=START_MS) for _ in range(3)])
+    bed.seq += 5  # five changes that cannot be read
+    bed.add(*[{"e": b"{"}] * 5, ids=[f"{START_MS}-{n}" for n in range(3, 8)])
+    bed.add(*[bed.change(ms=START_MS) for _ in range(3)], ids=[f"{START_MS}-{n}" for n in range(8, 11)])
+    at, ids = Position(OLDEST, 0), []
+    while at.id < stream.last().id:
+        end = stream.after(at, 1, stream.last())
+        assert end.id > at.id
+        ids += [n for page in stream.read(at, end, EPOCH) for n in page.batch["id_n"].to_pylist()]
+        at = end
+    assert ids == list(range(11))
+
+
 def test_trimmed_ahead_of_the_reader_names_both_ids_and_the_number_lost(bed, stream):
     bed.changes(100)
     check(stream, position(50))
