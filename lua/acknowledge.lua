@@ -43,6 +43,9 @@ for i = 3, #ARGV, 2 do
       local entry = call("XRANGE", P .. stream, id, id, "COUNT", 1)[1]
       if entry then
         position.seq, position.at = numbers_of(entry)
+        if position.state == "lost" then
+          position.state = "" -- it has begun anew, and what it loses from now on is another loss
+        end
       end
     end
     reader.positions[stream] = position
