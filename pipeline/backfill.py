@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
+from pipeline import gold
 from pipeline.lake import Lake, number_of, places
 from pipeline.silver.job import SPARK_FROM_ROWS, Run, Step
 from pipeline.silver.manifest import AREA, forget, log_of, read_last
@@ -68,11 +67,7 @@ def epochs(lake: Lake, namespace: str) -> list[str]:
     return [folder.partition("=")[2] for folder in found]
 
 
-def gold_anew(spark: Any, lake: Lake, namespace: str, epoch: str) -> bool:
-    """Gold from this silver, nothing kept of what it was before. False: this release makes none."""
-    if importlib.util.find_spec("pipeline.gold") is None:
-        return False
-    gold: Any = importlib.import_module("pipeline.gold")
+def gold_anew(spark: Any, lake: Lake, namespace: str, epoch: str) -> None:
+    """Gold from this silver, nothing kept of what it was before."""
     lake.remove("commits", f"gold/{places(namespace, epoch)}")
     gold.refresh(spark, lake, namespace, epoch)
-    return True

@@ -80,6 +80,20 @@ async def take_async(redis_url: str, namespace: str, lake: Lake) -> Snapshot:
     return snapshot
 
 
+def read_now(redis_url: str, namespace: str) -> int:
+    """The time of a namespace, ms: that of its Redis.
+
+    Raises:
+        As :func:`take`.
+    """
+
+    async def read() -> int:
+        async with open_existing(redis_url, namespace) as store:
+            return (await read_head(store)).now_ms
+
+    return asyncio.run(read())
+
+
 @contextlib.asynccontextmanager
 async def open_existing(redis_url: str, namespace: str, *, timeout_ms: int = 10_000) -> AsyncIterator[Store]:
     """A store on a namespace that is there, with the compat that it was made for.

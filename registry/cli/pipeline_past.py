@@ -107,6 +107,7 @@ def backfill(
     with spark_extra():
         from pipeline import backfill as work
         from pipeline.lake import Lake
+        from pipeline.lock import java_of, run_lock
         from pipeline.session import open_session
     where = Lake(lake)
     epochs = [epoch] if epoch else work.epochs(where, namespace)
@@ -118,11 +119,12 @@ def backfill(
     _say("starting Spark")
     spark = open_session(master=master, driver_memory=driver_memory)
     try:
-        for one in epochs:
-            for step in work.backfill(spark, where, namespace, one):
-                _say(f"epoch {one}: silver up to change {step.seq}{'' if step.more else ', done'}")
-            _say(f"epoch {one}: gold")
-            work.gold_anew(spark, where, namespace, one)
+        with run_lock(where, java_of(spark)):
+            for one in epochs:
+                for step in work.backfill(spark, where, namespace, one):
+                    _say(f"epoch {one}: silver up to change {step.seq}{'' if step.more else ', done'}")
+                _say(f"epoch {one}: gold")
+                work.gold_anew(spark, where, namespace, one)
     except KeyboardInterrupt:
         raise click.ClickException("interrupted; the next backfill goes on from here") from None
     finally:
