@@ -202,7 +202,7 @@ def test_what_java_writes_is_read_in_pieces(five: bool, rest: int) -> None:
     assert same.pieces == read.pieces
 
 
-@pytest.mark.parametrize("places", [[0], [199], [100], [0, 199], [3, 50, 51, 120, 199], range(20, 60), range(200)])
+@pytest.mark.parametrize("places", [[0], [199], [100], [0, 199], [3, 50, 51, 120, 199], range(20, 60), range(40, 200)])
 def test_changed_topics_are_decoded_with_their_neighbours(places: list[int]) -> None:
     read = read_whole(text(JAVA_TABLE, 1, 0, True), piece_bytes=1000)
     assert read is not None
@@ -218,6 +218,14 @@ def test_changed_topics_are_decoded_with_their_neighbours(places: list[int]) -> 
     back = read_difference(text(JAVA_TABLE, 3, 0, True), difference.pieces, known, piece_bytes=1000)
     assert back is not None
     assert {table[place][0] for place in places} <= back.body.topics.keys()
+
+
+def test_a_body_of_which_nothing_is_as_it_was_is_read_whole() -> None:
+    read = read_whole(text(JAVA_TABLE, 1, 0, True), piece_bytes=1000)
+    assert read is not None
+    table = [(name, (1000, 4, 6, 0), JAVA) for name, _, _ in JAVA_TABLE]
+    known = {topic[0] for topic in table}
+    assert read_difference(text(table, 2, 0, True), read.pieces, known, piece_bytes=1000) is None
 
 
 @pytest.mark.parametrize("place", [0, 77, 200])
