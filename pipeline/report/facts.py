@@ -1,0 +1,182 @@
+"""What the report says, as rows and numbers: read from gold for one epoch and a stretch of time."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline.gold.spans import NEVER
+from pipeline.gold.tables import GRAINS, last_commit, read
+from pipeline.lake import Lake
+
+HOUR_MS: Final = GRAINS["hour"]
+DAY_MS: Final = GRAINS["day"]
+_TOPIC_HOURS: Final = 48 * HOUR_MS  # over longer stretches topics are read by days
+EVENTS: Final = ("registrations", "expiries", "closes", "unregistrations", "reaps")
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Spell:
+    """A broker in one state; end_ms: of the stretch that is reported, if it went on. open: it goes on still."""
+
+    cluster: str
+    broker_name: str
+    state: str
+    start_ms: int
+    end_ms: int
+    open: bool
+
+    @property
+    def length_ms(self) -> int:
+        """How long it was, within the report."""
+        return self.end_ms - self.start_ms
+
+
+@dataclass
+class Facts:
+    """One epoch between two moments; whole hours. ``until_ms``: to_ms, or where observation ends."""
+
+    namespace: str
+    epoch: str
+    from_ms: int
+    to_ms: int
+    until_ms: int
+    spells: list[Spell] = field(default_factory=list)
+    brokers: list[Row] = field(default_factory=list)
+    events: list[Row] = field(default_factory=list)
+    beats: list[Row] = field(default_factory=list)
+    clusters: list[Row] = field(default_factory=list)
+    skewed: list[Row] = field(default_factory=list)
+    missing: list[Row] = field(default_factory=list)
+    unused: list[str] = field(default_factory=list)
+    alarms: list[Row] = field(default_factory=list)
+    topics: int = 0
+    lookups: int = 0
+
+    @property
+    def empty(self) -> bool:
+        """Nothing was seen in this time."""
+        return not (self.brokers or self.topics or self.missing or self.beats)
+
+
+def gather(lake: Lake, namespace: str, epoch: str, from_ms: int | None, to_ms: int | None, default_ms: int) -> Facts:
+    """Read it.
+
+    Args:
+        from_ms, to_ms: None: the last ``default_ms`` before the end of observation (or before ``to_ms``).
+    """
+    _, commit = last_commit(lake, namespace, epoch)
+    now = commit.now_ms if commit else 0
+    to_ms = -(-min(now, to_ms or NEVER) // HOUR_MS) * HOUR_MS
+    from_ms = max(0, to_ms - default_ms) if from_ms is None else from_ms // HOUR_MS * HOUR_MS
+    states = read(lake, "broker_state", namespace, epoch)
+    begins = pc.min(states["valid_from"]).as_py()
+    if begins is not None:  # no axis for a time in which nothing was
+        from_ms = max(from_ms, round(begins.timestamp() * 1000) // HOUR_MS * HOUR_MS)
+    facts = Facts(namespace, epoch, from_ms, to_ms, min(to_ms, now))
+    if from_ms >= to_ms:
+        return facts
+    facts.spells = _spells(states, facts)
+    hours: dict[str, Any] = {"grain": "hour", "from_ms": from_ms, "to_ms": to_ms}
+    facts.brokers, facts.events = _brokers(read(lake, "broker", namespace, epoch, **hours), facts.spells)
+    facts.beats = _starts(read(lake, "heartbeat", namespace, epoch, **hours)).to_pylist()
+    facts.clusters = _latest(read(lake, "cluster", namespace, epoch, **hours), "cluster")
+    _topics(lake, facts, hours)
+    alarms = read(lake, "alarm", namespace, epoch, from_ms=from_ms, to_ms=to_ms)
+    facts.alarms = alarms.sort_by([("seq", "ascending")]).to_pylist()
+    return facts
+
+
+def _ms(moments: Any) -> Any:
+    return pc.divide(moments.cast(pa.int64()), 1000)
+
+
+def _starts(rows: pa.Table) -> pa.Table:
+    """With start_ms instead of period_start."""
+    return rows.append_column("start_ms", _ms(rows["period_start"])).drop_columns(["period_start", "grain"])
+
+
+def _spells(states: pa.Table, facts: Facts) -> list[Spell]:
+    """States cut to the report; of a broker that is gone for good nothing where it was gone all the time."""
+    start = _ms(states["valid_from"]).to_pylist()
+    end = _ms(states["valid_to"]).to_pylist()
+    found = []
+    for row, begin, finish in zip(states.to_pylist(), start, end, strict=True):
+        still = finish is None
+        begin, finish = max(begin, facts.from_ms), min(finish if finish is not None else NEVER, facts.until_ms)
+        gone_before = still and row["state"] == "absent" and begin == facts.from_ms
+        if begin < finish and not gone_before:
+            found.append(Spell(row["cluster"], row["broker_name"], row["state"], begin, finish, still))
+    return sorted(found, key=lambda spell: (spell.broker_name, spell.start_ms))
+
+
+def _brokers(rows: pa.Table, spells: list[Spell]) -> tuple[list[Row], list[Row]]:
+    """Figures of every broker over the whole time, worst first; events of every hour.
+
+    Times are those of the spells: a broker that went and did not return counts as absent to the end of the report,
+    which gold, not knowing whether it is gone for good, leaves out of later hours.
+    """
+    times: dict[str, dict[str, int]] = defaultdict(lambda: {"observed_ms": 0, "present_ms": 0, "writable_ms": 0})
+    for spell in spells:
+        of_one = times[spell.broker_name]
+        of_one["observed_ms"] += spell.length_ms
+        of_one["present_ms"] += spell.length_ms * (spell.state != "absent")
+        of_one["writable_ms"] += spell.length_ms * (spell.state == "writable")
+    rows = _starts(rows)
+    sums = ["outages", "recoveries", "flaps", "unwritable_spells",
+            "write_recoveries", "write_flaps", *EVENTS]  # fmt: skip
+    of_broker = rows.group_by("broker_name").aggregate(
+        [*((name, "sum") for name in sums), ("cluster", "max"), ("recovery_ms_max", "max"),
+         ("write_recovery_ms_max", "max")]
+    )  # fmt: skip
+    brokers = []
+    for row in of_broker.to_pylist():
+        row = {name.removesuffix("_sum").removesuffix("_max"): value for name, value in row.items()}
+        row |= times[row["broker_name"]]
+        for share, part in (("availability", "present_ms"), ("write_availability", "writable_ms")):
+            row[share] = row[part] / row["observed_ms"] if row["observed_ms"] else None
+        brokers.append(row)
+    brokers.sort(key=lambda row: (_worst(row["availability"]), _worst(row["write_availability"]), row["broker_name"]))
+    of_hour = rows.group_by("start_ms").aggregate([(name, "sum") for name in EVENTS])
+    events = [{name.removesuffix("_sum"): value for name, value in row.items()} for row in of_hour.to_pylist()]
+    return brokers, events
+
+
+def _worst(share: float | None) -> float:
+    return 2 if share is None else share
+
+
+def _latest(rows: pa.Table, key: str) -> list[Row]:
+    """The last row of each key."""
+    rows = _starts(rows).sort_by([("start_ms", "ascending")])
+    return list({row[key]: row for row in rows.to_pylist()}.values())
+
+
+def _topics(lake: Lake, facts: Facts, hours: dict[str, Any]) -> None:
+    """Topics: the most skewed at the end, missing, unused."""
+    when = hours
+    if facts.to_ms - facts.from_ms > _TOPIC_HOURS:
+        when = {"grain": "day", "from_ms": facts.from_ms // DAY_MS * DAY_MS, "to_ms": facts.to_ms}
+    place = (facts.namespace, facts.epoch)
+    wanted = ["period_start", "topic", "lookups", "routable_ms"]
+    rows = read(lake, "topic", *place, **when, columns=wanted)
+    by_topic = rows.group_by("topic").aggregate([("lookups", "sum"), ("routable_ms", "sum")])
+    facts.topics = by_topic.num_rows
+    facts.lookups = pc.sum(by_topic["lookups_sum"]).as_py() or 0
+    unused = pc.and_(pc.equal(by_topic["lookups_sum"], 0), pc.greater(by_topic["routable_ms_sum"], 0))
+    facts.unused = sorted(by_topic.filter(unused)["topic"].to_pylist())
+    if rows.num_rows:
+        last = round(pc.max(rows["period_start"]).as_py().timestamp() * 1000)
+        now = read(lake, "topic", *place, grain=when["grain"], from_ms=last, to_ms=last + 1)
+        now = now.filter(pc.greater(now["brokers"], 1)).sort_by(
+            [("queue_cv", "descending"), ("write_queues", "descending"), ("topic", "ascending")]
+        )
+        facts.skewed = now.slice(0, 15).to_pylist()
+    missing = read(lake, "missing_topic", *place, **when).group_by("topic").aggregate([("lookups", "sum")])
+    missing = missing.sort_by([("lookups_sum", "descending"), ("topic", "ascending")])
+    facts.missing = [{"topic": row["topic"], "lookups": row["lookups_sum"]} for row in missing.to_pylist()]

@@ -1,0 +1,102 @@
+"""What an operator asks first, answered in a few words each."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from pipeline.report.facts import Facts, Spell
+from pipeline.report.words import count, length, moment, share
+
+GOOD, WARN, BAD = "good", "warn", "bad"
+
+
+class Headline(NamedTuple):
+    """question, the answer, what is behind it, and how bad that is: good, warn, bad."""
+
+    question: str
+    answer: str
+    detail: str
+    tone: str
+
+
+def headlines(facts: Facts) -> list[Headline]:
+    """In the order in which they are asked at three in the morning."""
+    return [_now(facts), _worst(facts), _unwritable(facts), _flapping(facts), _alarms(facts)]
+
+
+def unwritable(spells: list[Spell]) -> list[Spell]:
+    """Stretches without a writable queue: absent and read-only ones that follow on each other are one."""
+    found: list[Spell] = []
+    for spell in spells:
+        if spell.state == "writable":
+            continue
+        last = found[-1] if found else None
+        if last and last.broker_name == spell.broker_name and last.end_ms == spell.start_ms:
+            found[-1] = Spell(spell.cluster, spell.broker_name, "unwritable", last.start_ms, spell.end_ms, spell.open)
+        else:
+            found.append(spell)
+    return found
+
+
+def _now(facts: Facts) -> Headline:
+    at = moment(facts.until_ms)
+    ends = [spell for spell in facts.spells if spell.end_ms == facts.until_ms]
+    absent = [spell.broker_name for spell in ends if spell.state == "absent"]
+    read_only = [spell.broker_name for spell in ends if spell.state == "read_only"]
+    question = f"At {at}"
+    if not ends:
+        return Headline(question, "no broker", "none was registered", WARN)
+    if not absent and not read_only:
+        return Headline(
+            question, f"all {len(ends)} writable", "every known broker has a master and a writable queue", GOOD
+        )
+    told = [f"absent: {_names(absent)}"] if absent else []
+    told += [f"not writable: {_names(read_only)}"] if read_only else []
+    return Headline(question, f"{len(absent) + len(read_only)} of {len(ends)} down", "; ".join(told), BAD)
+
+
+def _names(names: list[str], most: int = 4) -> str:
+    shown = ", ".join(names[:most])
+    return f"{shown} and {len(names) - most} more" if len(names) > most else shown
+
+
+def _worst(facts: Facts) -> Headline:
+    question = "Worst broker"
+    if not facts.brokers or facts.brokers[0]["availability"] is None:
+        return Headline(question, "–", "no broker was seen", WARN)
+    worst = facts.brokers[0]
+    if worst["availability"] == 1:
+        return Headline(question, "none", f"{count(len(facts.brokers), 'broker')}, all present all the time", GOOD)
+    gone = length(worst["observed_ms"] - worst["present_ms"])
+    detail = f"present {share(worst['availability'])} of the time: {gone} absent, {count(worst['outages'], 'outage')}"
+    return Headline(question, worst["broker_name"], detail, BAD if worst["availability"] < 0.999 else WARN)
+
+
+def _unwritable(facts: Facts) -> Headline:
+    question = "Longest without a writable queue"
+    found = unwritable(facts.spells)
+    if not found:
+        return Headline(question, "none" if facts.spells else "–", "writes were possible on every broker", GOOD)
+    longest = max(found, key=lambda spell: (spell.length_ms, -spell.start_ms))
+    till = "and still" if longest.open else f"to {moment(longest.end_ms, date=False)}"
+    detail = f"{longest.broker_name}, from {moment(longest.start_ms)} {till}"
+    return Headline(question, length(longest.length_ms), detail, BAD if longest.length_ms >= 60_000 else WARN)
+
+
+def _flapping(facts: Facts) -> Headline:
+    question = "Flapping"
+    flapping = sorted((row for row in facts.brokers if row["flaps"]), key=lambda row: -row["flaps"])
+    if not flapping:
+        return Headline(question, "none", "no broker went away and came back at once", GOOD)
+    names = [f"{row['broker_name']} ({row['flaps']}×)" for row in flapping]
+    return Headline(question, count(len(flapping), "broker"), _names(names), BAD if flapping[0]["flaps"] > 2 else WARN)
+
+
+def _alarms(facts: Facts) -> Headline:
+    question = "Alarms"
+    if not facts.alarms:
+        return Headline(question, "none", "the registry's streams were within their limits", GOOD)
+    last = facts.alarms[-1]
+    about = " ".join(str(last[name]) for name in ("stream", "reader") if last[name])
+    detail = f"last: {last['alarm']}{f' ({about})' if about else ''}, {last['at']:%Y-%m-%d %H:%M:%S}"
+    return Headline(question, str(len(facts.alarms)), detail, BAD)

@@ -1,0 +1,110 @@
+"""The page: facts and plots into one file, with the library that draws them inside it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import jinja2
+import vl_convert
+from markupsafe import Markup
+
+from pipeline.gold.tables import epochs, namespaces
+from pipeline.lake import Lake
+from pipeline.report import charts
+from pipeline.report.facts import Facts, gather
+from pipeline.report.headlines import headlines
+from pipeline.report.words import length, moment, share
+
+DEFAULT_MS: Final = 24 * 3_600_000
+_TEMPLATE: Final = Path(__file__).with_name("page.html")
+
+
+class Plot(NamedTuple):
+    """A place on the page: its plots by element id, and what is said about them."""
+
+    specs: dict[str, Any]
+    note: str = ""
+
+
+def write(
+    lake: Lake, namespace: str, out: Path, *, from_ms: int | None = None, to_ms: int | None = None
+) -> list[Facts]:
+    """Write the report of every epoch that was there in this time; what it is about comes back.
+
+    Args:
+        from_ms, to_ms: None: the last 24 hours before the end of observation.
+    """
+    found = _gather(lake, namespace, from_ms, to_ms)
+    page = render(lake, namespace, found)
+    unfinished = out.with_name(f".{out.name}.unfinished")
+    unfinished.write_text(page, encoding="utf-8")
+    os.replace(unfinished, out)
+    return found
+
+
+def _gather(lake: Lake, namespace: str, from_ms: int | None, to_ms: int | None) -> list[Facts]:
+    """Newest epoch first; those that were over before, or began after, are left out if another has something."""
+    newest_first = epochs(lake, namespace)[::-1]
+    found: list[Facts] = []
+    for epoch in newest_first:
+        begin = from_ms
+        if begin is None and found:
+            begin = found[0].to_ms - DEFAULT_MS  # the default is about the newest epoch's last day
+        found.append(gather(lake, namespace, epoch, begin, to_ms, DEFAULT_MS))
+    return [facts for facts in found if not facts.empty] or found[:1]
+
+
+def render(lake: Lake, namespace: str, found: list[Facts]) -> str:
+    """The page as text."""
+    specs: dict[str, Any] = {}
+    parts = []
+    for number, facts in enumerate(found):
+        parts.append(_epoch(facts, number))
+        for plot in parts[-1].values():
+            if isinstance(plot, Plot):
+                specs |= plot.specs
+    environment = jinja2.Environment(autoescape=True, trim_blocks=True, undefined=jinja2.StrictUndefined)
+    environment.globals |= {"share": share, "length": length, "chart": _places}
+    known = namespaces(lake)
+    told = f"The lake has namespaces {', '.join(known)}." if known else "The lake has no figures at all."
+    return environment.from_string(_TEMPLATE.read_text(encoding="utf-8")).render(
+        namespace=namespace,
+        told="One hour is the finest that figures are kept for.",
+        nothing=f"There are no figures of namespace {namespace}. {told} 'mqregistry pipeline run' makes them.",
+        epochs=parts,
+        charts=Markup(json.dumps(specs, separators=(",", ":")).replace("<", "\\u003C")) if specs else "",
+        library=_script(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")) if specs else "",
+    )
+
+
+def _epoch(facts: Facts, number: int) -> dict[str, Any]:
+    def plot(name: str, made: Any, note: str = "") -> Plot:
+        made = made if isinstance(made, list) else [made] if made else []
+        return Plot({f"{name}{number}{'abc'[place]}": spec for place, spec in enumerate(made)}, note)
+
+    span = f"{moment(facts.from_ms)} to {moment(facts.until_ms)} ({length(facts.until_ms - facts.from_ms)})"
+    return {
+        "facts": facts,
+        "span": f"{span}, namespace {facts.namespace}, epoch {facts.epoch}.",
+        "old": number > 0,
+        "heads": headlines(facts) if not facts.empty else [],
+        "availability": plot("availability", *charts.availability(facts)),
+        "events": plot("events", *charts.events(facts)),
+        "heartbeats": plot("heartbeats", *charts.heartbeats(facts)),
+        "skew": plot("skew", charts.skew(facts)),
+        "missing": plot("missing", charts.missing(facts)),
+    }
+
+
+def _places(plot: Plot) -> Markup:
+    """Where the plots go."""
+    return Markup("").join(Markup('<div class="chart" id="{}"></div>').format(name) for name in plot.specs)
+
+
+def _script(text: str) -> Markup:
+    """Text that is safe within a script element: nothing in it can end the element."""
+    return Markup(re.sub(r"<(?=/script|!--)", r"\\x3C", text, flags=re.IGNORECASE))

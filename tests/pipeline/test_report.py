@@ -1,0 +1,147 @@
+"""The report: what it says, and that it is one page which needs nothing else."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+from click.testing import CliRunner
+
+pytest.importorskip("pyarrow")
+pytest.importorskip("altair")
+
+from pipeline import gold
+from pipeline.lake import Lake
+from pipeline.report import charts, words, write
+from pipeline.report.facts import gather
+from pipeline.report.headlines import headlines, unwritable
+from registry.cli import cli
+from tests.pipeline.gold_lake import Written
+from tests.pipeline.test_gold_refresh import HOUR, NOON, addr, beat, event, queue
+
+
+def a_lake(path, *, brokers=3, hours=24, epoch="e1", start=NOON):
+    """Broker b00 flaps twice and is away for 20 minutes, b01 is gone at the end, the others are well."""
+    written, end = Written(Lake(str(path)), epoch=epoch), start + hours * HOUR
+    lives = {f"b{number:02d}": [(start, None)] for number in range(brokers)}
+    lives["b00"] = [
+        (start, start + 60_000), (start + 61_000, start + 120_000), (start + 121_000, start + 180_000),
+        (start + 180_000 + 1_200_000, None),
+    ]  # fmt: skip
+    if brokers > 1:
+        lives["b01"] = [(start, end - 600_000)]
+    addrs = [addr(name, *life) for name, life in lives.items() for life in life]
+    queues = [
+        queue(topic, name, *life, nums=32 if (name, topic) == ("b00", "uneven") else 8)
+        for name, life in lives.items() for life in life for topic in ("orders", "uneven", "idle")
+    ]  # fmt: skip
+    written.silver(0, seq=100, ms=end, broker_addr=addrs, queue_data=queues)
+    events = [event(1, start, "broker_registered", "b00"), event(2, start + 60_000, "broker_expired", "b00")]
+    alarm = {"seq": 3, "ms": start + 5, "type": "stream_alarm", "alarm": "behind", "reader": "p", "stream": "changes"}
+    written.bronze("changes", 0, [*events, alarm])
+    written.bronze("heartbeats", 0, [beat(start + ms, "c1|b00:0") for ms in (0, 30_000, 60_000, 150_000)])
+    entry = {"ms": start + 10, "front_end": "f", "since_ms": start, "found": {"orders": 9, "uneven": 1}}
+    written.bronze("lookups", 0, [{**entry, "missing": {"</script><b>": 5, "typo": 2}}])
+    assert gold.refresh(None, written.lake, written.namespace, epoch)
+    return written.lake
+
+
+def specs(page):
+    return json.loads(re.search(r'<script type="application/json" id="charts">(.*?)</script>', page, re.DOTALL)[1])
+
+
+def values(spec):
+    """All rows that a plot was given."""
+    found = list(spec.get("data", {}).get("values", []))
+    for layer in spec.get("layer", []):
+        found += values(layer)
+    for rows in spec.get("datasets", {}).values():
+        found += rows
+    return found
+
+
+def test_the_first_numbers_are_those_of_the_lake(tmp_path):
+    facts = gather(a_lake(tmp_path), "default", "e1", None, None, 24 * HOUR)
+    now, worst, longest, flapping, alarms = headlines(facts)
+    assert (now.answer, now.tone, now.detail) == ("1 of 3 down", "bad", "absent: b01")
+    assert worst.answer == "b00"
+    assert longest.answer == "20m"
+    assert longest.detail.startswith("b00, from 2026-01-01 12:03 to 12:23")
+    assert (flapping.answer, flapping.detail) == ("1 broker", "b00 (2×)")
+    assert (alarms.answer, alarms.tone) == ("1", "bad")
+    assert facts.unused == ["idle"]
+    assert [row["topic"] for row in facts.missing] == ["</script><b>", "typo"]
+    assert facts.skewed[0]["topic"] == "uneven"
+    assert sum(spell.length_ms for spell in unwritable(facts.spells) if spell.broker_name == "b00") == 1_202_000
+
+
+def test_the_page_needs_nothing_from_elsewhere_and_nothing_breaks_out_of_it(tmp_path):
+    out = tmp_path / "report.html"
+    write(a_lake(tmp_path / "lake"), "default", out)
+    page = out.read_text()
+    assert not re.search(
+        r'(?:src|href)\s*=\s*["\']?(?:https?:)?//', re.sub(r"<script>.*?</script>", "", page, flags=re.DOTALL)
+    )
+    assert page.count("</script>") == 3, "the library, the plots' data, what draws them"
+    assert "<b>" not in page.partition("<main>")[2].partition("<script>")[0]
+    missing = next(spec for name, spec in specs(page).items() if name.startswith("missing"))
+    assert any(row["topic"] == "</script><b>" for row in values(missing))
+    assert "report.html" in [path.name for path in tmp_path.iterdir()]
+    assert not [path for path in tmp_path.iterdir() if path.name.endswith(".unfinished")]
+
+
+def test_of_many_brokers_the_worst_are_shown_and_the_others_counted(tmp_path):
+    facts = gather(a_lake(tmp_path, brokers=30), "default", "e1", None, None, 24 * HOUR)
+    spec, note = charts.availability(facts)
+    assert {row["broker"] for row in values(spec)} == {"b00", "b01"}
+    assert note == "28 others were writable throughout."
+
+
+def test_an_empty_lake_is_said_to_be_empty(tmp_path):
+    out = tmp_path / "report.html"
+    assert write(Lake(str(tmp_path / "none")), "default", out) == []
+    assert "Nothing to report" in out.read_text()
+    assert len(out.read_bytes()) < 20_000, "no plots, no library"
+
+
+def test_a_time_in_which_nothing_was_is_said(tmp_path):
+    out = tmp_path / "report.html"
+    lake = a_lake(tmp_path / "lake", hours=2)
+    write(lake, "default", out, from_ms=NOON - 9 * HOUR, to_ms=NOON - 3 * HOUR)
+    assert "Nothing was seen in this time" in out.read_text()
+
+
+def test_every_epoch_has_its_part_the_newest_first(tmp_path):
+    a_lake(tmp_path / "lake", epoch="first", hours=2)
+    lake = a_lake(tmp_path / "lake", epoch="second", start=NOON + 3 * HOUR, hours=2)
+    out = tmp_path / "report.html"
+    assert [facts.epoch for facts in write(lake, "default", out)] == ["second", "first"]
+    assert out.read_text().index("Epoch second") < out.read_text().index("Epoch first")
+
+
+def test_the_command_writes_the_page(tmp_path):
+    a_lake(tmp_path / "lake", hours=2)
+    out = tmp_path / "r.html"
+    arguments = ["pipeline", "report", "--lake", str(tmp_path / "lake"), "--out", str(out)]
+    done = CliRunner().invoke(cli, [*arguments, "--from", "2026-01-01T12:30Z", "--to", "2026-01-01T13:00Z"])
+    assert done.exit_code == 0, done.output
+    assert done.output.startswith(f"{out}: 1 epoch(s)")
+    assert "2026-01-01 12:00 to 2026-01-01 13:00 (1h)" in out.read_text()
+    assert CliRunner().invoke(cli, [*arguments, "--from", "now", "--to", "-1h"]).exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("ms", "text"),
+    [(0, "0 ms"), (999, "999 ms"), (1500, "1.5s"), (61_000, "1m 1s"), (7_980_000, "2h 13m"), (90_000_000, "1d 1h")],
+)
+def test_lengths_are_told_in_two_units(ms, text):
+    assert words.length(ms) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(1, "100 %"), (0, "0 %"), (0.9999999, "99.999 %"), (0.5, "50 %"), (None, "–"), (1e-9, "0.001 %")],
+)
+def test_a_share_is_never_rounded_to_all_or_nothing(value, text):
+    assert words.share(value) == text
