@@ -16,11 +16,13 @@ from pipeline.simulate.truth import FLAP_MS, Tables, figures
 class Truth(msgspec.Struct, frozen=True):
     """What the pipeline has to find.
 
-    differences: in which Redis is not as planned; the figures are worth something only if there is none.
+    end_ms: end of observation, in Redis time. differences: in which Redis is not as planned; the figures are worth
+    something only if there is none.
     """
 
     namespace: str
     epoch: str
+    end_ms: int
     flap_ms: int
     differences: list[str]
     figures: Tables
@@ -73,7 +75,8 @@ async def play(
         return Day(outcome)
     observed = found[0]
     wrong = differences(simulation.plan, observed, outcome.lookups)
-    return Day(outcome, Truth(redis[1], observed.epoch, flap_ms, wrong, figures(observed, flap_ms=flap_ms)))
+    tables = figures(observed, flap_ms=flap_ms)
+    return Day(outcome, Truth(redis[1], observed.epoch, observed.end_ms, flap_ms, wrong, tables))
 
 
 def truth_json(simulation: Simulation, truth: Truth) -> bytes:

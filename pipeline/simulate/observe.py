@@ -33,6 +33,11 @@ class Observed(msgspec.Struct, frozen=True):
     heartbeats: list[Event]
     lookups: list[Event]
 
+    @property
+    def end_ms(self) -> int:
+        """The newest change or heartbeat: where observation ends; 0: there is nothing."""
+        return max((entry["ms"] for entry in (*self.changes, *self.heartbeats)), default=0)
+
 
 class Observer:
     """Reads what is written to one namespace from now on."""

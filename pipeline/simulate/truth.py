@@ -51,7 +51,7 @@ def figures(observed: Observed, *, flap_ms: int = FLAP_MS, end_ms: int | None = 
     moments = [entry["ms"] for entry in (*observed.changes, *observed.heartbeats)]
     if not moments:
         return {}
-    end_ms = max(moments) if end_ms is None else end_ms
+    end_ms = observed.end_ms if end_ms is None else end_ms
     history = History(observed.changes)
     tables: Tables = defaultdict(list)
     for grain, length_ms in GRAINS.items():

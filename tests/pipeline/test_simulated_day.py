@@ -1,0 +1,207 @@
+"""A cluster's day through the whole pipeline: over the wire, into Redis, onto Spark; every figure is the simulator's.
+
+Two front ends share a Redis whose clock passes midnight in the middle of the day, so that hours and days are cut there.
+Then both are killed while most brokers are registered: the tables stand still, and the audit compares them.
+
+MQREGISTRY_DAY_SEED=7 plays another day, MQREGISTRY_DAY_MS=60000 a longer one; MQREGISTRY_DAY_GOLD=spark also computes
+gold on Spark, which is otherwise for more rows than this day has.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import os
+import time
+from datetime import UTC, datetime
+
+import pytest
+
+from pipeline.lake import Lake
+from pipeline.simulate.day import Truth, play
+from pipeline.simulate.plan import make_plan
+from pipeline.simulate.run import Simulation
+from pipeline.simulate.shape import Shape
+from registry.config import Settings
+from registry.store import keys
+from registry.store.store import Store
+from tests.server.harness import FrontEnd
+from worker.sweeper import Sweeper
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+
+NAMESPACE = "simulated-day"
+DAY_MS = 24 * 3_600_000
+FLAP_MS = 600  # about half of the absences of this day
+SHAPE = Shape(
+    seed=int(os.environ.get("MQREGISTRY_DAY_SEED", "1")), duration_ms=int(os.environ.get("MQREGISTRY_DAY_MS", "14000")),
+    servers=2, brokers=8, topics=40, clients=10, goodbye=False,
+)  # fmt: skip
+KEYS = {
+    "broker": ("cluster", "broker_name"),
+    "heartbeat": ("who",),
+    "topic": ("topic",),
+    "cluster": ("cluster",),
+    "unused_topic": ("topic",),
+    "missing_topic": ("topic",),
+}
+
+
+async def pass_midnight(store: Store, within_ms: int) -> None:
+    """Move the registry's clock back, to shortly before a midnight."""
+    now_ms = int(time.time() * 1000)
+    offset_ms = now_ms // DAY_MS * DAY_MS - within_ms - now_ms
+    await store.client.hset(keys.meta(store.namespace), "clock_offset_ms", offset_ms)
+
+
+async def a_day(redis_url: str) -> Truth:
+    """Play one; at its end the front ends are killed."""
+    with contextlib.ExitStack() as running:
+        async with Store(redis_url, NAMESPACE) as store:
+            await store.init_namespace()
+            await pass_midnight(store, SHAPE.duration_ms // 2 + 60_000)
+            front_ends = [FrontEnd(redis_url, NAMESPACE, lookup_counts_interval_ms=500) for _ in range(2)]
+            for front_end in front_ends:
+                running.callback(front_end.close)
+            await pass_midnight(store, SHAPE.duration_ms // 2)
+            stop = asyncio.Event()
+            sweeping = asyncio.create_task(Sweeper(store, Settings()).run(stop))
+
+            async def stand_still() -> None:
+                stop.set()
+                await sweeping
+                running.close()
+
+            simulation = Simulation(make_plan(SHAPE), [("127.0.0.1", front_end.port) for front_end in front_ends])
+            day = await play(
+                simulation, asyncio.Event(), redis=(redis_url, NAMESPACE), flap_ms=FLAP_MS, before_leaving=stand_still
+            )
+    assert day.outcome.faults == []
+    assert day.truth is not None
+    assert day.truth.differences == []
+    return day.truth
+
+
+@pytest.fixture(scope="module")
+def truth(redis_url):
+    return asyncio.run(a_day(redis_url))
+
+
+@pytest.fixture(scope="module")
+def lake(spark, redis_url, truth, tmp_path_factory):
+    """The pipeline has run once."""
+    from pipeline import jobs
+
+    lake = Lake(str(tmp_path_factory.mktemp("lake")))
+    jobs.run(spark, lake, jobs.Settings(redis_url, NAMESPACE), once=True)
+    return lake
+
+
+def forget_gold(lake: Lake) -> None:
+    lake.remove("gold")
+    lake.remove("commits", "gold")
+
+
+def plain(row: dict) -> dict:
+    """Moments as milliseconds."""
+    return {
+        name: round(value.astimezone(UTC).timestamp() * 1000) if isinstance(value, datetime) else value
+        for name, value in row.items()
+    }
+
+
+def differences(lake: Lake, truth: Truth) -> list[str]:
+    """Between gold and the simulator's figures, in all tables."""
+    from pipeline.gold import read
+
+    wrong = []
+    for table, names in KEYS.items():
+        key = ("grain", "period_start", *names)
+        expected = {tuple(row[name] for name in key): row for row in truth.figures[table]}
+        rows = [plain(row) for row in read(lake, table, truth.namespace, truth.epoch).to_pylist()]
+        found = {tuple(row[name] for name in key): row for row in rows}
+        assert len(rows) == len(found)
+        wrong += [f"{table}: {place} is only the simulator's" for place in expected.keys() - found.keys()]
+        wrong += [f"{table}: {place} is only gold's" for place in found.keys() - expected.keys()]
+        for place in expected.keys() & found.keys():
+            assert expected[place].keys() == found[place].keys()
+            wrong += [
+                f"{table}: {place} {name} is {found[place][name]}, expected {value}"
+                for name, value in expected[place].items()
+                if not same(found[place][name], value)
+            ]
+    return wrong
+
+
+def same(here: object, there: object) -> bool:
+    """Whole numbers exactly; quotients as far as floating point goes."""
+    if isinstance(here, float) and isinstance(there, float):
+        return math.isclose(here, there, rel_tol=1e-12)
+    return here == there
+
+
+def test_the_day_has_something_of_everything(truth):
+    """Or the comparison would be one of empty tables."""
+    figures = truth.figures
+    for table in KEYS:
+        assert len({(row["grain"], row["period_start"]) for row in figures[table]}) == 4, table
+    days = [row for row in figures["broker"] if row["grain"] == "day"]
+    for column in ("outages", "recoveries", "flaps", "unwritable_spells", "write_recoveries", "registrations", "closes",
+                   "expiries", "unregistrations"):  # fmt: skip
+        assert sum(row[column] for row in days) > 0, column
+    assert sum(row["flaps"] for row in days) < sum(row["recoveries"] for row in days)
+    assert any(0 < row["writable_ms"] < row["present_ms"] < row["observed_ms"] for row in days)
+    assert any(row["missed_beats"] for row in figures["heartbeat"])
+    assert any(row["queue_cv"] for row in figures["topic"])
+    assert any(row["queue_cv"] for row in figures["cluster"])
+    assert any(0 < row["writable_ms"] < row["routable_ms"] for row in figures["topic"])
+
+
+def test_gold_figures_are_those_of_the_simulator(truth, lake, spark):
+    from pipeline.gold import refresh
+
+    forget_gold(lake)
+    assert refresh(spark, lake, truth.namespace, truth.epoch, flap_ms=FLAP_MS)
+    assert differences(lake, truth) == []
+
+
+def test_gold_that_is_refreshed_often_is_the_same(truth, lake):
+    from pipeline.gold import refresh
+
+    forget_gold(lake)
+    for now_ms in range(truth.end_ms - SHAPE.duration_ms, truth.end_ms, 700):
+        refresh(None, lake, truth.namespace, truth.epoch, flap_ms=FLAP_MS, now_ms=now_ms)
+    assert refresh(None, lake, truth.namespace, truth.epoch, flap_ms=FLAP_MS, now_ms=truth.end_ms)
+    assert differences(lake, truth) == []
+
+
+def test_gold_on_spark_reads_the_same_rows(truth, lake, spark):
+    """Silver's ended rows and those that hold lie in folders of their own, both by batch."""
+    from pipeline.gold.inputs import Inputs
+    from pipeline.gold.on_spark import OnSpark
+    from pipeline.schema import SILVER
+
+    inputs = Inputs(lake, truth.namespace, truth.epoch)
+    paths, _ = inputs.files("queue_data", 0)
+    assert {kind for path in paths for kind in ("open", "closed") if f"/{kind}/" in path} == {"open", "closed"}
+    found = OnSpark(spark, inputs, lake.uri)._parquet(paths, SILVER["queue_data"])
+    assert found.count() == inputs.rows("queue_data", 0, truth.end_ms).num_rows
+
+
+@pytest.mark.skipif(os.environ.get("MQREGISTRY_DAY_GOLD") != "spark", reason="only with MQREGISTRY_DAY_GOLD=spark")
+def test_gold_on_spark_is_the_same(truth, lake, spark):
+    from pipeline.gold import refresh
+
+    forget_gold(lake)
+    for now_ms in (truth.end_ms - SHAPE.duration_ms // 3, truth.end_ms):
+        refresh(spark, lake, truth.namespace, truth.epoch, flap_ms=FLAP_MS, now_ms=now_ms, spark_from_rows=0)
+    assert differences(lake, truth) == []
+
+
+def test_audit_finds_no_difference(truth, lake, spark, redis_url):
+    from pipeline.audit import audit
+
+    found = audit(spark, redis_url, truth.namespace, lake)
+    assert found.ok, found
+    assert found.cells > 50
