@@ -151,6 +151,8 @@ def two_front_ends(own_redis, front_end_with, tmp_path):
         sweeper = subprocess.Popen(
             [*command, "--namespace", front_ends[0].settings.namespace], stderr=log, start_new_session=True
         )
+    # a Redis that goes away before it has begun would end it
+    wait_until(lambda: "sweeping" in (tmp_path / "sweep.log").read_text(), "the sweeper runs")
     yield front_ends
     assert sweeper.poll() is None, (tmp_path / "sweep.log").read_text()
     sweeper.terminate()
