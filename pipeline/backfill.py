@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import msgspec
-
 from pipeline import gold
 from pipeline.lake import Lake, number_of, places
 from pipeline.silver.job import SPARK_FROM_ROWS, Run, Step
@@ -41,8 +39,7 @@ def backfill(
             f"silver of namespace {namespace!r} moved on while it was written anew: stop 'mqregistry pipeline run', "
             "and run the backfill again"
         )
-    observed_ms = before[1].observed_ms if before else 0
-    lake.commit(log, number, msgspec.structs.replace(made[1], observed_ms=observed_ms).content())
+    lake.commit(log, number, made[1].content())
     forget(lake, log)
     _clean(lake, namespace, epoch, number + 1)
 

@@ -19,7 +19,7 @@ from pipeline import bronze, gold, snapshot
 from pipeline.lake import Lake
 from pipeline.lock import java_of, run_lock
 from pipeline.ranges import OLDEST, UNKNOWN, Position, parse_id
-from pipeline.silver import Run, manifest
+from pipeline.silver import Run, manifest, observe
 from pipeline.silver.intake import MissingChanges
 from pipeline.stream import GapError, Login, Stream
 from registry import errors
@@ -104,6 +104,7 @@ class Job:
             epoch, _ = streams[CHANGES].epoch()
             self._acknowledge(epoch)  # before anything is read: from now on Redis keeps it
             begin = self._snapshot(epoch)
+            now_ms = snapshot.read_now(self.settings.redis_url, self.settings.namespace)
             entries: dict[str, int] = {}
             quarantined = 0
             for name, stream in streams.items():
@@ -114,6 +115,9 @@ class Job:
                 where = self.lake.uri("quarantine")
                 self._tell(f"{quarantined} entries could not be read: they are in {where}, with the reason")
             seq = self._silver(epoch)
+            last = bronze.last_position(self.lake, CHANGES, self.settings.namespace, epoch)
+            if last is None or (last.seq == seq and not last.unread):
+                observe(self.lake, self.settings.namespace, epoch, seq, now_ms - 1)
             self._acknowledge(epoch)  # bronze has it; what silver and gold lack they find there
             if gold.refresh(self.spark, self.lake, self.settings.namespace, epoch):
                 self._tell("figures brought up to date")

@@ -20,7 +20,7 @@ from pipeline.lives import LiveInfo
 from pipeline.schema import BRONZE, MOMENT, SILVER
 from pipeline.silver.files import read_files
 from pipeline.silver.intake import parquet_files
-from pipeline.silver.manifest import Manifest, log_of, read_last
+from pipeline.silver.manifest import Manifest, log_of, observed_ms, read_last
 from pipeline.silver.ops import LakeError, bucket_of
 from registry.behaviour import behaviour_of
 from registry.model import ORDER_TOPIC_CONFIG, BrokerRow, QueueData, TopicRoute
@@ -66,8 +66,9 @@ class Past:
         """The last instant that is known: when the stream was last read to its end; else of the newest change, or
         heartbeat.
         """
-        if self.manifest.observed_ms:
-            return max(self.manifest.ms, self.manifest.observed_ms)
+        observed = observed_ms(self.lake, self.namespace, self.epoch, self.manifest.seq)
+        if observed is not None:
+            return max(self.manifest.ms, observed)
         log = f"bronze/heartbeats/{places(self.namespace, self.epoch)}"
         heard = 0
         for number in reversed(self.lake.commits(log)):

@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 from pipeline.lake import Lake
-from pipeline.silver.job import Run, Step, observe
+from pipeline.silver.job import Run, Step
+from pipeline.silver.manifest import observe
 from pipeline.silver.ops import LakeError
 
 

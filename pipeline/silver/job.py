@@ -137,15 +137,6 @@ class Run:
         return kept + [file for bucket in sorted(of_bucket) for file in of_bucket[bucket]]
 
 
-def observe(lake: Lake, namespace: str, epoch: str, ms: int) -> None:
-    """Say that silver has all changes up to a moment: Redis time that was read before the end of the stream was."""
-    log = log_of(namespace, epoch)
-    last = manifests.read_last(lake, log)
-    if last is not None and ms > max(last[1].ms, last[1].observed_ms):
-        lake.commit(log, last[0] + 1, msgspec.structs.replace(last[1], observed_ms=ms).content())
-        manifests.forget(lake, log)
-
-
 def explode(
     batches: Iterator[pa.RecordBatch], floors: list[tuple[int, int, int]], snapshot: bool
 ) -> Iterator[pa.RecordBatch]:

@@ -42,8 +42,7 @@ class File(msgspec.Struct, frozen=True):
 class Manifest(msgspec.Struct, frozen=True):
     """A silver commit.
 
-    seq: the last change that counts. ms: its moment. observed_ms: there was no further change up to then, 0 = nobody
-    looked. begin_ms, begin_seq: since when, of the first
+    seq: the last change that counts. ms: its moment. begin_ms, begin_seq: since when, of the first
     snapshot. bronze_batch: batches up to this one are used up, -1 = none. compat: of the namespace. holes:
     (from ms, to ms) of which changes are missing, up to the snapshot that the past goes on from.
     """
@@ -55,7 +54,6 @@ class Manifest(msgspec.Struct, frozen=True):
     begin_ms: int
     compat: str = "5.x"
     holes: tuple[tuple[int, int], ...] = ()
-    observed_ms: int = 0
     files: tuple[File, ...] = ()
 
     def of(self, table: str, *, state: str | None = None, bucket: int | None = None) -> list[File]:
@@ -85,6 +83,24 @@ def read_last(lake: Lake, log: str) -> tuple[int, Manifest] | None:
     if not numbers:
         return None
     return numbers[-1], _read(lake, log, numbers[-1])
+
+
+def observe(lake: Lake, namespace: str, epoch: str, seq: int, ms: int) -> None:
+    """Say that no change followed ``seq`` up to a moment: Redis time that was read before the end of the stream was."""
+    lake.commit(_observed(namespace, epoch), 0, {"seq": seq, "ms": ms})
+
+
+def observed_ms(lake: Lake, namespace: str, epoch: str, seq: int) -> int | None:
+    """Up to when it is known that no change followed; None: nobody said so."""
+    log = _observed(namespace, epoch)
+    if not lake.commits(log):
+        return None
+    content = lake.read_commit(log, 0)
+    return int(content["ms"]) if content["seq"] <= seq else None
+
+
+def _observed(namespace: str, epoch: str) -> str:
+    return f"observed/{places(namespace, epoch)}"
 
 
 def forget(lake: Lake, log: str, keep: Iterable[File] = (), *, commits: int = KEPT_COMMITS) -> None:

@@ -13,7 +13,7 @@ from pyarrow import fs
 
 pytestmark = pytest.mark.spark
 
-from pipeline import bronze, jobs  # noqa: E402
+from pipeline import bronze, jobs, travel  # noqa: E402
 from pipeline.lake import Lake, places  # noqa: E402
 from pipeline.lock import run_lock  # noqa: E402
 from pipeline.stream import GapError  # noqa: E402
@@ -76,6 +76,9 @@ def test_a_round_takes_all_streams_and_the_next_one_what_is_new(spark, bed, lake
         pytest.approx(600, abs=31),
         pytest.approx(400, abs=31),
     ]
+    [past] = travel.all_pasts(lake, bed.namespace)
+    assert past.manifest.seq == 1_000
+    assert past.end_ms() > past.manifest.ms + 3_600_000  # it was read to its end now, long after the last change
     bed.changes(7)
     assert jobs.run(spark, lake, settings(bed), once=True).entries["changes"] == 7
     assert rows(spark, lake, bed) == entries(bed)

@@ -79,8 +79,8 @@ def test_the_newest_heartbeat_tells_how_long_nothing_changed(lake):
 def test_who_read_the_stream_to_its_end_knows_that_nothing_changed(lake):
     begin(lake, "e", T0)
     fill(lake, "e", [event(1, T0)])
-    silver.observe(lake, "default", "e", T0 + 70)
-    silver.observe(lake, "default", "e", T0 + 60)
+    silver.observe(lake, "default", "e", 1, T0 + 60)
+    silver.observe(lake, "default", "e", 1, T0 + 70)
     assert value(lake, T0 + 70) == "1"
     fill(lake, "e", [event(2, T0 + 75)], number=1)
     assert [value(lake, T0 + ms) for ms in (74, 75)] == ["1", "2"]
