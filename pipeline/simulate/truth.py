@@ -8,8 +8,9 @@ Definitions are those of docs/pipeline.md. Where they leave a choice, this is ho
 - A spell's length is its whole length, also where it began in an earlier period.
 - "At the end" of a period is just before it; at the end of observation everything that is known counts. Lookup counts
   that were written down later than that do not.
-- A broker has a row for each period from its first appearance to the one in which it was last seen. A name that
-  appears without a master is unwritable from that moment on.
+- A broker has a row for each period from its first appearance to the one in which it was last seen, also for those in
+  between in which it was away. A name that appears without a master is unwritable from that moment on.
+- A topic has a row where it had queue data or changed.
 - A change of queue data ends one row and begins another: two changes. One that sets what is there already is none.
 - Heartbeats: the interval is to the beat before of the same process at the same front end, within one life (an entry
   with no interval begins a new one); it is taken at the front end that heard the process most often on that day, of
@@ -56,7 +57,7 @@ def figures(observed: Observed, *, flap_ms: int = FLAP_MS, end_ms: int | None = 
     tables: Tables = defaultdict(list)
     for grain, length_ms in GRAINS.items():
         for start_ms in range(min(moments) // length_ms * length_ms, end_ms + 1, length_ms):
-            period = _Period(grain, start_ms, min(start_ms + length_ms, end_ms), start_ms + length_ms)
+            period = _Period(grain, start_ms, length_ms, end_ms)
             tables["broker"] += _brokers(history, period, flap_ms)
             tables["topic"] += _topics(history, observed, period)
             tables["cluster"] += _clusters(history, period)
@@ -69,8 +70,10 @@ def figures(observed: Observed, *, flap_ms: int = FLAP_MS, end_ms: int | None = 
 class _Period:
     """From ``start_ms`` until ``end_ms``, where observation may end earlier than the hour or day (``full_ms``)."""
 
-    def __init__(self, grain: str, start_ms: int, end_ms: int, full_ms: int) -> None:
-        self.grain, self.start_ms, self.end_ms, self.full_ms = grain, start_ms, end_ms, full_ms
+    def __init__(self, grain: str, start_ms: int, length_ms: int, observed_until_ms: int) -> None:
+        self.grain, self.start_ms, self.full_ms = grain, start_ms, start_ms + length_ms
+        self.observed_until_ms = observed_until_ms
+        self.end_ms = min(self.full_ms, observed_until_ms)
 
     @property
     def last_ms(self) -> int:
@@ -87,7 +90,7 @@ class _Period:
 def _brokers(history: History, period: _Period, flap_ms: int) -> Iterator[Row]:
     for name, present in sorted(history.present.items()):
         first_ms = present.first_ms
-        if first_ms > period.last_ms or present.last_ms(True, period.last_ms) < period.start_ms:
+        if first_ms > period.last_ms or present.last_ms(True, period.observed_until_ms) < period.start_ms:
             continue
         writable = history.writable[name]
         observed_ms = period.end_ms - max(first_ms, period.start_ms)
@@ -131,16 +134,15 @@ def _recoveries(prefix: str, count: str, lengths: list[int], flap_ms: int) -> Ro
 def _topics(history: History, observed: Observed, period: _Period) -> Iterator[Row]:
     asked = _asked(observed, period, found=True)
     changed = Counter(topic for ms, topic, _ in history.queue_changes if ms in period)
-    for topic in sorted(history.routable.keys() | asked):
-        routable = history.routable.get(topic, Steps())
+    for topic, routable in sorted(history.routable.items()):
         routable_ms = routable.lasting(True, period.start_ms, period.end_ms)
-        if not (routable_ms or asked[topic] or changed[topic]):
+        if not (routable_ms or changed[topic]):
             continue
         queues = history.queues_at(topic, period.last_ms)
         yield period.row(
             topic=topic,
             routable_ms=routable_ms,
-            writable_ms=history.topic_writable.get(topic, Steps()).lasting(True, period.start_ms, period.end_ms),
+            writable_ms=history.topic_writable[topic].lasting(True, period.start_ms, period.end_ms),
             lookups=asked[topic],
             changes=changed[topic],
             brokers=len(queues),

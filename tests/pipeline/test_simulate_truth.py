@@ -126,6 +126,22 @@ def test_who_is_gone_for_good_has_no_row_in_later_periods():
     part(only(tables["broker"], grain="day"), observed_ms=HOUR + 5, present_ms=10)
 
 
+def test_a_night_away_has_rows_once_it_is_over():
+    minute = 60_000
+    events = [
+        registered(NOON + 10 * minute, addrs=[0]),
+        gone(NOON + 30 * minute),
+        registered(NOON + 32 * minute, addrs=[0]),
+        gone(NOON + 50 * minute),
+        registered(NOON + 125 * minute, addrs=[0]),
+    ]
+    hours = figures(found(events, [beat(NOON + 3 * HOUR - 1, -1)]))["broker"]
+    first, second, third = (row for row in hours if row["grain"] == "hour")
+    part(first, observed_ms=50 * minute, present_ms=38 * minute, outages=2, recoveries=1, recovery_ms_max=2 * minute)
+    part(second, observed_ms=HOUR, present_ms=0, availability=0.0, outages=0, recoveries=0)
+    part(third, recoveries=1, recovery_ms_max=75 * minute, flaps=0, outages=0)
+
+
 def test_who_comes_and_goes_within_one_millisecond_was_never_away():
     events = [registered(NOON, addrs=[0]), gone(NOON + 10), registered(NOON + 10, addrs=[0])]
     part(

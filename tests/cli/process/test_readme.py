@@ -16,7 +16,7 @@ from .world import ROOT
 
 READMES = ("README.md", "deploy/README.md")
 # Options of other programs that stand there too.
-OTHERS = {"README.md": {"--scan", "--pattern"}, "deploy/README.md": {"--build", "--now"}}
+OTHERS = {"README.md": {"--scan", "--pattern", "--py-files"}, "deploy/README.md": {"--build", "--now"}}
 
 
 def text(name):
