@@ -194,9 +194,7 @@ class Job:
                 break
             except MissingChanges as hole:
                 if tried or not self.settings.accept_gap:
-                    raise GapError(
-                        f"{hole}. To go on from a new snapshot: 'mqregistry pipeline run --accept-gap'"
-                    ) from hole
+                    raise GapError(str(hole)) from hole
                 self._tell(f"accepted: {hole}")
                 self._take_snapshot()
         last = manifest.read_last(self.lake, manifest.log_of(namespace, epoch))
