@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from random import Random
+from typing import Any
 
 from registry import properties
 from registry.behaviour import FIVE, FOUR_EIGHT
@@ -13,7 +14,8 @@ from registry.protocol.command import Command, decode_command, encode_command
 from registry.protocol.frame import FrameReader
 from registry.protocol.register_body import null_part
 from registry.server.proxy_protocol import FIRST_BYTES, ProxyHeaderReader
-from registry.server.register import checked_identity, decode, digest_of
+from registry.server.register import checked_identity, digest_of
+from registry.server.register_changed import Arrived, decode
 
 HEADERS = [
     header for header in vars(headers).values() if isinstance(header, type) and hasattr(header, "from_ext_fields")
@@ -101,9 +103,11 @@ def try_frame(frame: bytes, tally: Tally) -> None:
 
 def try_registration(command: Command, tally: Tally) -> None:
     header = headers.RegisterBroker.from_ext_fields(command.ext_fields)
+    nobody: Any = None
     for behaviour in (FIVE, FOUR_EIGHT):
         try:
-            decode(header, command, checked_identity(header), behaviour)
+            identity = checked_identity(header)
+            decode(behaviour, Arrived(header, command, "", "", nobody, identity))
         except RegistryError:
             tally.refusals += 1
 
