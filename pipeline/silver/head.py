@@ -106,7 +106,7 @@ class Head:
     def _end_live(self, op: HeadOp, who: str, at: Moment) -> None:
         """It stands there no more; but an id that a 4.8 broker took from itself leaves it where it has another one."""
         names = self._names.get(who)
-        if names is None or op.broker_name not in names:
+        if names is None:
             return
         addr = who.rpartition("|")[2]
         if op.row_state == ROW_GONE or not self._stands(op.broker_name, addr):

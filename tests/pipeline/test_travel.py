@@ -202,3 +202,21 @@ def test_the_commands_show_what_they_showed_live(store, bed, run, lake, command,
     error = command("route", "t1", "--at", "2001-01-01", *past, expect=1)
     assert "before the past that the lake knows" in str(error.exception)
     assert "give one of them" in command("route", "t1", "--at", at, *live, expect=2).output
+
+
+def test_with_4_8_a_goodbye_under_any_name_ends_a_process_that_stands_nowhere(lake):
+    begin(lake, "e", T0, compat="4.8")
+    live = {"timeout_ms": 1, "counter": 1, "timestamp": 1, "state_version": 0}
+    of_a = {"who": "|a:1", "cluster": "c", "addr": "a:1"}
+
+    def row(addr):
+        return {"cluster": "c", "addrs": {"0": addr}}
+
+    events = [
+        event(1, T0, "broker_registered", broker_name="x", broker_id=0, live=live, row=row("a:1"), **of_a),
+        event(2, T0 + 1, "broker_registered", broker_name="x", row=row("b:1")),  # another address has taken the id
+        event(3, T0 + 2, "broker_unregistered", broker_name="y", **of_a),
+    ]
+    fill(lake, "e", events)
+    past = travel.find_past(lake, "default", T0)
+    assert [list(past.lives(T0 + ms)) for ms in (0, 1, 2)] == [["|a:1"], ["|a:1"], []]
