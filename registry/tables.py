@@ -127,6 +127,18 @@ class Tables:
             cells[name] = shared.setdefault(queue_data, queue_data)
         self.broker_topics.setdefault(name, set()).update(new)
 
+    def set_topic(self, topic: str, queue_datas: Mapping[str, QueueData]) -> None:
+        """Cells of one topic, by brokerName."""
+        topic, index, shared = intern(topic), self.broker_topics, self._queue_datas
+        cells = self.topics.setdefault(topic, {})
+        for broker_name, queue_data in queue_datas.items():
+            name = intern(broker_name)
+            cells[name] = shared.setdefault(queue_data, queue_data)
+            topics = index.get(name)
+            if topics is None:
+                topics = index[name] = set()
+            topics.add(topic)
+
     def drop_queue_data(self, topic: str, broker_name: str) -> None:
         """The cell, and the topic with its last one."""
         queue_datas = self.topics.get(topic)

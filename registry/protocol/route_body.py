@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Mapping
 from typing import Final
 
@@ -103,7 +104,24 @@ def encode_route(route: TopicRoute, *, quoted_keys: bool, topic_syn_flag: bool =
     )
 
 
+# A broker stands in the routes of all its topics. Rows are never changed, only replaced.
+_MAX_KEPT_BROKERS: Final = 20_000
+_kept_brokers: Final[dict[tuple[str, bool, bool], tuple[BrokerRow, bytes]]] = {}
+
+
 def _broker_json(name: str, row: BrokerRow, quoted_keys: bool, *, acting_master: bool) -> bytes:
+    key = (name, quoted_keys, acting_master)
+    kept = _kept_brokers.get(key)
+    if kept is not None and kept[0] is row:
+        return kept[1]
+    if len(_kept_brokers) >= _MAX_KEPT_BROKERS:
+        _kept_brokers.clear()
+    made = _make_broker_json(name, row, quoted_keys, acting_master=acting_master)
+    _kept_brokers[key] = row, made
+    return made
+
+
+def _make_broker_json(name: str, row: BrokerRow, quoted_keys: bool, *, acting_master: bool) -> bytes:
     head = b'{"brokerAddrs":%b,"brokerName":%b,"cluster":%b' % (
         integer_map(row.broker_addrs, quoted_keys),
         text(name),
@@ -115,9 +133,14 @@ def _broker_json(name: str, row: BrokerRow, quoted_keys: bool, *, acting_master:
     return b'%b,"enableActingMaster":%b%b}' % (head, text(row.enable_acting_master), zone)
 
 
+@functools.lru_cache(maxsize=_MAX_KEPT_BROKERS)
+def _name_json(name: str) -> bytes:
+    return text(name)
+
+
 def _queue_data_json(name: str, data: QueueData, flag: bytes) -> bytes:
     return b'{"brokerName":%b,"perm":%d,"readQueueNums":%d,"%b":%d,"writeQueueNums":%d}' % (
-        text(name),
+        _name_json(name),
         data.perm,
         data.read_queue_nums,
         flag,

@@ -38,7 +38,8 @@ WORKER_COMMAND: Final = (
     sys.executable,
     "-P",
     "-c",
-    "import sys; from registry.server.worker import main; sys.exit(main(sys.stdin.read()))",
+    # nothing that is made until it serves is garbage: the collector starts then
+    "import gc, sys; gc.disable(); from registry.server.worker import main; sys.exit(main(sys.stdin.read()))",
 )
 
 _RESTART_FIRST_S: Final = 0.1

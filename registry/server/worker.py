@@ -20,7 +20,7 @@ import sys
 import time
 from collections.abc import Mapping
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import uvloop
@@ -49,6 +49,9 @@ from registry.store.store import Store
 from registry.store.streams import StreamStore
 
 logger = logging.getLogger(__name__)
+
+# The collector starts when the worker serves, at the latest after so long.
+_COLLECT_AFTER_S: Final = 10.0
 
 EXIT_COULD_NOT_START = 253
 # As the Java NameServer does: every key of the KV configuration is logged, first after a minute.
@@ -130,6 +133,7 @@ class Worker:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop.set)
+        loop.call_later(_COLLECT_AFTER_S, gc.enable)  # Redis may keep us waiting
         settings = self._settings
         tls = Tls(settings)
         await self._store.connect()
@@ -177,6 +181,7 @@ class Worker:
             # The tables are long-lived: the collector need not look at them again and again.
             gc.collect()
             gc.freeze()
+            gc.enable()  # see WORKER_COMMAND
             self._say({"event": "ready"})
             await self._stop.wait()
             await self._drain(server, connections)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import AsyncIterator, Iterable
 from typing import Any, NamedTuple
@@ -27,6 +28,9 @@ _PAGE = {
     "live": 150,
 }
 _queue_data = msgspec.json.Decoder(QueueData)
+# Most cells of a registry hold one of few values.
+_decode_queue_data = functools.lru_cache(maxsize=16_384)(_queue_data.decode)
+_decode_name = functools.lru_cache(maxsize=16_384)(bytes.decode)
 _BROKER_ID = re.compile(rb"-?\d+\Z")
 
 
@@ -88,8 +92,7 @@ async def read_tables(store: Store) -> tuple[Head, Tables]:
     async for name, flat in read_section(store, "brokers"):
         tables.brokers[name] = broker_row(flat)
     async for topic, flat in read_section(store, "topics"):
-        for broker_name, queue_data in _pairs(flat):
-            tables.set_queue_data(topic, broker_name.decode(), decode_queue_data(topic, queue_data))
+        tables.set_topic(topic, {_decode_name(name): decode_queue_data(topic, data) for name, data in _pairs(flat)})
     async for name, flat in read_section(store, "filters"):
         tables.set_filter_servers(name, [server.decode() for server in flat])
     async for topic, flat in read_section(store, "mappings"):
@@ -106,7 +109,7 @@ async def read_tables(store: Store) -> tuple[Head, Tables]:
 def decode_queue_data(topic: str, queue_data: bytes) -> QueueData:
     """A cell of ``topic:<topic>``; raises StoreError, naming the topic, when it is not ours."""
     try:
-        return _queue_data.decode(queue_data)
+        return _decode_queue_data(queue_data)
     except msgspec.DecodeError as error:
         raise StoreError(f"topic {topic!r} holds queue data that cannot be read: {queue_data!r}") from error
 

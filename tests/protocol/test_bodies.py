@@ -168,3 +168,17 @@ def test_any_bytes_decode_or_are_refused(decode: Callable[[bytes], Any], data: b
         decode(data)
     except RemoteProtocolError as error:
         assert not error.closes  # noqa: PT017
+
+
+@pytest.mark.parametrize("quoted_keys", [True, False])
+def test_a_route_shows_the_broker_row_it_is_given_not_one_of_the_same_name_from_before(quoted_keys):
+    def encoded(row: BrokerRow) -> bytes:
+        return bodies.encode_route(TopicRoute({"b": QueueData(1, 1, 6)}, {"b": row}), quoted_keys=quoted_keys)
+
+    first, second = BrokerRow("c", {0: "10.0.0.1:1"}), BrokerRow("c", {0: "10.0.0.2:1"})
+    before = encoded(first)
+    assert encoded(first) == before
+    assert b"10.0.0.2:1" in encoded(second)
+    assert b"10.0.0.1:1" not in encoded(second)
+    assert encoded(first) == before
+    assert encoded(BrokerRow("c", {0: "10.0.0.1:1"}, "z1")) != before
