@@ -173,7 +173,7 @@ def test_any_bytes_decode_or_are_refused(decode: Callable[[bytes], Any], data: b
 @pytest.mark.parametrize("quoted_keys", [True, False])
 def test_a_route_shows_the_broker_row_it_is_given_not_one_of_the_same_name_from_before(quoted_keys):
     def encoded(row: BrokerRow) -> bytes:
-        return bodies.encode_route(TopicRoute({"b": QueueData(1, 1, 6)}, {"b": row}), quoted_keys=quoted_keys)
+        return bodies.encode_route(TopicRoute({"b": QueueData(1, 1, 6)}, {"b": row}, {}), quoted_keys=quoted_keys)
 
     first, second = BrokerRow("c", {0: "10.0.0.1:1"}), BrokerRow("c", {0: "10.0.0.2:1"})
     before = encoded(first)
