@@ -131,6 +131,7 @@ def test_slave_stands_in_for_killed_master_as_at_java_name_server(
 
         wait_until("both name servers show the same", same, REGISTER_TIMEOUT_S)
         with Shown(ours.port, client.topic, role) as ours_showed, Shown(java.port, client.topic, role) as java_showed:
+            wait_until("both are looked at", lambda: len(ours_showed.views) == len(java_showed.views) == 4, 30)
             master.process.kill()
             wait_for_members(ours, {"1": slave})
             wait_for_members(java, {"1": slave})

@@ -56,8 +56,17 @@ def test_static_topic_over_two_brokers_moves_messages_flow(
     kinds: Kinds, release: Release, processes: Processes, admin: Admin
 ) -> None:
     ours = kinds.name_server.addr
-    admin.run("updateStaticTopic", ours, "-t", TOPIC, "-qn", "4", "-b", f"{BINARY},{SPLIT}")
-    wait_for_logical_queues(kinds, 4, {BINARY, SPLIT})
+    update = ("updateStaticTopic", ours, "-t", TOPIC, "-qn", "4", "-b", f"{BINARY},{SPLIT}")
+    admin.run(*update)
+    try:
+        wait_for_logical_queues(kinds, 4, {BINARY, SPLIT})
+    except AssertionError:
+        # A broker whose whole registration falls between the topic and its mapping tells no name server of the mapping
+        # until the next change: of the same version, it counts nowhere. The operator's way out is to say it again.
+        if kinds.at_java & route_at(kinds.name_server)["mappings"].keys() != route_at(kinds.java)["mappings"].keys():
+            raise  # the Java name server knows better
+        admin.run(*update)
+        wait_for_logical_queues(kinds, 4, {BINARY, SPLIT})
 
     client = Client(processes, release, ours, TOPIC)
     client.send(MESSAGES)
