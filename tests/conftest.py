@@ -13,6 +13,8 @@ import hypothesis
 import pytest
 
 from registry.embedded import EmbeddedRedis
+from registry.store.store import Store
+from tests.store.bed import Bed
 
 # CI takes the default, with the same examples each time: new ones are looked for where somebody can follow up.
 # HYPOTHESIS_PROFILE=long is for a machine that has the night.
@@ -63,6 +65,21 @@ def runner():
 def run(runner):
     """Run one coroutine to its end, from a test that is no coroutine itself."""
     return runner.run
+
+
+@pytest.fixture
+def store(runner, redis_url, namespace):
+    """The test's namespace, ready to use."""
+    store = Store(redis_url, namespace)
+    runner.run(store.connect())
+    yield store
+    runner.run(store.close())
+
+
+@pytest.fixture
+def bed(store):
+    """The same with what tests of scripts need."""
+    return Bed(store)
 
 
 def pytest_collection_modifyitems(items):

@@ -58,13 +58,14 @@ def at_option(function: _Function) -> _Function:
         "--at",
         "at_ms",
         metavar="TIME",
-        callback=_parsed,
+        callback=instant,
         help="As it was then, from the pipeline's tables: 2026-11-21T14:03 (local time unless it ends with Z or "
         "+01:00), 14:03 (the last one), -2h.",
     )(function)
 
 
-def _parsed(ctx: click.Context, param: click.Parameter, text: str | None) -> int | None:
+def instant(ctx: click.Context, param: click.Parameter, text: str | None) -> int | None:
+    """The callback of an option that takes an instant."""
     if text is None:
         return None
     try:

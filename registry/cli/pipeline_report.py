@@ -7,18 +7,9 @@ from typing import Any
 
 import click
 
-from registry.cli.at import parse_instant
+from registry.cli.at import instant
 from registry.cli.options import config_file_option, lake_option, read_settings, setting_options
 from registry.cli.pipeline import spark_extra
-
-
-def _instant(ctx: click.Context, param: click.Parameter, text: str | None) -> int | None:
-    if text is None:
-        return None
-    try:
-        return parse_instant(text)
-    except ValueError as error:
-        raise click.BadParameter(str(error), ctx, param) from None
 
 
 @click.command()
@@ -27,11 +18,11 @@ def _instant(ctx: click.Context, param: click.Parameter, text: str | None) -> in
     show_default=True, metavar="FILE", help="The page.",
 )  # fmt: skip
 @click.option(
-    "--from", "from_ms", metavar="TIME", callback=_instant,
+    "--from", "from_ms", metavar="TIME", callback=instant,
     help="Whole hours from this one on: 2026-11-21T14:03 (local time unless it ends with Z or +01:00), 14:03 (the last "
     "one), -2h, -30d.  [default: 24 hours before the end]",
 )  # fmt: skip
-@click.option("--to", "to_ms", metavar="TIME", callback=_instant, help="Up to then.  [default: all that was seen]")
+@click.option("--to", "to_ms", metavar="TIME", callback=instant, help="Up to then.  [default: all that was seen]")
 @lake_option
 @config_file_option
 @setting_options("namespace")

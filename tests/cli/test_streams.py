@@ -10,17 +10,7 @@ from click.testing import CliRunner
 from registry.change import STREAM_ALARM, Change
 from registry.cli import cli
 from registry.cli.watch import line
-from registry.store.store import Store
 from registry.store.streams import StreamStore
-from tests.store.bed import Bed
-
-
-@pytest.fixture
-def bed(runner, redis_url, namespace):
-    store = Store(redis_url, namespace)
-    runner.run(store.connect())
-    yield Bed(store)
-    runner.run(store.close())
 
 
 async def fill(bed):

@@ -25,14 +25,6 @@ WHO = "c1|127.0.0.1:10911"
 
 
 @pytest.fixture
-def bed(runner, redis_url, namespace):
-    store = Store(redis_url, namespace)
-    runner.run(store.connect())
-    yield Bed(store)
-    runner.run(store.close())
-
-
-@pytest.fixture
 def registrar_of(redis_url, namespace):
     def make(config=None, topics=None, **options):
         options = {"pace": NEVER, "redis": redis_url, "namespace": namespace} | options

@@ -15,7 +15,6 @@ from pipeline import silver, snapshot
 from pipeline.audit import audit
 from pipeline.lake import Lake, places
 from tests.pipeline.world import World, entries, write_bronze
-from tests.store.conftest import store  # noqa: F401 - a fixture
 
 OPERATIONS = int(os.environ.get("MQREGISTRY_TEST_OPERATIONS", "300"))
 
@@ -25,7 +24,7 @@ def lake(tmp_path):
     return Lake(str(tmp_path / "lake"))
 
 
-async def fill(store, lake, operations, *, seed, trimmed=0):  # noqa: F811
+async def fill(store, lake, operations, *, seed, trimmed=0):
     """A lake of random operations, some of which only the stream has yet."""
     world = World(store, seed)
     epoch = (await world.bed.head()).epoch
@@ -42,7 +41,7 @@ async def fill(store, lake, operations, *, seed, trimmed=0):  # noqa: F811
 
 
 @pytest.mark.spark
-def test_random_operations_leave_no_difference(spark, run, store, lake):  # noqa: F811
+def test_random_operations_leave_no_difference(spark, run, store, lake):
     seed = secrets.randbits(32)
     print("seed", seed)
     _, epoch = run(fill(store, lake, OPERATIONS, seed=seed, trimmed=3))
@@ -75,7 +74,7 @@ def rewrite(lake, namespace, epoch, number, change):
     pq.write_table(table.from_pylist(rows, schema=table.schema), path)
 
 
-def test_a_removed_event_and_altered_ones_are_found(run, store, lake):  # noqa: F811
+def test_a_removed_event_and_altered_ones_are_found(run, store, lake):
     world, epoch = run(fill(store, lake, 100, seed=5))
     run(world.bed.kv.put("audited", "old", "1"))
     run(world.bed.kv.put("audited", "old", "2"))
@@ -114,7 +113,7 @@ def test_a_removed_event_and_altered_ones_are_found(run, store, lake):  # noqa: 
     assert f"holds change {last_seq - 2} and then change {last_seq}: change {last_seq - 1} is missing" in gone.missing
 
 
-def test_redis_altered_behind_the_registry_is_found(run, store, lake):  # noqa: F811
+def test_redis_altered_behind_the_registry_is_found(run, store, lake):
     world, _ = run(fill(store, lake, 60, seed=6))
     run(world.bed.register("10.9.9.9:1", "broker-x", topics=("audited", "other")))
     assert audit(None, store.url, store.namespace, lake).ok

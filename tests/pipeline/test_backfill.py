@@ -17,12 +17,9 @@ pytest.importorskip("pyarrow")
 from pipeline import silver, snapshot
 from pipeline.backfill import backfill
 from pipeline.lake import Lake, places
-from pipeline.schema import SILVER
-from pipeline.silver.files import read_files
 from pipeline.silver.manifest import log_of, read_last
 from pipeline.silver.ops import LakeError
-from tests.pipeline.world import World, entries, write_bronze
-from tests.store.conftest import store  # noqa: F401 - a fixture
+from tests.pipeline.world import World, all_rows, entries, write_bronze
 
 KILLS = int(os.environ.get("MQREGISTRY_TEST_KILLS", "4"))
 ROOT = Path(__file__).resolve().parents[2]
@@ -38,16 +35,6 @@ for step in steps(None, Lake(root), namespace, epoch):
 """
 
 
-def all_rows(lake, namespace, epoch):
-    _, manifest = read_last(lake, log_of(namespace, epoch))
-    found = {}
-    for table in SILVER:
-        files = manifest.of(table)
-        rows = read_files(lake, table, files).to_table().to_pylist() if files else []
-        found[table] = sorted(map(repr, rows))
-    return found
-
-
 def on_disk(lake):
     return {str(path) for path in Path(lake.path("silver")).rglob("*.parquet")}
 
@@ -58,7 +45,7 @@ def named(lake, namespace, epoch):
 
 
 @pytest.fixture
-def filled(run, store, tmp_path):  # noqa: F811
+def filled(run, store, tmp_path):
     """A lake with bronze in small batches; and the same lake, with silver."""
     world = World(store, 11)
     run(world.run(150))

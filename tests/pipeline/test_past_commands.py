@@ -13,7 +13,6 @@ from tests.cli.conftest import command, env, home  # noqa: F401 - fixtures
 from tests.pipeline.test_audit import rewrite
 from tests.pipeline.test_backfill import all_rows
 from tests.pipeline.world import World, entries, write_bronze
-from tests.store.conftest import store  # noqa: F401 - a fixture
 
 pytestmark = pytest.mark.spark
 

@@ -12,23 +12,12 @@ from pipeline.schema import SILVER
 from pipeline.silver.files import read_files
 from pipeline.silver.job import Run
 from pipeline.silver.manifest import log_of, read_last
-from tests.pipeline.world import World, entries, write_bronze
-from tests.store.conftest import bed, store  # noqa: F401 - fixtures
+from tests.pipeline.world import World, all_rows, entries, write_bronze
 
 pytestmark = pytest.mark.spark
 
 
-def all_rows(lake, namespace, epoch, log=None):
-    _, manifest = read_last(lake, log or log_of(namespace, epoch))
-    found = {}
-    for table in SILVER:
-        files = manifest.of(table)
-        rows = read_files(lake, table, files).to_table().to_pylist() if files else []
-        found[table] = sorted(map(repr, rows))
-    return found
-
-
-def test_spark_and_one_process_come_to_the_same_tables(spark, run, store, tmp_path):  # noqa: F811
+def test_spark_and_one_process_come_to_the_same_tables(spark, run, store, tmp_path):
     lakes = [Lake(str(tmp_path / name)) for name in ("spark", "here")]
     world = World(store, 7)
     run(world.run(120))

@@ -15,7 +15,6 @@ from pipeline.silver.manifest import log_of, read_last
 from pipeline.silver.ops import LakeError
 from tests.cli.conftest import command, env, home  # noqa: F401 - fixtures
 from tests.pipeline.world import entries, write_bronze, write_rows
-from tests.store.conftest import bed, store  # noqa: F401 - fixtures
 
 T0 = 1_780_000_000_000
 

@@ -11,7 +11,9 @@ import pyarrow.parquet as pq
 
 from pipeline.lake import Lake, places
 from pipeline.lives import Lives
-from pipeline.schema import BRONZE
+from pipeline.schema import BRONZE, SILVER
+from pipeline.silver.files import read_files
+from pipeline.silver.manifest import log_of, read_last
 from registry.change import Change, Parts, decode_change
 from registry.store.store import Store
 from registry.tables import Tables
@@ -190,3 +192,14 @@ def plain(tables: Tables) -> dict[str, Any]:
         for name, row in tables.brokers.items()
     }
     return contents
+
+
+def all_rows(lake, namespace, epoch, log=None):
+    """Silver as of its last commit, or of the last of another log: table -> its rows, in an order of their own."""
+    _, manifest = read_last(lake, log or log_of(namespace, epoch))
+    found = {}
+    for table in SILVER:
+        files = manifest.of(table)
+        rows = read_files(lake, table, files).to_table().to_pylist() if files else []
+        found[table] = sorted(map(repr, rows))
+    return found

@@ -129,11 +129,3 @@ async def test_a_last_report_that_redis_does_not_take_is_said(caplog):
         count(counts)
         await LookupJournal(counts, StreamStore(store), "fe", "w", interval_s=10).close()
     assert "the last lookup counts of this worker are lost" in caplog.text
-
-
-@pytest.fixture
-def store(runner, redis_url, namespace):
-    store = Store(redis_url, namespace)
-    runner.run(store.connect())
-    yield store
-    runner.run(store.close())

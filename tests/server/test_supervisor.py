@@ -241,6 +241,15 @@ answer()
     await writer.wait_closed()
 
 
+async def all_get_life_1(serve, connections: int) -> None:
+    for _ in range(connections):
+        async with asyncio.timeout(5):
+            reader, writer = await asyncio.open_connection("127.0.0.1", serve.port)
+            assert await reader.read() == b"life 1"
+        writer.close()
+        await writer.wait_closed()
+
+
 async def test_a_worker_that_cannot_come_back_gets_no_connections(start):
     """They go to the other worker."""
     serve = start(
@@ -257,12 +266,7 @@ answer()
     await serve.until(serve.supervisor.booted.is_set, "both are ready")
     serve.mark("die")
     await serve.until(lambda: serve.lives(1) == 3, "its successor failed too")
-    for _ in range(50):
-        async with asyncio.timeout(5):
-            reader, writer = await asyncio.open_connection("127.0.0.1", serve.port)
-            assert await reader.read() == b"life 1"
-        writer.close()
-        await writer.wait_closed()
+    await all_get_life_1(serve, 50)
 
 
 async def test_the_share_of_a_worker_that_stays_away_for_long_goes_to_the_other(start, monkeypatch, caplog):
@@ -277,12 +281,7 @@ answer()
         workers=2,
     )
     await serve.until(lambda: serve.boots and "starting it again in 600" in caplog.text, "it is away")
-    for _ in range(20):
-        async with asyncio.timeout(5):
-            reader, writer = await asyncio.open_connection("127.0.0.1", serve.port)
-            assert await reader.read() == b"life 1"
-        writer.close()
-        await writer.wait_closed()
+    await all_get_life_1(serve, 20)
 
 
 # what workers say

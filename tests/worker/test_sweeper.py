@@ -27,14 +27,6 @@ SETTINGS = Settings(scan_not_active_broker_interval_ms=100)
 
 
 @pytest.fixture
-def store(runner, redis_url, namespace):
-    store = Store(redis_url, namespace)
-    runner.run(store.connect())
-    yield store
-    runner.run(store.close())
-
-
-@pytest.fixture
 def bed(runner, store):
     """A namespace that has been watched for a while, so that nobody has grace."""
     bed = Bed(store)
