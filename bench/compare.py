@@ -114,11 +114,11 @@ class Comparison:
                 self.life(peer, shape, number)
 
 
-def peers_of(choice: str, full: bool, route_bytes: int) -> list[Peer]:
+def peers_of(choice: str, full: bool, route_bytes: int, topics: int) -> list[Peer]:
     """The servers of a run: `choice` names some, "" takes what belongs to the selection."""
     everybody: list[Peer] = [
         Ours(), Ours(workers=2), Java("4.8.0"), Java("5.3.3"), Java("5.5.0"), Java("5.5.0", heap="1g"),
-        Echo(route_bytes),
+        Echo(route_bytes), Echo(route_bytes, topics),
     ]  # fmt: skip
     if choice:
         names = [name.strip().lower() for name in choice.split(";")]
@@ -131,7 +131,9 @@ def small_of(peers: Sequence[Peer]) -> list[Peer]:
     return [
         Echo(S1.route_bytes()) if isinstance(peer, Echo) else peer
         for peer in peers
-        if not (isinstance(peer, Ours) and peer.workers > 1) and not (isinstance(peer, Java) and peer.heap == "1g")
+        if not (isinstance(peer, Ours) and peer.workers > 1)
+        and not (isinstance(peer, Java) and peer.heap == "1g")
+        and not (isinstance(peer, Echo) and peer.bodies > 1)
     ]
 
 
@@ -160,7 +162,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="mqb", ignore_cleanup_errors=True) as folder:
         run = Comparison(EFFORTS[name], big, Path(folder), server_cores, generator_cores, before)
         run.save = lambda: save(path, about, run.records)
-        peers = available(peers_of(options.peers, options.full, big.route_bytes()), run.say)
+        peers = available(peers_of(options.peers, options.full, big.route_bytes(), len(big.topics)), run.say)
         alone = not options.peers
         for number in range(1, rounds + 1):
             run.round(number, peers, small_of(peers))

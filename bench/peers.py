@@ -215,16 +215,18 @@ class Ours:
 
 
 class Echo:
-    """The limit: answers everything with as many bytes as a route has."""
+    """The limit: answers everything with as many bytes as a route has.
 
-    name = "C echo server"
+    bodies: so many different ones, in no order: the limit of a server whose answers have to come from memory.
+    """
 
-    def __init__(self, body_bytes: int) -> None:
-        self.body_bytes = body_bytes
+    def __init__(self, body_bytes: int, bodies: int = 1) -> None:
+        self.body_bytes, self.bodies = body_bytes, bodies
+        self.name = "C echo server" if bodies == 1 else f"C echo server, {bodies:,} answers"
 
     def start(self, processes: Processes, cores: Sequence[int]) -> Server:
         port = free_port()
-        command = [str(build("echo")), str(port), str(self.body_bytes)]
+        command = [str(build("echo")), str(port), str(self.body_bytes), str(self.bodies)]
         home = processes.home("echo")
         return Server(
             self.name, port, [processes.start(self.name, pinned(command, cores), home=home)], time.monotonic()

@@ -15,7 +15,7 @@ def run_programme(life: Life, peer: Peer, *, small: bool) -> None:
     if small:
         _small(life)
     elif isinstance(peer, Echo):
-        _limit(life)
+        _limit(life, everything=peer.bodies == 1)
     elif isinstance(peer, Ours) and peer.workers > 1:
         _workers(life)
     elif isinstance(peer, Java) and (peer.version != MAIN_JAVA or peer.heap != Java(peer.version).heap):
@@ -51,18 +51,18 @@ def _small(life: Life) -> None:
     life.closed_loops([(16, 1)])
 
 
-def _limit(life: Life) -> None:
+def _limit(life: Life, *, everything: bool) -> None:
     life.wrong_routes()
     life.warm(life.effort.settle_s)
-    life.closed_loops(CLOSED)
-    if life.record.round % 2:
+    life.closed_loops(CLOSED if everything else CLOSED[:1])
+    if everything and life.record.round % 2:
         life.ladder()
 
 
 def _workers(life: Life) -> None:
     life.storm("S7 fresh")
     life.memory("asked")
-    life.warm(life.effort.settle_s)
+    life.warm(life.effort.warm_s)  # each worker keeps its own answers, and has yet to make them
     life.closed_loops(CLOSED[:2])
     if isinstance(life.server, OurServer):
         life.spread(life.server, SPREADS)

@@ -40,12 +40,13 @@ def test_smoke_run_measures_ours_beside_the_limit(tmp_path):
 
 def test_peers_are_named_whole_or_by_pattern():
     def names(choice, full=False):
-        return [peer.name for peer in peers_of(choice, full, 100)]
+        return [peer.name for peer in peers_of(choice, full, 100, 40_000)]
 
     assert names("") == ["ours", "Java 5.5.0", "C echo server"]
     assert names("ours") == ["ours"]
+    assert names("c echo server*") == ["C echo server", "C echo server, 40,000 answers"]
     assert names("OURS*;java 5.5.0*") == ["ours", "ours, 2 workers", "Java 5.5.0", "Java 5.5.0, 1g heap"]
-    assert len(names("", full=True)) == 7
+    assert len(names("", full=True)) == 8
 
 
 ABOUT = {"commit": "abc", "machine": "m", "python": "3", "cores": {"server": [0]}, "effort": {"ladder": (1, 2)},
