@@ -22,6 +22,8 @@ _BEATS: Final = {
     "more missed": "#a3123b",
 }  # fmt: skip
 _LATE: Final = 1.2  # times the usual interval
+_LABEL_ROOM: Final = 1.2  # behind the longest bar, for its label
+_SHORTEST_MS: Final = 60_000  # of a time axis
 
 Chart = dict[str, Any]
 
@@ -88,22 +90,22 @@ def events(facts: Facts) -> tuple[list[Chart], str]:
             counts[row["start_ms"] // step * step, kind] += row[kind]
     colours = dict(zip(EVENTS, _EVENT_COLOURS, strict=True))
     panels = []
-    for title, kinds in (("registrations", EVENTS[:1]), ("removals", EVENTS[1:])):
+    for kinds in (EVENTS[:1], EVENTS[1:]):
         stacked: Counter[int] = Counter()
         rows = []
         for start, kind in sorted(counts, key=lambda place: (place[0], EVENTS.index(place[1]))):
             if kind in kinds and counts[start, kind]:
                 low, stacked[start] = stacked[start], stacked[start] + counts[start, kind]
                 rows.append(
-                    {"from": start, "to": start + step, "low": low, "high": stacked[start], "kind": kind,
+                    {**_cell(facts, start, step), "low": low, "high": stacked[start], "kind": kind,
                      "count": counts[start, kind], "when": _bucket_name(start, step)}
                 )  # fmt: skip
         if rows:
             highest = max(stacked.values())
-            axis = alt.Axis(values=list(range(0, highest + 1, -(-highest // 4))), format=",d")
+            axis = alt.Axis(values=list(range(0, highest + 1, -(-highest // 4))), format=",d", title=None)
             used = {kind: colours[kind] for kind in kinds if any(row["kind"] == kind for row in rows)}
             panel = alt.Chart(_data(rows), height=110).mark_bar(binSpacing=1).encode(
-                x=_time(facts, "from"), x2="to", y=alt.Y("low:Q", title=title, axis=axis), y2="high",
+                x=_time(facts, "from"), x2="to", y=alt.Y("low:Q", axis=axis), y2="high",
                 color=_colour("kind", used), tooltip=_tips("when", "kind", "count"),
             )  # fmt: skip
             panels.append(_spec(panel))
@@ -139,7 +141,7 @@ def heartbeats(facts: Facts) -> tuple[Chart | None, str]:
     chosen = set(shown)
     labels = {who: f"{cell['name']}  {who.partition('|')[2]}".strip() for (who, _), cell in cells.items()}
     rows = [
-        {"process": labels[who], "from": start, "to": start + step, "when": _bucket_name(start, step),
+        {"process": labels[who], **_cell(facts, start, step), "when": _bucket_name(start, step),
          "beats": cell["beats"], "missed": cell["missed"], "longest wait": length(cell["longest"]),
          "how": _how(cell["missed"], cell["late"])}
         for (who, start), cell in sorted(cells.items()) if who in chosen
@@ -181,7 +183,10 @@ def missing(facts: Facts) -> Chart | None:
 
 def _bars(rows: list[Row], name: str, value: str, title: str, tips: list[Any], colour: str) -> Chart:
     y = alt.Y(f"{name}:N", sort=[row[name] for row in rows], title=None)
-    x = alt.X(f"{value}:Q", title=title, axis=alt.Axis(tickCount=5))
+    highest = max(row[value] for row in rows)
+    room = alt.Scale(domain=[0, highest * _LABEL_ROOM], nice=False)
+    step = 1 if isinstance(highest, int) else alt.Undefined
+    x = alt.X(f"{value}:Q", title=title, scale=room, axis=alt.Axis(tickCount=5, tickMinStep=step))
     bars = alt.Chart(_data(rows)).mark_bar(color=colour, height={"band": 0.7}).encode(x=x, y=y, tooltip=tips)
     text = alt.Chart(_data(rows)).mark_text(align="left", dx=4).encode(x=x, y=y, text="label:N")
     return _spec(bars + text, alt.Step(20))
@@ -203,11 +208,21 @@ def _time(facts: Facts, column: str, *, domain: bool = True) -> Any:
     """domain: in one layer of a plot alone."""
     if not domain:
         return alt.X(f"{column}:T", scale=alt.Scale(type="utc", nice=False))
-    scale = alt.Scale(type="utc", domain=[facts.from_ms, facts.to_ms], nice=False)
-    midnight = "utchours(datum.value) == 0 && utcminutes(datum.value) == 0"
-    text = f"{midnight} ? utcFormat(datum.value, '%b %d') : utcFormat(datum.value, '%H:%M')"
-    axis = alt.Axis(title=None, labelExpr=text, tickCount=8, labelOverlap=True, grid=True)
+    scale = alt.Scale(type="utc", domain=[facts.since_ms, _end(facts)], nice=False)
+    form = "utcseconds(datum.value) ? '%H:%M:%S' : utchours(datum.value) || utcminutes(datum.value) ? '%H:%M' : '%b %d'"
+    text = f"utcFormat(datum.value, {form})"
+    axis = alt.Axis(title=None, labelExpr=text, tickCount=10, labelOverlap=True, grid=True)
     return alt.X(f"{column}:T", scale=scale, axis=axis)
+
+
+def _end(facts: Facts) -> int:
+    """Where time axes end."""
+    return max(facts.until_ms, facts.since_ms + _SHORTEST_MS)
+
+
+def _cell(facts: Facts, start: int, step: int) -> Row:
+    """A period, as much of it as is on the axis."""
+    return {"from": max(start, facts.since_ms), "to": min(start + step, _end(facts))}
 
 
 def _colour(column: str, colours: dict[str, str]) -> Any:

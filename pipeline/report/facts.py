@@ -39,13 +39,21 @@ class Spell:
 
 @dataclass
 class Facts:
-    """One epoch between two moments; whole hours. ``until_ms``: to_ms, or where observation ends."""
+    """One epoch between two moments.
+
+    from_ms, to_ms: whole hours. since_ms: from_ms, or the first appearance of a broker. until_ms: to_ms, or where
+    observation ends. now: what each broker is then. gone: brokers that went before from_ms and did not return, and
+    when.
+    """
 
     namespace: str
     epoch: str
     from_ms: int
     to_ms: int
+    since_ms: int
     until_ms: int
+    now: dict[str, str] = field(default_factory=dict)
+    gone: dict[str, int] = field(default_factory=dict)
     spells: list[Spell] = field(default_factory=list)
     brokers: list[Row] = field(default_factory=list)
     events: list[Row] = field(default_factory=list)
@@ -76,12 +84,15 @@ def gather(lake: Lake, namespace: str, epoch: str, from_ms: int | None, to_ms: i
     from_ms = max(0, to_ms - default_ms) if from_ms is None else from_ms // HOUR_MS * HOUR_MS
     states = read(lake, "broker_state", namespace, epoch)
     begins = pc.min(states["valid_from"]).as_py()
+    since_ms = from_ms
     if begins is not None:  # no axis for a time in which nothing was
-        from_ms = max(from_ms, round(begins.timestamp() * 1000) // HOUR_MS * HOUR_MS)
-    facts = Facts(namespace, epoch, from_ms, to_ms, min(to_ms, now))
+        since_ms = max(from_ms, round(begins.timestamp() * 1000))
+        from_ms = max(from_ms, since_ms // HOUR_MS * HOUR_MS)
+    facts = Facts(namespace, epoch, from_ms, to_ms, since_ms, min(to_ms, now))
     if from_ms >= to_ms:
         return facts
-    facts.spells = _spells(states, facts)
+    # what happens at the end of observation counts, though no time has passed since
+    _add_spells(facts, states, last_ms=facts.until_ms - (facts.until_ms < now))
     hours: dict[str, Any] = {"grain": "hour", "from_ms": from_ms, "to_ms": to_ms}
     facts.brokers, facts.events = _brokers(read(lake, "broker", namespace, epoch, **hours), facts.spells)
     facts.beats = _starts(read(lake, "heartbeat", namespace, epoch, **hours)).to_pylist()
@@ -101,18 +112,23 @@ def _starts(rows: pa.Table) -> pa.Table:
     return rows.append_column("start_ms", _ms(rows["period_start"])).drop_columns(["period_start", "grain"])
 
 
-def _spells(states: pa.Table, facts: Facts) -> list[Spell]:
+def _add_spells(facts: Facts, states: pa.Table, last_ms: int) -> None:
     """States cut to the report; of a broker that is gone for good nothing where it was gone all the time."""
     start = _ms(states["valid_from"]).to_pylist()
     end = _ms(states["valid_to"]).to_pylist()
-    found = []
-    for row, begin, finish in zip(states.to_pylist(), start, end, strict=True):
-        still = finish is None
-        begin, finish = max(begin, facts.from_ms), min(finish if finish is not None else NEVER, facts.until_ms)
-        gone_before = still and row["state"] == "absent" and begin == facts.from_ms
-        if begin < finish and not gone_before:
-            found.append(Spell(row["cluster"], row["broker_name"], row["state"], begin, finish, still))
-    return sorted(found, key=lambda spell: (spell.broker_name, spell.start_ms))
+    for row, since, till in zip(states.to_pylist(), start, end, strict=True):
+        name, state, still = row["broker_name"], row["state"], till is None
+        finish = NEVER if till is None else till
+        is_last = since <= last_ms < finish
+        if still and state == "absent" and since <= facts.from_ms:
+            facts.gone[name] = since
+            continue
+        if is_last:
+            facts.now[name] = state
+        begin, finish = max(since, facts.from_ms), min(finish, facts.until_ms)
+        if begin < finish:
+            facts.spells.append(Spell(row["cluster"], name, state, begin, finish, still))
+    facts.spells.sort(key=lambda spell: (spell.broker_name, spell.start_ms))
 
 
 def _brokers(rows: pa.Table, spells: list[Spell]) -> tuple[list[Row], list[Row]]:
@@ -174,7 +190,7 @@ def _topics(lake: Lake, facts: Facts, hours: dict[str, Any]) -> None:
         last = round(pc.max(rows["period_start"]).as_py().timestamp() * 1000)
         now = read(lake, "topic", *place, grain=when["grain"], from_ms=last, to_ms=last + 1)
         now = now.filter(pc.greater(now["brokers"], 1)).sort_by(
-            [("queue_cv", "descending"), ("write_queues", "descending"), ("topic", "ascending")]
+            [("queue_max_mean", "descending"), ("queue_cv", "descending"), ("topic", "ascending")]
         )
         facts.skewed = now.slice(0, 15).to_pylist()
     missing = read(lake, "missing_topic", *place, **when).group_by("topic").aggregate([("lookups", "sum")])

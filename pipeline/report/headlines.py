@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from pipeline.report.facts import Facts, Spell
+from pipeline.report.facts import DAY_MS, Facts, Spell
 from pipeline.report.words import count, length, moment, share
 
 GOOD, WARN, BAD = "good", "warn", "bad"
+_NO_TIME = "no time has passed since the first broker came"
 
 
 class Headline(NamedTuple):
@@ -40,19 +41,21 @@ def unwritable(spells: list[Spell]) -> list[Spell]:
 
 def _now(facts: Facts) -> Headline:
     at = moment(facts.until_ms)
-    ends = [spell for spell in facts.spells if spell.end_ms == facts.until_ms]
-    absent = [spell.broker_name for spell in ends if spell.state == "absent"]
-    read_only = [spell.broker_name for spell in ends if spell.state == "read_only"]
+    absent = sorted(name for name, state in facts.now.items() if state == "absent")
+    read_only = sorted(name for name, state in facts.now.items() if state == "read_only")
     question = f"At {at}"
-    if not ends:
-        return Headline(question, "no broker", "none was registered", WARN)
+    last_first = sorted(facts.gone, key=lambda name: (-facts.gone[name], name))
+    before = [f"gone since before: {_names(last_first)}"] if last_first else []
+    if not facts.now:
+        return Headline(question, "no broker", "; ".join(before) or "none was registered", WARN)
+    known = len(facts.now)
     if not absent and not read_only:
-        return Headline(
-            question, f"all {len(ends)} writable", "every known broker has a master and a writable queue", GOOD
-        )
+        told = ["every broker of this time has a master and a writable queue", *before]
+        return Headline(question, f"all {known} writable" if known > 1 else "writable", "; ".join(told), GOOD)
     told = [f"absent: {_names(absent)}"] if absent else []
-    told += [f"not writable: {_names(read_only)}"] if read_only else []
-    return Headline(question, f"{len(absent) + len(read_only)} of {len(ends)} down", "; ".join(told), BAD)
+    told += [f"no writable queue: {_names(read_only)}"] if read_only else []
+    answer = f"{len(absent) + len(read_only)} of {known} {'down' if absent else 'not writable'}"
+    return Headline(question, answer, "; ".join([*told, *before]), BAD)
 
 
 def _names(names: list[str], most: int = 4) -> str:
@@ -63,7 +66,7 @@ def _names(names: list[str], most: int = 4) -> str:
 def _worst(facts: Facts) -> Headline:
     question = "Worst broker"
     if not facts.brokers or facts.brokers[0]["availability"] is None:
-        return Headline(question, "–", "no broker was seen", WARN)
+        return Headline(question, "–", _NO_TIME if facts.now else "no broker was seen", WARN)
     worst = facts.brokers[0]
     if worst["availability"] == 1:
         return Headline(question, "none", f"{count(len(facts.brokers), 'broker')}, all present all the time", GOOD)
@@ -75,10 +78,13 @@ def _worst(facts: Facts) -> Headline:
 def _unwritable(facts: Facts) -> Headline:
     question = "Longest without a writable queue"
     found = unwritable(facts.spells)
+    if not facts.spells:
+        return Headline(question, "–", _NO_TIME if facts.now else "no broker was seen", WARN)
     if not found:
-        return Headline(question, "none" if facts.spells else "–", "writes were possible on every broker", GOOD)
+        return Headline(question, "none", "writes were possible on every broker", GOOD)
     longest = max(found, key=lambda spell: (spell.length_ms, -spell.start_ms))
-    till = "and still" if longest.open else f"to {moment(longest.end_ms, date=False)}"
+    same_day = longest.start_ms // DAY_MS == longest.end_ms // DAY_MS
+    till = "and still" if longest.open else f"to {moment(longest.end_ms, date=not same_day)}"
     detail = f"{longest.broker_name}, from {moment(longest.start_ms)} {till}"
     return Headline(question, length(longest.length_ms), detail, BAD if longest.length_ms >= 60_000 else WARN)
 

@@ -17,7 +17,7 @@ from pipeline.lake import Lake
 from pipeline.report import charts
 from pipeline.report.facts import Facts, gather
 from pipeline.report.headlines import headlines
-from pipeline.report.words import length, moment, share
+from pipeline.report.words import count, length, moment, share
 
 DEFAULT_MS: Final = 24 * 3_600_000
 _TEMPLATE: Final = Path(__file__).with_name("page.html")
@@ -68,7 +68,7 @@ def render(lake: Lake, namespace: str, found: list[Facts]) -> str:
             if isinstance(plot, Plot):
                 specs |= plot.specs
     environment = jinja2.Environment(autoescape=True, trim_blocks=True, undefined=jinja2.StrictUndefined)
-    environment.globals |= {"share": share, "length": length, "chart": _places}
+    environment.globals |= {"share": share, "length": length, "count": count, "chart": _places}
     known = namespaces(lake)
     told = f"The lake has namespaces {', '.join(known)}." if known else "The lake has no figures at all."
     return environment.from_string(_TEMPLATE.read_text(encoding="utf-8")).render(
@@ -86,7 +86,7 @@ def _epoch(facts: Facts, number: int) -> dict[str, Any]:
         made = made if isinstance(made, list) else [made] if made else []
         return Plot({f"{name}{number}{'abc'[place]}": spec for place, spec in enumerate(made)}, note)
 
-    span = f"{moment(facts.from_ms)} to {moment(facts.until_ms)} ({length(facts.until_ms - facts.from_ms)})"
+    span = f"{moment(facts.since_ms)} to {moment(facts.until_ms)} ({length(max(0, facts.until_ms - facts.since_ms))})"
     return {
         "facts": facts,
         "span": f"{span}, namespace {facts.namespace}, epoch {facts.epoch}.",

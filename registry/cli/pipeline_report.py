@@ -39,6 +39,7 @@ def report(
     with spark_extra():
         from pipeline.lake import Lake
         from pipeline.report import write
+        from pipeline.report.words import count
     if not out.parent.is_dir():
         raise click.UsageError(f"--out: there is no folder {out.parent}")
     namespace = read_settings(flags, config_file).namespace
@@ -48,4 +49,4 @@ def report(
             f"{out}: there are no figures of namespace {namespace!r} in {lake}: run mqregistry pipeline run", err=True
         )
         return
-    click.echo(f"{out}: {sum(not facts.empty for facts in found)} epoch(s), {out.stat().st_size / 1e6:.1f} MB")
+    click.echo(f"{out}: {count(sum(not facts.empty for facts in found), 'epoch')}, {out.stat().st_size / 1e6:.1f} MB")

@@ -76,6 +76,96 @@ def test_the_first_numbers_are_those_of_the_lake(tmp_path):
     assert sum(spell.length_ms for spell in unwritable(facts.spells) if spell.broker_name == "b00") == 1_202_000
 
 
+def one_broker(path, *lives, until, name="b"):
+    """A broker without a topic."""
+    written = Written(Lake(str(path)))
+    written.silver(0, seq=1, ms=until, broker_addr=[addr(name, *life) for life in lives])
+    written.bronze("changes", 0, [event(1, lives[0][0], "broker_registered", name)])
+    gold.refresh(None, written.lake, written.namespace, written.epoch)
+    return written.lake
+
+
+def test_the_only_broker_that_came_this_very_moment_is_there(tmp_path):
+    lake = one_broker(tmp_path / "lake", (NOON + 5, None), until=NOON + 5)
+    facts = gather(lake, "default", "e1", None, None, 24 * HOUR)
+    now, worst, longest, *_ = headlines(facts)
+    assert (now.answer, now.detail) == ("1 of 1 not writable", "no writable queue: b")
+    assert worst.detail == longest.detail == "no time has passed since the first broker came"
+    write(lake, "default", tmp_path / "report.html")
+    page = (tmp_path / "report.html").read_text()
+    assert "No broker was there for any time." in page
+    assert "All figures of 1 broker<" in page
+    assert "No topic had a write queue at the end. c1: 0 write queues, 1 broker." in page
+    [panel] = [spec for name, spec in specs(page).items() if name.startswith("events")]
+    assert panel["encoding"]["x"]["scale"]["domain"] == [NOON + 5, NOON + 60_005], "a minute, though none has passed"
+
+
+def test_a_broker_that_left_before_the_report_is_named(tmp_path):
+    written = Written(Lake(str(tmp_path)))
+    start, end = NOON - 72 * HOUR, NOON
+    written.silver(
+        0, seq=9, ms=end,
+        broker_addr=[addr("left", start, start + HOUR), addr("stays", start)],
+        queue_data=[queue("t", "left", start, start + HOUR), queue("t", "stays", start)],
+    )  # fmt: skip
+    assert gold.refresh(None, written.lake, written.namespace, written.epoch)
+    now = headlines(gather(written.lake, "default", "e1", None, None, 24 * HOUR))[0]
+    assert (now.answer, now.tone) == ("writable", "good")
+    assert now.detail.endswith("; gone since before: left")
+    facts = gather(written.lake, "default", "e1", start, None, 24 * HOUR)
+    assert headlines(facts)[0].detail == "absent: left", "it left within this one"
+
+
+def test_an_absence_over_midnight_ends_with_its_date(tmp_path):
+    gone, back = NOON + 11 * HOUR, NOON + 13 * HOUR
+    lake = one_broker(tmp_path, (NOON, gone), (back, None), until=back + HOUR)
+    longest = headlines(gather(lake, "default", "e1", None, None, 24 * HOUR))[2]
+    assert longest.detail == "b, from 2026-01-01 12:00 and still"
+    [spell] = unwritable(gather(lake, "default", "e1", NOON, NOON + 14 * HOUR, 0).spells)
+    assert spell.open
+    written = Written(Lake(str(tmp_path / "other")))
+    lives = [(NOON, gone), (back, None)]
+    written.silver(
+        0, seq=9, ms=back + HOUR,
+        broker_addr=[addr("b", *life) for life in lives], queue_data=[queue("t", "b", *life) for life in lives],
+    )  # fmt: skip
+    assert gold.refresh(None, written.lake, written.namespace, written.epoch)
+    longest = headlines(gather(written.lake, "default", "e1", None, None, 24 * HOUR))[2]
+    assert longest.detail == "b, from 2026-01-01 23:00 to 2026-01-02 01:00"
+
+
+def test_time_axes_hold_what_was_observed_and_no_empty_hour(tmp_path):
+    lake = a_lake(tmp_path, hours=2, start=NOON + 600_000)
+    facts = gather(lake, "default", "e1", None, None, 24 * HOUR)
+    panels, _ = charts.events(facts)
+    found = [charts.availability(facts)[0]["layer"][0], charts.heartbeats(facts)[0], *panels]
+    assert len(found) == 4
+    seen = [NOON + 600_000, NOON + 2 * HOUR + 600_000]
+    for spec in found:
+        assert spec["encoding"]["x"]["scale"]["domain"] == seen
+        for row in values(spec):
+            assert seen[0] <= row["from"] < row["to"] <= seen[1]
+
+
+def test_bars_are_ranked_by_what_they_show_and_leave_room_for_their_labels(tmp_path):
+    written = Written(Lake(str(tmp_path)))
+    of = {"two": [16, 1], "eight": [18] + [8] * 7, "even": [8, 8], "one-of-five": [1, 1, 1, 1, 16]}
+    written.silver(
+        0, seq=9, ms=NOON + HOUR,
+        broker_addr=[addr(f"b{number}", NOON) for number in range(8)],
+        queue_data=[
+            queue(topic, f"b{at}", NOON, nums=nums) for topic, row in of.items() for at, nums in enumerate(row)
+        ],
+    )  # fmt: skip
+    assert gold.refresh(None, written.lake, written.namespace, written.epoch)
+    facts = gather(written.lake, "default", "e1", None, None, 24 * HOUR)
+    spec = charts.skew(facts)
+    shown = [(row["topic"], row["max_mean"]) for row in values(spec["layer"][0])]
+    assert [topic for topic, _ in shown] == ["one-of-five", "eight", "two"]
+    assert shown == sorted(shown, key=lambda row: -row[1])
+    assert spec["layer"][0]["encoding"]["x"]["scale"]["domain"][1] >= 1.15 * shown[0][1]
+
+
 def test_the_page_needs_nothing_from_elsewhere_and_nothing_breaks_out_of_it(tmp_path):
     out = tmp_path / "report.html"
     write(a_lake(tmp_path / "lake"), "default", out)
@@ -126,7 +216,7 @@ def test_the_command_writes_the_page(tmp_path):
     arguments = ["pipeline", "report", "--lake", str(tmp_path / "lake"), "--out", str(out)]
     done = CliRunner().invoke(cli, [*arguments, "--from", "2026-01-01T12:30Z", "--to", "2026-01-01T13:00Z"])
     assert done.exit_code == 0, done.output
-    assert done.output.startswith(f"{out}: 1 epoch(s)")
+    assert done.output.startswith(f"{out}: 1 epoch, ")
     assert "2026-01-01 12:00 to 2026-01-01 13:00 (1h)" in out.read_text()
     assert CliRunner().invoke(cli, [*arguments, "--from", "now", "--to", "-1h"]).exit_code == 2
 
