@@ -25,6 +25,7 @@ SUITES = {
     "scripts": Suite("bench.scripts", "what each Lua script costs Redis, against bare loops of the same commands"),
     "registrations": Suite("bench.registrations", "what registrations cost each process, and what they leave behind"),
     "start": Suite("bench.start", "how long `mqregistry up` takes to start, to start again, and to end"),
+    "restart": Suite("bench.restart", "how soon a front end that starts again answers, with S2's tables"),
     "registrars": Suite("bench.registrars", "what a thousand BrokerRegistrars in one process cost"),
     "client": Suite("bench.client", "how long a changed route takes to reach an application, announced and polled"),
     "scale": Suite("bench.scale", "the limits: one Redis, 10,000 brokers, namespaces over a Redis Cluster"),

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from registry.cli import logs
 from registry.cli.options import config_file_option, print_option, set_option, setting_options, start_settings
 from registry.errors import StartError
+
+if TYPE_CHECKING:
+    from registry.server.processes import Forked
 
 
 @click.command()
@@ -34,9 +38,11 @@ def serve(config_file: Path | None, print_config: bool, **flags: Any) -> None:
         )
     logs.configure(settings)
     # Only now: what is asked with -p or --help needs none of it.
+    from registry.server.processes import fork_workers
     from registry.server.supervisor import Supervisor
 
-    async def run() -> None:
-        await Supervisor(settings).run()
+    async def run(forked: Sequence[Forked]) -> None:
+        await Supervisor(settings, forked=forked).run()
 
-    asyncio.run(run())
+    with fork_workers(settings.workers) as forked:
+        asyncio.run(run(forked))

@@ -74,7 +74,10 @@ def run_up(settings: Settings, *, kind: str, beside: Sequence[Beside] = (), quie
         settings = msgspec.structs.replace(
             settings, redis=redis.url, data_dir=str(data_dir), sources={**settings.sources, "redis": "up"}
         )
+        from registry.server.processes import fork_workers
         from registry.server.supervisor import Supervisor, boot_line
+
+        forked = stack.enter_context(fork_workers(settings.workers))
 
         def on_boot() -> None:
             stack.enter_context(announced(_running(kind, settings)))
@@ -84,7 +87,7 @@ def run_up(settings: Settings, *, kind: str, beside: Sequence[Beside] = (), quie
             logger.info("tables in %s, Redis at %s; look with: mqregistry clusters", data_dir, redis.url)
 
         async def serve() -> None:
-            supervisor = Supervisor(settings, on_boot=on_boot)
+            supervisor = Supervisor(settings, on_boot=on_boot, forked=forked)
 
             def after_boot(one: Beside) -> Callable[[], Coroutine[Any, Any, None]]:
                 async def run() -> None:

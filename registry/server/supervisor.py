@@ -9,10 +9,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
 import secrets
 import signal
-import sys
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from typing import Any, Final
@@ -20,27 +18,17 @@ from typing import Any, Final
 import msgspec
 
 from registry.config import Settings
-from registry.embedded import die_with_parent
 from registry.errors import ConfigError, StartError, StoreError, StoreUnavailable
 from registry.server.handover import Entrance, entrance
 from registry.server.http import HttpServer
 from registry.server.metrics import Fleet, Status
+from registry.server.processes import WORKER_COMMAND, Forked, Process, open_pipe, spawn
 from registry.server.streams import watch_streams
 from registry.store.store import Store
 from worker.sweeper import Sweeper
 
 logger = logging.getLogger(__name__)
 
-
-# The specification may hold a password, so it goes over stdin: anybody can read a command line. -P: a folder
-# named "registry" where the user happens to stand is not ours.
-WORKER_COMMAND: Final = (
-    sys.executable,
-    "-P",
-    "-c",
-    # nothing that is made until it serves is garbage: the collector starts then
-    "import gc, sys; gc.disable(); from registry.server.worker import main; sys.exit(main(sys.stdin.read()))",
-)
 
 _RESTART_FIRST_S: Final = 0.1
 _RESTART_MOST_S: Final = 5.0
@@ -50,7 +38,6 @@ _LIVED_S: Final = 10.0
 _WAITED_FOR_S: Final = 0.5
 # Beyond the drain's own bound, before SIGKILL.
 _KILL_AFTER_S: Final = 1.0
-_MAX_LINE_BYTES: Final = 1024 * 1024
 
 
 def _stop_signals() -> list[signal.Signals]:
@@ -72,7 +59,10 @@ def boot_line(settings: Settings) -> str:
 
 
 class Supervisor:
-    """One front end. ``run`` serves until ``stop`` is called (or a signal comes, with ``signals=True``)."""
+    """One front end. ``run`` serves until ``stop`` is called (or a signal comes, with ``signals=True``).
+
+    forked: the first worker of each index, see ``fork_workers``; the others are made with worker_command.
+    """
 
     def __init__(
         self,
@@ -80,6 +70,7 @@ class Supervisor:
         *,
         on_boot: Callable[[], None] | None = None,
         worker_command: Sequence[str] = WORKER_COMMAND,
+        forked: Sequence[Forked] = (),
     ) -> None:
         self.settings = settings
         self.front_end = secrets.token_hex(8)
@@ -87,8 +78,9 @@ class Supervisor:
         self.booted = asyncio.Event()
         self._on_boot = on_boot or (lambda: print(boot_line(settings), flush=True))
         self._command = worker_command
+        self._forked = dict(enumerate(forked))
         self._entrance: Entrance
-        self._processes: dict[int, asyncio.subprocess.Process] = {}
+        self._processes: dict[int, Process] = {}
         self._answering: set[int] = set()
         self._start_failures: dict[int, str] = {}
         self._stop = asyncio.Event()
@@ -212,54 +204,37 @@ class Supervisor:
 
     async def _run_worker(self, index: int) -> tuple[str, str]:
         """One life of one worker: (how it ended, the reason it gave)."""
-        read_fd, write_fd = os.pipe()
-        entrance_fd = self._entrance.begin(index)
-        try:
-            spec = {
-                "settings": self.settings,
-                "front_end": self.front_end,
-                "index": index,
-                "entrance_fd": entrance_fd,
-                "status_fd": write_fd,
-            }
-            process = await asyncio.create_subprocess_exec(
-                *self._command,
-                stdin=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.PIPE,
-                pass_fds=(entrance_fd, write_fd),
-                preexec_fn=die_with_parent,
-                # Ctrl-C in a terminal goes to the whole group: only this process decides when workers end
-                start_new_session=True,
-                limit=_MAX_LINE_BYTES,
-            )
-        except (OSError, ValueError) as error:
-            os.close(read_fd)
-            return f"it could not be started: {error}", ""
-        finally:
-            os.close(write_fd)
-        assert process.stdin is not None
-        assert process.stderr is not None
-        self._processes[index] = process
-        if self._stop.is_set():  # it came while this one was being made
-            process.terminate()
-        with contextlib.suppress(OSError):
-            process.stdin.write(msgspec.json.encode(spec))
-            process.stdin.close()
-        status = asyncio.StreamReader(limit=_MAX_LINE_BYTES)
-        transport, _ = await asyncio.get_running_loop().connect_read_pipe(
-            lambda: asyncio.StreamReaderProtocol(status), os.fdopen(read_fd, "rb", 0)
-        )
-        log = asyncio.create_task(_relay(process.stderr, logging.getLogger(f"worker {index + 1}")))
-        try:
-            reason = await self._listen_to(index, status)
-            code = await process.wait()
-            await log
-        finally:
-            log.cancel()
-            transport.close()
-            self._processes.pop(index, None)
+        async with open_pipe() as status, open_pipe() as log:
+            try:
+                process = await self._make(index, status.fd, log.fd)
+            except (OSError, ValueError) as error:
+                return f"it could not be started: {error}", ""
+            finally:
+                status.release()
+                log.release()
+            self._processes[index] = process
+            if self._stop.is_set():  # it came while this one was being made
+                self._signal_workers(signal.SIGTERM)
+            relay = asyncio.create_task(_relay(log.reader, logging.getLogger(f"worker {index + 1}")))
+            try:
+                reason = await self._listen_to(index, status.reader)
+                code = await process.wait()
+                await relay
+            finally:
+                relay.cancel()
+                self._processes.pop(index, None)
         ended_as = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"
         return ended_as, reason
+
+    async def _make(self, index: int, status_fd: int, log_fd: int) -> Process:
+        """Raises OSError, ValueError: it could not be started."""
+        spec = {"settings": self.settings, "front_end": self.front_end, "index": index}
+        entrance_fd = self._entrance.begin(index)
+        forked = self._forked.pop(index, None)
+        if forked is None:
+            return await spawn(self._command, spec, entrance_fd, status_fd, log_fd)
+        forked.begin(spec, entrance_fd, status_fd, log_fd)
+        return forked
 
     async def _listen_to(self, index: int, status: asyncio.StreamReader) -> str:
         """Read a worker's status lines until it ends; returns the reason it gave, if any."""

@@ -1,5 +1,5 @@
-"""One worker process of a front end: started by the supervisor, serves the port alone, or what the supervisor hands
-over to it.
+"""One worker process of a front end: made by the supervisor (:mod:`registry.server.processes`), serves the port
+alone, or what the supervisor hands over to it.
 
 :func:`main` takes the JSON of :class:`Spec`. It writes JSON lines to
 its status pipe: ``ready`` once it answers, ``status`` every second, ``failed`` with a reason before it exits
@@ -181,7 +181,7 @@ class Worker:
             # The tables are long-lived: the collector need not look at them again and again.
             gc.collect()
             gc.freeze()
-            gc.enable()  # see WORKER_COMMAND
+            gc.enable()  # it rested since this process was made
             self._say({"event": "ready"})
             await self._stop.wait()
             await self._drain(server, connections)
@@ -271,7 +271,7 @@ class Worker:
         }
 
 
-def main(spec_json: str) -> int:
+def main(spec_json: bytes | str) -> int:
     """The worker process; returns its exit status."""
     spec = msgspec.json.decode(spec_json, type=Spec)
     configure_logging(spec)

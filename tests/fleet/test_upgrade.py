@@ -15,7 +15,7 @@ import pytest
 import redis
 
 from registry.change import REMOVALS, TYPES
-from registry.server.supervisor import WORKER_COMMAND
+from registry.server.processes import WORKER_COMMAND
 from registry.store.snapshot import read_tables
 from registry.store.store import Store
 from tests.server.fleet import beating, watching

@@ -20,7 +20,7 @@ from registry.config import Settings
 from registry.protocol.codes import RequestCode
 from registry.protocol.command import Command, decode_command, encode_command
 from registry.protocol.frame import FrameReader
-from registry.server.supervisor import WORKER_COMMAND
+from registry.server.processes import WORKER_COMMAND
 from registry.server.worker import Spec
 
 

@@ -1,0 +1,235 @@
+"""How a worker's process is made: forked before the supervisor serves, or started anew.
+
+The first workers are forked by a process that has imported all they need (:func:`fork_workers`): they share its
+memory, and nothing is imported twice. That goes only as long as there is neither an event loop nor a thread, so one
+that comes later is a new interpreter (:func:`spawn`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+import traceback
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from typing import Any, Final, NamedTuple, NoReturn, Protocol
+
+import msgspec
+
+from registry.embedded import die_with_parent
+
+# The specification may hold a password, so it goes over stdin: anybody can read a command line. -P: a folder
+# named "registry" where the user happens to stand is not ours.
+WORKER_COMMAND: Final = (
+    sys.executable,
+    "-P",
+    "-c",
+    # nothing that is made until it serves is garbage: the collector starts then
+    "import gc, sys; gc.disable(); from registry.server.worker import main; sys.exit(main(sys.stdin.read()))",
+)
+
+Main = Callable[[bytes], int]
+"""What a worker does: takes its specification, returns its exit status."""
+
+_MAX_LINE_BYTES: Final = 1024 * 1024
+_READ_BYTES: Final = 1 << 16
+_FIRST_OTHER_FD: Final = 3
+
+
+class Pipe(NamedTuple):
+    """What a worker writes; fd: its end, ours to close once it is made."""
+
+    reader: asyncio.StreamReader
+    fd: int
+
+    def release(self) -> None:
+        """The worker has its end."""
+        os.close(self.fd)
+
+
+@contextlib.asynccontextmanager
+async def open_pipe() -> AsyncIterator[Pipe]:
+    """A pipe, whose reader ends with the context. Raises OSError: no more files."""
+    read_fd, write_fd = os.pipe()
+    reader = asyncio.StreamReader(limit=_MAX_LINE_BYTES)
+    transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(read_fd, "rb", 0)
+    )
+    try:
+        yield Pipe(reader, write_fd)
+    finally:
+        transport.close()
+
+
+class Process(Protocol):
+    """A worker's process, as asyncio's."""
+
+    @property
+    def pid(self) -> int:
+        """Its number."""
+
+    async def wait(self) -> int:
+        """Its exit status once it has ended; the negative number of the signal that killed it."""
+
+    def send_signal(self, number: int, /) -> None:
+        """Raises ProcessLookupError when it is gone."""
+
+
+async def spawn(command: Sequence[str], spec: dict[str, Any], entrance_fd: int, status_fd: int, log_fd: int) -> Process:
+    """A worker in a new interpreter, which inherits these files; log_fd is its stderr.
+
+    Raises:
+        OSError, ValueError: it could not be started.
+    """
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        stdin=asyncio.subprocess.PIPE,
+        stderr=log_fd,
+        pass_fds=(entrance_fd, status_fd),
+        preexec_fn=die_with_parent,
+        # Ctrl-C in a terminal goes to the whole group: only the supervisor decides when workers end
+        start_new_session=True,
+    )
+    assert process.stdin is not None
+    with contextlib.suppress(OSError):
+        process.stdin.write(msgspec.json.encode({**spec, "entrance_fd": entrance_fd, "status_fd": status_fd}))
+        process.stdin.close()
+    return process
+
+
+class Forked:
+    """A worker that waits to be told what it is."""
+
+    def __init__(self, pid: int, channel: socket.socket) -> None:
+        self.pid = pid
+        self._channel = channel
+        self._ended_as: int | None = None
+
+    def begin(self, spec: dict[str, Any], entrance_fd: int, status_fd: int, log_fd: int) -> None:
+        """Let it begin, with these files as its own. Should it have ended already, :meth:`wait` tells how.
+
+        Raises:
+            OSError: the files cannot be passed on.
+        """
+        with self._channel, contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            socket.send_fds(self._channel, [b"\n"], [entrance_fd, status_fd, log_fd])
+            self._channel.sendall(msgspec.json.encode(spec))
+
+    async def wait(self) -> int:
+        """Its exit status, or the negative number of the signal."""
+        return await asyncio.to_thread(self._reap)
+
+    def _reap(self) -> int:
+        if self._ended_as is None:
+            self._ended_as = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        return self._ended_as
+
+    def send_signal(self, number: int, /) -> None:
+        """Raises ProcessLookupError when it is gone."""
+        if self._ended_as is not None:  # its number may be another's by now
+            raise ProcessLookupError(self.pid)
+        os.kill(self.pid, number)
+
+    def end(self) -> None:
+        """Whatever it does: it is gone afterwards."""
+        self._channel.close()
+        with contextlib.suppress(ProcessLookupError):
+            self.send_signal(signal.SIGKILL)
+        self._reap()
+
+
+@contextlib.contextmanager
+def fork_workers(count: int) -> Iterator[list[Forked]]:
+    """So many workers, to be used once each within the context; [] where this process cannot be forked safely.
+
+    To be called before there is an event loop. The collector rests from now on in the workers, until they serve.
+    """
+    forked: list[Forked] = []
+    if threading.active_count() > 1 or threading.current_thread() is not threading.main_thread():
+        yield forked
+        return
+    from registry.server import worker
+
+    collects = gc.isenabled()
+    gc.disable()
+    gc.freeze()  # what there is lives as long as we, and looking at it would make copies of shared pages
+    try:
+        forked += [_fork(worker.main) for _ in range(count)]
+        if collects:
+            gc.enable()
+        yield forked
+    finally:
+        for each in forked:
+            each.end()
+
+
+def _fork(main: Main) -> Forked:
+    ours, theirs = socket.socketpair()
+    parent = os.getpid()
+    # No signal may unwind the copy of our stack: what stands on it, such as an embedded Redis, is not the child's.
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    try:
+        pid = os.fork()
+        if not pid:
+            _be_worker(main, theirs, parent, blocked)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+    theirs.close()
+    return Forked(pid, ours)
+
+
+def _be_worker(main: Main, channel: socket.socket, parent: int, mask: set[int | signal.Signals]) -> NoReturn:
+    code = 1
+    try:
+        os.setsid()  # as start_new_session above
+        die_with_parent()
+        _drop_files(channel.fileno())
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        if os.getppid() == parent:
+            code = _told(main, channel)
+    except KeyboardInterrupt:
+        code = 128 + signal.SIGINT
+    except SystemExit as error:
+        code = error.code if isinstance(error.code, int) else 1
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        with contextlib.suppress(OSError, ValueError):
+            sys.stderr.flush()
+        os._exit(code)
+
+
+def _drop_files(kept_fd: int) -> None:
+    """Close what a new interpreter would not have inherited: a lock, say, would be held as long as the worker lives."""
+    root = logging.getLogger()
+    for handler in root.handlers[:]:  # before their files are closed below: those numbers are others' then
+        root.removeHandler(handler)
+        handler.close()
+    for fd in map(int, os.listdir("/proc/self/fd")):  # not by number: the limit may be a thousand million
+        if fd >= _FIRST_OTHER_FD and fd != kept_fd:
+            with contextlib.suppress(OSError):
+                os.close(fd)
+    nothing = os.open(os.devnull, os.O_RDWR)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+
+
+def _told(main: Main, channel: socket.socket) -> int:
+    """Wait for what to do, and do it; nothing comes when the start failed elsewhere."""
+    with channel:
+        _, fds, *_ = socket.recv_fds(channel, 1, 3)
+        if not fds:
+            return 0
+        entrance_fd, status_fd, log_fd = fds
+        text = b"".join(iter(lambda: channel.recv(_READ_BYTES), b""))
+    os.dup2(log_fd, 2)
+    os.close(log_fd)
+    sys.stderr = open(2, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
+    spec = msgspec.json.decode(text)
+    return main(msgspec.json.encode({**spec, "entrance_fd": entrance_fd, "status_fd": status_fd}))
