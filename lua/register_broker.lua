@@ -25,15 +25,15 @@
   ARGV[20] bytes           size of the body
   ARGV[21] one_topic       "1": the registration holds exactly one topic (refused for an unknown broker id)
   ARGV[22] filters         number of filter servers that follow, "-1" = leave the list as it is
-  ARGV[23] topics          number of topics in ARGV[27]
-  ARGV[24] bodies          number of event bodies (JSON members of <= 500 topics) that follow
-  ARGV[25] dropped         number of topics to take from this brokerName that follow
-  ARGV[26] mappings        number of (topic, brokerName, JSON) triples that follow
-  ARGV[27] topics          MessagePack array of two arrays: keys (topic:<topic>, whole), queue data of each
-  ARGV[28] before          JSON array: what each of them replaces, null where there was nothing; "" = not known. With
+  ARGV[23] parts           number of (cells, body) pairs that follow, each of <= 500 topics that get new queue data.
+                           cells is a MessagePack array of two arrays: keys (topic:<topic>, whole), queue data of each;
+                           body is the same as JSON members for the event
+  ARGV[24] dropped         number of topics to take from this brokerName that follow
+  ARGV[25] mappings        number of (topic, brokerName, JSON) triples that follow
+  ARGV[26] before          MessagePack array: what each cell replaces, nil where there was nothing; "" = not known. With
                            it types are not asked for (one call a topic): what has the wrong one shows when it is
                            written, and what was written before it is put back
-  ARGV[29...] filter servers, bodies, dropped, triples
+  ARGV[27...] filter servers, pairs, dropped, triples
   DERIVED  every table of the namespace
   RETURNS  {"OK", seq, masterAddr, haServerAddr, changed 0|1}
            {"RETRY", seq, n, counter, timestamp, stateVersion}: compare again
@@ -101,16 +101,17 @@ if ARGV[21] == "1" and not holder then
 end
 
 -- 3. What changes?
-local at = 29
+local at = 27
 local function take(count)
   local first = at
   at = at + count
   return first, at - 1
 end
 local filter_first, filter_last = take(math.max(0, tonumber(ARGV[22])))
-local body_first, body_last = take(tonumber(ARGV[24]))
-local dropped_first, dropped_last = take(tonumber(ARGV[25]))
-local mapping_first, mapping_last = take(3 * tonumber(ARGV[26]))
+local parts = tonumber(ARGV[23])
+local parts_first = take(2 * parts)
+local dropped_first, dropped_last = take(tonumber(ARGV[24]))
+local mapping_first, mapping_last = take(3 * tonumber(ARGV[25]))
 
 local new_row = {cluster = row.cluster or cluster, acting = ARGV[12], [id] = addr}
 if ARGV[11] ~= "" then
@@ -131,9 +132,9 @@ for field, value in pairs(new_row) do
   row_changed = row_changed or row[field] ~= value
 end
 local cluster_changed = call("SISMEMBER", P .. "cluster:" .. cluster, name) == 0
-local topic_keys, queue_datas = {}, {}
-if ARGV[23] ~= "0" then
-  topic_keys, queue_datas = unpack(cmsgpack.unpack(ARGV[27]))
+local cells, bodies = {}, {}
+for i = 1, parts do
+  cells[i], bodies[i] = ARGV[parts_first + 2 * i - 2], ARGV[parts_first + 2 * i - 1]
 end
 local dropped, dropped_keys = {}, {}
 local topic_prefix = P .. "topic:"
@@ -141,7 +142,7 @@ for i = dropped_first, dropped_last do
   dropped[#dropped + 1] = ARGV[i]
   dropped_keys[#dropped_keys + 1] = topic_prefix .. ARGV[i]
 end
-local queue_data_changed = #topic_keys > 0 or dropped_last >= dropped_first
+local queue_data_changed = parts > 0 or dropped_last >= dropped_first
 
 local filter_key, filter_json, filters = P .. "filter:" .. who, nil, {}
 if ARGV[22] ~= "-1" then
@@ -171,8 +172,8 @@ local changed = row_changed or cluster_changed or queue_data_changed or filter_j
   or mapping_last >= mapping_first
 
 expect("set", P .. "clusters", P .. "brokers", P .. "topics", P .. "broker-topics:" .. name, P .. "mappings")
-if ARGV[28] == "" then
-  expect_hashes(topic_keys)
+for i = 1, ARGV[26] == "" and parts or 0 do
+  expect_hashes(cmsgpack.unpack(cells[i])[1])
 end
 expect_hashes(dropped_keys)
 for i = mapping_first, mapping_last, 3 do
@@ -181,7 +182,7 @@ end
 check_liveness(who, ARGV[19])
 
 -- 4. Write. The queue data first: nothing of another type stops what comes after it.
-local new_topics = write_cells(name, topic_keys, queue_datas, ARGV[28], #topic_prefix)
+local new_topics = write_cells(name, cells, ARGV[26], #topic_prefix)
 in_chunks("SADD", P .. "topics", new_topics)
 in_chunks("SADD", P .. "broker-topics:" .. name, new_topics)
 if cluster_changed then
@@ -234,10 +235,6 @@ if changed then
     .. (#dropped > 0 and (',"dropped":[' .. table.concat(dropped_json, ",") .. "]") or "")
     .. (#mappings > 0 and (',"mappings":[' .. table.concat(mappings, ",") .. "]") or "")
   if row_changed or queue_data_changed then
-    local bodies = {}
-    for i = body_first, body_last do
-      bodies[#bodies + 1] = ARGV[i]
-    end
     rev = emit_topics("broker_registered", name, members, bodies)
   else
     emit("broker_registered", ',"broker_name":' .. cjson.encode(name) .. members)

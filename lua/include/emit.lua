@@ -1,18 +1,21 @@
 --[[ emit: append one event to the change stream
   NEEDS  open, expect
-  GIVES  emit(type, members): members is JSON object text without braces, starting with a comma, or "";
-         seq afterwards is the event's
+  GIVES  emit(type, members, topics): members is JSON object text without braces, starting with a comma, or "";
+         topics is JSON object text without braces, may be long, or nil; seq afterwards is the event's
   USED BY every script that changes a table ]]
 expect("stream", P .. "changes")
 
 local changes_maxlen, changes_bytes = string.match(stream_limits, "^%d+"), nil
 
-local function emit(kind, members)
+local function emit(kind, members, topics)
   seq = seq + 1
-  local event = '{"seq":' .. int(seq) .. ',"ms":' .. int(now_ms) .. ',"type":"' .. kind .. '"' .. members
+  local head = '{"seq":' .. int(seq) .. ',"ms":' .. int(now_ms) .. ',"type":"' .. kind .. '"' .. members
+    .. (topics and ',"topics":{' or "")
+  local tail = topics and "}" or ""
+  topics = topics or ""
   -- The bytes of all events so far stand in each: first and last then tell what the stream holds (trim_streams).
-  changes_bytes = (changes_bytes or tonumber(call("HGET", KEYS[1], "changes_bytes") or "0")) + #event
+  changes_bytes = (changes_bytes or tonumber(call("HGET", KEYS[1], "changes_bytes") or "0")) + #head + #topics + #tail
   call("HSET", KEYS[1], "seq", int(seq), "changes_bytes", int(changes_bytes))
   call("XADD", P .. "changes", "MAXLEN", "~", changes_maxlen, "*", "e",
-    event .. ',"at":' .. int(changes_bytes) .. "}")
+    head .. topics .. tail .. ',"at":' .. int(changes_bytes) .. "}") -- in one go: topics may be 26 kB
 end

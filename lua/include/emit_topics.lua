@@ -10,8 +10,7 @@ local function emit_topics(kind, broker_name, members, bodies)
   for part = 1, parts do
     emit(kind, ',"broker_name":' .. cjson.encode(broker_name) .. ',"rev":' .. rev
       .. (parts > 1 and (',"part":' .. part .. ',"parts":' .. parts) or "")
-      .. (part == 1 and members or "")
-      .. (bodies[part] and (',"topics":{' .. bodies[part] .. "}") or ""))
+      .. (part == 1 and members or ""), bodies[part])
   end
   return rev
 end

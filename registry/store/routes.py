@@ -20,6 +20,7 @@ TOPICS_PER_EVENT = 500
 _TIMEOUT_MS = (1, 10**12)
 
 _encode = msgspec.json.encode
+_pack = msgspec.msgpack.encode
 
 
 class Channel(NamedTuple):
@@ -128,8 +129,8 @@ class RouteStore:
         """
         r, version = registration, registration.data_version
         one_topic = (len(r.topics) if topics is None else topics) == 1 and self.behaviour.refuses_first_single_topic
-        packed, bodies = encode_topics(diff.topics, self._topic_prefix)
-        before = b"" if diff.before is None else _encode(diff.before if any(diff.before) else ())
+        parts = encode_topics(diff.topics, self._topic_prefix)
+        before = b"" if diff.before is None else _pack(diff.before if any(diff.before) else ())
         filters = r.filter_servers
         timeout_ms = default_timeout_ms if r.heartbeat_timeout_ms is None else r.heartbeat_timeout_ms
         reply = await self._call(
@@ -139,9 +140,8 @@ class RouteStore:
             "1" if r.enable_acting_master else "0", min(max(timeout_ms, _TIMEOUT_MS[0]), _TIMEOUT_MS[1]),
             version.counter, version.timestamp, version.state_version,
             digest, *channel, body_bytes, "1" if one_topic else "0",
-            -1 if filters is None else len(filters), len(diff.topics), len(bodies), len(diff.dropped),
-            len(diff.mappings),
-            packed, before, *(filters or ()), *bodies, *diff.dropped, *(part for row in diff.mappings for part in row),
+            -1 if filters is None else len(filters), len(parts) // 2, len(diff.dropped), len(diff.mappings),
+            before, *(filters or ()), *parts, *diff.dropped, *itertools.chain.from_iterable(diff.mappings),
         )  # fmt: skip
         status = reply[0].decode()
         if status in ("OK", "REFRESHED"):
@@ -214,19 +214,20 @@ class RouteStore:
         return int((await self._call("register_topic", topic, *flat))[1])
 
 
-def encode_topics(topics: dict[str, QueueData], key_prefix: str) -> tuple[bytes, list[bytes]]:
-    """Topics as the script wants them: packed keys and queue data, and event bodies of 500 topics each.
+def encode_topics(topics: dict[str, QueueData], key_prefix: str) -> list[bytes]:
+    """Topics as the script wants them, 500 at a time: packed keys and queue data, event body, and so on.
 
-    Keys and queue data travel as one argument (MessagePack): 20,000 arguments would cost redis-py, and the Redis
-    parser, more than the script itself. Nothing here is done topic by topic in Python but the keys.
+    Keys and queue data of a part travel as one argument (MessagePack): 20,000 arguments would cost redis-py, and the
+    Redis parser, more than the script itself. Nothing here is done topic by topic in Python but the keys.
     """
-    if not topics:
-        return b"", []
-    # queue data is numbers alone, so this text stands only between two of them
-    queue_datas = _encode(list(topics.values()))[1:-1].decode().replace("},{", "}\n{").split("\n")
-    packed = msgspec.msgpack.encode(([key_prefix + topic for topic in topics], queue_datas))
     if len(topics) <= TOPICS_PER_EVENT:
-        return packed, [_encode(topics)[1:-1]]
+        return list(_part(topics, key_prefix)) if topics else []
     items = iter(topics.items())
     parts = iter(lambda: dict(itertools.islice(items, TOPICS_PER_EVENT)), {})
-    return packed, [_encode(part)[1:-1] for part in parts]
+    return [argument for part in parts for argument in _part(part, key_prefix)]
+
+
+def _part(topics: dict[str, QueueData], key_prefix: str) -> tuple[bytes, bytes]:
+    # queue data is numbers alone, so this text stands only between two of them
+    queue_datas = _encode(list(topics.values()))[1:-1].decode().replace("},{", "}\n{").split("\n")
+    return _pack(([key_prefix + topic for topic in topics], queue_datas)), _encode(topics)[1:-1]

@@ -74,6 +74,20 @@ async def test_register_broker_puts_back_what_it_wrote_before_it_met_a_wrong_typ
     assert (await bed.fe1.send_once(prepared)).status == "OK"
 
 
+@pytest.mark.parametrize("place", [0, 499, 500, 1400, 2999])
+async def test_register_broker_puts_back_every_part_that_it_wrote(bed, place):
+    """Topics come in parts of 500, and those that were written are gone from Lua's memory by then."""
+    old = {f"t{i:04}": (8, 4, 6 - i % 3, i) for i in range(0, 3000, 2)}
+    await bed.register(topics=old)
+    r = registration(topics={f"t{i:04}": (9, 9, 6, 1) for i in range(3000)}, counter=2)
+    prepared = await bed.fe1.prepare(r)
+    assert prepared.diff.before.count(None) == 1500
+    key = await break_key(bed, f"topic:t{place:04}")
+    assert key in await refused(bed, key, lambda: bed.fe1.send_once(prepared))
+    await bed.redis("DEL", key)
+    assert (await bed.fe1.send_once(prepared)).status == "OK"
+
+
 async def test_register_broker_that_drops_topics_writes_nothing(bed):
     await bed.register(topics=["t1", "t2", "t3"])
     prepared = await bed.fe1.prepare(registration(topics=["t1", "t2"], counter=2), delete_missing_topics=True)
