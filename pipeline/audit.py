@@ -152,7 +152,7 @@ def compare(tables: Tables, lives: Lives, exact: Exact) -> Iterator[Difference]:
 
 def _same(mine: Any, theirs: Any) -> bool:
     if isinstance(theirs, LiveInfo) and isinstance(mine, LiveInfo) and theirs.counter is None:
-        # a process that does not count as alive: no event tells of a registration that was refused
+        # a process that does not count as alive: a replay keeps what it had before (pipeline.lives)
         theirs = theirs._replace(
             counter=mine.counter, timestamp=mine.timestamp, state_version=mine.state_version
         )  # fmt: skip

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
+
 from pipeline import gold
 from pipeline.lake import Lake, number_of, places
 from pipeline.silver.job import SPARK_FROM_ROWS, Run, Step
@@ -39,7 +41,7 @@ def backfill(
             f"silver of namespace {namespace!r} moved on while it was written anew: stop 'mqregistry pipeline run', "
             "and run the backfill again"
         )
-    lake.commit(log, number, made[1].content())
+    lake.commit(log, number, msgspec.structs.replace(made[1], rewritten=number).content())
     forget(lake, log)
     _clean(lake, namespace, epoch, number + 1)
 
@@ -65,6 +67,5 @@ def epochs(lake: Lake, namespace: str) -> list[str]:
 
 
 def gold_anew(spark: Any, lake: Lake, namespace: str, epoch: str) -> None:
-    """Gold from this silver, nothing kept of what it was before."""
-    lake.remove("commits", f"gold/{places(namespace, epoch)}")
-    gold.refresh(spark, lake, namespace, epoch)
+    """Gold from this silver, nothing kept of what it was before; readers see that until this one is whole."""
+    gold.refresh(spark, lake, namespace, epoch, anew=True)

@@ -14,8 +14,10 @@ from registry.tables import Tables
 class LiveInfo(NamedTuple):
     """What a broker process told of itself, under one brokerName.
 
-    The three numbers of its data version are None where Redis has none: a process whose registration was refused, or
-    that said goodbye under one of several names, does not count as alive, and no event tells of the former.
+    The three numbers of its data version are None where Redis has none: a process whose registration was refused
+    (``broker_refused``), or that said goodbye under one of several names, does not count as alive. A replay passes
+    these events over and keeps the numbers that the process had, as silver does: an audit compares them only where
+    Redis has some.
     """
 
     cluster: str

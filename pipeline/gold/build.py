@@ -26,6 +26,7 @@ def refresh(
     *,
     flap_ms: int = FLAP_MS,
     now_ms: int | None = None,
+    anew: bool = False,
     spark_from_rows: int = SPARK_FROM_ROWS,
 ) -> bool:
     """Bring gold up to silver's last commit and bronze's last batches.
@@ -37,6 +38,7 @@ def refresh(
         flap_ms: an absence shorter than this, with a return, is a flap. Another value than last time: everything is
             worked out anew.
         now_ms: end of observation; default: how far silver is, or the newest heartbeat, whichever is later.
+        anew: work everything out, and keep nothing of what was before; until it is done, that is what readers see.
         spark_from_rows: fewer rows than this are worked on without Spark.
 
     Returns:
@@ -48,7 +50,7 @@ def refresh(
     silver, manifest = inputs.silver
     number, last = last_commit(lake, namespace, epoch)
     before = last
-    if last and (last.flap_ms != flap_ms or last.silver > silver or last.silver_seq > manifest.seq):
+    if anew or last and (last.flap_ms != flap_ms or last.silver > silver or last.silver_seq > manifest.seq):
         before = None  # other rules, or another silver: nothing of it holds
     bronze = {stream: inputs.last_batch(stream) for stream in _STREAMS}
     seen = before.bronze if before else dict.fromkeys(_STREAMS, -1)

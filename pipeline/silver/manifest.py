@@ -44,7 +44,8 @@ class Manifest(msgspec.Struct, frozen=True):
 
     seq: the last change that counts. ms: its moment. begin_ms, begin_seq: since when, of the first
     snapshot. bronze_batch: batches up to this one are used up, -1 = none. compat: of the namespace. holes:
-    (from ms, to ms) of which changes are missing, up to the snapshot that the past goes on from.
+    (from ms, to ms) of which changes are missing, up to the snapshot that the past goes on from. rewritten: the commit
+    since which rows are only added and ended, after a backfill wrote all of them.
     """
 
     seq: int
@@ -55,6 +56,7 @@ class Manifest(msgspec.Struct, frozen=True):
     compat: str = "5.x"
     holes: tuple[tuple[int, int], ...] = ()
     files: tuple[File, ...] = ()
+    rewritten: int = 0
 
     def of(self, table: str, *, state: str | None = None, bucket: int | None = None) -> list[File]:
         """The files of a table."""

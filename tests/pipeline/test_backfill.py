@@ -94,6 +94,8 @@ def test_a_backfill_comes_to_the_same_tables_and_may_be_killed(filled):
     for _ in range(12):  # until nothing of the first tables is kept
         list(backfill(None, lake, namespace, epoch))
         assert all_rows(lake, namespace, epoch) == all_rows(whole, namespace, epoch)
+    number, manifest = read_last(lake, log_of(namespace, epoch))
+    assert manifest.rewritten == number, "told to whoever follows the commits"
     assert lake.folders("commits", "backfill", places(namespace, epoch)) == []
     assert not {file.path for file in before[1].files} & {
         file.path for file in read_last(lake, log_of(namespace, epoch))[1].files

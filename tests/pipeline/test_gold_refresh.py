@@ -10,7 +10,7 @@ pytest.importorskip("pyarrow")
 
 import itertools
 
-from pipeline import gold
+from pipeline import backfill, gold
 from pipeline.gold import tables
 from pipeline.lake import Lake
 from tests.pipeline import gold_model as model
@@ -62,6 +62,32 @@ def by_period(found, key):
 
 def refresh(written, spark=None, **more):
     return gold.refresh(spark, written.lake, written.namespace, written.epoch, **more)
+
+
+def test_worked_out_anew_the_old_figures_are_read_until_the_new_ones_are_whole(written, monkeypatch):
+    now = NOON + 2 * HOUR
+    written.silver(0, seq=9, ms=now, broker_addr=[addr("old", NOON)], queue_data=[queue("t", "old", NOON)])
+    assert refresh(written)
+    before = everything(written)
+    written.silver(1, seq=9, ms=now, broker_addr=[addr("new", NOON + HOUR)], queue_data=[])
+    seen = []
+
+    def write(run):
+        for made in all_tables(run):
+            seen.append(everything(written))
+            yield made
+
+    all_tables = gold.build.Run.write
+    with monkeypatch.context() as patch:
+        patch.setattr(gold.build.Run, "write", write)
+        patch.setattr(Lake, "commit", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):  # killed when all is written
+            refresh(written, anew=True)
+    assert len(seen) == len(before)
+    assert all(each == before for each in [*seen, everything(written)])
+    backfill.gold_anew(None, written.lake, written.namespace, written.epoch)
+    assert {row["broker_name"] for row in rows(written, "broker")} == {"new"}
+    assert rows(written, "topic") == []
 
 
 def test_a_broker_gone_over_midnight_is_absent_in_every_hour_between(written):
