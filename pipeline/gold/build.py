@@ -50,7 +50,7 @@ def refresh(
     silver, manifest = inputs.silver
     number, last = last_commit(lake, namespace, epoch)
     before = last
-    if anew or last and (last.flap_ms != flap_ms or last.silver > silver or last.silver_seq > manifest.seq):
+    if anew or (last and (last.flap_ms != flap_ms or last.silver > silver or last.silver_seq > manifest.seq)):
         before = None  # other rules, or another silver: nothing of it holds
     bronze = {stream: inputs.last_batch(stream) for stream in _STREAMS}
     seen = before.bronze if before else dict.fromkeys(_STREAMS, -1)
