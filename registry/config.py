@@ -145,6 +145,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     ] = 30
     max_connections: Annotated[int, About("maxConnections", "Connections of one worker.", least=1)] = 20_000
     max_in_flight: Annotated[int, About("maxInFlight", "Requests of one worker that wait for Redis.", least=1)] = 10_000
+    worker_silence_timeout_ms: Annotated[
+        int,
+        About(
+            "workerSilenceTimeoutMs",
+            "A worker that runs and tells the supervisor nothing for so long is killed and started anew; 0: never.",
+            most=3_600_000,
+        ),
+    ] = 30_000
     lookup_counts_interval_ms: Annotated[
         int,
         About("lookupCountsIntervalMs", "How often lookup counts go to the stream lookups.", least=100, most=600_000),

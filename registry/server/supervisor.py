@@ -12,6 +12,7 @@ import logging
 import secrets
 import signal
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from typing import Any, Final
 
@@ -36,6 +37,8 @@ _RESTART_MOST_S: Final = 5.0
 _LIVED_S: Final = 10.0
 # New clients wait for a worker that is away no longer than this (and its start); else they go to others.
 _WAITED_FOR_S: Final = 0.5
+# How often it is looked whether the workers still tell of themselves; they do every second.
+_LOOK_EVERY_S: Final = 1.0
 # Beyond the drain's own bound, before SIGKILL.
 _KILL_AFTER_S: Final = 1.0
 
@@ -82,6 +85,7 @@ class Supervisor:
         self._entrance: Entrance
         self._processes: dict[int, Process] = {}
         self._answering: set[int] = set()
+        self._told: Counter[int] = Counter()
         self._start_failures: dict[int, str] = {}
         self._stop = asyncio.Event()
         self._kill = asyncio.Event()
@@ -216,12 +220,14 @@ class Supervisor:
             if self._stop.is_set():  # it came while this one was being made
                 self._signal_workers(signal.SIGTERM)
             relay = asyncio.create_task(_relay(log.reader, logging.getLogger(f"worker {index + 1}")))
+            watch = asyncio.create_task(self._watch(index, process))
             try:
                 reason = await self._listen_to(index, status.reader)
                 code = await process.wait()
                 await relay
             finally:
                 relay.cancel()
+                watch.cancel()
                 self._processes.pop(index, None)
         ended_as = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"
         return ended_as, reason
@@ -247,10 +253,33 @@ class Supervisor:
                 elif told.event == "failed":
                     reason = told.reason
                 elif told.event == "status":
+                    self._told[index] += 1
                     self.fleet.told(index, msgspec.json.decode(line, type=Status))
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
                 logger.warning("worker %d says what cannot be read (%s): %r", index + 1, error, line[:200])
         return reason
+
+    async def _watch(self, index: int, process: Process) -> None:
+        """Kill a worker that answered once and then hangs: its clients go to others, and another one takes its place.
+
+        Looks are counted, not time, so that it is no silence when this process itself, or the machine, was suspended.
+        """
+        limit_s = self.settings.worker_silence_timeout_ms / 1000
+        look_s = min(_LOOK_EVERY_S, limit_s)
+        told, silent_s = -1, 0.0
+        while limit_s and not self._stop.is_set():
+            await asyncio.sleep(look_s)
+            if index not in self._answering or told != self._told[index]:
+                told, silent_s = self._told[index], 0.0
+                continue
+            silent_s += look_s
+            if silent_s >= limit_s:
+                logger.error(
+                    "worker %d (process %d) runs but has told nothing for %.1f s (workerSilenceTimeoutMs): killing it",
+                    index + 1, process.pid, silent_s,
+                )  # fmt: skip
+                process.send_signal(signal.SIGKILL)
+                return
 
     def _answers(self, index: int) -> None:
         self._answering.add(index)

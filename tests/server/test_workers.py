@@ -23,7 +23,7 @@ from .test_outages import BROKERS, KNOWN
 class Serving:
     """A whole `mqregistry serve`."""
 
-    def __init__(self, redis_url: str, workers: int, tmp_path) -> None:
+    def __init__(self, redis_url: str, workers: int, tmp_path, *options: str) -> None:
         with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("127.0.0.1", 0)) as other:
             self.port, self.http_port = one.getsockname()[1], other.getsockname()[1]
         self.log = tmp_path / f"serve-{self.port}.log"
@@ -32,7 +32,7 @@ class Serving:
                 [
                     sys.executable, "-m", "registry", "serve", "--redis", redis_url, "--host", "127.0.0.1",
                     "--port", str(self.port), "--http-port", str(self.http_port), "--workers", str(workers),
-                    "--namespace", f"w-{secrets.token_hex(6)}",
+                    "--namespace", f"w-{secrets.token_hex(6)}", *options,
                 ],
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -59,8 +59,8 @@ class Serving:
 def serving(redis_url, tmp_path):
     started = []
 
-    def start(workers=2):
-        started.append(Serving(redis_url, workers, tmp_path))
+    def start(workers=2, *options):
+        started.append(Serving(redis_url, workers, tmp_path, *options))
         return started[-1]
 
     yield start
@@ -110,6 +110,22 @@ def test_a_worker_paused_longer_than_its_lease_loses_no_route(serving):
         finally:
             paused.resume()
         wait_until(lambda: serve.metric("leases") == 2, "its lease is back", 10)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_worker_that_hangs_is_killed_and_another_takes_its_place(serving, workers):
+    serve = serving(workers, "--set", "workerSilenceTimeoutMs=2500")
+    before = {process.pid for process in serve.workers()}
+    hanging = serve.workers()[0]
+    hanging.suspend()
+    wait_until(
+        lambda: len(now := {p.pid for p in serve.workers()}) == workers and hanging.pid not in now, "a new one", 15
+    )
+    wait_until(lambda: serve.metric("workers") == workers, "a new one tells of itself", 10)
+    with Client(serve.port) as client:
+        assert client.request(106).code == 0
+    assert re.search(rf"process {hanging.pid}\) runs but has told nothing .* killing it", serve.log.read_text())
+    assert len(before & {process.pid for process in serve.workers()}) == workers - 1
 
 
 def test_a_second_server_on_the_port_is_refused_with_253(serving, redis_url):
