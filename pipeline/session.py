@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import re
+import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
+from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from pipeline.java import find_java_home
+from registry.errors import RegistryError
 
 logger = logging.getLogger(__name__)
 
 _LOG4J: Final = Path(__file__).with_name("log4j2.properties")
 _ATTEMPTS: Final = 3  # a task's; plain local[N] makes one
+_ENDING_S: Final = 3.0  # between a broken connection and the end of the process that held it
+
+
+class SparkLost(RegistryError):
+    """Spark's Java ended in the middle of the work."""
 
 
 def open_session(
@@ -64,3 +74,43 @@ def open_session(
     session: SparkSession = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     return session
+
+
+@contextlib.contextmanager
+def ending(spark: Any) -> Iterator[None]:
+    """Around all that a command does with a session: stops it.
+
+    Raises:
+        SparkLost: its Java has died; whatever the call under way said of it.
+    """
+    root = logging.getLogger()
+    root.addFilter(_not_py4j)  # which logs the stack of every broken connection
+    lost = False
+    try:
+        yield
+    except Exception as error:
+        lost = _java_ended(spark, patience_s=_ENDING_S if isinstance(error, (Py4JError, OSError)) else 0)
+        if not lost:
+            raise
+        raise SparkLost(
+            "Spark's Java ended: somebody killed it, as Linux does when memory runs out, or its own was not enough "
+            "(--driver-memory). What was committed counts; the next run goes on from there"
+        ) from error
+    finally:
+        with contextlib.suppress(Exception) if lost else contextlib.nullcontext():
+            spark.stop()
+        root.removeFilter(_not_py4j)
+
+
+def _not_py4j(record: logging.LogRecord) -> bool:
+    return "py4j" not in record.pathname
+
+
+def _java_ended(spark: Any, *, patience_s: float) -> bool:
+    """Whether the process is gone; spark-submit's is not ours to look at."""
+    proc = getattr(getattr(getattr(spark, "sparkContext", None), "_gateway", None), "proc", None)
+    if proc is None:
+        return False
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        proc.wait(patience_s)
+    return proc.poll() is not None

@@ -120,7 +120,7 @@ def run(
     with spark_extra():
         from pipeline import jobs
         from pipeline.lake import Lake
-        from pipeline.session import open_session
+        from pipeline.session import ending, open_session
     where = Lake(lake)
     # pyspark sets a handler of its own, and what it does in the middle of a start is no pleasure to read
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
@@ -137,7 +137,7 @@ def run(
         signal.signal(one, interrupted)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
     click.echo(f"tables in {where.root}")
-    try:
+    with ending(spark):
         done = jobs.run(
             spark, where,
             jobs.Settings(
@@ -145,8 +145,6 @@ def run(
             ),
             once=once, interval_s=interval_s, tell=click.echo, stop=stop,
         )  # fmt: skip
-    finally:
-        spark.stop()
     if done is not None and once:
         counts = ", ".join(f"{count:,} {name}" for name, count in done.entries.items())
         click.echo(f"done: {counts}")

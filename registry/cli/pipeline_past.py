@@ -50,15 +50,13 @@ def audit(
     with spark_extra():
         from pipeline.audit import audit as run_audit
         from pipeline.lake import Lake
-        from pipeline.session import open_session
+        from pipeline.session import ending, open_session
     begun = time.monotonic()
     _say("starting Spark")
     spark = open_session(master=master, driver_memory=driver_memory)
-    try:
+    with ending(spark):
         _say("replaying")
         found = run_audit(spark, settings.redis, settings.namespace, Lake(lake))
-    finally:
-        spark.stop()
     if as_json:
         show.json_page(found._asdict() | {"differences": [d._asdict() for d in found.differences]})
     else:
@@ -108,7 +106,7 @@ def backfill(
         from pipeline import backfill as work
         from pipeline.lake import Lake
         from pipeline.lock import java_of, run_lock
-        from pipeline.session import open_session
+        from pipeline.session import ending, open_session
     where = Lake(lake)
     epochs = [epoch] if epoch else work.epochs(where, namespace)
     if not epochs:
@@ -119,7 +117,7 @@ def backfill(
     _say("starting Spark")
     spark = open_session(master=master, driver_memory=driver_memory)
     try:
-        with run_lock(where, java_of(spark)):
+        with ending(spark), run_lock(where, java_of(spark)):
             for one in epochs:
                 for step in work.backfill(spark, where, namespace, one):
                     _say(f"epoch {one}: silver up to change {step.seq}{'' if step.more else ', done'}")
@@ -127,8 +125,6 @@ def backfill(
                 work.gold_anew(spark, where, namespace, one)
     except KeyboardInterrupt:
         raise click.ClickException("interrupted; the next backfill goes on from here") from None
-    finally:
-        spark.stop()
     click.echo(f"namespace {namespace}: {len(epochs)} past{'s' * (len(epochs) != 1)} written anew")
 
 

@@ -2,11 +2,8 @@
 
 import asyncio
 import os
-import random
-import signal
 import subprocess
 import sys
-import time
 
 import pytest
 from pyarrow import fs
@@ -18,11 +15,9 @@ from pipeline.lake import Lake, places  # noqa: E402
 from pipeline.lock import run_lock  # noqa: E402
 from pipeline.stream import GapError  # noqa: E402
 from registry.errors import StartError  # noqa: E402
-from registry.journal import STREAMS  # noqa: E402
 from registry.store.store import Store  # noqa: E402
 from registry.store.streams import StreamStore  # noqa: E402
 
-from .conftest import QUICK_JAVA  # noqa: E402
 from .streams import EPOCH, START_MS, Bed  # noqa: E402
 
 
@@ -165,48 +160,3 @@ def test_only_one_run_at_a_time(lake, tmp_path):
         with run_lock(lake, os.getpid(), patience_s=0):
             pass
     assert not list(tmp_path.glob("lake/running*"))
-
-
-KILLS = int(os.environ.get("MQREGISTRY_KILLS", "2"))
-
-
-@pytest.mark.timeout(300 * (KILLS + 1))
-def test_killed_at_random_moments_the_tables_are_those_of_an_undisturbed_run(spark, bed, lake, tmp_path):
-    """MQREGISTRY_KILLS=10 for longer."""
-    bed.changes(2_000)
-    bed.add(*[bed.heartbeat(START_MS + i) for i in range(300)], stream="heartbeats")
-    rng = random.Random(os.environ.get("MQREGISTRY_SEED", "1"))
-    command = [
-        sys.executable, "-m", "registry", "pipeline", "run", "--once", "--redis", bed.url, "--namespace",
-        bed.namespace, "--lake", str(tmp_path / "lake"), "--master", "local[2]", "--driver-memory", "512m",
-        "--max-entries", "500",
-    ]  # fmt: skip
-    env = os.environ | {"JAVA_TOOL_OPTIONS": QUICK_JAVA}
-    kills = 0
-    while kills < KILLS:
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True, env=env)
-        lines = rng.randrange(1, 4)  # killed a moment after so many lines
-        for line in process.stdout:
-            lines -= line.startswith(("changes:", "heartbeats:", "tables as"))
-            if lines == 0:
-                break
-        time.sleep(rng.uniform(0, 0.3))  # the moment is the point, not a wait for anything
-        if process.poll() is None:
-            kills += 1
-            process.send_signal(signal.SIGKILL)
-        process.stdout.close()
-        process.wait()
-        if lines != 0:
-            break  # it came to its end
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env=env)
-    assert rows(spark, lake, bed) == entries(bed)
-    assert rows(spark, lake, bed, "heartbeats") == entries(bed, "heartbeats")
-    undisturbed = Lake(str(tmp_path / "undisturbed"))
-    jobs.run(spark, undisturbed, settings(bed, limit=500), once=True)
-    for stream in STREAMS:
-        assert summary(lake, bed, stream) == summary(undisturbed, bed, stream)
-
-
-def summary(lake, bed, stream):
-    log = bronze.log_of(stream, bed.namespace, EPOCH)
-    return [lake.read_commit(log, n) for n in lake.commits(log)]

@@ -1,0 +1,190 @@
+"""Killed in every stage and run on: every table is that of an undisturbed run, row by row.
+
+MQREGISTRY_KILLS=10 for more kills; MQREGISTRY_KILLS_CHANGES=35000 adds so many changes, and half as many
+heartbeats, before each of them, so that silver and gold take Spark by themselves; MQREGISTRY_SEED.
+"""
+
+import asyncio
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.spark
+
+from pipeline import bronze, gold, jobs, snapshot  # noqa: E402
+from pipeline.audit import audit  # noqa: E402
+from pipeline.lake import Lake, places  # noqa: E402
+from pipeline.schema import GOLD  # noqa: E402
+from registry.journal import STREAMS  # noqa: E402
+from registry.store.streams import StreamStore, lookup_entries  # noqa: E402
+
+from .conftest import QUICK_JAVA  # noqa: E402
+from .world import World, all_rows  # noqa: E402
+
+KILLS = int(os.environ.get("MQREGISTRY_KILLS", "2"))
+CHANGES = int(os.environ.get("MQREGISTRY_KILLS_CHANGES", "0"))
+STAGES = [
+    "bronze changes", "silver", "gold", "bronze heartbeats", "commit gold", "commit silver", "bronze lookups",
+    "acknowledge", "commit bronze/changes", "gold prune",
+]  # fmt: skip
+DELAYS_S = (0.0, 0.05, 0.3, 1.5)  # how long after its beginning a stage is hit, at most: the moment is the point
+
+
+class Filled:
+    """A namespace in which more happens before each run: of all streams, and some that cannot be read."""
+
+    def __init__(self, store, seed):
+        self.world, self.store = World(store, seed), store
+        self.streams = StreamStore(store)
+        self.number = 0
+
+    def key(self, name):
+        return f"mq:{{{self.store.namespace}}}:{name}"
+
+    async def go_on(self, operations):
+        self.number += 1
+        await self.world.run(operations)
+        counts = lookup_entries({"topic-1": self.number, "topic-2": 7}, {f"none-{self.number}": 3})
+        await self.streams.write_lookups("fe1", "w1", self.number, 10_000, counts)
+        for stream in STREAMS:  # a stranger in changes takes no number, and is no hole
+            await self.store.client.xadd(self.key(stream), {"e": b"\xff%d" % self.number})
+        for first in range(0, CHANGES, 500):
+            kv = self.world.front_ends[0].kv
+            await asyncio.gather(
+                *(kv.put("many", f"k{i % 97}", f"{self.number} {i}") for i in range(first, first + 500))
+            )
+        pipeline = self.store.client.pipeline(transaction=False)
+        now_ms = (await self.world.bed.head()).now_ms
+        for i in range(CHANGES // 2):
+            beat = (
+                f'{{"ms":{now_ms},"who":"c1|{i % 50}","front_end":"fe1","kind":"same","interval_ms":30000,"bytes":1}}'
+            )
+            pipeline.xadd(self.key("heartbeats"), {"e": beat})
+            if i % 1000 == 999:
+                await pipeline.execute()
+        await pipeline.execute()
+
+
+class Victim:
+    """A run in processes of its own that says where it is."""
+
+    def __init__(self, command, out, on_spark):
+        env = {name: value for name, value in os.environ.items() if not name.startswith("MQREGISTRY_")}
+        env |= {"JAVA_TOOL_OPTIONS": QUICK_JAVA} | ({"KILLABLE_ON_SPARK": "1"} if on_spark else {})
+        self._out = out
+        with out.open("wb") as file:  # no pipe: a Java that outlives its Python would hold it
+            self.process = subprocess.Popen(
+                command, stdout=file, stderr=subprocess.STDOUT, start_new_session=True, env=env
+            )
+
+    @property
+    def said(self):
+        return [line[1:] for line in self._out.read_text(errors="replace").splitlines() if line.startswith("@")]
+
+    def reaches(self, stage):
+        """Wait for the stage; False: it came to its end without it."""
+        while not any(text.startswith(stage) for text in self.said):
+            if self.process.poll() is not None:
+                return False
+            time.sleep(0.005)
+        return True
+
+    def kill(self, kind):
+        """SIGKILL Python, Java, or both; gives where it was, None when it was through."""
+        if self.process.poll() is not None:
+            return None
+        if kind == "both":
+            os.killpg(self.process.pid, signal.SIGKILL)
+        elif kind == "python":
+            self.process.kill()
+        else:
+            children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
+            java = [int(pid) for pid in children if Path(f"/proc/{pid}/comm").read_text().strip() == "java"]
+            os.kill(java[0], signal.SIGKILL)
+        where = self.said[-1]
+        status = self.process.wait(120)
+        if kind == "java" and status == 0:
+            return None
+        assert status == {"java": 1}.get(kind, -signal.SIGKILL), self._out.read_text()
+        if kind == "java":
+            text = self._out.read_text()
+            assert text.splitlines()[-1].startswith("mqregistry: Spark's Java ended"), text
+            assert "Traceback" not in text
+        return where
+
+
+def everything(spark, lake, namespace, epoch):
+    """All tables, in an order of their own; batches may have been cut elsewhere."""
+    found = {}
+    for stream in STREAMS:
+        rows = bronze.read(spark, lake, stream, namespace, epoch).drop("batch").toArrow()
+        found["bronze", stream] = rows.sort_by([("id_ms", "ascending"), ("id_n", "ascending")])
+        log = bronze.log_of(stream, namespace, epoch)
+        paths = [
+            lake.uri("quarantine", stream, places(namespace, epoch), f"batch={n:09d}")
+            for n in lake.commits(log)
+            if lake.read_commit(log, n)["quarantined"]
+        ]
+        found["quarantine", stream] = sorted(map(repr, spark.read.parquet(*paths).collect()))
+    found |= {("silver", table): rows for table, rows in all_rows(lake, namespace, epoch).items()}
+    for table in GOLD:
+        found["gold", table] = sorted(map(repr, gold.read(lake, table, namespace, epoch).to_pylist()))
+    return found
+
+
+@pytest.mark.timeout(300 * (KILLS + 1))
+def test_killed_in_every_stage_the_tables_are_those_of_an_undisturbed_run(spark, run, store, tmp_path):
+    seed = int(os.environ.get("MQREGISTRY_SEED", "0")) or random.randrange(2**32)
+    print("seed", seed)
+    pick = random.Random(seed)
+    filled = Filled(store, seed)
+    run(filled.go_on(60))
+    run(store.client.xtrim(filled.key("changes"), maxlen=30, approximate=False))  # so that a snapshot is needed
+    lake = Lake(str(tmp_path / "lake"))
+    command = [
+        sys.executable, "-m", "tests.pipeline.killable", "pipeline", "run", "--once", "--redis", store.url,
+        "--namespace", store.namespace, "--lake", str(tmp_path / "lake"), "--master", "local[2]",
+        "--driver-memory", "1g" if CHANGES else "512m", "--max-entries", "20000" if CHANGES else "50",
+    ]  # fmt: skip
+    stages = ["snapshot", *pick.sample(STAGES, len(STAGES))] if KILLS > 2 else pick.sample(STAGES, KILLS)
+    kills = []
+    for number in range(4 * KILLS):
+        if len(kills) == KILLS:
+            break
+        stage, on_spark = stages[number % len(stages)], not CHANGES and pick.random() < 0.5
+        victim = Victim(command, tmp_path / f"out{number}", on_spark)
+        reached = victim.reaches(stage)
+        time.sleep(pick.uniform(0, pick.choice(DELAYS_S)))
+        kind = pick.choice(["python", "java", "both"])
+        where = victim.kill(kind) if reached else None
+        if where is not None:
+            kills.append(f"{stage}: {kind} at {where}")
+        run(filled.go_on(40))
+    print(*kills, sep="\n")
+    assert len(kills) == KILLS
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+
+    undisturbed = Lake(str(tmp_path / "undisturbed"))
+    for place in ("snapshots", "commits/snapshots"):  # when a past begins is chance: both begin at the same moment
+        shutil.copytree(tmp_path / "lake" / place, tmp_path / "undisturbed" / place)
+    jobs.run(spark, undisturbed, jobs.Settings(store.url, store.namespace), once=True)
+    epoch = run(filled.world.bed.head()).epoch
+    now_ms = snapshot.read_now(store.url, store.namespace) + 1
+    tables = []
+    for one in (lake, undisturbed):
+        found = audit(None, store.url, store.namespace, one)
+        assert found.ok, found
+        gold.refresh(None, one, store.namespace, epoch, now_ms=now_ms)  # of both up to the same moment
+        tables.append(everything(spark, one, store.namespace, epoch))
+    assert tables[0].keys() == tables[1].keys()
+    for table, rows in tables[0].items():
+        assert rows == tables[1][table], table
+    empty = {table for table, rows in tables[0].items() if not len(rows)}
+    assert empty <= {("gold", "alarm"), ("silver", "filter_server"), ("silver", "config")}
