@@ -1,11 +1,12 @@
-"""Random operations through three front ends over the wire, and the audit of what they leave behind:
-python -m tests.pipeline.fleet --operations 10000 --seed 1
+"""Random operations through three front ends over the wire, and the audit of what they leave behind; also of what is
+then removed or altered in it: python -m tests.pipeline.fleet --operations 10000 --seed 1
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import random
 import sys
 import tempfile
@@ -15,15 +16,15 @@ from typing import Any
 
 from pipeline import silver, snapshot
 from pipeline.audit import Audit, audit
-from pipeline.lake import Lake
+from pipeline.lake import Lake, places
 from pipeline.travel import Past, find_past
 from registry.store.leases import LeaseStore
 from registry.store.store import Store
-from tests.differential.run import Difference
+from tests.differential.run import IN_TOUCH_S, REPEATS, Difference, NotNow
 from tests.differential.shrink import random_sequence, steps_of
 from tests.fleet.run import FleetPair, FleetRun
 from tests.fleet.start import start_pair
-from tests.interop.processes import Processes
+from tests.interop.processes import Processes, wait_until
 from tests.pipeline.world import Model, entries, plain, whole_changes, write_bronze
 
 LENGTH = 60
@@ -122,6 +123,84 @@ def main() -> int:
             processes.close()
 
 
+def _again_when_not_now(pair: FleetPair, work: Callable[[int], None]) -> None:
+    """Repeat a sequence, under other names, during which a front end was out of touch with its Redis."""
+    for number in range(REPEATS):
+        try:
+            return work(number)
+        except NotNow:
+            wait_until("every front end is in touch again", pair.in_touch, IN_TOUCH_S)
+    raise AssertionError(f"a front end lost touch with its Redis {REPEATS} times during one sequence")
+
+
+class Tampered:
+    """Bronze after somebody edited it; each edit is taken back. What the audit does not find is told."""
+
+    def __init__(self, recorder: Recorder, pick: random.Random) -> None:
+        self._recorder, self._pick = recorder, pick
+        self._batches: list[list[tuple[str, str]]] = []
+        found = asyncio.run(recorder._entries("-"))
+        lake = recorder.lake
+        log = f"bronze/changes/{places(recorder.namespace, recorder.epoch)}"
+        for number in lake.commits(log):
+            rows = lake.read_commit(log, number)["rows"]
+            self._batches.append(found[:rows])
+            found = found[rows:]
+        self.count = 0
+
+    def altered(self, kind: str, alter: Callable[[dict[str, Any]], bool], table: str) -> str:
+        """One event in whose place stands another; silver has what was there."""
+        fitting = []
+        for number, batch in enumerate(self._batches):
+            for at, (_, e) in enumerate(batch):
+                if kind in e and alter(event := json.loads(e)):
+                    fitting.append((number, at, event))
+        number, at, event = self._pick.choice(fitting)
+        found = self._audit(number, at, [(self._batches[number][at][0], json.dumps(event))])
+        if table in {difference.table for difference in found.differences}:
+            return ""
+        return f"change {event['seq']} was altered to {event}, and the audit has {found.differences} {found.missing}"
+
+    def removed(self) -> str:
+        """Any event but the last of all."""
+        number = self._pick.randrange(len(self._batches) - 1)
+        at = self._pick.randrange(len(self._batches[number]))
+        seq = json.loads(self._batches[number][at][1])["seq"]
+        found = self._audit(number, at, [])
+        if found.missing is not None and f"change {seq} is missing" in found.missing:
+            return ""
+        return f"change {seq} was removed, and the audit says {found.missing}, {len(found.differences)} differences"
+
+    def _audit(self, number: int, at: int, instead: list[tuple[str, str]]) -> Audit:
+        self.count += 1
+        recorder, batch = self._recorder, self._batches[number]
+        log = f"bronze/changes/{places(recorder.namespace, recorder.epoch)}"
+        commit = recorder.lake.read_commit(log, number)
+        try:
+            self._write(number, [*batch[:at], *instead, *batch[at + 1 :]])
+            return audit(None, recorder.url, recorder.namespace, recorder.lake)
+        finally:
+            self._write(number, batch)
+            assert recorder.lake.read_commit(log, number) == commit
+
+    def _write(self, number: int, found: list[tuple[str, str]]) -> None:
+        write_bronze(self._recorder.lake, self._recorder.namespace, self._recorder.epoch, number, found)
+
+
+def _other_value(event: dict[str, Any]) -> bool:
+    """Alter a KV event, if it has a value."""
+    given = event.get("value") is not None
+    event["value"] = "altered"
+    return given
+
+
+def _other_addr(event: dict[str, Any]) -> bool:
+    """Alter an event with a broker row, if it has an address."""
+    addrs = (event["row"] or {}).get("addrs") or {}
+    addrs.update(dict.fromkeys(list(addrs)[:1], "192.0.2.1:1"))
+    return bool(addrs)
+
+
 def _run(pair: FleetPair, recorder: Recorder, options: argparse.Namespace, pick: random.Random) -> int:
     sequences = -(-options.operations // LENGTH)
     counts = {"expired": 0, "audits": 0, "differences": 0}
@@ -143,8 +222,9 @@ def _run(pair: FleetPair, recorder: Recorder, options: argparse.Namespace, pick:
 
     PastRun.before = before
     for at in range(sequences):
+        steps = steps_of(random_sequence(options.seed + at, LENGTH))
         try:
-            PastRun(pair, f"q{at}x").run(steps_of(random_sequence(options.seed + at, LENGTH)))
+            _again_when_not_now(pair, lambda number, at=at, steps=steps: PastRun(pair, f"q{at}r{number}x").run(steps))
         except Difference as difference:
             print(f"sequence {at}: {difference}", flush=True)
             counts["differences"] += 1
@@ -155,10 +235,18 @@ def _run(pair: FleetPair, recorder: Recorder, options: argparse.Namespace, pick:
     found = recorder.audit(spark)
     spark.stop()
     counts["differences"] += len(found.differences) + (found.missing is not None)
+    tampered = Tampered(recorder, pick)
+    unseen = [what for _ in range(3) for what in (
+        tampered.altered('"kv_put"', _other_value, "kv"), tampered.altered('"row"', _other_addr, "broker_addr"),
+        tampered.removed(),
+    ) if what]  # fmt: skip
+    for text in unseen:
+        print(text)
     sent = ", ".join(f"{code} {count}" for code, count in sorted(pair.sent.items(), key=str))
     print(f"{sequences * LENGTH} operations ({sent}), {counts}; {instants} instants as the plain replay has them; "
-          f"on Spark: {found.seq} changes, {found.cells} cells, {len(found.differences)} differences")  # fmt: skip
-    return 1 if counts["differences"] or not found.ok else 0
+          f"on Spark: {found.seq} changes, {found.cells} cells, {len(found.differences)} differences; of "
+          f"{tampered.count} events altered or removed {len(unseen)} were not found")  # fmt: skip
+    return 1 if counts["differences"] or unseen or not found.ok else 0
 
 
 if __name__ == "__main__":

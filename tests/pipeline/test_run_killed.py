@@ -165,9 +165,9 @@ def test_killed_in_every_stage_the_tables_are_those_of_an_undisturbed_run(spark,
         kind = pick.choice(["python", "java", "both"])
         where = victim.kill(kind) if reached else None
         if where is not None:
-            kills.append(f"{stage}: {kind} at {where}")
+            kills.append(where)
+            print(f"{kind} killed at {where}", flush=True)
         run(filled.go_on(40))
-    print(*kills, sep="\n")
     assert len(kills) == KILLS
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
 
