@@ -85,20 +85,21 @@ def ending(spark: Any) -> Iterator[None]:
     """
     root = logging.getLogger()
     root.addFilter(_not_py4j)  # which logs the stack of every broken connection
-    lost = False
     try:
         yield
     except Exception as error:
-        lost = _java_ended(spark, patience_s=_ENDING_S if isinstance(error, (Py4JError, OSError)) else 0)
-        if not lost:
+        if not _java_ended(spark, error):
             raise
         raise SparkLost(
             "Spark's Java ended: somebody killed it, as Linux does when memory runs out, or its own was not enough "
             "(--driver-memory). What was committed counts; the next run goes on from there"
         ) from error
     finally:
-        with contextlib.suppress(Exception) if lost else contextlib.nullcontext():
+        try:
             spark.stop()
+        except Exception as error:
+            if not _java_ended(spark, error):
+                raise
         root.removeFilter(_not_py4j)
 
 
@@ -106,11 +107,11 @@ def _not_py4j(record: logging.LogRecord) -> bool:
     return "py4j" not in record.pathname
 
 
-def _java_ended(spark: Any, *, patience_s: float) -> bool:
+def _java_ended(spark: Any, error: Exception) -> bool:
     """Whether the process is gone; spark-submit's is not ours to look at."""
     proc = getattr(getattr(getattr(spark, "sparkContext", None), "_gateway", None), "proc", None)
     if proc is None:
         return False
     with contextlib.suppress(subprocess.TimeoutExpired):
-        proc.wait(patience_s)
+        proc.wait(_ENDING_S if isinstance(error, (Py4JError, OSError)) else 0)
     return proc.poll() is not None

@@ -11,6 +11,8 @@ import functools
 import hashlib
 import re
 from collections.abc import Sequence
+from importlib import resources
+from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,9 +23,13 @@ _HEADER = re.compile(r"\A--\[\[ (\w+): (.*?)\]\]\n", re.S)
 _ARGUMENT = re.compile(r"^\s+ARGV\[(\d+)(\.\.\.)?\]", re.M)
 
 
-def _find_folder() -> Path:
+def _find_folder() -> Traversable:
     package = Path(__file__).resolve().parent.parent
-    for folder in (package / "lua", package.parent / "lua"):  # in a wheel, in a checkout
+    folders: list[Traversable] = [
+        resources.files("registry") / "lua",  # in a wheel, which Spark leaves packed (--py-files)
+        package.parent / "lua",  # in a checkout
+    ]
+    for folder in folders:
         if (folder / "heartbeat.lua").is_file():
             return folder
     raise StoreError(f"no Lua scripts beside {package}: the installation is not whole, install it again")
@@ -47,7 +53,7 @@ class Script(NamedTuple):
             )
 
 
-def expand(path: Path, folder: Path) -> str:
+def expand(path: Traversable, folder: Traversable) -> str:
     """A script's text with each include put in once, where it is first asked for."""
     done: set[str] = set()
 
@@ -71,15 +77,18 @@ def load() -> dict[str, Script]:
     """
     folder = _find_folder()
     scripts: dict[str, Script] = {}
-    for path in sorted(folder.glob("*.lua")):
+    for path in sorted(folder.iterdir(), key=lambda path: path.name):
+        name, _, kind = path.name.partition(".")
+        if kind != "lua":
+            continue
         source = expand(path, folder)
         header = _HEADER.match(source)
-        if header is None or header.group(1) != path.stem:
-            raise StoreError(f"{path.name}: the header must open with '--[[ {path.stem}: '")
+        if header is None or header.group(1) != name:
+            raise StoreError(f"{path.name}: the header must open with '--[[ {name}: '")
         numbered = [(int(number), bool(more)) for number, more in _ARGUMENT.findall(header.group(2))]
         if [number for number, _ in numbered] != list(range(1, len(numbered) + 1)):
             raise StoreError(f"{path.name}: ARGV lines of the header are not numbered 1, 2, 3, ...")
         more = bool(numbered and numbered[-1][1])
         sha = hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest()
-        scripts[path.stem] = Script(path.stem, source, sha, len(numbered) - more, more)
+        scripts[name] = Script(name, source, sha, len(numbered) - more, more)
     return scripts

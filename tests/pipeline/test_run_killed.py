@@ -116,7 +116,7 @@ class Victim:
         if kind == "java":
             text = self._out.read_text()
             assert text.splitlines()[-1].startswith("mqregistry: Spark's Java ended"), text
-            assert "Traceback" not in text
+            assert "registry/cli" not in text, text  # pyspark's own threads may show their stacks
         return where
 
 
