@@ -7,11 +7,13 @@ round may be killed anywhere and run again.
 from __future__ import annotations
 
 import logging
+import os
 import re
 import threading
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -266,6 +268,7 @@ def _last(batch: bronze.Batch) -> str:
 
 
 _OURS: Final = re.compile(r"^(?:registry|pipeline)(?:\.\w+)*\.(\w+): (.+)$", re.MULTILINE)
+_NO_PYTHON: Final = re.compile(r"(No module named '\S+'|Cannot run program \"\S+\")")
 
 
 class _plain_errors:
@@ -275,10 +278,16 @@ class _plain_errors:
         pass
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> None:
-        if not isinstance(error, PySparkException):
+        if not isinstance(error, (PySparkException, Py4JJavaError)):
             return
         found = _OURS.search(str(error))
         if found is None:
-            return
+            lacking = _NO_PYTHON.search(str(error))
+            if lacking is None:
+                return
+            raise RegistryError(
+                f"Spark's Python ({os.environ.get('PYSPARK_PYTHON', 'python3')}): {lacking[1]}; PYSPARK_PYTHON names "
+                "one that has mqregistry, with the extra spark, on every machine of the cluster"
+            ) from error
         kinds: dict[str, type[RegistryError]] = {"GapError": GapError}
         raise kinds.get(found[1], getattr(errors, found[1], RegistryError))(found[2]) from error

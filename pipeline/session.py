@@ -64,9 +64,9 @@ def open_session(
         settings["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile={_LOG4J.as_uri()} {more}".rstrip()
         if driver_memory:
             settings["spark.driver.memory"] = driver_memory
+        # Spark's own choice is whatever python3 is on PATH, which need not have this package
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         if master.startswith("local"):
-            # Spark's own choice is whatever python3 is on PATH, which need not have this package
-            os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
             settings["spark.driver.host"] = settings["spark.driver.bindAddress"] = "127.0.0.1"
         builder = builder.master(re.sub(r"^local\[([^,\]]+)\]$", rf"local[\1,{_ATTEMPTS}]", master))
     for key, value in {**settings, **(config or {})}.items():

@@ -1,4 +1,4 @@
-"""The same on a Spark cluster: a master, two workers and their executors as processes of their own."""
+"""On a Spark standalone cluster: a master, two workers and their executors are processes of their own."""
 
 import json
 import os
@@ -9,22 +9,28 @@ import pytest
 
 pytestmark = pytest.mark.spark
 
-from .conftest import QUICK_JAVA  # noqa: E402
-from .streams import Bed  # noqa: E402
+import pyarrow.parquet as pq  # noqa: E402
 
-# local-cluster: Spark's own standalone master and workers; executors get no file and no variable of the driver's.
+from pipeline import bronze  # noqa: E402
+from pipeline.lake import Lake  # noqa: E402
+from pipeline.silver.manifest import log_of, read_last  # noqa: E402
+
+from .conftest import QUICK_JAVA  # noqa: E402
+from .standalone import HOST, SPARK_HOME, standalone  # noqa: E402
+from .streams import EPOCH, Bed  # noqa: E402
+
+TIMEOUT_S = 880
+
 SCRIPT = """
 import json, os, sys
-import pyspark
-os.environ["SPARK_HOME"] = os.path.dirname(pyspark.__file__)
 from pyspark.sql import functions as F
 from pipeline import bronze, jobs
 from pipeline.lake import Lake
 from pipeline.session import open_session
 from pipeline.source import RedisStreamSource
 
-url, namespace, folder = sys.argv[1:]
-spark = open_session(master="local-cluster[2,1,1024]", driver_memory="512m", config={
+url, namespace, folder, master = sys.argv[1:]
+spark = open_session(master=master, driver_memory="512m", config={
     "spark.executor.memory": "512m", "spark.local.dir": folder, "spark.sql.shuffle.partitions": "2"})
 spark.dataSource.register(RedisStreamSource)
 
@@ -44,21 +50,81 @@ spark.stop()
 """
 
 
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    with standalone(tmp_path_factory.mktemp("standalone"), java_options=QUICK_JAVA) as cluster:
+        yield cluster
+
+
+def end_well(command, env, folder=None):
+    ran = subprocess.run(command, env=env, cwd=folder, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    return ran.stdout
+
+
 @pytest.mark.timeout(900)
-def test_two_executors_read_one_stream(redis_url, namespace, tmp_path):
+def test_two_executors_read_one_stream(cluster, redis_url, namespace, tmp_path):
     bed = Bed(redis_url, namespace)
     bed.changes(50_000)
     bed.add(*[bed.heartbeat(1_700_000_000_000 + i) for i in range(100)], stream="heartbeats")
-    env = {name: value for name, value in os.environ.items() if name != "JAVA_HOME"}
-    env["JAVA_TOOL_OPTIONS"] = QUICK_JAVA
-    ran = subprocess.run(
-        [sys.executable, "-c", SCRIPT, redis_url, namespace, str(tmp_path)],
-        env=env, capture_output=True, text=True, timeout=880, check=False,
-    )  # fmt: skip
-    assert ran.returncode == 0, ran.stderr
-    found = json.loads(ran.stdout.splitlines()[-1])
+    env = {name: value for name, value in os.environ.items() if name not in ("JAVA_HOME", "PYSPARK_PYTHON")}
+    env |= {"JAVA_TOOL_OPTIONS": QUICK_JAVA, "SPARK_LOCAL_IP": HOST}
+    said = end_well([sys.executable, "-c", SCRIPT, redis_url, namespace, str(tmp_path), cluster.master], env)
+    found = json.loads(said.splitlines()[-1])
     assert len(found["rows"]) == 2, "both executors read"
     assert sum(found["rows"]) == 50_000
     assert found["entries"] == {"changes": 50_000, "heartbeats": 100, "lookups": 0}
     assert found["bronze"] == [50_000, 50_000]
     assert found["seq"] == 50_000
+
+
+@pytest.fixture(scope="module")
+def packed(tmp_path_factory):
+    """The wheel under a name that Spark passes on."""
+    folder = tmp_path_factory.mktemp("wheel")
+    command = ["pip", "wheel", "--quiet", "--disable-pip-version-check", "--no-deps", "--no-build-isolation"]
+    end_well([sys.executable, "-m", *command, "--wheel-dir", str(folder), os.curdir], None)
+    (wheel,) = folder.glob("*.whl")
+    return wheel.rename(folder / "mqregistry.zip")
+
+
+@pytest.fixture(scope="module")
+def python_without(tmp_path_factory):
+    """A Python with all that mqregistry depends on, and without mqregistry: the one of the workers."""
+    folder = tmp_path_factory.mktemp("lent")
+    end_well([sys.executable, "-m", "venv", "--without-pip", str(folder)], None)
+    (packages,) = folder.glob("lib/python*/site-packages")
+    lent = [path for path in sys.path if path.endswith("-packages")]
+    (packages / "lent.pth").write_text("".join(f"{path}\n" for path in lent))
+    python = folder / "bin" / "python"
+    asked = [python, "-c", "import msgspec, pyarrow, registry.cli"]
+    seen = subprocess.run(asked, cwd=folder, capture_output=True, text=True, check=False)
+    assert "'registry" in seen.stderr
+    return python
+
+
+@pytest.mark.timeout(900)
+def test_spark_submit_with_the_wheel_on_workers_without_it(
+    cluster, packed, python_without, redis_url, namespace, tmp_path
+):
+    """As the README says."""
+    bed = Bed(redis_url, namespace)
+    bed.changes(45_000)  # so many that silver takes Spark, and the executors read in two tasks
+    main = tmp_path / "submit.py"
+    main.write_text("from registry.cli import main; main()\n")
+    before = sum(cluster.executors())
+    command = [
+        SPARK_HOME / "bin" / "spark-submit", "--master", cluster.master, "--driver-memory", "512m",
+        "--executor-memory", "512m", "--conf", "spark.sql.shuffle.partitions=2", "--py-files", packed, main,
+        "pipeline", "run", "--once", "--redis", redis_url, "--namespace", namespace, "--lake", tmp_path / "lake",
+    ]  # fmt: skip
+    env = cluster.env | {"PYSPARK_PYTHON": str(python_without), "PYTHONPATH": str(packed)}
+    said = end_well(list(map(str, command)), env, tmp_path)
+    assert said.splitlines()[-1] == "done: 45,000 changes, 0 heartbeats, 0 lookups"
+    assert sum(cluster.executors()) == before + 2
+    lake = Lake(str(tmp_path / "lake"))
+    assert bronze.last_position(lake, "changes", namespace, EPOCH).seq == 45_000
+    _, manifest = read_last(lake, log_of(namespace, EPOCH))
+    assert manifest.seq == 45_000
+    rows = sum(pq.read_metadata(lake.path(file.path)).num_rows for file in manifest.of("kv"))
+    assert rows == 45_000  # each key is put nine times over, and each value has its row
