@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 
 import pytest
 
@@ -18,16 +17,6 @@ from registry.protocol.watch import ROUTE_WATCH, Position, WatchAnswer
 from .address_servers import FakeAddressServer
 from .cancelling import cancel_at_each_await
 from .fake_name_server import FakeNameServer, route_of, until
-
-
-@pytest.fixture(autouse=True)
-def complaints(runner):
-    said = []
-    runner.get_loop().set_exception_handler(lambda _, context: said.append(context))
-    yield said
-    gc.collect()
-    runner.run(asyncio.sleep(0))
-    assert not said
 
 
 class Announcing(FakeNameServer):

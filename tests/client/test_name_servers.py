@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 
 import pytest
 
@@ -15,16 +14,6 @@ from registry.errors import ClientClosed, ConfigError, PeerUnavailable, RemotePr
 from registry.protocol.command import Command
 
 from .fake_name_server import FakeNameServer, never, until
-
-
-@pytest.fixture(autouse=True)
-def complaints(runner):
-    said = []
-    runner.get_loop().set_exception_handler(lambda _, context: said.append(context))
-    yield said
-    gc.collect()
-    runner.run(asyncio.sleep(0))
-    assert not said
 
 
 @contextlib.asynccontextmanager

@@ -19,15 +19,6 @@ from .registrar_bed import NEVER, SHORT, FakeNameServer, broker, name_servers, t
 REGISTER = RequestCode.REGISTER_BROKER
 
 
-@pytest.fixture(autouse=True)
-def complaints(runner):
-    """What the loop complains of: nothing."""
-    said = []
-    runner.get_loop().set_exception_handler(lambda _, context: said.append(context))
-    yield said
-    assert not said
-
-
 def topics_of(body):
     return set(body.topics)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import logging
 
 import msgspec
@@ -17,16 +16,6 @@ from registry.errors import ClientClosed, NoRoute, PeerUnavailable, RemoteProtoc
 from registry.protocol.command import Command
 
 from .fake_name_server import FakeNameServer, never, route_of, until
-
-
-@pytest.fixture(autouse=True)
-def complaints(runner):
-    said = []
-    runner.get_loop().set_exception_handler(lambda _, context: said.append(context))
-    yield said
-    gc.collect()
-    runner.run(asyncio.sleep(0))
-    assert not said
 
 
 @contextlib.asynccontextmanager
