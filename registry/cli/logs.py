@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import logging.handlers
 import sys
 from typing import Final
 
@@ -34,10 +33,10 @@ def configure(settings: Settings) -> None:
     """
     handler: logging.Handler
     if settings.log_file:
+        from logging.handlers import RotatingFileHandler
+
         try:
-            handler = logging.handlers.RotatingFileHandler(
-                settings.log_file, maxBytes=_FILE_BYTES, backupCount=_FILES, encoding="utf-8"
-            )
+            handler = RotatingFileHandler(settings.log_file, maxBytes=_FILE_BYTES, backupCount=_FILES, encoding="utf-8")
         except OSError as error:
             raise StartError(f"cannot write the log file {settings.log_file}: {error.strerror or error}") from error
     else:

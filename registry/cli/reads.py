@@ -17,7 +17,7 @@ from registry.route import pick_up_route
 from registry.store import keys
 from registry.store.address import without_password
 from registry.store.connect import mapped_errors
-from registry.store.snapshot import broker_row, decode_queue_data, read_head, read_section
+from registry.store.snapshot import broker_row, decode_queue_data, read_head, read_section, read_topic_rows
 from registry.store.store import Store, check_schema
 from registry.tables import Tables
 
@@ -150,17 +150,16 @@ def _broker_infos(
 async def read_topics(store: Store) -> list[TopicInfo]:
     """Every topic."""
     found: dict[str, TopicInfo] = {}
-    async for topic, flat in read_section(store, "topics"):
-        datas = {
-            name.decode(): decode_queue_data(topic, data) for name, data in zip(flat[::2], flat[1::2], strict=True)
-        }
-        found[topic] = TopicInfo(
-            topic,
-            sorted(datas),
-            sum(data.read_queue_nums for data in datas.values()),
-            sum(data.write_queue_nums for data in datas.values()),
-            sorted({data.perm for data in datas.values()}),
-        )
+    async for rows in read_topic_rows(store):
+        for topic, flat in rows:
+            datas = [decode_queue_data(topic, data) for data in flat[1::2]]
+            found[topic] = TopicInfo(
+                topic,
+                sorted(flat[::2]),
+                sum(data.read_queue_nums for data in datas),
+                sum(data.write_queue_nums for data in datas),
+                sorted({data.perm for data in datas}),
+            )
     return [found[topic] for topic in sorted(found)]
 
 

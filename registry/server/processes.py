@@ -23,6 +23,7 @@ from typing import Any, Final, NamedTuple, NoReturn, Protocol
 import msgspec
 
 from registry.embedded import die_with_parent
+from registry.store import scripts
 
 # The specification may hold a password, so it goes over stdin: anybody can read a command line. -P: a folder
 # named "registry" where the user happens to stand is not ours.
@@ -156,6 +157,7 @@ def fork_workers(count: int) -> Iterator[list[Forked]]:
         return
     from registry.server import worker
 
+    scripts.load()  # once for all
     collects = gc.isenabled()
     gc.disable()
     gc.freeze()  # what there is lives as long as we, and looking at it would make copies of shared pages

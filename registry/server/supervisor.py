@@ -21,7 +21,6 @@ import msgspec
 from registry.config import Settings
 from registry.errors import ConfigError, StartError, StoreError, StoreUnavailable
 from registry.server.handover import Entrance, entrance
-from registry.server.http import HttpServer
 from registry.server.metrics import Fleet, Status
 from registry.server.processes import WORKER_COMMAND, Forked, Process, open_pipe, spawn
 from registry.server.streams import watch_streams
@@ -131,9 +130,10 @@ class Supervisor:
             )
             stack.callback(self._entrance.close)
             port = settings.effective_http_port
-            http = HttpServer(settings.bind_address, port, self.fleet) if port else None
-            if http is not None:
-                stack.callback(http.close)
+            if port:
+                from registry.server.http import HttpServer  # its base is a tenth of all imports
+
+                stack.callback(HttpServer(settings.bind_address, port, self.fleet).close)
             logger.info(
                 "front end %s: %d worker(s) on %s:%d, namespace %s, HTTP port %s",
                 self.front_end, settings.workers, settings.bind_address, settings.listen_port, settings.namespace,

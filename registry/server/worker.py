@@ -178,8 +178,7 @@ class Worker:
                 server = Taken(entrance, doorway, connections.all)
             else:
                 server = await loop.create_server(doorway, sock=entrance, backlog=settings.server_socket_backlog)
-            # The tables are long-lived: the collector need not look at them again and again.
-            gc.collect()
+            # The tables are long-lived: the collector need not look at them again and again, nor once now.
             gc.freeze()
             gc.enable()  # it rested since this process was made
             self._say({"event": "ready"})

@@ -15,11 +15,11 @@ from registry.model import BrokerRow, QueueData
 from registry.store import keys
 from registry.store.connect import mapped_errors
 from registry.store.store import Store
-from registry.tables import Tables
+from registry.tables import Tables, TopicsLoader
 
 # What a page of at most 1 ms of Redis time holds.
 _PAGE = {
-    "topics": 150,
+    "topics": 250,
     "brokers": 100,
     "clusters": 20,
     "filters": 300,
@@ -30,7 +30,7 @@ _PAGE = {
 _queue_data = msgspec.json.Decoder(QueueData)
 # Most cells of a registry hold one of few values.
 _decode_queue_data = functools.lru_cache(maxsize=16_384)(_queue_data.decode)
-_decode_name = functools.lru_cache(maxsize=16_384)(bytes.decode)
+_decode_rows = msgspec.msgpack.Decoder(tuple[list[str], list[list[str]]]).decode
 _BROKER_ID = re.compile(rb"-?\d+\Z")
 
 
@@ -55,16 +55,43 @@ async def read_head(store: Store) -> Head:
     return Head(epoch.decode(), seq, int(config_rev), int(up_since), int(now), last_id.decode())
 
 
-async def read_section(store: Store, section: str) -> AsyncIterator[tuple[str, list[bytes]]]:
-    """One table, page by page: (name, flat HASH, SET or LIST of that name). A name may come twice."""
+async def _pages(store: Store, section: str) -> AsyncIterator[list[Any]]:
     cursor: bytes = b"0"
     while True:
         page = await store.call("snapshot", section, cursor, _PAGE.get(section, 100))
         cursor = page[0]
-        for i in range(1, len(page), 2):
-            yield page[i].decode(), page[i + 1]
+        yield page
         if cursor == b"0":
             return
+
+
+async def read_section(store: Store, section: str) -> AsyncIterator[tuple[str, list[bytes]]]:
+    """One table but topics, page by page: (name, flat HASH, SET or LIST of that name). A name may come twice."""
+    async for page in _pages(store, section):
+        for i in range(1, len(page), 2):
+            yield page[i].decode(), page[i + 1]
+
+
+async def read_topic_rows(store: Store) -> AsyncIterator[list[tuple[str, list[str]]]]:
+    """The topics, page by page: (topic, its HASH as brokerName, queue data, ...). A topic may come twice.
+
+    Raises:
+        StoreError: a name that is not UTF-8.
+    """
+    async for page in _pages(store, "topics"):
+        try:
+            topics, rows = _decode_rows(page[1])
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise StoreError(f"a topic or brokerName in {keys.prefix(store.namespace)}topics: {error}") from error
+        yield list(zip(topics, rows, strict=True))
+
+
+class _Cells(dict[str, QueueData]):
+    """Queue data by its text: most cells of a registry hold one of few values, and share it."""
+
+    def __missing__(self, text: str) -> QueueData:
+        found = self[text] = _queue_data.decode(text)
+        return found
 
 
 def broker_row(flat: list[bytes]) -> BrokerRow:
@@ -91,8 +118,16 @@ async def read_tables(store: Store) -> tuple[Head, Tables]:
         tables.clusters[name] = {member.decode() for member in flat}
     async for name, flat in read_section(store, "brokers"):
         tables.brokers[name] = broker_row(flat)
-    async for topic, flat in read_section(store, "topics"):
-        tables.set_topic(topic, {_decode_name(name): decode_queue_data(topic, data) for name, data in _pairs(flat)})
+    loader = TopicsLoader(tables, _Cells().__getitem__)
+    async for rows in read_topic_rows(store):
+        try:
+            loader.add(rows)
+        except msgspec.DecodeError:
+            for topic, row in rows:
+                for queue_data in row[1::2]:
+                    decode_queue_data(topic, queue_data)
+            raise
+    loader.finish()
     async for name, flat in read_section(store, "filters"):
         tables.set_filter_servers(name, [server.decode() for server in flat])
     async for topic, flat in read_section(store, "mappings"):
@@ -106,7 +141,7 @@ async def read_tables(store: Store) -> tuple[Head, Tables]:
     return head, tables
 
 
-def decode_queue_data(topic: str, queue_data: bytes) -> QueueData:
+def decode_queue_data(topic: str, queue_data: bytes | str) -> QueueData:
     """A cell of ``topic:<topic>``; raises StoreError, naming the topic, when it is not ours."""
     try:
         return _decode_queue_data(queue_data)

@@ -64,6 +64,22 @@ async def test_unknown_section_is_an_error(bed):
         [_ async for _ in read_section(bed.store, "nonsense")]
 
 
+async def test_a_name_that_is_no_text_is_an_error_that_names_the_key(bed):
+    await bed.register(topics=["t1", "t2"])
+    await bed.store.client.hset(f"mq:{{{bed.store.namespace}}}:topic:t1", b"\xff", "{}")
+    with pytest.raises(StoreError, match=r"a topic or brokerName in mq:\{.*\}:topics: .*utf-8"):
+        await read_tables(bed.store)
+
+
+async def test_topics_whose_hash_is_gone_are_left_out(bed, small_pages):
+    """As between the two reads of a page; also when nothing is left on it."""
+    await bed.register(topics=["t1", "t2"])
+    assert set((await bed.tables()).topics) == {"t1", "t2"}
+    for topic in ("t1", "t2"):
+        await bed.store.client.delete(f"mq:{{{bed.store.namespace}}}:topic:{topic}")
+    assert (await bed.tables()).topics == {}
+
+
 async def test_snapshot_is_read_only(bed):
     await bed.register()
     before = await bed.dump()

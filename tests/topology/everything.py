@@ -7,7 +7,7 @@ import asyncio
 from registry.model import ORDER_TOPIC_CONFIG, QueueData, who
 from registry.store import scripts
 from registry.store.brokers import read_broker
-from registry.store.snapshot import read_section
+from registry.store.snapshot import read_section, read_topic_rows
 from registry.store.streams import Limits, StreamStore, lookup_entries
 
 from ..store.bed import Bed, registration
@@ -42,7 +42,8 @@ async def use_everything(bed: Bed) -> None:
     await kv.set_config({"orderMessageEnable": "true"})
     await kv.restore(1, {"ns": {"restored": "1"}, "empty": {}})
     await leases.attach("fe1", [(who("c1", "10.0.0.1:10911"), "w1/9"), (who("c1", "unknown:1"), "w1/9")])
-    for section in ("brokers", "clusters", "topics", "filters", "mappings", "kv", "config", "live"):
+    assert [rows async for rows in read_topic_rows(store)]
+    for section in ("brokers", "clusters", "filters", "mappings", "kv", "config", "live"):
         assert [name async for name, _ in read_section(store, section)], section
     assert await bed.contents() == await bed.replay()
     view = await read_broker(store, "broker-a", many, [("t1", "broker-a")], all_topics=True)

@@ -7,7 +7,7 @@ import pytest
 from registry import change as kinds
 from registry.change import Change, Row
 from registry.model import BrokerRow, QueueData
-from registry.tables import Tables
+from registry.tables import Tables, TopicsLoader
 
 RW, RO = QueueData(8, 8, 6), QueueData(8, 8, 4)
 
@@ -207,3 +207,32 @@ def test_an_event_of_an_unknown_type_is_an_error_and_changes_nothing(tables):
     with pytest.raises(kinds.UnknownChange, match=r"event 2 is a 'queues_moved', which this release \(schema 1\."):
         tables.apply(Change(2, 1, "queues_moved", broker_name="a", topics={"t9": RW}))
     assert str(tables.contents()) == before
+
+
+def test_topics_of_a_snapshot_are_as_cell_by_cell():
+    """On the same brokerNames or not, with the same queues on each or not, and read twice with something new."""
+    values = {"rw": RW, "ro": RO}
+    pages = [
+        [("t1", ["a", "rw", "b", "rw"]), ("t2", ["a", "rw", "b", "ro"]), ("t3", ["b", "ro"])],
+        [("t4", ["a", "ro", "b", "ro"]), ("t3", ["a", "rw"]), ("t1", ["a", "ro", "b", "rw"]), ("t5", ["c", "rw"])],
+    ]
+    at_once, one_by_one = Tables(), Tables()
+    loader = TopicsLoader(at_once, values.__getitem__)
+    for page in pages:
+        loader.add(page)
+        for topic, flat in page:
+            for name, text in zip(flat[::2], flat[1::2], strict=True):
+                one_by_one.set_queue_data(topic, name, values[text])
+    loader.finish()
+    assert at_once.contents() == one_by_one.contents()
+    assert at_once.topics["t3"] == {"a": RW, "b": RO}
+    at_once.drop_broker("b")
+    one_by_one.drop_broker("b")
+    assert at_once.contents() == one_by_one.contents()
+
+
+def test_topics_of_a_snapshot_join_what_is_indexed_already(tables):
+    loader = TopicsLoader(tables, {"rw": RW}.__getitem__)
+    loader.add([("t9", ["a", "rw", "z", "rw"])])
+    loader.finish()
+    assert tables.broker_topics == {"a": {"t1", "t2", "t9"}, "b": {"t2"}, "z": {"t9"}}
