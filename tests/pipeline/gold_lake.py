@@ -49,7 +49,7 @@ class Written:
         log = f"bronze/{stream}/{self.places}"
         self._write(f"{log}/batch={number:09d}/day=2026-01-01/part.parquet", pa.Table.from_pylist(rows, BRONZE[stream]))
         if commit:
-            self.lake.commit(log, number, {"rows": len(rows)})
+            self.lake.commit(log, number, {"rows": len(rows), "quarantined": 0})
 
     def _write(self, path, table):
         folder, _, name = path.rpartition("/")

@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+from deltalake import DeltaTable
 from pyarrow import fs
 
 pytestmark = pytest.mark.spark
@@ -53,13 +54,18 @@ def entries(bed, stream="changes"):
     return [(*map(int, i.split(b"-")), fields[b"e"].decode()) for i, fields in found]
 
 
-def test_a_round_takes_all_streams_and_the_next_one_what_is_new(spark, bed, lake):
+def test_a_round_takes_all_streams_and_the_next_one_what_is_new(spark, bed, lake, tmp_path):
+    delta = str(tmp_path / "delta")
     bed.changes(1_000)
     bed.add(*[bed.heartbeat(START_MS + 40_000_000 * i) for i in range(5)], stream="heartbeats")
     told = []
-    done = jobs.run(spark, lake, settings(bed, limit=600), once=True, tell=told.append)
+    done = jobs.run(spark, lake, settings(bed, limit=600, delta=delta), once=True, tell=told.append)
     assert done == jobs.Done({"changes": 1_000, "heartbeats": 5, "lookups": 0}, 0, 1_000)
     assert any("snapshot" in text for text in told)
+    assert told[-1] == f"Delta tables in {delta} brought up to date"
+    for stream in ("changes", "heartbeats"):
+        published = DeltaTable(f"{delta}/bronze/{stream}").to_pyarrow_table(columns=["id_ms", "id_n", "e"]).to_pylist()
+        assert sorted(tuple(row.values()) for row in published) == entries(bed, stream)
     assert rows(spark, lake, bed) == entries(bed)
     assert rows(spark, lake, bed, "heartbeats") == entries(bed, "heartbeats")
     beats = bronze.read(spark, lake, "heartbeats", bed.namespace, EPOCH)
