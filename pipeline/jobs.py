@@ -34,6 +34,8 @@ logger = logging.getLogger(__name__)
 
 READER: Final = "pipeline"
 _SNAPSHOT_TRIES: Final = 3
+_WORKER_TRIES: Final = 6
+_WORKER_LATE: Final = "Python worker failed to connect back"
 
 
 class Settings(NamedTuple):
@@ -60,6 +62,10 @@ class Done(NamedTuple):
     entries: dict[str, int]
     quarantined: int
     seq: int
+
+
+class WorkerLate(RegistryError):
+    """Spark gave a Python process 10 s to start, which it has no setting for, and that was not enough."""
 
 
 class Stopped(RegistryError):
@@ -96,6 +102,7 @@ class Job:
         Raises:
             StoreUnavailable: Redis is away; what was committed counts.
             GapError, LakeError: something is missing; the message says what to do.
+            WorkerLate: this machine is too busy for Spark.
             Stopped: the event was set.
         """
         with _plain_errors():
@@ -248,7 +255,8 @@ def run(
         What the last whole round did.
 
     Raises:
-        As :meth:`Job.round`; but when Redis is away for a while, only with ``once``.
+        As :meth:`Job.round`; but when Redis is away for a while, only with ``once``; and when the machine is busy, only
+        after some tries.
     """
     stop = stop or threading.Event()
     with run_lock(lake, java_of(spark)):
@@ -256,15 +264,22 @@ def run(
 
 
 def _rounds(job: Job, once: bool, interval_s: float, tell: Callable[[str], None], stop: threading.Event) -> Done | None:
-    done = None
+    done, late = None, 0
     while not stop.is_set():
         try:
             done = job.round()
+            late = 0
             job.settings = job.settings._replace(accept_gap=False)  # one gap was seen and accepted, not all to come
         except StoreUnavailable as error:
             if once:
                 raise
             tell(f"{error}; again in {interval_s:g} s")
+        except WorkerLate as error:
+            late += 1
+            if late == _WORKER_TRIES:
+                raise
+            tell(f"{error}; again")
+            continue
         except Stopped:
             break
         if once:
@@ -290,6 +305,10 @@ class _plain_errors:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> None:
         if not isinstance(error, (PySparkException, Py4JJavaError)):
             return
+        if _WORKER_LATE in str(error):
+            raise WorkerLate(
+                "Spark's Python process did not start within 10 s, Spark's own limit: is this machine very busy?"
+            ) from error
         found = _OURS.search(str(error))
         if found is None:
             lacking = _NO_PYTHON.search(str(error))

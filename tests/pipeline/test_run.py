@@ -8,6 +8,7 @@ import sys
 import pytest
 from deltalake import DeltaTable
 from pyarrow import fs
+from pyspark.errors import PySparkException
 
 pytestmark = pytest.mark.spark
 
@@ -52,6 +53,28 @@ def readers(bed):
 def entries(bed, stream="changes"):
     found = bed.client.xrange(bed.key(stream))
     return [(*map(int, i.split(b"-")), fields[b"e"].decode()) for i, fields in found]
+
+
+def test_a_round_is_tried_again_where_spark_did_not_wait_for_its_worker(spark, bed, lake, monkeypatch):
+    bed.changes(3)
+    late = []
+    start = bronze.start_query
+
+    def slow(*arguments, **more):
+        if len(late) < 2:
+            late.append(1)
+            raise PySparkException("[STREAM_FAILED] terminated with exception: Python worker failed to connect back.")
+        return start(*arguments, **more)
+
+    monkeypatch.setattr(bronze, "start_query", slow)
+    told = []
+    assert jobs.run(spark, lake, settings(bed), once=True, tell=told.append).entries["changes"] == 3
+    assert sum("did not start within 10 s" in text for text in told) >= 2
+    monkeypatch.setattr(jobs, "_WORKER_TRIES", 2)
+    late.clear()
+    bed.changes(1)
+    with pytest.raises(jobs.WorkerLate, match="is this machine very busy"):
+        jobs.run(spark, lake, settings(bed), once=True)
 
 
 def test_a_round_takes_all_streams_and_the_next_one_what_is_new(spark, bed, lake, tmp_path):
