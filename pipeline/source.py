@@ -26,7 +26,7 @@ environment it does not see it at all.
 
 from __future__ import annotations
 
-import gc
+import contextlib
 from collections.abc import Iterator, Mapping, MutableMapping
 from typing import Any, Final
 
@@ -41,6 +41,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
+from pipeline import collector
 from pipeline.entries import SOURCE
 from pipeline.ranges import OLDEST, UNKNOWN, EntryId, Position, parse_id
 from pipeline.stream import Head, Login, Stream
@@ -155,17 +156,9 @@ class _Reader:
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The entries of one range."""
         assert isinstance(partition, Range)
-        # Every entry makes a handful of objects that live as long as their page: nothing for the collector to find.
-        collecting = gc.isenabled()
-        gc.disable()
-        stream = self._config.open()
-        try:
+        with collector.off(), contextlib.closing(self._config.open()) as stream:
             for page in stream.read(partition.start, partition.end, partition.epoch, partition.first):
                 yield page.batch
-        finally:
-            stream.close()
-            if collecting:
-                gc.enable()
 
 
 class _BatchReader(_Reader, DataSourceReader):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,23 +17,36 @@ from pipeline.gold.inputs import Inputs
 from pipeline.gold.spans import Periods
 from pipeline.gold.tables import GRAINS
 from pipeline.schema import GOLD, MOMENT
-from registry.change import STREAM_ALARM, decode_change
+from registry.change import STREAM_ALARM, Change, decode_change
 from registry.journal import decode_heartbeat, decode_lookups
 
 Write = Callable[[str, pa.Table], None]
 Batches = tuple[int, int]
 
-COUNTS: Final = pa.schema(
-    [("topic", pa.string()), ("grain", pa.string()), ("at_ms", pa.int64()), ("found", pa.int64()),
-     ("missing", pa.int64())]
-)  # fmt: skip
-EVENT_COUNTS: Final = pa.schema(
-    [("name", pa.string()), ("cluster", pa.string()), ("type", pa.string()), ("at_ms", pa.int64()), ("n", pa.int64())]
+_HOURS: Final = pa.schema(
+    [("topic", pa.string()), ("at_ms", pa.int64()), ("found", pa.int64()), ("missing", pa.int64())]
 )
+_NO_EVENTS: Final = pa.schema(
+    [("name", pa.string()), ("cluster", pa.string()), ("type", pa.string()), ("at_ms", pa.int64()), ("seq", pa.int64())]
+).empty_table()
+_NO_BEATS: Final = pa.schema(
+    [("who", pa.string()), ("front_end", pa.string()), ("kind", pa.string()), ("broker_name", pa.string()),
+     ("interval_ms", pa.int64()), ("ms", pa.int64()), ("id_ms", pa.int64()), ("id_n", pa.int64())]
+).empty_table()  # fmt: skip
 ALARMS: Final = pa.schema(
     [("ms", pa.int64()), *((field.name, field.type) for field in GOLD["alarm"] if field.name != "at")]
 )
 _PERIOD: Final = ["topic", "grain", "at_ms"]
+
+
+class _Told(msgspec.Struct, gc=False):
+    """What gold asks of a broker's event; the rest of it is passed over."""
+
+    broker_name: str = ""
+    cluster: str | None = None
+
+
+_told = msgspec.json.Decoder(_Told).decode
 
 
 class Here:
@@ -44,23 +58,37 @@ class Here:
 
     def counts(self, since: int, now: int, batches: Batches) -> pa.Table:
         """Lookups per topic and period."""
-        found: Counter[tuple[str, str, int]] = Counter()
-        missing: Counter[tuple[str, str, int]] = Counter()
-        for entry in self._once("lookups", since, now, batches)["e"].to_pylist():
-            lookups = decode_lookups(entry.encode())
+        found: Counter[tuple[str, int]] = Counter()
+        missing: Counter[tuple[str, int]] = Counter()
+        hour = GRAINS["hour"]
+        for entry in self._once("lookups", since, now, batches):
+            lookups = decode_lookups(entry)
+            at_ms = lookups.ms // hour * hour
             for counter, counts in ((found, lookups.found), (missing, lookups.missing)):
                 for topic, count in counts.items():
-                    for grain, step in GRAINS.items():
-                        counter[topic, grain, lookups.ms // step * step] += count
-        rows = [(*key, found[key], missing[key]) for key in sorted({*found, *missing})]
-        return _table(rows, COUNTS)
+                    counter[topic, at_ms] += count
+        hours = [(*key, found[key], missing[key]) for key in sorted({*found, *missing})]
+        rows = _table(hours, _HOURS)
+        grains = []
+        for grain, step in GRAINS.items():
+            start = pc.multiply(pc.divide(rows["at_ms"], step), step)
+            of_grain = rows.set_column(1, "at_ms", start).append_column("grain", pa.repeat(grain, rows.num_rows))
+            counted = of_grain.group_by(_PERIOD).aggregate([("found", "sum"), ("missing", "sum")])
+            grains.append(counted.rename_columns([name.removesuffix("_sum") for name in counted.column_names]))
+        return pa.concat_tables(grains)
 
     def queue_parts(
         self, known: queues.Brokers, grains: dict[str, Periods], since: int, now: int, snapshots: Sequence[int]
     ) -> pa.Table:
         """RESULT rows of pipeline.gold.queues."""
-        rows = self._inputs.rows("queue_data", grains["day"].first, now)
-        return queues.figures(rows, known, grains, since, snapshots)
+        none: list[int | None] = [None]
+        return pa.concat_tables(
+            queues.figures(
+                self._inputs.rows("queue_data", grains["day"].first, now, bucket=bucket, columns=queues.COLUMNS),
+                known, grains, since, snapshots,
+            )
+            for bucket in self._inputs.buckets("queue_data") or none
+        )  # fmt: skip
 
     def deltas(self, parts: pa.Table) -> pa.Table:
         """How each broker's number of writable queue data changes: name, at_ms, delta."""
@@ -69,7 +97,9 @@ class Here:
     def cluster_sums(self, parts: pa.Table) -> tuple[pa.Table, pa.Table]:
         """As pipeline.gold.clusters takes it."""
         period = ["cluster", "grain", "at_ms"]
-        rows = parts.filter(pc.equal(parts["kind"], queues.BROKER))
+        rows = parts.filter(pc.equal(parts["kind"], queues.BROKER)).group_by([*period, "name", "present"])
+        rows = rows.aggregate([("write_queues", "sum"), ("changes", "sum")])
+        rows = rows.rename_columns([name.removesuffix("_sum") for name in rows.column_names])
         queue_sum = pc.if_else(rows["present"], rows["write_queues"], 0)
         rows = rows.append_column("squares", pc.multiply(queue_sum, queue_sum)).set_column(
             rows.schema.get_field_index("write_queues"), "write_queues", queue_sum
@@ -101,54 +131,69 @@ class Here:
 
     def write_beats(self, grains: dict[str, Periods], since: int, now: int, batches: Batches) -> None:
         """The table heartbeat; grains: its periods; since: earlier by what a beat looks back."""
-        rows = self._inputs.entries("heartbeats", batches, since, now)
-        entries = [decode_heartbeat(entry.encode()) for entry in rows["e"].to_pylist()]
-        told = {
-            name: pa.array([getattr(entry, name) for entry in entries], kind)
-            for name, kind in (
-                ("who", pa.string()), ("front_end", pa.string()), ("kind", pa.string()), ("interval_ms", pa.int64()),
-            )
-        } | {"broker_name": pa.array([entry.broker_name or None for entry in entries], pa.string())}  # fmt: skip
-        table = pa.table({**told, **{name: rows[name] for name in ("ms", "id_ms", "id_n")}})
-        self._finish("heartbeat", beats.figures(table, grains))
+        columns = ["ms", "id_ms", "id_n", "e"]
+        found = [_NO_BEATS]
+        for batch in self._inputs.entries("heartbeats", batches, since, now, columns):
+            entries = [decode_heartbeat(entry) for entry in _texts(batch)]
+            told = {name: [getattr(entry, name) for entry in entries] for name in ("who", "front_end", "kind")}
+            told["broker_name"] = [entry.broker_name or None for entry in entries]
+            arrays = [pa.array(values, pa.string()) for values in told.values()]
+            arrays.append(pa.array([entry.interval_ms for entry in entries], pa.int64()))
+            found.append(pa.Table.from_arrays([*arrays, *batch.columns[:3]], schema=_NO_BEATS.schema))
+        self._finish("heartbeat", beats.figures(pa.concat_tables(found), grains))
 
     def events(self, since: int, now: int, batches: Batches) -> pa.Table:
         """Broker events that silver has: name, cluster, type, at_ms (the hour's start), n."""
-        count: Counter[tuple[str, str, str, int]] = Counter()
-        for change in self._changes(since, now, batches, list(EVENTS)):
-            if change.part == 1:
-                count[change.broker_name, change.cluster or "", change.type, change.ms // 3_600_000 * 3_600_000] += 1
-        return _table([(*key, n) for key, n in sorted(count.items())], EVENT_COUNTS)
+        wanted = pc.field("type").isin(list(EVENTS)) & (pc.field("part") == 1)
+        found = [_NO_EVENTS]
+        for batch in self._changes(since, now, batches, wanted):
+            told = [_told(entry) for entry in _texts(batch)]
+            names = pa.array([event.broker_name for event in told], pa.string())
+            clusters = pa.array([event.cluster or "" for event in told], pa.string())
+            hour = pc.multiply(pc.divide(batch["ms"], 3_600_000), 3_600_000)
+            found.append(
+                pa.Table.from_arrays([names, clusters, batch["type"], hour, batch["seq"]], schema=_NO_EVENTS.schema)
+            )
+        events = pa.concat_tables(found)
+        _, first = np.unique(events["seq"].to_numpy(), return_index=True)
+        count = events.take(pa.array(first)).group_by(_NO_EVENTS.column_names[:-1]).aggregate([("seq", "count")])
+        return count.rename_columns([*_NO_EVENTS.column_names[:-1], "n"])
 
     def alarms(self, since: int, now: int, batches: Batches) -> pa.Table:
         """stream_alarm events: ms, seq, alarm, reader, stream."""
-        found = self._changes(since, now, batches, [STREAM_ALARM])
-        return _table([(c.ms, c.seq, c.alarm, c.reader, c.stream) for c in found], ALARMS)
+        found: dict[int, Change] = {}
+        for batch in self._changes(since, now, batches, pc.field("type") == STREAM_ALARM):
+            found.update(zip(batch["seq"].to_pylist(), map(decode_change, _texts(batch)), strict=True))
+        return _table([(c.ms, c.seq, c.alarm, c.reader, c.stream) for _, c in sorted(found.items())], ALARMS)
 
     def close(self, *parts: Any) -> None:
         """Nothing is held."""
 
-    def _once(self, stream: str, since: int, now: int, batches: Batches) -> pa.Table:
+    def _once(self, stream: str, since: int, now: int, batches: Batches) -> Iterator[bytes]:
         """Entries, each id once."""
-        rows = self._inputs.entries(stream, batches, since, now).sort_by(
-            [("id_ms", "ascending"), ("id_n", "ascending")]
-        )
-        ids, numbers = rows["id_ms"].to_numpy(), rows["id_n"].to_numpy()
-        first = np.ones(len(ids), dtype=bool)
-        first[1:] = (np.diff(ids) != 0) | (np.diff(numbers) != 0)
-        return rows.filter(pa.array(first))
+        seen: set[tuple[int, int]] = set()
+        for batch in self._inputs.entries(stream, batches, since, now, ["id_ms", "id_n", "e"]):
+            ids = zip(batch["id_ms"].to_pylist(), batch["id_n"].to_pylist(), strict=True)
+            for entry_id, entry in zip(ids, _texts(batch), strict=True):
+                if entry_id not in seen:
+                    seen.add(entry_id)
+                    yield entry
 
-    def _changes(self, since: int, now: int, batches: Batches, types: list[str]) -> list[Any]:
-        rows = self._inputs.entries("changes", batches, since, now)
-        wanted = pc.and_(pc.is_in(rows["type"], pa.array(types)), pc.less_equal(rows["seq"], self._inputs.manifest.seq))
-        once = {row["seq"]: row["e"] for row in rows.filter(wanted).select(["seq", "e"]).to_pylist()}
-        return [decode_change(once[seq].encode()) for seq in sorted(once)]
+    def _changes(self, since: int, now: int, batches: Batches, wanted: Any) -> Iterator[pa.RecordBatch]:
+        """Columns ms, seq, type and e of changes that silver has; a change may come twice."""
+        wanted = wanted & (pc.field("seq") <= self._inputs.manifest.seq)
+        return self._inputs.entries("changes", batches, since, now, ["ms", "seq", "type", "e"], wanted)
 
     def _finish(self, table: str, rows: pa.Table) -> None:
         names = GOLD[table].names
         moment = pc.multiply(rows["at_ms"], 1000).cast(MOMENT)
         rows = rows.append_column("period_start", moment).select(names)
         self._write(table, rows.sort_by([(name, "ascending") for name in names[:3]]))
+
+
+def _texts(batch: pa.RecordBatch) -> list[bytes]:
+    texts: list[bytes] = batch["e"].cast(pa.binary()).to_pylist()
+    return texts
 
 
 def _table(rows: list[Any], schema: pa.Schema) -> pa.Table:

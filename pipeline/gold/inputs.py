@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
@@ -13,6 +14,7 @@ from pipeline.schema import BRONZE, SILVER
 from pipeline.silver.manifest import Manifest, log_of, read_last
 
 _NO_BATCH: Final = -1
+_ROWS_AT_ONCE: Final = 16_384  # of entries, whose JSON may be long
 
 
 class Inputs:
@@ -33,14 +35,27 @@ class Inputs:
         assert self.silver is not None
         return self.silver[1]
 
-    def files(self, table: str, since: int) -> tuple[list[str], int]:
+    def files(self, table: str, since: int, bucket: int | None = None) -> tuple[list[str], int]:
         """Files of a silver table that may have rows that held at ``since`` or later, and how many rows they have."""
-        found = [file for file in self.manifest.of(table) if file.to_us is None or file.to_us >= since * 1000]
+        every = self.manifest.of(table, bucket=bucket)
+        found = [file for file in every if file.to_us is None or file.to_us >= since * 1000]
         return [file.path for file in found], sum(file.rows for file in found)
 
-    def rows(self, table: str, since: int, now: int) -> pa.Table:
-        """Rows that held at some time from ``since`` to ``now``, or ended then; with from_ms, to_ms (null: holds)."""
-        rows = self._table(self.files(table, since)[0], SILVER[table])
+    def buckets(self, table: str) -> list[int]:
+        """Parts of a silver table: rows of one topic are all in the same one."""
+        return sorted({file.bucket for file in self.manifest.of(table)})
+
+    def rows(
+        self, table: str, since: int, now: int, *, bucket: int | None = None, columns: Sequence[str] = ()
+    ) -> pa.Table:
+        """Rows that held at some time from ``since`` to ``now``, or ended then; with from_ms, to_ms (null: holds).
+
+        Args:
+            bucket: of this one alone.
+            columns: these, valid_from and valid_to; else all.
+        """
+        wanted = [field for field in SILVER[table] if not columns or field.name in (*columns, "valid_from", "valid_to")]
+        rows = self._table(self.files(table, since, bucket)[0], pa.schema(wanted))
         start = pc.floor(pc.divide(rows["valid_from"].cast(pa.int64()), 1000)).cast(pa.int64())
         end = pc.floor(pc.divide(rows["valid_to"].cast(pa.int64()), 1000)).cast(pa.int64())
         rows = rows.append_column("from_ms", start).append_column("to_ms", end)
@@ -71,12 +86,21 @@ class Inputs:
                     found.append(f"{log}/batch={number:09d}")
         return found, total
 
-    def entries(self, stream: str, batches: tuple[int, int], since: int, now: int) -> pa.Table:
-        """BRONZE[stream] of these batches (after, upto) and of ``[since, now]``."""
+    def entries(
+        self, stream: str, batches: tuple[int, int], since: int, now: int, columns: Sequence[str], wanted: Any = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Columns of BRONZE[stream] of these batches (after, upto) and of ``[since, now]``, some rows at a time.
+
+        Args:
+            wanted: an expression: those rows alone.
+        """
+        paths = [path for folder in self.folders(stream, *batches)[0] for path in self._parquet(folder)]
         moment = (pc.field("ms") >= since) & (pc.field("ms") <= now)
-        folders = self.folders(stream, *batches)[0]
-        paths = [path for folder in folders for path in self._parquet(folder)]
-        return self._table(paths, BRONZE[stream], moment)
+        if paths:
+            yield from self._dataset(paths, BRONZE[stream]).to_batches(
+                columns=list(columns), filter=moment if wanted is None else moment & wanted, batch_size=_ROWS_AT_ONCE,
+                batch_readahead=2, fragment_readahead=1,
+            )  # fmt: skip
 
     def span(self, stream: str, batches: tuple[int, int]) -> tuple[int, int] | None:
         """The first and the last ms of these batches; None: they have no rows."""
@@ -101,7 +125,7 @@ class Inputs:
             [self.lake.path(path) for path in paths], schema=schema, filesystem=self.lake.filesystem, format="parquet"
         )
 
-    def _table(self, paths: list[str], schema: pa.Schema, wanted: Any = None) -> pa.Table:
+    def _table(self, paths: list[str], schema: pa.Schema) -> pa.Table:
         if not paths:
             return schema.empty_table()
-        return self._dataset(paths, schema).to_table(filter=wanted)
+        return self._dataset(paths, schema).to_table()

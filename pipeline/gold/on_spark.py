@@ -59,18 +59,18 @@ class OnSpark:
     ) -> DataFrame:
         """RESULT rows of pipeline.gold.queues."""
         day = grains["day"].first
-        paths, _ = self._inputs.files("queue_data", day)
+        paths, most = self._inputs.files("queue_data", day)
         rows = (
             self._parquet(paths, SILVER["queue_data"])
             .select(
-                "topic", "broker_name", "from_seq", "write_queue_nums", "perm",
+                *queues.COLUMNS,
                 F.unix_millis("valid_from").alias("from_ms"), F.unix_millis("valid_to").alias("to_ms"),
             )
             .where((F.col("to_ms").isNull() | (F.col("to_ms") >= day)) & (F.col("from_ms") <= now))
         )  # fmt: skip
         shared = self._spark.sparkContext.broadcast(known)
         return _in_groups(
-            rows, "topic", queues.RESULT, lambda of: queues.figures(of, shared.value, grains, since, snapshots)
+            rows, most, "topic", queues.RESULT, lambda of: queues.figures(of, shared.value, grains, since, snapshots)
         ).persist(StorageLevel.DISK_ONLY)
 
     def deltas(self, parts: DataFrame) -> pa.Table:
@@ -131,20 +131,22 @@ class OnSpark:
             .withColumn("broker_name", F.nullif("broker_name", F.lit("")))
             .withColumn("interval_ms", F.coalesce("interval_ms", F.lit(-1).cast("long")))
         )
-        self._write("heartbeat", _in_groups(rows, "who", beats.RESULT, lambda of: beats.figures(of, grains)))
+        most = self._inputs.folders("heartbeats", *batches)[1]
+        self._write("heartbeat", _in_groups(rows, most, "who", beats.RESULT, lambda of: beats.figures(of, grains)))
 
     def events(self, since: int, now: int, batches: Batches) -> pa.Table:
         """Broker events that silver has: name, cluster, type, at_ms (the hour's start), n."""
         return (
             self._changes(since, now, batches)
             .where(F.col("type").isin(*EVENTS) & (F.col("part") == 1))
-            .dropDuplicates(["seq"])
             .select(
+                "seq",
                 F.get_json_object("e", "$.broker_name").alias("name"),
                 F.coalesce(F.get_json_object("e", "$.cluster"), F.lit("")).alias("cluster"),
                 "type",
                 (F.col("ms") - F.col("ms") % 3_600_000).alias("at_ms"),
             )
+            .dropDuplicates(["seq"])  # only now: what it sorts and sends is small
             .groupBy("name", "cluster", "type", "at_ms")
             .agg(F.count("*").alias("n"))
             .toArrow()
@@ -183,24 +185,38 @@ class OnSpark:
             for name in GOLD[table].names
         ]
         ordered = rows.select(*columns).sortWithinPartitions(*GOLD[table].names[:3])
-        with _micros(self._spark):
+        # microseconds, as pyarrow and the schemas have them
+        with _setting(self._spark, "spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS"):
             ordered.write.mode("overwrite").parquet(self._uri(table))
 
 
-def _in_groups(rows: DataFrame, key: str, schema: pa.Schema, work: Callable[[pa.Table], pa.Table]) -> DataFrame:
-    """Rows to rows, all of a key's in one call, many keys in one call."""
-    groups = max(1, -(-rows.count() // GROUP_ROWS))
+def _in_groups(
+    rows: DataFrame, most: int, key: str, schema: pa.Schema, work: Callable[[pa.Table], pa.Table]
+) -> DataFrame:
+    """Rows (``most`` of them at most) to rows, all of a key's in one call, many keys in one call."""
+    groups = _groups(most)
     grouped: Any = rows.withColumn("group", F.pmod(F.xxhash64(key), F.lit(groups))).groupBy("group")
     frame: DataFrame = grouped.applyInArrow(lambda of: work(of), from_arrow_schema(schema))
     return frame
 
 
+def _groups(rows: int) -> int:
+    return max(1, -(-rows // GROUP_ROWS))
+
+
 @contextlib.contextmanager
-def _micros(spark: SparkSession) -> Iterator[None]:
-    """Timestamps in files as microseconds, as pyarrow and the schemas have them."""
-    name = "spark.sql.parquet.outputTimestampType"
+def partitions(spark: SparkSession, rows: int) -> Iterator[None]:
+    """As many partitions as this many rows need: Spark's 200 cost it 30 s of CPU in a refresh, however small."""
+    with _setting(
+        spark, "spark.sql.shuffle.partitions", str(max(spark.sparkContext.defaultParallelism, _groups(rows)))
+    ):
+        yield
+
+
+@contextlib.contextmanager
+def _setting(spark: SparkSession, name: str, value: str) -> Iterator[None]:
     before = spark.conf.get(name)
-    spark.conf.set(name, "TIMESTAMP_MICROS")
+    spark.conf.set(name, value)
     try:
         yield
     finally:

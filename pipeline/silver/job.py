@@ -10,10 +10,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
+from pipeline import collector
 from pipeline import snapshot as snapshots
 from pipeline.lake import Lake
 from pipeline.schema import BRONZE
 from pipeline.silver import manifest as manifests
+from pipeline.silver.files import to_columns
 from pipeline.silver.intake import CHUNK_ROWS, MissingChanges, next_chunk
 from pipeline.silver.manifest import File, Manifest, log_of
 from pipeline.silver.ops import Exploder, Floors, LakeError
@@ -143,14 +145,13 @@ def explode(
     """Entries (columns seq, ms, part, e) to operations."""
     exploder = Exploder(Floors(floors), snapshot=snapshot)
     for batch in batches:
-        found = [op for row in zip(*(c.to_pylist() for c in batch.columns), strict=True) for op in exploder(*row)]
+        with collector.off():
+            *numbers, texts = batch.columns
+            columns = [*(column.to_pylist() for column in numbers), texts.cast(pa.binary()).to_pylist()]
+            found = [op for row in zip(*columns, strict=True) for op in exploder(*row)]
+            ops = to_columns(found, [pa.int32(), pa.int64(), pa.int64(), pa.binary()])
         if found:
-            buckets, orders, moments, payloads = zip(*found, strict=True)
-            yield pa.RecordBatch.from_arrays(
-                [pa.array(buckets, pa.int32()), pa.array(orders, pa.int64()), pa.array(moments, pa.int64()),
-                 pa.array(payloads, pa.binary())],
-                names=["bucket", "ord", "ms", "payload"],
-            )  # fmt: skip
+            yield pa.RecordBatch.from_arrays(ops, names=["bucket", "ord", "ms", "payload"])
 
 
 def _replay_here(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 from zlib import crc32
 
 import msgspec
@@ -75,13 +75,8 @@ class TopicOp(msgspec.Struct, array_like=True, gc=False):
     mappings: list[tuple[str, str, str]] = []
 
 
-class Op(NamedTuple):
-    """One operation on its way to its bucket. order: see :func:`order_of`; ms: the moment it counts as of."""
-
-    bucket: int
-    order: int
-    ms: int
-    payload: bytes
+# One operation on its way to its bucket: bucket, order (see order_of), ms (the moment it counts as of), payload.
+Op = tuple[int, int, int, bytes]
 
 
 def order_of(seq: int, part: int) -> int:
@@ -112,6 +107,8 @@ class Floors:
 
     def moment(self, seq: int, ms: int) -> int:
         """When a change counts as done that says ``ms``."""
+        if not self._spans:
+            return ms
         at = bisect_right(self._firsts, seq) - 1
         if at >= 0 and seq <= self._spans[at][1]:
             return max(ms, self._spans[at][2])
@@ -132,15 +129,15 @@ class Exploder:
         self._encode: Callable[[object], bytes] = msgspec.msgpack.Encoder().encode
         self._buckets: dict[str, int] = {}
 
-    def __call__(self, seq: int, ms: int, part: int, e: str | bytes) -> Iterator[Op]:
+    def __call__(self, seq: int, ms: int, part: int, e: bytes) -> Iterator[Op]:
         """The operations of one entry."""
-        change = decode_change(e if isinstance(e, bytes) else e.encode())
+        change = decode_change(e)
         order, ms = order_of(seq, part), self._floors.moment(seq, ms)
         if self._snapshot and part == 1:
             reset = self._encode(HeadOp(_NUMBER[SNAPSHOT]))
-            yield Op(HEAD, order_of(seq, 0), ms, reset)
+            yield HEAD, order_of(seq, 0), ms, reset
             for bucket in range(1, BUCKETS):
-                yield Op(bucket, order_of(seq, 0), ms, self._encode(TopicOp(_NUMBER[SNAPSHOT])))
+                yield bucket, order_of(seq, 0), ms, self._encode(TopicOp(_NUMBER[SNAPSHOT]))
         kind = _NUMBER.get(change.type)
         if kind is None:
             if not change.ignorable:
@@ -148,9 +145,9 @@ class Exploder:
             return
         head = head_op(kind, change)
         if head is not None:
-            yield Op(HEAD, order, ms, self._encode(head))
+            yield HEAD, order, ms, self._encode(head)
         for bucket, op in self._topic_ops(kind, change):
-            yield Op(bucket, order, ms, self._encode(op))
+            yield bucket, order, ms, self._encode(op)
 
     def _bucket(self, topic: str) -> int:
         bucket = self._buckets.get(topic)

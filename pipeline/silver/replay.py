@@ -7,6 +7,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from pipeline import collector
 from pipeline.lake import Lake
 from pipeline.silver import head, topics
 from pipeline.silver.cells import Cells, Moment
@@ -36,6 +37,7 @@ def tables_of(bucket: int) -> Sequence[str]:
     return head.TABLES if bucket == HEAD else topics.TABLES
 
 
+@collector.off()
 def replay(plan: Plan, bucket: int, ops: Iterable[tuple[int, int, bytes]]) -> list[File]:
     """Apply operations to a bucket.
 

@@ -39,10 +39,12 @@ class Topics:
             for topic in topics.pop(op.gone, ()):
                 queue_data.drop((topic, op.gone), at)
             return
-        for topic, name, *numbers in op.sets:
-            topic, name = intern(topic), intern(name)
-            queue_data.set((topic, name), tuple(numbers), at)
-            topics.setdefault(name, set()).add(topic)
+        for cell in op.sets:
+            key = cell[:2]
+            if key not in queue_data.held:
+                topic, name = key = intern(key[0]), intern(key[1])
+                topics.setdefault(name, set()).add(topic)
+            queue_data.set(key, cell[2:], at)
         for topic, name in op.drops:
             if queue_data.drop((topic, name), at):
                 topics[name].discard(topic)

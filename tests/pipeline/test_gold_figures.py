@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 pytest.importorskip("pyarrow")
@@ -158,6 +158,11 @@ def test_states_that_go_on_from_earlier_ones_equal_those_from_the_beginning(addr
         assert one.tolist() == other.tolist()
 
 
+HERE = {"from_ms": 0, "from_seq": 1, "to_ms": None}
+GONE = {"broker_name": "a", "broker_id": 0, "cluster": "c1", "from_ms": 0, "from_seq": 1, "to_ms": 0}
+
+
+@example([GONE], [{"topic": "t", "broker_name": "a", "write_queue_nums": 1, "perm": 6, **HERE}], 9, 0)
 @given(addr_rows, queue_rows, st.integers(1, END), st.integers(0, END))
 def test_topic_and_cluster_figures_equal_the_model(addrs, rows, now, since):
     """Also when only the periods from ``since`` on are worked out."""
