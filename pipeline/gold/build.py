@@ -69,7 +69,7 @@ def refresh(
     logger.debug("gold of namespace %s, epoch %s: %s", namespace, epoch, span)
     run = Run(spark, inputs, (namespace, epoch), number + 1, span, commit, before, spark_from_rows)
     tables = dict(before.tables) if before else {}
-    for table, batch in run.write().items():
+    for table, batch in run.write():
         tables[table] = added(tables.get(table, []), batch)
     commit = msgspec.structs.replace(commit, tables=tables)
     content: dict[str, Any] = msgspec.to_builtins(commit, str_keys=True)

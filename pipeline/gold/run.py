@@ -80,10 +80,10 @@ class Run:
             for stream in self._commit.bronze
         )
 
-    def write(self) -> dict[str, Batch]:
-        """Write every table; from when on each counts."""
+    def write(self) -> Iterator[tuple[str, Batch]]:
+        """Each table that was written, and from when on it counts."""
         with self._setting:
-            return dict(self._write_all())
+            yield from self._write_all()
 
     def _write_all(self) -> Iterator[tuple[str, Batch]]:
         span, grains, engine = self._span, self._span.periods(self._span.since), self._engine
