@@ -109,6 +109,14 @@ class EmbeddedRedis:
             StartError: no server binary, a path too long for a socket, or the server ended; with its last words.
         """
         self.begin()
+        self.wait()
+
+    def wait(self) -> None:
+        """Wait until it answers, after :meth:`begin`.
+
+        Raises:
+            StartError: as :meth:`start`.
+        """
         while not self.has_started():
             time.sleep(_LOOK_EVERY_S)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,6 +39,7 @@ def serve(config_file: Path | None, print_config: bool, **flags: Any) -> None:
         )
     logs.configure(settings)
     # Only now: what is asked with -p or --help needs none of it.
+    gc.disable()  # of what is imported nothing is garbage; fork_workers enables it
     from registry.server.processes import fork_workers
     from registry.server.supervisor import Supervisor
 

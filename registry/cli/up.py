@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import logging
 import os
 from collections.abc import Callable, Coroutine, Sequence
@@ -70,14 +71,18 @@ def run_up(settings: Settings, *, kind: str, beside: Sequence[Beside] = (), quie
     with locked(data_dir), contextlib.ExitStack() as stack:
         redis = EmbeddedRedis(data_dir)
         _shorten(redis.log_file)
-        stack.enter_context(redis)
+        stack.callback(redis.stop)
+        redis.begin()
+        redis.has_started()  # not yet: it reads its file while we import
         settings = msgspec.structs.replace(
             settings, redis=redis.url, data_dir=str(data_dir), sources={**settings.sources, "redis": "up"}
         )
+        gc.disable()  # of what is imported nothing is garbage; fork_workers enables it
         from registry.server.processes import fork_workers
         from registry.server.supervisor import Supervisor, boot_line
 
         forked = stack.enter_context(fork_workers(settings.workers))
+        redis.wait()
 
         def on_boot() -> None:
             stack.enter_context(announced(_running(kind, settings)))

@@ -149,22 +149,22 @@ class Forked:
 def fork_workers(count: int) -> Iterator[list[Forked]]:
     """So many workers, to be used once each within the context; [] where this process cannot be forked safely.
 
-    To be called before there is an event loop. The collector rests from now on in the workers, until they serve.
+    To be called before there is an event loop. The collector runs from now on, but in the workers it rests until they
+    serve.
     """
     forked: list[Forked] = []
     if threading.active_count() > 1 or threading.current_thread() is not threading.main_thread():
+        gc.enable()
         yield forked
         return
     from registry.server import worker
 
     scripts.load()  # once for all
-    collects = gc.isenabled()
     gc.disable()
     gc.freeze()  # what there is lives as long as we, and looking at it would make copies of shared pages
     try:
         forked += [_fork(worker.main) for _ in range(count)]
-        if collects:
-            gc.enable()
+        gc.enable()
         yield forked
     finally:
         for each in forked:
