@@ -147,7 +147,7 @@ class Forked:
 
 @contextlib.contextmanager
 def fork_workers(count: int) -> Iterator[list[Forked]]:
-    """So many workers, to be used once each within the context; [] where this process cannot be forked safely.
+    """So many workers, to be used once each within the context; fewer where this process cannot be forked (safely).
 
     To be called before there is an event loop. The collector runs from now on, but in the workers it rests until they
     serve.
@@ -163,7 +163,9 @@ def fork_workers(count: int) -> Iterator[list[Forked]]:
     gc.disable()
     gc.freeze()  # what there is lives as long as we, and looking at it would make copies of shared pages
     try:
-        forked += [_fork(worker.main) for _ in range(count)]
+        with contextlib.suppress(OSError):  # no more processes now: whoever starts the others will say so
+            for _ in range(count):
+                forked.append(_fork(worker.main))
         gc.enable()
         yield forked
     finally:
@@ -180,9 +182,12 @@ def _fork(main: Main) -> Forked:
         pid = os.fork()
         if not pid:
             _be_worker(main, theirs, parent, blocked)
+    except OSError:
+        ours.close()
+        raise
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
-    theirs.close()
+        theirs.close()
     return Forked(pid, ours)
 
 
@@ -202,7 +207,7 @@ def _be_worker(main: Main, channel: socket.socket, parent: int, mask: set[int | 
     except BaseException:
         traceback.print_exc()
     finally:
-        with contextlib.suppress(OSError, ValueError):
+        with contextlib.suppress(Exception):  # there may be no stderr
             sys.stderr.flush()
         os._exit(code)
 

@@ -96,6 +96,31 @@ def test_nothing_is_forked_beside_a_thread():
         thread.join()
 
 
+def test_a_fork_that_fails_leaves_the_others():
+    source = """
+import os
+from registry.server.processes import fork_workers
+
+fork, left = os.fork, [None]
+
+def fails_second():
+    if not left:
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+    left.pop()
+    return fork()
+
+os.fork = fails_second
+with fork_workers(3) as forked:
+    print(len(forked))
+try:
+    os.waitpid(-1, 0)
+except ChildProcessError:
+    print("none is left")
+"""
+    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, timeout=20, check=True)
+    assert (done.stdout, done.stderr) == ("1\nnone is left\n", "")
+
+
 def processes_of(serve: Serving) -> list[psutil.Process]:
     """All that were started with its environment."""
     found = []
