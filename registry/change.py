@@ -156,6 +156,11 @@ def decode_change(entry: bytes) -> Change:
     return _decoder.decode(entry)
 
 
+def with_topics(change: Change, topics: dict[str, QueueData]) -> Change:
+    """The same with these topics; the dict is taken as it is."""
+    return msgspec.structs.replace(change, topics=topics)
+
+
 class Parts:
     """Collects the parts of one change until it is whole."""
 

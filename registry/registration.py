@@ -16,7 +16,7 @@ from registry.model import (
     QueueData,
     Registration,
 )
-from registry.tables import Tables
+from registry.tables import Cells, Tables
 
 
 class Changes(NamedTuple):
@@ -38,6 +38,7 @@ def compare(
     *,
     delete_missing_topics: bool = False,
     restore_missing_topics: bool = True,
+    cells: list[Cells] | None = None,
 ) -> Changes:
     """Which queue data, topics and mappings this registration changes.
 
@@ -45,6 +46,7 @@ def compare(
         known_version: the DataVersion of this very process's last registration; None: it is not alive.
         delete_missing_topics: deleteTopicWithBrokerRegistration.
         restore_missing_topics: whether an unchanged version brings back what was deleted meanwhile (5.x).
+        cells: takes what ``tables.topics`` has for each of the result's topics that stands there.
 
     Only the master's topics count, or with acting masters those of the lowest id (whose write permission goes
     while enableActingMaster is true). With the version unchanged, queue data that exists is left alone, so that
@@ -60,6 +62,7 @@ def compare(
     topics: dict[str, QueueData] = {}
     before: list[QueueData | None] = []
     table = tables.topics
+    seen: list[Cells] = [] if cells is None else cells
     for topic, config in registration.topics.items():
         queue_datas = table.get(topic)
         present = queue_datas.get(name) if queue_datas else None
@@ -77,6 +80,8 @@ def compare(
             continue
         topics[topic] = QueueData(read, write, perm, flag)
         before.append(present)
+        if queue_datas is not None:
+            seen.append(queue_datas)
 
     dropped: list[str] = []
     if delete_missing_topics and not registration.mappings:

@@ -5,7 +5,7 @@ The front end's view is one of these, and so is every replay (audit, time travel
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from sys import intern
 
 from msgspec import UNSET
@@ -15,6 +15,38 @@ from registry.change import Change
 from registry.model import BrokerRow, QueueData
 
 _NOTHING: frozenset[str] = frozenset()
+
+Cells = dict[str, QueueData]
+"""One topic's queue data by brokerName."""
+
+
+class Standing:
+    """That many cells of a brokerName were looked up in these tables when its row had this rev.
+
+    As long as it has, none of them has moved: whatever changes a brokerName's queue data changes its rev.
+    """
+
+    __slots__ = ("broker_name", "rev", "tables")
+
+    def __init__(self, tables: Tables, broker_name: str, rev: int) -> None:
+        self.tables = tables
+        self.broker_name = broker_name
+        self.rev = rev
+
+    def holds(self, tables: Tables, broker_name: str, row: BrokerRow | None) -> bool:
+        """Whether it is so in these tables, with this row of broker_name."""
+        return tables is self.tables and broker_name == self.broker_name and row is not None and row.rev == self.rev
+
+
+class PlacedTopics(dict[str, QueueData]):
+    """New queue data of a brokerName for topics that it has, and where they go: a dict of ``Tables.topics`` each."""
+
+    __slots__ = ("cells", "standing")
+
+    def __init__(self, topics: Iterable[tuple[str, QueueData]], cells: Sequence[Cells], standing: Standing) -> None:
+        super().__init__(topics)
+        self.cells = cells
+        self.standing = standing
 
 
 class Tables:
@@ -26,7 +58,7 @@ class Tables:
     """
 
     def __init__(self) -> None:
-        self.topics: dict[str, dict[str, QueueData]] = {}
+        self.topics: dict[str, Cells] = {}
         self.brokers: dict[str, BrokerRow] = {}
         self.clusters: dict[str, set[str]] = {}
         self.broker_topics: dict[str, set[str]] = {}
@@ -89,17 +121,24 @@ class Tables:
             self.clusters.setdefault(change.cluster, set()).add(name)
         if change.row is None:
             return touched.union(self.drop_broker(name))
+        row, topics = self.brokers.get(name), change.topics
         if change.row is not UNSET:
             self.brokers[name] = change.row.broker_row(change.rev or 0)
             touched.update(self.broker_topics.get(name, _NOTHING))
         else:
             self._set_rev(name, change.rev)
-        self.set_queue_datas(name, change.topics)
+        if isinstance(topics, PlacedTopics) and topics.standing.holds(self, name, row):
+            self._set_placed(name, topics)
+            topics.standing.rev = self.brokers[name].rev  # all parts of a change move it to the same
+        else:
+            self.set_queue_datas(name, topics)
         for topic in change.dropped:
             self.drop_queue_data(topic, name)
         for topic, mapped_name, mapping in change.mappings:
             self.set_mapping(topic, mapped_name, mapping)
-        changed = [*change.topics, *change.dropped, *(mapping[0] for mapping in change.mappings)]
+        if not touched and not change.dropped and not change.mappings:
+            return topics.keys()
+        changed = [*topics, *change.dropped, *(mapping[0] for mapping in change.mappings)]
         return changed if not touched else touched.union(changed)
 
     def _names_of(self, addr: str | None) -> list[str]:
@@ -126,6 +165,12 @@ class Tables:
                 new.append(intern(topic))
             cells[name] = shared.setdefault(queue_data, queue_data)
         self.broker_topics.setdefault(name, set()).update(new)
+
+    def _set_placed(self, broker_name: str, topics: PlacedTopics) -> None:
+        """The same again when each one's place is at hand: nothing is looked up."""
+        name, values = intern(broker_name), topics.values()
+        for cells, queue_data in zip(topics.cells, map(self._queue_datas.setdefault, values, values), strict=True):
+            cells[name] = queue_data
 
     def drop_queue_data(self, topic: str, broker_name: str) -> None:
         """The cell, and the topic with its last one."""

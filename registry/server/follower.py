@@ -22,6 +22,7 @@ from registry.server.channels import ChannelOwner
 from registry.server.view import View
 from registry.store.kvconfig import KvStore
 from registry.store.leases import RENEW_EVERY_S, LeaseStore, Renewal
+from registry.store.sent import SentTopics
 from registry.store.snapshot import ChangeReader, Head, read_tables
 from registry.store.store import Store
 from registry.tasks import cancelled
@@ -50,6 +51,7 @@ class Follower:
         grace_ms: how long more than Redis has is served after Redis came back with less.
         on_config: called with the shared configuration whenever it may have changed.
         on_row: called with the broker row before and each event that changed it.
+        sent: what this worker's own registrations sent.
     """
 
     def __init__(
@@ -63,6 +65,7 @@ class Follower:
         grace_ms: Callable[[], int],
         on_config: Callable[[Mapping[str, str]], None],
         on_row: Callable[[BrokerRow | None, Change], None] = lambda before, change: None,
+        sent: SentTopics | None = None,
     ) -> None:
         self._store = store
         self._tail_store = tail_store
@@ -73,6 +76,7 @@ class Follower:
         self._grace_ms = grace_ms
         self._on_config = on_config
         self._on_row = on_row
+        self._sent = sent
         self._reader: ChangeReader | None = None
         self._parts = Parts()
         self._last_seq = -1  # of the last event read; runs ahead of view.seq while a change's parts come in
@@ -97,7 +101,7 @@ class Follower:
         """
         view = self._view
         head, tables = await read_tables(self._store)
-        reader = ChangeReader(self._tail_store, head.last_id)
+        reader = ChangeReader(self._tail_store, head.last_id, self._sent)
         parts, seq = Parts(), head.seq
         # Catch up beside the view, so that the swap shows one exact moment.
         while changes := await reader.read(block_ms=0):
@@ -184,6 +188,7 @@ class Follower:
                 self._apply(changes)
                 if changes:
                     self._stands_at = (self._reader.last_id, self._last_seq)
+                    changes.clear()  # waiting for the next ones must not hold on to the topics of these
             except _Gap as gap:
                 logger.warning("the change stream has a gap (%s): reading the tables again beside the view", gap)
                 self._lose_sight()

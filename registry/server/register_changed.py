@@ -17,6 +17,7 @@ from registry.registration import Role, compare, role_of
 from registry.server.front_end import FrontEnd, Peer
 from registry.server.last_bodies import LastBody
 from registry.store.routes import TOPICS_PER_EVENT, Heartbeat, Registered, RegistrationDiff
+from registry.tables import Cells, Standing
 
 LARGE_BYTES: Final = 64 * 1024
 """Changed registrations from this size on take turns, and are read by their difference."""
@@ -160,14 +161,18 @@ async def _attempt(
     view = front_end.view
     tables, compared_at = view.exact, view.seq
     row = tables.brokers.get(registration.broker_name)
+    cells: list[Cells] = []
     changes = compare(
         registration,
         beat.data_version,
         tables,
         delete_missing_topics=deletes_missing,
         restore_missing_topics=front_end.behaviour.restores_deleted_topics,
+        cells=cells,
     )
     diff = RegistrationDiff(view.epoch, row.rev if row else 0, beat.n, tables.config_rev, *changes)
+    if row is not None and all(changes.before):
+        diff = diff._replace(place=(Standing(tables, registration.broker_name, row.rev), cells))
     if len(changes.topics) > TOPICS_PER_EVENT:
         again = await ask(front_end, arrived)
         if again.same:

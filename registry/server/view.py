@@ -143,7 +143,7 @@ class View:
     def apply(self, change: Change) -> None:
         """Apply one event, the next in order."""
         touched = self.exact.apply(change)
-        self.drop_answers(touched)
+        self.drop_answers(touched, may_be_gone=_takes_topics(change))
         if self.served is not self.exact:
             touched = {*touched, *apply_beside(self.served, change)}
             self.drop_answers(touched)
@@ -157,10 +157,14 @@ class View:
         if self._waiting:
             self._wake()
 
-    def drop_answers(self, topics: Collection[str]) -> None:
-        """Forget the encoded routes of these topics."""
+    def drop_answers(self, topics: Collection[str], *, may_be_gone: bool = True) -> None:
+        """Forget the encoded routes of these topics; may_be_gone: some of them may not exist any more."""
         for answers in (self.quoted, self.bare):
-            if answers:
+            if answers and not may_be_gone:
+                for kept in map(answers.get, topics):
+                    if kept is not None:
+                        kept.body = None
+            elif answers:
                 for topic in topics:
                     if topic in answers:
                         self._drop_answer(answers, topic)
@@ -212,6 +216,10 @@ class View:
         for _, _, future in waiting:
             if not future.done():
                 future.set_exception(StoreUnavailable("Redis came back without this change; repeat it"))
+
+
+def _takes_topics(change: Change) -> bool:
+    return change.type != kinds.BROKER_REGISTERED or change.row is None or bool(change.dropped)
 
 
 def merge_tables(known: Tables, new: Tables) -> None:

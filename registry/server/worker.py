@@ -99,6 +99,7 @@ class Worker:
             grace_ms=lambda: self._front_end.settings.broker_channel_expired_time_ms,
             on_config=self._use_shared,
             on_row=self._on_row,
+            sent=routes.sent,
         )
         self._notifier = Notifier()
         self._front_end = FrontEnd(

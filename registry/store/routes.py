@@ -11,7 +11,9 @@ import msgspec
 from registry.behaviour import behaviour_of
 from registry.model import DEFAULT_HEARTBEAT_TIMEOUT_MS, DataVersion, QueueData, Registration
 from registry.store import keys
+from registry.store.sent import Sent, SentTopics
 from registry.store.store import Store, text
+from registry.tables import Cells, PlacedTopics, Standing
 
 # At most this many topics stand in one event (10,000 would be 520 kB).
 TOPICS_PER_EVENT = 500
@@ -21,6 +23,7 @@ _TIMEOUT_MS = (1, 10**12)
 
 _encode = msgspec.json.encode
 _pack = msgspec.msgpack.encode
+_flat = itertools.chain.from_iterable
 
 
 class Channel(NamedTuple):
@@ -56,6 +59,7 @@ class RegistrationDiff(NamedTuple):
 
     before: what each of ``topics`` replaces in those tables, in their order, None where there was nothing; the whole
     is None when that is not known, and the script then asks for each key's type before it writes.
+    place: where each of ``topics``, all of them known, stands in tables that follow the change stream; may be left out.
     """
 
     epoch: str
@@ -66,6 +70,7 @@ class RegistrationDiff(NamedTuple):
     dropped: Sequence[str]
     mappings: Sequence[tuple[str, str, str]]
     before: Sequence[QueueData | None] | None = None
+    place: tuple[Standing, Sequence[Cells]] | None = None
 
 
 class Registered(NamedTuple):
@@ -103,6 +108,8 @@ class RouteStore:
         self.behaviour = behaviour_of(store.compat)
         self._live_by_cluster = self.behaviour.live_by_cluster
         self._topic_prefix = keys.topic(store.namespace, "")
+        self.sent = SentTopics()
+        """For the ChangeReader of this process."""
 
     async def heartbeat(
         self, cluster: str, broker_name: str, broker_id: int, broker_addr: str, digest: str,
@@ -129,21 +136,34 @@ class RouteStore:
         """
         r, version = registration, registration.data_version
         one_topic = (len(r.topics) if topics is None else topics) == 1 and self.behaviour.refuses_first_single_topic
-        parts = encode_topics(diff.topics, self._topic_prefix)
+        parts = cut(diff)
+        encoded = [encode_part(part, self._topic_prefix) for part in parts]
+        # Topics that are new are decoded from the event again: texts that stay in the tables for ever, taken out of
+        # the middle of a large body that goes, leave holes, and later bodies are decoded into those, at half the speed.
+        sent = Sent(r.broker_name, [body for _, body in encoded], parts) if diff.place and len(parts) > 1 else None
         before = b"" if diff.before is None else _pack(diff.before if any(diff.before) else ())
         filters = r.filter_servers
         timeout_ms = default_timeout_ms if r.heartbeat_timeout_ms is None else r.heartbeat_timeout_ms
-        reply = await self._call(
-            "register_broker",
-            self.behaviour.who(r.cluster, r.broker_addr), diff.epoch, diff.rev, diff.n, diff.config_rev,
-            r.cluster, r.broker_name, r.broker_id, r.broker_addr, r.ha_server_addr or "", r.zone_name or "",
-            "1" if r.enable_acting_master else "0", min(max(timeout_ms, _TIMEOUT_MS[0]), _TIMEOUT_MS[1]),
-            version.counter, version.timestamp, version.state_version,
-            digest, *channel, body_bytes, "1" if one_topic else "0",
-            -1 if filters is None else len(filters), len(parts) // 2, len(diff.dropped), len(diff.mappings),
-            before, *(filters or ()), *parts, *diff.dropped, *itertools.chain.from_iterable(diff.mappings),
-        )  # fmt: skip
+        if sent is not None:
+            self.sent.add(sent)
+        try:
+            reply = await self._call(
+                "register_broker",
+                self.behaviour.who(r.cluster, r.broker_addr), diff.epoch, diff.rev, diff.n, diff.config_rev,
+                r.cluster, r.broker_name, r.broker_id, r.broker_addr, r.ha_server_addr or "", r.zone_name or "",
+                "1" if r.enable_acting_master else "0", min(max(timeout_ms, _TIMEOUT_MS[0]), _TIMEOUT_MS[1]),
+                version.counter, version.timestamp, version.state_version,
+                digest, *channel, body_bytes, "1" if one_topic else "0",
+                -1 if filters is None else len(filters), len(parts), len(diff.dropped), len(diff.mappings),
+                before, *(filters or ()), *_flat(encoded), *diff.dropped, *_flat(diff.mappings),
+            )  # fmt: skip
+        except BaseException:
+            if sent is not None:
+                self.sent.drop(sent)
+            raise
         status = reply[0].decode()
+        if sent is not None and status != "OK":
+            self.sent.drop(sent)
         if status in ("OK", "REFRESHED"):
             changed = status == "OK" and reply[4] == 1
             return Registered(status, reply[1], text(reply[2]), text(reply[3]), changed)
@@ -214,20 +234,27 @@ class RouteStore:
         return int((await self._call("register_topic", topic, *flat))[1])
 
 
-def encode_topics(topics: dict[str, QueueData], key_prefix: str) -> list[bytes]:
-    """Topics as the script wants them, 500 at a time: packed keys and queue data, event body, and so on.
-
-    Keys and queue data of a part travel as one argument (MessagePack): 20,000 arguments would cost redis-py, and the
-    Redis parser, more than the script itself. Nothing here is done topic by topic in Python but the keys.
-    """
+def cut(diff: RegistrationDiff) -> list[dict[str, QueueData]]:
+    """The topics of a difference, as many together as one event holds."""
+    topics, place = diff.topics, diff.place
     if len(topics) <= TOPICS_PER_EVENT:
-        return list(_part(topics, key_prefix)) if topics else []
-    items = iter(topics.items())
-    parts = iter(lambda: dict(itertools.islice(items, TOPICS_PER_EVENT)), {})
-    return [argument for part in parts for argument in _part(part, key_prefix)]
+        return [topics] if topics else []
+    items, starts = iter(topics.items()), range(0, len(topics), TOPICS_PER_EVENT)
+    if place is None:
+        return [dict(itertools.islice(items, TOPICS_PER_EVENT)) for _ in starts]
+    standing, cells = place
+    return [
+        PlacedTopics(itertools.islice(items, TOPICS_PER_EVENT), cells[at : at + TOPICS_PER_EVENT], standing)
+        for at in starts
+    ]
 
 
-def _part(topics: dict[str, QueueData], key_prefix: str) -> tuple[bytes, bytes]:
+def encode_part(topics: dict[str, QueueData], key_prefix: str) -> tuple[bytes, bytes]:
+    """Topics as the script wants them: packed keys and queue data, event body.
+
+    Keys and queue data travel as one argument (MessagePack): 20,000 arguments would cost redis-py, and the Redis
+    parser, more than the script itself. Nothing here is done topic by topic in Python but the keys.
+    """
     # queue data is numbers alone, so this text stands only between two of them
     queue_datas = _encode(list(topics.values()))[1:-1].decode().replace("},{", "}\n{").split("\n")
     return _pack(([key_prefix + topic for topic in topics], queue_datas)), _encode(topics)[1:-1]

@@ -14,6 +14,7 @@ from registry.errors import StoreError
 from registry.model import BrokerRow, QueueData
 from registry.store import keys
 from registry.store.connect import mapped_errors
+from registry.store.sent import SentTopics
 from registry.store.store import Store
 from registry.tables import Tables, TopicsLoader
 
@@ -150,9 +151,14 @@ def decode_queue_data(topic: str, queue_data: bytes | str) -> QueueData:
 
 
 class ChangeReader:
-    """Reads the change stream from a position on, over a connection of its own (a blocking read holds one)."""
+    """Reads the change stream from a position on, over a connection of its own (a blocking read holds one).
 
-    def __init__(self, store: Store, last_id: str) -> None:
+    Args:
+        sent: what this process sent itself.
+    """
+
+    def __init__(self, store: Store, last_id: str, sent: SentTopics | None = None) -> None:
+        self._decode = decode_change if sent is None else sent.decode
         self._client: Any = store.client
         self._key = keys.changes(store.namespace)
         self.last_id = last_id
@@ -172,7 +178,7 @@ class ChangeReader:
         for _, entries in reply or ():
             for entry_id, fields in entries:
                 try:
-                    changes.append(decode_change(fields[b"e"]))
+                    changes.append(self._decode(fields[b"e"]))
                 except (KeyError, msgspec.DecodeError) as error:
                     raise StoreError(
                         f"entry {entry_id.decode()} of {self._key} is no event of this release: {error}"

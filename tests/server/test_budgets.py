@@ -20,9 +20,11 @@ from registry.server.follower import Follower
 from registry.server.front_end import LARGE_AT_ONCE, FrontEnd
 from registry.server.reads import reads
 from registry.server.view import View
+from registry.store import sent
 from registry.store.keys import changes
 from registry.store.kvconfig import KvStore
 from registry.store.routes import NO_CHANNEL, RouteStore
+from registry.store.snapshot import read_tables
 from registry.store.store import Store
 
 from .harness import Broker
@@ -46,7 +48,13 @@ class Here:
         routes = RouteStore(self.store)
         channels = ChannelOwner(routes, "here", "worker")
         self.follower = Follower(
-            self.store, self.store, self.view, channels, grace_ms=lambda: 1000, on_config=lambda _: None
+            self.store,
+            self.store,
+            self.view,
+            channels,
+            grace_ms=lambda: 1000,
+            on_config=lambda _: None,
+            sent=routes.sent,
         )
         self.front_end = FrontEnd(
             Settings(redis=redis_url, namespace=namespace),
@@ -147,6 +155,50 @@ def test_one_changed_topic_among_many_sends_that_topic_alone(redis_url, monkeypa
             topics["topic-77"] = (8, 8, 6)
             await here.register(broker, counter=2)
             assert [list(diff) for diff in sent] == [["topic-77"]]
+
+    asyncio.run(run())
+
+
+def test_a_registration_in_which_all_topics_changed_is_not_decoded_again_from_its_events(redis_url, monkeypatch):
+    async def run():
+        async with Here(redis_url) as one, Here(redis_url, one.store.namespace) as two:
+            topics = {f"topic-{i}": (4, 4, 6) for i in range(2_100)}
+            broker, other = Broker(topics=topics), Broker("broker-b", "127.0.0.1:10912", topics=dict(topics))
+            for each in (broker, other):
+                await one.register(each)
+            decoded = []
+            decode = sent.decode_change
+
+            def seen(entry):
+                decoded.append(len(entry))
+                return decode(entry)
+
+            monkeypatch.setattr(sent, "decode_change", seen)
+            kept = one.view.kept_route("topic-2099", quoted_keys=True)
+            register_broker = one.front_end.routes.register_broker
+
+            async def after_the_other(registration, diff, **options):
+                await register_broker(registration, diff, **options)  # its answer is lost
+                monkeypatch.setattr(one.front_end.routes, "register_broker", register_broker)
+                return await register_broker(registration, diff, **options)
+
+            async def after_a_deletion(registration, diff, **options):
+                await one.front_end.routes.delete_topic("topic-7")
+                monkeypatch.setattr(one.front_end.routes, "register_broker", register_broker)
+                return await register_broker(registration, diff, **options)
+
+            for counter, between in enumerate((register_broker, after_the_other, after_a_deletion), 2):
+                monkeypatch.setattr(one.front_end.routes, "register_broker", between)
+                topics.update(dict.fromkeys(topics, (counter, 7, 6)))
+                assert (await one.register(broker, counter=counter)).code == 0
+                assert kept.body is None
+                kept = one.view.kept_route("topic-2099", quoted_keys=True)
+                assert b'"readQueueNums":%d,' % counter in kept.body
+                await two.front_end.effect(one.view.seq)
+                assert one.view.exact.contents() == two.view.exact.contents()
+                assert one.view.exact.contents() == (await read_tables(one.store))[1].contents()
+                if counter == 2:  # five parts: of each the head alone here, all of it there
+                    assert [sum(size > 2_000 for size in decoded), len(decoded)] == [5, 10]
 
     asyncio.run(run())
 

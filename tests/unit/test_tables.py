@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 
 from registry import change as kinds
 from registry.change import Change, Row
 from registry.model import BrokerRow, QueueData
-from registry.tables import Tables, TopicsLoader
+from registry.tables import PlacedTopics, Standing, Tables, TopicsLoader
 
 RW, RO = QueueData(8, 8, 6), QueueData(8, 8, 4)
 
@@ -72,6 +74,59 @@ def test_many_cells_at_once_are_as_one_by_one(tables):
     assert {id(topic) for topics in at_once.broker_topics.values() for topic in topics} == keys
     at_once.set_queue_datas("nobody", {})
     assert "nobody" not in at_once.broker_topics
+
+
+def placed(tables, name="a", topics=("t1", "t2"), rev=None):
+    standing = Standing(tables, name, tables.brokers[name].rev if rev is None else rev)
+    return [PlacedTopics([(topic, QueueData(9, 9, 6))], [tables.topics[topic]], standing) for topic in topics]
+
+
+def test_placed_topics_go_where_they_stand(tables):
+    plain = copy.deepcopy(tables)
+    cells = tables.topics["t1"], tables.topics["t2"]
+    for part, topics in enumerate(placed(tables), 1):
+        change = registered(topics=topics, rev=9, part=part, parts=2)
+        assert list(tables.apply(change)) == list(plain.apply(registered(topics=dict(topics), rev=9))) == list(topics)
+    assert tables.contents() == plain.contents()
+    assert (tables.topics["t1"], tables.topics["t2"]) == cells
+    assert tables.topics["t1"]["a"] is tables.topics["t2"]["a"] == QueueData(9, 9, 6)
+
+
+@pytest.mark.parametrize(
+    "between",
+    [
+        Change(5, 0, "topic_deleted", topic="t1", broker_names=["a", "b"], rev=5),
+        Change(5, 0, "broker_unregistered", broker_name="a", who="c1|1:1", row=None),
+        Change(5, 0, "write_perm_set", broker_name="a", topics={"t1": RO}, rev=5),
+    ],
+    ids=lambda change: change.type,
+)
+def test_placed_topics_whose_broker_changed_meanwhile_are_as_others(tables, between):
+    plain, parts = copy.deepcopy(tables), placed(tables)
+    for table in (tables, plain):
+        table.apply(between)
+    for part, topics in enumerate(parts, 1):
+        row = Row("c1", {0: "1:1"})
+        tables.apply(registered(topics=topics, rev=9, row=row, part=part, parts=2))
+        plain.apply(registered(topics=dict(topics), rev=9, row=row, part=part, parts=2))
+    assert tables.contents() == plain.contents()
+    assert tables.topics["t1"]["a"] == QueueData(9, 9, 6)
+
+
+def test_topics_placed_in_other_tables_or_for_another_name_are_as_others(tables):
+    other, plain = copy.deepcopy(tables), copy.deepcopy(tables)
+    for topics in placed(other):
+        tables.apply(registered(topics=topics, rev=9))
+        plain.apply(registered(topics=dict(topics), rev=9))
+    assert tables.contents() == plain.contents()
+    tables.apply(registered("c", row=Row("c1", {0: "7:7"}), topics={}, rev=9))
+    plain.apply(registered("c", row=Row("c1", {0: "7:7"}), topics={}, rev=9))
+    for topics in placed(
+        tables, rev=9
+    ):  # two names may have the same rev: a topic's deletion moves all of its brokers'
+        tables.apply(registered("c", topics=topics, rev=11))
+        plain.apply(registered("c", topics=dict(topics), rev=11))
+    assert tables.contents() == plain.contents()
 
 
 def test_registration_without_rev_leaves_the_rows(tables):
