@@ -128,19 +128,22 @@ def read_difference(
     table: dict[str, TopicConfig] = {}
     pieces: list[Piece] = []
     at, place, unchanged = head.end(), 0, 0
+    changed: list[tuple[int, int, int]] = []  # not decoded yet: from, to, and a hash of the names there before
     try:
         while True:
             if place >= _HOPELESS and not unchanged:
                 return None
             if place < len(last) and _digest(view[at : at + last[place].size]) == last[place].digest:
+                for begin, stop, names in changed:
+                    _read_changed(body, begin, stop, piece_bytes, names, known_topics, table, pieces)
+                changed.clear()
                 pieces.append(last[place])
                 unchanged += 1
                 end = at + last[place].size
                 place += 1
             else:
                 end, following = _changed_until(body, at, last, place)
-                names = sum(piece.names for piece in last[place:following])
-                _read_changed(body, at, end, piece_bytes, names, known_topics, table, pieces)
+                changed.append((at, end, sum(piece.names for piece in last[place:following])))
                 place = following
             mark = body[end : end + 1]
             if mark == b"}":
@@ -148,6 +151,8 @@ def read_difference(
             if mark != b",":
                 return None
             at = end + 1
+        for begin, stop, names in changed:
+            _read_changed(body, begin, stop, piece_bytes, names, known_topics, table, pieces)
         return _read(body, head.end(), end, table, pieces, now_ms)
     except _Doubt:
         return None
