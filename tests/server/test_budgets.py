@@ -166,6 +166,7 @@ def test_a_registration_in_which_all_topics_changed_is_not_decoded_again_from_it
             broker, other = Broker(topics=topics), Broker("broker-b", "127.0.0.1:10912", topics=dict(topics))
             for each in (broker, other):
                 await one.register(each)
+            await two.front_end.effect(one.view.seq)
             decoded = []
             decode = sent.decode_change
 
