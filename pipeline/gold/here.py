@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pipeline import collector
 from pipeline.gold import beats, queues
 from pipeline.gold.brokers import EVENTS
 from pipeline.gold.inputs import Inputs
@@ -26,9 +27,10 @@ Batches = tuple[int, int]
 _HOURS: Final = pa.schema(
     [("topic", pa.string()), ("at_ms", pa.int64()), ("found", pa.int64()), ("missing", pa.int64())]
 )
-_NO_EVENTS: Final = pa.schema(
+# at_ms: the hour's start
+TOLD: Final = pa.schema(
     [("name", pa.string()), ("cluster", pa.string()), ("type", pa.string()), ("at_ms", pa.int64()), ("seq", pa.int64())]
-).empty_table()
+)
 _NO_BEATS: Final = pa.schema(
     [("who", pa.string()), ("front_end", pa.string()), ("kind", pa.string()), ("broker_name", pa.string()),
      ("interval_ms", pa.int64()), ("ms", pa.int64()), ("id_ms", pa.int64()), ("id_n", pa.int64())]
@@ -145,19 +147,10 @@ class Here:
     def events(self, since: int, now: int, batches: Batches) -> pa.Table:
         """Broker events that silver has: name, cluster, type, at_ms (the hour's start), n."""
         wanted = pc.field("type").isin(list(EVENTS)) & (pc.field("part") == 1)
-        found = [_NO_EVENTS]
-        for batch in self._changes(since, now, batches, wanted):
-            told = [_told(entry) for entry in _texts(batch)]
-            names = pa.array([event.broker_name for event in told], pa.string())
-            clusters = pa.array([event.cluster or "" for event in told], pa.string())
-            hour = pc.multiply(pc.divide(batch["ms"], 3_600_000), 3_600_000)
-            found.append(
-                pa.Table.from_arrays([names, clusters, batch["type"], hour, batch["seq"]], schema=_NO_EVENTS.schema)
-            )
-        events = pa.concat_tables(found)
+        events = pa.Table.from_batches(told(self._changes(since, now, batches, wanted)), schema=TOLD)
         _, first = np.unique(events["seq"].to_numpy(), return_index=True)
-        count = events.take(pa.array(first)).group_by(_NO_EVENTS.column_names[:-1]).aggregate([("seq", "count")])
-        return count.rename_columns([*_NO_EVENTS.column_names[:-1], "n"])
+        count = events.take(pa.array(first)).group_by(TOLD.names[:-1]).aggregate([("seq", "count")])
+        return count.rename_columns([*TOLD.names[:-1], "n"])
 
     def alarms(self, since: int, now: int, batches: Batches) -> pa.Table:
         """stream_alarm events: ms, seq, alarm, reader, stream."""
@@ -189,6 +182,17 @@ class Here:
         moment = pc.multiply(rows["at_ms"], 1000).cast(MOMENT)
         rows = rows.append_column("period_start", moment).select(names)
         self._write(table, rows.sort_by([(name, "ascending") for name in names[:3]]))
+
+
+def told(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Brokers' events (columns ms, seq, type, e) to TOLD rows."""
+    for batch in batches:
+        with collector.off():
+            events = [_told(entry) for entry in _texts(batch)]
+            names = pa.array([event.broker_name for event in events], pa.string())
+            clusters = pa.array([event.cluster or "" for event in events], pa.string())
+        hour = pc.multiply(pc.divide(batch["ms"], 3_600_000), 3_600_000)
+        yield pa.RecordBatch.from_arrays([names, clusters, batch["type"], hour, batch["seq"]], schema=TOLD)
 
 
 def _texts(batch: pa.RecordBatch) -> list[bytes]:

@@ -14,6 +14,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from pipeline.gold import beats, queues
 from pipeline.gold.brokers import EVENTS
+from pipeline.gold.here import TOLD, told
 from pipeline.gold.inputs import Inputs
 from pipeline.gold.spans import Periods
 from pipeline.gold.tables import GRAINS
@@ -139,13 +140,9 @@ class OnSpark:
         return (
             self._changes(since, now, batches)
             .where(F.col("type").isin(*EVENTS) & (F.col("part") == 1))
-            .select(
-                "seq",
-                F.get_json_object("e", "$.broker_name").alias("name"),
-                F.coalesce(F.get_json_object("e", "$.cluster"), F.lit("")).alias("cluster"),
-                "type",
-                (F.col("ms") - F.col("ms") % 3_600_000).alias("at_ms"),
-            )
+            .select("ms", "seq", "type", "e")
+            # in Python: get_json_object takes five times as long
+            .mapInArrow(lambda batches: told(batches), from_arrow_schema(TOLD))
             .dropDuplicates(["seq"])  # only now: what it sorts and sends is small
             .groupBy("name", "cluster", "type", "at_ms")
             .agg(F.count("*").alias("n"))
