@@ -23,10 +23,11 @@ from pipeline.lock import java_of, run_lock
 from pipeline.ranges import OLDEST, UNKNOWN, Position, parse_id
 from pipeline.silver import Run, manifest, observe
 from pipeline.silver.intake import MissingChanges
-from pipeline.stream import GapError, Login, Stream
+from pipeline.stream import GapError, Login, OtherPast, Stream
 from registry import errors
 from registry.errors import RegistryError, StoreError, StoreUnavailable
 from registry.journal import CHANGES, STREAMS
+from registry.journal import Stream as Name
 from registry.store.address import without_password
 from registry.store.streams import acknowledge_with
 
@@ -147,10 +148,12 @@ class Job:
                 raise GapError(f"the registry was made anew while it was read: epoch {epoch} became {found.epoch}")
         return Position(parse_id(found.last_id), found.seq)
 
-    def _take_snapshot(self) -> snapshot.Snapshot:
+    def _take_snapshot(self, *, behind_gap: bool = False) -> snapshot.Snapshot:
         for tried in range(_SNAPSHOT_TRIES):
             try:
-                taken = snapshot.take(self.settings.redis_url, self.settings.namespace, self.lake)
+                taken = snapshot.take(
+                    self.settings.redis_url, self.settings.namespace, self.lake, behind_gap=behind_gap
+                )
             except StoreError:  # trimmed while it was read
                 if tried + 1 == _SNAPSHOT_TRIES:
                     raise
@@ -167,33 +170,52 @@ class Job:
         try:
             stream.check(start, epoch, head)
         except GapError as gap:
+            self._may_accept(gap, head.epoch, epoch)
             rewound = head.exists and head.last_generated < start.id
-            if not settings.accept_gap or head.epoch != epoch or (rewound and name == CHANGES):
-                raise
-            self._tell(f"accepted: {gap}")
-            start = Position(head.last_generated) if rewound else Position(OLDEST)
-            if name == CHANGES:
-                taken = self._take_snapshot()
-                start = Position(parse_id(taken.last_id), taken.seq)
-            bronze.restart(self.lake, name, settings.namespace, epoch, start)
+            start = self._go_on_behind(name, epoch, Position(head.last_generated) if rewound else Position(OLDEST))
         if not head.exists or head.last_generated <= start.id:
             return []
         batches: list[bronze.Batch] = []
+        try:
+            with _plain_errors():
+                self._query(name, epoch, start, batches)
+        except GapError as gap:  # a hole in the middle, which only reading shows
+            if name != CHANGES:
+                raise
+            self._may_accept(gap, stream.head().epoch, epoch)
+            start = self._go_on_behind(name, epoch, start)
+            if stream.head().last_generated > start.id:
+                with _plain_errors():
+                    self._query(name, epoch, start, batches)
+        return batches
 
+    def _may_accept(self, gap: GapError, epoch: str, wanted: str) -> None:
+        if not self.settings.accept_gap or epoch != wanted or isinstance(gap, OtherPast):
+            raise gap
+        self._tell(f"accepted: {gap}")
+
+    def _go_on_behind(self, name: Name, epoch: str, start: Position) -> Position:
+        """Begin anew behind a gap; changes with a snapshot of the tables."""
+        if name == CHANGES:
+            taken = self._take_snapshot(behind_gap=True)
+            start = Position(parse_id(taken.last_id), taken.seq)
+        bronze.restart(self.lake, name, self.settings.namespace, epoch, start)
+        return start
+
+    def _query(self, name: Name, epoch: str, start: Position, batches: list[bronze.Batch]) -> None:
         def done(number: int, batch: bronze.Batch) -> None:
             batches.append(batch)
             self._tell(f"{name}: batch {number}, {batch.rows:,} entries up to {_last(batch)}")
 
-        access = bronze.Access(settings.redis_url, settings.namespace, epoch)
+        access = bronze.Access(self.settings.redis_url, self.settings.namespace, epoch)
         query = bronze.start_query(
-            self.spark, self.lake, access, name, start, limit=settings.limit, done=done
+            self.spark, self.lake, access, name, start, limit=self.settings.limit, done=done
         )  # fmt: skip
         try:
             while not query.awaitTermination(1):
                 self._check_stop()
         finally:
             query.stop()
-        return batches
 
     def _silver(self, epoch: str) -> int:
         """Bring the tables up to what bronze has; gives the last change."""
@@ -208,7 +230,7 @@ class Job:
                 if tried or not self.settings.accept_gap:
                     raise GapError(str(hole)) from hole
                 self._tell(f"accepted: {hole}")
-                self._take_snapshot()
+                self._take_snapshot(behind_gap=True)
         last = manifest.read_last(self.lake, manifest.log_of(namespace, epoch))
         return last[1].seq if last else UNKNOWN
 
@@ -318,5 +340,5 @@ class _plain_errors:
                 f"Spark's Python ({os.environ.get('PYSPARK_PYTHON', 'python3')}): {lacking[1]}; PYSPARK_PYTHON names "
                 "one that has mqregistry, with the extra spark, on every machine of the cluster"
             ) from error
-        kinds: dict[str, type[RegistryError]] = {"GapError": GapError}
+        kinds: dict[str, type[RegistryError]] = {"GapError": GapError, "OtherPast": OtherPast}
         raise kinds.get(found[1], getattr(errors, found[1], RegistryError))(found[2]) from error

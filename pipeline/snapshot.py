@@ -55,21 +55,24 @@ class Exact(NamedTuple):
     compat: str
 
 
-def take(redis_url: str, namespace: str, lake: Lake) -> Snapshot:
+def take(redis_url: str, namespace: str, lake: Lake, *, behind_gap: bool = False) -> Snapshot:
     """Read the tables and write them into the lake. A stream that still has its first entry tells everything itself:
     the snapshot is then the empty one before it.
+
+    Args:
+        behind_gap: the stream does not tell everything, whatever it begins with.
 
     Raises:
         StoreError: no such namespace, or another schema; the stream was trimmed while it was read.
         StoreUnavailable: no answer.
     """
-    return asyncio.run(take_async(redis_url, namespace, lake))
+    return asyncio.run(take_async(redis_url, namespace, lake, behind_gap=behind_gap))
 
 
-async def take_async(redis_url: str, namespace: str, lake: Lake) -> Snapshot:
+async def take_async(redis_url: str, namespace: str, lake: Lake, *, behind_gap: bool = False) -> Snapshot:
     """The same for a caller with an event loop."""
     async with open_existing(redis_url, namespace) as store:
-        begun = await _from_first_entry(store)
+        begun = None if behind_gap else await _from_first_entry(store)
         if begun is not None:
             snapshot, events = begun, []
         else:

@@ -27,8 +27,15 @@ HOW_ON: Final = (
 )
 
 
+OTHER_LAKE: Final = "What is in the lake stays; begin another one: --lake DIR"
+
+
 class GapError(RegistryError):
     """Entries that the pipeline has not read are gone, or what stands in Redis is not what it has read."""
+
+
+class OtherPast(GapError):
+    """Redis holds other changes under the numbers of those that were read: no snapshot makes one past of both."""
 
 
 class Login:
@@ -174,13 +181,14 @@ class Stream:
                 return
             raise GapError(f"{here} is gone: it was deleted after {_shown(start)}. {HOW_ON}")
         if head.last_generated < start.id:
-            raise GapError(
+            kind = OtherPast if self._numbered else GapError
+            raise kind(
                 f"{here} ends at {head.last_generated}, before {_shown(start)}, up to which it was read: Redis came "
-                "back with an earlier state. "
-                + ("What is in the lake stays; begin another one: --lake DIR" if self._numbered else HOW_ON)
+                f"back with an earlier state. {OTHER_LAKE if self._numbered else HOW_ON}"
             )
         first = head.first_id
         if first is not None and first <= start.id:
+            self._check_same(start, here)
             return
         if self._numbered and start.seq != UNKNOWN:
             seq = seq_of(head.first) if head.first else head.seq + 1
@@ -196,6 +204,17 @@ class Stream:
             f"{here} was trimmed ahead of the pipeline: it was read up to {_shown(start)} and now {begins}, so {lost} "
             f"in between are lost. {HOW_ON}"
         )
+
+    def _check_same(self, start: Position, here: str) -> None:
+        """Is the entry at ``start`` the one that was read?"""
+        if not self._numbered or start.seq == UNKNOWN:
+            return
+        found = self.at_or_before(start.id)
+        if found.id != start.id and found.seq >= start.seq:
+            raise OtherPast(
+                f"{here} has change {found.seq} at {found.id}, and was read up to {_shown(start)}: Redis came back "
+                f"with an earlier state, and has had other changes since. {OTHER_LAKE}"
+            )
 
     def after(self, start: Position, count: int, end: Position) -> Position:
         """An entry about ``count`` entries after ``start``, never more where entries are numbered; at most ``end``."""
@@ -287,11 +306,14 @@ class Stream:
                 unread += 1
                 continue
             if seq != UNKNOWN and not 0 <= number - seq - 1 <= unread:
-                what = "twice, or out of order" if number <= seq else f"without {seq + 1} to {number - 1}"
-                raise GapError(
-                    f"{self.key} at {self._login} holds changes {what}: entry {entry[0].decode()} is change {number}, "
-                    f"the one before is {seq}. {HOW_ON}"
-                )
+                where = f"{self.key} at {self._login}"
+                follows = f"entry {entry[0].decode()} is change {number}, the one before is {seq}"
+                if number <= seq:
+                    raise OtherPast(
+                        f"{where} holds changes twice, or out of order: {follows}. Redis came back with an earlier "
+                        f"state, and has had other changes since. {OTHER_LAKE}"
+                    )
+                raise GapError(f"{where} holds changes without {seq + 1} to {number - 1}: {follows}. {HOW_ON}")
             seq, unread = number, 0
         return seq, unread
 

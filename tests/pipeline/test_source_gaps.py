@@ -7,7 +7,7 @@ import pytest
 
 from pipeline.entries import SOURCE
 from pipeline.ranges import OLDEST, UNKNOWN, EntryId, Position
-from pipeline.stream import GapError, Login
+from pipeline.stream import GapError, Login, OtherPast
 from registry.errors import StoreError, StoreUnavailable
 from registry.store import keys
 
@@ -179,6 +179,16 @@ def test_redis_came_back_with_an_earlier_state(bed, stream):
     bed.add(bed.change(ms=START_MS + 10_000))
     with pytest.raises(GapError, match="is change 11, the one before is 12"):
         list(stream.read(position(12), stream.last(), EPOCH))
+
+
+def test_redis_came_back_with_an_earlier_state_and_a_clock_behind(bed, stream):
+    """The next changes are numbered on as if nothing had happened; but the last one read is not there."""
+    bed.changes(7)
+    bed.add(*[bed.change(ms=START_MS + 75 + i) for i in range(6)])
+    bed.add(bed.change(ms=START_MS + 200))
+    lost = Position(EntryId(START_MS + 100, 9), 10)  # change 10 as it was read is another one
+    with pytest.raises(OtherPast, match=r"has change 13 at \S+, and was read up to \S+ \(change 10\)"):
+        check(stream, lost)
 
 
 def test_no_namespace_and_an_unknown_schema_say_so(bed, stream):

@@ -1,0 +1,223 @@
+"""What went wrong with a stream, as ``mqregistry pipeline run`` says it; and what it says to do then does help."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from pyspark.errors import PySparkException
+
+from pipeline import audit, bronze, snapshot, travel
+from pipeline.lake import Lake, places
+from pipeline.schema import QUARANTINE
+from pipeline.source import RedisStreamSource
+from registry.errors import RegistryError
+from registry.store import keys
+from tests.cli.conftest import command, env, home  # noqa: F401 - fixtures
+from tests.pipeline.streams import EPOCH, START_MS, Bed
+from tests.pipeline.test_past_commands import Kept
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def bed(redis_url, namespace):
+    return Bed(redis_url, namespace)
+
+
+@pytest.fixture
+def lake(tmp_path):
+    return Lake(str(tmp_path / "lake"))
+
+
+@pytest.fixture
+def pipeline_run(spark, monkeypatch, bed, lake, command):  # noqa: F811
+    """``mqregistry pipeline run --once`` in the tests' session; gives its error, or None and what it said."""
+    monkeypatch.setattr("pipeline.session.open_session", lambda **_: Kept(spark))
+    before = {one: signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)}
+
+    def run(*options, where=lake, fails=False):
+        result = command(
+            "pipeline", "run", "--once", "--redis", bed.url, "--namespace", bed.namespace, "--lake", where.root,
+            *options, expect=int(fails),
+        )  # fmt: skip
+        if fails:
+            assert isinstance(result.exception, RegistryError), result
+            return str(result.exception)
+        return result.stdout
+
+    yield run
+    for one, handler in before.items():
+        signal.signal(one, handler)
+
+
+def seqs(spark, lake, bed, epoch=EPOCH):
+    return sorted(row.seq for row in bronze.read(spark, lake, "changes", bed.namespace, epoch).select("seq").collect())
+
+
+def batch_error(spark, bed, **options):
+    """What a batch read of the changes says."""
+    spark.dataSource.register(RedisStreamSource)
+    with pytest.raises(PySparkException) as caught:
+        spark.read.format("redis_stream").options(url=bed.url, namespace=bed.namespace, **options).load().count()
+    return str(caught.value)
+
+
+def kv(bed):
+    """A value in the tables, which a snapshot finds."""
+    bed.client.sadd(f"mq:{{{bed.namespace}}}:kv", "a")
+    bed.client.hset(f"mq:{{{bed.namespace}}}:kv:a", "k", "v")
+
+
+def test_a_trimmed_stream(spark, bed, lake, pipeline_run):
+    bed.changes(10)
+    pipeline_run()
+    bed.changes(10)
+    kv(bed)
+    bed.client.xtrim(bed.key(), maxlen=5, approximate=False)
+    said = pipeline_run(fails=True)
+    assert "(change 10) and now begins at" in said
+    assert "so 5 changes in between are lost" in said
+    assert "'mqregistry pipeline run --accept-gap'" in said
+    read_up_to = bronze.last_position(lake, "changes", bed.namespace, EPOCH)
+    of_batch = batch_error(spark, bed, startingId=str(read_up_to.id), startingSeq="10", epoch=EPOCH)
+    assert "so 5 changes in between are lost" in of_batch
+    assert seqs(spark, lake, bed) == list(range(1, 11))  # nothing half done
+    assert "accepted: " in pipeline_run("--accept-gap")
+    bed.changes(3)
+    pipeline_run()
+    assert seqs(spark, lake, bed) == [*range(1, 11), *range(21, 24)]
+
+
+def test_redis_came_back_empty_and_is_used_again(spark, bed, lake, pipeline_run):
+    bed.changes(10)
+    pipeline_run()
+    for key in bed.client.scan_iter(f"mq:{{{bed.namespace}}}:*"):
+        bed.client.delete(key)
+    said = pipeline_run(fails=True)
+    assert f"there is no namespace {bed.namespace!r}" in said
+    assert "no front end has served it yet, or Redis came back empty" in said
+    assert "there is no namespace" in batch_error(spark, bed)
+    again = Bed(bed.url, bed.namespace)  # a front end comes
+    again.client.hset(keys.meta(bed.namespace), "epoch", "e2")
+    again.changes(4)
+    of_batch = batch_error(spark, bed, epoch=EPOCH, startingId=str(START_MS), startingSeq="0")
+    assert "its epoch is e2, the pipeline was reading epoch e1" in of_batch
+    pipeline_run()
+    assert seqs(spark, lake, bed, "e2") == [1, 2, 3, 4]
+    assert seqs(spark, lake, bed) == list(range(1, 11))
+    assert {past.epoch for past in travel.all_pasts(lake, bed.namespace)} == {EPOCH, "e2"}
+
+
+def test_made_anew_in_the_middle_of_a_round(spark, bed, lake, pipeline_run, monkeypatch):
+    """What a batch is to hold is fixed, and then it is another registry that answers."""
+    bed.changes(10)
+    write = bronze.write_batch
+
+    def late(frame, *rest):
+        bed.client.hset(keys.meta(bed.namespace), "epoch", "e2")
+        return write(frame, *rest)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(bronze, "write_batch", late)
+        said = pipeline_run(fails=True)
+    assert "its epoch is e2, the pipeline was reading epoch e1" in said
+    assert "Run 'mqregistry pipeline run' again" in said
+    assert seqs(spark, lake, bed) == []
+    pipeline_run()
+    assert seqs(spark, lake, bed, "e2") == list(range(1, 11))
+
+
+def test_a_schema_that_this_release_does_not_know(spark, bed, lake, pipeline_run):
+    bed.changes(10)
+    pipeline_run()
+    bed.client.hset(keys.meta(bed.namespace), "schema", 9)
+    assert "has schema version 9" in pipeline_run(fails=True)
+    assert "has schema version 9" in batch_error(spark, bed)
+    with pytest.raises(RegistryError, match="schema version 9"):
+        snapshot.take(bed.url, bed.namespace, lake)
+    with pytest.raises(RegistryError, match="schema version 9"):
+        audit.audit(None, bed.url, bed.namespace, lake)
+    assert seqs(spark, lake, bed) == list(range(1, 11))
+
+
+UNREADABLE = {
+    "no JSON": b"{nonsense",
+    "of a newer schema": b'{"seq":4,"ms":1700000000035,"type":"table_flipped"}',
+}
+
+
+@pytest.mark.parametrize("kind", UNREADABLE)
+def test_a_change_that_cannot_be_read(spark, bed, lake, pipeline_run, kind):
+    bed.changes(3)
+    bed.seq += 1
+    bed.add({"e": UNREADABLE[kind]}, ids=[f"{START_MS + 35}-0"])
+    bed.changes(3)
+    kv(bed)
+    said = pipeline_run(fails=True)
+    assert "holds change 3 and then change 5: change 4 is missing" in said
+    assert "an entry could not be read (see quarantine)" in said
+    assert "'mqregistry pipeline run --accept-gap'" in said
+    place = lake.uri("quarantine", "changes", places(bed.namespace, EPOCH), "batch=000000000")
+    (row,) = spark.read.parquet(place).collect()
+    assert bytes(row.raw) == UNREADABLE[kind]
+    assert (row.stream, row.id_ms, row.id_n, bool(row.reason)) == ("changes", START_MS + 35, 0, True)
+    assert sorted(row.asDict()) == sorted(QUARANTINE.names)
+    assert seqs(spark, lake, bed) == [1, 2, 3, 5, 6, 7]
+    # the batch reader shows it, too
+    spark.dataSource.register(RedisStreamSource)
+    frame = spark.read.format("redis_stream").options(url=bed.url, namespace=bed.namespace).load()
+    assert [bytes(row.raw) for row in frame.where("reason is not null").collect()] == [UNREADABLE[kind]]
+    assert "accepted: " in pipeline_run("--accept-gap")
+    bed.changes(2)
+    pipeline_run()
+    assert seqs(spark, lake, bed) == [1, 2, 3, 5, 6, 7, 8, 9]
+    [past] = travel.all_pasts(lake, bed.namespace)
+    assert past.manifest.seq == 9
+    assert len(past.manifest.holes) == 1
+
+
+def test_a_change_that_was_deleted(spark, bed, lake, pipeline_run):
+    """Only reading shows it."""
+    bed.changes(10)
+    pipeline_run()
+    bed.changes(6)
+    kv(bed)
+    gone = bed.client.xrange(bed.key())[12][0]
+    bed.client.xdel(bed.key(), gone)
+    said = pipeline_run(fails=True)
+    assert "holds changes without 13 to 13" in said
+    assert "'mqregistry pipeline run --accept-gap'" in said
+    assert "holds changes without 13 to 13" in batch_error(spark, bed)
+    assert "accepted: " in pipeline_run("--accept-gap")
+    bed.changes(2)
+    pipeline_run()
+    assert seqs(spark, lake, bed) == [*range(1, 11), 17, 18]
+    [past] = travel.all_pasts(lake, bed.namespace)
+    assert (past.manifest.seq, len(past.manifest.holes)) == (18, 1)
+
+
+def test_an_earlier_state_came_back_and_went_another_way(spark, bed, lake, tmp_path, pipeline_run):
+    """A Redis that forgot its last changes, as after a failover, and has had others since."""
+    bed.changes(10)
+    pipeline_run()
+    forgotten = bed.client.xrevrange(bed.key(), count=3)
+    for entry_id, _ in forgotten:
+        bed.client.xdel(bed.key(), entry_id)
+    bed.client.execute_command("XSETID", bed.key(), f"{START_MS + 70}-6")
+    bed.seq = 7
+    bed.client.hset(keys.meta(bed.namespace), "seq", 7)
+    said = pipeline_run(fails=True)
+    assert "Redis came back with an earlier state" in said
+    assert "begin another one: --lake DIR" in said
+    bed.add(*[bed.change(ms=START_MS + 1_000 + i, key=f"other{i}") for i in range(6)])
+    said = pipeline_run(fails=True)
+    assert "begin another one: --lake DIR" in said
+    assert pipeline_run("--accept-gap", fails=True) == said
+    assert seqs(spark, lake, bed) == list(range(1, 11))
+    other = Lake(str(tmp_path / "other"))
+    pipeline_run(where=other)
+    assert seqs(spark, other, bed) == list(range(1, 14))
