@@ -49,10 +49,8 @@ class Login:
 
     def connect(self) -> Any:
         """A client whose stream commands give what Redis sent."""
-        client = open_blocking_client(parse_url(self._url, self._password), timeout_ms=_TIMEOUT_MS)
-        for command in ("XRANGE", "XREVRANGE", "XINFO STREAM"):
-            client.set_response_callback(command, lambda reply, **options: reply)
-        return client
+        address = parse_url(self._url, self._password)
+        return open_blocking_client(address, timeout_ms=_TIMEOUT_MS, raw=("XRANGE", "XREVRANGE", "XINFO STREAM"))
 
     def __repr__(self) -> str:
         return without_password(self._url)

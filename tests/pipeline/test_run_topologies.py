@@ -1,0 +1,217 @@
+"""A pipeline's Redis behind TLS, with a user of the least rights, under Sentinel, as a Cluster: real processes."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import tempfile
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.spark
+
+from pipeline import bronze, jobs  # noqa: E402
+from pipeline.audit import audit  # noqa: E402
+from pipeline.lake import Lake  # noqa: E402
+from pipeline.stream import OtherPast  # noqa: E402
+from registry.errors import StoreError, StoreUnavailable  # noqa: E402
+from registry.store import scripts  # noqa: E402
+from registry.store.store import Store  # noqa: E402
+from tests.deploy.conftest import deployed  # noqa: E402, F401 - a fixture
+from tests.deploy.files import acl_users, granted  # noqa: E402
+from tests.topology.servers import (  # noqa: E402
+    HOST,
+    Server,
+    TlsProxy,
+    cluster_setup,
+    make_certificates,
+    sentinel_setup,
+)
+
+from .world import World  # noqa: E402
+
+# For a database number, and for a Redis Cluster.
+NOT_HERE = {"select", "command", "cluster|slots", "asking"}
+FROM_HERE = {"eval", "evalsha", "hmget", "xinfo|stream", "xlen", "xrange", "xread", "xrevrange"}
+
+
+@pytest.fixture
+def folder():
+    with tempfile.TemporaryDirectory(prefix="mq") as name:
+        yield Path(name)
+
+
+@pytest.fixture
+def lake(tmp_path):
+    return Lake(str(tmp_path / "lake"))
+
+
+def live(url, namespace, operations=30, seed=1):
+    """Some more of a registry's life; gives its epoch."""
+
+    async def run():
+        async with Store(url, namespace, timeout_ms=10_000) as store:
+            await store.connect()
+            world = World(store, seed)
+            await world.run(operations)
+            return (await world.bed.head()).epoch
+
+    return asyncio.run(run())
+
+
+def record(spark, lake, url, namespace, **more):
+    return jobs.run(spark, lake, jobs.Settings(url, namespace, **more), once=True)
+
+
+def recorded(spark, lake, namespace, epoch):
+    """(id, seq, event) of every change in bronze."""
+    frame = bronze.read(spark, lake, "changes", namespace, epoch)
+    return sorted((row.id_ms, row.id_n, row.seq, row.e) for row in frame.collect())
+
+
+def held(server, namespace):
+    """The same of the stream."""
+    from registry.change import decode_change
+
+    with server.client() as client:
+        found = client.xrange(f"mq:{{{namespace}}}:changes")
+    return [
+        (*map(int, entry_id.split(b"-")), decode_change(fields[b"e"]).seq, fields[b"e"].decode())
+        for entry_id, fields in found
+    ]
+
+
+def login(server, user):
+    (password,) = (rule[1:] for rule in acl_users()[user] if rule.startswith(">"))
+    return f"redis://{user}:{password}@{server.address}"
+
+
+def test_a_user_with_just_these_rights_runs_and_audits(spark, deployed, namespace, lake):  # noqa: F811
+    epoch = live(login(deployed, "mqregistry"), namespace)
+    deployed.call("XTRIM", f"mq:{{{namespace}}}:changes", "MAXLEN", 5)  # so that the tables are read
+    url = login(deployed, "mqpipeline")
+    deployed.call("ACL", "LOG", "RESET")
+    deployed.call("CONFIG", "RESETSTAT")
+    done = record(spark, lake, url, namespace)
+    assert done.entries["heartbeats"] > 0
+    used = stats(deployed)
+    live(login(deployed, "mqregistry"), namespace, seed=2)
+    deployed.call("CONFIG", "RESETSTAT")
+    assert audit(None, url, namespace, lake).ok  # with changes that only the stream has
+    used |= stats(deployed)
+    assert record(spark, lake, url, namespace).entries["changes"] > 0
+    assert deployed.call("ACL", "LOG") == []
+    assert recorded(spark, lake, namespace, epoch)[-1] == held(deployed, namespace)[-1]
+    # none too many: each is one that was used, or that a script of the pipeline may use
+    commands = {_text(row[0]) for row in deployed.call("EVAL", "return redis.call('COMMAND')", 0)}
+    in_scripts = set()
+    for name in ("acknowledge", "snapshot"):
+        code = re.sub(r"--\[\[.*?\]\]|--[^\n]*", "", scripts.load()[name].source, flags=re.S)
+        in_scripts |= {word.lower() for word in re.findall(r'"([A-Z]+)"', code)} & commands
+    assert granted("mqpipeline") == FROM_HERE | in_scripts | NOT_HERE
+    assert FROM_HERE - {"eval"} <= used | {"xlen"}
+
+
+def stats(server):
+    """Commands that ran since the last reset, also within scripts."""
+    with server.client() as client:
+        found = {name.removeprefix("cmdstat_") for name in client.info("commandstats")}
+    return {"xinfo|stream" if name == "xinfo" else name for name in found}
+
+
+def _text(value):
+    return value.decode() if isinstance(value, bytes) else value
+
+
+def test_a_missing_right_is_said(spark, folder, namespace, lake):
+    with Server(folder / "node") as server:
+        live(server.url, namespace)
+        rights = [f"+{name}" for name in granted("mqpipeline") - {"xinfo|stream"}]
+        server.call("ACL", "SETUSER", "few", "on", ">x", "~mq:*", *rights)
+        with pytest.raises(StoreError, match=r"lacks a right.*'xinfo"):
+            record(spark, lake, f"redis://few:x@{server.address}", namespace)
+
+
+def test_over_tls(spark, folder, namespace, lake):
+    ca, certificate, key = make_certificates(folder)
+    with Server(folder / "node") as server:
+        proxy = TlsProxy(server.port, certificate, key)
+        try:
+            epoch = live(server.url, namespace)
+            url = f"rediss://{HOST}:{proxy.port}?ssl_ca_certs={ca}"
+            record(spark, lake, url, namespace)
+            assert recorded(spark, lake, namespace, epoch) == held(server, namespace)
+            assert audit(None, url, namespace, lake).ok
+            with pytest.raises(StoreUnavailable, match=r"(?i)certificate"):
+                record(spark, lake, f"rediss://{HOST}:{proxy.port}", namespace)
+        finally:
+            proxy.close()
+
+
+def test_a_cluster(spark, folder, namespace, lake):
+    with cluster_setup(folder) as cluster:
+        epoch = live(cluster.url, namespace)
+        record(spark, lake, cluster.url, namespace)
+        assert audit(None, cluster.url, namespace, lake).ok
+        slot = cluster.nodes[0].call("CLUSTER", "KEYSLOT", f"mq:{{{namespace}}}:changes")
+        assert recorded(spark, lake, namespace, epoch) == held(cluster.node_of(slot), namespace)
+
+
+def test_sentinel_fails_over_between_batches_and_rounds(spark, folder, namespace, lake):
+    with sentinel_setup(folder) as sentinel:
+        epoch = live(sentinel.url, namespace, 60)
+        before = held(sentinel.master, namespace)
+        wait_caught_up(sentinel)
+        new = sentinel.replica
+        failed_over = []
+
+        def tell(text):
+            """After the first batch of several, the master dies."""
+            if text.startswith("changes: batch") and not failed_over:
+                failed_over.append(text)
+                sentinel.master.kill()
+                sentinel.wait_for_failover(new)
+
+        settings = jobs.Settings(sentinel.url, namespace, limit=len(before) // 4)
+        try:
+            jobs.run(spark, lake, settings, once=True, tell=tell)
+        except StoreUnavailable:  # told so, and then run again
+            jobs.run(spark, lake, settings, once=True)
+        assert failed_over
+        assert recorded(spark, lake, namespace, epoch) == before == held(new, namespace)
+        assert live(sentinel.url, namespace, 20, seed=2) == epoch
+        record(spark, lake, sentinel.url, namespace)
+        assert recorded(spark, lake, namespace, epoch) == held(new, namespace)
+        assert audit(None, sentinel.url, namespace, lake).ok
+
+
+def test_sentinel_promotes_a_replica_that_has_less_than_was_read(spark, folder, namespace, lake, tmp_path):
+    with sentinel_setup(folder) as sentinel:
+        epoch = live(sentinel.url, namespace)
+        wait_caught_up(sentinel)
+        new = sentinel.replica
+        sentinel.part()
+        live(sentinel.url, namespace, 20, seed=2)
+        lost = held(sentinel.master, namespace)
+        record(spark, lake, sentinel.url, namespace)
+        assert recorded(spark, lake, namespace, epoch) == lost
+        sentinel.master.kill()
+        sentinel.wait_for_failover(new)
+        with pytest.raises(OtherPast, match=r"earlier state.*begin another one: --lake DIR"):
+            record(spark, lake, sentinel.url, namespace)
+        live(sentinel.url, namespace, 60, seed=3)  # more than what was lost
+        for accept_gap in (False, True):
+            with pytest.raises(OtherPast, match=r"earlier state.*begin another one: --lake DIR"):
+                record(spark, lake, sentinel.url, namespace, accept_gap=accept_gap)
+        assert recorded(spark, lake, namespace, epoch) == lost  # as it was
+        other = Lake(str(tmp_path / "other"))
+        record(spark, other, sentinel.url, namespace)
+        assert recorded(spark, other, namespace, epoch) == held(new, namespace)
+        assert audit(None, sentinel.url, namespace, other).ok
+
+
+def wait_caught_up(sentinel):
+    from tests.server.harness import wait_until
+
+    wait_until(sentinel.caught_up, "the replica has it all", 30)
