@@ -187,7 +187,8 @@ def test_sentinel_fails_over_between_batches_and_rounds(spark, folder, namespace
 
 
 def test_sentinel_promotes_a_replica_that_has_less_than_was_read(spark, folder, namespace, lake, tmp_path):
-    with sentinel_setup(folder) as sentinel:
+    # Sentinel takes no replica that was parted for more than ten times this: a round must fit in
+    with sentinel_setup(folder, down_after_ms=6000) as sentinel:
         epoch = live(sentinel.url, namespace)
         wait_caught_up(sentinel)
         new = sentinel.replica
