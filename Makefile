@@ -4,6 +4,8 @@
 
 PYTHON ?= python3
 ARGS ?=
+# Tests wait more than they work: one process more than there are cores.
+TEST_PROCESSES ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
@@ -41,7 +43,7 @@ NONE_IS_FINE := $(if $(ARGS),|| [ $$? -eq 5 ])
 
 # The tests with Spark run by themselves: one session for all of them, which uses every core.
 test: $(VENV)/dev.stamp
-	$(BIN)/python -m pytest -n auto --dist worksteal -m "not interop and not spark" $(ARGS) $(NONE_IS_FINE)
+	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist worksteal -m "not interop and not spark" $(ARGS) $(NONE_IS_FINE)
 	$(BIN)/python -m pytest -m spark $(ARGS) $(NONE_IS_FINE)
 
 interop: $(VENV)/dev.stamp
