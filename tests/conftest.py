@@ -68,9 +68,15 @@ def run(runner):
 
 
 @pytest.fixture
-def store(runner, redis_url, namespace):
+def compat():
+    """Of the test's namespace; a module of tests may say another."""
+    return "5.x"
+
+
+@pytest.fixture
+def store(runner, redis_url, namespace, compat):
     """The test's namespace, ready to use."""
-    store = Store(redis_url, namespace)
+    store = Store(redis_url, namespace, compat=compat)
     runner.run(store.connect())
     yield store
     runner.run(store.close())

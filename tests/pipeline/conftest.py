@@ -1,4 +1,4 @@
-"""One Spark session for all tests that are marked ``spark``."""
+"""One Spark session for all tests that are marked ``spark``, and a lake for each test."""
 
 import os
 import shutil
@@ -13,6 +13,12 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if item.get_closest_marker("spark") and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(TIMEOUT_S))
+
+
+@pytest.fixture
+def lake(tmp_path):
+    """An empty one."""
+    return pytest.importorskip("pipeline.lake", reason="needs the extra spark").Lake(str(tmp_path / "lake"))
 
 
 @pytest.fixture(scope="session")

@@ -13,15 +13,10 @@ pytest.importorskip("pyarrow")
 
 from pipeline import silver, snapshot
 from pipeline.audit import audit
-from pipeline.lake import Lake, places
+from pipeline.lake import places
 from tests.pipeline.world import World, entries, write_bronze
 
 OPERATIONS = int(os.environ.get("MQREGISTRY_TEST_OPERATIONS", "300"))
-
-
-@pytest.fixture
-def lake(tmp_path):
-    return Lake(str(tmp_path / "lake"))
 
 
 async def fill(store, lake, operations, *, seed, trimmed=0):

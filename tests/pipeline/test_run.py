@@ -13,7 +13,7 @@ from pyspark.errors import PySparkException
 pytestmark = pytest.mark.spark
 
 from pipeline import bronze, jobs, travel  # noqa: E402
-from pipeline.lake import Lake, places  # noqa: E402
+from pipeline.lake import places  # noqa: E402
 from pipeline.lock import run_lock  # noqa: E402
 from pipeline.stream import GapError  # noqa: E402
 from registry.errors import StartError  # noqa: E402
@@ -26,11 +26,6 @@ from .streams import EPOCH, START_MS, Bed  # noqa: E402
 @pytest.fixture
 def bed(redis_url, namespace):
     return Bed(redis_url, namespace)
-
-
-@pytest.fixture
-def lake(tmp_path):
-    return Lake(str(tmp_path / "lake"))
 
 
 def settings(bed, **more):

@@ -29,11 +29,6 @@ def bed(redis_url, namespace):
 
 
 @pytest.fixture
-def lake(tmp_path):
-    return Lake(str(tmp_path / "lake"))
-
-
-@pytest.fixture
 def pipeline_run(spark, monkeypatch, bed, lake, command):  # noqa: F811
     """``mqregistry pipeline run --once`` in the tests' session; gives its error, or None and what it said."""
     monkeypatch.setattr("pipeline.session.open_session", lambda **_: Kept(spark))

@@ -42,11 +42,6 @@ def folder():
         yield Path(name)
 
 
-@pytest.fixture
-def lake(tmp_path):
-    return Lake(str(tmp_path / "lake"))
-
-
 def live(url, namespace, operations=30, seed=1):
     """Some more of a registry's life; gives its epoch."""
 

@@ -28,11 +28,6 @@ def store(request, runner, redis_url, namespace):
     runner.run(store.close())
 
 
-@pytest.fixture
-def lake(tmp_path):
-    return Lake(str(tmp_path / "lake"))
-
-
 async def pour(world: World, lake: Lake, after: str, number: int, sizes: list[int]) -> tuple[str, int]:
     """What the stream has behind ``after`` into batches of these sizes; then the new end, and the next number."""
     found = await entries(world.bed.store, after)

@@ -19,11 +19,6 @@ from tests.pipeline.world import entries, write_bronze, write_rows
 T0 = 1_780_000_000_000
 
 
-@pytest.fixture
-def lake(tmp_path):
-    return Lake(str(tmp_path / "lake"))
-
-
 def iso(ms):
     return datetime.fromtimestamp(ms / 1000, UTC).isoformat()
 

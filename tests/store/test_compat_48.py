@@ -8,25 +8,16 @@ from registry import change as kinds
 from registry.behaviour import FOUR_EIGHT, behaviour_of
 from registry.errors import ConfigError
 from registry.model import DataVersion
-from registry.store.store import Store
 
-from .bed import Bed, registration
+from .bed import registration
 from .test_wrong_type import break_key, refused
 
 A, B = "10.0.0.1:10911", "10.0.0.2:10911"
 
 
 @pytest.fixture
-def store(runner, redis_url, namespace):
-    store = Store(redis_url, namespace, compat="4.8")
-    runner.run(store.connect())
-    yield store
-    runner.run(store.close())
-
-
-@pytest.fixture
-def bed(store):
-    return Bed(store)
+def compat():
+    return "4.8"
 
 
 async def goodbye(bed, addr, broker_id, name="broker-a", cluster="c1"):
