@@ -23,6 +23,10 @@ COMPLAINT = re.compile(r" (WARN|ERROR) ")
 
 # Below the range that Linux hands to outgoing connections, so nothing takes a port between our look and its use.
 PORTS = range(20_000, 32_000)
+# Every test process looks in a part of its own, and never gives a port twice: a broker binds some seconds after the
+# look, and one of its ports only then.
+PORT_PARTS = 8
+_given: set[int] = set()
 
 T = TypeVar("T")
 
@@ -50,11 +54,20 @@ def wait_until(what: str, probe: Callable[[], T], within_s: float, every_s: floa
 def free_port(before: int = 0, after: int = 0) -> int:
     """A port that is free now, together with as many neighbours below and above it."""
     random = Random(os.urandom(8))
+    ports = _ports_of_this_process()
     for _ in range(1_000):
-        port = random.randrange(PORTS.start + before, PORTS.stop - after)
-        if all(_is_free(p) for p in range(port - before, port + after + 1)):
+        port = random.randrange(ports.start + before, ports.stop - after)
+        wanted = range(port - before, port + after + 1)
+        if _given.isdisjoint(wanted) and all(map(_is_free, wanted)):
+            _given.update(wanted)
             return port
-    raise RuntimeError("found no free port")
+    raise RuntimeError(f"found no free port in {ports}")
+
+
+def _ports_of_this_process() -> range:
+    part = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % PORT_PARTS
+    length = len(PORTS) // PORT_PARTS
+    return PORTS[part * length : (part + 1) * length]
 
 
 def _is_free(port: int) -> bool:

@@ -29,6 +29,10 @@ MODULES = ("namesrv", "broker", "client", "tools")
 
 FETCH_TIMEOUT_S = 800
 START_TIMEOUT_S = 120
+
+# Another program on this machine may take one of its ports between our look and its bind.
+PORT_ATTEMPTS = 3
+PORT_TAKEN = "Address already in use"
 ANSWER_TIMEOUT_S = 30
 MARK = "##"
 
@@ -268,17 +272,25 @@ class Broker:
         at the same moment, has not reached yet, and comes to them with the next regular registration after 10 s.
         """
         assert not self.is_running()
+        for _ in range(PORT_ATTEMPTS):
+            said = self._start_once()
+            if self.is_running() or PORT_TAKEN not in said:
+                break
+        assert self.is_running(), f"{self.process.name} ended at start:\n{self.process.tail()}"
+
+    def _start_once(self) -> str:
+        """Start it, wait until it has started or ended, and return what it said meanwhile."""
         configuration = self.configure()
         command = self.release.java("org.apache.rocketmq.broker.BrokerStartup", self._home, "-c", str(configuration))
         name = f"broker {self.release.version} at {self.port}"
-        log_before = len(self._process.output()) if self._process else 0
-        self._process = self._processes.start(name, command, home=self._home)
+        said_before = len(self._process.output()) if self._process else 0
+        process = self._process = self._processes.start(name, command, home=self._home)
         wait_until(
             f"{name} has started",
-            lambda: "boot success" in self.process.output()[log_before:] or self.process.exit_code() is not None,
+            lambda: "boot success" in process.output()[said_before:] or process.exit_code() is not None,
             START_TIMEOUT_S,
         )
-        assert self.is_running(), f"{name} ended at start:\n{self.process.tail()}"
+        return process.output()[said_before:]
 
     def configure(self) -> Path:
         """Choose a port that it had never before, and write its configuration file."""
