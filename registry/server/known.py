@@ -28,7 +28,8 @@ from registry.server.view import KeptAnswer
 
 # Frames of lookups have about 150 bytes; a topic's name has 255 at most.
 MAX_FRAME_BYTES: Final = 1023
-# Two generations of so many lookups, 250 bytes each: the older one goes when the newer one is full.
+# Two generations of so many lookups, 250 bytes each, or of as many as there are topics: the older one goes when the newer
+# one is full. With fewer than topics, a quarter of the lookups of more topics than that would go the long way.
 MAX_KNOWN: Final = 100_000
 _MAX_HEADS: Final = 10_000
 
@@ -52,7 +53,7 @@ class KnownLookups:
 
     Args:
         front_end: whose view is asked. When its replies have binary headers, nothing is learned.
-        max_known: see MAX_KNOWN.
+        max_known: see MAX_KNOWN; more when there are more topics.
     """
 
     def __init__(self, front_end: FrontEnd, max_known: int = MAX_KNOWN) -> None:
@@ -151,7 +152,7 @@ class KnownLookups:
         return head
 
     def _keep(self, key: bytes, kept: KeptAnswer) -> None:
-        if len(self._newer) >= self._max_known:
+        if len(self._newer) >= max(self._max_known, len(self._view.served.topics)):
             self._older, self._newer = self._newer, {}
         self._newer[key] = kept
 

@@ -61,19 +61,33 @@ def test_a_topic_asked_for_once_is_not_remembered(pair):
 
 def test_bounded(pair):
     known = pair.quick.connections.known
-    known._max_known = 10
-    pair.fill([f"t{number}" for number in range(100)])
+    known._max_known = len(pair.quick.view.served.topics)
+    pair.fill(["t"])
+    most = 2 * len(pair.quick.view.served.topics)
+    forms = range(401, 501)
     for _ in range(3):
-        for number in range(100):
-            pair.feed(java(f"t{number}") * 3)
-            assert len(known) <= 20
+        for version in forms:
+            pair.feed(java("t", version=version) * 3)
+            assert len(known) <= most
     # those that are asked for all the time stay
     hits = pair.quick.hits
-    for number in range(60):
-        pair.feed(java("t0"))
-        pair.feed(java(f"t{number}"))
+    for version in forms[:60]:
+        pair.feed(java("t", version=forms[0]))
+        pair.feed(java("t", version=version))
     assert pair.quick.hits >= hits + 59
     pair.check_counts()
+
+
+def test_there_is_room_for_every_topic(pair):
+    pair.quick.connections.known._max_known = 10
+    topics = [f"t{number}" for number in range(100)]
+    pair.fill(topics)
+    for topic in topics:
+        pair.learn(java(topic))
+    hits = pair.quick.hits
+    for topic in topics:
+        pair.feed(java(topic))
+    assert pair.quick.hits == hits + len(topics)
 
 
 def test_nothing_is_lost_of_the_counts(pair):
