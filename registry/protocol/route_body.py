@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterable, Mapping
 from typing import Final
 
@@ -11,6 +10,7 @@ import msgspec
 from registry.model import BrokerRow, Int32, QueueData, TopicRoute
 
 from . import wire_json
+from .route_parts import broker_json, brokers_json, queue_datas_json
 from .wire_json import Int64, TolerantDecoder, WireMapping, integer_map, members, text
 
 
@@ -83,69 +83,24 @@ def encode_route(route: TopicRoute, *, quoted_keys: bool, topic_syn_flag: bool =
         compact JSON; brokers in the order of their names, where Java's order is arbitrary.
     """
     five = not topic_syn_flag
-    brokers = (
-        _broker_json(name, row, quoted_keys, acting_master=five) for name, row in sorted(route.broker_rows.items())
-    )
-    flag = b"topicSysFlag" if five else b"topicSynFlag"
-    queues = (_queue_data_json(name, data, flag) for name, data in sorted(route.queue_datas.items()))
+    brokers = brokers_json(route.broker_rows, quoted_keys, acting_master=five)
+    queues = queue_datas_json(route.queue_datas, topic_syn_flag=topic_syn_flag)
     mappings = None
     if five and route.mappings:
         mappings = members(
             (name, _mapping_json(mapping, quoted_keys)) for name, mapping in sorted(route.mappings.items())
         )
+    filters = b"{}" if not route.filter_servers else text(dict(sorted(route.filter_servers.items())))
+    if mappings is None and route.order_topic_conf is None:
+        return b'{"brokerDatas":%b,"filterServerTable":%b,"queueDatas":%b}' % (brokers, filters, queues)
     return members(
         (
-            ("brokerDatas", b"[%b]" % b",".join(brokers)),
-            ("filterServerTable", text(dict(sorted(route.filter_servers.items())))),
+            ("brokerDatas", brokers),
+            ("filterServerTable", filters),
             ("orderTopicConf", None if route.order_topic_conf is None else text(route.order_topic_conf)),
-            ("queueDatas", b"[%b]" % b",".join(queues)),
+            ("queueDatas", queues),
             ("topicQueueMappingByBroker", mappings),
         )
-    )
-
-
-# A broker stands in the routes of all its topics. Rows are never changed, only replaced.
-_MAX_KEPT_BROKERS: Final = 20_000
-_kept_brokers: Final[dict[tuple[str, bool, bool], tuple[BrokerRow, bytes]]] = {}
-
-
-def _broker_json(name: str, row: BrokerRow, quoted_keys: bool, *, acting_master: bool) -> bytes:
-    key = (name, quoted_keys, acting_master)
-    kept = _kept_brokers.get(key)
-    if kept is not None and kept[0] is row:
-        return kept[1]
-    if len(_kept_brokers) >= _MAX_KEPT_BROKERS:
-        _kept_brokers.clear()
-    made = _make_broker_json(name, row, quoted_keys, acting_master=acting_master)
-    _kept_brokers[key] = row, made
-    return made
-
-
-def _make_broker_json(name: str, row: BrokerRow, quoted_keys: bool, *, acting_master: bool) -> bytes:
-    head = b'{"brokerAddrs":%b,"brokerName":%b,"cluster":%b' % (
-        integer_map(row.broker_addrs, quoted_keys),
-        text(name),
-        text(row.cluster),
-    )
-    if not acting_master:
-        return head + b"}"
-    zone = b"" if row.zone_name is None else b',"zoneName":' + text(row.zone_name)
-    return b'%b,"enableActingMaster":%b%b}' % (head, text(row.enable_acting_master), zone)
-
-
-@functools.lru_cache(maxsize=_MAX_KEPT_BROKERS)
-def _name_json(name: str) -> bytes:
-    return text(name)
-
-
-def _queue_data_json(name: str, data: QueueData, flag: bytes) -> bytes:
-    return b'{"brokerName":%b,"perm":%d,"readQueueNums":%d,"%b":%d,"writeQueueNums":%d}' % (
-        _name_json(name),
-        data.perm,
-        data.read_queue_nums,
-        flag,
-        data.topic_sys_flag,
-        data.write_queue_nums,
     )
 
 
@@ -195,7 +150,7 @@ def encode_cluster_info(
         clusters: cluster -> its broker_names.
         acting_master: write enableActingMaster and zoneName, as 5.x.
     """
-    brokers = ((name, _broker_json(name, row, False, acting_master=acting_master)) for name, row in rows.items())
+    brokers = ((name, broker_json(name, row, False, acting_master=acting_master)) for name, row in rows.items())
     names = {cluster: sorted(of_cluster) for cluster, of_cluster in sorted(clusters.items())}
     return b'{"brokerAddrTable":{%b},"clusterAddrTable":%b}' % (
         b",".join(b"%b:%b" % (text(name), row) for name, row in sorted(brokers)),

@@ -28,8 +28,8 @@ from registry.server.view import KeptAnswer
 
 # Frames of lookups have about 150 bytes; a topic's name has 255 at most.
 MAX_FRAME_BYTES: Final = 1023
-# Two generations of so many lookups, 250 bytes each, or of as many as there are topics: the older one goes when the newer
-# one is full. With fewer than topics, a quarter of the lookups of more topics than that would go the long way.
+# Two generations of so many lookups, or of as many as there are topics, 250 bytes each: the older goes when the newer
+# one is full. With 160,000 topics and room for 100,000, a quarter of the lookups would go the long way.
 MAX_KNOWN: Final = 100_000
 _MAX_HEADS: Final = 10_000
 

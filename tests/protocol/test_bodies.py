@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -79,6 +80,54 @@ def test_an_empty_route() -> None:
     empty = TopicRoute({}, {}, {})
     assert bodies.encode_route(empty, quoted_keys=True) == b'{"brokerDatas":[],"filterServerTable":{},"queueDatas":[]}'
     assert bodies.decode_route(b"{}") == empty
+
+
+def plainly(route: TopicRoute, flag: str) -> bytes:
+    """What a 5.x route says, every topic on its own; strict JSON with standard keys."""
+    five = flag == "topicSysFlag"
+    brokers = [
+        {"brokerAddrs": {str(key): addr for key, addr in sorted(row.broker_addrs.items())}, "brokerName": name,
+         "cluster": row.cluster} | ({"enableActingMaster": row.enable_acting_master} if five else {})
+        | ({"zoneName": row.zone_name} if five and row.zone_name is not None else {})
+        for name, row in sorted(route.broker_rows.items())
+    ]  # fmt: skip
+    queues = [
+        {"brokerName": name, "perm": data.perm, "readQueueNums": data.read_queue_nums, flag: data.topic_sys_flag,
+         "writeQueueNums": data.write_queue_nums}
+        for name, data in sorted(route.queue_datas.items())
+    ]  # fmt: skip
+    return msgspec.json.encode({"brokerDatas": brokers, "filterServerTable": {}, "queueDatas": queues})
+
+
+FEW_NAMES = st.sampled_from(["a", "b", 'c"', "ü"])
+FEW_ROWS = st.builds(BrokerRow, st.sampled_from("CD"), st.dictionaries(st.integers(0, 1), st.sampled_from("xy")))
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.dictionaries(FEW_NAMES, FEW_ROWS),
+            st.dictionaries(FEW_NAMES, st.sampled_from([QueueData(1, 2, 6), QueueData(8, 8, 6, 1)])),
+        )
+    ),
+    st.booleans(),
+)
+def test_routes_with_parts_in_common(
+    routes: list[tuple[dict[str, BrokerRow], dict[str, QueueData]]], syn: bool
+) -> None:
+    for rows, queue_datas in routes:
+        route = TopicRoute(queue_datas, rows, {})
+        expected = plainly(route, "topicSynFlag" if syn else "topicSysFlag")
+        assert bodies.encode_route(route, quoted_keys=True, topic_syn_flag=syn) == expected
+
+
+def test_a_route_of_many_brokers() -> None:
+    names = [f"broker-{number}" for number in range(300)]
+    rows = {name: BrokerRow("C", {0: name}) for name in names}
+    for queue_data in (QueueData(1, 1, 6), QueueData(2, 1, 6)):
+        route = TopicRoute(dict.fromkeys(reversed(names), queue_data), rows, {})
+        for _ in range(2):
+            assert bodies.encode_route(route, quoted_keys=True) == plainly(route, "topicSysFlag")
 
 
 @given(ROUTES, st.booleans())
