@@ -55,6 +55,11 @@ class FrameReader:
         """How many bytes of an unfinished frame are held."""
         return self._held
 
+    @property
+    def announced_bytes(self) -> int:
+        """How long the unfinished frame will be, length word included; 0 as long as that is not known."""
+        return self._need
+
     def feed(self, data: bytes) -> list[bytes]:
         """Take the next bytes of the stream.
 

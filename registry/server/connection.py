@@ -20,6 +20,7 @@ from registry.protocol.frame import FrameReader, is_frame
 from registry.protocol.watch import ROUTE_WATCH, WatchAnswer
 from registry.server.front_end import FrontEnd
 from registry.server.known import KnownLookups
+from registry.server.large_frames import LARGE_FRAME_BYTES, LargeFrames
 from registry.server.reads import reads
 from registry.server.writes import Write, writes
 
@@ -68,6 +69,7 @@ class Connections:
         self.all: set[Connection] = set()
         self.clock_s = asyncio.get_running_loop().time()
         self.held_bytes = 0
+        self.large_frames = LargeFrames(lambda: self.clock_s)
 
     def __call__(self) -> Connection:
         """A protocol factory, as ``loop.create_server`` wants it."""
@@ -80,6 +82,7 @@ class Connections:
             await asyncio.sleep(0.5)
             self.clock_s = now = loop.time()
             self.front_end.view.watches.expire(now)
+            self.large_frames.tick()
             idle_before, slow_before = now - self.limits.idle_s, now - self.limits.slow_client_s
             for connection in list(self.all):
                 if connection.paused_at_s is not None and connection.paused_at_s < slow_before:
@@ -98,8 +101,8 @@ class Connection(asyncio.Protocol):
     """The protocol object of one connection."""
 
     __slots__ = (
-        "_backlog", "_closing", "_connections", "_front_end", "_held", "_lost", "_reader", "_reading_paused",
-        "_transport", "_writer", "_writes", "active_at_s", "address", "channel", "paused_at_s",
+        "_backlog", "_closing", "_connections", "_front_end", "_held", "_large", "_lost", "_reader", "_reading_paused",
+        "_transport", "_waits", "_writer", "_writes", "active_at_s", "address", "channel", "paused_at_s",
     )  # fmt: skip
 
     def __init__(self, connections: Connections) -> None:
@@ -112,6 +115,7 @@ class Connection(asyncio.Protocol):
         self._writer: asyncio.Task[None] | None = None
         self._held = 0
         self._closing = self._lost = self._reading_paused = False
+        self._large = self._waits = False
         self.channel = self._front_end.channels.new_channel()
         self.address = "?"
         self.active_at_s = connections.clock_s
@@ -159,6 +163,8 @@ class Connection(asyncio.Protocol):
             self._backlog += frames
         elif frames or out:
             self._answer(frames, out)
+        if self._large or reader.announced_bytes >= LARGE_FRAME_BYTES:
+            self._look_at_large_frame()
         if reader.error is not None and not self._backlog:
             self.refuse(reader.error)
 
@@ -186,6 +192,7 @@ class Connection(asyncio.Protocol):
         self._front_end.view.watches.gone(self)
         self._backlog.clear()
         self._reader = FrameReader()
+        self._look_at_large_frame()
         self._hold(0)
         self._transport = None  # nothing is sent any more; under TLS, the two hold each other
         if self._writer is None:
@@ -331,6 +338,7 @@ class Connection(asyncio.Protocol):
                     self._send([answer])
                 if command.body:
                     self._hold(self._reader.pending_bytes)
+                    self._look_at_large_frame()
                 if self._reading_paused and len(writes) < self._connections.limits.queued_writes // 2:
                     self._resume_reading()
         finally:
@@ -370,12 +378,28 @@ class Connection(asyncio.Protocol):
         if connections.held_bytes > connections.limits.held_bytes and held and not self._closing:
             self.abort(f"all connections together hold more than {connections.limits.held_bytes} unfinished bytes")
 
+    def _look_at_large_frame(self) -> None:
+        """Take a turn when one has begun, and give it back when none is being received or worked on."""
+        begun = self._reader.announced_bytes >= LARGE_FRAME_BYTES
+        if begun and not self._large and not self._closing:
+            self._large = True
+            if not self._connections.large_frames.enter(self, self._turn_has_come):
+                self._waits = True
+                self._pause_reading()
+        elif self._large and not begun and (self._lost or not self._writes):
+            self._large = self._waits = False
+            self._connections.large_frames.leave(self)
+
+    def _turn_has_come(self) -> None:
+        self._waits = False
+        self._resume_reading()
+
     def _pause_reading(self) -> None:
         if not self._reading_paused and not self._closing:
             self._reading_paused = True
             self._transport.pause_reading()
 
     def _resume_reading(self) -> None:
-        if self._reading_paused and self.paused_at_s is None and not self._closing:
+        if self._reading_paused and self.paused_at_s is None and not self._waits and not self._closing:
             self._reading_paused = False
             self._transport.resume_reading()

@@ -1,0 +1,227 @@
+"""Large frames take turns: a few are read, the others stay in their sockets until one is answered, lost or slow."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from registry.protocol.command import Command, encode_command
+from registry.server.large_frames import LARGE_FRAME_BYTES, LargeFrames
+
+from .pair import Pair, Wire, java
+
+AT_ONCE = 2
+PATIENCE_S = 1.0
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now_s = 100.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+class Turns:
+    """The turnstile alone, with senders that are numbers."""
+
+    def __init__(self) -> None:
+        self.clock = Clock()
+        self.frames = LargeFrames(self.clock, at_once=AT_ONCE, patience_s=PATIENCE_S)
+        self.going: list[int] = []
+
+    def enter(self, *senders: int) -> None:
+        for sender in senders:
+            if self.frames.enter(sender, lambda sender=sender: self.going.append(sender)):  # type: ignore[misc]
+                self.going.append(sender)
+
+
+@pytest.fixture
+def turns() -> Turns:
+    return Turns()
+
+
+def test_a_few_at_once_then_one_for_each_that_leaves(turns: Turns) -> None:
+    turns.enter(1, 2, 3, 4, 5)
+    assert (turns.going, turns.frames.waiting) == ([1, 2], 3)
+    turns.frames.leave(2)
+    assert turns.going == [1, 2, 3]
+    turns.frames.leave(4)  # it hung up while it waited
+    assert turns.going == [1, 2, 3]
+    turns.frames.leave(1)
+    turns.frames.leave(3)
+    turns.frames.leave(5)
+    assert (turns.going, turns.frames.waiting) == ([1, 2, 3, 5], 0)
+
+
+def test_leaving_without_having_entered_frees_nothing(turns: Turns) -> None:
+    turns.enter(1, 2, 3)
+    turns.frames.leave(9)
+    turns.frames.leave(1)
+    turns.frames.leave(1)
+    turns.enter(4)
+    assert turns.going == [1, 2, 3]
+
+
+def test_who_takes_too_long_loses_the_turn_and_who_waits_too_long_gets_one(turns: Turns) -> None:
+    turns.enter(1, 2)
+    turns.clock.now_s += PATIENCE_S / 2
+    turns.enter(3, 4, 5, 6, 7)
+    turns.frames.tick()
+    assert turns.going == [1, 2]
+    turns.clock.now_s += PATIENCE_S / 2
+    turns.frames.tick()
+    assert turns.going == [1, 2, 3, 4]
+    turns.clock.now_s += PATIENCE_S / 2
+    turns.frames.tick()
+    assert turns.going == [1, 2, 3, 4, 5, 6, 7]
+    turns.frames.leave(1)  # later, and once more: nothing
+    assert turns.frames.waiting == 0
+
+
+def test_who_goes_on_may_leave_at_once() -> None:
+    frames = LargeFrames(Clock(), at_once=1)
+    gone: list[int] = []
+
+    def leaves(sender: int) -> None:
+        gone.append(sender)
+        frames.leave(sender)
+
+    assert frames.enter(0, lambda: None)
+    for sender in range(1, 50):
+        frames.enter(sender, lambda sender=sender: leaves(sender))  # type: ignore[misc]
+    frames.leave(0)
+    assert (gone, frames.waiting) == (list(range(1, 50)), 0)
+
+
+class Paused(Wire):
+    """A transport that knows whether it is read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.paused = False
+
+    def pause_reading(self) -> None:
+        assert not self.paused
+        self.paused = True
+
+    def resume_reading(self) -> None:
+        assert self.paused
+        self.paused = False
+
+
+def four_peers() -> list[Any]:
+    """Four connections of one worker, two of which may send a large frame at a time."""
+    connections = Pair().slow.connections
+    connections.large_frames = LargeFrames(lambda: connections.clock_s, at_once=AT_ONCE)
+    made = []
+    for _ in range(2 * AT_ONCE):
+        wire, connection = Paused(), connections()
+        connection.connection_made(wire)  # type: ignore[arg-type]
+        made.append(SimpleNamespace(wire=wire, connection=connection, connections=connections))
+    return made
+
+
+# A write; here it fails, for there is no store, and that is an answer too.
+LARGE = encode_command(Command(code=103, opaque=7, body=bytes(LARGE_FRAME_BYTES)))
+HALF = LARGE_FRAME_BYTES // 2
+
+
+async def until(probe: Callable[[], object]) -> None:
+    for _ in range(1_000):  # turns of the loop; nothing here waits for anybody else
+        if probe():
+            return
+        await asyncio.sleep(0)
+    raise AssertionError("it never came to be")
+
+
+async def until_answered(peer: Any) -> None:
+    await until(lambda: peer.wire.written)
+
+
+async def test_others_are_not_read_until_one_is_answered() -> None:
+    peers = four_peers()
+    for peer in peers:
+        peer.connection.data_received(LARGE[:HALF])
+    assert [peer.wire.paused for peer in peers] == [False, False, True, True]
+    peers[0].connection.data_received(LARGE[HALF:])
+    assert [peer.wire.paused for peer in peers] == [False, False, True, True]
+    await until_answered(peers[0])
+    assert [peer.wire.paused for peer in peers] == [False, False, False, True]
+    for peer in (peers[2], peers[1], peers[3]):
+        assert not peer.wire.paused
+        peer.connection.data_received(LARGE[HALF:])
+        await until_answered(peer)
+    assert not any(peer.wire.paused for peer in peers)
+
+
+async def test_a_lost_connection_gives_its_turn_back() -> None:
+    peers = four_peers()
+    for peer in peers:
+        peer.connection.data_received(LARGE[:HALF])
+    peers[2].connection.connection_lost(None)  # it waited: nobody's turn
+    assert peers[3].wire.paused
+    peers[0].connection.connection_lost(None)
+    assert not peers[3].wire.paused
+
+
+async def test_one_lost_while_its_registration_is_worked_on_gives_its_turn_back() -> None:
+    peers = four_peers()
+    for peer in peers:
+        peer.connection.data_received(LARGE[:HALF])
+    peers[0].connection.data_received(LARGE[HALF:])
+    peers[0].connection.connection_lost(None)
+    assert [peer.wire.paused for peer in peers[1:]] == [False, False, True]
+    await until(lambda: not peers[0].connections.busy)
+    assert peers[3].wire.paused  # and not twice
+
+
+async def test_a_client_that_does_not_read_its_answers_stays_paused_when_its_turn_comes() -> None:
+    peers = four_peers()
+    for peer in peers:
+        peer.connection.data_received(LARGE[:HALF])
+    peers[2].connection.pause_writing()
+    peers[0].connection.connection_lost(None)
+    assert peers[2].wire.paused
+    peers[2].connection.resume_writing()
+    assert not peers[2].wire.paused
+    peers[3].connection.pause_writing()
+    peers[3].connection.resume_writing()
+    assert peers[3].wire.paused  # its turn has not come
+
+
+async def test_small_frames_go_past() -> None:
+    peers = four_peers()
+    for peer in peers[:-1]:
+        peer.connection.data_received(LARGE[:HALF])
+    peers[3].connection.data_received(java("nothing", 5))
+    assert peers[3].wire.written
+    assert not peers[3].wire.paused
+
+
+async def test_a_large_frame_that_asks_for_something_gives_its_turn_back() -> None:
+    peers = four_peers()
+    large = encode_command(Command(code=206, opaque=7, body=bytes(LARGE_FRAME_BYTES)))
+    for peer in peers:
+        peer.connection.data_received(large[:HALF])
+    for peer in peers:
+        assert not peer.wire.paused
+        peer.connection.data_received(large[HALF:])
+        assert peer.wire.written
+
+
+async def test_slow_senders_hold_up_nobody_for_long() -> None:
+    peers = four_peers()
+    for peer in peers:
+        peer.connection.data_received(LARGE[:HALF])
+    connections = peers[0].connections
+    connections.clock_s += 10
+    connections.large_frames.tick()
+    assert not any(peer.wire.paused for peer in peers)
+    for peer in peers:
+        peer.connection.data_received(LARGE[HALF:])
+        await until_answered(peer)
