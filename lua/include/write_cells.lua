@@ -8,8 +8,8 @@
 
 -- Lua hashes only every second character of a text of 32 to 63 and finds equal ones by walking through all that have
 -- the same hash: keys with numbers at their end are a hundred to one hash when ten thousand of them are alive. So they
--- come by parts, and every other part's go before the next one's come.
-local COLLECT_EVERY = 2
+-- come by parts, and those of some parts go before the next ones come.
+local COLLECT_EVERY = 1000
 local try = pcall
 local function collect()
   collectgarbage() -- Redis has it; what only speaks like Redis may not
@@ -32,7 +32,7 @@ local function put_back(name, parts, before, written, is_new)
 end
 
 local function write_cells(name, parts, before, prefix_bytes)
-  local pcall, topics, is_new, written = redis.pcall, {}, {}, 0
+  local pcall, topics, is_new, written, collected = redis.pcall, {}, {}, 0, 0
   for part = 1, #parts do
     local keys, queue_datas = unpack(cmsgpack.unpack(parts[part]))
     for i = 1, #keys do
@@ -48,7 +48,8 @@ local function write_cells(name, parts, before, prefix_bytes)
     end
     written = written + #keys
     keys, queue_datas = nil, nil
-    if part % COLLECT_EVERY == 0 then
+    if written - collected >= COLLECT_EVERY then
+      collected = written
       try(collect)
     end
   end

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Container, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -47,6 +47,12 @@ _table: Final = msgspec.json.Decoder(dict[str, TopicConfig], strict=False)
 _body: Final = wire_json.TolerantDecoder(WireBody, "register body", nulls=frozenset({"filterServerList"}))
 
 
+Topics = dict[str, TopicConfig]
+
+# Decodes the text from .. to, where those pieces stood; adds to the topics and to the pieces.
+_DecodePart = Callable[[int, int, "Sequence[Piece]", Topics, "list[Piece]"], None]
+
+
 class _Doubt(Exception):
     """Read it as a whole."""
 
@@ -67,10 +73,12 @@ class Read(NamedTuple):
     """A body that was read in pieces, and what to compare the next one with.
 
     body: its ``topics`` are all of them, or of a difference those that stand in other pieces than before.
+    by_piece: the topics of each piece by its digest, if somebody wants them; not to be changed.
     """
 
     body: RegisterBody
     pieces: tuple[Piece, ...]
+    by_piece: Mapping[bytes, Topics] | None = None
 
     @property
     def topics(self) -> int:
@@ -78,11 +86,11 @@ class Read(NamedTuple):
         return sum(piece.topics for piece in self.pieces)
 
 
-def read_whole(body: bytes, *, now_ms: int = 0, piece_bytes: int = PIECE_BYTES) -> Read | None:
+def read_whole(body: bytes, *, now_ms: int = 0, by_piece: bool = False, piece_bytes: int = PIECE_BYTES) -> Read | None:
     """Decode a JSON body in pieces; None: it is not as Java writes it, or a topic stands there twice.
 
     Args:
-        now_ms: as in ``decode_register_body``.
+        now_ms: as in ``decode_register_body``. by_piece: also say which topics stand in which piece.
 
     Raises:
         RemoteProtocolError: more topics than are taken at once.
@@ -91,14 +99,15 @@ def read_whole(body: bytes, *, now_ms: int = 0, piece_bytes: int = PIECE_BYTES) 
     if head is None:
         return None
     check_objects(body)
-    table: dict[str, TopicConfig] = {}
+    table: Topics = {}
     pieces: list[Piece] = []
+    kept: dict[bytes, Topics] | None = {} if by_piece else None
     try:
         end = _table_end(body, head.end())
-        _cut(body, head.end(), end, piece_bytes, table, pieces)
+        _cut(body, head.end(), end, piece_bytes, table, pieces, kept)
         if len(table) != sum(piece.topics for piece in pieces):
             return None
-        return _read(body, head.end(), end, table, pieces, now_ms)
+        return _read(body, head.end(), end, table, pieces, now_ms)._replace(by_piece=kept)
     except _Doubt:
         return None
 
@@ -120,22 +129,58 @@ def read_difference(
     Each topic of the body that is not in the result's stood in the earlier one with the same numbers. That holds also
     when a topic stands there twice; where topics have changed places, or all have changed, the answer is None.
     """
+
+    def decode(begin: int, stop: int, before: Sequence[Piece], table: Topics, pieces: list[Piece]) -> None:
+        names = sum(piece.names for piece in before)
+        _read_changed(body, begin, stop, piece_bytes, names, known_topics, table, pieces)
+
+    return _read_around(body, last, decode, now_ms)
+
+
+def read_alike(body: bytes, other: Read, *, now_ms: int = 0, piece_bytes: int = PIECE_BYTES) -> Read | None:
+    """Decode a body that is much like another broker's, as brokers of one cluster have mostly the same topics.
+
+    Args:
+        other: with ``by_piece``.
+
+    Returns:
+        the same as ``read_whole`` with ``by_piece``, what both have being the same objects; None where that gives None,
+        and where the two have little in common.
+    """
+    kept = dict(other.by_piece or {})
+
+    def decode(begin: int, stop: int, before: Sequence[Piece], table: Topics, pieces: list[Piece]) -> None:
+        _cut(body, begin, stop, piece_bytes, table, pieces, kept)
+
+    read = _read_around(body, other.pieces, decode, now_ms)
+    if read is None:
+        return None
+    table: Topics = {}
+    for piece in read.pieces:
+        table.update(kept[piece.digest])
+    if len(table) != read.topics:
+        return None
+    return Read(msgspec.structs.replace(read.body, topics=table), read.pieces, kept)
+
+
+def _read_around(body: bytes, last: Sequence[Piece], decode: _DecodePart, now_ms: int) -> Read | None:
+    """Pass over what is as in ``last``, and have decoded what stands between."""
     head = _HEAD.match(body)
     if head is None:
         return None
     check_objects(body)
     view = memoryview(body)
-    table: dict[str, TopicConfig] = {}
+    table: Topics = {}
     pieces: list[Piece] = []
     at, place, unchanged = head.end(), 0, 0
-    changed: list[tuple[int, int, int]] = []  # not decoded yet: from, to, and a hash of the names there before
+    changed: list[tuple[int, int, Sequence[Piece]]] = []  # not decoded yet: from, to, and what stood there before
     try:
         while True:
             if place >= _HOPELESS and not unchanged:
                 return None
             if place < len(last) and _digest(view[at : at + last[place].size]) == last[place].digest:
-                for begin, stop, names in changed:
-                    _read_changed(body, begin, stop, piece_bytes, names, known_topics, table, pieces)
+                for one in changed:
+                    decode(*one, table, pieces)
                 changed.clear()
                 pieces.append(last[place])
                 unchanged += 1
@@ -143,7 +188,7 @@ def read_difference(
                 place += 1
             else:
                 end, following = _changed_until(body, at, last, place)
-                changed.append((at, end, sum(piece.names for piece in last[place:following])))
+                changed.append((at, end, last[place:following]))
                 place = following
             mark = body[end : end + 1]
             if mark == b"}":
@@ -151,8 +196,8 @@ def read_difference(
             if mark != b",":
                 return None
             at = end + 1
-        for begin, stop, names in changed:
-            _read_changed(body, begin, stop, piece_bytes, names, known_topics, table, pieces)
+        for one in changed:
+            decode(*one, table, pieces)
         return _read(body, head.end(), end, table, pieces, now_ms)
     except _Doubt:
         return None
@@ -176,13 +221,13 @@ def _read_changed(
     piece_bytes: int,
     names: int,
     known_topics: Container[str],
-    table: dict[str, TopicConfig],
+    table: Topics,
     pieces: list[Piece],
 ) -> None:
     """Decode changed text. But for new topics it must name those that it named before: any other may stand in a piece
     that was passed over, too, and there last.
     """
-    changed: dict[str, TopicConfig] = {}
+    changed: Topics = {}
     first, before = len(pieces), len(table)
     _cut(body, at, end, piece_bytes, changed, pieces)
     if sum(map(hash, changed)) != names and sum(hash(topic) for topic in changed if topic in known_topics) != names:
@@ -204,7 +249,15 @@ def _table_end(body: bytes, at: int) -> int:
     return len(body) - 3
 
 
-def _cut(body: bytes, at: int, end: int, piece_bytes: int, table: dict[str, TopicConfig], pieces: list[Piece]) -> None:
+def _cut(
+    body: bytes,
+    at: int,
+    end: int,
+    piece_bytes: int,
+    table: Topics,
+    pieces: list[Piece],
+    kept: dict[bytes, Topics] | None = None,
+) -> None:
     """Decode the topics from ``at`` to ``end``, piece by piece."""
     while True:
         found = _NEXT_TOPIC.search(body, at + piece_bytes, end)
@@ -221,13 +274,16 @@ def _cut(body: bytes, at: int, end: int, piece_bytes: int, table: dict[str, Topi
             if topic.topic_name != key:
                 raise _Doubt
         table.update(topics)
-        pieces.append(Piece(_digest(text), len(text), len(topics), sum(map(hash, topics)), b"," + begin[0]))
+        digest = _digest(text)
+        if kept is not None:
+            kept[digest] = topics
+        pieces.append(Piece(digest, len(text), len(topics), sum(map(hash, topics)), b"," + begin[0]))
         if found is None:
             return
         at = stop + 1
 
 
-def _read(body: bytes, head: int, end: int, table: dict[str, TopicConfig], pieces: list[Piece], now_ms: int) -> Read:
+def _read(body: bytes, head: int, end: int, table: Topics, pieces: list[Piece], now_ms: int) -> Read:
     """Everything but the table, and the whole."""
     tail = body[end:]
     if b"\\" in tail or b"topicConfig" in tail:

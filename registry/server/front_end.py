@@ -10,6 +10,7 @@ from registry.behaviour import behaviour_of
 from registry.config import Settings, with_shared, without
 from registry.errors import StoreUnavailable
 from registry.protocol.codes import Encoding
+from registry.server.alike import AlikeBodies
 from registry.server.channels import ChannelOwner, Closable
 from registry.server.cluster_test import ProductEnvironment
 from registry.server.counters import Counters
@@ -66,6 +67,7 @@ class FrontEnd:
         view.on_gone = self.lookup_counts.found
         self.health = health
         self.last_bodies = LastBodies()
+        self.alike_bodies = AlikeBodies(lambda topics: self.routes.encode(topics))
         self.large_registrations = asyncio.Semaphore(LARGE_AT_ONCE)
         self.draining = False
         self.in_flight = 0

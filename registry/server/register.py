@@ -80,7 +80,7 @@ async def _register_changed(front_end: FrontEnd, arrived: Arrived, opaque: int, 
     if outcome is None or (isinstance(outcome, Registered) and outcome.status == "RETRY"):
         if outcome is not None:
             beat = Heartbeat(False, outcome.seq, n=outcome.n, data_version=outcome.data_version)
-        registration, read = decode(front_end.behaviour, arrived)
+        registration, read = decode(front_end, arrived)
         if arrived.is_large:
             await asyncio.sleep(0)  # lookups that came meanwhile do not wait for the comparison, too
         null = null_part(arrived.command.body) if not registration.topics else None

@@ -12,8 +12,8 @@ from registry.protocol.bodies import RegisterBody, decode_register_body
 from registry.protocol.codes import VERSION_V3_0_11
 from registry.protocol.command import Command
 from registry.protocol.headers import RegisterBroker
-from registry.protocol.register_pieces import Read, read_difference, read_whole
-from registry.registration import Role, compare, role_of
+from registry.protocol.register_pieces import Read, read_alike, read_difference, read_whole
+from registry.registration import Changes, Role, compare, role_of
 from registry.server.front_end import FrontEnd, Peer
 from registry.server.last_bodies import LastBody
 from registry.store.routes import TOPICS_PER_EVENT, Heartbeat, Registered, RegistrationDiff
@@ -55,16 +55,16 @@ async def ask(front_end: FrontEnd, arrived: Arrived) -> Heartbeat:
     )
 
 
-def decode(behaviour: Behaviour, arrived: Arrived) -> tuple[Registration, Read | None]:
+def decode(front_end: FrontEnd, arrived: Arrived) -> tuple[Registration, Read | None]:
     """The whole registration, as far as this version understands it; and its pieces if it is large.
 
     Raises:
         RemoteProtocolError: the body cannot be read.
     """
-    command = arrived.command
+    command, behaviour = arrived.command, front_end.behaviour
     # A body that names no data version gets the server's clock as its timestamp, as in Java.
     now_ms = int(time.time() * 1000)
-    read = read_whole(command.body, now_ms=now_ms) if arrived.in_pieces else None
+    read = _read_large(front_end, arrived, now_ms) if arrived.in_pieces else None
     if read is not None:
         return _registration(behaviour, arrived, read.body), read
     body = decode_register_body(
@@ -75,6 +75,18 @@ def decode(behaviour: Behaviour, arrived: Arrived) -> tuple[Registration, Read |
         mappings=behaviour.static_topics,
     )
     return _registration(behaviour, arrived, body), None
+
+
+def _read_large(front_end: FrontEnd, arrived: Arrived, now_ms: int) -> Read | None:
+    body, (cluster, name, _, _) = arrived.command.body, arrived.identity
+    alike = front_end.alike_bodies.get(cluster)
+    read = None if alike is None else read_alike(body, alike, now_ms=now_ms)
+    if read is None:
+        is_new = name not in front_end.view.exact.brokers
+        read = read_whole(body, now_ms=now_ms, by_piece=is_new)
+        if read is not None and is_new:
+            front_end.alike_bodies.put(cluster, read)
+    return read
 
 
 def _registration(behaviour: Behaviour, arrived: Arrived, body: RegisterBody) -> Registration:
@@ -173,6 +185,8 @@ async def _attempt(
     diff = RegistrationDiff(view.epoch, row.rev if row else 0, beat.n, tables.config_rev, *changes)
     if row is not None and all(changes.before):
         diff = diff._replace(place=(Standing(tables, registration.broker_name, row.rev), cells))
+    elif read is not None and _is_all_of(changes, registration, read) and not role_of(registration, row).wipes_write:
+        diff = diff._replace(encoded=front_end.alike_bodies.encoded(registration.cluster, read))
     if len(changes.topics) > TOPICS_PER_EVENT:
         again = await ask(front_end, arrived)
         if again.same:
@@ -194,6 +208,17 @@ async def _attempt(
     if result.status == "OK" and read is not None:
         _remember(front_end, arrived, registration, role_of(registration, row), beat, read, diff, result)
     return result
+
+
+def _is_all_of(changes: Changes, registration: Registration, read: Read) -> bool:
+    """Whether every topic of the body, as it stands there, is new."""
+    topics = read.body.topics
+    return (
+        read.by_piece is not None
+        and registration.topics is topics
+        and len(changes.topics) == len(topics)
+        and not any(changes.before)
+    )
 
 
 def _remember(

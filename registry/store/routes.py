@@ -54,12 +54,21 @@ class Heartbeat(NamedTuple):
     data_version: DataVersion | None = None
 
 
+class EncodedTopics(NamedTuple):
+    """Up to TOPICS_PER_EVENT topics as the script wants them: packed keys and queue data, and the event's body."""
+
+    topics: dict[str, QueueData]
+    cells: bytes
+    body: bytes
+
+
 class RegistrationDiff(NamedTuple):
     """What a registration changes, as computed against the tables at (epoch, rev, n, config_rev).
 
     before: what each of ``topics`` replaces in those tables, in their order, None where there was nothing; the whole
     is None when that is not known, and the script then asks for each key's type before it writes.
     place: where each of ``topics``, all of them known, stands in tables that follow the change stream; may be left out.
+    encoded: ``topics``, if they are encoded already, by :meth:`RouteStore.encode`; their order is that of ``before``.
     """
 
     epoch: str
@@ -71,6 +80,7 @@ class RegistrationDiff(NamedTuple):
     mappings: Sequence[tuple[str, str, str]]
     before: Sequence[QueueData | None] | None = None
     place: tuple[Standing, Sequence[Cells]] | None = None
+    encoded: Sequence[EncodedTopics] | None = None
 
 
 class Registered(NamedTuple):
@@ -136,11 +146,13 @@ class RouteStore:
         """
         r, version = registration, registration.data_version
         one_topic = (len(r.topics) if topics is None else topics) == 1 and self.behaviour.refuses_first_single_topic
-        parts = cut(diff)
-        encoded = [encode_part(part, self._topic_prefix) for part in parts]
+        encoded = diff.encoded if diff.encoded is not None else [self.encode(part) for part in cut(diff)]
         # Topics that are new are decoded from the event again: texts that stay in the tables for ever, taken out of
         # the middle of a large body that goes, leave holes, and later bodies are decoded into those, at half the speed.
-        sent = Sent(r.broker_name, [body for _, body in encoded], parts) if diff.place and len(parts) > 1 else None
+        # Not so where somebody else keeps those texts.
+        sent = None
+        if (diff.place or diff.encoded is not None) and len(encoded) > 1:
+            sent = Sent(r.broker_name, [part.body for part in encoded], [part.topics for part in encoded])
         before = b"" if diff.before is None else _pack(diff.before if any(diff.before) else ())
         filters = r.filter_servers
         timeout_ms = default_timeout_ms if r.heartbeat_timeout_ms is None else r.heartbeat_timeout_ms
@@ -154,8 +166,9 @@ class RouteStore:
                 "1" if r.enable_acting_master else "0", min(max(timeout_ms, _TIMEOUT_MS[0]), _TIMEOUT_MS[1]),
                 version.counter, version.timestamp, version.state_version,
                 digest, *channel, body_bytes, "1" if one_topic else "0",
-                -1 if filters is None else len(filters), len(parts), len(diff.dropped), len(diff.mappings),
-                before, *(filters or ()), *_flat(encoded), *diff.dropped, *_flat(diff.mappings),
+                -1 if filters is None else len(filters), len(encoded), len(diff.dropped), len(diff.mappings),
+                before, *(filters or ()), *_flat((part.cells, part.body) for part in encoded), *diff.dropped,
+                *_flat(diff.mappings),
             )  # fmt: skip
         except BaseException:
             if sent is not None:
@@ -172,6 +185,10 @@ class RouteStore:
                 status, reply[1], n=reply[2].decode(), data_version=_data_version(*reply[3:6])
             )  # fmt: skip
         return Registered(status, reply[1])
+
+    def encode(self, topics: dict[str, QueueData]) -> EncodedTopics:
+        """Encode no more topics than an event holds."""
+        return EncodedTopics(topics, *encode_part(topics, self._topic_prefix))
 
     async def touch_broker(
         self,

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from registry.errors import RemoteProtocolError
 from registry.model import QueueData
 from registry.protocol.bodies import RegisterBody, decode_register_body, encode_register_body
-from registry.protocol.register_pieces import Read, read_difference, read_whole
+from registry.protocol.register_pieces import Read, read_alike, read_difference, read_whole
 
 Cells = dict[str, QueueData]
 Topic = tuple[str, tuple[int, int, int, int], int]
@@ -185,6 +185,29 @@ def test_a_difference_comes_to_the_same_as_the_whole_body(
         cells, read = stored(cells, expected), difference
 
 
+@settings(max_examples=400)
+@given(st.data(), tables, rests, st.booleans(), st.sampled_from([1, 200, 500, 5000]))
+def test_a_body_much_like_anothers_comes_to_the_same_as_alone(
+    data: st.DataObject, table: list[Topic], rest: int, five: bool, piece_bytes: int
+) -> None:
+    other = read_whole(text(table, 1, rest, five), now_ms=99, by_piece=True, piece_bytes=piece_bytes)
+    if other is None:
+        return
+    for counter in (2, 3):
+        body = text(data.draw(edited(table)), counter, data.draw(st.just(rest) | rests), five)
+        if data.draw(st.integers(0, 9)) == 0:
+            at = data.draw(st.integers(0, len(body) - 1))
+            body = body[:at] + data.draw(st.sampled_from([b"", b'"', b"}", b"\\", b",", b"{", b" "])) + body[at + 1 :]
+        read = read_alike(body, other, now_ms=99, piece_bytes=piece_bytes)
+        event("alone" if read is None else "alike")
+        if read is None:
+            continue
+        assert read.body == whole(body)
+        assert read.by_piece is not None
+        by_piece = [topics for piece in read.pieces for topics in read.by_piece[piece.digest].items()]
+        assert by_piece == list(read.body.topics.items())
+
+
 JAVA_TABLE: list[Topic] = [(f"topic-{number}", (4, 4, 6, 0), JAVA) for number in range(200)]
 
 
@@ -264,6 +287,30 @@ def test_missing_topics_change_nothing_and_are_noticed_when_they_come_again() ->
     assert fewer.body.topics == {}
     assert fewer.topics == first
     assert read_difference(text(JAVA_TABLE, 3, 0, True), fewer.pieces, known, piece_bytes=1000) is None
+
+
+@pytest.mark.parametrize("place", [0, 1, 77, 199, 200])
+def test_a_broker_with_a_topic_of_its_own_is_decoded_only_there(place: int) -> None:
+    def with_own(name: str) -> bytes:
+        own: Topic = (name, (1, 1, 7, 0), JAVA)
+        return text([*JAVA_TABLE[:place], own, *JAVA_TABLE[place:]], 1, 0, True)
+
+    first = read_whole(with_own("broker-a"), by_piece=True, piece_bytes=1000)
+    assert first is not None
+    assert first.by_piece is not None
+    for body in (with_own("broker-b"), with_own("a-broker-with-a-longer-name"), text(JAVA_TABLE, 1, 0, True)):
+        read = read_alike(body, first, piece_bytes=1000)
+        assert read is not None
+        assert read.body == whole(body)
+        assert len(set(read.pieces) - set(first.pieces)) <= 2
+
+
+def test_a_body_that_has_nothing_in_common_is_read_right() -> None:
+    first = read_whole(text(JAVA_TABLE, 1, 0, True), by_piece=True, piece_bytes=1000)
+    assert first is not None
+    body = text([("other-" + name, numbers, form) for name, numbers, form in JAVA_TABLE], 1, 0, True)
+    read = read_alike(body, first, piece_bytes=1000)
+    assert read is None or read.body == whole(body)
 
 
 def test_our_own_bodies_are_read_in_pieces() -> None:
