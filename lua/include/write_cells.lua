@@ -10,9 +10,10 @@
 -- the same hash: keys with numbers at their end are a hundred to one hash when ten thousand of them are alive. So they
 -- come by parts, and those of some parts go before the next ones come.
 local COLLECT_EVERY = 1000
+local WHOLE_HEAP_KB = 100000 -- to the end of a cycle; a full collection would go over everything twice
 local try = pcall
 local function collect()
-  collectgarbage() -- Redis has it; what only speaks like Redis may not
+  collectgarbage("step", WHOLE_HEAP_KB) -- Redis has it; what only speaks like Redis may not
 end
 
 local function put_back(name, parts, before, written, is_new)
