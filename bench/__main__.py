@@ -30,7 +30,6 @@ SUITES = {
     "client": Suite("bench.client", "how long a changed route takes to reach an application, announced and polled"),
     "scale": Suite("bench.scale", "the limits: one Redis, 10,000 brokers, namespaces over a Redis Cluster"),
     "pipeline": Suite("bench.pipeline", "how fast streams become tables on Spark, and what it costs"),
-    "gold": Suite("bench.pipeline_gold", "how long silver rows take to become gold figures on Spark, and how it grows"),
     "large": Suite("bench.pipeline_large", "ten million changes from bronze to gold: time, and memory of the driver"),
     "lag": Suite("bench.lag", "how long a change takes to reach every worker of every front end, under load"),
 }
