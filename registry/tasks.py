@@ -13,3 +13,9 @@ def cancelled() -> bool:
     """
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
+
+
+async def pause(seconds: float) -> None:
+    """Sleep, unless this task was asked to end: what swallowed that must not cost a whole pause."""
+    if not cancelled():
+        await asyncio.sleep(seconds)

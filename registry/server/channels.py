@@ -9,7 +9,7 @@ from typing import Protocol
 
 from registry.errors import RegistryError, StoreUnavailable
 from registry.store.routes import Channel, RouteStore
-from registry.tasks import cancelled
+from registry.tasks import cancelled, pause
 
 logger = logging.getLogger(__name__)
 
@@ -101,7 +101,7 @@ class ChannelOwner:
             who, channel = await self._closes.get()
             attempt = 0
             while not cancelled() and not await self._tell(who, channel):
-                await asyncio.sleep(_RETRY_S[min(attempt, len(_RETRY_S) - 1)])
+                await pause(_RETRY_S[min(attempt, len(_RETRY_S) - 1)])
                 attempt += 1
             self._untold -= 1
             self._closes.task_done()

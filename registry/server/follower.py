@@ -25,7 +25,7 @@ from registry.store.leases import RENEW_EVERY_S, LeaseStore, Renewal
 from registry.store.sent import SentTopics
 from registry.store.snapshot import ChangeReader, Head, read_tables
 from registry.store.store import Store
-from registry.tasks import cancelled
+from registry.tasks import cancelled, pause
 
 logger = logging.getLogger(__name__)
 
@@ -198,12 +198,12 @@ class Follower:
                     logger.warning("%s; known routes go on being served", error)
                 self._tail_fails = True
                 self._lose_sight()
-                await asyncio.sleep(_RETRY_S)
+                await pause(_RETRY_S)
             except RegistryError:
                 logger.exception("cannot follow the change stream; known routes go on being served")
                 self._lose_sight()
                 self._rebuild_asked.set()
-                await asyncio.sleep(1.0)
+                await pause(1.0)
 
     def _apply(self, changes: list[Change]) -> None:
         view = self._view
@@ -238,7 +238,7 @@ class Follower:
             except RegistryError:
                 logger.exception("cannot renew this worker's lease")
                 self._lose_sight()
-            await asyncio.sleep(max(0.05, RENEW_EVERY_S - (time.monotonic() - started)))
+            await pause(max(0.05, RENEW_EVERY_S - (time.monotonic() - started)))
 
     async def renew(self) -> None:
         """One renewal, with everything that follows from what it tells."""

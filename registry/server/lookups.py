@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from registry.errors import RegistryError, StoreUnavailable
 from registry.server.lookup_counts import MAX_MISSING, MAX_TOPICS, OTHERS, LookupCounts
 from registry.store.streams import StreamStore, lookup_entries
-from registry.tasks import cancelled
+from registry.tasks import cancelled, pause
 
 logger = logging.getLogger(__name__)
 
@@ -66,7 +66,7 @@ class LookupJournal:
                 self._away = True
             except RegistryError as error:
                 logger.error("lookup counts cannot be written, and are tried again: %s", error)
-            await asyncio.sleep(max(0.05, self._interval_s - (time.monotonic() - started)))
+            await pause(max(0.05, self._interval_s - (time.monotonic() - started)))
 
     async def write(self) -> None:
         """Write what was counted until now; nothing where there was nothing.

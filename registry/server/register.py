@@ -18,7 +18,7 @@ from registry.protocol.command import Command
 from registry.protocol.headers import RegisterBroker
 from registry.protocol.register_body import null_part
 from registry.server.front_end import FrontEnd, Peer
-from registry.server.register_changed import Arrived, ask, decode, write_difference, write_whole
+from registry.server.register_changed import Arrived, ask, decode_whole, write_difference, write_whole
 from registry.store.routes import Heartbeat, Registered
 
 logger = logging.getLogger(__name__)
@@ -80,7 +80,7 @@ async def _register_changed(front_end: FrontEnd, arrived: Arrived, opaque: int, 
     if outcome is None or (isinstance(outcome, Registered) and outcome.status == "RETRY"):
         if outcome is not None:
             beat = Heartbeat(False, outcome.seq, n=outcome.n, data_version=outcome.data_version)
-        registration, read = decode(front_end, arrived)
+        registration, read = decode_whole(front_end, arrived)
         if arrived.is_large:
             await asyncio.sleep(0)  # lookups that came meanwhile do not wait for the comparison, too
         null = null_part(arrived.command.body) if not registration.topics else None

@@ -55,16 +55,43 @@ async def ask(front_end: FrontEnd, arrived: Arrived) -> Heartbeat:
     )
 
 
-def decode(front_end: FrontEnd, arrived: Arrived) -> tuple[Registration, Read | None]:
-    """The whole registration, as far as this version understands it; and its pieces if it is large.
+def decode_whole(front_end: FrontEnd, arrived: Arrived) -> tuple[Registration, Read | None]:
+    """As ``decode``, with what is kept of other brokers of this cluster; a new broker's body is kept for the next.
 
     Raises:
         RemoteProtocolError: the body cannot be read.
     """
-    command, behaviour = arrived.command, front_end.behaviour
+    cluster, name, _, _ = arrived.identity
+    if not arrived.in_pieces:
+        return decode(front_end.behaviour, arrived)
+    alike = front_end.alike_bodies.get(cluster)
+    is_new = name not in front_end.view.exact.brokers
+    registration, read = decode(front_end.behaviour, arrived, alike=alike, by_piece=is_new)
+    if alike is None and is_new and read is not None:
+        front_end.alike_bodies.put(cluster, read)
+    return registration, read
+
+
+def decode(
+    behaviour: Behaviour, arrived: Arrived, *, alike: Read | None = None, by_piece: bool = False
+) -> tuple[Registration, Read | None]:
+    """The whole registration, as far as this version understands it; and its pieces if it is large.
+
+    Args:
+        alike: another broker's body that may be much the same, with ``by_piece``.
+        by_piece: the pieces are wanted with their topics.
+
+    Raises:
+        RemoteProtocolError: the body cannot be read.
+    """
+    command = arrived.command
     # A body that names no data version gets the server's clock as its timestamp, as in Java.
     now_ms = int(time.time() * 1000)
-    read = _read_large(front_end, arrived, now_ms) if arrived.in_pieces else None
+    read = None
+    if arrived.in_pieces and alike is not None:
+        read = read_alike(command.body, alike, now_ms=now_ms)
+    if arrived.in_pieces and read is None:
+        read = read_whole(command.body, now_ms=now_ms, by_piece=by_piece)
     if read is not None:
         return _registration(behaviour, arrived, read.body), read
     body = decode_register_body(
@@ -75,18 +102,6 @@ def decode(front_end: FrontEnd, arrived: Arrived) -> tuple[Registration, Read | 
         mappings=behaviour.static_topics,
     )
     return _registration(behaviour, arrived, body), None
-
-
-def _read_large(front_end: FrontEnd, arrived: Arrived, now_ms: int) -> Read | None:
-    body, (cluster, name, _, _) = arrived.command.body, arrived.identity
-    alike = front_end.alike_bodies.get(cluster)
-    read = None if alike is None else read_alike(body, alike, now_ms=now_ms)
-    if read is None:
-        is_new = name not in front_end.view.exact.brokers
-        read = read_whole(body, now_ms=now_ms, by_piece=is_new)
-        if read is not None and is_new:
-            front_end.alike_bodies.put(cluster, read)
-    return read
 
 
 def _registration(behaviour: Behaviour, arrived: Arrived, body: RegisterBody) -> Registration:

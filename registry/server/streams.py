@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable
 from typing import Final
@@ -10,7 +9,7 @@ from typing import Final
 from registry.errors import RegistryError, StoreUnavailable
 from registry.store.store import Store
 from registry.store.streams import StreamStore, Survey
-from registry.tasks import cancelled
+from registry.tasks import cancelled, pause
 
 logger = logging.getLogger(__name__)
 
@@ -27,4 +26,4 @@ async def watch_streams(store: Store, tell: Callable[[Survey | None], None]) -> 
             tell(None)
             if not isinstance(error, StoreUnavailable):  # that one, everybody tells
                 logger.error("cannot see how the streams stand: %s", error)
-        await asyncio.sleep(SURVEY_EVERY_S)
+        await pause(SURVEY_EVERY_S)

@@ -32,7 +32,7 @@ from registry.store.brokers import BrokerView, read_broker
 from registry.store.leases import DIRECT, LEASE_MS, RENEW_EVERY_S, LeaseStore
 from registry.store.routes import Channel, Registered, RegistrationDiff, RouteStore
 from registry.store.store import Store
-from registry.tasks import cancelled
+from registry.tasks import cancelled, pause
 
 logger = logging.getLogger(__name__)
 
@@ -121,7 +121,7 @@ class RedisWriter:
                 away = True
             except Exception:
                 logger.exception("renewing the lease of this process")
-            await asyncio.sleep(max(0.05, RENEW_EVERY_S - (time.monotonic() - began)))
+            await pause(max(0.05, RENEW_EVERY_S - (time.monotonic() - began)))
 
     async def _renew(self) -> None:
         """Also notices when what was registered may be gone: the lease ran out, or Redis came back with less."""

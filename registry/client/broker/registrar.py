@@ -30,7 +30,7 @@ from registry.client.broker.update import Updates
 from registry.client.broker.wire import WireServer
 from registry.errors import ConfigError, PeerUnavailable, RegistryError
 from registry.protocol.codes import VERSION_V5_0_0
-from registry.tasks import cancelled
+from registry.tasks import cancelled, pause
 
 logger = logging.getLogger(__name__)
 
@@ -194,7 +194,7 @@ class BrokerRegistrar:
                 await addresses.follow(self._use)
             except Exception:
                 logger.exception("following the addresses of name servers")
-                await asyncio.sleep(1.0)
+                await pause(1.0)
 
     def _use(self, addresses: Iterable[Address]) -> None:
         """Register at new ones at once, and hang up on those that are gone."""
