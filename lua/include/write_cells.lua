@@ -9,7 +9,7 @@
 -- Lua hashes only every second character of a text of 32 to 63 and finds equal ones by walking through all that have
 -- the same hash: keys with numbers at their end are a hundred to one hash when ten thousand of them are alive. So they
 -- come by parts, and those of some parts go before the next ones come.
-local COLLECT_EVERY = 1000
+local COLLECT_EVERY_TOPICS = 1000
 local WHOLE_HEAP_KB = 100000 -- to the end of a cycle; a full collection would go over everything twice
 local try = pcall
 local function collect()
@@ -49,7 +49,7 @@ local function write_cells(name, parts, before, prefix_bytes)
     end
     written = written + #keys
     keys, queue_datas = nil, nil
-    if written - collected >= COLLECT_EVERY then
+    if written - collected >= COLLECT_EVERY_TOPICS then
       collected = written
       try(collect)
     end

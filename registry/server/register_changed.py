@@ -88,10 +88,11 @@ def decode(
     # A body that names no data version gets the server's clock as its timestamp, as in Java.
     now_ms = int(time.time() * 1000)
     read = None
-    if arrived.in_pieces and alike is not None:
-        read = read_alike(command.body, alike, now_ms=now_ms)
-    if arrived.in_pieces and read is None:
-        read = read_whole(command.body, now_ms=now_ms, by_piece=by_piece)
+    if arrived.in_pieces:
+        if alike is not None:
+            read = read_alike(command.body, alike, now_ms=now_ms)
+        if read is None:
+            read = read_whole(command.body, now_ms=now_ms, by_piece=by_piece)
     if read is not None:
         return _registration(behaviour, arrived, read.body), read
     body = decode_register_body(
@@ -188,6 +189,7 @@ async def _attempt(
     view = front_end.view
     tables, compared_at = view.exact, view.seq
     row = tables.brokers.get(registration.broker_name)
+    role = role_of(registration, row)
     cells: list[Cells] = []
     changes = compare(
         registration,
@@ -200,7 +202,7 @@ async def _attempt(
     diff = RegistrationDiff(view.epoch, row.rev if row else 0, beat.n, tables.config_rev, *changes)
     if row is not None and all(changes.before):
         diff = diff._replace(place=(Standing(tables, registration.broker_name, row.rev), cells))
-    elif read is not None and _is_all_of(changes, registration, read) and not role_of(registration, row).wipes_write:
+    elif read is not None and not role.wipes_write and _is_all_of(changes, registration, read):
         diff = diff._replace(encoded=front_end.alike_bodies.encoded(registration.cluster, read))
     if len(changes.topics) > TOPICS_PER_EVENT:
         again = await ask(front_end, arrived)
@@ -221,7 +223,7 @@ async def _attempt(
     if result.changed:
         await front_end.effect(result.seq)
     if result.status == "OK" and read is not None:
-        _remember(front_end, arrived, registration, role_of(registration, row), beat, read, diff, result)
+        _remember(front_end, arrived, registration, role, beat, read, diff, result)
     return result
 
 

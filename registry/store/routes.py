@@ -187,8 +187,16 @@ class RouteStore:
         return Registered(status, reply[1])
 
     def encode(self, topics: dict[str, QueueData]) -> EncodedTopics:
-        """Encode no more topics than an event holds."""
-        return EncodedTopics(topics, *encode_part(topics, self._topic_prefix))
+        """Encode no more topics than an event holds.
+
+        Keys and queue data travel as one argument (MessagePack): 20,000 arguments would cost redis-py, and the Redis
+        parser, more than the script itself. Nothing here is done topic by topic in Python but the keys.
+        """
+        # queue data is numbers alone, so this text stands only between two of them
+        queue_datas = _encode(list(topics.values()))[1:-1].decode().replace("},{", "}\n{").split("\n")
+        prefix = self._topic_prefix
+        cells = _pack(([prefix + topic for topic in topics], queue_datas))
+        return EncodedTopics(topics, cells, _encode(topics)[1:-1])
 
     async def touch_broker(
         self,
@@ -264,14 +272,3 @@ def cut(diff: RegistrationDiff) -> list[dict[str, QueueData]]:
         PlacedTopics(itertools.islice(items, TOPICS_PER_EVENT), cells[at : at + TOPICS_PER_EVENT], standing)
         for at in starts
     ]
-
-
-def encode_part(topics: dict[str, QueueData], key_prefix: str) -> tuple[bytes, bytes]:
-    """Topics as the script wants them: packed keys and queue data, event body.
-
-    Keys and queue data travel as one argument (MessagePack): 20,000 arguments would cost redis-py, and the Redis
-    parser, more than the script itself. Nothing here is done topic by topic in Python but the keys.
-    """
-    # queue data is numbers alone, so this text stands only between two of them
-    queue_datas = _encode(list(topics.values()))[1:-1].decode().replace("},{", "}\n{").split("\n")
-    return _pack(([key_prefix + topic for topic in topics], queue_datas)), _encode(topics)[1:-1]
