@@ -10,7 +10,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: help run test interop bench lint types check constraints clean
+.PHONY: same-python help run test interop bench lint types check constraints clean
 
 help:
 	@echo "make run          start a registry here: Redis, name server, sweeper   (ARGS=... for mqregistry up)"
@@ -26,12 +26,19 @@ $(BIN)/python:
 	  { echo "Python 3.11 or later is needed, $(PYTHON) is older: make PYTHON=/path/to/python3.12 ..." >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 
+# .venv stays with the Python that it was made with: PYTHON=... that names another one would have no effect.
+same-python: $(BIN)/python
+ifneq ($(origin PYTHON),file)
+	@has=$$($(BIN)/python -V) wanted=$$($(PYTHON) -V) && if [ "$$has" != "$$wanted" ]; then \
+	  echo "$(VENV) was made with $$has, PYTHON=$(PYTHON) is $$wanted: 'make clean' first, then it is made again" >&2; exit 1; fi
+endif
+
 # The stamps say what is installed already, so that a second run costs nothing.
-$(VENV)/run.stamp: pyproject.toml constraints.txt | $(BIN)/python
+$(VENV)/run.stamp: pyproject.toml constraints.txt | same-python
 	$(INSTALL) -e '.[embedded]'
 	@touch $@
 
-$(VENV)/dev.stamp: pyproject.toml constraints.txt | $(BIN)/python
+$(VENV)/dev.stamp: pyproject.toml constraints.txt | same-python
 	$(INSTALL) -e '.[embedded,spark,delta,dev]'
 	@touch $@ $(VENV)/run.stamp
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 
 class Suite(NamedTuple):
-    """One measurement: the module that holds its ``main``, what it measures, and whether a bare call runs it."""
+    """One measurement: its module, which holds ``main``; what it measures; whether a call without names runs it."""
 
     module: str
     what: str
@@ -20,18 +20,20 @@ class Suite(NamedTuple):
 
 
 SUITES = {
-    "compare": Suite("bench.compare", "ours beside the Java NameServer under the same load (--full: everything)", True),
-    "hotpath": Suite("bench.hotpath", "where the time of a lookup and of a registration goes inside a worker"),
-    "scripts": Suite("bench.scripts", "what each Lua script costs Redis, against bare loops of the same commands"),
-    "registrations": Suite("bench.registrations", "what registrations cost each process, and what they leave behind"),
-    "start": Suite("bench.start", "how long `mqregistry up` takes to start, to start again, and to end"),
-    "restart": Suite("bench.restart", "how soon a front end that starts again answers, with S2's tables"),
-    "registrars": Suite("bench.registrars", "what a thousand BrokerRegistrars in one process cost"),
-    "client": Suite("bench.client", "how long a changed route takes to reach an application, announced and polled"),
-    "scale": Suite("bench.scale", "the limits: one Redis, 10,000 brokers, namespaces over a Redis Cluster"),
-    "pipeline": Suite("bench.pipeline", "how fast streams become tables on Spark, and what it costs"),
-    "large": Suite("bench.pipeline_large", "ten million changes from bronze to gold: time, and memory of the driver"),
-    "lag": Suite("bench.lag", "how long a change takes to reach every worker of every front end, under load"),
+    "compare": Suite(
+        "compare.command", "ours beside the Java NameServer under the same load (--full: everything)", True
+    ),
+    "hotpath": Suite("costs.hotpath", "where the time of a lookup and of a registration goes inside a worker"),
+    "scripts": Suite("costs.scripts", "what each Lua script costs Redis, against bare loops of the same commands"),
+    "registrations": Suite("costs.registrations", "what registrations cost each process, and what they leave behind"),
+    "start": Suite("delays.start", "how long `mqregistry up` takes to start, to start again, and to end"),
+    "restart": Suite("delays.restart", "how soon a front end that starts again answers, with S2's tables"),
+    "registrars": Suite("costs.registrars", "what a thousand BrokerRegistrars in one process cost"),
+    "client": Suite("delays.client", "how long a changed route takes to reach an application, announced and polled"),
+    "scale": Suite("limits.command", "the limits: one Redis, 10,000 brokers, namespaces over a Redis Cluster"),
+    "pipeline": Suite("pipeline.throughput", "how fast streams become tables on Spark, and what it costs"),
+    "large": Suite("pipeline.large", "ten million changes from bronze to gold: time, and memory of the driver"),
+    "lag": Suite("delays.lag", "how long a change takes to reach every worker of every front end, under load"),
 }
 
 
@@ -68,7 +70,7 @@ def main() -> int:
     for name in names:
         print(f"\n## {name}\n", flush=True)
         sys.argv = [f"python -m bench {name}", *(options if name == names[-1] else ())]
-        failed = bool(importlib.import_module(SUITES[name].module).main()) or failed
+        failed = bool(importlib.import_module(f"bench.{SUITES[name].module}").main()) or failed
     return 1 if failed else 0
 
 

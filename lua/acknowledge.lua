@@ -1,11 +1,11 @@
---[[ acknowledge: a reader of the streams says what it has for good
-  Until it says more, nothing after that is trimmed (up to the hard limits), as long as the reader is heard of. Any call
-  says that it runs. The entry at a position stays as well: the reader's proof that it goes on without a gap.
+--[[ acknowledge: a reader of the streams says up to which entry it has stored them
+  Later entries are then not trimmed (up to the hard limits), as long as the reader is heard of. Any call also says that
+  the reader runs. The entry at a position stays as well: it proves to the reader that it continues without a gap.
   KEYS[1] meta       HASH
   ARGV[1] reader     its name, 1..200 bytes
   ARGV[2] epoch      of the namespace that was read, "" = any
   ARGV[3...] pairs of stream (changes, heartbeats, lookups) and entry id; "0-0": nothing yet, hold all there is.
-             An older id than the last one changes nothing (forget_reader first, to begin anew)
+             An older id than the last one changes nothing (call forget_reader first, to start over)
   DERIVED readers, and the streams
   RETURNS {"OK", now}; an error "MQREADER ..." names what is wrong, and then nothing is written
   EVENTS  none
@@ -18,7 +18,7 @@ if name == "" or #name > 200 then
   return redis.error_reply("MQREADER a reader's name has 1 to 200 bytes, this one has " .. #name)
 elseif ARGV[2] ~= "" and ARGV[2] ~= epoch then
   return redis.error_reply("MQREADER " .. name .. " has read entries of epoch " .. ARGV[2] .. ", this namespace is of "
-    .. epoch .. ": Redis was emptied or is another one; begin anew with a snapshot")
+    .. epoch .. ": Redis was emptied or is another one; start again with a snapshot")
 end
 local present = call("HGET", P .. "readers", name)
 if not present and call("HLEN", P .. "readers") >= MOST_READERS then
@@ -34,7 +34,7 @@ for i = 3, #ARGV, 2 do
     return redis.error_reply("MQREADER " .. stream .. ": no entry id: '" .. id .. "', expected like 1700000000000-0")
   end
   local state, known = state_of(stream), reader.positions[stream]
-  -- a position beyond the end is of a former life of this Redis
+  -- a position beyond the end was taken before this Redis lost its last writes
   if not known or before(known.id, id) or (state.last ~= "" and before(state.last, known.id)) then
     local position = {id = id, needs = id, state = known and known.state or ""}
     if id == "0-0" then
@@ -44,7 +44,7 @@ for i = 3, #ARGV, 2 do
       if entry then
         position.seq, position.at = numbers_of(entry)
         if position.state == "lost" then
-          position.state = "" -- it has begun anew, and what it loses from now on is another loss
+          position.state = "" -- it has started over: entries that it loses from now on are a new loss
         end
       end
     end

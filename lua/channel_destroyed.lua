@@ -9,7 +9,7 @@
           {"STALE", seq}: not the connection of the last registration; nothing happens
   EVENTS  broker_closed, one for each place it stood in
   REPEAT  no effect      COST O(topics of a name that goes)
-  SOURCE  RouteInfoManager.onChannelDestroy; semantics 29-31, D2, D3, D11 ]]
+  SOURCE  RouteInfoManager.onChannelDestroy; docs/semantics.md 29-31, docs/differences.md D2, D3, D11 ]]
 --- @include "include/open"
 --- @include "include/expect"
 --- @include "include/emit"
@@ -17,6 +17,8 @@
 --- @include "include/in_chunks"
 --- @include "include/row_json"
 --- @include "include/emptied"
+--- @include "include/collect"
+--- @include "include/each_topics"
 --- @include "include/queue_data"
 --- @include "include/emit_topics"
 --- @include "include/remove_who"

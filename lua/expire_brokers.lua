@@ -1,11 +1,15 @@
 --[[ expire_brokers: remove brokers whose heartbeat is overdue
   KEYS[1] meta       HASH
   ARGV[1] limit      int   brokers a call, 1..1000
+  ARGV[2] topics     int   topics of theirs a call; one broker is removed even if it has more
   DERIVED every table of the namespace
-  RETURNS {seq, next deadline (ms, "" = none), now (ms), who...}: those that were removed
+  RETURNS {seq, next deadline (ms, "" = none), now (ms), heard 0|1, more 0|1, who...}: those that were
+          removed. more: the limits were reached, call again.
+          heard 0: no process that hears brokers renews its lease; nobody is removed, and next deadline says when to
+          look again
   EVENTS  broker_expired, one for each place one stood in
-  REPEAT  no effect      COST O(limit * topics)
-  SOURCE  RouteInfoManager.scanNotActiveBroker; grace: include/keep_seen ]]
+  REPEAT  no effect      COST O(limit + topics); at least O(topics of one broker)
+  SOURCE  RouteInfoManager.scanNotActiveBroker; grace: include/seen, include/keep_seen ]]
 --- @include "include/open"
 --- @include "include/expect"
 --- @include "include/emit"
@@ -13,21 +17,34 @@
 --- @include "include/in_chunks"
 --- @include "include/row_json"
 --- @include "include/emptied"
+--- @include "include/collect"
+--- @include "include/each_topics"
 --- @include "include/queue_data"
 --- @include "include/emit_topics"
 --- @include "include/remove_who"
---- @include "include/keep_seen"
-local up_since = keep_seen()
-local removed = {}
-local due = call("ZRANGEBYSCORE", P .. "deadlines", "-inf", int(now_ms), "LIMIT", 0, ARGV[1])
+--- @include "include/seen"
+local LOOK_AGAIN_MS = 1000
+if not heard then
+  local somebody = call("EXISTS", P .. "deadlines") == 1
+  return {seq, somebody and int(now_ms + LOOK_AGAIN_MS) or "", int(now_ms), 0, 0}
+end
+local limit, budget, removed, more = math.min(1000, tonumber(ARGV[1])), tonumber(ARGV[2]), {}, false
+local due = call("ZRANGEBYSCORE", P .. "deadlines", "-inf", int(now_ms), "LIMIT", 0, limit)
 for i = 1, #due do
   local timeout = tonumber(call("HGET", P .. "live:" .. due[i], "timeout_ms") or "0")
-  if now_ms >= up_since + timeout then
+  local grace = grace_ms(timeout)
+  if now_ms < grace then
+    call("ZADD", P .. "deadlines", int(grace), due[i])
+  else
+    budget = budget - topics_of(due[i])
+    if budget < 0 and #removed > 0 then
+      more = true
+      break
+    end
     remove_who(due[i], "broker_expired")
     removed[#removed + 1] = due[i]
-  else
-    call("ZADD", P .. "deadlines", int(up_since + timeout), due[i])
   end
 end
+more = more or #due == limit
 local first = call("ZRANGE", P .. "deadlines", 0, 0, "WITHSCORES")
-return {seq, first[2] or "", int(now_ms), unpack(removed)}
+return {seq, first[2] or "", int(now_ms), 1, more and 1 or 0, unpack(removed)}

@@ -1,4 +1,4 @@
---[[ forget_reader: what this reader has not acknowledged is no longer kept for it
+--[[ forget_reader: stop keeping entries for a reader that has not acknowledged them
   KEYS[1] meta    HASH
   ARGV[1] reader
   DERIVED readers

@@ -6,7 +6,7 @@
   ARGV[4] broker_id    decimal
   ARGV[5] digest       of header, client version and raw body
   ARGV[6] front_end
-  ARGV[7] channel      <worker incarnation>/<connection>@<opened_ms>, "" = none
+  ARGV[7] channel      <worker incarnation>/<connection>@b<opened_ms>, "" = none
   ARGV[8] bytes        size of the body
   DERIVED live:<who>, beat:<who>, deadlines, channels:<who>, broker:<brokerName>, heartbeats, held:, leases
   RETURNS {"SAME", seq, masterAddr, haServerAddr}
@@ -29,8 +29,8 @@ if live[1] ~= ARGV[5] or not rev or live[2] ~= rev or live[3] ~= config_rev or n
   return {"DIFF", seq, live[6] or "0", live[7] or "", live[8] or "", live[9] or ""}
 end
 check_liveness(who, ARGV[7])
+local master_addr, ha_server_addr = master_of(ARGV[2], ARGV[3], ARGV[4])
 refresh(who, tonumber(live[4]), live[10])
 attach(who, ARGV[6], ARGV[7], false)
 heard(who, ARGV[3], ARGV[6], "same", live[5], ARGV[8])
-local master_addr, ha_server_addr = master_of(ARGV[2], ARGV[3], ARGV[4])
 return {"SAME", seq, master_addr, ha_server_addr}

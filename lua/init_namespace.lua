@@ -6,15 +6,19 @@
   ARGV[4] schema_minor  int, the schema minor of the caller; the highest that ever came is kept
   RETURNS {epoch, schema, compat, seq, created 0|1, schema_minor}
   EVENTS  none
-  REPEAT  no effect      COST O(1) ]]
-local created = redis.call("HSETNX", KEYS[1], "epoch", ARGV[1])
-if created == 1 then
-  redis.call("HSET", KEYS[1], "seq", 0, "n", 0, "config_rev", 0, "schema", ARGV[2], "compat", ARGV[3])
+  REPEAT  no effect, and no write: a sweeper can start on a Redis that is at its maxmemory, and make room
+  COST    O(1) ]]
+local created = 0
+if redis.call("HEXISTS", KEYS[1], "epoch") == 0 then
+  created = 1
+  redis.call("HSET", KEYS[1], "epoch", ARGV[1], "seq", 0, "n", 0, "config_rev", 0, "schema", ARGV[2], "compat", ARGV[3])
 end
 local meta = redis.call("HMGET", KEYS[1], "epoch", "schema", "compat", "seq", "schema_minor")
 local minor = meta[5] or "0"
 if meta[2] == ARGV[2] and meta[3] == ARGV[3] and tonumber(minor) < tonumber(ARGV[4]) then
-  minor = ARGV[4]
-  redis.call("HSET", KEYS[1], "schema_minor", minor)
+  -- at maxmemory it is noted another time
+  if type(redis.pcall("HSET", KEYS[1], "schema_minor", ARGV[4])) == "number" then
+    minor = ARGV[4]
+  end
 end
 return {meta[1], meta[2], meta[3], meta[4], created, minor}

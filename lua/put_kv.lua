@@ -4,27 +4,38 @@
   ARGV[2] key
   ARGV[3] has_value     "0": Java stores a null, which reads as not there, but makes the namespace exist
   ARGV[4] value
-  DERIVED kv, kv:<kvNamespace>
+  DERIVED kv, kv:<kvNamespace>, kv_sizes
   RETURNS {"OK", seq}
+          {"REFUSED", seq, why}: it is more than include/kv_size allows; nothing was stored
   EVENTS  kv_put, when anything changed
-  REPEAT  no effect      COST O(1)
-  SOURCE  KVConfigManager.putKVConfig; semantics 34 ]]
+  REPEAT  no effect      COST O(1); O(keys) the first time, and once a minute while it refuses
+  SOURCE  KVConfigManager.putKVConfig; docs/semantics.md 34 ]]
 --- @include "include/open"
 --- @include "include/expect"
 --- @include "include/emit"
+--- @include "include/collect"
+--- @include "include/kv_size"
 local key = P .. "kv:" .. ARGV[1]
 expect("set", P .. "kv")
 expect("hash", key)
-local changed = call("SADD", P .. "kv", ARGV[1]) == 1
-local value = nil
+local value, old, why, size = nil, call("HGET", key, ARGV[2]), nil, nil
 if ARGV[3] == "1" then
   value = ARGV[4]
-  if call("HGET", key, ARGV[2]) ~= value then
-    call("HSET", key, ARGV[2], value)
-    changed = true
+  why, size = no_room(ARGV[1], ARGV[2], old, value)
+  if why then
+    return {"REFUSED", seq, why}
   end
-else
-  changed = call("HDEL", key, ARGV[2]) == 1 or changed
+end
+local changed = call("SADD", P .. "kv", ARGV[1]) == 1
+if old ~= (value or false) then
+  changed = true
+  if value then
+    call("HSET", key, ARGV[2], value)
+    save_size(ARGV[1], size)
+  else
+    call("HDEL", key, ARGV[2])
+    smaller(ARGV[1], ARGV[2], old)
+  end
 end
 if changed then
   emit("kv_put", ',"kv_namespace":' .. cjson.encode(ARGV[1]) .. ',"key":' .. cjson.encode(ARGV[2])

@@ -1,7 +1,9 @@
 --[[ register_broker: write what a registration changes
   The caller decoded the body and compared it with its own view of the tables; what it sends is the difference,
   together with what the comparison rested on: epoch, rev of the broker row, n of the live info, revision of
-  the settings. If any of these moved meanwhile, nothing is written and the caller compares again.
+  the settings. If any of these moved meanwhile, nothing is written and the caller compares again. A Redis that
+  came back with less may have given all these numbers again: so the last event that the caller had applied must
+  still be in the change stream, or have been trimmed from it.
   KEYS[1]  meta            HASH
   ARGV[1]  who             <cluster>|<brokerAddr>; with compat 4.8, where the address alone counts, |<brokerAddr>
   ARGV[2]  epoch           expected
@@ -12,8 +14,8 @@
   ARGV[7]  broker_name
   ARGV[8]  broker_id       decimal
   ARGV[9]  broker_addr
-  ARGV[10] ha_server_addr  "" = none
-  ARGV[11] zone_name       "" = none
+  ARGV[10] ha_server_addr  "=" before it (it may be empty), "" = none
+  ARGV[11] zone_name       the same
   ARGV[12] acting_master   "1" or "0"
   ARGV[13] timeout_ms
   ARGV[14] counter         of the DataVersion
@@ -30,20 +32,24 @@
                            body is the same as JSON members for the event
   ARGV[24] dropped         number of topics to take from this brokerName that follow
   ARGV[25] mappings        number of (topic, brokerName, JSON) triples that follow
-  ARGV[26] before          MessagePack array: what each cell replaces, nil where there was nothing; "" = not known. With
-                           it types are not asked for (one call a topic): what has the wrong one shows when it is
-                           written, and what was written before it is put back
-  ARGV[27...] filter servers, pairs, dropped, triples
+  ARGV[26] before          MessagePack array: what each cell replaces, nil where there was nothing; "" = not known. If
+                           given, key types are not checked beforehand (that takes a call for each topic). A key of
+                           the wrong type fails when it is written; what was written before it is then restored
+  ARGV[27] applied_id      entry of the change stream that the caller applied last, "" = not known
+  ARGV[28] applied_seq     seq of its event
+  ARGV[29...] filter servers, pairs, dropped, triples
   DERIVED  every table of the namespace
   RETURNS  {"OK", seq, masterAddr, haServerAddr, changed 0|1}
            {"RETRY", seq, n, counter, timestamp, stateVersion}: compare again
+           {"LOST", seq}: the event that the caller applied last is gone; nothing is written
            {"REFRESHED", seq, masterAddr, haServerAddr}: an older registration that came late; a sign of life only
            {"REFUSED_STATE", seq}: another address holds the id with a higher stateVersion
            {"REFUSED_ONE_TOPIC", seq}
+           an error "MQLIMIT ...": the brokerName has as many ids as a row may have, and this one is new
   EVENTS   broker_registered when anything but the time of the last update changed; in parts of 500 topics
            broker_refused, ignorable: with REFUSED_STATE, when the process had counted as alive until then
   REPEAT   the same tables, no second event      COST O(topics sent)
-  SOURCE   RouteInfoManager.registerBroker (5.x); semantics 12-26 ]]
+  SOURCE   RouteInfoManager.registerBroker (5.x); docs/semantics.md 12-26 ]]
 --- @include "include/open"
 --- @include "include/expect"
 --- @include "include/emit"
@@ -56,14 +62,24 @@
 --- @include "include/master_of"
 --- @include "include/heard"
 --- @include "include/int64"
+--- @include "include/collect"
 --- @include "include/write_cells"
+-- Every registration and every event of the row shows all of them; a group of brokers has a few.
+local MOST_IDS = 256
 local who, cluster, name, id, addr = ARGV[1], ARGV[6], ARGV[7], ARGV[8], ARGV[9]
-local scope = string.sub(who, 1, #who - #addr - 1) -- the cluster, as far as live info goes by it
+local scope = string.sub(who, 1, #who - #addr - 1) -- the cluster; "" with compat 4.8: live info is kept by address
 local live_key, row_key = P .. "live:" .. who, P .. "broker:" .. name
 local live, row = hash(live_key), hash(row_key)
 local new_version = {counter = ARGV[14], timestamp = ARGV[15], state_version = ARGV[16]}
 
 -- 1. Is what the caller compared with still so?
+if ARGV[27] ~= "" then
+  local found = call("XRANGE", P .. "changes", ARGV[27], "+", "COUNT", 1)[1]
+  -- a later event whose number is higher: those before it were trimmed
+  if not found or found[1] ~= ARGV[27] and cjson.decode(found[2][2]).seq <= tonumber(ARGV[28]) then
+    return {"LOST", seq}
+  end
+end
 if epoch ~= ARGV[2] or (row.rev or "0") ~= ARGV[3] or config_rev ~= ARGV[5] or (live.n or "0") ~= ARGV[4] then
   local advances = false
   for field, value in pairs(new_version) do
@@ -73,10 +89,10 @@ if epoch ~= ARGV[2] or (row.rev or "0") ~= ARGV[3] or config_rev ~= ARGV[5] or (
     -- Registered through another way since this one was sent, and this one is not newer: it must not bring
     -- back what the newer one, or an administrator, took away.
     check_liveness(who, ARGV[19])
+    local master_addr, ha_server_addr = master_of(scope, name, id)
     refresh(who, tonumber(live.timeout_ms), live.closed_at)
     attach(who, ARGV[18], ARGV[19], false)
     heard(who, name, ARGV[18], "same", live.update_ms, ARGV[20])
-    local master_addr, ha_server_addr = master_of(scope, name, id)
     return {"REFRESHED", seq, master_addr, ha_server_addr}
   end
   return {"RETRY", seq, live.n or "0", live.counter or "", live.timestamp or "", live.state_version or ""}
@@ -101,7 +117,7 @@ if ARGV[21] == "1" and not holder then
 end
 
 -- 3. What changes?
-local at = 27
+local at = 29
 local function take(count)
   local first = at
   at = at + count
@@ -115,7 +131,7 @@ local mapping_first, mapping_last = take(3 * tonumber(ARGV[25]))
 
 local new_row = {cluster = row.cluster or cluster, acting = ARGV[12], [id] = addr}
 if ARGV[11] ~= "" then
-  new_row.zone = ARGV[11]
+  new_row.zone = string.sub(ARGV[11], 2)
 end
 local moved = {}
 for field, value in pairs(row) do
@@ -127,10 +143,18 @@ for field, value in pairs(row) do
     end
   end
 end
-local row_changed = #moved > 0 or row.zone ~= new_row.zone
+local ids, row_fields = 0, {} -- the fields of the row that have to be written
 for field, value in pairs(new_row) do
-  row_changed = row_changed or row[field] ~= value
+  ids = ids + (is_broker_id(field) and 1 or 0)
+  if row[field] ~= value then
+    row_fields[#row_fields + 1] = field
+    row_fields[#row_fields + 1] = value
+  end
 end
+if ids > MOST_IDS and not holder then
+  return redis.error_reply("MQLIMIT a brokerName has at most " .. MOST_IDS .. " broker ids, " .. name .. " has as many")
+end
+local row_changed = #moved > 0 or row.zone ~= new_row.zone or #row_fields > 0
 local cluster_changed = call("SISMEMBER", P .. "cluster:" .. cluster, name) == 0
 local cells, bodies = {}, {}
 for i = 1, parts do
@@ -163,7 +187,7 @@ end
 
 local new_live = {cluster = cluster, addr = addr, timeout_ms = ARGV[13], ["name:" .. name] = id,
   counter = ARGV[14], timestamp = ARGV[15], state_version = ARGV[16],
-  ha = ARGV[10] ~= "" and ARGV[10] or nil}
+  ha = ARGV[10] ~= "" and string.sub(ARGV[10], 2) or nil}
 local live_changed = live.ha ~= new_live.ha
 for field, value in pairs(new_live) do
   live_changed = live_changed or live[field] ~= value
@@ -174,17 +198,26 @@ local changed = row_changed or cluster_changed or queue_data_changed or filter_j
 expect("set", P .. "clusters", P .. "brokers", P .. "topics", P .. "broker-topics:" .. name, P .. "mappings")
 for i = 1, ARGV[26] == "" and parts or 0 do
   expect_hashes(cmsgpack.unpack(cells[i])[1])
+  collect()
 end
 expect_hashes(dropped_keys)
 for i = mapping_first, mapping_last, 3 do
   expect("hash", P .. "mapping:" .. ARGV[i])
 end
 check_liveness(who, ARGV[19])
+if row["0"] then -- master_of reads it
+  expect("hash", P .. "live:" .. scope .. "|" .. row["0"])
+end
 
--- 4. Write. The queue data first: nothing of another type stops what comes after it.
+-- 4. Write. Queue data first: only this step can meet a key of the wrong type.
 local new_topics = write_cells(name, cells, ARGV[26], #topic_prefix)
-in_chunks("SADD", P .. "topics", new_topics)
-in_chunks("SADD", P .. "broker-topics:" .. name, new_topics)
+for part = 1, #new_topics do
+  local topics = cmsgpack.unpack(new_topics[part])
+  in_chunks("SADD", P .. "topics", topics)
+  in_chunks("SADD", P .. "broker-topics:" .. name, topics)
+  topics = nil
+  collect()
+end
 if cluster_changed then
   call("SADD", P .. "clusters", cluster)
   call("SADD", P .. "cluster:" .. cluster, name)
@@ -197,12 +230,9 @@ if row_changed then
   if row.zone and not new_row.zone then
     call("HDEL", row_key, "zone")
   end
-  local fields = {}
-  for field, value in pairs(new_row) do
-    fields[#fields + 1] = field
-    fields[#fields + 1] = value
+  if #row_fields > 0 then -- cluster, zone, acting and one id at most
+    call("HSET", row_key, unpack(row_fields))
   end
-  call("HSET", row_key, unpack(fields))
 end
 local dropped_json = {}
 for i = 1, #dropped do

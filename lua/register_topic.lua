@@ -7,7 +7,7 @@
           stored at all, an existing one keeps what came before
   EVENTS  topic_registered, when anything changed
   REPEAT  no effect      COST O(pairs)
-  SOURCE  RouteInfoManager.registerTopic (5.x); semantics 37 ]]
+  SOURCE  RouteInfoManager.registerTopic (5.x); docs/semantics.md 37 ]]
 --- @include "include/open"
 --- @include "include/expect"
 --- @include "include/emit"

@@ -1,26 +1,30 @@
---[[ release_channels: a draining worker gives up its channels without removing any broker
+--[[ release_channels: a draining worker gives up its channels, and then its lease
   KEYS[1] meta         HASH
   ARGV[1] incarnation
   ARGV[2] limit        int   brokers a call, 1..1000
-  DERIVED held:<incarnation>, channels:<who>, lease:<incarnation>, leases
+  ARGV[3] topics       int   topics of the removed brokers a call; one broker is removed even if it has more
+  DERIVED every table of the namespace
   RETURNS {seq, more 0|1}
-  EVENTS  none
-  REPEAT  no effect      COST O(limit) ]]
+  EVENTS  broker_reaped, as with reap_worker: for a broker that has no connection left, if one of them was seen
+          closing. The other brokers live on: they come back through another front end
+  REPEAT  no effect      COST O(limit + topics); at least O(topics of one broker) ]]
 --- @include "include/open"
+--- @include "include/expect"
+--- @include "include/emit"
 --- @include "include/hash"
-local held = P .. "held:" .. ARGV[1]
-local whos = call("SPOP", held, ARGV[2])
-for i = 1, #whos do
-  local key = P .. "channels:" .. whos[i]
-  for front_end, channel in pairs(hash(key)) do
-    if string.match(channel, "^[^/]*") == ARGV[1] then
-      call("HDEL", key, front_end)
-    end
-  end
-end
-local more = call("EXISTS", held)
-if more == 0 then
+--- @include "include/in_chunks"
+--- @include "include/row_json"
+--- @include "include/emptied"
+--- @include "include/collect"
+--- @include "include/each_topics"
+--- @include "include/queue_data"
+--- @include "include/emit_topics"
+--- @include "include/remove_who"
+--- @include "include/give_up"
+expect("set", P .. "leases", P .. "held:" .. ARGV[1])
+local _, _, more = give_up(ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), {})
+if not more then
   call("DEL", P .. "lease:" .. ARGV[1])
   call("SREM", P .. "leases", ARGV[1])
 end
-return {seq, more}
+return {seq, more and 1 or 0}

@@ -1,17 +1,24 @@
---[[ renew_lease: a worker process says that it lives, and hears where the registry stands
+--[[ renew_lease: a worker process says that it lives, and learns the seq of the registry
   KEYS[1] meta         HASH
   ARGV[1] incarnation  random, of this worker process
   ARGV[2] lease_ms     int
-  DERIVED lease:<incarnation>, leases, seen_ms and up_since in meta
-  RETURNS {epoch, seq, config_rev, up_since, now, lost 0|1}; lost: the lease had run out (or is new), and
-          the caller must attach its channels again
+  DERIVED lease:<incarnation>, leases, seen_ms and up_since in meta; deadlines after a gap
+  RETURNS {epoch, seq, config_rev, up_since, now, lost 0|1, first deadline (ms, "" = no broker)}; lost: the lease had
+          run out (or is new), and the caller must attach its channels again. A first deadline that has passed for
+          longer than a sweep takes says that no sweeper runs
   EVENTS  none
-  REPEAT  the same      COST O(1) ]]
+  REPEAT  the same      COST O(1); after a gap O(brokers) ]]
 --- @include "include/open"
+--- @include "include/expect"
+--- @include "include/in_chunks"
+--- @include "include/seen"
 --- @include "include/keep_seen"
-local up_since = keep_seen()
+expect("set", P .. "leases")
+expect("zset", P .. "deadlines")
+keep_seen()
 local key = P .. "lease:" .. ARGV[1]
 local lost = 1 - call("EXISTS", key)
 call("SET", key, int(now_ms), "PX", ARGV[2])
 call("SADD", P .. "leases", ARGV[1])
-return {epoch, seq, config_rev, int(up_since), int(now_ms), lost}
+local first = call("ZRANGE", P .. "deadlines", 0, 0, "WITHSCORES")
+return {epoch, seq, config_rev, int(up_since), int(now_ms), lost, first[2] or ""}

@@ -9,16 +9,21 @@
 --- @include "include/expect"
 --- @include "include/emit"
 expect("hash", P .. "config")
-local changed = {}
+-- The effect of a registration depends on these keys. So a digest does not count after one of them changed: heartbeat
+-- compares config_rev. Other keys do not change config_rev: else each change would have all brokers decoded again.
+local DECIDES = {deleteTopicWithBrokerRegistration = true, brokerChannelExpiredTimeMs = true}
+local changed, voids = {}, false
 for i = 1, #ARGV, 2 do
   if call("HGET", P .. "config", ARGV[i]) ~= ARGV[i + 1] then
     call("HSET", P .. "config", ARGV[i], ARGV[i + 1])
     changed[#changed + 1] = cjson.encode(ARGV[i]) .. ":" .. cjson.encode(ARGV[i + 1])
+    voids = voids or DECIDES[ARGV[i]]
   end
 end
 if #changed > 0 then
-  -- every digest taken under the old settings is worth nothing now: heartbeat compares this number
-  config_rev = call("HINCRBY", KEYS[1], "config_rev", 1)
+  if voids then
+    config_rev = call("HINCRBY", KEYS[1], "config_rev", 1)
+  end
   emit("config_set", ',"config_rev":' .. config_rev .. ',"config":{' .. table.concat(changed, ",") .. "}")
 end
 return {"OK", seq, config_rev}

@@ -6,10 +6,12 @@
   RETURNS {"OK", seq, topics of the name}
   EVENTS  write_perm_set, in parts of 500 topics, when any perm changed
   REPEAT  no effect, the same count      COST O(topics of the name)
-  SOURCE  RouteInfoManager.operateWritePermOfBroker; semantics 14, 15 ]]
+  SOURCE  RouteInfoManager.operateWritePermOfBroker; docs/semantics.md 14, 15 ]]
 --- @include "include/open"
 --- @include "include/expect"
 --- @include "include/emit"
+--- @include "include/collect"
+--- @include "include/each_topics"
 --- @include "include/queue_data"
 --- @include "include/emit_topics"
 local wipe = ARGV[2] == "wipe"

@@ -7,7 +7,7 @@
   ARGV[5] version    "" = any; else "<counter> <timestamp> <stateVersion>": it counts only if the broker has this one
   DERIVED live:<who>, beat:<who>, deadlines, channels:<who>, heartbeats, held:, leases
   RETURNS {"OK", seq, counter, timestamp, stateVersion}; {"UNKNOWN", seq}: nothing was refreshed
-          {"OTHER", seq, counter, timestamp, stateVersion}: nor was it, for the version is another
+          {"OTHER", seq, counter, timestamp, stateVersion}: nothing was refreshed, the broker has this other version
   EVENTS  none (an entry on heartbeats)
   REPEAT  the same answer      COST O(1)
   SOURCE  DefaultRequestProcessor.queryBrokerTopicConfig, brokerHeartbeat ]]
@@ -26,7 +26,7 @@ if ARGV[5] ~= "" and ARGV[5] ~= live[3] .. " " .. live[4] .. " " .. live[5] then
 end
 check_liveness(who, ARGV[3])
 refresh(who, tonumber(live[1]), live[6])
--- A restarted front end comes to own the channels of brokers that only beat; it never takes one over.
+-- So a restarted front end gets the channels of brokers that only send heartbeats, and takes none from another worker.
 attach(who, ARGV[2], ARGV[3], true)
 heard(who, "", ARGV[2], "touch", live[2], ARGV[4])
 return {"OK", seq, live[3], live[4], live[5]}

@@ -1,17 +1,20 @@
---[[ trim_streams: keep the streams within their limits, and tell when a reader is about to lose what it has not read
-  Entries beyond the age, the number or the bytes that are wanted go, oldest first, unless a running reader has not
-  acknowledged them. Beyond the hard limits they go all the same. Whole nodes of the stream go (up to 100 entries), and
-  never the last entry.
+--[[ trim_streams: keep the streams within their limits, and tell when a reader is about to lose unread entries
+  Entries beyond the wanted age, number or bytes are removed, oldest first, unless a running reader has not
+  acknowledged them. Beyond the hard limits they are removed even then. Whole nodes of the stream (up to 100 entries)
+  are removed at a time, and never the last entry.
   KEYS[1] meta               HASH
   ARGV[1] most               int   entries to remove in this call; it also ends after some 4 MB
   ARGV[2] reader_timeout_ms  int   a reader that was not heard of for so long holds nothing back
   ARGV[3...] for each of changes, heartbeats, lookups: age (ms), entries, bytes, hard entries, hard bytes; 0 bytes = not
-             counted (entries of heartbeats do not say how many there were)
+             counted. For changes and lookups, bytes of the entries' JSON; heartbeats do not count these, so there it
+             is the memory that Redis uses for the stream
   DERIVED the streams, readers; stream_limits in meta: the hard entries, which every script that adds one keeps to
-  RETURNS {entries removed, 1 if there is more to remove, alarm...}; an alarm is "<kind> <stream> <reader>", kind
+  RETURNS {entries removed, 1 if there is more to remove, 1 if Redis is at its maxmemory, alarm...};
+          an alarm is "<kind> <stream> <reader>", kind
           near:   80 % of a hard limit are not acknowledged by this reader; told again once it was below 60 %
-          lost:   what it needs to go on without a gap was trimmed, or vanished with a Redis that lost its last writes
+          lost:   entries that it needs to go on without a gap were trimmed, or Redis lost them with its last writes
           silent: nothing was heard of it for reader_timeout_ms; stream is "-"
+          At maxmemory too: a command that frees memory comes first, and Redis then lets the script finish
   EVENTS  stream_alarm, ignorable, one for each alarm, when it begins
   REPEAT  no effect      COST O(most + readers) ]]
 --- @include "include/open"
@@ -33,9 +36,14 @@ for i, stream in ipairs(STREAMS) do
   hard[i] = int(limits[stream].hard_entries)
 end
 local wanted = table.concat(hard, " ")
-if stream_limits ~= wanted then
-  call("HSET", KEYS[1], "stream_limits", wanted)
+local noted = redis.pcall("HSET", KEYS[1], "stream_limits", wanted)
+local full = type(noted) == "table" and string.find(noted.err, "OOM", 1, true) ~= nil
+if type(noted) == "table" and not full then
+  error(noted.err, 0)
 end
+-- At maxmemory Redis refuses commands that add memory until the script has made one write. This trim removes nothing,
+-- but counts as that write.
+call("XTRIM", P .. "changes", "MINID", "~", "0-0")
 
 local readers = read_readers()
 local function runs(reader)
@@ -60,9 +68,27 @@ local function cut(stream, bound, entries)
   return gone > 0
 end
 
+-- the entries that fit in the bytes, where only Redis knows what an entry needs
+local function fit(stream, state, limit)
+  local used = redis.pcall("MEMORY", "USAGE", P .. stream, "SAMPLES", 0) -- a look at each node of up to 100 entries
+  if state.entries == 0 or limit.bytes == 0 or type(used) ~= "number" then
+    return limit
+  end
+  local each = used / state.entries
+  return {
+    age_ms = limit.age_ms, bytes = 0, hard_bytes = 0,
+    entries = math.min(limit.entries, math.floor(limit.bytes / each)),
+    hard_entries = math.min(limit.hard_entries, math.floor(limit.hard_bytes / each)),
+  }
+end
+
 local unsaved = {}
 local function trim(stream)
-  local limit, state, held = limits[stream], state_of(stream), nil
+  local state, held = state_of(stream), nil
+  if stream == "heartbeats" then
+    limits[stream] = fit(stream, state, limits[stream])
+  end
+  local limit = limits[stream]
   for name, reader in pairs(readers) do
     local position = reader.positions[stream]
     if position and position.needs == "" and state.first ~= "" then -- it came while the stream was empty
@@ -139,4 +165,4 @@ for name, reader in pairs(readers) do
     save_reader(name, reader)
   end
 end
-return {removed, more and 1 or 0, unpack(alarms)}
+return {removed, more and 1 or 0, full and 1 or 0, unpack(alarms)}

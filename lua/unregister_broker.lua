@@ -8,7 +8,7 @@
   EVENTS  broker_unregistered: one for the row it stood in, one for each cluster that it was alive under;
           write_perm_set: it stood nowhere, but the name has no master while acting masters are enabled
   REPEAT  no effect      COST O(topics of a name that goes)
-  SOURCE  RouteInfoManager.unRegisterBroker (5.x: by address, whatever the id); semantics D4: a wrong cluster
+  SOURCE  RouteInfoManager.unRegisterBroker (5.x: by address, whatever the id); docs/differences.md D4: a wrong cluster
           leaves nothing dead behind ]]
 --- @include "include/open"
 --- @include "include/expect"
@@ -17,20 +17,22 @@
 --- @include "include/in_chunks"
 --- @include "include/row_json"
 --- @include "include/emptied"
+--- @include "include/collect"
+--- @include "include/each_topics"
 --- @include "include/queue_data"
 --- @include "include/emit_topics"
 --- @include "include/remove_who"
 local cluster, addr, name = ARGV[1], ARGV[2], ARGV[3]
 local row = hash(P .. "broker:" .. name)
-local stands, master = false, false
+local is_in_row, master = false, false
 for field, value in pairs(row) do
   if is_broker_id(field) then
-    stands = stands or value == addr
+    is_in_row = is_in_row or value == addr
     master = master or tonumber(field) <= 0
   end
 end
 local whos, clusters_of = {cluster .. "|" .. addr}, {cluster}
-if stands then
+if is_in_row then
   -- whatever cluster it says: it may be alive under each one that names the brokerName
   local clusters = call("SMEMBERS", P .. "clusters")
   for i = 1, #clusters do
@@ -44,7 +46,7 @@ for i = 1, #whos do
   expect("hash", P .. "live:" .. whos[i])
   check_who(whos[i])
 end
-if stands then
+if is_in_row then
   remove_from_row(name, whos[1], addr, "broker_unregistered", cluster)
 elseif row.acting == "1" and not master then
   -- as in Java, any goodbye to a name without a master takes its write permission
@@ -64,17 +66,17 @@ for i = 1, #whos do
       others = others or string.sub(fields[j], 1, 5) == "name:"
     end
     if others then
-      -- it stands under another name still: not alive any more, but to be cleaned at its deadline
+      -- it is in the row of another name too: it counts as not alive, and is removed at its deadline
       changed = changed + call("HDEL", key, "digest", "n", "counter", "timestamp", "state_version")
         + call("DEL", P .. "filter:" .. whos[i])
     else
       forget_who(whos[i])
       changed = 1
     end
-    if changed > 0 and (i > 1 or not stands) then
+    if changed > 0 and (i > 1 or not is_in_row) then
       emit("broker_unregistered", ',"broker_name":' .. cjson.encode(name) .. ',"who":' .. cjson.encode(whos[i])
         .. ',"cluster":' .. cjson.encode(clusters_of[i]) .. ',"addr":' .. cjson.encode(addr))
     end
   end
 end
-return {"OK", seq, stands and 1 or 0}
+return {"OK", seq, is_in_row and 1 or 0}

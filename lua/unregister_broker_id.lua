@@ -1,17 +1,17 @@
---[[ unregister_broker_id: a broker says goodbye (104), as 4.8 takes it: the id goes, whatever address has it
+--[[ unregister_broker_id: a broker says goodbye (104), as in 4.8: the id is removed, whatever address has it
   KEYS[1] meta         HASH
   ARGV[1] who          |<brokerAddr>
-  ARGV[2] broker_addr  its live info and its filter servers go, whatever id it has; "" = nobody's
-  ARGV[3] broker_name  "" = no id goes
+  ARGV[2] broker_addr  its live info and filter servers are removed, whatever id it has; "" = no address
+  ARGV[3] broker_name  "" = no id is removed
   ARGV[4] broker_id    decimal
   ARGV[5] cluster      as the broker says it, for the event; "" = that of the row
   DERIVED every table of the namespace
   RETURNS {"OK", seq, removed 0|1}
-  EVENTS  broker_unregistered: for the id that went (without who, if another address had it), and for the live info
-          of an address that had not this id
+  EVENTS  broker_unregistered: for the removed id (without who, if another address had it), and for the live info
+          of an address that did not have this id
   REPEAT  no effect      COST O(topics of a name that goes)
   SOURCE  RouteInfoManager.unregisterBroker (4.8.0). Java leaves an address that keeps its place in a row without
-          live info there for ever: here it counts as not alive, and goes when its deadline comes or its channel ]]
+          live info there for ever: here it counts as not alive, and is removed at its deadline or with its channel ]]
 --- @include "include/open"
 --- @include "include/expect"
 --- @include "include/emit"
@@ -19,6 +19,8 @@
 --- @include "include/in_chunks"
 --- @include "include/row_json"
 --- @include "include/emptied"
+--- @include "include/collect"
+--- @include "include/each_topics"
 --- @include "include/queue_data"
 --- @include "include/emit_topics"
 --- @include "include/remove_who"
@@ -30,14 +32,14 @@ local row = hash(P .. "broker:" .. name)
 local holder = row[id]
 
 -- Where does the address stand once the id has gone?
-local live, stands, under_name = hash(live_key), false, false
+local live, is_in_row, under_name = hash(live_key), false, false
 if addr ~= "" and live.addr then
   for field in pairs(live) do
     if string.sub(field, 1, 5) == "name:" then
       local other = string.sub(field, 6)
       for other_id, value in pairs(hash(P .. "broker:" .. other)) do
         if value == addr and is_broker_id(other_id) and not (other == name and other_id == id) then
-          stands = true
+          is_in_row = true
           under_name = under_name or other == name
         end
       end
@@ -51,7 +53,7 @@ if holder then
 end
 if addr ~= "" and live.addr then
   local changed = 1
-  if stands then
+  if is_in_row then
     changed = call("HDEL", live_key, "digest", "n", "counter", "timestamp", "state_version")
       + call("DEL", P .. "filter:" .. who)
     if not under_name then

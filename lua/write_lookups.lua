@@ -1,4 +1,4 @@
---[[ write_lookups: what one worker of a front end was asked for since it last wrote it down
+--[[ write_lookups: append how often each topic was asked for at one worker since its last report
   KEYS[1] meta         HASH
   ARGV[1] front_end
   ARGV[2] incarnation  random, of this worker process
@@ -7,7 +7,7 @@
   ARGV[5...] JSON members of one entry each: "found":{topic:count},"missing":{topic:count}
   DERIVED lookups; counted: HASH, <incarnation> -> number and time of its last report, for a day
   RETURNS {"OK", entries written}
-  EVENTS  none (entries on lookups; their schema: registry/journal.py)
+  EVENTS  none (entries on lookups; their schema: registry/events/journal.py)
   REPEAT  no effect within a day      COST O(size); of a worker's first one, also O(workers of the last day) ]]
 --- @include "include/open"
 --- @include "include/expect"

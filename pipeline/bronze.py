@@ -1,7 +1,7 @@
-"""Bronze: every entry of the streams as it was, in batches that count once their commit file is there.
+"""Writes bronze: every entry of the streams as it was, in batches that count once their commit file is there.
 
-A batch of Spark's is a range of entry ids, fixed in its checkpoint before it is read. It is written whole to a folder
-of its own, anew when the job was killed on the way; so each entry is in the tables exactly once.
+A batch of Spark's is a range of entry ids, fixed in its checkpoint before it is read. It is written as a whole to a
+folder of its own, and written again when the job was killed; so each entry is in the tables exactly once.
 """
 
 from __future__ import annotations
@@ -19,20 +19,22 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import LongType, StringType, StructType
 
-from pipeline.lake import Lake, number_of, places
-from pipeline.ranges import UNKNOWN, EntryId, Position, parse_id
-from pipeline.schema import BRONZE, QUARANTINE
-from pipeline.source import RedisStreamSource
-from pipeline.stream import GapError
-from registry.journal import CHANGES, Stream
+from mqregistry.events.journal import CHANGES, Stream
+
+from .lake.lake import Lake, number_of, places
+from .lake.schema import BRONZE, QUARANTINE
+from .redis_stream.data_source import RedisStreamSource
+from .redis_stream.ranges import UNKNOWN, EntryId, Position, parse_id
+from .redis_stream.stream import GapError
 
 _DAY_MS: Final = 86_400_000
 _FILES_AT_ONCE: Final = 8  # days of a batch that a task writes without sorting it first
 
 
-class Batch(NamedTuple):
-    """What a commit tells of a batch. rows: in bronze; quarantined: beside it; seqs: None where there are none.
+class BronzeBatch(NamedTuple):
+    """A batch, as its commit file describes it.
 
+    rows: in bronze; quarantined: beside it. first_seq, last_seq: None where entries have no number.
     unread: how many quarantined entries come after last_seq.
     """
 
@@ -70,13 +72,13 @@ def read(
     return spark.read.schema(schema).option("basePath", base).parquet(*paths)
 
 
-def read_commit(lake: Lake, stream: Stream, namespace: str, epoch: str, n: int) -> Batch:
-    """What batch ``n`` holds."""
-    return Batch(**lake.read_commit(log_of(stream, namespace, epoch), n))
+def read_commit(lake: Lake, stream: Stream, namespace: str, epoch: str, n: int) -> BronzeBatch:
+    """The batch of a commit."""
+    return BronzeBatch(**lake.read_commit(log_of(stream, namespace, epoch), n))
 
 
 def last_position(lake: Lake, stream: Stream, namespace: str, epoch: str) -> Position | None:
-    """Up to where bronze has a stream; None: nothing yet."""
+    """The last entry of a stream that bronze has; None: nothing yet."""
     last_id, unread = None, 0
     for number in reversed(lake.commits(log_of(stream, namespace, epoch))):
         batch = read_commit(lake, stream, namespace, epoch, number)
@@ -89,9 +91,9 @@ def last_position(lake: Lake, stream: Stream, namespace: str, epoch: str) -> Pos
 
 
 def restart(lake: Lake, stream: Stream, namespace: str, epoch: str, at: Position) -> None:
-    """Let the next batch begin after ``at``, whatever was read before: for a gap that was accepted.
+    """Let the next batch begin after ``at``, whatever was read before: after a gap that was accepted.
 
-    An empty batch says so in the log; Spark begins a new checkpoint behind it.
+    An empty batch in the log records it; Spark begins a new checkpoint after that.
     """
     log = log_of(stream, namespace, epoch)
     number = max(lake.commits(log), default=-1) + 1
@@ -99,7 +101,7 @@ def restart(lake: Lake, stream: Stream, namespace: str, epoch: str, at: Position
     begin = lake.path(*_checkpoints(stream, namespace, epoch), f"from={number + 1:09d}")
     lake.filesystem.create_dir(begin, recursive=True)
     seq = None if at.seq == UNKNOWN else at.seq
-    lake.commit(log, number, Batch(0, str(at.id), str(at.id), seq, seq, 0)._asdict())
+    lake.commit(log, number, BronzeBatch(0, str(at.id), str(at.id), seq, seq, 0)._asdict())
 
 
 def _checkpoints(stream: Stream, namespace: str, epoch: str) -> tuple[str, ...]:
@@ -115,7 +117,7 @@ class Access(NamedTuple):
     password: str | None = None
 
     def options(self) -> dict[str, str]:
-        """For the data source."""
+        """The data source's options for these streams."""
         options = {"url": self.url, "namespace": self.namespace, "epoch": self.epoch}
         return options | ({"password": self.password} if self.password else {})
 
@@ -131,16 +133,14 @@ def start_query(
     start: Position,
     *,
     limit: int = 250_000,
-    partitions: int | None = None,
-    done: Callable[[int, Batch], None] = lambda number, batch: None,
+    done: Callable[[int, BronzeBatch], None] = lambda number, batch: None,
 ) -> Any:
     """Begin to take everything that is there now into bronze, as a streaming query that ends by itself.
 
     Args:
         start: where the very first batch begins; later ones go on from the last commit.
         limit: entries of a batch.
-        partitions: tasks of a batch; None: as many as Spark has cores.
-        done: told of every batch that was committed.
+        done: called with every batch that was committed.
     """
     namespace, epoch = access.namespace, access.epoch
     checkpoints = _checkpoints(stream, namespace, epoch)
@@ -155,7 +155,7 @@ def start_query(
         stream=stream,
         startingId=str(start.id),
         maxEntriesPerTrigger=str(limit),
-        partitions=str(partitions or spark.sparkContext.defaultParallelism),
+        partitions=str(spark.sparkContext.defaultParallelism),
     )
     if start.seq != UNKNOWN:
         reader = reader.option("startingSeq", str(start.seq)).option("startingUnread", str(start.unread))
@@ -175,7 +175,9 @@ def start_query(
     )
 
 
-def write_batch(frame: DataFrame, lake: Lake, stream: Stream, namespace: str, epoch: str, number: int) -> Batch | None:
+def write_batch(
+    frame: DataFrame, lake: Lake, stream: Stream, namespace: str, epoch: str, number: int
+) -> BronzeBatch | None:
     """Write what the source gave as batch ``number`` and commit it; None: it was committed before.
 
     Raises:
@@ -212,8 +214,8 @@ def write_batch(frame: DataFrame, lake: Lake, stream: Stream, namespace: str, ep
     return batch
 
 
-def _summary(lake: Lake, stream: Stream, good: tuple[str, ...], bad: tuple[str, ...] | None) -> Batch:
-    """Look at what was written: counts it, and proves that changes follow on each other."""
+def _summary(lake: Lake, stream: Stream, good: tuple[str, ...], bad: tuple[str, ...] | None) -> BronzeBatch:
+    """Count what was written, and check that no change is missing in it."""
     names = ["id_ms", "id_n", *(["seq"] if stream == CHANGES else [])]
     ids = _read(lake, good, names)
     bad_ids = _read(lake, bad, ["id_ms", "id_n"]) if bad else ids.slice(0, 0).select(["id_ms", "id_n"])
@@ -232,7 +234,7 @@ def _summary(lake: Lake, stream: Stream, good: tuple[str, ...], bad: tuple[str, 
             unread = sum(1 for pair in bad_ids.to_pylist() if (pair["id_ms"], pair["id_n"]) > last_good)
     elif stream == CHANGES:
         unread = bad_ids.num_rows
-    return Batch(ids.num_rows, str(first), str(last), first_seq, last_seq, bad_ids.num_rows, unread)
+    return BronzeBatch(ids.num_rows, str(first), str(last), first_seq, last_seq, bad_ids.num_rows, unread)
 
 
 def _ends(ids: pa.Table) -> tuple[EntryId, EntryId]:

@@ -1,9 +1,10 @@
-"""The lake's tables as Delta tables, for readers that know those: kept up to date from the lake's commits. No Spark.
+"""Publishes the lake's tables as Delta tables, from the lake's commits. Without Spark.
 
 ``<root>/bronze/<stream>``, ``quarantine``, ``silver/<table>`` and ``gold/<table>`` have the columns of
-``pipeline/schema.py``, after them namespace and epoch; bronze also batch and day. Every write is one Delta version that
-also says, as an application transaction, which commit of the lake it has brought the table to: killed at any moment and
-run again, every row is there once. Each table is at one commit of the lake; two tables may be at two.
+``pipeline/lake/schema.py``, after them namespace and epoch; bronze also batch and day. Every write is one Delta
+version, with
+the commit of the lake that the table then has as an application transaction: killed at any moment and run again, every
+row is there once. Each table is at one commit of the lake; two tables may be at two.
 
 What one version replaces is what can have changed since the last:
 
@@ -26,12 +27,11 @@ import pyarrow.dataset as ds
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
 
-from pipeline.gold.tables import MOMENT_OF, Commit, last_commit, read_batches
-from pipeline.lake import Lake, places
-from pipeline.schema import BRONZE, GOLD, QUARANTINE, SILVER
-from pipeline.silver.files import read_files
-from pipeline.silver.manifest import Manifest, log_of, read_last
-from pipeline.silver.ops import LakeError
+from .gold.tables import MOMENT_OF, Commit, last_commit, read_batches
+from .lake.lake import Lake, LakeError, places
+from .lake.schema import BRONZE, GOLD, QUARANTINE, SILVER
+from .silver.files import read_files
+from .silver.manifest import Manifest, log_of, read_last
 
 _TRIES: Final = 5
 _APP: Final = "mqregistry"
@@ -48,7 +48,7 @@ def publish(
     Args:
         root: a folder, or a URI that deltalake knows (s3, az, gs …; its settings come from the environment).
         vacuum: also remove files that no version of the last seven days needs.
-        tell: told of every table that was brought up.
+        tell: called with a sentence about every table that was brought up to date.
 
     Returns:
         How many versions were written; 0: everything was there.
@@ -72,7 +72,7 @@ def _publish(lake: Lake, root: str, namespace: str, vacuum: bool, tell: Callable
                     tell(f"{name}: {versions} version{'s' * (versions != 1)} of epoch {epoch}")
     if vacuum:
         for made in _tables():
-            removed = _Table(lake, root, *made).delta.vacuum(dry_run=False)
+            removed = _PublishedTable(lake, root, *made).delta.vacuum(dry_run=False)
             tell(f"{made[0]}: {len(removed)} file{'s' * (len(removed) != 1)} removed")
     return written
 
@@ -88,7 +88,7 @@ def _tables() -> Iterator[tuple[str, pa.Schema, list[str]]]:
             yield f"{layer}/{table}", pa.schema([*schema, *_KEYS]), keys
 
 
-class _Table:
+class _PublishedTable:
     """One Delta table, made when it is not there."""
 
     def __init__(self, lake: Lake, root: str, name: str, schema: pa.Schema, partitions: list[str]) -> None:
@@ -146,8 +146,8 @@ class _Table:
             yield pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
 
-def _open(lake: Lake, root: str, layer: str) -> Iterator[_Table]:
-    yield from (_Table(lake, root, *table) for table in _tables() if table[0].partition("/")[0] == layer)
+def _open(lake: Lake, root: str, layer: str) -> Iterator[_PublishedTable]:
+    yield from (_PublishedTable(lake, root, *table) for table in _tables() if table[0].partition("/")[0] == layer)
 
 
 def _epochs(lake: Lake, kind: str, namespace: str) -> list[str]:
@@ -197,7 +197,9 @@ def _silver(lake: Lake, root: str, namespace: str, epoch: str) -> Iterator[tuple
         )
 
 
-def _silver_table(lake: Lake, to: _Table, namespace: str, epoch: str, found: tuple[int, Manifest] | None) -> int:
+def _silver_table(
+    lake: Lake, to: _PublishedTable, namespace: str, epoch: str, found: tuple[int, Manifest] | None
+) -> int:
     if found is None:
         return 0
     manifest = found[1]
@@ -227,7 +229,7 @@ def _gold(lake: Lake, root: str, namespace: str, epoch: str) -> Iterator[tuple[s
         )
 
 
-def _gold_table(lake: Lake, to: _Table, namespace: str, epoch: str, last: tuple[int, Commit | None]) -> int:
+def _gold_table(lake: Lake, to: _PublishedTable, namespace: str, epoch: str, last: tuple[int, Commit | None]) -> int:
     number, commit = last
     if commit is None:
         return 0
@@ -239,7 +241,7 @@ def _gold_table(lake: Lake, to: _Table, namespace: str, epoch: str, last: tuple[
     batches = commit.tables.get(name, [])
     replaced = _where(namespace, epoch)
     from_ms = {"hour": 0, "day": 0}
-    if since is not None and any(batch.batch <= since for batch in batches):  # else all of it was worked out anew
+    if since is not None and any(batch.batch <= since for batch in batches):  # else all of it was worked out again
         new = [batch for batch in batches if batch.batch > since]
         if not new:
             return 0
@@ -269,14 +271,14 @@ def _since(column: str, ms: int) -> str:
 
 
 def _again(look: Callable[[], Any], write: Callable[[Any], int]) -> int:
-    """Write what a commit of the lake says; anew, when its files were removed meanwhile, as newer ones are there."""
+    """Write what a commit of the lake lists; look again when its files were removed meanwhile for newer ones."""
     for tried in range(_TRIES):
         found = look()
         try:
             return write(found)
         except LakeError:
             raise
-        except Exception:  # deltalake tells of a file that is gone in errors of its own
+        except Exception:  # deltalake has errors of its own for a file that is gone
             if tried + 1 == _TRIES or look() == found:
                 raise
     raise AssertionError

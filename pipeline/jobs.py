@@ -1,46 +1,43 @@
-"""The whole pipeline in rounds: snapshot, bronze of three streams, silver, gold, and then Redis may let go of it.
+"""Runs the whole pipeline in rounds: snapshot, bronze of three streams, silver, gold; then Redis may trim its streams.
 
-Each step goes on from what the lake says was committed, and what is half done when the process dies is done again: a
-round may be killed anywhere and run again.
+Each step goes on from the lake's last commit, and repeats what the process had begun when it ended: a round may be
+killed anywhere and run again.
 """
 
 from __future__ import annotations
 
 import logging
-import os
-import re
 import threading
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from pipeline import bronze, gold, snapshot
-from pipeline.lake import Lake
-from pipeline.lock import java_of, run_lock
-from pipeline.ranges import OLDEST, UNKNOWN, Position, parse_id
-from pipeline.silver import Run, manifest, observe
-from pipeline.silver.intake import MissingChanges
-from pipeline.stream import GapError, Login, OtherPast, Stream
-from registry import errors
-from registry.errors import RegistryError, StoreError, StoreUnavailable
-from registry.journal import CHANGES, STREAMS
-from registry.journal import Stream as Name
-from registry.store.address import without_password
-from registry.store.streams import acknowledge_with
+from mqregistry.errors import RegistryError, StoreError, StoreUnavailable
+from mqregistry.events.journal import CHANGES, STREAMS
+from mqregistry.events.journal import Stream as Name
+from mqregistry.store.connection.url import without_password
+from mqregistry.store.streams import acknowledge_with
+
+from . import bronze, gold
+from .lake import snapshot
+from .lake.lake import Lake, whole_files
+from .lake.lock import java_of, run_lock
+from .redis_stream.ranges import OLDEST, UNKNOWN, Position, parse_id
+from .redis_stream.stream import GapError, Login, OtherPast, Stream
+from .silver import SilverRun, manifest, observe
+from .silver.next_changes import MissingChanges
+from .spark.errors import WorkerLate, plain_errors
 
 logger = logging.getLogger(__name__)
 
 READER: Final = "pipeline"
 _SNAPSHOT_TRIES: Final = 3
 _WORKER_TRIES: Final = 6
-_WORKER_LATE: Final = "Python worker failed to connect back"
 
 
-class Settings(NamedTuple):
-    """What is read, and how.
+class PipelineSettings(NamedTuple):
+    """What a pipeline reads, and how.
 
     reader: the name under which Redis keeps entries for this lake. accept_gap: go on from a new snapshot where entries
     are lost. limit: entries of a batch. delta: where Delta tables are kept up to date, too.
@@ -54,7 +51,7 @@ class Settings(NamedTuple):
     delta: str | None = None
 
     def __repr__(self) -> str:  # the URL may hold a password
-        return f"Settings({without_password(self.redis_url)!r}, {self.namespace!r})"
+        return f"PipelineSettings({without_password(self.redis_url)!r}, {self.namespace!r})"
 
 
 class Done(NamedTuple):
@@ -65,19 +62,15 @@ class Done(NamedTuple):
     seq: int
 
 
-class WorkerLate(RegistryError):
-    """Spark gave a Python process 10 s to start, which it has no setting for, and that was not enough."""
-
-
 class Stopped(RegistryError):
-    """The round was asked to end."""
+    """The round ended early because its stop event was set."""
 
 
 class Job:
     """One lake's pipeline.
 
     Args:
-        tell: told of every step that is done, in a sentence.
+        tell: called with a sentence about every step that is done.
         stop: ends the round early when it is set; what is under way is then done again by the next one.
     """
 
@@ -85,7 +78,7 @@ class Job:
         self,
         spark: SparkSession,
         lake: Lake,
-        settings: Settings,
+        settings: PipelineSettings,
         *,
         tell: Callable[[str], None] = logger.info,
         stop: threading.Event | None = None,
@@ -106,7 +99,7 @@ class Job:
             WorkerLate: this machine is too busy for Spark.
             Stopped: the event was set.
         """
-        with _plain_errors():
+        with plain_errors():
             return self._round()
 
     def _round(self) -> Done:
@@ -130,8 +123,9 @@ class Job:
             if last is None or (last.seq == seq and not last.unread):
                 observe(self.lake, self.settings.namespace, epoch, seq, now_ms - 1)
             self._acknowledge(epoch)  # bronze has it; what silver and gold lack they find there
-            if gold.refresh(self.spark, self.lake, self.settings.namespace, epoch):
-                self._tell("figures brought up to date")
+            with whole_files(self.lake):
+                if gold.refresh(self.spark, self.lake, self.settings.namespace, epoch):
+                    self._tell("figures brought up to date")
             if self.settings.delta is not None:
                 self._publish(self.settings.delta)
         finally:
@@ -140,12 +134,12 @@ class Job:
         return Done(entries, quarantined, seq)
 
     def _snapshot(self, epoch: str) -> Position:
-        """Where the changes begin that are not in the first snapshot."""
+        """The position after which the changes follow that are not in the first snapshot."""
         found = snapshot.first(self.lake, self.settings.namespace, epoch)
         if found is None:
             found = self._take_snapshot()
             if found.epoch != epoch:
-                raise GapError(f"the registry was made anew while it was read: epoch {epoch} became {found.epoch}")
+                raise GapError(f"the namespace was created again while it was read: epoch {epoch} became {found.epoch}")
         return Position(parse_id(found.last_id), found.seq)
 
     def _take_snapshot(self, *, behind_gap: bool = False) -> snapshot.Snapshot:
@@ -162,8 +156,8 @@ class Job:
             return taken
         raise AssertionError
 
-    def _bronze(self, stream: Stream, epoch: str, begin: Position) -> list[bronze.Batch]:
-        """Everything that is new in one stream."""
+    def _bronze(self, stream: Stream, epoch: str, begin: Position) -> list[bronze.BronzeBatch]:
+        """Take everything that is new in one stream into bronze."""
         name, settings = stream.name, self.settings
         start = bronze.last_position(self.lake, name, settings.namespace, epoch) or begin
         head = stream.head()
@@ -175,9 +169,9 @@ class Job:
             start = self._go_on_behind(name, epoch, Position(head.last_generated) if rewound else Position(OLDEST))
         if not head.exists or head.last_generated <= start.id:
             return []
-        batches: list[bronze.Batch] = []
+        batches: list[bronze.BronzeBatch] = []
         try:
-            with _plain_errors():
+            with plain_errors():
                 self._query(name, epoch, start, batches)
         except GapError as gap:  # a hole in the middle, which only reading shows
             if name != CHANGES:
@@ -185,7 +179,7 @@ class Job:
             self._may_accept(gap, stream.head().epoch, epoch)
             start = self._go_on_behind(name, epoch, start)
             if stream.head().last_generated > start.id:
-                with _plain_errors():
+                with plain_errors():
                     self._query(name, epoch, start, batches)
         return batches
 
@@ -195,15 +189,15 @@ class Job:
         self._tell(f"accepted: {gap}")
 
     def _go_on_behind(self, name: Name, epoch: str, start: Position) -> Position:
-        """Begin anew behind a gap; changes with a snapshot of the tables."""
+        """Begin again after a gap; for changes with a snapshot of the tables."""
         if name == CHANGES:
             taken = self._take_snapshot(behind_gap=True)
             start = Position(parse_id(taken.last_id), taken.seq)
         bronze.restart(self.lake, name, self.settings.namespace, epoch, start)
         return start
 
-    def _query(self, name: Name, epoch: str, start: Position, batches: list[bronze.Batch]) -> None:
-        def done(number: int, batch: bronze.Batch) -> None:
+    def _query(self, name: Name, epoch: str, start: Position, batches: list[bronze.BronzeBatch]) -> None:
+        def done(number: int, batch: bronze.BronzeBatch) -> None:
             batches.append(batch)
             self._tell(f"{name}: batch {number}, {batch.rows:,} entries up to {_last(batch)}")
 
@@ -222,7 +216,7 @@ class Job:
         namespace = self.settings.namespace
         for tried in (0, 1):
             try:
-                for step in Run(self.spark, self.lake, namespace, epoch).steps():
+                for step in SilverRun(self.spark, self.lake, namespace, epoch).steps():
                     self._tell(f"tables as of change {step.seq}, {step.rows:,} taken in")
                     self._check_stop()
                 break
@@ -235,14 +229,14 @@ class Job:
         return last[1].seq if last else UNKNOWN
 
     def _publish(self, delta: str) -> None:
-        from pipeline.delta import publish  # of an extra of its own
+        from .delta import publish  # of an extra of its own
 
         versions = publish(self.lake, delta, self.settings.namespace)
         if versions:
             self._tell(f"Delta tables in {delta} brought up to date")
 
     def _acknowledge(self, epoch: str) -> None:
-        """Say in Redis what is safe in the lake."""
+        """Tell Redis which entries the lake has."""
         positions: dict[str, str] = {}
         for name in STREAMS:
             last = bronze.last_position(self.lake, name, self.settings.namespace, epoch)
@@ -261,7 +255,7 @@ class Job:
 def run(
     spark: SparkSession,
     lake: Lake,
-    settings: Settings,
+    settings: PipelineSettings,
     *,
     once: bool = False,
     interval_s: float = 10.0,
@@ -310,35 +304,5 @@ def _rounds(job: Job, once: bool, interval_s: float, tell: Callable[[str], None]
     return done
 
 
-def _last(batch: bronze.Batch) -> str:
+def _last(batch: bronze.BronzeBatch) -> str:
     return batch.last_id if batch.last_seq is None else f"change {batch.last_seq}"
-
-
-_OURS: Final = re.compile(r"^(?:registry|pipeline)(?:\.\w+)*\.(\w+): (.+)$", re.MULTILINE)
-_NO_PYTHON: Final = re.compile(r"(No module named '\S+'|Cannot run program \"\S+\")")
-
-
-class _plain_errors:
-    """What our own code raised inside of Spark, as itself: without the stack traces of three processes."""
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> None:
-        if not isinstance(error, (PySparkException, Py4JJavaError)):
-            return
-        if _WORKER_LATE in str(error):
-            raise WorkerLate(
-                "Spark's Python process did not start within 10 s, Spark's own limit: is this machine very busy?"
-            ) from error
-        found = _OURS.search(str(error))
-        if found is None:
-            lacking = _NO_PYTHON.search(str(error))
-            if lacking is None:
-                return
-            raise RegistryError(
-                f"Spark's Python ({os.environ.get('PYSPARK_PYTHON', 'python3')}): {lacking[1]}; PYSPARK_PYTHON names "
-                "one that has mqregistry, with the extra spark, on every machine of the cluster"
-            ) from error
-        kinds: dict[str, type[RegistryError]] = {"GapError": GapError, "OtherPast": OtherPast}
-        raise kinds.get(found[1], getattr(errors, found[1], RegistryError))(found[2]) from error

@@ -1,9 +1,9 @@
 """What differs between the NameServers of RocketMQ 4.8.0 and 5.x: named flags, all of them here.
 
 A namespace is made for one of the two (``--compat``) and every front end of it gets the same :class:`Behaviour`
-passed in. Rows are those of "4.8.0 -> 5.3.3" in the semantics; D... are the deliberate differences, which hold for
-both: unknown codes are answered (6, 21; D8), removals leave nothing dead and are done before the answer (5, 18; D3 to
-D5), lists do not depend on hash order (23; D7), first bytes are acted on at once (20).
+passed in. The number at each flag is its row in the table "4.8.0 -> 5.3.3" of docs/semantics.md. Where this project
+differs from both (docs/differences.md) there is no flag: unknown codes are answered (6, 21), removals leave nothing
+dead and are done before the answer (5, 18), lists do not depend on hash order (23).
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Final
 
 import msgspec
 
-from registry.errors import ConfigError
-from registry.model import DataVersion, Registration, who
+from .errors import ConfigError
+from .model import DataVersion, Registration, who
 
 
 class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,17 +26,17 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     """Where the remark of code 17 sends people."""
     absent_codes: frozenset[int]  # 6, 24
     """Requests that this version does not know."""
-    proxy_protocol: bool
+    proxy_protocol: bool  # 20
+    """The first 12 bytes of a connection are awaited: a PROXY protocol header may come first."""
     keeps_empty_binary_fields: bool
-    """An extField of length 0 in a binary header is an empty text, else it is null."""
-    closes_on_empty_header: bool
+    """An extField of length 0 in a binary header is an empty text; otherwise it is null."""
 
     refuses_first_single_topic: bool  # 1
-    null_topics_are_void: bool  # 1: what Java trips over when it counts the topics
+    null_topics_are_void: bool  # 1: counting the topics fails in Java
     unregisters_by_id: bool  # 2
     restores_deleted_topics: bool  # 3
     live_by_cluster: bool  # 4
-    """The live table and the filter servers go by (cluster, address), else by the address alone."""
+    """The keys of the live table and of the filter servers are (cluster, address), else the address alone."""
     state_versions: bool  # 7
     acting_masters: bool  # 8, 9
     heartbeat_timeouts: bool  # 26
@@ -87,7 +87,6 @@ FIVE: Final = Behaviour(
     absent_codes=frozenset(),
     proxy_protocol=True,
     keeps_empty_binary_fields=False,
-    closes_on_empty_header=False,
     refuses_first_single_topic=True,
     null_topics_are_void=True,
     unregisters_by_id=False,
@@ -116,7 +115,6 @@ FOUR_EIGHT: Final = Behaviour(
     absent_codes=frozenset({217, 327, 901, 904}),
     proxy_protocol=False,
     keeps_empty_binary_fields=True,
-    closes_on_empty_header=True,
     refuses_first_single_topic=False,
     null_topics_are_void=False,
     unregisters_by_id=True,

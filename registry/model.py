@@ -1,4 +1,4 @@
-"""The values that stand in the route tables, in RocketMQ's own terms.
+"""The values in the route tables, in RocketMQ's own terms.
 
 A *broker_name* is a replica group, a *broker_addr* is one process of it, and a process is identified by
 ``who(cluster, broker_addr)``. All values are immutable; shapes and names follow the NameServer's
@@ -12,7 +12,7 @@ from typing import Annotated
 import msgspec
 
 Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
-"""Looked at when it is decoded."""
+"""An int that is checked when it is decoded."""
 
 MASTER_ID = 0
 
@@ -73,7 +73,7 @@ class BrokerRow(msgspec.Struct, frozen=True):
 
 
 class TopicConfig(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """One topic as a broker registers it; as JSON it is what stands in the broker's body."""
+    """One topic as a broker registers it; its JSON is as in the body of a registration."""
 
     topic_name: str
     read_queue_nums: Int32

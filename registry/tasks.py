@@ -1,4 +1,4 @@
-"""Ending loops that run as long as what they serve."""
+"""How a loop that runs until it is cancelled notices that it was."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ def cancelled() -> bool:
     """Whether this task was asked to end.
 
     For ``while not cancelled()``: redis-py's timeouts can swallow a CancelledError that comes in the same moment,
-    and the loop must end all the same.
+    and the loop must end anyway.
     """
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 
 
 async def pause(seconds: float) -> None:
-    """Sleep, unless this task was asked to end: what swallowed that must not cost a whole pause."""
+    """Sleep, unless this task was asked to end: a swallowed cancellation must not cost a whole pause."""
     if not cancelled():
         await asyncio.sleep(seconds)

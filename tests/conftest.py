@@ -12,8 +12,8 @@ from pathlib import Path
 import hypothesis
 import pytest
 
-from registry.embedded import EmbeddedRedis
-from registry.store.store import Store
+from mqregistry.embedded import EmbeddedRedis
+from mqregistry.store.store import Store
 from tests.store.bed import Bed
 
 # CI takes the default, with the same examples each time: new ones are looked for where somebody can follow up.

@@ -14,27 +14,55 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from registry.config import Settings, with_shared
-from registry.errors import RegistryError, StoreError, StoreUnavailable
-from registry.store.leases import LeaseStore
-from registry.store.snapshot import read_section
-from registry.store.store import Store
-from registry.store.streams import Alarm, StreamStore
-from worker.trim import trim
+from mqregistry.config.in_force import in_force
+from mqregistry.config.settings import Settings
+from mqregistry.errors import RegistryError, StoreError, StoreUnavailable
+from mqregistry.store.leases import Expired, LeaseStore
+from mqregistry.store.snapshot import read_shared_config
+from mqregistry.store.store import Store
+from mqregistry.store.streams import Alarm, StreamStore, Trimmed
+
+from .trim import trim
 
 logger = logging.getLogger(__name__)
 
-# One script removes at most so many brokers: each may have thousands of topics, and Redis does nothing else then.
+# One script removes at most so many brokers, and TOPICS_PER_REMOVAL topics of theirs: Redis does nothing else then.
 BROKERS_PER_CALL: Final = 50
+# Between two such scripts: heartbeats, registrations and lease renewals that came meanwhile have their turn.
+_BATCH_PAUSE_S: Final = 0.01
 REAP_EVERY_S: Final = 1.0
 CONFIG_EVERY_S: Final = 10.0
 TRIM_EVERY_S: Final = 5.0
+FULL_TOLD_EVERY_S: Final = 60.0
 # Between two calls of the trim while there is more to trim: each takes a millisecond of Redis.
 _TRIM_PAUSE_S: Final = 0.02
 _RETRY_FIRST_S: Final = 0.2
 _RETRY_MOST_S: Final = 5.0
 # After a deadline, so that many sweepers do not all come in the same millisecond.
 _JITTER_S: Final = 0.05
+
+
+async def reach(store: Store, stop: asyncio.Event) -> bool:
+    """Connect, and wait for a Redis that is away until it is there; False: ``stop`` was set first.
+
+    Raises:
+        StoreError: it is there and not fit (login, version, schema, eviction policy): waiting mends nothing.
+    """
+    retry_s, told = _RETRY_FIRST_S, False
+    while not stop.is_set():
+        try:
+            await store.connect()
+        except StoreUnavailable as error:
+            if not told:
+                logger.warning("%s; waiting until it is there", error)
+            told = True
+        else:
+            return True
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(retry_s):
+                await stop.wait()
+        retry_s = min(_RETRY_MOST_S, retry_s * 2)
+    return False
 
 
 class Sweeper:
@@ -48,11 +76,11 @@ class Sweeper:
         removed: Callable[[int, int], None] | None = None,
         alarmed: Callable[[Alarm], None] = lambda alarm: None,
     ) -> None:
-        """``removed`` is told of every batch: how many expired, how many were reaped; ``alarmed`` of every alarm."""
+        """``removed`` gets the expired and the reaped brokers of each batch, as numbers; ``alarmed`` every alarm."""
         self._store = store
         self._leases = LeaseStore(store)
         self._own_settings = settings
-        self._settings = settings
+        self._settings = in_force(settings, {})
         self._streams = StreamStore(store)
         self._removed = removed
         self._alarmed = alarmed
@@ -61,6 +89,8 @@ class Sweeper:
         self._reap_at = 0.0
         self._config_at = 0.0
         self._trim_at = 0.0
+        self._heard = True
+        self._full_told_at: float | None = None
 
     async def run(self, stop: asyncio.Event) -> None:
         """Sweep until ``stop`` is set. Redis away is waited out; nothing ends this early."""
@@ -98,16 +128,19 @@ class Sweeper:
         if now >= self._config_at:
             try:
                 await self._read_config()
-            except StoreError as error:  # it only sets the pace: brokers expire all the same
+            except StoreError as error:  # it only sets the pace: brokers expire anyway
                 logger.error("the shared configuration cannot be read: %s", error)
             self._config_at = now + CONFIG_EVERY_S
+        if now >= self._trim_at:  # first of all: at maxmemory it is the one thing that makes room
+            await self._trim(now)
         due = await self._leases.expire(BROKERS_PER_CALL)
+        self._tell_heard(due)
         for who in due.whos:
             cluster, _, addr = who.partition("|")
             logger.info("the broker channel expired: %s of cluster %s sent no heartbeat in time", addr, cluster)
         self._count(len(due.whos), 0)
-        if len(due.whos) == BROKERS_PER_CALL:
-            return 0.0
+        if due.more:
+            return _BATCH_PAUSE_S
         if now >= self._reap_at:
             more = True
             while more:
@@ -116,9 +149,9 @@ class Sweeper:
                     cluster, _, addr = who.partition("|")
                     logger.info("broker %s of cluster %s had lost its last channel to a dead front end", addr, cluster)
                 self._count(0, len(reaped))
+                if more:
+                    await asyncio.sleep(_BATCH_PAUSE_S)
             self._reap_at = now + REAP_EVERY_S * random.uniform(0.8, 1.2)
-        if now >= self._trim_at:
-            await self._trim(now)
         wait_s = min(
             self._settings.scan_not_active_broker_interval_ms / 1000 * random.uniform(0.8, 1.0),
             max(0.0, self._reap_at - time.monotonic()),
@@ -129,23 +162,47 @@ class Sweeper:
             wait_s = min(wait_s, until_s + random.uniform(0.001, _JITTER_S))
         return wait_s
 
+    def _tell_heard(self, due: Expired) -> None:
+        """Log once when nobody hears brokers (any more), and once when somebody does again."""
+        if due.next_deadline_ms is None or due.heard == self._heard:
+            return
+        self._heard = due.heard
+        if due.heard:
+            logger.warning("a front end runs again: brokers that stay silent are removed after their timeouts")
+        else:
+            logger.warning(
+                "no front end (and no broker that writes to Redis itself) has renewed its lease for 3 s: brokers "
+                "cannot be heard, and none is removed until one runs"
+            )
+
     async def _trim(self, now: float) -> None:
         more = False
         try:
-            more, alarms = await trim(self._streams, self._settings)
-        except StoreError as error:  # a stream that is none must not keep brokers in the tables
+            done = await trim(self._streams, self._settings)
+        except StoreError as error:  # a key that should be a stream and is not must not stop brokers from expiring
             logger.error("the streams cannot be trimmed, and may outgrow their limits: %s", error)
         else:
-            for alarm in alarms:
+            more = done.more
+            self._tell_full(done, now)
+            for alarm in done.alarms:
                 self._alarmed(alarm)
         self._trim_at = now + (_TRIM_PAUSE_S if more else TRIM_EVERY_S * random.uniform(0.8, 1.2))
 
+    def _tell_full(self, done: Trimmed, now: float) -> None:
+        if not done.full:
+            if self._full_told_at is not None:
+                logger.warning("Redis takes writes again")
+            self._full_told_at = None
+        elif self._full_told_at is None or now >= self._full_told_at + FULL_TOLD_EVERY_S:
+            self._full_told_at = now
+            logger.error(
+                "Redis is at its maxmemory and refuses registrations and heartbeats: raise maxmemory (CONFIG SET "
+                "maxmemory), or lower changesMaxMib, heartbeatsMaxEntries and lookupsMaxMib; what is beyond their "
+                "limits is being trimmed"
+            )
+
     async def _read_config(self) -> None:
-        async for _, flat in read_section(self._store, "config"):
-            shared = {
-                key.decode(): value.decode("utf-8", "replace") for key, value in zip(flat[::2], flat[1::2], strict=True)
-            }
-            self._settings = with_shared(self._own_settings, shared)
+        self._settings = in_force(self._own_settings, await read_shared_config(self._store))
 
     def _count(self, expired: int, reaped: int) -> None:
         self.expired += expired

@@ -1,36 +1,40 @@
-"""Keeps the streams within what the settings say, and tells whose readers are about to lose something."""
+"""Keeps the streams within the limits of the settings, and logs which readers are about to lose entries."""
 
 from __future__ import annotations
 
 import logging
 
-from registry.config import Settings
-from registry.store.streams import Alarm, Limits, StreamStore
+from mqregistry.config.settings import Settings
+from mqregistry.store.streams import Alarm, StreamLimits, StreamStore, Trimmed
 
 logger = logging.getLogger(__name__)
 
 _HOUR_MS = 3_600_000
 _MIB = 1024 * 1024
+# What an entry of heartbeats may need in Redis, on the average: two and a half times the usual. Long names of brokers
+# would otherwise make the stream, which is bounded by entries alone, as large as they like.
+_HEARTBEAT_BYTES = 512
 
 
-def limits_of(settings: Settings) -> dict[str, Limits]:
+def limits_of(settings: Settings) -> dict[str, StreamLimits]:
     """The limits of every stream."""
     percent = settings.stream_hard_limit_percent
 
-    def limits(age_hours: int, entries: int, mib: int) -> Limits:
-        size = mib * _MIB
-        return Limits(age_hours * _HOUR_MS, entries, size, entries * percent // 100, size * percent // 100)
+    def limits(age_hours: int, entries: int, size: int) -> StreamLimits:
+        return StreamLimits(age_hours * _HOUR_MS, entries, size, entries * percent // 100, size * percent // 100)
 
     s = settings
     return {
-        "changes": limits(s.changes_max_age_hours, s.changes_max_entries, s.changes_max_mib),
-        "heartbeats": limits(s.heartbeats_max_age_hours, s.heartbeats_max_entries, 0),
-        "lookups": limits(s.lookups_max_age_hours, s.lookups_max_entries, s.lookups_max_mib),
+        "changes": limits(s.changes_max_age_hours, s.changes_max_entries, s.changes_max_mib * _MIB),
+        "heartbeats": limits(
+            s.heartbeats_max_age_hours, s.heartbeats_max_entries, s.heartbeats_max_entries * _HEARTBEAT_BYTES
+        ),
+        "lookups": limits(s.lookups_max_age_hours, s.lookups_max_entries, s.lookups_max_mib * _MIB),
     }
 
 
-async def trim(streams: StreamStore, settings: Settings) -> tuple[bool, list[Alarm]]:
-    """One call of the trim, its alarms logged; returns whether there is more to trim now, and the alarms.
+async def trim(streams: StreamStore, settings: Settings) -> Trimmed:
+    """One call of the trim, its alarms logged.
 
     Raises:
         StoreUnavailable, StoreError: Redis.
@@ -40,21 +44,22 @@ async def trim(streams: StreamStore, settings: Settings) -> tuple[bool, list[Ala
     )  # fmt: skip
     for alarm in done.alarms:
         logger.warning("%s", explained(alarm, settings))
-    return done.more, done.alarms
+    return done
 
 
 def explained(alarm: Alarm, settings: Settings) -> str:
     """An alarm in words."""
     if alarm.kind == "near":
         return (
-            f"reader {alarm.reader} is far behind on the stream {alarm.stream}: more than 80 % of what is kept at most "
-            f"waits for it; what is beyond {settings.stream_hard_limit_percent} % of {alarm.stream}MaxEntries or "
-            "MaxMib goes unread: let it run, or raise these limits"
+            f"reader {alarm.reader} is far behind on the stream {alarm.stream}: more than 80 % of the "
+            f"maximum is unread; entries beyond {settings.stream_hard_limit_percent} % of {alarm.stream}MaxEntries or "
+            "MaxMib are removed unread: let it run, or raise these limits"
         )
     if alarm.kind == "lost":
         return (
             f"reader {alarm.reader} cannot go on without a gap: entries of the stream {alarm.stream} that it has not "
-            "acknowledged were trimmed, or vanished with a Redis that lost its last writes; it has to begin anew"
+            "acknowledged were trimmed, or vanished with a Redis that lost its last writes; it has to start again "
+            "from a snapshot"
         )
     return (
         f"reader {alarm.reader} was not heard of for {settings.stream_reader_timeout_hours} h: nothing is kept for it "

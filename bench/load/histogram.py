@@ -42,7 +42,7 @@ class Histogram:
         return sum(self.buckets.values())
 
     def percentile_ns(self, percent: float) -> int:
-        """The smallest value that so many percent do not exceed, to 1/128; 0 of nothing."""
+        """The percentile in nanoseconds, to 1/128; 0 if nothing was counted."""
         rank, seen = max(1, math.ceil(percent / 100 * self.count)), 0
         for bucket in sorted(self.buckets):
             seen += self.buckets[bucket]

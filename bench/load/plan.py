@@ -1,4 +1,4 @@
-"""Writes what the generator sends, made up front: the formats stand in ``plan.h``."""
+"""Writes the files with the frames that the generator sends; their formats are described in ``plan.h``."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from registry.protocol.command import Command, encode_command
+from mqregistry.protocol.command import Command, encode_command
 
 OPAQUE = 1_000_000_000
 COUNTER = 1_000_000_000
-"""The counter that stands in a growing registration's data version: the generator writes another in its place."""
+"""The counter in the data version of a growing registration: the generator overwrites it with the next number."""
 
 _WORDS = struct.Struct("<2I")
 _REGISTRATION = struct.Struct("<4I32I")
 
 
-class Answer(NamedTuple):
-    """What came for one lookup; code -1 when nothing came."""
+class CheckedAnswer(NamedTuple):
+    """The answer to one lookup; code -1 if none came."""
 
     code: int
     body: bytes
 
 
 def lookup(topic: str, version: int) -> bytes:
-    """A 105 as a 5.x client sends it."""
+    """The frame of a lookup (105) as a 5.x client sends it."""
     return encode_command(Command(code=105, opaque=OPAQUE, version=version, ext_fields={"topic": topic}))
 
 
@@ -87,7 +87,11 @@ def write_lookups(path: Path, frames: Sequence[bytes]) -> None:
 
 
 def write_registrations(path: Path, brokers: Iterable[Sequence[Command | None]], count: int, variants: int) -> None:
-    """brokers: for each its variants, None for one that it does not have."""
+    """Write the generator's file of registrations.
+
+    Args:
+        brokers: for each broker its variants; None for one that it does not have.
+    """
     with path.open("wb") as out:
         out.write(_WORDS.pack(count, variants))
         for broker in brokers:
@@ -95,23 +99,23 @@ def write_registrations(path: Path, brokers: Iterable[Sequence[Command | None]],
                 out.write(bytes(_WORDS.size + _REGISTRATION.size) if command is None else registration(command))
 
 
-def read_answers(path: Path) -> list[Answer]:
-    """What ``once`` wrote: the answers in the order of the lookups."""
+def read_answers(path: Path) -> list[CheckedAnswer]:
+    """The answers that the generator's command ``once`` wrote, in the order of the lookups."""
     data = path.read_bytes()
     (count,) = struct.unpack_from("<I", data)
     answers, at = [], 4
     for _ in range(count):
         code, length = struct.unpack_from("<iI", data, at)
-        answers.append(Answer(code, data[at + 8 : at + 8 + length]))
+        answers.append(CheckedAnswer(code, data[at + 8 : at + 8 + length]))
         at += 8 + length
     return answers
 
 
-def read_wrong(path: Path) -> list[tuple[int, Answer]]:
-    """Answers of a run that differed from what was expected: number of the lookup, and what came."""
+def read_wrong(path: Path) -> list[tuple[int, CheckedAnswer]]:
+    """The answers of a run that differed from the expected ones, each with the number of its lookup."""
     data, wrong, at = path.read_bytes(), [], 0
     while at < len(data):
         number, code, length = struct.unpack_from("<IiI", data, at)
-        wrong.append((number, Answer(code, data[at + 12 : at + 12 + length])))
+        wrong.append((number, CheckedAnswer(code, data[at + 12 : at + 12 + length])))
         at += 12 + length
     return wrong

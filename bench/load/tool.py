@@ -22,15 +22,15 @@ FLAGS = ("-O2", "-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror")
 
 
 class NoCompiler(Exception):
-    """There is no C compiler here; the text says how to get on."""
+    """There is no C compiler; the text says what is needed."""
 
 
 class LoadFailed(Exception):
-    """The server hung up, went silent, or answered what nobody asked: nothing that was measured counts."""
+    """The server closed a connection, fell silent, or answered a request that nobody sent: the run does not count."""
 
 
 def compiler() -> str:
-    """Raises NoCompiler."""
+    """The C compiler; raises NoCompiler when there is none."""
     found = shutil.which(os.environ.get("CC", "cc")) or shutil.which("gcc") or shutil.which("clang")
     if found is None:
         raise NoCompiler("no C compiler (cc, gcc, clang, or $CC): the load generator cannot be built")
@@ -59,13 +59,13 @@ def build(program: str) -> Path:
 
 
 def pinned(command: Sequence[str], cores: Sequence[int]) -> list[str]:
-    """The command on these cores alone; no cores: wherever the kernel likes."""
+    """The command pinned to these cores; not pinned if there are none."""
     return ["taskset", "-c", ",".join(map(str, cores)), *command] if cores else list(command)
 
 
 @dataclass(frozen=True)
-class Stream:
-    """What became of the lookups, or of the registrations, of one run.
+class StreamCounts:
+    """The counts of the lookups, or of the registrations, of one run.
 
     lost: never answered (open loop; they count in `latency` with the time that was waited for them). wrong: answers
     that differ from what is expected, of `sampled` that were compared, or whose code was not 0.
@@ -81,13 +81,13 @@ class Stream:
     latency: Histogram
 
     @classmethod
-    def read(cls, raw: dict[str, Any]) -> Stream:
+    def read(cls, raw: dict[str, Any]) -> StreamCounts:
         return cls(**{**raw, "latency": Histogram.read(raw["latency"])})
 
 
 @dataclass(frozen=True)
-class Result:
-    """One run. seconds: what was measured, without the warm-up. late: how late the generator itself sent.
+class LoadResult:
+    """The result of one run. seconds: measured, without the warm-up. late: how late the generator itself sent.
 
     series: for each measured second (answers, p50, p99, longest), latencies in ns.
     """
@@ -96,12 +96,12 @@ class Result:
     seconds: float
 
     @cached_property
-    def lookups(self) -> Stream:
-        return Stream.read(self.raw["lookups"])
+    def lookups(self) -> StreamCounts:
+        return StreamCounts.read(self.raw["lookups"])
 
     @cached_property
-    def registrations(self) -> Stream:
-        return Stream.read(self.raw["registrations"])
+    def registrations(self) -> StreamCounts:
+        return StreamCounts.read(self.raw["registrations"])
 
     @cached_property
     def late(self) -> Histogram:
@@ -128,7 +128,7 @@ class Result:
 
     @property
     def rate(self) -> float:
-        """Lookups answered a second."""
+        """Answered lookups per second."""
         return self.lookups.latency.count / self.seconds
 
 
@@ -141,8 +141,8 @@ class LoadGenerator:
             pinned(command, cores), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
 
-    def once(self, bodies: Path | None = None) -> Result:
-        """Ask everything once: the answers are what is expected from then on.
+    def once(self, bodies: Path | None = None) -> LoadResult:
+        """Look up every topic once: later answers are compared with these.
 
         Raises:
             LoadFailed: see there.
@@ -150,8 +150,8 @@ class LoadGenerator:
         self._say("once", {"bodies": bodies} if bodies else {})
         return self._hear(1.0)
 
-    def run(self, **options: object) -> Result:
-        """Load for a while; the options stand in loadgen.c.
+    def run(self, **options: object) -> LoadResult:
+        """Run a load; the options are those in traffic.h.
 
         Raises:
             LoadFailed: see there.
@@ -160,11 +160,11 @@ class LoadGenerator:
         return self.finish()
 
     def begin(self, **options: object) -> None:
-        """Begin a run that `finish` waits for."""
+        """Begin a run; `finish` waits for it."""
         self._seconds = float(str(options.get("seconds", 0))) or 1.0
         self._say("run", options)
 
-    def finish(self) -> Result:
+    def finish(self) -> LoadResult:
         return self._hear(self._seconds)
 
     def leave(self) -> None:
@@ -173,7 +173,7 @@ class LoadGenerator:
         self._line()
 
     def histogram(self, values: Sequence[int]) -> Histogram:
-        """What the generator makes of these values; for tests of its arithmetic."""
+        """The generator's histogram of these values; for tests of its arithmetic."""
         self._say("values", {})
         self._write(" ".join(map(str, values)))
         return Histogram.read(self._line())
@@ -201,8 +201,8 @@ class LoadGenerator:
         code = self._process.wait(10)
         return LoadFailed(f"the generator ended with {code}: {self._process.stderr.read().strip()}")
 
-    def _hear(self, seconds: float) -> Result:
-        result = Result(self._line(), seconds)
+    def _hear(self, seconds: float) -> LoadResult:
+        result = LoadResult(self._line(), seconds)
         if result.raw["error"]:
             raise LoadFailed(f"{result.raw['error']} ({result.lookups.remark or result.registrations.remark})")
         return result

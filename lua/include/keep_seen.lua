@@ -1,30 +1,42 @@
---[[ keep_seen: notice that nobody watched for a while, and grant grace
-  NEEDS  open
-  GIVES  keep_seen() -> up_since (ms): no broker is removed for silence before up_since + its own timeout.
-         A gap of more than three lease renewals, or time that went backwards, sets up_since to now. After
-         a step back, deadlines that lie further away than one timeout are drawn in.
-  USED BY renew_lease, expire_brokers, reap_worker ]]
-local SEEN_GAP_MS = 3000
-
+--[[ keep_seen: note that brokers can be heard, and make up for the time in which they could not
+  NEEDS  open, in_chunks, seen
+  GIVES  keep_seen(), and up_since afterwards.
+         A gap is more than three lease renewals without one: Redis or all front ends were away or paused, or the clock
+         jumped forward. The rule, for each broker that was not overdue when brokers were last heard:
+           deadline = min(max(deadline, now) + length of the gap, now + its timeout)
+         A gap extends each deadline by its own length only. A broker that was silent before is still removed, however
+         often Redis pauses. And no broker is removed for a silence that nobody could have heard: after an outage or a
+         restart of everything each broker has at least as much time to beat as the gap was long, after a long one a
+         whole timeout. A broker that was overdue before the gap stays overdue. A silent broker stays only if the gaps
+         last longer than the times between them.
+         If the clock went back, the length of the gap is unknown: a deadline that lies further away than one timeout
+         is moved to one timeout from now.
+  USED BY renew_lease
+  COST   O(1); after a gap O(brokers) ]]
 local function keep_seen()
-  local kept = call("HMGET", KEYS[1], "seen_ms", "up_since")
-  local seen, up_since = tonumber(kept[1] or "0"), tonumber(kept[2] or "0")
-  if now_ms < seen - 100 then
-    local deadlines = call("ZRANGE", P .. "deadlines", 0, -1, "WITHSCORES")
-    for i = 1, #deadlines, 2 do
-      local timeout = tonumber(call("HGET", P .. "live:" .. deadlines[i], "timeout_ms") or "0")
-      if tonumber(deadlines[i + 1]) > now_ms + timeout then
-        call("ZADD", P .. "deadlines", int(now_ms + timeout), deadlines[i])
-      end
+  if heard then
+    if now_ms > seen_ms then
+      call("HSET", KEYS[1], "seen_ms", int(now_ms))
     end
-    up_since = now_ms
-  elseif now_ms > seen + SEEN_GAP_MS then
-    up_since = now_ms
+    return
   end
-  if up_since == now_ms then
-    call("HSET", KEYS[1], "seen_ms", int(now_ms), "up_since", int(now_ms))
-  elseif now_ms > seen then
-    call("HSET", KEYS[1], "seen_ms", int(now_ms))
+  local went_back, gap_ms = now_ms < seen_ms, now_ms - seen_ms
+  local deadlines, moved = call("ZRANGE", P .. "deadlines", 0, -1, "WITHSCORES"), {}
+  for i = 1, #deadlines, 2 do
+    local who, deadline = deadlines[i], tonumber(deadlines[i + 1])
+    local whole = now_ms + tonumber(call("HGET", P .. "live:" .. who, "timeout_ms") or "0")
+    local new = deadline
+    if went_back then
+      new = math.min(deadline, whole)
+    elseif deadline > seen_ms then
+      new = math.min(math.max(deadline, now_ms) + gap_ms, whole)
+    end
+    if new ~= deadline then
+      moved[#moved + 1] = int(new)
+      moved[#moved + 1] = who
+    end
   end
-  return up_since
+  up_since = now_ms
+  call("HSET", KEYS[1], "seen_ms", int(now_ms), "up_since", int(now_ms), "shifted_at", int(now_ms))
+  in_chunks("ZADD", P .. "deadlines", moved)
 end

@@ -2,10 +2,12 @@
   NEEDS  open, expect
   GIVES  check_liveness(who, channel): the types of what the other two write
          refresh(who, timeout_ms, closed_at): last update, beat with its TTL, deadline; clears closed_at, as it was read
-         attach(who, front_end, channel, only_if_none): channel is "<worker incarnation>/<connection>@<opened_ms>".
+         attach(who, front_end, channel, only_if_none): channel is "<worker incarnation>/<connection>@b<opened_ms>".
          One entry a front end: within one worker the last registration's connection wins; between two workers
-         the younger connection does. A worker that was paused would otherwise take the broker back with what it
-         still has in its buffers of a connection that the broker gave up, and its close would remove the broker.
+         the younger connection does, by the machine's clock that no step moves (an older release wrote @<ms> of the
+         wall clock, which says nothing here: then the last one wins). Otherwise a worker that was paused could
+         process old bytes of a connection that the broker has abandoned. It would take over the broker, and then
+         remove it when that connection closes.
   USED BY heartbeat, register_broker, touch_broker, attach_channels ]]
 local function check_liveness(who, channel)
   expect("zset", P .. "deadlines")
@@ -26,7 +28,7 @@ local function refresh(who, timeout_ms, closed_at)
 end
 
 local function opened_ms(channel)
-  return tonumber(string.match(channel, "@(%d+)$")) or 0
+  return tonumber(string.match(channel, "@b(%d+)$"))
 end
 
 local function attach(who, front_end, channel, only_if_none)
@@ -41,7 +43,8 @@ local function attach(who, front_end, channel, only_if_none)
   local incarnation = string.match(channel, "^[^/]*")
   local holder = present and string.match(present, "^[^/]*")
   if holder and holder ~= incarnation then
-    if opened_ms(present) > opened_ms(channel) and call("EXISTS", P .. "lease:" .. holder) == 1 then
+    local there, new = opened_ms(present), opened_ms(channel)
+    if there and new and there > new and call("EXISTS", P .. "lease:" .. holder) == 1 then
       return
     end
     -- a broker that comes back through another worker is no longer held by the first

@@ -1,16 +1,16 @@
 --[[ master_of: what a slave is told about its master
   NEEDS  open
-  GIVES  master_of(cluster, broker_name, broker_id) -> masterAddr or "", haServerAddr or ""; only for slaves,
+  GIVES  master_of(cluster, broker_name, broker_id) -> masterAddr or "", haServerAddr or false; only for slaves,
          and only while the master is alive under the slave's own cluster name ("" with compat 4.8)
   USED BY heartbeat, register_broker ]]
 local function master_of(cluster, broker_name, broker_id)
   if broker_id == "0" then
-    return "", ""
+    return "", false
   end
   local addr = call("HGET", P .. "broker:" .. broker_name, "0")
   local live = addr and call("HMGET", P .. "live:" .. cluster .. "|" .. addr, "counter", "ha")
   if not live or not live[1] then
-    return "", ""
+    return "", false
   end
-  return addr, live[2] or ""
+  return addr, live[2]
 end

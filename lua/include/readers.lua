@@ -2,12 +2,13 @@
   NEEDS  open
   GIVES  STREAMS; stream_id(text) -> ms, number; before(a, b): is id a older than id b;
          read_readers() -> name -> {seen_ms, silent, positions}; positions: stream -> {id, needs, seq, at, state}.
-         id is the last entry that the reader has for good, needs the oldest that must still be there for it to go on
-         without a gap (id itself, so that it can be told; the oldest entry of all for a reader that has none yet).
+         id is the last entry that the reader acknowledged. needs is the oldest entry that must still be there, or the
+         reader has a gap: id itself, or the oldest entry of all for a reader that has none yet.
          save_reader(name, reader);
          state_of(stream) -> {entries, bytes, first, last, first_seq, last_seq, first_at, last_at}
          behind(state, position) -> entries, bytes (-1 = not known), ms. Exact for changes, which are numbered;
-         of the other streams exact where the reader stands at the oldest entry, else estimated from the times.
+         of the other streams exact where the oldest entry is the last one that the reader has, else estimated from
+         the times.
   USED BY acknowledge, read_streams, trim_streams ]]
 local STREAMS = {"changes", "heartbeats", "lookups"}
 

@@ -1,12 +1,14 @@
 --[[ remove_who: take one broker process out of every table
-  NEEDS  open, expect, emit, hash, in_chunks, row_json, emptied, queue_data, emit_topics
-  GIVES  remove_who(who, reason): reason is the event's type. Removes the address from every brokerName it stands
-         under. The last address of a name takes the name, its queue data, its topics where nobody else has
+  NEEDS  open, expect, emit, hash, in_chunks, row_json, emptied, collect, each_topics, queue_data, emit_topics
+  GIVES  remove_who(who, reason): reason is the event's type. Removes the address from the row of every brokerName
+         that it is in. The last address of a name takes the name, its queue data, its topics where nobody else has
          them, and its place in every cluster. A name that keeps other addresses, none of them a master, while
          acting masters are enabled, loses its write permission. An id that another address took meanwhile
-         stays with that address.
+         stays with that address. A place in which the address is alive under another cluster stays: the broker came
+         back under that name without closing its channel first.
          Its parts: check_who(who) before anything is written, remove_from_row(...) (who nil: the process lives on
          without this place), forget_who(who).
+         topics_of(who) -> topics of all the brokerNames whose rows it is in: what removing it costs at most.
   USED BY unregister_broker, unregister_broker_id, channel_destroyed, expire_brokers, reap_worker
   COST   O(topics of a name that goes) ]]
 expect("set", P .. "topics", P .. "brokers")
@@ -18,14 +20,16 @@ local function remove_name(name)
     cluster_keys[i] = P .. "cluster:" .. clusters[i]
     expect("set", cluster_keys[i])
   end
-  local topics, keys = call("SMEMBERS", P .. "broker-topics:" .. name), {}
-  local topic_prefix, pcall = P .. "topic:", redis.pcall
-  for i = 1, #topics do
-    local key = topic_prefix .. topics[i]
-    keys[i] = key
-    pcall("HDEL", key, name) -- what is no hash has nothing of this broker's, and must not keep it in the tables
-  end
-  in_chunks("SREM", P .. "topics", emptied(topics, keys))
+  local topics_key, topic_prefix, pcall = P .. "topics", P .. "topic:", redis.pcall
+  each_topics(name, function(topics)
+    local keys = {}
+    for i = 1, #topics do
+      local key = topic_prefix .. topics[i]
+      keys[i] = key
+      pcall("HDEL", key, name) -- a key that is not a hash holds nothing of this broker: it must not stop the removal
+    end
+    in_chunks("SREM", topics_key, emptied(topics, keys))
+  end)
   call("UNLINK", P .. "broker-topics:" .. name, P .. "broker:" .. name)
   call("SREM", P .. "brokers", name)
   for i = 1, #clusters do
@@ -39,9 +43,13 @@ local function without_write(perm)
   return bit.band(perm, bit.bnot(2))
 end
 
-local function remove_from_row(name, who, addr, reason, cluster)
-  local members = (who and (',"who":' .. cjson.encode(who)) or "") .. ',"cluster":' .. cjson.encode(cluster)
+local function members_of(who, addr, cluster)
+  return (who and (',"who":' .. cjson.encode(who)) or "") .. ',"cluster":' .. cjson.encode(cluster)
     .. ',"addr":' .. cjson.encode(addr)
+end
+
+local function remove_from_row(name, who, addr, reason, cluster)
+  local members = members_of(who, addr, cluster)
   local row, others, master = hash(P .. "broker:" .. name), 0, false
   local mine
   for field, value in pairs(row) do
@@ -93,13 +101,55 @@ local function forget_who(who)
   call("ZREM", P .. "deadlines", who)
 end
 
+local function topics_of(who)
+  local fields, count = call("HKEYS", P .. "live:" .. who), 0
+  for i = 1, #fields do
+    if string.sub(fields[i], 1, 5) == "name:" then
+      count = count + call("SCARD", P .. "broker-topics:" .. string.sub(fields[i], 6))
+    end
+  end
+  return count
+end
+
+-- the live info of the same address under other clusters
+local function others_of(who, addr)
+  local clusters, others = call("SMEMBERS", P .. "clusters"), {}
+  for i = 1, #clusters do
+    local other = clusters[i] .. "|" .. addr
+    if other ~= who and call("EXISTS", P .. "live:" .. other) == 1 then
+      expect("hash", P .. "live:" .. other)
+      others[#others + 1] = P .. "live:" .. other
+    end
+  end
+  return others
+end
+
 local function remove_who(who, reason)
   local live = hash(P .. "live:" .. who)
   check_who(who)
-  if live.addr then
-    for field in pairs(live) do
-      if string.sub(field, 1, 5) == "name:" then
-        remove_from_row(string.sub(field, 6), who, live.addr, reason, live.cluster)
+  for field in pairs(live) do
+    if string.sub(field, 1, 5) == "name:" then
+      expect("hash", P .. "broker:" .. string.sub(field, 6))
+      expect("set", P .. "broker-topics:" .. string.sub(field, 6))
+    end
+  end
+  local clusters = call("SMEMBERS", P .. "clusters")
+  for i = 1, #clusters do
+    expect("set", P .. "cluster:" .. clusters[i])
+  end
+  local others = live.addr and others_of(who, live.addr) or {}
+  for field in pairs(live.addr and live or {}) do
+    if string.sub(field, 1, 5) == "name:" then
+      local name, stays = string.sub(field, 6), false
+      for i = 1, #others do
+        stays = stays or call("HEXISTS", others[i], field) == 1
+      end
+      if stays then
+        -- with the row as it was: it tells readers that the process is gone, though its address is in it
+        emit_topics(reason, name, members_of(who, live.addr, live.cluster)
+          .. ',"row":' .. row_json(hash(P .. "broker:" .. name)), {})
+      else
+        remove_from_row(name, who, live.addr, reason, live.cluster)
       end
     end
   end

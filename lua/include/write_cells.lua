@@ -1,20 +1,13 @@
 --[[ write_cells: many topics' queue data of one brokerName, all or nothing
-  NEEDS  open, expect
-  GIVES  write_cells(name, parts, before, prefix_bytes) -> the topics that the name did not have. A key of another type is
-         an error that names it, and every key is as it was. parts (cells) and before are MessagePack, see
-         register_broker; keys begin with prefix_bytes that are no part of the topic. One call a topic: ten thousand of
-         them are what a large registration costs.
+  NEEDS  open, expect, collect
+  GIVES  write_cells(name, parts, before, prefix_bytes) -> the topics that the name did not have, as a list of
+         MessagePack arrays, so that their names are not in memory all at once (collect). A key of another type gives an
+         error that names it, and every key is then restored. parts (cells) and before are MessagePack, see
+         register_broker; keys begin with prefix_bytes that are no part of the topic. It makes one call for each topic:
+         they are most of the cost of a large registration.
   USED BY register_broker ]]
 
--- Lua hashes only every second character of a text of 32 to 63 and finds equal ones by walking through all that have
--- the same hash: keys with numbers at their end are a hundred to one hash when ten thousand of them are alive. So they
--- come by parts, and those of some parts go before the next ones come.
-local COLLECT_EVERY_TOPICS = 1000
-local WHOLE_HEAP_KB = 100000 -- to the end of a cycle; a full collection would go over everything twice
-local try = pcall
-local function collect()
-  collectgarbage("step", WHOLE_HEAP_KB) -- Redis has it; what only speaks like Redis may not
-end
+local COLLECT_EVERY_TOPICS = 500
 
 local function put_back(name, parts, before, written, is_new)
   local known, i = before ~= "" and cmsgpack.unpack(before) or {}, 0
@@ -33,9 +26,10 @@ local function put_back(name, parts, before, written, is_new)
 end
 
 local function write_cells(name, parts, before, prefix_bytes)
-  local pcall, topics, is_new, written, collected = redis.pcall, {}, {}, 0, 0
+  local pcall, packed, is_new, written, collected = redis.pcall, {}, {}, 0, 0
   for part = 1, #parts do
     local keys, queue_datas = unpack(cmsgpack.unpack(parts[part]))
+    local topics = {}
     for i = 1, #keys do
       local added = pcall("HSET", keys[i], name, queue_datas[i])
       if added == 1 then
@@ -48,11 +42,14 @@ local function write_cells(name, parts, before, prefix_bytes)
       end
     end
     written = written + #keys
-    keys, queue_datas = nil, nil
+    if #topics > 0 then
+      packed[#packed + 1] = cmsgpack.pack(topics)
+    end
+    keys, queue_datas, topics = nil, nil, nil
     if written - collected >= COLLECT_EVERY_TOPICS then
       collected = written
-      try(collect)
+      collect()
     end
   end
-  return topics
+  return packed
 end

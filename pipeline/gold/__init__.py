@@ -1,8 +1,8 @@
-"""Figures per hour and day: docs/pipeline.md says what each is. Reading them needs no Spark."""
+"""Figures per hour and day, which docs/pipeline.md defines. Reading them needs no Spark."""
 
 from __future__ import annotations
 
-from pipeline.gold.build import refresh
-from pipeline.gold.tables import read
+from .build import refresh
+from .tables import read
 
 __all__ = ["read", "refresh"]

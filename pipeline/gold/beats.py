@@ -1,4 +1,4 @@
-"""Heartbeats: how regularly each broker process was heard. Plain arrays; Spark calls it for groups of processes."""
+"""Works out how regularly each broker process was heard. On arrays; Spark calls it for groups of processes."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.gold.spans import Ints, Periods, ints
-from pipeline.schema import GOLD
+from ..lake.schema import GOLD
+from .spans import Ints, Periods, ints
 
 DAY_MS: Final = 86_400_000
-# A beat looks this far back for the one before it at the same front end; after a longer silence it goes by what its
-# entry says (the time since the last sign of life at any front end). Keeps what must be read again bounded.
+# A beat's interval is measured to the one before it at the same front end, at most this far back; after a longer
+# silence it is the one in its entry (since the last sign of life at any front end). So a refresh reads a bounded time
+# again.
 LOOK_BACK_MS: Final = 3_600_000
 
 RESULT: Final = pa.schema(
@@ -34,12 +35,12 @@ def figures(rows: pa.Table, grains: dict[str, Periods]) -> pa.Table:
     repeated = np.zeros(len(who), dtype=bool)
     repeated[1:] = (np.diff(who) == 0) & (np.diff(id_ms) == 0) & (np.diff(id_n) == 0)
     refused = pc.equal(rows["kind"], "refused").to_numpy()
-    ms, told = rows["ms"].to_numpy(), rows["interval_ms"].to_numpy()
+    ms, recorded = rows["ms"].to_numpy(), rows["interval_ms"].to_numpy()
     broker_names = rows["broker_name"].combine_chunks()
 
     good = ~repeated & ~refused
     interval = np.full(len(who), -1, dtype=np.int64)
-    interval[good] = _intervals(who[good], front_end[good], ms[good], told[good])
+    interval[good] = _intervals(who[good], front_end[good], ms[good], recorded[good])
 
     day = ms // DAY_MS
     lane = _usual_front_end(who[good], front_end[good], day[good], len(front_ends))
@@ -94,10 +95,10 @@ def _numbered(column: pa.ChunkedArray) -> tuple[pa.Array, Ints]:
     return names, ints(pc.index_in(column, names).to_numpy())
 
 
-def _intervals(who: Ints, front_end: Ints, ms: Ints, told: Ints) -> Ints:
-    """Since the beat before at the same front end; -1 where there was none, or where the process came anew."""
-    # A process that was away (told -1) begins a new life: no interval reaches across
-    life = np.cumsum(told < 0)
+def _intervals(who: Ints, front_end: Ints, ms: Ints, recorded: Ints) -> Ints:
+    """Milliseconds since the beat before at the same front end; -1 where there was none, or after an absence."""
+    # the entry of a process that had been away has the interval -1; no interval spans an absence
+    life = np.cumsum(recorded < 0)
     order = np.lexsort((np.arange(len(ms)), front_end, who))
     gap = np.full(len(ms), -1, dtype=np.int64)
     if len(ms):
@@ -106,7 +107,7 @@ def _intervals(who: Ints, front_end: Ints, ms: Ints, told: Ints) -> Ints:
         near = same & (np.diff(life[order]) == 0) & (since <= LOOK_BACK_MS)
         gap[order[1:]] = np.where(near, since, -1)
     # the first at this front end, or after a long silence
-    return np.where(gap >= 0, gap, np.where(told > LOOK_BACK_MS, told, -1))
+    return np.where(gap >= 0, gap, np.where(recorded > LOOK_BACK_MS, recorded, -1))
 
 
 def _usual_front_end(who: Ints, front_end: Ints, day: Ints, front_ends: int) -> Ints:
@@ -134,7 +135,7 @@ def _medians(who: Ints, day: Ints, interval: Ints) -> tuple[Ints, Ints]:
 
 
 def _looked_up(expected: tuple[Ints, Ints], who: Ints, day: Ints) -> Ints:
-    """-1 where a process has no interval on that day."""
+    """The median of each process on each day; -1 where it has no interval on that day."""
     days, median = expected
     if not len(days):
         return np.full(len(who), -1, dtype=np.int64)
@@ -150,7 +151,7 @@ def _missed(interval: Ints, expected: Ints) -> Ints:
 
 
 def _rank(count: Ints, percent: int) -> Ints:
-    """Nearest rank, from 1."""
+    """The nearest rank of a percentile, counted from 1."""
     return -(-count * percent // 100)
 
 

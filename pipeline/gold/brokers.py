@@ -1,7 +1,6 @@
-"""Brokers through time: what each was when, and the figures of its hours and days. Plain arrays, no Spark.
+"""Works out the state of each broker through time, and the figures of its hours and days. On arrays, without Spark.
 
-There is a row for every lifetime of an address here, not for every queue: it fits into memory long after the queue data
-do not.
+It works on one row for each lifetime of an address, not for each queue: those fit into memory where queue data do not.
 """
 
 from __future__ import annotations
@@ -12,7 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.gold.spans import (
+from ..lake.schema import GOLD, MOMENT
+from .spans import (  # fmt: skip
     NEVER,
     Flags,
     Ints,
@@ -25,8 +25,7 @@ from pipeline.gold.spans import (
     overlaps,
     per_period,
     union,
-)  # fmt: skip
-from pipeline.schema import GOLD, MOMENT
+)
 
 ABSENT: Final = 0
 READ_ONLY: Final = 1
@@ -43,7 +42,7 @@ EVENTS: Final = {
 _PART: Final = 1_000_000  # brokers times periods that are worked on together: bounds the memory
 
 
-class Addresses(NamedTuple):
+class BrokerAddresses(NamedTuple):
     """Rows of silver's broker_addr as arrays; broker and cluster are indices into names and clusters, both sorted."""
 
     names: pa.Array
@@ -55,7 +54,7 @@ class Addresses(NamedTuple):
     end: Ints
 
     @classmethod
-    def of(cls, rows: pa.Table) -> Addresses:
+    def of(cls, rows: pa.Table) -> BrokerAddresses:
         """From columns broker_name, broker_id, cluster, from_ms, to_ms (null: holds)."""
         names, clusters = pc.unique(rows["broker_name"]), pc.unique(rows["cluster"])
         names, clusters = names.take(pc.sort_indices(names)), clusters.take(pc.sort_indices(clusters))
@@ -74,7 +73,7 @@ class Addresses(NamedTuple):
         return union(self.broker, self.start, self.end)
 
     def masters(self) -> Spans:
-        """When each has one under id 0."""
+        """When each broker name has an address under id 0."""
         return union(self.broker[self.master], self.start[self.master], self.end[self.master])
 
     def cluster_at(self, broker: Ints, ms: Ints) -> Ints:
@@ -87,7 +86,7 @@ class Addresses(NamedTuple):
 
 
 class States(NamedTuple):
-    """What each broker was, by broker and time, without a gap from its first appearance on. end NEVER: still."""
+    """The state of each broker, by broker and time, without a gap from its first appearance on. end NEVER: still."""
 
     broker: Ints
     start: Ints
@@ -99,20 +98,12 @@ class States(NamedTuple):
         chosen = np.isin(self.state, states)
         return union(self.broker[chosen], self.start[chosen], self.end[chosen])
 
-    def state_at(self, broker: Ints, ms: Ints) -> Ints:
-        """ABSENT also before the first appearance."""
-        place = np.searchsorted(self.broker * NEVER + self.start, broker * NEVER + ms, side="right") - 1
-        if not len(self.broker):
-            return np.zeros(len(broker), dtype=np.int64)
-        found = (place >= 0) & (self.broker[np.maximum(place, 0)] == broker)
-        return np.where(found, self.state[np.maximum(place, 0)], ABSENT)
-
 
 def states(before: States, since: int, now: int, present: Spans, masters: Spans, queues: Spans) -> States:
-    """What brokers were: as it was until ``since``, from the tables after that.
+    """The states of brokers: those of ``before`` until ``since``, worked out from the tables after that.
 
     Args:
-        before: what was found earlier; what it says of ``since`` and later is not used.
+        before: the states of an earlier refresh; those of ``since`` and later are not used.
         queues: when each has writable queue data, right from ``since`` on.
         now: end of observation: what begins later is not known yet.
     """
@@ -136,7 +127,7 @@ def states(before: States, since: int, now: int, present: Spans, masters: Spans,
     return States(key[holds], begin[holds], finish[holds], level[holds])
 
 
-def state_table(found: States, addresses: Addresses) -> pa.Table:
+def state_table(found: States, addresses: BrokerAddresses) -> pa.Table:
     """As rows of GOLD["broker_state"]."""
     cluster = addresses.cluster_at(found.broker, found.start)
     return pa.Table.from_arrays(
@@ -152,7 +143,7 @@ def state_table(found: States, addresses: Addresses) -> pa.Table:
 
 
 def from_state_table(rows: pa.Table, names: pa.Array) -> States:
-    """The other way; brokers whose name is not among ``names`` are left out."""
+    """States from rows of GOLD["broker_state"]; brokers whose name is not among ``names`` are left out."""
     broker = pc.index_in(rows["broker_name"], names)
     rows, broker = rows.filter(broker.is_valid()), ints(broker.drop_null().to_numpy())
     start = rows["valid_from"].cast(pa.int64()).to_numpy() // 1000
@@ -178,7 +169,9 @@ def reaches_back(found: States, since: int) -> int:
     return int(min(since, found.start[returned].min(initial=since)))
 
 
-def figures(found: States, addresses: Addresses, grain: str, when: Periods, flap_ms: int, events: pa.Table) -> pa.Table:
+def figures(
+    found: States, addresses: BrokerAddresses, grain: str, when: Periods, flap_ms: int, events: pa.Table
+) -> pa.Table:
     """Rows of GOLD["broker"].
 
     Args:
@@ -192,8 +185,9 @@ def figures(found: States, addresses: Addresses, grain: str, when: Periods, flap
 
 
 def _figures(
-    found: States, addresses: Addresses, names: pa.Array, grain: str, when: Periods, flap_ms: int, events: pa.Table
-) -> pa.Table:
+    found: States, addresses: BrokerAddresses, names: pa.Array, grain: str, when: Periods, flap_ms: int,
+    events: pa.Table,
+) -> pa.Table:  # fmt: skip
     keys = len(names)
     seen = observed(found, when)
     columns: dict[str, Any] = {
@@ -242,12 +236,12 @@ def _figures(
     return pa.Table.from_arrays([pa.array(flat[field.name], field.type) for field in schema], schema=schema)
 
 
-def _clusters(addresses: Addresses, broker: Ints, ms: Ints, names: pa.Array, events: pa.Table) -> pa.Array:
-    """The row's; of a broker that no instant saw, what its events say."""
+def _clusters(addresses: BrokerAddresses, broker: Ints, ms: Ints, names: pa.Array, events: pa.Table) -> pa.Array:
+    """The cluster of the row; of a broker that no instant saw, the one in its events."""
     cluster = addresses.cluster_at(broker, ms)
-    told = addresses.clusters.take(pa.array(cluster, mask=cluster < 0))
-    if not told.null_count:
-        return told
+    of_row = addresses.clusters.take(pa.array(cluster, mask=cluster < 0))
+    if not of_row.null_count:
+        return of_row
     said = events.group_by("name").aggregate([("cluster", "max")])
     fallback = said["cluster_max"].combine_chunks().take(pc.index_in(names.take(pa.array(broker)), said["name"]))
-    return pc.coalesce(told, fallback, "")
+    return pc.coalesce(of_row, fallback, "")

@@ -1,4 +1,4 @@
-"""Gold goes on from its last commit: what silver and bronze changed since then is worked out anew, the rest is kept."""
+"""Brings gold up to date: works out again what silver and bronze changed since its last commit, and keeps the rest."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any, Final
 
 import msgspec
 
-from pipeline.gold.inputs import Inputs
-from pipeline.gold.run import SPARK_FROM_ROWS, Run, Span
-from pipeline.gold.tables import GRAINS, Commit, added, last_commit, log, prune
-from pipeline.lake import Lake
+from ..lake.lake import Lake
+from .inputs import Inputs
+from .run import SPARK_FROM_ROWS, GoldRun, Span
+from .tables import GRAINS, Commit, added, last_commit, log, prune
 
 logger = logging.getLogger(__name__)
 
@@ -26,19 +26,19 @@ def refresh(
     *,
     flap_ms: int = FLAP_MS,
     now_ms: int | None = None,
-    anew: bool = False,
+    from_scratch: bool = False,
     spark_from_rows: int = SPARK_FROM_ROWS,
 ) -> bool:
     """Bring gold up to silver's last commit and bronze's last batches.
 
-    Killed at any moment and run again, it comes to the same tables.
+    Killed at any moment and run again, it writes the same tables.
 
     Args:
         spark: a session; None: without Spark, for as much as one process can take.
         flap_ms: an absence shorter than this, with a return, is a flap. Another value than last time: everything is
-            worked out anew.
+            worked out again.
         now_ms: end of observation; default: how far silver is, or the newest heartbeat, whichever is later.
-        anew: work everything out, and keep nothing of what was before; until it is done, that is what readers see.
+        from_scratch: work everything out, and keep nothing of the tables before; readers see those until this is done.
         spark_from_rows: fewer rows than this are worked on without Spark.
 
     Returns:
@@ -50,7 +50,7 @@ def refresh(
     silver, manifest = inputs.silver
     number, last = last_commit(lake, namespace, epoch)
     before = last
-    if anew or (last and (last.flap_ms != flap_ms or last.silver > silver or last.silver_seq > manifest.seq)):
+    if from_scratch or (last and (last.flap_ms != flap_ms or last.silver > silver or last.silver_seq > manifest.seq)):
         before = None  # other rules, or another silver: nothing of it holds
     bronze = {stream: inputs.last_batch(stream) for stream in _STREAMS}
     seen = before.bronze if before else dict.fromkeys(_STREAMS, -1)
@@ -65,9 +65,9 @@ def refresh(
     since = min(before.now_ms, before.silver_ms, now_ms, *first) if before else min([now_ms, *first, *inputs.begins()])
     span = Span(since - 1, now_ms)  # at midnight the day that is over is to become one batch, too
     if not span.periods(since)["day"].count:
-        return False  # not a millisecond of it is over
+        return False  # no period has begun to pass
     logger.debug("gold of namespace %s, epoch %s: %s", namespace, epoch, span)
-    run = Run(spark, inputs, (namespace, epoch), number + 1, span, commit, before, spark_from_rows)
+    run = GoldRun(spark, inputs, (namespace, epoch), number + 1, span, commit, before, spark_from_rows)
     tables = dict(before.tables) if before else {}
     for table, batch in run.write():
         tables[table] = added(tables.get(table, []), batch)

@@ -1,4 +1,4 @@
-"""Clusters: how evenly the write queues lie on their brokers. Plain arrays, no Spark."""
+"""Works out how evenly the write queues of each cluster are spread over its brokers. On arrays, without Spark."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pipeline.gold.queues import Brokers
-from pipeline.gold.spans import Periods
-from pipeline.schema import GOLD, MOMENT
+from ..lake.schema import GOLD, MOMENT
+from .queues import Brokers
+from .spans import Periods
 
 
 def skew(count: int, total: int, squares: int, most: int) -> tuple[float | None, float | None]:

@@ -1,4 +1,4 @@
-"""Where gold's input is: silver's files as of one commit, bronze's batches. No Spark."""
+"""Finds and reads gold's input: silver's files as of one commit, and bronze's batches. Without Spark."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 
-from pipeline.lake import Lake, places
-from pipeline.schema import BRONZE, SILVER
-from pipeline.silver.manifest import Manifest, log_of, read_last
+from ..lake.lake import Lake, places
+from ..lake.schema import BRONZE, SILVER
+from ..silver.manifest import Manifest, log_of, read_last
 
 _NO_BATCH: Final = -1
 _ROWS_AT_ONCE: Final = 16_384  # of entries, whose JSON may be long
@@ -31,7 +30,7 @@ class Inputs:
 
     @property
     def manifest(self) -> Manifest:
-        """Of silver's last commit."""
+        """The content of silver's last commit."""
         assert self.silver is not None
         return self.silver[1]
 
@@ -71,7 +70,7 @@ class Inputs:
         return self.lake.commits(f"snapshots/{self.places}")
 
     def last_batch(self, stream: str) -> int:
-        """-1: there is none."""
+        """The number of a stream's last batch in bronze; -1: there is none."""
         return max(self.lake.commits(f"bronze/{stream}/{self.places}"), default=_NO_BATCH)
 
     def folders(self, stream: str, after: int, upto: int) -> tuple[list[str], int]:
@@ -94,38 +93,26 @@ class Inputs:
         Args:
             wanted: an expression: those rows alone.
         """
-        paths = [path for folder in self.folders(stream, *batches)[0] for path in self._parquet(folder)]
+        paths = [path for folder in self.folders(stream, *batches)[0] for path in self.lake.parquet_files(folder)]
         moment = (pc.field("ms") >= since) & (pc.field("ms") <= now)
         if paths:
-            yield from self._dataset(paths, BRONZE[stream]).to_batches(
+            yield from self.lake.dataset(paths, BRONZE[stream]).to_batches(
                 columns=list(columns), filter=moment if wanted is None else moment & wanted, batch_size=_ROWS_AT_ONCE,
                 batch_readahead=2, fragment_readahead=1,
             )  # fmt: skip
 
     def span(self, stream: str, batches: tuple[int, int]) -> tuple[int, int] | None:
         """The first and the last ms of these batches; None: they have no rows."""
-        paths = [path for folder in self.folders(stream, *batches)[0] for path in self._parquet(folder)]
+        paths = [path for folder in self.folders(stream, *batches)[0] for path in self.lake.parquet_files(folder)]
         first, last = None, None
-        for batch in self._dataset(paths, BRONZE[stream]).to_batches(columns=["ms"]) if paths else ():
+        for batch in self.lake.dataset(paths, BRONZE[stream]).to_batches(columns=["ms"]) if paths else ():
             if batch.num_rows:
                 found: Any = pc.min_max(batch["ms"]).as_py()
                 first = found["min"] if first is None else min(first, found["min"])
                 last = found["max"] if last is None else max(last, found["max"])
         return None if first is None or last is None else (first, last)
 
-    def _parquet(self, folder: str) -> list[str]:
-        from pyarrow import fs
-
-        found = self.lake.filesystem.get_file_info(fs.FileSelector(self.lake.path(folder), recursive=True))
-        start = len(self.lake.path()) + 1
-        return [info.path[start:] for info in found if info.path.endswith(".parquet")]
-
-    def _dataset(self, paths: list[str], schema: pa.Schema) -> Any:
-        return ds.dataset(
-            [self.lake.path(path) for path in paths], schema=schema, filesystem=self.lake.filesystem, format="parquet"
-        )
-
     def _table(self, paths: list[str], schema: pa.Schema) -> pa.Table:
         if not paths:
             return schema.empty_table()
-        return self._dataset(paths, schema).to_table()
+        return self.lake.dataset(paths, schema).to_table()

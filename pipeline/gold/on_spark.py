@@ -1,4 +1,4 @@
-"""The large inputs on Spark: brought down to figures in groups of keys that one task has in memory."""
+"""Reduces the large inputs to figures on Spark, in groups of keys of which one task holds one in memory."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from pipeline.gold import beats, queues
-from pipeline.gold.brokers import EVENTS
-from pipeline.gold.here import TOLD, told
-from pipeline.gold.inputs import Inputs
-from pipeline.gold.spans import Periods
-from pipeline.gold.tables import GRAINS
-from pipeline.schema import BRONZE, GOLD, SILVER
-from registry.change import STREAM_ALARM
+from mqregistry.events.changes import StreamAlarm
+
+from ..lake.schema import BRONZE, GOLD, SILVER
+from . import beats, queues
+from .brokers import EVENTS
+from .in_process import BROKER_EVENTS, broker_events
+from .inputs import Inputs
+from .spans import Periods
+from .tables import GRAINS
 
 GROUP_ROWS: Final = 250_000  # rows that a task works on at a time, give or take those of one topic or process
 _ALARM: Final = ("alarm", "reader", "stream")
@@ -27,7 +28,7 @@ Batches = tuple[int, int]
 
 
 class OnSpark:
-    """The same as :class:`pipeline.gold.here.Here`.
+    """The same as :class:`mqregistry.pipeline.gold.in_process.InProcess`.
 
     Args:
         uri: of the folder that a table's rows go into.
@@ -58,7 +59,7 @@ class OnSpark:
     def queue_parts(
         self, known: queues.Brokers, grains: dict[str, Periods], since: int, now: int, snapshots: Sequence[int]
     ) -> DataFrame:
-        """RESULT rows of pipeline.gold.queues."""
+        """RESULT rows of mqregistry.pipeline.gold.queues."""
         day = grains["day"].first
         paths, most = self._inputs.files("queue_data", day)
         rows = (
@@ -75,7 +76,7 @@ class OnSpark:
         ).persist(StorageLevel.DISK_ONLY)
 
     def deltas(self, parts: DataFrame) -> pa.Table:
-        """When brokers come to have writable queue data, and when they come to have none: name, at_ms, delta."""
+        """When each broker gets its first writable queue data, and when it loses the last: name, at_ms, delta."""
         count = F.sum("delta").over(Window.partitionBy("name").orderBy("at_ms"))
         return (
             parts.where(F.col("kind") == queues.DELTA)
@@ -89,7 +90,7 @@ class OnSpark:
         )
 
     def cluster_sums(self, parts: DataFrame) -> tuple[pa.Table, pa.Table]:
-        """As pipeline.gold.clusters takes it."""
+        """As mqregistry.pipeline.gold.clusters takes it."""
         period = ["cluster", "grain", "at_ms"]
         queue_sum = F.when(F.col("present"), F.col("write_queues"))
         sums = (
@@ -121,7 +122,7 @@ class OnSpark:
         self._write("missing_topic", counts.where("missing > 0").withColumn("lookups", F.col("missing")))
 
     def write_beats(self, grains: dict[str, Periods], since: int, now: int, batches: Batches) -> None:
-        """The table heartbeat; grains: its periods; since: earlier by what a beat looks back."""
+        """The table heartbeat; grains: its periods; since: LOOK_BACK_MS before the first."""
         entry = F.from_json(
             "e", "who string, broker_name string, front_end string, kind string, interval_ms bigint"
         ).alias("entry")
@@ -142,7 +143,7 @@ class OnSpark:
             .where(F.col("type").isin(*EVENTS) & (F.col("part") == 1))
             .select("ms", "seq", "type", "e")
             # in Python: get_json_object takes five times as long
-            .mapInArrow(lambda batches: told(batches), from_arrow_schema(TOLD))
+            .mapInArrow(lambda batches: broker_events(batches), from_arrow_schema(BROKER_EVENTS))
             .dropDuplicates(["seq"])  # only now: what it sorts and sends is small
             .groupBy("name", "cluster", "type", "at_ms")
             .agg(F.count("*").alias("n"))
@@ -151,12 +152,12 @@ class OnSpark:
 
     def alarms(self, since: int, now: int, batches: Batches) -> pa.Table:
         """stream_alarm events: ms, seq, alarm, reader, stream."""
-        told = [F.get_json_object("e", f"$.{name}").alias(name) for name in _ALARM]
-        found = self._changes(since, now, batches).where(F.col("type") == STREAM_ALARM).dropDuplicates(["seq"])
-        return found.select("ms", "seq", *told).toArrow()
+        members = [F.get_json_object("e", f"$.{name}").alias(name) for name in _ALARM]
+        found = self._changes(since, now, batches).where(F.col("type") == StreamAlarm.type).dropDuplicates(["seq"])
+        return found.select("ms", "seq", *members).toArrow()
 
     def close(self, *parts: DataFrame) -> None:
-        """Give back what was kept."""
+        """Let Spark drop what it keeps for these."""
         for part in parts:
             part.unpersist()
 

@@ -1,4 +1,4 @@
-"""Queue data through time: what topics, brokers and clusters need of it, from one pass over silver's largest table.
+"""Works out the figures of topics, brokers and clusters from queue data, in one pass over silver's largest table.
 
 :func:`figures` is given all rows of some topics and works on all of them at once; Spark calls it for as many groups
 of topics as there are (``run.py``). What concerns brokers and clusters comes out in parts, to be added up over groups.
@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from pipeline.gold.spans import (
+from .spans import (  # fmt: skip
     NEVER,
     Flags,
     Ints,
@@ -25,7 +25,7 @@ from pipeline.gold.spans import (
     overlaps,
     per_period,
     union,
-)  # fmt: skip
+)
 
 # kind of a row, and which columns it uses
 TOPIC: Final = "topic"  # name: the topic; grain, at_ms: period; all but delta
@@ -51,7 +51,7 @@ _EXPANDED: Final = 4_000_000  # rows times periods that are looked at together: 
 
 
 class Brokers(NamedTuple):
-    """What is known of brokers beforehand; sent to every task.
+    """What the work on queue data needs to know of brokers; sent to every task.
 
     names: sorted. masters: when each has an address under id 0. clusters: names; cluster[grain][broker, period]: the
     cluster that the broker's row named last, as of the end of the period, -1: none yet. present: the same shape.
@@ -178,7 +178,7 @@ def _brokers(
     broker: Ints, start: Ints, end: Ints, seen: Flags, topic: Ints,
     alive: Ints, period: Ints, queues: Ints,
 ) -> list[pa.Table]:  # fmt: skip
-    """Write queues and changes of each broker, topics of each cluster: these topics' part."""
+    """Write queues and changes of each broker, topics of each cluster, as far as these topics go."""
     known, cells = len(brokers.names), len(brokers.names) * when.count
     if not known:
         return []

@@ -1,4 +1,4 @@
-"""One refresh: the large inputs come as figures (``here.py``, ``on_spark.py``), brokers and clusters are done here."""
+"""One refresh: the large inputs are reduced in ``in_process`` or ``on_spark``, brokers and clusters are done here."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pipeline.gold import beats, brokers, clusters, queues
-from pipeline.gold.here import Here
-from pipeline.gold.inputs import Inputs
-from pipeline.gold.spans import NEVER, Periods, ints, periods
-from pipeline.gold.tables import GRAINS, Batch, Commit, folder, read
-from pipeline.schema import GOLD, MOMENT
-from registry.journal import LOOKUPS
+from mqregistry.events.journal import LOOKUPS
+
+from ..lake.schema import GOLD, MOMENT
+from . import beats, brokers, clusters, queues
+from .in_process import InProcess
+from .inputs import Inputs
+from .spans import NEVER, Periods, ints, periods
+from .tables import GRAINS, Commit, GoldBatch, folder, read
 
 # Fewer rows than this are worked on in this process, in a few seconds: a refresh on Spark takes 17 s of CPU if there is
 # next to nothing to do. An entry of lookups names up to 500 topics.
@@ -26,7 +27,7 @@ _ROWS_OF: Final = {LOOKUPS: 100}
 
 
 class Span(NamedTuple):
-    """What is to be worked out: from ``since`` to ``now``."""
+    """The time that a refresh works out (ms)."""
 
     since: int
     now: int
@@ -41,12 +42,12 @@ class Span(NamedTuple):
         hours_since = day.first if day.count > 1 else since
         return {"hour": periods(hours_since, self.now, GRAINS["hour"]), "day": day}
 
-    def batch(self, number: int, since: int) -> Batch:
+    def batch(self, number: int, since: int) -> GoldBatch:
         """From when on what is written for ``since`` counts."""
-        return Batch(number, *(when.first for when in self.periods(since).values()))
+        return GoldBatch(number, *(when.first for when in self.periods(since).values()))
 
 
-class Run:
+class GoldRun:
     """Writes the batch ``number`` of every table.
 
     Args:
@@ -64,10 +65,10 @@ class Run:
         self._span = span
         self._commit = commit
         self._before = before
-        self._engine: Any = Here(inputs, self._write)
+        self._engine: Any = InProcess(inputs, self._write)
         self._setting: Any = contextlib.nullcontext()
         if spark is not None and self._rows() >= spark_from_rows:
-            from pipeline.gold.on_spark import OnSpark, partitions
+            from .on_spark import OnSpark, partitions
 
             self._engine = OnSpark(spark, inputs, lambda table: self._lake.uri(self._folder(table)))
             self._setting = partitions(spark, self._rows())
@@ -80,15 +81,15 @@ class Run:
             for stream in self._commit.bronze
         )
 
-    def write(self) -> Iterator[tuple[str, Batch]]:
+    def write(self) -> Iterator[tuple[str, GoldBatch]]:
         """Each table that was written, and from when on it counts."""
         with self._setting:
             yield from self._write_all()
 
-    def _write_all(self) -> Iterator[tuple[str, Batch]]:
+    def _write_all(self) -> Iterator[tuple[str, GoldBatch]]:
         span, grains, engine = self._span, self._span.periods(self._span.since), self._engine
         day, touched = grains["day"].first, self._span.batch(self._number, self._span.since)
-        addresses = brokers.Addresses.of(self._inputs.rows("broker_addr", 0, span.now))
+        addresses = brokers.BrokerAddresses.of(self._inputs.rows("broker_addr", 0, span.now))
         known = known_brokers(addresses, grains)
         counts = engine.counts(day, span.now, self._batches("lookups", day))
         parts = engine.queue_parts(known, grains, span.since, span.now, self._inputs.snapshots())
@@ -99,17 +100,17 @@ class Run:
             yield from ((table, touched) for table in ("cluster", "topic", "unused_topic", "missing_topic"))
         finally:
             engine.close(parts, counts)
-        # A day's hours all go by that day's median
+        # all hours of a day are measured by that day's median
         whole_days = {**grains, "hour": periods(day, span.now, GRAINS["hour"])}
         back = day - beats.LOOK_BACK_MS
         engine.write_beats(whole_days, back, span.now, self._batches("heartbeats", back))
-        yield "heartbeat", Batch(self._number, day, day)
+        yield "heartbeat", GoldBatch(self._number, day, day)
         alarms = engine.alarms(day, span.now, self._batches("changes", day))
         at = pc.multiply(alarms["ms"], 1000).cast(MOMENT)
         self._write("alarm", pa.Table.from_arrays([at, *alarms.columns[1:]], names=GOLD["alarm"].names))
         yield "alarm", touched
 
-    def _write_brokers(self, addresses: brokers.Addresses, deltas: pa.Table) -> Iterator[tuple[str, Batch]]:
+    def _write_brokers(self, addresses: brokers.BrokerAddresses, deltas: pa.Table) -> Iterator[tuple[str, GoldBatch]]:
         span = self._span
         before = GOLD["broker_state"].empty_table()
         if self._before:
@@ -121,7 +122,7 @@ class Run:
             addresses.masters(), queue_spans,
         )  # fmt: skip
         self._write("broker_state", brokers.state_table(found, addresses))
-        yield "broker_state", Batch(self._number, 0, 0)
+        yield "broker_state", GoldBatch(self._number, 0, 0)
         back = brokers.reaches_back(found, span.since)
         grains = span.periods(back)
         day = grains["day"].first
@@ -149,7 +150,7 @@ class Run:
         pq.write_table(rows.cast(GOLD[table]), self._lake.path(place, "part.parquet"), filesystem=self._lake.filesystem)
 
 
-def known_brokers(addresses: brokers.Addresses, grains: dict[str, Periods]) -> queues.Brokers:
+def known_brokers(addresses: brokers.BrokerAddresses, grains: dict[str, Periods]) -> queues.Brokers:
     """What the work on queue data needs to know of brokers."""
     known = len(addresses.names)
     present = addresses.present()

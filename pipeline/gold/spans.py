@@ -1,4 +1,4 @@
-"""Arithmetic on stretches of time of many keys at once: numpy arrays in, numpy arrays out, linear but for one sort.
+"""Arithmetic on stretches of time of many keys at once, on numpy arrays; linear but for one sort.
 
 Moments are milliseconds (int64); a stretch is ``[start, end)``. Keys are small numbers (an index into a list of names).
 """
@@ -26,7 +26,7 @@ class Spans(NamedTuple):
     end: Ints
 
     def clipped(self, start: int, end: int = NEVER) -> Spans:
-        """What of them lies in ``[start, end)``."""
+        """The parts of them that are in ``[start, end)``."""
         begin, finish = np.maximum(self.start, start), np.minimum(self.end, end)
         inside = begin < finish
         return Spans(self.key[inside], begin[inside], finish[inside])
@@ -115,7 +115,7 @@ class Periods:
 
     @property
     def start(self) -> Ints:
-        """Their starts."""
+        """The start of each period (ms)."""
         return self.first + self.step * np.arange(self.count)
 
     @property

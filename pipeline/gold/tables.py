@@ -1,4 +1,4 @@
-"""Gold as files: which batches count for which periods, and reading them. No Spark.
+"""Reads gold's files, and says which batches count for which periods. Without Spark.
 
 A refresh writes one batch, and commits it with a list, for each table, of all batches that readers need: from which
 hour and from which day on each of them counts. A batch counts up to where the next one begins. So a refresh replaces
@@ -14,17 +14,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from pipeline.gold.spans import NEVER
-from pipeline.lake import Lake, number_of, places
-from pipeline.schema import GOLD
+from ..lake.lake import Lake, number_of, places
+from ..lake.schema import GOLD
+from .spans import NEVER
 
 GRAINS: Final = {"hour": 3_600_000, "day": 86_400_000}
-MOMENT_OF: Final = {"alarm": "at", "broker_state": "valid_from"}  # of tables that are not by periods
+MOMENT_OF: Final = {"alarm": "at", "broker_state": "valid_from"}  # of tables without periods
 _TRIES: Final = 3
 
 
-class Batch(msgspec.Struct, frozen=True):
-    """From when on (ms) a batch counts, until a later batch does. Tables that are not by periods go by ``day``."""
+class GoldBatch(msgspec.Struct, frozen=True):
+    """From when on (ms) a batch counts, until a later batch does. For tables without periods ``day`` says it."""
 
     batch: int
     hour: int
@@ -32,7 +32,7 @@ class Batch(msgspec.Struct, frozen=True):
 
 
 class Commit(msgspec.Struct, frozen=True):
-    """What a refresh leaves behind.
+    """A commit of gold: what a refresh saw and wrote.
 
     now_ms: end of observation. silver, silver_ms, silver_seq: the commit of silver that it saw.
     bronze: stream -> the batch that it saw up to. days: stream -> start of a day (ms) -> no batch before this one has
@@ -46,15 +46,15 @@ class Commit(msgspec.Struct, frozen=True):
     silver_seq: int
     bronze: dict[str, int]
     days: dict[str, dict[int, int]] = {}
-    tables: dict[str, list[Batch]] = {}
+    tables: dict[str, list[GoldBatch]] = {}
 
     def same_input(self, other: Commit) -> bool:
-        """Whether both saw the same."""
+        """Whether both saw the same input."""
         return msgspec.structs.replace(self, days={}, tables={}) == msgspec.structs.replace(other, days={}, tables={})
 
 
 def log(namespace: str, epoch: str) -> str:
-    """The commit log of gold."""
+    """The name of gold's commit log."""
     return f"gold/{places(namespace, epoch)}"
 
 
@@ -67,12 +67,12 @@ def last_commit(lake: Lake, namespace: str, epoch: str) -> tuple[int, Commit | N
 
 
 def namespaces(lake: Lake) -> list[str]:
-    """The namespaces that gold knows."""
+    """The namespaces of which gold has figures."""
     return sorted(folder.partition("=")[2] for folder in lake.folders("commits", "gold"))
 
 
 def epochs(lake: Lake, namespace: str) -> list[str]:
-    """The epochs of a namespace that gold knows, in order of their beginning."""
+    """The epochs of a namespace of which gold has figures, in order of their beginning."""
     found = [folder.partition("=")[2] for folder in lake.folders("commits", "gold", f"namespace={namespace}")]
     return sorted(found, key=lambda epoch: (_begins(lake, namespace, epoch), epoch))
 
@@ -89,8 +89,8 @@ def folder(table: str, namespace: str, epoch: str, batch: int) -> str:
     return f"gold/{table}/{places(namespace, epoch)}/batch={batch:09d}"
 
 
-def added(batches: list[Batch], new: Batch) -> list[Batch]:
-    """With ``new`` at the end; without those that count for nothing any more."""
+def added(batches: list[GoldBatch], new: GoldBatch) -> list[GoldBatch]:
+    """The batches with ``new`` at the end, without those of which no period counts any more."""
     kept = [batch for batch in batches if batch.hour < new.hour or batch.day < new.day]
     return [*kept, new]
 
@@ -123,14 +123,14 @@ def read(
             return read_batches(
                 lake, table, namespace, epoch, batches, grain=grain, from_ms=from_ms, to_ms=to_ms, columns=columns
             )
-        except FileNotFoundError:  # two refreshes came meanwhile, and removed what no longer counts
+        except FileNotFoundError:  # two refreshes ran meanwhile, and removed what no longer counts
             if attempt == _TRIES - 1:
                 raise
     raise AssertionError("unreachable")
 
 
 def read_batches(
-    lake: Lake, table: str, namespace: str, epoch: str, batches: list[Batch], *, grain: str | None = None,
+    lake: Lake, table: str, namespace: str, epoch: str, batches: list[GoldBatch], *, grain: str | None = None,
     from_ms: int = 0, to_ms: int = NEVER, columns: list[str] | None = None,
 ) -> pa.Table:  # fmt: skip
     """As :func:`read`, of these batches of a commit.
@@ -170,7 +170,7 @@ def _moment(ms: int) -> pa.Scalar:
 def prune(lake: Lake, namespace: str, epoch: str, *commits: Commit) -> None:
     """Remove all but these last commits, and the batches that none of them counts.
 
-    The commit before the newest stays, for who is reading.
+    The commit before the newest stays for those who are reading it.
     """
     for table in GOLD:
         kept = {batch.batch for commit in commits for batch in commit.tables.get(table, [])}

@@ -1,7 +1,7 @@
-"""The report: one HTML file that needs nothing else, from gold, without Spark."""
+"""Makes the report from gold: one HTML file without other parts. Without Spark."""
 
 from __future__ import annotations
 
-from pipeline.report.page import write
+from .page import write
 
 __all__ = ["write"]

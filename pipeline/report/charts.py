@@ -1,4 +1,4 @@
-"""The plots, as Vega-Lite. Colours are chosen for light and dark; what is well stays pale, what is not stands out."""
+"""Makes the plots, as Vega-Lite. The colours work on light and dark; faults have the strong ones."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any, Final
 
 import altair as alt
 
-from pipeline.report.facts import EVENTS, HOUR_MS, Facts, Row
-from pipeline.report.headlines import unwritable
-from pipeline.report.words import length, moment, share
+from .facts import EVENTS, HOUR_MS, Facts, Row
+from .formats import length, moment, share
+from .headlines import unwritable
 
 MOST_ROWS: Final = 50  # brokers that a plot shows: the worst
 _MOST_SPELLS: Final = 4_000
@@ -22,14 +22,14 @@ _BEATS: Final = {
     "more missed": "#a3123b",
 }  # fmt: skip
 _LATE: Final = 1.2  # times the usual interval
-_LABEL_ROOM: Final = 1.2  # behind the longest bar, for its label
+_LABEL_ROOM: Final = 1.2  # right of the longest bar, for its label
 _SHORTEST_MS: Final = 60_000  # of a time axis
 
 Chart = dict[str, Any]
 
 
 def availability(facts: Facts) -> tuple[Chart | None, str]:
-    """Bars of what every broker was, worst first; and what is to be said of those that are not shown."""
+    """Bars of what every broker was, worst first; and a note about those that are not shown."""
     down: Counter[str] = Counter()
     for spell in unwritable(facts.spells):
         down[spell.broker_name] += spell.length_ms
@@ -69,12 +69,12 @@ def availability(facts: Facts) -> tuple[Chart | None, str]:
         for spell in bad[:_MOST_SPELLS]
     ]  # fmt: skip
     y = alt.Y("broker:N", sort=shown, title=None)
-    x = _time(facts, "from")
+    x = _time(facts)
     base = alt.Chart(_data(lives)).mark_bar(color=_GOOD, opacity=0.35, height={"band": 0.62}).encode(
         x=x, x2="to", y=y, tooltip=_tips("broker", "present", "writable")
     )  # fmt: skip
     over = alt.Chart(_data(spells)).mark_bar(height={"band": 0.62}, strokeWidth=1.5).encode(
-        x=_time(facts, "from", domain=False), x2="to", y=y,
+        x=_time(facts, domain=False), x2="to", y=y,
         color=_colour("state", _STATES), stroke=_colour("state", _STATES),
         tooltip=_tips("broker", "state", "since", "until", "for"),
     )  # fmt: skip
@@ -105,7 +105,7 @@ def events(facts: Facts) -> tuple[list[Chart], str]:
             axis = alt.Axis(values=list(range(0, highest + 1, -(-highest // 4))), format=",d", title=None)
             used = {kind: colours[kind] for kind in kinds if any(row["kind"] == kind for row in rows)}
             panel = alt.Chart(_data(rows), height=110).mark_bar(binSpacing=1).encode(
-                x=_time(facts, "from"), x2="to", y=alt.Y("low:Q", axis=axis), y2="high",
+                x=_time(facts), x2="to", y=alt.Y("low:Q", axis=axis), y2="high",
                 color=_colour("kind", used), tooltip=_tips("when", "kind", "count"),
             )  # fmt: skip
             panels.append(_spec(panel))
@@ -147,7 +147,7 @@ def heartbeats(facts: Facts) -> tuple[Chart | None, str]:
         for (who, start), cell in sorted(cells.items()) if who in chosen
     ]  # fmt: skip
     chart = alt.Chart(_data(rows)).mark_rect(height={"band": 0.8}).encode(
-        x=_time(facts, "from"), x2="to", y=alt.Y("process:N", sort=[labels[who] for who in shown], title=None),
+        x=_time(facts), x2="to", y=alt.Y("process:N", sort=[labels[who] for who in shown], title=None),
         color=_colour("how", _BEATS), tooltip=_tips("process", "when", "beats", "missed", "longest wait", "how"),
     )  # fmt: skip
     return _spec(chart, alt.Step(18)), f"One cell is {length(step)}. {note}".strip()
@@ -160,7 +160,7 @@ def _how(missed: int, late: float) -> str:
 
 
 def skew(facts: Facts) -> Chart | None:
-    """Topics whose write queues lie most unevenly on their brokers."""
+    """Topics whose write queues are spread most unevenly over their brokers."""
     rows = [
         {"topic": row["topic"], "max_mean": row["queue_max_mean"], "brokers": row["brokers"],
          "write queues": row["write_queues"], "cv": f"{row['queue_cv']:.2f}",
@@ -204,19 +204,19 @@ def _data(rows: list[Row]) -> Any:
     return alt.Data(values=rows)  # type: ignore[no-untyped-call]
 
 
-def _time(facts: Facts, column: str, *, domain: bool = True) -> Any:
+def _time(facts: Facts, *, domain: bool = True) -> Any:
     """domain: in one layer of a plot alone."""
     if not domain:
-        return alt.X(f"{column}:T", scale=alt.Scale(type="utc", nice=False))
+        return alt.X("from:T", scale=alt.Scale(type="utc", nice=False))
     scale = alt.Scale(type="utc", domain=[facts.since_ms, _end(facts)], nice=False)
     form = "utcseconds(datum.value) ? '%H:%M:%S' : utchours(datum.value) || utcminutes(datum.value) ? '%H:%M' : '%b %d'"
     text = f"utcFormat(datum.value, {form})"
     axis = alt.Axis(title=None, labelExpr=text, tickCount=10, labelOverlap=True, grid=True)
-    return alt.X(f"{column}:T", scale=scale, axis=axis)
+    return alt.X("from:T", scale=scale, axis=axis)
 
 
 def _end(facts: Facts) -> int:
-    """Where time axes end."""
+    """The end of all time axes (ms)."""
     return max(facts.until_ms, facts.since_ms + _SHORTEST_MS)
 
 

@@ -1,4 +1,4 @@
-"""What the report says, as rows and numbers: read from gold for one epoch and a stretch of time."""
+"""Reads the rows and numbers of the report from gold, for one epoch and a stretch of time."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.gold.spans import NEVER
-from pipeline.gold.tables import GRAINS, last_commit, read
-from pipeline.lake import Lake
+from ..gold.spans import NEVER
+from ..gold.tables import GRAINS, last_commit, read
+from ..lake.lake import Lake
 
 HOUR_MS: Final = GRAINS["hour"]
 DAY_MS: Final = GRAINS["day"]
@@ -68,12 +68,12 @@ class Facts:
 
     @property
     def empty(self) -> bool:
-        """Nothing was seen in this time."""
+        """Whether nothing was seen in this time."""
         return not (self.brokers or self.topics or self.missing or self.beats)
 
 
 def gather(lake: Lake, namespace: str, epoch: str, from_ms: int | None, to_ms: int | None, default_ms: int) -> Facts:
-    """Read it.
+    """Read the facts of one epoch.
 
     Args:
         from_ms, to_ms: None: the last ``default_ms`` before the end of observation (or before ``to_ms``).
@@ -85,7 +85,7 @@ def gather(lake: Lake, namespace: str, epoch: str, from_ms: int | None, to_ms: i
     states = read(lake, "broker_state", namespace, epoch)
     begins = pc.min(states["valid_from"]).as_py()
     since_ms = from_ms
-    if begins is not None:  # no axis for a time in which nothing was
+    if begins is not None:  # no axis for a time before the first broker
         since_ms = max(from_ms, round(begins.timestamp() * 1000))
         from_ms = max(from_ms, since_ms // HOUR_MS * HOUR_MS)
     facts = Facts(namespace, epoch, from_ms, to_ms, since_ms, min(to_ms, now))

@@ -1,18 +1,18 @@
-"""What an operator asks first, answered in a few words each."""
+"""Answers the questions that an operator asks first, in a few words each."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from pipeline.report.facts import DAY_MS, Facts, Spell
-from pipeline.report.words import count, length, moment, share
+from .facts import DAY_MS, Facts, Spell
+from .formats import count, length, moment, share
 
 GOOD, WARN, BAD = "good", "warn", "bad"
 _NO_TIME = "no time has passed since the first broker came"
 
 
 class Headline(NamedTuple):
-    """question, the answer, what is behind it, and how bad that is: good, warn, bad."""
+    """A question, its answer, the details, and how bad it is (tone): good, warn, bad."""
 
     question: str
     answer: str
@@ -21,7 +21,7 @@ class Headline(NamedTuple):
 
 
 def headlines(facts: Facts) -> list[Headline]:
-    """In the order in which they are asked at three in the morning."""
+    """The headlines, most urgent first."""
     return [_now(facts), _worst(facts), _unwritable(facts), _flapping(facts), _alarms(facts)]
 
 
@@ -50,12 +50,12 @@ def _now(facts: Facts) -> Headline:
         return Headline(question, "no broker", "; ".join(before) or "none was registered", WARN)
     known = len(facts.now)
     if not absent and not read_only:
-        told = ["every broker of this time has a master and a writable queue", *before]
-        return Headline(question, f"all {known} writable" if known > 1 else "writable", "; ".join(told), GOOD)
-    told = [f"absent: {_names(absent)}"] if absent else []
-    told += [f"no writable queue: {_names(read_only)}"] if read_only else []
+        details = ["every broker of this time has a master and a writable queue", *before]
+        return Headline(question, f"all {known} writable" if known > 1 else "writable", "; ".join(details), GOOD)
+    details = [f"absent: {_names(absent)}"] if absent else []
+    details += [f"no writable queue: {_names(read_only)}"] if read_only else []
     answer = f"{len(absent) + len(read_only)} of {known} {'down' if absent else 'not writable'}"
-    return Headline(question, answer, "; ".join([*told, *before]), BAD)
+    return Headline(question, answer, "; ".join([*details, *before]), BAD)
 
 
 def _names(names: list[str], most: int = 4) -> str:

@@ -1,4 +1,4 @@
-"""The page: facts and plots into one file, with the library that draws them inside it."""
+"""Writes the report: facts and plots in one HTML file, together with the library that draws them."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ import jinja2
 import vl_convert
 from markupsafe import Markup
 
-from pipeline.gold.tables import epochs, namespaces
-from pipeline.lake import Lake
-from pipeline.report import charts
-from pipeline.report.facts import Facts, gather
-from pipeline.report.headlines import headlines
-from pipeline.report.words import count, length, moment, share
+from ..gold.tables import epochs, namespaces
+from ..lake.lake import Lake, LakeError, whole_files
+from . import charts
+from .facts import Facts, gather
+from .formats import count, length, moment, share
+from .headlines import headlines
 
 DEFAULT_MS: Final = 24 * 3_600_000
 _TEMPLATE: Final = Path(__file__).with_name("page.html")
 
 
 class Plot(NamedTuple):
-    """A place on the page: its plots by element id, and what is said about them."""
+    """The plots of one section of the page, by element id, and a note about them."""
 
     specs: dict[str, Any]
     note: str = ""
@@ -33,13 +33,24 @@ class Plot(NamedTuple):
 def write(
     lake: Lake, namespace: str, out: Path, *, from_ms: int | None = None, to_ms: int | None = None
 ) -> list[Facts]:
-    """Write the report of every epoch that was there in this time; what it is about comes back.
+    """Write the report of every epoch that existed in this time; returns its facts.
 
     Args:
         from_ms, to_ms: None: the last 24 hours before the end of observation.
+
+    Raises:
+        LakeError: there are no figures of this namespace, or a file is broken; ``out`` is as it was.
     """
-    found = _gather(lake, namespace, from_ms, to_ms)
-    page = render(lake, namespace, found)
+    with whole_files(lake):
+        found = _gather(lake, namespace, from_ms, to_ms)
+        if not found:
+            known = namespaces(lake)
+            holds = f"it has those of {', '.join(known)}" if known else "it has none at all: is it another --lake?"
+            raise LakeError(
+                f"the lake at {lake.root} has no figures of namespace {namespace!r}; {holds}; 'mqregistry pipeline "
+                "run' makes them"
+            )
+    page = render(found)
     unfinished = out.with_name(f".{out.name}.unfinished")
     unfinished.write_text(page, encoding="utf-8")
     os.replace(unfinished, out)
@@ -58,8 +69,8 @@ def _gather(lake: Lake, namespace: str, from_ms: int | None, to_ms: int | None) 
     return [facts for facts in found if not facts.empty] or found[:1]
 
 
-def render(lake: Lake, namespace: str, found: list[Facts]) -> str:
-    """The page as text."""
+def render(found: list[Facts]) -> str:
+    """The HTML of the report."""
     specs: dict[str, Any] = {}
     parts = []
     for number, facts in enumerate(found):
@@ -69,12 +80,9 @@ def render(lake: Lake, namespace: str, found: list[Facts]) -> str:
                 specs |= plot.specs
     environment = jinja2.Environment(autoescape=True, trim_blocks=True, undefined=jinja2.StrictUndefined)
     environment.globals |= {"share": share, "length": length, "count": count, "chart": _places}
-    known = namespaces(lake)
-    told = f"The lake has namespaces {', '.join(known)}." if known else "The lake has no figures at all."
     return environment.from_string(_TEMPLATE.read_text(encoding="utf-8")).render(
-        namespace=namespace,
+        namespace=found[0].namespace,
         told="One hour is the finest that figures are kept for.",
-        nothing=f"There are no figures of namespace {namespace}. {told} 'mqregistry pipeline run' makes them.",
         epochs=parts,
         charts=Markup(json.dumps(specs, separators=(",", ":")).replace("<", "\\u003C")) if specs else "",
         library=_script(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")) if specs else "",
@@ -101,7 +109,7 @@ def _epoch(facts: Facts, number: int) -> dict[str, Any]:
 
 
 def _places(plot: Plot) -> Markup:
-    """Where the plots go."""
+    """The empty elements that the plots are drawn into."""
     return Markup("").join(Markup('<div class="chart" id="{}"></div>').format(name) for name in plot.specs)
 
 

@@ -1,16 +1,16 @@
-"""Silver: the registry's tables with their validity, made of bronze's changes.
+"""Silver: the registry's tables with the time for which each value held, made of bronze's changes.
 
-:func:`advance` takes in what bronze has, :func:`read` gives a table to Spark; without Spark see ``pipeline.travel``.
+:func:`advance` takes in what bronze has, :func:`read` gives a table to Spark; without Spark see
+``mqregistry.pipeline.past.travel``.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from pipeline.lake import Lake
-from pipeline.silver.job import Run, Step
-from pipeline.silver.manifest import observe
-from pipeline.silver.ops import LakeError
+from ..lake.lake import Lake, LakeError
+from .job import SilverRun, Step
+from .manifest import observe
 
 
 def advance(spark: Any, lake: Lake, namespace: str, epoch: str) -> bool:
@@ -21,16 +21,16 @@ def advance(spark: Any, lake: Lake, namespace: str, epoch: str) -> bool:
 
     Raises:
         LakeError: there is no snapshot yet; or a change is missing (the message names both seqs) and no snapshot was
-            taken behind the hole. What came before the hole is committed.
+            taken after the hole. What came before the hole is committed.
     """
-    return any([True for _ in Run(spark, lake, namespace, epoch).steps()])
+    return any([True for _ in SilverRun(spark, lake, namespace, epoch).steps()])
 
 
 def read(spark: Any, lake: Lake, table: str, namespace: str, epoch: str) -> Any:
     """A DataFrame of all rows of a table, with the columns of ``SILVER[table]``."""
-    from pipeline.silver import frames
+    from . import spark_tables
 
-    return frames.read(spark, lake, table, namespace, epoch)
+    return spark_tables.read(spark, lake, table, namespace, epoch)
 
 
-__all__ = ["LakeError", "Run", "Step", "advance", "observe", "read"]
+__all__ = ["LakeError", "SilverRun", "Step", "advance", "observe", "read"]

@@ -1,7 +1,7 @@
-"""Silver's Parquet files: rows into files, files into rows, many closed files into one.
+"""Reads and writes silver's Parquet files, and merges many closed files into one.
 
 Tables that are asked for a key (queue data, mappings, KV) are sorted by it, the others by ``valid_from``: statistics of
-row groups then tell a reader of one key, or of one instant, which few of them to read.
+row groups then show a reader of one key, or of one instant, which few of them to read.
 """
 
 from __future__ import annotations
@@ -13,13 +13,12 @@ from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
-from pipeline.lake import Lake
-from pipeline.schema import SILVER, SILVER_KEYS
-from pipeline.silver.cells import Cells, Held
-from pipeline.silver.manifest import CLOSED, OPEN, File
+from ..lake.lake import Lake
+from ..lake.schema import SILVER, SILVER_KEYS
+from .cell_history import CellHistory, Held
+from .manifest import CLOSED, OPEN, File
 
 BY_KEY: Final = frozenset({"queue_data", "mapping", "kv"})
 ROW_GROUP_ROWS: Final = 32_768
@@ -35,7 +34,7 @@ def sort_keys(table: str) -> list[tuple[str, str]]:
 
 
 def to_arrow(table: str, rows: Sequence[tuple[Any, ...]]) -> pa.Table:
-    """Rows as :class:`pipeline.silver.cells.Cells` gives them."""
+    """Rows as :class:`mqregistry.pipeline.silver.cell_history.CellHistory` gives them."""
     schema = SILVER[table]
     return pa.Table.from_arrays(to_columns(rows, schema.types), schema=schema)
 
@@ -46,7 +45,7 @@ def to_columns(rows: Sequence[tuple[Any, ...]], types: Sequence[pa.DataType]) ->
 
 
 def read_held(lake: Lake, table: str, files: Iterable[File]) -> dict[tuple[Any, ...], Held]:
-    """The open rows of some files."""
+    """Read the values that hold from files of open rows."""
     keys = len(SILVER_KEYS[table])
     names = SILVER[table].names
     values = names.index("valid_from")
@@ -61,7 +60,7 @@ def read_held(lake: Lake, table: str, files: Iterable[File]) -> dict[tuple[Any, 
 
 
 class Writer:
-    """Writes what one bucket's replay came to.
+    """Writes the files of one bucket after its replay.
 
     Args:
         place: the folder of a table and state (closed, open) in this commit.
@@ -77,14 +76,14 @@ class Writer:
         self._files = list(before)
         self._ended: dict[str, list[pa.Table]] = {}
 
-    def take(self, table: str, cells: Cells) -> None:
+    def take(self, table: str, cells: CellHistory) -> None:
         """Take the rows that ended so far off the cells."""
         if cells.ended:
             self._ended.setdefault(table, []).append(to_arrow(table, cells.ended))
             cells.ended = []
 
-    def finish(self, cells: dict[str, Cells]) -> list[File]:
-        """Write everything; the bucket's files after it."""
+    def finish(self, cells: dict[str, CellHistory]) -> list[File]:
+        """Write everything; returns the bucket's files after it."""
         for table, of_table in cells.items():
             self.take(table, of_table)
             if of_table.touched:
@@ -146,6 +145,4 @@ def _us(scalar: Any) -> int:
 
 def read_files(lake: Lake, table: str, files: Sequence[File]) -> Any:
     """A pyarrow dataset of these files."""
-    return ds.dataset(
-        [lake.path(file.path) for file in files], schema=SILVER[table], filesystem=lake.filesystem, format="parquet"
-    )
+    return lake.dataset([file.path for file in files], SILVER[table])

@@ -1,4 +1,4 @@
-"""Silver goes on from its last commit: the snapshot first, then bronze, a chunk and a commit at a time."""
+"""Brings silver up to date from its last commit: the snapshot first, then bronze, a chunk and a commit at a time."""
 
 from __future__ import annotations
 
@@ -8,23 +8,22 @@ from typing import Any, Final, NamedTuple
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 
-from pipeline import collector
-from pipeline import snapshot as snapshots
-from pipeline.lake import Lake
-from pipeline.schema import BRONZE
-from pipeline.silver import manifest as manifests
-from pipeline.silver.files import to_columns
-from pipeline.silver.intake import CHUNK_ROWS, MissingChanges, next_chunk
-from pipeline.silver.manifest import File, Manifest, log_of
-from pipeline.silver.ops import Exploder, Floors, LakeError
-from pipeline.silver.replay import Plan, replay
+from ..garbage import collection_paused
+from ..lake import snapshot as snapshots
+from ..lake.lake import Lake, LakeError
+from ..lake.schema import BRONZE
+from . import manifest as manifests
+from .buckets import BUCKETS, BucketRouter, Floors
+from .files import to_columns
+from .manifest import File, Manifest, log_of
+from .next_changes import CHUNK_ROWS, MissingChanges, next_chunk
+from .replay import ReplayPlan, replay
 
-# Fewer changes than this are replayed here: a Spark job takes longer to begin.
+# Fewer changes than this are replayed in this process: a Spark job takes longer to begin.
 SPARK_FROM_ROWS: Final = 30_000
 
-_OPS: Final = "bucket int, ord long, ms long, payload binary"
+_PARCELS: Final = "bucket int, ord long, ms long, payload binary"
 _COLUMNS: Final = ["seq", "ms", "part", "e"]
 
 
@@ -37,8 +36,8 @@ class Step(NamedTuple):
     more: bool
 
 
-class Run:
-    """Where silver is written: a log, and how its folders are named.
+class SilverRun:
+    """Brings silver up to date, one commit after the other.
 
     Args:
         spark: None: everything is replayed here.
@@ -64,7 +63,7 @@ class Run:
         """Take in all that there is, or all up to a seq that ends a change; a commit each.
 
         Raises:
-            LakeError: no snapshot was taken yet; a change is missing, and no snapshot was taken behind the hole.
+            LakeError: no snapshot was taken yet; a change is missing, and no snapshot was taken after the hole.
         """
         last = manifests.read_last(self.lake, self.log)
         if last is None:
@@ -103,13 +102,13 @@ class Run:
             yield Step(number, chunk.rows, chunk.upto, chunk.more)
 
     def _from_snapshot(self, number: int, snapshot: snapshots.Snapshot, before: Manifest | None) -> Manifest:
-        """The tables as the snapshot has them; behind a hole, what it lacks ends then."""
+        """Make the tables as in the snapshot; after a hole, rows that it lacks end with it."""
         manifest = before or Manifest(-1, 0, -1, snapshot.seq, snapshot.ms, snapshot.compat)
         ms = max(manifest.ms, snapshot.ms)
         floors = [(snapshot.seq, snapshot.seq, ms)]
         files: Sequence[File] = manifest.files
         if snapshot.rows:
-            paths = [self.lake.path(snapshots.file_of(self.namespace, self.epoch, snapshot.seq))]
+            paths = [snapshots.file_of(self.namespace, self.epoch, snapshot.seq)]
             files = self._replay(
                 number, manifest, paths, snapshot.seq - 1, snapshot.seq, floors, snapshot.rows, snapshot=True
             )
@@ -130,7 +129,8 @@ class Run:
         floors: list[tuple[int, int, int]], rows: int, *, snapshot: bool = False,
     ) -> list[File]:  # fmt: skip
         manifests.remove_batch(self.lake, self.area, self.namespace, self.epoch, number)
-        plan = Plan(self.lake.root, self.namespace, self.epoch, self.area, number, manifest.compat, manifest.files)
+        place = self.lake.root, self.namespace, self.epoch, self.area
+        plan = ReplayPlan(*place, number, manifest.compat, manifest.files)
         if self.spark is None or rows < self._spark_from_rows:
             of_bucket = _replay_here(self.lake, plan, paths, after, upto, floors, snapshot)
         else:
@@ -139,52 +139,50 @@ class Run:
         return kept + [file for bucket in sorted(of_bucket) for file in of_bucket[bucket]]
 
 
-def explode(
+def to_parcels(
     batches: Iterator[pa.RecordBatch], floors: list[tuple[int, int, int]], snapshot: bool
 ) -> Iterator[pa.RecordBatch]:
-    """Entries (columns seq, ms, part, e) to operations."""
-    exploder = Exploder(Floors(floors), snapshot=snapshot)
+    """Entries (columns seq, ms, part, e) as parcels for the buckets."""
+    router = BucketRouter(Floors(floors), snapshot=snapshot)
     for batch in batches:
-        with collector.off():
+        with collection_paused():
             *numbers, texts = batch.columns
             columns = [*(column.to_pylist() for column in numbers), texts.cast(pa.binary()).to_pylist()]
-            found = [op for row in zip(*columns, strict=True) for op in exploder(*row)]
-            ops = to_columns(found, [pa.int32(), pa.int64(), pa.int64(), pa.binary()])
+            found = [parcel for row in zip(*columns, strict=True) for parcel in router(*row)]
+            parcels = to_columns(found, [pa.int32(), pa.int64(), pa.int64(), pa.binary()])
         if found:
-            yield pa.RecordBatch.from_arrays(ops, names=["bucket", "ord", "ms", "payload"])
+            yield pa.RecordBatch.from_arrays(parcels, names=["bucket", "ord", "ms", "payload"])
 
 
 def _replay_here(
-    lake: Lake, plan: Plan, paths: list[str], after: int, upto: int, floors: list[tuple[int, int, int]],
+    lake: Lake, plan: ReplayPlan, paths: list[str], after: int, upto: int, floors: list[tuple[int, int, int]],
     snapshot: bool,
 ) -> dict[int, list[File]]:  # fmt: skip
-    dataset = ds.dataset(paths, schema=BRONZE["changes"], filesystem=lake.filesystem, format="parquet")
+    dataset = lake.dataset(paths, BRONZE["changes"])
     wanted = (pc.field("seq") > after) & (pc.field("seq") <= upto)
     entries = dataset.to_table(columns=_COLUMNS, filter=wanted).sort_by([("seq", "ascending"), ("part", "ascending")])
-    ops: dict[int, list[tuple[int, int, bytes]]] = {}
-    for batch in explode(iter(entries.to_batches()), floors, snapshot):
-        for bucket, *op in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-            ops.setdefault(bucket, []).append(tuple(op))
-    return {bucket: replay(plan, bucket, of_bucket) for bucket, of_bucket in ops.items()}
+    parcels: dict[int, list[tuple[int, int, bytes]]] = {}
+    for batch in to_parcels(iter(entries.to_batches()), floors, snapshot):
+        for bucket, *parcel in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+            parcels.setdefault(bucket, []).append(tuple(parcel))
+    return {bucket: replay(plan, bucket, of_bucket) for bucket, of_bucket in parcels.items()}
 
 
 def _replay_on_spark(
-    spark: Any, lake: Lake, plan: Plan, paths: list[str], after: int, upto: int,
+    spark: Any, lake: Lake, plan: ReplayPlan, paths: list[str], after: int, upto: int,
     floors: list[tuple[int, int, int]], snapshot: bool,
 ) -> dict[int, list[File]]:  # fmt: skip
-    from pipeline.silver.frames import spark_schema
-    from pipeline.silver.ops import BUCKETS
+    from .spark_tables import spark_schema
 
-    prefix = len(lake.path())
     entries = (
         spark.read.schema(spark_schema(BRONZE["changes"]))
-        .parquet(*(lake.root + path[prefix:] for path in paths))
+        .parquet(*map(lake.uri, paths))
         .where(f"seq > {after} and seq <= {upto}")
         .select(*_COLUMNS)
     )
-    ops = entries.mapInArrow(lambda batches: explode(batches, floors, snapshot), _OPS)
+    parcels = entries.mapInArrow(lambda batches: to_parcels(batches, floors, snapshot), _PARCELS)
     done = (
-        ops.repartitionById(BUCKETS, "bucket")
+        parcels.repartitionById(BUCKETS, "bucket")
         .sortWithinPartitions("ord")
         .mapInArrow(lambda batches: _replayed(plan, batches), "bucket int, files binary")
         .collect()
@@ -192,8 +190,8 @@ def _replay_on_spark(
     return {row.bucket: msgspec.json.decode(bytes(row.files), type=list[File]) for row in done}
 
 
-def _replayed(plan: Plan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """One partition is one bucket."""
+def _replayed(plan: ReplayPlan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Replay one partition, which is one bucket; yields the bucket and its files."""
     first = next(batches, None)
     while first is not None and first.num_rows == 0:
         first = next(batches, None)
@@ -201,13 +199,13 @@ def _replayed(plan: Plan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Reco
         return
     bucket = first.column(0)[0].as_py()
 
-    def ops() -> Iterator[tuple[int, int, bytes]]:
+    def parcels() -> Iterator[tuple[int, int, bytes]]:
         batch = first
         while batch is not None:
             yield from zip(*(batch.column(at).to_pylist() for at in (1, 2, 3)), strict=True)
             batch = next(batches, None)
 
-    files = msgspec.json.encode(replay(plan, bucket, ops()))
+    files = msgspec.json.encode(replay(plan, bucket, parcels()))
     yield pa.RecordBatch.from_arrays(
         [pa.array([bucket], pa.int32()), pa.array([files], pa.binary())], names=["bucket", "files"]
     )

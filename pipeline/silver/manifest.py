@@ -1,7 +1,7 @@
-"""What a silver commit says: which files make up the tables, and how far they reach.
+"""Silver's commits: each lists the files that make up the tables, and says up to which change they go.
 
 Rows that ended are in *closed* files, which are merged as they become many; the rows that hold are in *open* files, one
-a bucket and table, written anew when a change touches them. Files are never changed, only left out of the next commit.
+a bucket and table, written again when a change touches them. Files are never changed, only left out of the next commit.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import msgspec
 
-from pipeline.lake import Lake, places
-from pipeline.schema import SILVER
+from ..lake.lake import Lake, places
+from ..lake.schema import SILVER
 
 KEPT_COMMITS: Final = 10  # a reader that began with one of these finds its files
 
@@ -69,13 +69,13 @@ class Manifest(msgspec.Struct, frozen=True):
         ]
 
     def content(self) -> dict[str, Any]:
-        """As JSON values."""
+        """The commit as JSON values."""
         content: dict[str, Any] = msgspec.to_builtins(self)
         return content
 
 
 def log_of(namespace: str, epoch: str) -> str:
-    """The log of silver's commits."""
+    """The name of silver's commit log."""
     return f"silver/{places(namespace, epoch)}"
 
 
@@ -88,12 +88,12 @@ def read_last(lake: Lake, log: str) -> tuple[int, Manifest] | None:
 
 
 def observe(lake: Lake, namespace: str, epoch: str, seq: int, ms: int) -> None:
-    """Say that no change followed ``seq`` up to a moment: Redis time that was read before the end of the stream was."""
+    """Record that no change followed ``seq`` up to a moment: Redis time that was read before the end of the stream."""
     lake.commit(_observed(namespace, epoch), 0, {"seq": seq, "ms": ms})
 
 
 def observed_ms(lake: Lake, namespace: str, epoch: str, seq: int) -> int | None:
-    """Up to when it is known that no change followed; None: nobody said so."""
+    """Up to when (ms) it is known that no change followed; None: that is not known."""
     log = _observed(namespace, epoch)
     if not lake.commits(log):
         return None
@@ -106,10 +106,10 @@ def _observed(namespace: str, epoch: str) -> str:
 
 
 def forget(lake: Lake, log: str, keep: Iterable[File] = (), *, commits: int = KEPT_COMMITS) -> None:
-    """Remove old commits, and before them the files that only they speak of.
+    """Remove old commits, and before them the files that only they list.
 
     Args:
-        keep: files that another log speaks of.
+        keep: files that another log lists.
         commits: so many stay.
     """
     numbers = lake.commits(log)
@@ -135,7 +135,7 @@ def remove_file(lake: Lake, path: str) -> None:
 
 
 def remove_batch(lake: Lake, area: str, namespace: str, epoch: str, number: int, keep: Iterable[File] = ()) -> None:
-    """What killed jobs and tasks left behind under a number, but not ``keep``."""
+    """Remove what killed jobs and tasks wrote under a number, but not ``keep``."""
     kept = {file.path for file in keep}
     for table in SILVER:
         for state in (CLOSED, OPEN):

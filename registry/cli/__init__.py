@@ -1,57 +1,42 @@
-"""The command line: ``mqregistry``.
+"""The command line ``mqregistry``: the table of its commands, and the entry point.
 
-Exit codes: 0 done, 1 failed, 2 wrong usage, 253 could not start.
+Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted, 253 could not start.
 """
 
 from __future__ import annotations
 
-import importlib
+import errno
+import os
 import sys
 from typing import Final
 
 import click
 
-from registry import __version__
-from registry.errors import RegistryError, StartError
+from .. import __version__
+from ..errors import RegistryError, StartError
+from ..names import printable
+from .lazy_group import LazyGroup
 
 FAILED: Final = 1
+INTERRUPTED: Final = 130  # what shells report of a process that SIGINT ended
 COULD_NOT_START: Final = 253
 
-# Where each command is: a command imports only what it needs itself, or the start would be slow.
-_COMMANDS: Final = {
-    "up": "registry.cli.up",
-    "serve": "registry.cli.serve",
-    "sweep": "registry.cli.sweep",
-    "clusters": "registry.cli.tables",
-    "brokers": "registry.cli.tables",
-    "topics": "registry.cli.tables",
-    "route": "registry.cli.tables",
-    "kv": "registry.cli.kv",
-    "config": "registry.cli.config",
-    "watch": "registry.cli.watch",
-    "streams": "registry.cli.streams",
-    "broker": "registry.cli.broker",
-    "pipeline": "registry.cli.pipeline",
-    "demo": "registry.cli.demo",
-    "simulate": "registry.cli.simulate",
-    "completion": "registry.cli.completion",
-}
+# The module of each command has the command's name.
+_MODULES: Final = {
+    name: f"mqregistry.cli.{folder}.{'group' if name == 'pipeline' else name.replace('-', '_')}"
+    for name, folder in (
+        ("up", "run"), ("serve", "run"), ("sweep", "run"),
+        ("clusters", "read"), ("brokers", "read"), ("topics", "read"), ("route", "read"),
+        ("kv", "write"), ("config", "write"),
+        ("watch", "read"), ("streams", "read"), ("redis-cli", "read"),
+        ("broker", "run"), ("pipeline", "pipeline"), ("demo", "run"), ("simulate", "run"),
+    )
+} | {"completion": "mqregistry.cli.completion"}  # fmt: skip
 
 
-class _Commands(click.Group):
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(_COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        module = _COMMANDS.get(cmd_name)
-        if module is None:
-            return None
-        command = getattr(importlib.import_module(module), cmd_name)
-        assert isinstance(command, click.Command)
-        return command
-
-
-@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(
+    cls=LazyGroup, modules=_MODULES, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+)
 @click.version_option(__version__, prog_name="mqregistry")
 def cli() -> None:
     """A RocketMQ name server whose route tables live in Redis.
@@ -61,27 +46,39 @@ def cli() -> None:
     In production:      mqregistry serve --redis URL
     Without a broker:   mqregistry demo
     Look at the tables: mqregistry clusters | brokers | topics | route TOPIC | watch
-    The journal:        mqregistry streams
+    The event streams:  mqregistry streams
+    Its Redis:          mqregistry redis-cli
     KV configuration:   mqregistry kv list | get | put | delete | export | import
-    Its past, by Spark: mqregistry pipeline run
-    A broker for drills: mqregistry broker run --name NAME
-    A cluster's day:     mqregistry simulate
     Shared settings:    mqregistry config export | import
+    History, by Spark:  mqregistry pipeline run
+    A test broker:      mqregistry broker run --name NAME
+    A simulated day:    mqregistry simulate
 
-    Exit codes: 0 done, 1 failed, 2 wrong usage, 253 could not start.
+    Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted, 253 could not start.
     """  # noqa: D301 (\\b is for click)
 
 
 def main() -> None:
-    """The entry point."""
+    """Run the command line; the exit code says how it ended."""
     try:
-        cli.main(prog_name="mqregistry")
+        sys.exit(cli.main(prog_name="mqregistry", standalone_mode=False))
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        sys.exit(INTERRUPTED)
     except StartError as error:
         _complain(f"cannot start: {error}", COULD_NOT_START)
     except RegistryError as error:
         _complain(str(error), FAILED)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO):
+            raise
+        # What stdout could not take is still in its buffer, and the interpreter writes it once more when it ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        _complain(f"cannot write: {error.strerror}", FAILED)
 
 
 def _complain(text: str, code: int) -> None:
-    click.echo(f"mqregistry: {text}", err=True)
+    click.echo("\n".join(map(printable, f"mqregistry: {text}".split("\n"))), err=True)
     sys.exit(code)

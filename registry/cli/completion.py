@@ -18,7 +18,7 @@ def completion(shell: str) -> None:
     zsh:  add to ~/.zshrc       eval "$(mqregistry completion zsh)"
     fish: mqregistry completion fish > ~/.config/fish/completions/mqregistry.fish
     """  # noqa: D301 (\\b is for click)
-    from registry.cli import cli
+    from . import cli
 
     found = get_completion_class(shell)
     assert found is not None

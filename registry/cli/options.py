@@ -1,22 +1,28 @@
-"""Options that commands share, made from the table of settings; and the settings made from them."""
+"""Options that commands share, made from the table of settings, and the settings that they give."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import difflib
+import os
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import click
 
-from registry.config import Option, Settings, build, options, options_by_key, with_shared
-from registry.errors import ConfigError, RegistryError, StartError
+from ..config.in_force import in_force
+from ..config.option import Option
+from ..config.settings import Settings, options, options_by_key
+from ..config.sources import build, default_data_dir
+from ..errors import ConfigError, NoNamespace, RegistryError, StartError
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
-DEFAULT_LAKE: Final = "~/.local/share/mqregistry/lake"
+_MEMORY: Final = re.compile(r"[1-9]\d*[kmgt]", re.IGNORECASE)
+_MASTER: Final = re.compile(r"local(\[(\d+|\*)(, *\d+)?\])?|local-cluster\[[\d, ]+\]|yarn|(spark|k8s)://.+")
 
 # Settings that are a switch on the command line: name -> (flag, what its presence means, help).
 _SWITCHES: Final[Mapping[str, tuple[str, bool, str]]] = {
@@ -56,13 +62,11 @@ def setting_options(*names: str) -> Callable[[_Function], _Function]:
 
 
 def _metavar(option: Option) -> str:
-    if option.about.choices:
-        return "|".join(option.about.choices)
-    return {"redis": "URL", "data_dir": "DIR", "log_file": "FILE"}.get(option.name, option.name.split("_")[-1].upper())
+    return option.about.metavar or "|".join(option.about.choices) or option.name.split("_")[-1].upper()
 
 
 def config_file_option(function: _Function) -> _Function:
-    """``-c``."""
+    """The option ``-c``: the properties file."""
     return click.option(
         "-c",
         "--config",
@@ -73,30 +77,50 @@ def config_file_option(function: _Function) -> _Function:
     )(function)
 
 
+def no_wait_option(function: _Function) -> _Function:
+    """``--no-wait``: do not wait for a Redis that is away at the start."""
+    return click.option(
+        "--no-wait", is_flag=True, help="End with 253 when Redis is away at the start, instead of waiting for it."
+    )(function)
+
+
 def lake_option(function: _Function) -> _Function:
     """``--lake``: where the pipeline's tables are."""
     return click.option(
         "--lake",
-        default=DEFAULT_LAKE,
+        default=lambda: str(default_data_dir(os.environ) / "lake"),
         metavar="DIR",
         envvar="MQREGISTRY_LAKE",
-        show_default=True,
-        help="Folder (or URI: s3a, hdfs, ...) of the pipeline's tables. [env: MQREGISTRY_LAKE]",
+        help="Folder (or URI: s3a, hdfs, ...) of the pipeline's tables. [env: MQREGISTRY_LAKE]  "
+        "[default: lake in the data folder, $XDG_DATA_HOME/mqregistry or ~/.local/share/mqregistry]",
     )(function)
 
 
 def spark_options(function: _Function) -> _Function:
     """``--master`` and ``--driver-memory``, of every command that starts Spark."""
     function = click.option(
-        "--driver-memory", default="2g", show_default=True, metavar="SIZE", help="Memory of Spark's driver."
-    )(function)
+        "--driver-memory", default="2g", show_default=True, metavar="SIZE", help="Memory of Spark's driver.",
+        callback=_matching(_MEMORY, "a whole number with its unit: 512m, 2g"),
+    )(function)  # fmt: skip
     return click.option(
         "--master",
         default="local[*]",
         show_default=True,
         metavar="MASTER",
-        help="Where Spark runs: local[N], spark://HOST:PORT, k8s://... (under spark-submit its own --master counts).",
+        callback=_matching(_MASTER, "local, local[N], local[*], yarn, spark://HOST:PORT or k8s://HOST:PORT"),
+        help="Where Spark runs: local[N], spark://HOST:PORT, k8s://... (under spark-submit its own --master is used).",
     )(function)
+
+
+def _matching(pattern: re.Pattern[str], expected: str) -> Callable[[click.Context, click.Parameter, str], str]:
+    """The callback of an option whose value Spark would refuse seconds later, with a stack trace."""
+
+    def check(ctx: click.Context, param: click.Parameter, text: str) -> str:
+        if not pattern.fullmatch(text):
+            raise click.BadParameter(f"{text!r}: expected {expected}", ctx, param)
+        return text
+
+    return check
 
 
 def set_option(function: _Function) -> _Function:
@@ -112,7 +136,7 @@ def set_option(function: _Function) -> _Function:
 
 
 def _assigned(ctx: click.Context, param: click.Parameter, texts: tuple[str, ...]) -> dict[str, Any]:
-    """Attribute -> value."""
+    """The callback of ``--set``: attribute -> value."""
     values = {}
     known = options_by_key()
     for text in texts:
@@ -124,7 +148,7 @@ def _assigned(ctx: click.Context, param: click.Parameter, texts: tuple[str, ...]
             raise click.BadParameter(f"{text!r}: expected KEY=VALUE with a key that -p shows{hint}", ctx, param)
         if option.about.secret:
             raise click.BadParameter(
-                f"{key} would stand in the process list: set {option.variables[0]}, or {key}=... in a file for -c",
+                f"{key} would be visible in the process list: set {option.variables[0]}, or {key}=... in a file for -c",
                 ctx, param,
             )  # fmt: skip
         try:
@@ -135,7 +159,7 @@ def _assigned(ctx: click.Context, param: click.Parameter, texts: tuple[str, ...]
 
 
 def print_option(function: _Function) -> _Function:
-    """``-p``."""
+    """The option ``-p``: print the settings and end."""
     return click.option(
         "-p", "--print-config", is_flag=True, help="Print every effective setting and its source, and end."
     )(function)
@@ -147,8 +171,12 @@ def start_settings(
     *,
     print_config: bool = False,
     defaults: Mapping[str, Any] | None = None,
+    redis_of: Callable[[Settings], str] = lambda settings: settings.redis,
 ) -> Settings:
     """The settings of a command that starts something; ends the process after ``-p``.
+
+    Args:
+        redis_of: the URL of the Redis whose shared configuration ``-p`` shows; "" where there is none.
 
     Raises:
         StartError: a setting is wrong.
@@ -162,13 +190,13 @@ def start_settings(
     if config_file is not None:
         click.echo(f"load config properties file OK, {config_file}")
     if print_config:
-        print_settings(_with_shared(settings))
+        print_settings(_in_force(settings, redis_of(settings)))
         raise SystemExit(0)
     return settings
 
 
 def read_settings(flags: Mapping[str, Any], config_file: Path | None) -> Settings:
-    """The settings of a command that only looks.
+    """The settings of a command that starts nothing.
 
     Raises:
         click.UsageError: a setting is wrong.
@@ -183,22 +211,31 @@ def _warn(text: str) -> None:
     click.echo(f"mqregistry: warning: {text}", err=True)
 
 
-def _with_shared(settings: Settings) -> Settings:
-    """For -p: with what Redis has, if it answers."""
-    if not settings.redis:
-        return settings
-    from registry.cli.reads import read_config
+def _in_force(settings: Settings, redis: str) -> Settings:
+    """For -p: the settings with the shared configuration, if there is a Redis that answers."""
+    if not redis:
+        _warn("the shared configuration is not among these: no Redis is named, and none runs in the data folder")
+        return in_force(settings, {})
+    from ..store.snapshot import read_shared_config
+    from ..store.store import open_existing
 
+    async def read() -> dict[str, str]:
+        async with open_existing(redis, settings.namespace, timeout_ms=settings.redis_timeout_ms) as store:
+            return await read_shared_config(store)
+
+    shared: dict[str, str] = {}
     try:
-        return with_shared(settings, asyncio.run(read_config(settings)))
+        shared = asyncio.run(read())
+    except NoNamespace:  # nobody has served it, so nobody has set anything
+        pass
     except RegistryError as error:
         _warn(f"the shared configuration is not among these: {error}")
-        return settings
+    return in_force(settings, shared)
 
 
 def print_settings(settings: Settings) -> None:
-    """``key=value  (source)``, one a line, in the order of the table."""
-    from registry.store.address import without_password
+    """Print ``key=value  (source)``, one on a line, in the order of the table."""
+    from ..store.connection.url import without_password
 
     for option in options().values():
         value = getattr(settings, option.name)
@@ -206,6 +243,6 @@ def print_settings(settings: Settings) -> None:
             value = settings.effective_http_port
         text = option.show(value)
         if option.name == "redis":
-            with contextlib.suppress(ValueError):  # a broken URL is shown as it is: it never worked
+            with contextlib.suppress(ValueError):  # a broken URL is shown as it is
                 text = without_password(text)
         click.echo(f"{option.key}={text}  ({settings.source(option.name)})")

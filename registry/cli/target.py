@@ -1,20 +1,23 @@
-"""Which registry an operators' command looks at: the one that --redis names, or the ``up`` that runs here."""
+"""The registry that an operators' command works on: the one that --redis names, or the ``up`` that runs here."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import functools
+import inspect
 from collections.abc import Callable, Coroutine
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 import msgspec
 
-from registry.cli.options import config_file_option, read_settings, setting_options
-from registry.cli.running import find_running
-from registry.config import Settings
-from registry.errors import ConfigError, StoreUnavailable
+from ..config.settings import Settings
+from ..errors import ConfigError, StoreRefusesWrites, StoreUnavailable
+from ..store.store import Store, open_existing
+from .options import config_file_option, read_settings, setting_options
+from .run.state_files import find_running
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -48,14 +51,39 @@ def find_target(flags: dict[str, Any], config_file: Path | None) -> Settings:
     return msgspec.structs.replace(settings, redis=chosen[0].redis, namespace=namespace)
 
 
+def open_target(settings: Settings) -> AbstractAsyncContextManager[Store]:
+    """A store on the namespace of the command, which must exist: looking makes none (see ``open_existing``)."""
+    return open_existing(settings.redis, settings.namespace, timeout_ms=settings.redis_timeout_ms)
+
+
+def target_command(work: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """Make a click callback of ``async def work(store, ..., as_json)``, with the options of :func:`target_options`.
+
+    ``work`` gets the store of the target, and whatever arguments and options the command has besides; an argument
+    ``settings`` gets the settings of the command.
+    """
+    wants_settings = "settings" in inspect.signature(work).parameters
+
+    @functools.wraps(work)
+    def command(config_file: Path | None, redis: str | None, namespace: str | None, **arguments: Any) -> None:
+        async def open_and_work(settings: Settings) -> None:
+            if wants_settings:
+                arguments["settings"] = settings
+            async with open_target(settings) as store:
+                await work(store, **arguments)
+
+        run(open_and_work(find_target({"redis": redis, "namespace": namespace}, config_file)))
+
+    return target_options(command)
+
+
 def run(work: Coroutine[Any, Any, None]) -> None:
-    """Run to the end; Ctrl-C ends quietly, as what was shown is shown."""
-    with contextlib.suppress(KeyboardInterrupt):
-        try:
-            asyncio.run(work)
-        except ConfigError as error:  # the URL
-            raise click.UsageError(str(error)) from error
-        except StoreUnavailable as error:
-            raise StoreUnavailable(
-                f"{error}\nIs Redis up, and is this its address? --redis URL names another"
-            ) from error
+    """Run a command's work to its end; says what may be wrong where Redis does not answer."""
+    try:
+        asyncio.run(work)
+    except ConfigError as error:  # the URL
+        raise click.UsageError(str(error)) from error
+    except StoreRefusesWrites:  # it answers, and its message says what is wrong
+        raise
+    except StoreUnavailable as error:
+        raise StoreUnavailable(f"{error}\nIs Redis up, and is this its address? --redis URL names another") from error

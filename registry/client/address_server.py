@@ -1,4 +1,4 @@
-"""An HTTP server that tells where the name servers are, as RocketMQ's clients ask it.
+"""Asks an HTTP server for the addresses of the name servers, as RocketMQ's clients do.
 
 Source of the behaviour: TopAddressing and MixAll.getWSAddr (rocketmq 5.x).
 """
@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote, urlsplit
 
-from registry.errors import PeerUnavailable
+from ..errors import PeerUnavailable
 
-# How long Java waits for its answer.
+# How long a Java client waits for the answer.
 LOOKUP_TIMEOUT_S: Final = 3.0
 _ANSWER_BYTES: Final = 64 * 1024
 
@@ -29,7 +29,7 @@ class AddressServer:
 
     @classmethod
     def at(cls, domain: str, subgroup: str = "nsaddr", unit_name: str = "") -> AddressServer:
-        """As Java clients find it.
+        """Make the address server's URL as Java clients do.
 
         Args:
             domain: ``rocketmq.namesrv.domain``; port 8080 unless it names one.
@@ -41,7 +41,7 @@ class AddressServer:
         return cls(f"{base}{subgroup}{unit}")
 
     async def fetch(self, *, timeout_s: float = LOOKUP_TIMEOUT_S) -> str:
-        """The first line of the answer; never empty.
+        """Ask once; returns the first line of the answer, which is never empty.
 
         Raises:
             PeerUnavailable: no answer in time, or one that is no list.
@@ -87,7 +87,7 @@ class AddressServer:
 
 
 class _Received:
-    """What an HTTPResponse reads from."""
+    """Received bytes in the form of the socket that an HTTPResponse reads from."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data

@@ -1,11 +1,11 @@
-"""Where the name servers are: a list, ``NAMESRV_ADDR``, DNS names, or an HTTP address server.
+"""Finds the addresses of name servers: from a list, ``NAMESRV_ADDR``, DNS names, or an HTTP address server.
 
 Forms, also mixed in one list, separated by ``;``:
 
-- ``host:port`` (port 9876 when there is none; ``[::1]:9876``): a name stands for every IPv4 address that it has
-  (for every IPv6 address when it has no other), and is looked up again from time to time;
+- ``host:port`` (port 9876 when there is none; ``[::1]:9876``): a name means all its IPv4 addresses (all its IPv6
+  addresses when it has no other), and is looked up again every two minutes;
 - ``http://domain[:port]/rocketmq/nsaddr``: an address server, which answers such a list (:class:`AddressServer`).
-  Without a path it is the address behind ``http://``, as in Java.
+  Without a path it is the ``host:port`` after ``http://``, as in Java.
 
 Source of the behaviour: NameServerAddressUtils, TopAddressing, MixAll.getWSAddr and
 BrokerOuterAPI.updateNameServerAddressListByDnsLookup (rocketmq 5.x).
@@ -24,8 +24,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
-from registry.client.address_server import LOOKUP_TIMEOUT_S, AddressServer
-from registry.errors import ConfigError, PeerUnavailable
+from ..errors import ConfigError, PeerUnavailable
+from .address_server import LOOKUP_TIMEOUT_S, AddressServer
 
 logger = logging.getLogger(__name__)
 
@@ -36,8 +36,8 @@ LOOKUP_EVERY_S: Final = 120.0
 _EXPECTED: Final = "expected host:port;host:port or http://domain/rocketmq/nsaddr"
 
 
-class Address(NamedTuple):
-    """One name server. ``name`` is what its host was found under: what a TLS certificate has to show."""
+class NameServerAddress(NamedTuple):
+    """The address of one name server. ``name``: the name that was looked up, for which its certificate must be."""
 
     host: str
     port: int
@@ -48,16 +48,20 @@ class Address(NamedTuple):
 
     @property
     def is_literal(self) -> bool:
-        """Whether the host is an IP address, so that there is nothing to look up."""
+        """Whether the host is an IP address, which need not be looked up."""
         return _is_ip(self.host)
 
 
-def parse_addresses(text: str | Iterable[str]) -> tuple[Address | AddressServer, ...]:
-    """One list, in the forms that the module's docstring names.
+def parse_addresses(text: str | Iterable[str]) -> tuple[NameServerAddress | AddressServer, ...]:
+    """Read a list of name servers in the forms that the module's docstring names.
 
     Raises:
         ConfigError: an entry has none of the forms, or there is no entry.
     """
+    if not isinstance(text, str):
+        text = tuple(text) if isinstance(text, Iterable) else (text,)
+        if not all(isinstance(each, str) for each in text):
+            raise ConfigError(f"{text!r} is no list of name server addresses: {_EXPECTED}")
     items = text.split(";") if isinstance(text, str) else [item for each in text for item in each.split(";")]
     found = tuple(_parse(item.strip()) for item in items if item.strip())
     if not found:
@@ -65,7 +69,7 @@ def parse_addresses(text: str | Iterable[str]) -> tuple[Address | AddressServer,
     return found
 
 
-def _parse(item: str) -> Address | AddressServer:
+def _parse(item: str) -> NameServerAddress | AddressServer:
     wrong = ConfigError(f"{item!r} is no name server address: {_EXPECTED}")
     try:
         if "://" in item:
@@ -83,7 +87,7 @@ def _parse(item: str) -> Address | AddressServer:
     host = parts.hostname
     if not host or not port or parts.netloc != item or "@" in item or item.endswith(":") or _odd(host):
         raise wrong
-    return Address(host, port, host)
+    return NameServerAddress(host, port, host)
 
 
 def _odd(host: str) -> bool:
@@ -98,11 +102,11 @@ def _is_ip(host: str) -> bool:
     return True
 
 
-Given = str | Sequence[str] | AddressServer | None
-"""How a caller names name servers: a list in a text, several texts, an address server; None: ``NAMESRV_ADDR``."""
+AddressSpec = str | Sequence[str] | AddressServer | None
+"""How a caller gives name servers: a list in one str, several str, an address server; None: ``NAMESRV_ADDR``."""
 
 
-def _parse_given(given: Given) -> tuple[Address | AddressServer, ...]:
+def _parse_given(given: AddressSpec) -> tuple[NameServerAddress | AddressServer, ...]:
     if isinstance(given, AddressServer):
         return (given,)
     if given is not None:
@@ -116,51 +120,56 @@ def _parse_given(given: Given) -> tuple[Address | AddressServer, ...]:
         raise ConfigError(f"{NAMESRV_ADDR}: {error}") from None
 
 
-class Addresses:
-    """The addresses as they stand.
+class NameServerAddresses:
+    """The addresses of name servers as they are known now.
 
-    A look-up that fails leaves what it found before. Nothing runs by itself: ``refresh`` looks once, ``follow``
-    goes on until it is cancelled.
+    A look-up that fails keeps what it found before. Nothing runs by itself: ``refresh`` looks up once, ``follow``
+    does so until it is cancelled.
+
+    Args:
+        given: the list, in the forms that the module's docstring names.
+        every_s: how often ``follow`` looks up names and asks address servers, in seconds.
+        timeout_s: for one look-up.
 
     Raises:
-        ConfigError: nothing that could be a list was given.
+        ConfigError: what was given is no list of addresses.
     """
 
     def __init__(
-        self, given: Given = None, *, every_s: float = LOOKUP_EVERY_S, timeout_s: float = LOOKUP_TIMEOUT_S
+        self, given: AddressSpec = None, *, every_s: float = LOOKUP_EVERY_S, timeout_s: float = LOOKUP_TIMEOUT_S
     ) -> None:
         self._every_s, self._timeout_s = every_s, timeout_s
         self._failing: set[str] = set()
-        self._current: tuple[Address, ...] = ()
+        self._current: tuple[NameServerAddress, ...] = ()
         self._soon = asyncio.Event()
         self.replace(given)
 
     @property
-    def current(self) -> tuple[Address, ...]:
-        """What is known now, without doubles, in the order given; before the first look-up, the IP addresses of it."""
+    def current(self) -> tuple[NameServerAddress, ...]:
+        """The addresses that are known, each once, in the order given; before the first look-up, IP addresses only."""
         return self._current
 
     @property
     def is_fixed(self) -> bool:
-        """Whether there is nothing to look up: IP addresses only."""
-        return all(isinstance(entry, Address) and entry.is_literal for entry in self._entries)
+        """Whether the list has IP addresses only, which need not be looked up."""
+        return all(isinstance(entry, NameServerAddress) and entry.is_literal for entry in self._entries)
 
-    def replace(self, given: Given) -> None:
-        """Another list from now on; names in it are known after the next ``refresh``, which ``follow`` does at once.
+    def replace(self, given: AddressSpec) -> None:
+        """Use another list from now on; its names are known after the next ``refresh``, which ``follow`` does at once.
 
-        A list of names only leaves ``current`` as it was until then.
+        Until then, a list that has names only does not change ``current``.
 
         Raises:
             ConfigError: as the constructor; the old list stays.
         """
         self._entries = _parse_given(given)
-        self._found: dict[Address | AddressServer, tuple[Address, ...]] | None = None
-        literals = (each for each in self._entries if isinstance(each, Address) and each.is_literal)
-        self._current = _without_doubles(literals) or self._current
+        self._found: dict[NameServerAddress | AddressServer, tuple[NameServerAddress, ...]] | None = None
+        literals = (each for each in self._entries if isinstance(each, NameServerAddress) and each.is_literal)
+        self._current = _without_duplicates(literals) or self._current
         self._soon.set()
 
-    async def refresh(self) -> tuple[Address, ...]:
-        """Look up now.
+    async def refresh(self) -> tuple[NameServerAddress, ...]:
+        """Look up all names and ask all address servers now; returns the addresses.
 
         Raises:
             PeerUnavailable: no address was found, now or before; the message has the reason for each.
@@ -168,30 +177,30 @@ class Addresses:
         while True:
             entries = self._entries
             answers = await asyncio.gather(*(self._look_up(entry) for entry in entries))
-            if entries is self._entries:  # else replace() came in between
+            if entries is self._entries:  # else replace() was called meanwhile
                 break
         before = self._found or {}
         self._found = {
             entry: found or before.get(entry, ()) for entry, (found, _) in zip(entries, answers, strict=True)
         }
         self._complain({text for _, errors in answers for text in errors})
-        self._current = _without_doubles(address for entry in entries for address in self._found[entry])
+        self._current = _without_duplicates(address for entry in entries for address in self._found[entry])
         if not self._current:
             raise PeerUnavailable("no name server address is known: " + "; ".join(sorted(self._failing)))
         return self._current
 
     def look_again_soon(self) -> None:
-        """Make ``follow`` look now, e.g. because no server at the known addresses answers."""
+        """Make ``follow`` look up now, e.g. because no server at the known addresses answers."""
         self._soon.set()
 
     async def follow(
-        self, on_change: Callable[[tuple[Address, ...]], None] = lambda _: None, *, least_s: float = 1.0
+        self, on_change: Callable[[tuple[NameServerAddress, ...]], None] = lambda _: None, *, least_s: float = 1.0
     ) -> None:
-        """Look at once unless that was done, every ``every_s``, and when asked to; until cancelled.
+        """Look up at once unless that was done, every ``every_s``, and when asked to; until cancelled.
 
         Args:
-            on_change: called with the new list, when it is another one.
-            least_s: between two look-ups that were asked for.
+            on_change: called with the new list when it has changed.
+            least_s: the least time between two look-ups that were asked for.
         """
         known = self._current
         least_s = min(least_s, self._every_s)
@@ -210,9 +219,11 @@ class Addresses:
                 on_change(known)
             await asyncio.sleep(least_s)
 
-    async def _look_up(self, entry: Address | AddressServer) -> tuple[tuple[Address, ...], list[str]]:
-        """What stands behind one entry, and what went wrong."""
-        if isinstance(entry, Address):
+    async def _look_up(
+        self, entry: NameServerAddress | AddressServer
+    ) -> tuple[tuple[NameServerAddress, ...], list[str]]:
+        """Return the addresses of one entry, and what went wrong."""
+        if isinstance(entry, NameServerAddress):
             return await self._resolve(entry)
         try:
             listed = parse_addresses(await entry.fetch(timeout_s=self._timeout_s))
@@ -220,9 +231,9 @@ class Addresses:
             return (), [str(error)]
         except ConfigError as error:
             return (), [f"address server {entry.url}: {error}"]
-        answers = await asyncio.gather(*(self._resolve(each) for each in listed if isinstance(each, Address)))
+        answers = await asyncio.gather(*(self._resolve(each) for each in listed if isinstance(each, NameServerAddress)))
         errors = [
-            f"address server {entry.url} names another one, {each.url}: expected host:port"
+            f"address server {entry.url} names another address server, {each.url}: expected host:port"
             for each in listed
             if isinstance(each, AddressServer)
         ]
@@ -230,7 +241,7 @@ class Addresses:
             text for _, failed in answers for text in failed
         ]
 
-    async def _resolve(self, address: Address) -> tuple[tuple[Address, ...], list[str]]:
+    async def _resolve(self, address: NameServerAddress) -> tuple[tuple[NameServerAddress, ...], list[str]]:
         if address.is_literal:
             return (address,), []
         try:
@@ -241,9 +252,11 @@ class Addresses:
         except (OSError, UnicodeError) as error:
             why = f"not looked up within {self._timeout_s:g} s" if isinstance(error, TimeoutError) else error
             return (), [f"name server {address}: {why}"]
-        # One server that has addresses of both kinds is one server.
+        # An IPv4 and an IPv6 address of one name belong to the same server.
         four = [info for info in infos if info[0] == socket.AF_INET]
-        return _without_doubles(Address(str(info[4][0]), address.port, address.name) for info in four or infos), []
+        return _without_duplicates(
+            NameServerAddress(str(info[4][0]), address.port, address.name) for info in four or infos
+        ), []
 
     def _complain(self, failing: set[str]) -> None:
         for text in sorted(failing - self._failing):
@@ -251,8 +264,8 @@ class Addresses:
         self._failing = failing
 
 
-def _without_doubles(addresses: Iterable[Address]) -> tuple[Address, ...]:
-    found: dict[tuple[str, int], Address] = {}
+def _without_duplicates(addresses: Iterable[NameServerAddress]) -> tuple[NameServerAddress, ...]:
+    found: dict[tuple[str, int], NameServerAddress] = {}
     for address in addresses:
         found.setdefault((address.host, address.port), address)
     return tuple(found.values())

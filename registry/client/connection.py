@@ -1,6 +1,6 @@
-"""One connection to a name server or broker: requests out, each answer back to the one who asked.
+"""One connection to a name server or broker: sends requests, and gives each answer to the caller that waits for it.
 
-The peer may ask, too (a broker is told 905, a client 40): ``on_request`` answers it.
+The peer may send requests, too (905 to a broker, 40 to a client): ``on_request`` answers them.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ import itertools
 import logging
 import ssl
 from collections.abc import Callable
-from typing import Final, Self, cast
+from typing import Final, Self, TypedDict, cast
 
-from registry.errors import PeerGoesAway, PeerUnavailable, RemoteProtocolError
-from registry.protocol.codes import FLAG_ONEWAY, FLAG_RESPONSE, SERVER_VERSION, Encoding, ResponseCode
-from registry.protocol.command import Command, decode_command, encode_command
-from registry.protocol.frame import FrameReader
+from ..errors import PeerGoesAway, PeerUnavailable, RemoteProtocolError
+from ..protocol.codes import FLAG_ONEWAY, FLAG_RESPONSE, SERVER_VERSION, Encoding, ResponseCode
+from ..protocol.command import Command, decode_command, encode_command
+from ..protocol.frame import FrameReader
 
 logger = logging.getLogger(__name__)
 
@@ -26,17 +26,26 @@ _OPAQUE_LIMIT: Final = 2**31
 
 
 OnRequest = Callable[[Command], Command | None]
-"""Answers a request of the peer: the code, remark, fields and body of what it returns count; None: no answer."""
+"""Answers a request of the peer with the code, remark, fields and body of what it returns; None: no answer."""
 
 
-class Connection(asyncio.Protocol):
-    """Made by :meth:`connect`. Many requests may be under way at once.
+class ConnectionOptions(TypedDict, total=False):
+    """Arguments of :meth:`PeerConnection.connect` that do not depend on the peer."""
 
-    Every method that speaks raises PeerUnavailable when the connection cannot be made, is closed, or does not
+    tls: ssl.SSLContext | None
+    encoding: Encoding
+    max_in_flight: int
+    on_request: OnRequest | None
+
+
+class PeerConnection(asyncio.Protocol):
+    """A connection to one peer, made by :meth:`connect`. Many requests may be under way at once.
+
+    Every method that sends raises PeerUnavailable when the connection cannot be made, is closed, or does not
     answer in time; RemoteProtocolError when the peer answers with something that is no frame.
 
-    A peer that shuts down answers 1500: the request then raises PeerGoesAway (it was not performed, and can go to
-    another peer), and the connection retires, as a Java client's does.
+    A peer that shuts down answers 1500: the request then raises PeerGoesAway (it was not performed, and can be sent
+    to another peer), and the connection retires, as a Java client's does.
     """
 
     def __init__(self) -> None:
@@ -70,15 +79,16 @@ class Connection(asyncio.Protocol):
         """Open a connection.
 
         Args:
+            timeout_s: for the connection and the TLS handshake together.
             tls: speak TLS; its verify mode and check_hostname decide what the server has to show.
             server_hostname: the name that its certificate is checked against; the host unless given.
-            encoding: how the headers of requests are written; answers come as the server likes.
-            max_in_flight: requests beyond so many wait, within their own timeouts.
+            encoding: how the headers of requests are written; the server chooses that of its answers.
+            max_in_flight: how many requests may be under way; more wait, within their own timeouts.
             on_request: called on the event loop for each request of the peer, so it must be quick; without it they
                 are answered with code 3, as by a Java client that does not know them.
 
         Raises:
-            PeerUnavailable: nobody listens there, or not in time, or the TLS handshake failed.
+            PeerUnavailable: no server listens there, or does not answer in time, or the TLS handshake failed.
         """
         connection = cls()
         connection.peer = f"{host}:{port}"
@@ -90,19 +100,22 @@ class Connection(asyncio.Protocol):
                 await asyncio.get_running_loop().create_connection(
                     lambda: connection, host, port, ssl=tls, server_hostname=(server_hostname or host) if tls else None
                 )
-        except (OSError, UnicodeError) as error:  # TimeoutError is the former, a name with too long a part the latter
+        except (
+            OSError,
+            UnicodeError,
+        ) as error:  # OSError includes TimeoutError; UnicodeError: a host with too long a part
             why = f"no connection within {timeout_s:g} s" if isinstance(error, TimeoutError) else error
             raise PeerUnavailable(f"{host}:{port}: {why}") from error
         return connection
 
     @property
     def is_usable(self) -> bool:
-        """Whether it is worth asking: neither closed nor retired."""
+        """Whether it takes requests: it is neither closed nor retired."""
         return not self._retired and self._lost is None
 
     @property
     def is_closed(self) -> bool:
-        """Whether either side has hung up."""
+        """Whether either side has closed it."""
         return self._closed.is_set()
 
     async def request(
@@ -114,7 +127,15 @@ class Connection(asyncio.Protocol):
         timeout_s: float = REQUEST_TIMEOUT_S,
         version: int = SERVER_VERSION,
     ) -> Command:
-        """Send one request and wait for its answer, whatever its code (but 1500); answers may come in any order."""
+        """Send one request and wait for its answer, whatever its code (but 1500); answers may come in any order.
+
+        Args:
+            timeout_s: until the answer, waiting for a free slot included.
+            version: the MQVersion number in the header.
+
+        Raises:
+            PeerUnavailable, PeerGoesAway, RemoteProtocolError: see the class.
+        """
         try:
             async with asyncio.timeout(timeout_s), self._slots:
                 command = Command(
@@ -138,13 +159,13 @@ class Connection(asyncio.Protocol):
         finally:
             self._waiting.pop(command.opaque, None)
             if answer.done() and not answer.cancelled():
-                answer.exception()  # told by _send already: or the loop complains that nobody fetched it
+                answer.exception()  # _send raised it already; unfetched, the loop would log it
             self._close_if_over()
 
     async def oneway(
         self, code: int, ext_fields: dict[str, str] | None = None, body: bytes = b"", *, version: int = SERVER_VERSION
     ) -> None:
-        """Send one request that nobody answers."""
+        """Send one request that is not answered."""
         await self._send(
             Command(
                 code=code, opaque=self._next_opaque(), flag=FLAG_ONEWAY, version=version, ext_fields=ext_fields or {},
@@ -153,14 +174,14 @@ class Connection(asyncio.Protocol):
         )  # fmt: skip
 
     def abort(self) -> None:
-        """Hang up at once, and wait for nothing; what was not sent out yet is lost."""
+        """Close at once without waiting; what is not written yet is lost."""
         if self._transport is not None:
             self._transport.abort()
 
     def retire(self) -> None:
-        """Take no more requests, and hang up as soon as those that are under way have ended.
+        """Take no more requests, and close as soon as those under way have ended.
 
-        A peer that has not read everything by then is not waited for.
+        What the peer has not read by then is lost.
         """
         self._retired = True
         self._close_if_over()
@@ -173,7 +194,7 @@ class Connection(asyncio.Protocol):
                 self._transport.close()
 
     async def close(self) -> None:
-        """Hang up; what is under way fails, what was sent is sent out, unless the peer does not read it."""
+        """Close after what was sent is written, for at most a second; requests under way fail."""
         if self._transport is None:
             return
         self._transport.close()
@@ -185,7 +206,7 @@ class Connection(asyncio.Protocol):
             await self._closed.wait()
 
     async def wait_closed(self) -> None:
-        """Until either side has hung up."""
+        """Wait until either side has closed it."""
         await self._closed.wait()
 
     def _next_opaque(self) -> int:
@@ -203,15 +224,13 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Called by the event loop."""
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's is none by type
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's transport is no subclass
 
     def data_received(self, data: bytes) -> None:
         """Called by the event loop."""
         try:
             for frame in self._frames.feed(data):
                 command = decode_command(frame)
-                if command is None:
-                    continue
                 if not command.is_response:
                     self._answer(command)
                 elif command.opaque is not None:
@@ -228,7 +247,7 @@ class Connection(asyncio.Protocol):
                 self._transport.abort()
 
     def _answer(self, request: Command) -> None:
-        """A request of the peer."""
+        """Answer a request of the peer."""
         try:
             if self._on_request is None:
                 reply: Command | None = Command(
@@ -236,7 +255,7 @@ class Connection(asyncio.Protocol):
                 )
             else:
                 reply = self._on_request(request)
-        except Exception as error:  # theirs: must not take the requests under way along
+        except Exception as error:  # of the application's function: the requests under way must not fail with it
             logger.exception("request %d of %s", request.code, self.peer)
             reply = Command(code=ResponseCode.SYSTEM_ERROR, remark=f"{type(error).__name__}: {error}")
         if reply is not None and not request.is_oneway and self._transport is not None:

@@ -1,7 +1,7 @@
-"""A list of name servers as one: one of them is asked as long as it answers, then the next.
+"""Sends requests to one of several name servers: the same one as long as it answers, then the next.
 
-As the Java client chooses (NettyRemotingClient.getAndCreateNameserverChannel, updateNameServerAddressList): the
-first by chance, then always the same, the next in turn when that fails; one that leaves the list is left.
+Source of the behaviour: NettyRemotingClient.getAndCreateNameserverChannel and updateNameServerAddressList (rocketmq
+5.x): the first is chosen by chance, and the next in turn when it fails or is no longer in the list.
 """
 
 from __future__ import annotations
@@ -9,54 +9,80 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable
-from typing import Any, Self
+import ssl
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, Self, TypeVar
 
-from registry.client.addresses import Address, Addresses, Given
-from registry.client.connection import REQUEST_TIMEOUT_S, Connection
-from registry.client.reconnecting import Backoff, ReconnectingConnection
-from registry.errors import ClientClosed, PeerGoesAway, PeerUnavailable, RemoteProtocolError
-from registry.protocol.command import Command
+from ..errors import ClientClosed, PeerGoesAway, PeerUnavailable, RemoteProtocolError
+from ..protocol.codes import Encoding
+from ..protocol.command import Command
+from .addresses import AddressSpec, NameServerAddress, NameServerAddresses
+from .checks import check_callable, check_instance, check_optional, check_range, check_seconds
+from .connection import MAX_IN_FLIGHT, REQUEST_TIMEOUT_S, ConnectionOptions, OnRequest, PeerConnection
+from .reconnecting import Backoff, ReconnectingConnection
 
 logger = logging.getLogger(__name__)
 
+_Result = TypeVar("_Result")
+
+BACKOFF_FIRST_S: Final = 0.1
+BACKOFF_MOST_S: Final = 10.0
+
 
 class NameServers:
-    """An async context manager; addresses may change while it is open (see :class:`Addresses`).
+    """Interchangeable name servers: if one fails, the next one is asked. Open during an ``async with``.
+
+    The addresses may change meanwhile.
 
     Args:
-        addresses: a list in any form that Addresses takes, or an Addresses.
-        backoff_first_s, backoff_most_s: how long a server that cannot be reached is left alone.
-        connect_timeout_s: for one server.
-        options: for :meth:`Connection.connect`: ``tls``, ``encoding``, ``on_request``, ``max_in_flight``.
+        addresses: a list in any form that :class:`NameServerAddresses` takes, or a NameServerAddresses.
+        backoff_first_s, backoff_most_s: how long a server that cannot be reached is left alone, at first and at most.
+        connect_timeout_s: for a connection to one server.
+        tls, encoding, max_in_flight, on_request: see :meth:`PeerConnection.connect`.
 
     Raises:
         ConfigError: no address was given, here or by the environment.
+        TypeError, ValueError: an argument of another type, or a duration that is not positive.
     """
 
     def __init__(
         self,
-        addresses: Addresses | Given = None,
+        addresses: NameServerAddresses | AddressSpec = None,
         *,
-        backoff_first_s: float = 0.1,
-        backoff_most_s: float = 10.0,
+        backoff_first_s: float = BACKOFF_FIRST_S,
+        backoff_most_s: float = BACKOFF_MOST_S,
         connect_timeout_s: float = REQUEST_TIMEOUT_S,
-        **options: Any,
+        tls: ssl.SSLContext | None = None,
+        encoding: Encoding = Encoding.JSON,
+        max_in_flight: int = MAX_IN_FLIGHT,
+        on_request: OnRequest | None = None,
     ) -> None:
-        self.addresses = addresses if isinstance(addresses, Addresses) else Addresses(addresses)
+        check_seconds(
+            backoff_first_s=backoff_first_s, backoff_most_s=backoff_most_s, connect_timeout_s=connect_timeout_s
+        )
+        check_optional(tls, ssl.SSLContext, "tls")
+        check_instance(encoding, Encoding, "encoding", "an Encoding")
+        check_instance(max_in_flight, int, "max_in_flight", "a number of requests")
+        check_range(max_in_flight, 1, 2**31 - 1, "max_in_flight")
+        if on_request is not None:
+            check_callable(on_request, "on_request")
+        self.addresses = addresses if isinstance(addresses, NameServerAddresses) else NameServerAddresses(addresses)
         self._backoff_s = backoff_first_s, backoff_most_s
-        self._options = {"connect_timeout_s": connect_timeout_s, **options}
-        self._servers: dict[Address, ReconnectingConnection] = {}
+        self._connect_timeout_s = connect_timeout_s
+        self._options = ConnectionOptions(
+            tls=tls, encoding=encoding, max_in_flight=max_in_flight, on_request=on_request
+        )
+        self._servers: dict[NameServerAddress, ReconnectingConnection] = {}
         self._index = random.randrange(1 << 16)
-        self._chosen: Address | None = None
+        self._chosen: NameServerAddress | None = None
         self._following: asyncio.Task[None] | None = None
         self._open = False
         self.on_addresses: list[Callable[[], None]] = []
-        """Are called when the list is another one."""
+        """Functions that are called when the list of addresses has changed."""
 
     @property
-    def chosen(self) -> Address | None:
-        """The one that is asked; None before the first request, and after it failed."""
+    def chosen(self) -> NameServerAddress | None:
+        """The server that is asked; None before the first request, and after it failed."""
         return self._chosen
 
     async def __aenter__(self) -> Self:
@@ -68,7 +94,7 @@ class NameServers:
         await self.close()
 
     async def close(self) -> None:
-        """Hang up; what is under way fails. Cancelled, it hangs up all the same."""
+        """Close all connections, also when cancelled; requests under way fail."""
         self._open = False
         task, self._following = self._following, None
         servers, self._servers = list(self._servers.values()), {}
@@ -92,54 +118,54 @@ class NameServers:
         """Ask the chosen server; when it cannot be reached, does not answer or goes away, the others in turn.
 
         Args:
+            code: a RequestCode.
             timeout_s: for the answer of one server.
-            now: try also those that failed just before; else that they are away is told at once.
+            now: also try servers that failed just before; else those count as away without a try.
 
         Raises:
-            PeerUnavailable: none answers; the message has the reason of each.
-            RemoteProtocolError: the last one answers with something that is no frame.
+            PeerUnavailable: no server answers; the message has the reason of each.
+            RemoteProtocolError: the last server answers with something that is no frame.
             ClientClosed: not open.
         """
-        failures: dict[Address, Exception] = {}
+
+        async def ask(server: ReconnectingConnection) -> Command:
+            connection = await server.connected(now=now)
+            return await connection.request(code, ext_fields, body, timeout_s=timeout_s, **fields)
+
+        return await self._in_turn(ask)
+
+    async def connection(self, *, now: bool = False) -> PeerConnection:
+        """Return the connection to the chosen server, which is made if there is none.
+
+        Raises:
+            PeerUnavailable, ClientClosed: as ``request``.
+        """
+        return await self._in_turn(lambda server: server.connected(now=now))
+
+    async def _in_turn(self, ask: Callable[[ReconnectingConnection], Awaitable[_Result]]) -> _Result:
+        """Ask the chosen server, and the others in turn when it fails."""
+        failures: dict[NameServerAddress, Exception] = {}
         while True:
             server = await self._choose(failures)
             try:
-                return await server.request(code, ext_fields, body, timeout_s=timeout_s, now=now, **fields)
+                return await ask(server)
             except (PeerUnavailable, RemoteProtocolError) as error:
                 self._turn_from(server, error)
                 failures[server.address] = error
             if not self._open:
                 raise ClientClosed("these name servers were closed")
-            if not self._others(failures):
+            if all(address in failures for address in self.addresses.current):
                 self.addresses.look_again_soon()
                 raise self._none_answers(failures)
 
-    async def connection(self, *, now: bool = False) -> Connection:
-        """The connection to the chosen server, made if need be; for what has to stay with one server.
-
-        Raises:
-            PeerUnavailable, ClientClosed: as ``request``.
-        """
-        failures: dict[Address, Exception] = {}
-        while True:
-            server = await self._choose(failures)
-            try:
-                return await server.connected(now=now)
-            except PeerUnavailable as error:
-                self._turn_from(server, error)
-                failures[server.address] = error
-            if not self._others(failures):
-                self.addresses.look_again_soon()
-                raise self._none_answers(failures)
-
-    def turn_from(self, connection: Connection) -> None:
-        """What this connection's server answers is of no use: the next request goes to the next one."""
+    def turn_from(self, connection: PeerConnection) -> None:
+        """Send the next request to another server than that of this connection, whose answers cannot be used."""
         for server in self._servers.values():
             if server.is_current(connection):
-                self._turn_from(server, PeerUnavailable("left"))
+                self._turn_from(server, PeerUnavailable("another one is asked"))
 
-    async def _choose(self, failures: dict[Address, Exception]) -> ReconnectingConnection:
-        """The chosen server, unless it is among the failures: then the next."""
+    async def _choose(self, failures: dict[NameServerAddress, Exception]) -> ReconnectingConnection:
+        """The chosen server, or the next one if that is among the failures."""
         if not self._open:
             raise ClientClosed("these name servers are not open: use them within 'async with'")
         addresses = self.addresses.current or await self.addresses.refresh()
@@ -155,28 +181,30 @@ class NameServers:
         server = self._servers.get(self._chosen)
         if server is None:
             first_s, most_s = self._backoff_s
-            server = ReconnectingConnection(self._chosen, backoff=Backoff(first_s, most_s), **self._options)
+            server = ReconnectingConnection(
+                self._chosen,
+                backoff=Backoff(first_s, most_s),
+                connect_timeout_s=self._connect_timeout_s,
+                **self._options,
+            )
             self._servers[self._chosen] = server
         return server
 
-    def _others(self, failures: dict[Address, Exception]) -> bool:
-        return any(address not in failures for address in self.addresses.current)
-
     def _turn_from(self, server: ReconnectingConnection, error: Exception) -> None:
-        # A server that did not answer one request may be a connection that leads nowhere.
+        # When a server did not answer one request, perhaps only the connection to it does not work.
         server.retire()
         if self._chosen == server.address:
             self._chosen = None
         if not isinstance(error, PeerGoesAway):
             logger.debug("name server %s: %s", server.address, error)
 
-    def _none_answers(self, failures: dict[Address, Exception]) -> Exception:
+    def _none_answers(self, failures: dict[NameServerAddress, Exception]) -> Exception:
         if len(failures) == 1:
             return next(iter(failures.values()))
         return PeerUnavailable("no name server answers: " + "; ".join(map(str, failures.values())))
 
-    def _use(self, addresses: tuple[Address, ...]) -> None:
-        """The list is another one: leave those that are not in it."""
+    def _use(self, addresses: tuple[NameServerAddress, ...]) -> None:
+        """Close the connections to servers that are not in the new list."""
         for address in [known for known in self._servers if known not in addresses]:
             self._servers.pop(address).retire()
         if self._chosen not in addresses:

@@ -1,4 +1,4 @@
-"""Numbers of the remoting protocol, by RocketMQ's own names.
+"""Defines the numbers of the remoting protocol under RocketMQ's own names.
 
 Source: RequestCode, ResponseCode, RemotingSysResponseCode, LanguageCode and MQVersion of rocketmq 5.x.
 """
@@ -10,7 +10,7 @@ from typing import Final
 
 
 class RequestCode(IntEnum):
-    """What a NameServer is asked to do, and 905, which it sends itself."""
+    """The requests that a NameServer answers, and 905, which it sends."""
 
     PUT_KV_CONFIG = 100
     GET_KV_CONFIG = 101
@@ -39,7 +39,7 @@ class RequestCode(IntEnum):
 
 
 class ResponseCode(IntEnum):
-    """How a request went; only the codes that a NameServer gives."""
+    """The response codes that a NameServer uses."""
 
     SUCCESS = 0
     SYSTEM_ERROR = 1
@@ -52,7 +52,7 @@ class ResponseCode(IntEnum):
 
 
 class Encoding(IntEnum):
-    """How a header is written: the first byte of the mark word (SerializeType)."""
+    """The encoding of a header: the first byte of the mark word (SerializeType)."""
 
     JSON = 0
     ROCKETMQ = 1
@@ -71,7 +71,7 @@ VERSION_V5_3_3: Final = 479
 VERSION_V5_5_0: Final = 513
 
 SERVER_VERSION: Final = VERSION_V5_5_0
-"""What our replies say unless the settings ask for an older server."""
+"""The version in our replies, unless the settings ask for an older server."""
 
 # The position of a name is its number in a binary header (LanguageCode).
 LANGUAGES: Final = (

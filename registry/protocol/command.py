@@ -1,4 +1,4 @@
-"""One remoting command: the header in its two encodings, and the body.
+"""Decodes and encodes one remoting command: a header in one of two encodings, and a body.
 
 A JSON header is one object; a binary (ROCKETMQ) header is: code i16, language i8, version i16, opaque i32,
 flag i32, remark (i32 length, UTF-8), extFields (i32 length; per entry: i16 length, key, i32 length, value).
@@ -12,8 +12,7 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from registry.errors import LocalProtocolError, RemoteProtocolError
-
+from ..errors import LocalProtocolError, RemoteProtocolError
 from . import lenient_json
 from .codes import FLAG_ONEWAY, FLAG_RESPONSE, LANGUAGES, SERVER_VERSION, Encoding
 
@@ -38,14 +37,14 @@ _RENAME: Final = {"ext_fields": "extFields", "body": " body", "encoding": " enco
 class Command(msgspec.Struct, kw_only=True, gc=False, rename=_RENAME):
     """A request or a reply.
 
-    opaque: int32, negative too; None when a JSON header has none: Java then answers with a number of its own
+    opaque: int32, possibly negative; None when a JSON header has none: Java then answers with a number of its own
         counter.
     flag: FLAG_RESPONSE and FLAG_ONEWAY, or-ed.
     version: MQVersion number of the sender.
     language: a name of LANGUAGES; an unknown one as it came, an unknown number as its digits.
     ext_fields: None and {} differ in JSON and are the same in binary.
     body: b"" when there is none.
-    encoding: how the header came, or is to be sent.
+    encoding: how the header was received, or is to be sent.
     """
 
     # In the order of a Java header, which makes finding them 10 % faster.
@@ -61,12 +60,12 @@ class Command(msgspec.Struct, kw_only=True, gc=False, rename=_RENAME):
 
     @property
     def is_response(self) -> bool:
-        """Whether this answers a request of ours."""
+        """Whether this is a response."""
         return bool(self.flag & FLAG_RESPONSE)
 
     @property
     def is_oneway(self) -> bool:
-        """Whether the sender wants no reply."""
+        """Whether the sender expects no reply."""
         return bool(self.flag & FLAG_ONEWAY)
 
 
@@ -74,23 +73,18 @@ class Command(msgspec.Struct, kw_only=True, gc=False, rename=_RENAME):
 _json_header = msgspec.json.Decoder(Command, strict=False)
 
 
-def decode_command(frame: bytes, keep_empty_fields: bool = False, refuse_empty_header: bool = False) -> Command | None:
-    """Read one frame.
+def decode_command(frame: bytes, keep_empty_fields: bool = False) -> Command:
+    """Decode one frame into a command.
 
     Args:
-        frame: as FrameReader gives it: from the mark word on.
+        frame: as FrameReader returns it: from the mark word on.
         keep_empty_fields: a value of length 0 in a binary header is an empty text (4.8), else it counts as absent.
-        refuse_empty_header: a header of length 0 is an error (4.8).
-
-    Returns:
-        the command; None for a frame with a header of length 0, which a 5.x NameServer neither answers nor
-        hangs up on.
 
     Raises:
-        RemoteProtocolError: header longer than the frame, unknown serializer byte, header that is no JSON
+        RemoteProtocolError: header longer than the frame, unknown serializer byte, header that is empty or no JSON
             object even leniently, truncated binary header, number that is none or no int32; ``closes`` is
             true.
-    Source: RemotingCommand.decode; what Java accepts is measured.
+    Source: RemotingCommand.decode; what Java accepts was measured on running servers.
     """
     try:
         (mark,) = _MARK.unpack_from(frame)
@@ -102,9 +96,7 @@ def decode_command(frame: bytes, keep_empty_fields: bool = False, refuse_empty_h
     header = frame[4:stop]
     if mark <= _MAX_HEADER_BYTES:  # the serializer byte is 0, JSON
         if not header:
-            if refuse_empty_header:
-                raise RemoteProtocolError("a frame with an empty header", closes=True)
-            return None
+            raise RemoteProtocolError("a frame with an empty header", closes=True)
         try:
             command = _json_header.decode(header)
             command.encoding = _JSON
@@ -144,7 +136,7 @@ def _decode_lenient_header(header: bytes) -> Command:
 
 
 def _lenient_int32(value: Any) -> int:
-    """A number, or its text; nothing counts as 0, the default of Java's int."""
+    """Read an int32 from a number or its text; a missing value is 0, the default of Java's int."""
     if value is None:
         return 0
     try:
@@ -163,7 +155,7 @@ def _lenient_language(value: Any) -> str:
 
 
 def _as_text(value: Any) -> str:
-    """What fastjson makes of a value where a string is due: a string as it is, all else as its JSON text."""
+    """Convert a value to a string as fastjson does: a string stays as it is, all else becomes its JSON text."""
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
@@ -211,7 +203,7 @@ def _read_text(header: bytes, at: int, size: int) -> tuple[str, int]:
 
 
 class _JsonHeader(msgspec.Struct):
-    """The header in the order in which Java writes it; what is unset is left out."""
+    """A JSON header with its members in the order in which Java writes them; unset members are left out."""
 
     code: int
     extFields: dict[str, str] | msgspec.UnsetType
@@ -227,7 +219,7 @@ _encode_json = msgspec.json.Encoder().encode
 
 
 def encode_command(command: Command) -> bytes:
-    """Write one frame, length word included, as Java does byte for byte.
+    """Encode one frame, including its length word, byte for byte as Java does.
 
     An opaque of None is written as 0; entries of ``ext_fields`` keep their order.
 
@@ -291,11 +283,11 @@ def _language_code(language: str) -> int:
 
 
 class ReplyTemplate:
-    """A reply whose header is written once, for answers that differ only in opaque and body.
+    """Encodes replies that differ only in opaque and body: the rest of the header is encoded once.
 
     Args:
-        code, remark, ext_fields: of every reply; see Command.
-        version: MQVersion number that the reply claims.
+        code, remark, ext_fields: the same in every reply; see Command.
+        version: MQVersion number in the reply's header.
         encoding: of the header.
 
     A header is ``prefix``, the opaque, ``suffix``; ``fixed_bytes`` is its size without the opaque.
@@ -334,7 +326,7 @@ class ReplyTemplate:
         self._mark = encoding << 24
 
     def reply(self, opaque: int, body: bytes = b"") -> bytes:
-        """One whole frame, length word included."""
+        """Encode one whole frame, including its length word."""
         number = b"%d" % opaque if self._mark == 0 else _INT32.pack(opaque)
         header_bytes = self.fixed_bytes + len(number)
         head = _HEAD.pack(4 + header_bytes + len(body), self._mark | header_bytes)

@@ -9,55 +9,54 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-from registry.errors import RemoteProtocolError
+from ..errors import RemoteProtocolError
 
 MAX_FRAME_BYTES: Final = 16 * 1024 * 1024
 """The longest frame that the Java server takes, length word included (frameMaxLength)."""
 
 _LENGTH_BYTES: Final = 4
 _MARK_BYTES: Final = 4
+_MAX_LENGTH: Final = MAX_FRAME_BYTES - _LENGTH_BYTES
 _LENGTH_WORD: Final = struct.Struct(">i")
-# Pieces of a frame that are smaller than this are put together as they come: a list of single bytes would hold forty
-# times as much as they are.
+# Pieces of a frame below this size are joined as they arrive: a list of single bytes would take forty times the
+# memory of the bytes.
 _SMALL_BYTES: Final = 4096
 
 
 def is_frame(data: bytes) -> bool:
-    """Whether that is one whole frame, length word included, and nothing else."""
+    """Whether ``data`` is exactly one whole frame, including its length word."""
     size = len(data)
     return 2 * _LENGTH_BYTES <= size <= MAX_FRAME_BYTES and _LENGTH_WORD.unpack_from(data)[0] == size - _LENGTH_BYTES
 
 
 class FrameReader:
-    """Collects what a connection receives and gives back whole frames.
+    """Collects the bytes that a connection receives and returns whole frames.
 
-    A frame that cannot be split off ends the stream: ``feed`` returns the frames before it and sets
-    ``error``, and each later ``feed`` raises that error. So a caller answers what ``feed`` returned, then
-    looks at ``error`` and closes.
+    An invalid frame length ends the stream: ``feed`` returns the frames before it and sets ``error``, and each later
+    ``feed`` raises that error. So a caller answers the returned frames, then checks ``error`` and closes.
 
-    Cost: every byte of a frame is copied once; twice if it came in pieces below 4 KiB.
+    Cost: every byte of a frame is copied once; twice if it arrived in pieces below 4 KiB.
     """
 
-    __slots__ = ("_held", "_limit", "_need", "error", "pending")
+    __slots__ = ("_held", "_need", "error", "pending")
 
-    def __init__(self, max_frame_bytes: int = MAX_FRAME_BYTES) -> None:
+    def __init__(self) -> None:
         self.error: RemoteProtocolError | None = None
-        """Why no further frame can be had, once that is so; ``closes`` is true."""
-        self._limit = max_frame_bytes - _LENGTH_BYTES
+        """Why the stream ended, or None; its ``closes`` is true."""
         # At most one unfinished frame, length word first, in pieces. Bytes of the frames after it are never put here.
         self.pending: list[bytes | bytearray] = []
-        """The pieces of an unfinished frame; only to be looked at, and false when there are none."""
+        """The pieces of the unfinished frame; read-only for callers, empty when there is none."""
         self._held = 0  # bytes in them
         self._need = 0  # the size of that frame, length word included; 0 until its length word is there
 
     @property
     def pending_bytes(self) -> int:
-        """How many bytes of an unfinished frame are held."""
+        """Bytes of the unfinished frame that are held."""
         return self._held
 
     @property
     def announced_bytes(self) -> int:
-        """How long the unfinished frame will be, length word included; 0 as long as that is not known."""
+        """Size of the unfinished frame in bytes, including its length word; 0 while its length word is incomplete."""
         return self._need
 
     def feed(self, data: bytes) -> list[bytes]:
@@ -67,8 +66,8 @@ class FrameReader:
             data: any number of bytes, cut anywhere.
 
         Returns:
-            the frames that are complete now, in order, each without its length word: it begins with the mark
-            word and has at least 4 bytes.
+            the frames that are complete now, in order, each without its length word: it begins with the mark word and
+            has at least 4 bytes.
 
         Raises:
             RemoteProtocolError: the stream had ended with ``error`` before this call.
@@ -82,7 +81,7 @@ class FrameReader:
         while self.error is None and end - at >= _LENGTH_BYTES:
             (length,) = _LENGTH_WORD.unpack_from(data, at)
             stop = at + _LENGTH_BYTES + length
-            if not _MARK_BYTES <= length <= self._limit:
+            if not _MARK_BYTES <= length <= _MAX_LENGTH:
                 self._refuse(length)
                 return frames
             if stop > end:
@@ -95,7 +94,7 @@ class FrameReader:
         return frames
 
     def _finish_pending(self, data: bytes, frames: list[bytes]) -> int:
-        """Complete the unfinished frame as far as ``data`` goes; returns how much of ``data`` it took."""
+        """Add ``data`` to the unfinished frame; returns how many bytes of ``data`` belong to it."""
         at = 0
         if not self._need:
             at = _LENGTH_BYTES - self._held
@@ -103,7 +102,7 @@ class FrameReader:
             if self._held < _LENGTH_BYTES:
                 return len(data)
             (length,) = _LENGTH_WORD.unpack(b"".join(self.pending))
-            if not _MARK_BYTES <= length <= self._limit:
+            if not _MARK_BYTES <= length <= _MAX_LENGTH:
                 self._refuse(length)
                 return at
             self._need = _LENGTH_BYTES + length
@@ -132,5 +131,5 @@ class FrameReader:
     def _refuse(self, length: int) -> None:
         self._forget()
         self.error = RemoteProtocolError(
-            f"frame length {length} is not between {_MARK_BYTES} and {self._limit}", closes=True
+            f"frame length {length} is not between {_MARK_BYTES} and {_MAX_LENGTH}", closes=True
         )

@@ -1,7 +1,8 @@
-"""Request and reply headers: what stands in extFields, typed.
+"""Reads and writes the header fields (extFields) of every request and reply as typed values.
 
 Java checks no field for presence and no number for form: a field that is missing or unparsable is null and the
-request goes on. So every field here may be None, and it is the handler that says what it cannot do without.
+request is processed all the same. So every field here may be None, and each handler refuses what it cannot use.
+Handlers that write refuse names that are not bounded (docs/differences.md D9): they read with :meth:`Header.checked`.
 Fields keep RocketMQ's names, in snake_case.
 """
 
@@ -13,13 +14,16 @@ from typing import Any, Final, Self
 
 import msgspec
 
-from registry.model import Int32
-
+from ..errors import RemoteProtocolError
+from ..model import Int32
+from ..names import fault_of_address, fault_of_name
 from .numbers import parse_boolean, parse_int, parse_long
 
-# extFields that no header class of Java declares: NameServers read them beside it (MixAll).
+# extFields that no header class of Java declares; NameServers read them apart from it (MixAll).
 ZONE_NAME: Final = "__ZONE_NAME"
 ZONE_MODE: Final = "__ZONE_MODE"
+
+_NOT_NAMES: Final = frozenset({"value"})  # of a KV key; the script that stores it bounds it
 
 _PARSERS: Final[tuple[tuple[Any, Callable[[str], Any]], ...]] = (
     (str | None, str),
@@ -31,17 +35,39 @@ _PARSERS: Final[tuple[tuple[Any, Callable[[str], Any]], ...]] = (
 
 
 class Header(msgspec.Struct, frozen=True, rename="camel"):
-    """Base of all headers; turns extFields into fields and back."""
+    """Base of all headers: converts extFields to typed fields and back."""
 
     @classmethod
     def from_ext_fields(cls, ext_fields: dict[str, str] | None) -> Self:
-        """Read what is there; never raises. Unknown entries are ignored."""
+        """Read the known fields; never raises. Unknown entries are ignored, unparsable values are None."""
         if not ext_fields:
             return cls()
         return cls(**{name: parse(ext_fields[key]) for name, key, parse in _fields(cls) if key in ext_fields})
 
+    @classmethod
+    def checked(cls, ext_fields: dict[str, str] | None) -> Self:
+        """Read the known fields of a request that writes, or reads by a name in Redis.
+
+        Raises:
+            RemoteProtocolError: a name in it has a fault; the message names the field. ``closes`` is false.
+        """
+        header = cls.from_ext_fields(ext_fields)
+        fault = header.fault()
+        if fault is not None:
+            raise RemoteProtocolError(f"{fault}; nothing was changed")
+        return header
+
+    def fault(self) -> str | None:
+        """Say which name in it has which fault; None when none has. A name that is missing or empty has none here."""
+        for name, key, parse in _fields(type(self)):
+            value = getattr(self, name) if parse is str and key not in _NOT_NAMES else None
+            fault = (fault_of_address if key == "brokerAddr" else fault_of_name)(value) if value else None
+            if fault is not None:
+                return f"{key} {fault}"
+        return None
+
     def to_ext_fields(self) -> dict[str, str]:
-        """Write what is not None, in the order of the fields."""
+        """Write the fields that are not None, in their declared order."""
         ext_fields = {}
         for name, key, _ in _fields(type(self)):
             value = getattr(self, name)
@@ -54,7 +80,7 @@ class Header(msgspec.Struct, frozen=True, rename="camel"):
 
 @cache
 def _fields(header: type[Header]) -> tuple[tuple[str, str, Callable[[str], Any]], ...]:
-    """Attribute, extFields key and parser of every field."""
+    """Return (attribute, extFields key, parser) of every field of a header class."""
     parsers = []
     for field in msgspec.structs.fields(header):
         (parser,) = (parse for kind, parse in _PARSERS if kind == field.type)
@@ -63,7 +89,7 @@ def _fields(header: type[Header]) -> tuple[tuple[str, str, Callable[[str], Any]]
 
 
 class PutKVConfig(Header, frozen=True):
-    """100."""
+    """PUT_KV_CONFIG (100): set one key of the KV configuration."""
 
     namespace: str | None = None
     key: str | None = None
@@ -71,38 +97,33 @@ class PutKVConfig(Header, frozen=True):
 
 
 class GetKVConfig(Header, frozen=True):
-    """101."""
+    """GET_KV_CONFIG (101): read one key of the KV configuration."""
 
     namespace: str | None = None
     key: str | None = None
 
 
-class GetKVConfigReply(Header, frozen=True):
-    """Reply of 101."""
-
-    value: str | None = None
-
-
 class DeleteKVConfig(Header, frozen=True):
-    """102."""
+    """DELETE_KV_CONFIG (102): delete one key of the KV configuration."""
 
     namespace: str | None = None
     key: str | None = None
 
 
 class GetKVListByNamespace(Header, frozen=True):
-    """219."""
+    """GET_KVLIST_BY_NAMESPACE (219): read all keys of one KV namespace."""
 
     namespace: str | None = None
 
 
 class RegisterBroker(Header, frozen=True):
-    """103.
+    """REGISTER_BROKER (103): a broker says where it is; its body says which topics it has.
 
-    heartbeat_timeout_millis: how long the broker lives without a sign, 5.x acting-master brokers only.
+    heartbeat_timeout_millis: the broker expires when no heartbeat comes for this long; only 5.x brokers with acting
+        masters send it.
     enable_acting_master: None before 5.x.
-    compressed: whether the body is zlib; 5.x brokers send false also when it is.
-    body_crc32: CRC-32 of the body without the sign bit; 0 and None are not checked.
+    compressed: whether the body is a zlib stream; 5.x brokers send false even when it is.
+    body_crc32: CRC-32 of the body without the sign bit; 0 and None: the body is not checked.
     """
 
     broker_name: str | None = None
@@ -118,14 +139,14 @@ class RegisterBroker(Header, frozen=True):
 
 
 class RegisterBrokerReply(Header, frozen=True):
-    """Reply of 103; both fields only for slaves whose master is known."""
+    """Reply to REGISTER_BROKER (103); both fields are set only for a slave whose master is registered."""
 
     ha_server_addr: str | None = None
     master_addr: str | None = None
 
 
 class UnregisterBroker(Header, frozen=True):
-    """104."""
+    """UNREGISTER_BROKER (104): a broker leaves."""
 
     broker_name: str | None = None
     broker_addr: str | None = None
@@ -134,7 +155,7 @@ class UnregisterBroker(Header, frozen=True):
 
 
 class GetRouteInfo(Header, frozen=True):
-    """105."""
+    """GET_ROUTEINFO_BY_TOPIC (105): ask for the route of one topic."""
 
     topic: str | None = None
     accept_standard_json_only: bool = False
@@ -143,12 +164,12 @@ class GetRouteInfo(Header, frozen=True):
 
     @property
     def zone_filter(self) -> str | None:
-        """The zone that the answer is limited to; None without a mode of true and a name that is not blank."""
+        """The zone that the route is limited to; None unless zone_mode is true and zone_name is not blank."""
         return self.zone_name if self.zone_mode and self.zone_name and self.zone_name.strip() else None
 
 
 class WipeWritePerm(Header, frozen=True):
-    """205, and 327 (AddWritePerm), which has the same field."""
+    """WIPE_WRITE_PERM_OF_BROKER (205) and ADD_WRITE_PERM_OF_BROKER (327), which have the same field."""
 
     broker_name: str | None = None
 
@@ -156,39 +177,27 @@ class WipeWritePerm(Header, frozen=True):
 AddWritePerm = WipeWritePerm
 
 
-class WipeWritePermReply(Header, frozen=True):
-    """Reply of 205."""
-
-    wipe_topic_count: Int32 | None = None
-
-
-class AddWritePermReply(Header, frozen=True):
-    """Reply of 327."""
-
-    add_topic_count: Int32 | None = None
-
-
 class DeleteTopic(Header, frozen=True):
-    """216; without cluster_name the topic goes everywhere."""
+    """DELETE_TOPIC_IN_NAMESRV (216); cluster_name: delete it from the brokers of this cluster only."""
 
     topic: str | None = None
     cluster_name: str | None = None
 
 
 class RegisterTopic(Header, frozen=True):
-    """217."""
+    """REGISTER_TOPIC_IN_NAMESRV (217): give a topic queues at brokers that are registered already."""
 
     topic: str | None = None
 
 
 class TopicsByCluster(Header, frozen=True):
-    """224."""
+    """GET_TOPICS_BY_CLUSTER (224): list the topics of one cluster's brokers."""
 
     cluster: str | None = None
 
 
 class QueryDataVersion(Header, frozen=True):
-    """322."""
+    """QUERY_DATA_VERSION (322): ask whether a registration is needed."""
 
     broker_name: str | None = None
     broker_addr: str | None = None
@@ -197,20 +206,20 @@ class QueryDataVersion(Header, frozen=True):
 
 
 class QueryDataVersionReply(Header, frozen=True):
-    """Reply of 322."""
+    """Reply to QUERY_DATA_VERSION (322)."""
 
     changed: bool | None = None
 
 
 class GetBrokerMemberGroup(Header, frozen=True):
-    """901."""
+    """GET_BROKER_MEMBER_GROUP (901): ask for the addresses of one brokerName."""
 
     cluster_name: str | None = None
     broker_name: str | None = None
 
 
 class BrokerHeartbeat(Header, frozen=True):
-    """904."""
+    """BROKER_HEARTBEAT (904): a broker is alive."""
 
     cluster_name: str | None = None
     broker_addr: str | None = None
@@ -218,7 +227,7 @@ class BrokerHeartbeat(Header, frozen=True):
 
 
 class NotifyMinBrokerIdChange(Header, frozen=True):
-    """905, which the NameServer sends to brokers."""
+    """NOTIFY_MIN_BROKER_ID_CHANGE (905), which a NameServer sends to brokers."""
 
     min_broker_id: int | None = None
     broker_name: str | None = None

@@ -1,8 +1,8 @@
-"""Reads what fastjson 1 reads and JSON does not allow.
+"""Parses texts that fastjson 1 accepts although they are not valid JSON.
 
 Java peers write map keys that are numbers without quotes (``{0:"10.0.0.1:10911"}``), and NameServers up to
-5.3.3 also accept unquoted names, single quotes and stray commas. msgspec reads standard JSON only and stays
-the first choice everywhere; this module is for what it refused.
+5.3.3 also accept unquoted names, single quotes and repeated commas. msgspec reads standard JSON only and is always
+tried first; this module parses what it refused.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import Any, Final
 
 import msgspec
 
-from registry.errors import RemoteProtocolError
+from ..errors import RemoteProtocolError
 
 MAX_LENIENT_BYTES: Final = 1024 * 1024
-"""The longest text that the parser in Python is used for: about half a second."""
+"""The longest text for the parser in Python, which takes about half a second for it."""
 
 MAX_DEPTH: Final = 64
 """How deep objects and arrays may nest; real bodies need six levels."""
@@ -24,8 +24,8 @@ MAX_DEPTH: Final = 64
 # deeply nested value.
 REFUSALS: Final = (msgspec.MsgspecError, ValueError, RecursionError)
 
-# Up to and including the colon of the next integer key that has no quotes. Strings are stepped over whole,
-# and every repeat is possessive, so the time is linear.
+# Matches up to and including the colon of the next integer key without quotes. Whole strings are skipped, and every
+# repeat is possessive, so the time is linear.
 _BARE_KEY: Final = re.compile(
     rb"""((?: [^"{,]++ | "[^"\\]*+(?:\\.[^"\\]*+)*+" | [{,](?!\s*+-?[0-9]++\s*+:) )*+ [{,]\s*+)"""
     rb"""(-?[0-9]++) \s*+:""",
@@ -55,14 +55,13 @@ _MAX_NUMBER_CHARS: Final = 400
 
 
 def quote_integer_keys(data: bytes) -> bytes:
-    """Put quotes round integer keys that have none, so that standard parsers can read the text.
+    """Quote the integer keys that have no quotes, so that a standard parser can read the text.
 
-    Bytes that are no JSON at all come back in some form that is none either. Cost: linear, about 15 ms for a
-    register body of 1.7 MB.
+    Bytes that are no JSON stay no JSON. Cost: linear, about 15 ms for a register body of 1.7 MB.
     """
     parts: list[bytes] = []
     at = 0
-    # match() from where the last one ended, not sub(): that would start anew at every byte after the last key.
+    # match() from the end of the last one: sub() would try again at every byte after the last key.
     while found := _BARE_KEY.match(data, at):
         if len(parts) == 2 * _MAX_BARE_KEYS:
             return data
@@ -71,18 +70,17 @@ def quote_integer_keys(data: bytes) -> bytes:
     return b"".join((*parts, data[at:])) if parts else data
 
 
-def loads(data: bytes, *, max_bytes: int = MAX_LENIENT_BYTES) -> Any:
+def loads(data: bytes) -> Any:
     """Parse one JSON value, standard or lenient.
 
     Args:
-        data: UTF-8; bytes that are none read as U+FFFD, as in Java.
-        max_bytes: the longest text for which leniency is tried.
+        data: UTF-8; invalid bytes are read as U+FFFD, as in Java.
 
     Returns:
         dict (keys always str; integer keys in their written form), list, str, int, float, bool or None.
 
     Raises:
-        RemoteProtocolError: neither JSON nor close enough, nested deeper than MAX_DEPTH, or too long;
+        RemoteProtocolError: neither JSON nor what fastjson 1 accepts, nested deeper than MAX_DEPTH, or too long;
             ``closes`` is false.
     """
     for text in (data, quote_integer_keys(data)):
@@ -90,13 +88,13 @@ def loads(data: bytes, *, max_bytes: int = MAX_LENIENT_BYTES) -> Any:
             return msgspec.json.decode(text)
         except REFUSALS:
             pass
-    if len(data) > max_bytes:
+    if len(data) > MAX_LENIENT_BYTES:
         raise RemoteProtocolError(f"no standard JSON, and with {len(data)} bytes too long to read leniently")
     return _Parser(data.decode("utf-8", "replace")).parse()
 
 
 class _Parser:
-    """One pass over the tokens; containers under construction are on a list, not on the call stack."""
+    """Parses in one pass over the tokens; open containers are kept in a list, not on the call stack."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -175,7 +173,7 @@ class _Parser:
     def _unescape(self, text: str) -> str:
         if "\\" in text:
             text = _ESCAPE.sub(self._escaped, text)
-            # A lone surrogate would make the text impossible to send on; Java sends a question mark for it.
+            # A text with a lone surrogate cannot be encoded as UTF-8; Java sends a question mark for it.
             if _SURROGATE.search(text):
                 text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
         return text

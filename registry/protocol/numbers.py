@@ -1,26 +1,26 @@
-"""How Java reads numbers and booleans from text (Integer.parseInt, Long.parseLong, Boolean.parseBoolean)."""
+"""Parses numbers and booleans as Java does (Integer.parseInt, Long.parseLong, Boolean.parseBoolean)."""
 
 from __future__ import annotations
 
 import re
 from typing import Final
 
-# More digits than any int64 has would only make int() slow; leading zeros are as rare as they are legal.
+# No int64 has more digits, and int() is slow for long texts; leading zeros are legal, so 40 leaves room for some.
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,40}")
 
 
 def parse_int(text: str) -> int | None:
-    """An int32, or None."""
+    """Parse an int32; None when the text is none."""
     return _parse(text, 2**31)
 
 
 def parse_long(text: str) -> int | None:
-    """An int64, or None."""
+    """Parse an int64; None when the text is none."""
     return _parse(text, 2**63)
 
 
 def parse_boolean(text: str) -> bool:
-    """Only "true", in any case, is true."""
+    """Return True for "true" in any case, False for everything else."""
     return text.lower() == "true"
 
 

@@ -1,13 +1,13 @@
-"""A request of our own: hold the answer until a route changes (ROUTE_WATCH).
+"""Encodes and decodes ROUTE_WATCH, a request of our own whose answer is held until a route changes.
 
-Only our front ends know it. A stock NameServer of 5.x answers an unknown code with code 3, one of 4.x not at all,
-and neither logs it nor hangs up (golden/FACTS 1.1), so a client can try it once on each connection. What tells that
-the answer is meant is a field that no other answer has.
+Only our front ends know it. A stock NameServer of 5.x answers an unknown code with code 3, one of 4.x does not answer;
+neither logs it nor closes the connection, so a client can try it once on each connection. The field ``routeWatch``,
+which no other answer has, shows that the server understood the request.
 
-request: extFields ``holdMillis`` (the answer comes after that time at the latest), and ``epoch`` and ``seq`` of the
-    last answer (absent: answer at once, with where the server stands); body: a JSON array of topics.
-answer: extFields ``routeWatch`` = 1, ``epoch`` and ``seq``; body: those of the topics whose routes may have changed
-    after the ``seq`` that was asked for, as a JSON array, or ``null`` when all may have.
+request: extFields ``holdMillis`` (the server answers after that time at the latest), and ``epoch`` and ``seq`` of the
+    last answer (absent: the server answers at once, with its own); body: a JSON array of topics.
+answer: extFields ``routeWatch`` = 1, ``epoch`` and ``seq``; body: a JSON array of the topics whose routes may have
+    changed after the ``seq`` of the request, or ``null`` when all may have.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from typing import Final, NamedTuple, Self
 
 import msgspec
 
-from registry.errors import RemoteProtocolError
-from registry.protocol.numbers import parse_int, parse_long
+from ..errors import RemoteProtocolError
+from ..names import fault_of_names
+from .numbers import parse_int, parse_long
 
 ROUTE_WATCH: Final = 29105
 
@@ -29,26 +30,29 @@ MAX_BODY_BYTES: Final = 4 << 20
 _topics: Final[msgspec.json.Decoder[list[str] | None]] = msgspec.json.Decoder(list[str] | None)
 
 
-class Position(NamedTuple):
-    """How far a server's tables are: its registry's epoch, and the number of the last change in it."""
+class TablesVersion(NamedTuple):
+    """The version of a server's tables: the registry's epoch, and the ``seq`` of the last change in them."""
 
     epoch: str
     seq: int
 
 
 class WatchRequest(NamedTuple):
-    """``since``: None to be told where the server stands."""
+    """A decoded request.
+
+    since: the tables' version in the last answer; None: the server answers at once with its version.
+    """
 
     topics: frozenset[str]
     hold_ms: int
-    since: Position | None
+    since: TablesVersion | None
 
     @classmethod
     def decode(cls, ext_fields: dict[str, str] | None, body: bytes) -> Self:
-        """Read a request.
+        """Decode a request.
 
         Raises:
-            RemoteProtocolError: no list of topics, or one over the limits; ``closes`` is false.
+            RemoteProtocolError: the body is no list of topic names, or one above the limits; ``closes`` is false.
         """
         ext = ext_fields or {}
         if len(body) > MAX_BODY_BYTES:
@@ -56,12 +60,15 @@ class WatchRequest(NamedTuple):
         topics = _decode_topics(body or b"[]") or []
         if len(topics) > MAX_TOPICS:
             raise RemoteProtocolError(f"{len(topics)} topics, at most {MAX_TOPICS}")
+        fault = fault_of_names(topics)
+        if fault is not None:
+            raise RemoteProtocolError(f"topic {fault}")
         seq = parse_long(ext.get("seq", ""))
-        since = None if seq is None or "epoch" not in ext else Position(ext["epoch"], seq)
+        since = None if seq is None or "epoch" not in ext else TablesVersion(ext["epoch"], seq)
         return cls(frozenset(topics), max(0, parse_int(ext.get("holdMillis", "")) or 0), since)
 
     def encode(self) -> tuple[dict[str, str], bytes]:
-        """As extFields and body."""
+        """Encode as extFields and body."""
         ext = {"holdMillis": str(self.hold_ms)}
         if self.since is not None:
             ext |= {"epoch": self.since.epoch, "seq": str(self.since.seq)}
@@ -69,17 +76,20 @@ class WatchRequest(NamedTuple):
 
 
 class WatchAnswer(NamedTuple):
-    """``topics``: those that may have changed; None: all may have."""
+    """A decoded answer.
 
-    position: Position
+    topics: the topics whose routes may have changed; None: all may have.
+    """
+
+    position: TablesVersion
     topics: tuple[str, ...] | None
 
     @classmethod
     def decode(cls, code: int, ext_fields: dict[str, str] | None, body: bytes) -> Self | None:
-        """Read an answer; None when it is that of a server which does not know this request.
+        """Decode an answer; None when the server does not know this request.
 
         Raises:
-            RemoteProtocolError: it bears the mark, and nonsense; ``closes`` is false.
+            RemoteProtocolError: it has the field ``routeWatch``, but is invalid; ``closes`` is false.
         """
         ext = ext_fields or {}
         if code != 0 or ext.get(MARK) != MARK_VALUE:
@@ -88,10 +98,10 @@ class WatchAnswer(NamedTuple):
         if seq is None or "epoch" not in ext:
             raise RemoteProtocolError(f"the answer to a watch without a position: {ext}")
         topics = _decode_topics(body or b"[]")
-        return cls(Position(ext["epoch"], seq), None if topics is None else tuple(topics))
+        return cls(TablesVersion(ext["epoch"], seq), None if topics is None else tuple(topics))
 
     def encode(self) -> tuple[dict[str, str], bytes]:
-        """As extFields and body."""
+        """Encode as extFields and body."""
         ext = {MARK: MARK_VALUE, "epoch": self.position.epoch, "seq": str(self.position.seq)}
         return ext, msgspec.json.encode(self.topics)
 

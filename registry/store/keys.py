@@ -1,42 +1,269 @@
-"""Every Redis key of the project, by name. ``P`` is ``mq:{<namespace>}:``: one namespace is one hash slot."""
+"""Every Redis key of the project, by kind. ``P`` is ``mq:{<namespace>}:``: one namespace is one hash slot.
+
+Each function names one kind of key; its docstring gives the type, the contents, the expiry (TTL), the Lua scripts that
+write it, and the table of the Java NameServer that it is. *Removals* are unregister_broker, unregister_broker_id,
+channel_destroyed, expire_brokers and reap_worker. *who* is ``<cluster>|<broker address>`` (``Behaviour.who``), an
+*incarnation* the random name of one life of a front-end worker. tests/store/test_keys.py compares all of this with
+the scripts.
+"""
 
 from __future__ import annotations
 
 
 def prefix(namespace: str) -> str:
-    """``P`` of a namespace."""
+    """``P`` of a namespace: what all of its keys begin with."""
     return f"mq:{{{namespace}}}:"
 
 
 def meta(namespace: str) -> str:
-    """HASH: epoch, seq, n, config_rev, schema, schema_minor, compat, seen_ms, up_since.
+    """HASH: epoch (random, of this history of the namespace), seq (of the last change), n (of the last registration),
+    config_rev, schema, schema_minor, compat; seen_ms (when a lease was last renewed), up_since and shifted_at (the last
+    gap without renewals, lua/include/seen); kv_given_by (who gave KV back, restore_kv); of the streams stream_limits
+    (the most entries each may have), changes_bytes and lookups_bytes (bytes of all entries there ever were).
 
-    Of the streams: the most entries each may have (``stream_limits``), the bytes of all entries there ever were
-    (``changes_bytes``, ``lookups_bytes``).
+    TTL: none. Java: none.
+    Writers: every script that changes something; init_namespace makes it.
     """
     return prefix(namespace) + "meta"
 
 
 def changes(namespace: str) -> str:
-    """STREAM: every change of the tables, one field ``e``."""
+    """STREAM: every change of the tables, in order: one field e, an event as JSON (:mod:`mqregistry.events.changes`).
+
+    TTL: none; trim_streams keeps it within its limits. Java: none.
+    Writers: every script that changes a table, trim_streams.
+    """
     return prefix(namespace) + "changes"
 
 
 def heartbeats(namespace: str) -> str:
-    """STREAM: one entry a heartbeat, one field ``e``."""
+    """STREAM: an entry for each sign of life of a broker: one field e (:mod:`mqregistry.events.journal`).
+
+    TTL: none; trim_streams keeps it within its limits. Java: none.
+    Writers: heartbeat, register_broker, touch_broker, trim_streams.
+    """
     return prefix(namespace) + "heartbeats"
 
 
 def lookups(namespace: str) -> str:
-    """STREAM: lookup counts, an entry or more per front-end worker and ten seconds, one field ``e``."""
+    """STREAM: counts of route lookups, one entry or more for each front-end worker and ten seconds: one field e.
+
+    TTL: none; trim_streams keeps it within its limits. Java: none.
+    Writers: write_lookups, trim_streams.
+    """
     return prefix(namespace) + "lookups"
 
 
-def topic(namespace: str, name: str) -> str:
-    """HASH: brokerName -> queue data of this topic."""
-    return f"{prefix(namespace)}topic:{name}"
+def counted(namespace: str) -> str:
+    """HASH: worker incarnation -> number and time (ms) of its last report of lookups, so that a report that is sent
+    twice is written once.
+
+    TTL: none; write_lookups drops fields after a day. Java: none.
+    Writers: write_lookups.
+    """
+    return prefix(namespace) + "counted"
 
 
 def readers(namespace: str) -> str:
-    """HASH: reader of the streams -> JSON: when it was last heard of, its position in each stream."""
+    """HASH: name of a reader of the streams -> JSON: when it was last heard of, its position in each stream.
+
+    TTL: none. Java: none.
+    Writers: acknowledge, forget_reader, trim_streams.
+    """
     return prefix(namespace) + "readers"
+
+
+def clusters(namespace: str) -> str:
+    """SET: the names of the clusters.
+
+    TTL: none. Java: RouteInfoManager.clusterAddrTable, its keys.
+    Writers: register_broker, removals.
+    """
+    return prefix(namespace) + "clusters"
+
+
+def cluster(namespace: str, name: str) -> str:
+    """SET: the brokerNames of one cluster.
+
+    TTL: none. Java: RouteInfoManager.clusterAddrTable.
+    Writers: register_broker, removals.
+    """
+    return f"{prefix(namespace)}cluster:{name}"
+
+
+def brokers(namespace: str) -> str:
+    """SET: the brokerNames.
+
+    TTL: none. Java: RouteInfoManager.brokerAddrTable, its keys.
+    Writers: register_broker, removals.
+    """
+    return prefix(namespace) + "brokers"
+
+
+def broker(namespace: str, broker_name: str) -> str:
+    """HASH: a broker id -> its address; cluster, zone, acting (1: a slave may act as master), rev (the seq of the last
+    change of this row or of its queue data).
+
+    TTL: none. Java: RouteInfoManager.brokerAddrTable.
+    Writers: register_broker, delete_topic, register_topic, set_write_perm, removals.
+    """
+    return f"{prefix(namespace)}broker:{broker_name}"
+
+
+def topics(namespace: str) -> str:
+    """SET: the names of the topics that have queues anywhere.
+
+    TTL: none. Java: RouteInfoManager.topicQueueTable, its keys.
+    Writers: register_broker, register_topic, delete_topic, removals.
+    """
+    return prefix(namespace) + "topics"
+
+
+def topic(namespace: str, name: str) -> str:
+    """HASH: brokerName -> queue data of this topic as JSON: r (read queues), w (write queues), p (perm), f
+    (topicSysFlag).
+
+    TTL: none. Java: RouteInfoManager.topicQueueTable.
+    Writers: register_broker, register_topic, delete_topic, set_write_perm, removals.
+    """
+    return f"{prefix(namespace)}topic:{name}"
+
+
+def broker_topics(namespace: str, broker_name: str) -> str:
+    """SET: the topics of one brokerName: the other direction of ``topic``.
+
+    TTL: none. Java: none: Java goes through all topics.
+    Writers: register_broker, register_topic, delete_topic, removals.
+    """
+    return f"{prefix(namespace)}broker-topics:{broker_name}"
+
+
+def mappings(namespace: str) -> str:
+    """SET: the static topics.
+
+    TTL: none. Java: RouteInfoManager.topicQueueMappingInfoTable, its keys.
+    Writers: register_broker.
+    """
+    return prefix(namespace) + "mappings"
+
+
+def mapping(namespace: str, topic: str) -> str:
+    """HASH: brokerName -> the static topic's mapping there, as JSON.
+
+    TTL: none. Java: RouteInfoManager.topicQueueMappingInfoTable.
+    Writers: register_broker.
+    """
+    return f"{prefix(namespace)}mapping:{topic}"
+
+
+def filter_servers(namespace: str, who: str) -> str:
+    """LIST: the filter servers of one broker process.
+
+    TTL: none. Java: RouteInfoManager.filterServerTable.
+    Writers: register_broker, unregister_broker, unregister_broker_id, removals.
+    """
+    return f"{prefix(namespace)}filter:{who}"
+
+
+def live(namespace: str, who: str) -> str:
+    """HASH: the live info of one broker process: cluster, addr, name:<brokerName> -> broker id, timeout_ms, counter,
+    timestamp and state_version (its data version), ha, update_ms (last sign of life), closed_at (a connection
+    closed, others were open); of its last registration n, digest, rev, config_rev.
+
+    TTL: none; ``deadlines`` decides when it is removed. Java: RouteInfoManager.brokerLiveTable.
+    Writers: heartbeat, register_broker, touch_broker, channel_destroyed, reap_worker, removals.
+    """
+    return f"{prefix(namespace)}live:{who}"
+
+
+def beat(namespace: str, who: str) -> str:
+    """STRING: the time (ms) of the last sign of life, for people: no script reads it.
+
+    TTL: the broker's heartbeat timeout. Java: BrokerLiveInfo.lastUpdateTimestamp.
+    Writers: heartbeat, register_broker, touch_broker, removals.
+    """
+    return f"{prefix(namespace)}beat:{who}"
+
+
+def deadlines(namespace: str) -> str:
+    """ZSET: who -> the time (ms) at which the broker process is removed unless it beats before.
+
+    TTL: none. Java: none: Java scans brokerLiveTable.
+    Writers: heartbeat, register_broker, touch_broker, expire_brokers, renew_lease, removals.
+    """
+    return prefix(namespace) + "deadlines"
+
+
+def channels(namespace: str, who: str) -> str:
+    """HASH: front end -> the connection that this broker process speaks over there:
+    <incarnation>/<connection>@<opened_ms>.
+
+    TTL: none. Java: BrokerLiveInfo.channel.
+    Writers: heartbeat, register_broker, touch_broker, attach_channels, channel_destroyed, release_channels,
+        reap_worker, removals.
+    """
+    return f"{prefix(namespace)}channels:{who}"
+
+
+def leases(namespace: str) -> str:
+    """SET: the incarnations of the worker processes that hold, or held, channels.
+
+    TTL: none. Java: none.
+    Writers: renew_lease, attach_channels, heartbeat, register_broker, touch_broker, release_channels, reap_worker.
+    """
+    return prefix(namespace) + "leases"
+
+
+def lease(namespace: str, incarnation: str) -> str:
+    """STRING: exists while this worker process lives: the time (ms) of its last renewal.
+
+    TTL: lease_ms of renew_lease (5 s). Java: none.
+    Writers: renew_lease, release_channels.
+    """
+    return f"{prefix(namespace)}lease:{incarnation}"
+
+
+def held(namespace: str, incarnation: str) -> str:
+    """SET: the broker processes whose channel this worker process holds.
+
+    TTL: none. Java: none.
+    Writers: heartbeat, register_broker, touch_broker, attach_channels, channel_destroyed, release_channels,
+        reap_worker, removals.
+    """
+    return f"{prefix(namespace)}held:{incarnation}"
+
+
+def kv_namespaces(namespace: str) -> str:
+    """SET: the KV namespaces, empty ones too.
+
+    TTL: none. Java: KVConfigManager.configTable, its keys.
+    Writers: put_kv, restore_kv.
+    """
+    return prefix(namespace) + "kv"
+
+
+def kv(namespace: str, kv_namespace: str) -> str:
+    """HASH: key -> value of one KV namespace.
+
+    TTL: none. Java: KVConfigManager.configTable.
+    Writers: put_kv, delete_kv, restore_kv.
+    """
+    return f"{prefix(namespace)}kv:{kv_namespace}"
+
+
+def kv_sizes(namespace: str) -> str:
+    """HASH: KV namespace -> bytes of its keys and values, and the time (ms) at which they were counted.
+
+    TTL: none. Java: none: Java does not limit a KV namespace.
+    Writers: put_kv, delete_kv, restore_kv.
+    """
+    return prefix(namespace) + "kv_sizes"
+
+
+def config(namespace: str) -> str:
+    """HASH: the shared configuration: property key -> value, as request 318 set it.
+
+    TTL: none. Java: Configuration (namesrv.properties).
+    Writers: set_config.
+    """
+    return prefix(namespace) + "config"

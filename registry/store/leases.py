@@ -1,13 +1,14 @@
-"""Worker leases, channel ownership and the removal of what fell silent."""
+"""Runs the scripts on worker leases, on channels, and those that remove brokers whose heartbeat or worker is gone."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from registry.store.store import Store
+from .store import Store
 
-# Renewed every second; a worker that is silent this long is taken for dead.
+# Renewed every second; a worker that is silent this long counts as dead.
 LEASE_MS = 5000
 RENEW_EVERY_S = 1.0
 
@@ -15,14 +16,34 @@ RENEW_EVERY_S = 1.0
 # broker's connection ends (reap_worker).
 DIRECT = "direct:"
 
+# Removing a broker takes some 4 microseconds of Redis for each of its topics: this many are 40 ms, in which Redis does
+# nothing else.
+TOPICS_PER_REMOVAL = 10_000
+
+# A clock that also runs while the machine sleeps; outside Linux, the closest one available.
+_CLOCK: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
 _PAIRS_PER_CALL = 500
 _RELEASES_PER_CALL = 500
+
+
+def opened_now() -> str:
+    """What a channel value ends in: the time at which its connection was opened, for lua/include/liveness.
+
+    All workers of a front end are on one machine: its time since the boot, which no step of the wall clock moves, tells
+    which of two workers' connections of one broker is the younger.
+    """
+    return f"@b{time.clock_gettime_ns(_CLOCK) // 1_000_000}"
 
 
 class Renewal(NamedTuple):
     """Where the registry stands, as each lease renewal learns it.
 
-    up_since_ms: nobody is removed for silence before this plus its own timeout; lost: the lease had run out.
+    Attributes:
+        up_since_ms: when brokers could be heard again after the last gap (lua/include/seen), by Redis' clock.
+        now_ms: Redis' clock.
+        lost: the lease had run out, or is new: the caller attaches its channels again.
+        first_deadline_ms: when the next broker is overdue; None: there is no broker.
     """
 
     epoch: str
@@ -31,14 +52,26 @@ class Renewal(NamedTuple):
     up_since_ms: int
     now_ms: int
     lost: bool
+    first_deadline_ms: int | None = None
+
+    @property
+    def overdue_ms(self) -> int:
+        """How long the first overdue broker has been overdue; 0: no broker is. More than seconds: no sweeper runs."""
+        return 0 if self.first_deadline_ms is None else max(0, self.now_ms - self.first_deadline_ms)
 
 
 class Expired(NamedTuple):
-    """One batch of the sweep: who went, and when the next deadline is due (None: no broker)."""
+    """One batch of the sweep: the brokers that were removed, and when to look again (None: there is no broker).
+
+    heard: False when no process that hears brokers renews its lease: nobody is removed until one does.
+    more: the limits of one call were reached, and others are due now.
+    """
 
     whos: list[str]
     next_deadline_ms: int | None
     now_ms: int
+    heard: bool = True
+    more: bool = False
 
 
 class LeaseStore:
@@ -48,9 +81,12 @@ class LeaseStore:
         self._call = store.call
 
     async def renew(self, incarnation: str, lease_ms: int = LEASE_MS) -> Renewal:
-        """Say that this worker lives."""
-        epoch, seq, config_rev, up_since, now, lost = await self._call("renew_lease", incarnation, lease_ms)
-        return Renewal(epoch.decode(), seq, int(config_rev), int(up_since), int(now), bool(lost))
+        """Say that this worker lives, and hears brokers, for the next ``lease_ms``."""
+        epoch, seq, config_rev, up_since, now, lost, first = await self._call("renew_lease", incarnation, lease_ms)
+        first_deadline_ms = int(first) if first else None
+        return Renewal(
+            epoch.decode(), seq, int(config_rev), int(up_since), int(now), bool(lost), first_deadline_ms
+        )  # fmt: skip
 
     async def attach(self, front_end: str, channels: Sequence[tuple[str, str]]) -> None:
         """Take channels again, (who, channel value) each; brokers that are not known are left out."""
@@ -59,16 +95,25 @@ class LeaseStore:
             await self._call("attach_channels", front_end, *flat)
 
     async def release(self, incarnation: str) -> None:
-        """Give up every channel of this worker without removing a broker, and its lease."""
-        while (await self._call("release_channels", incarnation, _RELEASES_PER_CALL))[1]:
+        """Give up every channel of this worker, and its lease.
+
+        If this was a broker's last channel, the broker is removed only if another of its channels closed since its last
+        heartbeat.
+        """
+        while (await self._call("release_channels", incarnation, _RELEASES_PER_CALL, TOPICS_PER_REMOVAL))[1]:
             pass
 
-    async def expire(self, limit: int) -> Expired:
-        """Remove up to ``limit`` brokers that are overdue."""
-        _, deadline, now, *whos = await self._call("expire_brokers", limit)
-        return Expired([name.decode() for name in whos], int(deadline) if deadline else None, int(now))
+    async def expire(self, limit: int, topics: int = TOPICS_PER_REMOVAL) -> Expired:
+        """Remove up to ``limit`` overdue brokers with at most ``topics`` topics in all, but at least one broker."""
+        _, deadline, now, heard, more, *whos = await self._call("expire_brokers", limit, topics)
+        next_deadline_ms = int(deadline) if deadline else None
+        return Expired([name.decode() for name in whos], next_deadline_ms, int(now), bool(heard), bool(more))
 
-    async def reap(self, limit: int) -> tuple[list[str], bool]:
-        """Clean up after dead workers; returns the brokers that went with them, and whether there is more."""
-        _, more, _, *whos = await self._call("reap_worker", limit)
+    async def reap(self, limit: int, topics: int = TOPICS_PER_REMOVAL) -> tuple[list[str], bool]:
+        """Clean up after dead workers, within the same limits.
+
+        Returns:
+            the brokers that went with them, and whether there is more to do now.
+        """
+        _, more, _, *whos = await self._call("reap_worker", limit, topics)
         return [name.decode() for name in whos], bool(more)

@@ -1,4 +1,4 @@
-"""The Lua scripts: found, their includes put in, their arguments counted, run by digest.
+"""Loads the Lua scripts: their text with includes, their number of arguments, their digest.
 
 The only module that reads ``lua/``. A script's header is its contract: ``KEYS[1]`` is always the namespace's
 meta key (its hash tag carries every other key), ``ARGV[i]`` lines name the arguments, and a line
@@ -13,10 +13,9 @@ import re
 from collections.abc import Sequence
 from importlib import resources
 from importlib.resources.abc import Traversable
-from pathlib import Path
 from typing import Any, NamedTuple
 
-from registry.errors import StoreError
+from ..errors import StoreError
 
 _INCLUDE = re.compile(r'^--- @include "([a-z_/0-9]+)"\n', re.M)
 _HEADER = re.compile(r"\A--\[\[ (\w+): (.*?)\]\]\n", re.S)
@@ -24,15 +23,10 @@ _ARGUMENT = re.compile(r"^\s+ARGV\[(\d+)(\.\.\.)?\]", re.M)
 
 
 def _find_folder() -> Traversable:
-    package = Path(__file__).resolve().parent.parent
-    folders: list[Traversable] = [
-        resources.files("registry") / "lua",  # in a wheel, which Spark leaves packed (--py-files)
-        package.parent / "lua",  # in a checkout
-    ]
-    for folder in folders:
-        if (folder / "heartbeat.lua").is_file():
-            return folder
-    raise StoreError(f"no Lua scripts beside {package}: the installation is not whole, install it again")
+    folder = resources.files("mqregistry") / "lua"  # a folder, or part of a wheel that Spark leaves packed (--py-files)
+    if not (folder / "heartbeat.lua").is_file():
+        raise StoreError(f"no Lua scripts in {folder}: the installation is not complete, install it again")
+    return folder
 
 
 class Script(NamedTuple):
@@ -70,7 +64,7 @@ def expand(path: Traversable, folder: Traversable) -> str:
 
 @functools.cache
 def load() -> dict[str, Script]:
-    """All scripts by name.
+    """Load all scripts; name -> script.
 
     Raises:
         StoreError: the folder is missing, or a header does not name its script or number its arguments.

@@ -1,24 +1,27 @@
-"""The read side: whole tables by pages, and the change stream."""
+"""Reads whole tables of a namespace, page by page: the snapshot that a follower of the change stream starts from."""
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import logging
 import re
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import msgspec
 
-from registry.change import Change, decode_change
-from registry.errors import StoreError
-from registry.model import BrokerRow, QueueData
-from registry.store import keys
-from registry.store.connect import mapped_errors
-from registry.store.sent import SentTopics
-from registry.store.store import Store
-from registry.tables import Tables, TopicsLoader
+from ..errors import StoreError
+from ..model import BrokerRow, QueueData
+from ..tables.live_table import LiveInfo
+from ..tables.tables import Tables
+from ..tables.topics_loader import TopicsLoader
+from . import keys
+from .store import Store
 
-# What a page of at most 1 ms of Redis time holds.
+logger = logging.getLogger(__name__)
+
+# Names in a page, so that it takes at most 1 ms of Redis.
 _PAGE = {
     "topics": 250,
     "brokers": 100,
@@ -29,14 +32,18 @@ _PAGE = {
     "live": 150,
 }
 _queue_data = msgspec.json.Decoder(QueueData)
-# Most cells of a registry hold one of few values.
+# Most topics of a registry have one of few values.
 _decode_queue_data = functools.lru_cache(maxsize=16_384)(_queue_data.decode)
 _decode_rows = msgspec.msgpack.Decoder(tuple[list[str], list[list[str]]]).decode
 _BROKER_ID = re.compile(rb"-?\d+\Z")
 
 
-class Head(NamedTuple):
-    """A moment of the registry: what a snapshot starts from. last_id: the change stream's last entry then."""
+class NamespaceHead(NamedTuple):
+    """The state of a namespace at one moment, from which a snapshot starts.
+
+    up_since_ms: nobody is removed for silence before this plus its own timeout. now_ms: the time of Redis.
+    last_id: the last entry of the change stream.
+    """
 
     epoch: str
     seq: int
@@ -46,14 +53,15 @@ class Head(NamedTuple):
     last_id: str
 
 
-def _pairs(flat: list[bytes]) -> Iterable[tuple[bytes, bytes]]:
+def pairs(flat: list[bytes]) -> Iterable[tuple[bytes, bytes]]:
+    """The fields and values of a HASH as Redis sends it."""
     return zip(flat[::2], flat[1::2], strict=True)
 
 
-async def read_head(store: Store) -> Head:
-    """Where the registry stands now."""
+async def read_head(store: Store) -> NamespaceHead:
+    """The state of the namespace now."""
     epoch, seq, config_rev, up_since, now, last_id = await store.call("snapshot", "head", "0", 1)
-    return Head(epoch.decode(), seq, int(config_rev), int(up_since), int(now), last_id.decode())
+    return NamespaceHead(epoch.decode(), seq, int(config_rev), int(up_since), int(now), last_id.decode())
 
 
 async def _pages(store: Store, section: str) -> AsyncIterator[list[Any]]:
@@ -67,10 +75,69 @@ async def _pages(store: Store, section: str) -> AsyncIterator[list[Any]]:
 
 
 async def read_section(store: Store, section: str) -> AsyncIterator[tuple[str, list[bytes]]]:
-    """One table but topics, page by page: (name, flat HASH, SET or LIST of that name). A name may come twice."""
+    """One table but topics, page by page: (name, flat HASH, SET or LIST of that name). A name may come twice.
+
+    Args:
+        section: as the script snapshot names it.
+    """
     async for page in _pages(store, section):
         for i in range(1, len(page), 2):
-            yield page[i].decode(), page[i + 1]
+            with _left_out_if_broken(store, f"name {page[i]!r} in {section}"):
+                yield page[i].decode(), page[i + 1]
+
+
+@contextlib.contextmanager
+def _left_out_if_broken(store: Store, place: str) -> Iterator[None]:
+    """Go on without what is not UTF-8, and log where it is: one byte must not end every front end."""
+    try:
+        yield
+    except UnicodeDecodeError as error:
+        logger.error("%s%s is left out: %s", keys.prefix(store.namespace), place, error)
+
+
+def _texts(store: Store, key: str, flat: list[bytes]) -> dict[str, str]:
+    """A HASH of texts, without the fields that are not UTF-8."""
+    found = {}
+    for field, value in pairs(flat):
+        with _left_out_if_broken(store, f"{key}, field {field!r},"):
+            found[field.decode()] = value.decode()
+    return found
+
+
+async def read_kv(store: Store) -> dict[str, dict[str, str]]:
+    """The KV configuration: KV namespace -> key -> value. What is not UTF-8 is left out, and logged."""
+    return {name: _texts(store, f"kv:{name}", flat) async for name, flat in read_section(store, "kv")}
+
+
+async def read_shared_config(store: Store) -> dict[str, str]:
+    """The shared configuration: property key -> value. What is not UTF-8 is left out, and logged."""
+    found: dict[str, str] = {}
+    async for _, flat in read_section(store, "config"):
+        found = _texts(store, "config", flat)
+    return found
+
+
+async def read_lives(store: Store) -> AsyncIterator[tuple[str, dict[bytes, bytes], dict[str, LiveInfo]]]:
+    """The live infos, page by page: (who, the HASH ``live:<who>``, brokerName -> live info). One may come twice."""
+    async for who, flat in read_section(store, "live"):
+        fields = dict(pairs(flat))
+        yield who, fields, _live_infos(fields)
+
+
+def _live_infos(fields: dict[bytes, bytes]) -> dict[str, LiveInfo]:
+    def number(field: bytes) -> int | None:
+        return int(fields[field]) if field in fields else None
+
+    ha = fields.get(b"ha")
+    return {
+        field[5:].decode(): LiveInfo(
+            fields.get(b"cluster", b"").decode(), fields.get(b"addr", b"").decode(), int(broker_id),
+            number(b"timeout_ms") or 0, number(b"counter"), number(b"timestamp"), number(b"state_version"),
+            ha.decode() if ha is not None else None,
+        )
+        for field, broker_id in fields.items()
+        if field.startswith(b"name:")
+    }  # fmt: skip
 
 
 async def read_topic_rows(store: Store) -> AsyncIterator[list[tuple[str, list[str]]]]:
@@ -87,8 +154,8 @@ async def read_topic_rows(store: Store) -> AsyncIterator[list[tuple[str, list[st
         yield list(zip(topics, rows, strict=True))
 
 
-class _Cells(dict[str, QueueData]):
-    """Queue data by its text: most cells of a registry hold one of few values, and share it."""
+class _SharedQueueData(dict[str, QueueData]):
+    """Text -> queue data: most topics of a registry have one of few values, and share it."""
 
     def __missing__(self, text: str) -> QueueData:
         found = self[text] = _queue_data.decode(text)
@@ -97,7 +164,7 @@ class _Cells(dict[str, QueueData]):
 
 def broker_row(flat: list[bytes]) -> BrokerRow:
     """The HASH ``broker:<brokerName>`` as a value."""
-    fields = dict(_pairs(flat))
+    fields = dict(pairs(flat))
     zone = fields.get(b"zone")
     return BrokerRow(
         cluster=fields.get(b"cluster", b"").decode(),
@@ -108,18 +175,24 @@ def broker_row(flat: list[bytes]) -> BrokerRow:
     )
 
 
-async def read_tables(store: Store) -> tuple[Head, Tables]:
+async def read_tables(store: Store) -> tuple[NamespaceHead, Tables]:
     """A whole snapshot. Exact once every change after ``head.last_id`` has been applied to it.
 
-    Brokers are read before topics: a change in between is in the stream, and applied later.
+    Brokers are read before topics: a change in between is in the stream, and applied later. What is not UTF-8 is
+    left out, and logged with its key.
+
+    Raises:
+        StoreError: queue data, or the name of a topic, cannot be read.
     """
     head = await read_head(store)
     tables = Tables()
     async for name, flat in read_section(store, "clusters"):
-        tables.clusters[name] = {member.decode() for member in flat}
+        with _left_out_if_broken(store, f"cluster:{name}"):
+            tables.clusters[name] = {member.decode() for member in flat}
     async for name, flat in read_section(store, "brokers"):
-        tables.brokers[name] = broker_row(flat)
-    loader = TopicsLoader(tables, _Cells().__getitem__)
+        with _left_out_if_broken(store, f"broker:{name}"):
+            tables.brokers[name] = broker_row(flat)
+    loader = TopicsLoader(tables, _SharedQueueData().__getitem__)
     async for rows in read_topic_rows(store):
         try:
             loader.add(rows)
@@ -130,58 +203,24 @@ async def read_tables(store: Store) -> tuple[Head, Tables]:
             raise
     loader.finish()
     async for name, flat in read_section(store, "filters"):
-        tables.set_filter_servers(name, [server.decode() for server in flat])
+        with _left_out_if_broken(store, f"filter:{name}"):
+            tables.set_filter_servers(name, [server.decode() for server in flat])
     async for topic, flat in read_section(store, "mappings"):
-        for broker_name, mapping in _pairs(flat):
-            tables.set_mapping(topic, broker_name.decode(), mapping.decode())
-    async for name, flat in read_section(store, "kv"):
-        tables.kv[name] = {key.decode(): value.decode() for key, value in _pairs(flat)}
-    async for _, flat in read_section(store, "config"):
-        tables.config = {key.decode(): value.decode() for key, value in _pairs(flat)}
+        for broker_name, mapping in _texts(store, f"mapping:{topic}", flat).items():
+            tables.set_mapping(topic, broker_name, mapping)
+    tables.kv.update(await read_kv(store))
+    tables.config = await read_shared_config(store)
     tables.config_rev = head.config_rev
     return head, tables
 
 
 def decode_queue_data(topic: str, queue_data: bytes | str) -> QueueData:
-    """A cell of ``topic:<topic>``; raises StoreError, naming the topic, when it is not ours."""
+    """A value of the HASH ``topic:<topic>``.
+
+    Raises:
+        StoreError: it is no queue data; the message names the topic.
+    """
     try:
         return _decode_queue_data(queue_data)
     except msgspec.DecodeError as error:
         raise StoreError(f"topic {topic!r} holds queue data that cannot be read: {queue_data!r}") from error
-
-
-class ChangeReader:
-    """Reads the change stream from a position on, over a connection of its own (a blocking read holds one).
-
-    Args:
-        sent: what this process sent itself.
-    """
-
-    def __init__(self, store: Store, last_id: str, sent: SentTopics | None = None) -> None:
-        self._decode = decode_change if sent is None else sent.decode
-        self._client: Any = store.client
-        self._key = keys.changes(store.namespace)
-        self.last_id = last_id
-
-    async def read(self, *, block_ms: int, count: int = 500) -> list[Change]:
-        """The next changes, in order; [] when there was none for ``block_ms`` (0 = do not wait).
-
-        Raises:
-            StoreUnavailable: Redis did not answer within the client's timeout, which must exceed block_ms.
-            StoreError: an entry cannot be read.
-        """
-        with mapped_errors("reading the change stream"):
-            reply = await self._client.xread(
-                {self._key: self.last_id}, count=count, block=block_ms if block_ms > 0 else None
-            )
-        changes: list[Change] = []
-        for _, entries in reply or ():
-            for entry_id, fields in entries:
-                try:
-                    changes.append(self._decode(fields[b"e"]))
-                except (KeyError, msgspec.DecodeError) as error:
-                    raise StoreError(
-                        f"entry {entry_id.decode()} of {self._key} is no event of this release: {error}"
-                    ) from error
-                self.last_id = entry_id.decode()
-        return changes

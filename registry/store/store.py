@@ -1,20 +1,22 @@
-"""One namespace of one Redis: runs scripts on it, and checks at the start that it is fit for the job."""
+"""Runs the Lua scripts on one namespace of one Redis, and checks at the start that this Redis can keep route tables."""
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Any, NamedTuple
 
 from redis import exceptions
 
-from registry.change import SCHEMA_MAJOR, SCHEMA_MINOR
-from registry.errors import StoreError, StoreUnavailable
-from registry.store import keys, scripts
-from registry.store.address import without_password
-from registry.store.connect import mapped_errors, open_client
+from ..errors import NoNamespace, StoreError
+from ..events.changes import SCHEMA_MAJOR, SCHEMA_MINOR
+from . import keys, scripts
+from .connection.client import open_client
+from .connection.errors import mapped_errors
+from .connection.url import without_password
 
 logger = logging.getLogger(__name__)
 
@@ -22,20 +24,20 @@ OLDEST_REDIS = (6, 2)
 
 
 class ScriptTimes:
-    """How often each script ran and how long it took, as seen from here (milliseconds)."""
+    """Counts the calls of each script and their time in ms, with the way to Redis and back."""
 
     def __init__(self) -> None:
         self.count: dict[str, int] = {}
         self.total_ms: dict[str, float] = {}
 
     def add(self, name: str, elapsed_ms: float) -> None:
-        """One more run."""
+        """Count one call."""
         self.count[name] = self.count.get(name, 0) + 1
         self.total_ms[name] = self.total_ms.get(name, 0.0) + elapsed_ms
 
 
 class Namespace(NamedTuple):
-    """What ``init_namespace`` tells of it; schema_minor: the highest that ever wrote here."""
+    """A namespace as ``init_namespace`` describes it; schema_minor: the highest that ever wrote here."""
 
     epoch: str
     schema: str
@@ -46,20 +48,20 @@ class Namespace(NamedTuple):
 
 
 def check_schema(namespace: str, major: str) -> None:
-    """May this release work on a namespace with this schema major (see registry.change)?
+    """Check that this release may work on a namespace of this schema major (see mqregistry.events.changes).
 
     Raises:
-        StoreError: no; the message says what to do.
+        StoreError: it may not; the message says what to do.
     """
     if major != str(SCHEMA_MAJOR):
         raise StoreError(
             f"namespace {namespace!r} has schema version {major}, this is version {SCHEMA_MAJOR}: use the release "
-            "that wrote it, or another --namespace (the README's section Upgrading shows how brokers move)"
+            "that wrote it, or another --namespace (the section Upgrading of docs/operating.md shows how brokers move)"
         )
 
 
 class Store:
-    """A namespace on a Redis.
+    """One namespace of one Redis: runs scripts on it.
 
     Every method raises StoreUnavailable when Redis does not answer (indefinite: repeat it, all scripts may be
     repeated) and StoreError when it answers with something that no repetition mends.
@@ -108,14 +110,34 @@ class Store:
         self.times.add(name, (time.perf_counter() - started) * 1000)
         return reply
 
+    async def read(self, *commands: Sequence[Any]) -> list[Any]:
+        """Send plain read commands together, not as a transaction; for the modules of this folder alone.
+
+        Returns:
+            Their answers, in order.
+        """
+        if not commands:
+            return []
+        with mapped_errors(f"reading namespace {self.namespace!r}"):
+            pipeline = self.client.pipeline(transaction=False)
+            for command in commands:
+                pipeline.execute_command(*command)
+            replies: list[Any] = await pipeline.execute()
+        return replies
+
     async def _run(self, script: scripts.Script, arguments: Sequence[Any]) -> Any:
         try:
             return await self.client.evalsha(script.sha, 1, self._meta_key, *arguments)
         except exceptions.NoScriptError:
             return await self.client.eval(script.source, 1, self._meta_key, *arguments)
 
+    async def exists(self) -> bool:
+        """Whether anybody has made the namespace."""
+        with mapped_errors(f"namespace {self.namespace!r}"):
+            return bool(await self.client.exists(self._meta_key))
+
     async def init_namespace(self) -> Namespace:
-        """Make the namespace if it is new; see who made it otherwise.
+        """Make the namespace if it is new; check it otherwise.
 
         Raises:
             StoreError: it is of another schema major or compat mode than this process.
@@ -134,7 +156,10 @@ class Store:
         return found
 
     async def check_server(self) -> list[str]:
-        """Is this Redis fit to keep route tables? Returns warnings that name a risk.
+        """Check that this Redis can keep route tables.
+
+        Returns:
+            Warnings that name a risk.
 
         Raises:
             StoreError: older than 6.2, or an eviction policy that may drop keys.
@@ -163,7 +188,7 @@ class Store:
         return warnings
 
     def _any_node(self) -> dict[str, Any]:
-        """Cluster clients want to know which node INFO is for: the one that holds this namespace."""
+        """The node that INFO goes to in a cluster: the one that holds this namespace."""
         node = getattr(self.client, "get_node_from_key", None)
         if node is None:
             return {}
@@ -181,15 +206,35 @@ class Store:
         found = await self.init_namespace()
         if found.schema_minor > SCHEMA_MINOR:
             logger.info(
-                "namespace %s was also written by schema %s.%d; this is %d.%d, and passes over what that adds",
+                "namespace %s was also written by schema %s.%d; this is %d.%d, and ignores what that adds",
                 self.namespace, found.schema, found.schema_minor, SCHEMA_MAJOR, SCHEMA_MINOR,
             )  # fmt: skip
         return found
 
 
+@contextlib.asynccontextmanager
+async def open_existing(url: str, namespace: str, *, timeout_ms: int = 10_000) -> AsyncIterator[Store]:
+    """A store on a namespace that is there already, with the compat mode that it was made for: looking makes none.
+
+    Raises:
+        NoNamespace: there is none.
+        StoreError: it is of another schema major.
+        StoreUnavailable: no answer.
+    """
+    async with Store(url, namespace, timeout_ms=timeout_ms) as store:
+        where = f"Redis at {without_password(url)}"
+        with mapped_errors(where):
+            schema, compat = await store.client.hmget(keys.meta(namespace), "schema", "compat")
+        if schema is None:
+            raise NoNamespace(
+                f"no namespace {namespace!r} in the {where}: no front end has served it yet; is it another "
+                "--namespace, or another --redis?"
+            )
+        check_schema(namespace, schema.decode())
+        store.compat = compat.decode()
+        yield store
+
+
 def text(value: bytes | None) -> str:
     """A script's string, None as empty."""
     return value.decode() if value else ""
-
-
-__all__ = ["Namespace", "ScriptTimes", "Store", "StoreError", "StoreUnavailable", "text"]

@@ -1,4 +1,4 @@
-"""The streams as things that are kept: readers and what they have acknowledged, trimming, lookup counts."""
+"""Runs the scripts on the three streams: acknowledge, trim, survey their readers, and write lookup counts."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 import msgspec
 from redis import exceptions
 
-from registry.journal import STREAMS
-from registry.store import keys, scripts
-from registry.store.connect import mapped_errors
-from registry.store.store import Store
+from ..events.journal import STREAMS
+from . import keys, scripts
+from .connection.errors import mapped_errors
+from .store import Store
 
 # One call of the trim takes about a millisecond of Redis at most.
 ENTRIES_PER_TRIM = 5000
@@ -20,11 +20,11 @@ TOPICS_PER_ENTRY = 500
 BYTES_PER_ENTRY = 32 * 1024
 
 
-class Limits(NamedTuple):
-    """What of one stream is kept. bytes are those of the entries' JSON, 0 = not counted; Redis needs some 20 % more.
+class StreamLimits(NamedTuple):
+    """How much of one stream is kept. bytes: of the entries' JSON, 0 = not counted; Redis needs some 20 % more.
 
-    age_ms, entries, bytes: beyond these, what every running reader has acknowledged goes; beyond hard_entries and
-    hard_bytes, everything.
+    Beyond age_ms, entries and bytes, entries that every running reader has acknowledged are removed; beyond
+    hard_entries and hard_bytes, any.
     """
 
     age_ms: int
@@ -35,7 +35,7 @@ class Limits(NamedTuple):
 
 
 class Alarm(NamedTuple):
-    """Something a reader's operator should know; kind: near, lost or silent (lua/trim_streams), stream "-": all."""
+    """A reader is in danger of losing entries; kind: near, lost or silent (script trim_streams), stream "-": all."""
 
     kind: str
     stream: str
@@ -43,11 +43,15 @@ class Alarm(NamedTuple):
 
 
 class Trimmed(NamedTuple):
-    """One call of the trim: entries removed, whether there is more to remove now, alarms that began with it."""
+    """One call of the trim: entries removed, whether there is more to remove now, alarms that began with it.
+
+    full: Redis is at its maxmemory, and refuses all writes but those that free memory.
+    """
 
     removed: int
     more: bool
     alarms: list[Alarm]
+    full: bool = False
 
 
 class StreamState(msgspec.Struct, frozen=True):
@@ -59,8 +63,8 @@ class StreamState(msgspec.Struct, frozen=True):
     last: str = ""
 
 
-class Position(msgspec.Struct, frozen=True):
-    """How far a reader is in one stream: everything up to ``id`` is acknowledged.
+class ReaderPosition(msgspec.Struct, frozen=True):
+    """The position of a reader in one stream: everything up to ``id`` is acknowledged.
 
     behind: entries after it (exact for changes, else estimated from the times in between); behind_bytes: -1 = not
     known; behind_ms: from it to the last entry. state: "", or the alarm that lasts, near or lost.
@@ -74,10 +78,10 @@ class Position(msgspec.Struct, frozen=True):
 
 
 class Reader(msgspec.Struct, frozen=True):
-    """A reader, as it last told of itself. silent: it holds nothing back any more."""
+    """A reader of the streams. silent: nothing is kept for it any more."""
 
     seen_ms: int
-    positions: dict[str, Position] = {}
+    positions: dict[str, ReaderPosition] = {}
     silent: bool = False
 
 
@@ -99,55 +103,49 @@ class StreamStore:
         self._store = store
         self._call = store.call
 
-    async def acknowledge(self, stream: str, reader: str, entry_id: str, *, epoch: str = "") -> None:
-        """Say that ``reader`` has everything of ``stream`` up to ``entry_id`` for good; "0-0": nothing yet.
+    async def acknowledge(self, reader: str, positions: Mapping[str, str], *, epoch: str = "") -> None:
+        """Record up to which entry ``reader`` has saved each stream, all or none.
 
-        What comes after it stays until the reader says more, was silent for streamReaderTimeoutHours, or a hard limit
-        is reached; the entry itself stays too. An older id than the last one has no effect.
+        Later entries, and these, stay until the reader acknowledges more, was silent for streamReaderTimeoutHours,
+        or a hard limit is reached.
 
         Args:
+            positions: stream -> id of an entry; "0-0": nothing yet. An older id than the last one has no effect, and
+                no position at all is only a sign of life.
             epoch: of the namespace that was read; "" is not checked.
 
         Raises:
             StoreError: no such stream, no id, another epoch, or too many readers; nothing was written.
         """
-        await self.acknowledge_all(reader, {stream: entry_id}, epoch=epoch)
-
-    async def acknowledge_all(self, reader: str, positions: Mapping[str, str], *, epoch: str = "") -> None:
-        """The same for several streams, all or nothing; with no positions, only a sign of life."""
         await self._call("acknowledge", *_arguments(reader, positions, epoch))
 
     async def forget_reader(self, reader: str) -> bool:
         """Keep nothing for this reader any more; returns whether there was one of that name."""
         return bool((await self._call("forget_reader", reader))[1])
 
-    async def readers(self) -> dict[str, Reader]:
-        """Every reader by name."""
-        return (await self.survey()).readers
-
     async def survey(self) -> Survey:
-        """The streams and their readers now."""
+        """Read the state of the streams and of their readers."""
         return _survey.decode(await self._call("read_streams"))
 
     async def trim(
-        self, limits: Mapping[str, Limits], *, reader_timeout_ms: int, most: int = ENTRIES_PER_TRIM
+        self, limits: Mapping[str, StreamLimits], *, reader_timeout_ms: int, most: int = ENTRIES_PER_TRIM
     ) -> Trimmed:
-        """Remove at most ``most`` entries that are beyond the limits (of each stream), and judge the readers."""
+        """Remove at most ``most`` entries that are beyond the limits of their streams, and look for alarms."""
         flat = [number for stream in STREAMS for number in limits[stream]]
-        removed, more, *alarms = await self._call("trim_streams", most, reader_timeout_ms, *flat)
-        return Trimmed(removed, bool(more), [Alarm(*alarm.decode().split(" ", 2)) for alarm in alarms])
+        removed, more, full, *alarms = await self._call("trim_streams", most, reader_timeout_ms, *flat)
+        return Trimmed(removed, bool(more), [Alarm(*alarm.decode().split(" ", 2)) for alarm in alarms], bool(full))
 
     async def write_lookups(
         self, front_end: str, incarnation: str, number: int, during_ms: int, entries: Sequence[bytes]
     ) -> None:
-        """Write down one report of a worker; ``entries`` are those of :func:`lookup_entries`. May be repeated."""
+        """Write one report of a worker; ``entries`` are those of :func:`lookup_entries`. May be repeated."""
         await self._call("write_lookups", front_end, incarnation, number, during_ms, *entries)
 
 
 def acknowledge_with(
     client: Any, namespace: str, reader: str, positions: Mapping[str, str], *, epoch: str = ""
 ) -> None:
-    """:meth:`StreamStore.acknowledge_all` over a plain, synchronous client of redis-py (one Redis or a cluster).
+    """Do what :meth:`StreamStore.acknowledge` does, over a synchronous client of redis-py (one Redis or a cluster).
 
     Raises:
         StoreUnavailable, StoreError: as there.
@@ -166,7 +164,7 @@ def _arguments(reader: str, positions: Mapping[str, str], epoch: str) -> list[st
 
 
 def lookup_entries(found: Mapping[str, int], missing: Mapping[str, int]) -> list[bytes]:
-    """Counts as the members of entries that are not too large; a topic stands in one of them."""
+    """Lookup counts as the JSON members of entries that are not too large; each topic is in one of them."""
     entries: list[bytes] = []
     members: dict[str, list[bytes]] = {}
     topics = size = 0

@@ -7,8 +7,8 @@ import socket
 import threading
 from collections.abc import Callable, Iterable
 
-from registry.protocol.command import Command, decode_command, encode_command
-from registry.protocol.frame import FrameReader
+from mqregistry.protocol.command import Command, decode_command, encode_command
+from mqregistry.protocol.frame import FrameReader
 
 Answers = Callable[[Command], Iterable[Command]]
 

@@ -8,10 +8,16 @@ import sys
 
 import pytest
 
-from bench.compare import SMOKE, Comparison, cores, peers_of, read_records, save
-from bench.report import HERE
-from bench.shapes import S2
-from tests.interop.rocketmq import Unavailable
+from bench.compare import growth, suites
+from bench.compare.command import SMOKE, peers_of, small_of, with_checkouts
+from bench.compare.comparison import Comparison, read_records, save
+from bench.compare.report import FOLDER
+from bench.load.shapes import GROWTH, S2
+from bench.servers.checkout import NoCheckout, checkouts
+from bench.servers.machine import cores
+from bench.servers.peers import Ours, serve
+from bench.servers.processes import Processes
+from bench.servers.rocketmq import Unavailable
 
 
 @pytest.mark.timeout(300)
@@ -20,7 +26,7 @@ def test_smoke_run_measures_ours_beside_the_limit(tmp_path):
     command = [sys.executable, "-m", "bench", "compare", "--smoke", "--peers", "ours;c echo server"]
     done = subprocess.run(
         [*command, "--server-cores", "", "--generator-cores", "", "--output", str(tmp_path)],
-        cwd=HERE.parent, capture_output=True, text=True,
+        cwd=FOLDER.parent, capture_output=True, text=True,
     )  # fmt: skip
     assert done.returncode in (0, 1), done.stderr
     data = json.loads((tmp_path / "results" / "smoke.json").read_text())
@@ -49,8 +55,84 @@ def test_peers_are_named_whole_or_by_pattern():
     assert len(names("", full=True)) == 8
 
 
+def checkout(folder, scripts=("mqregistry", "python")):
+    """A folder that looks like a checkout with a ``.venv``."""
+    (folder / ".venv" / "bin").mkdir(parents=True)
+    for script in scripts:
+        (folder / ".venv" / "bin" / script).touch()
+    return folder
+
+
+def test_checkouts_of_one_commit_have_names_of_their_own(tmp_path, monkeypatch):
+    (unpacked,) = checkouts([checkout(tmp_path / "release")])
+    assert unpacked.name == "ours at release"
+    monkeypatch.setattr("bench.servers.checkout.commit_of", lambda folder: "abc")
+    first, second = checkouts([checkout(tmp_path / "before"), checkout(tmp_path / "other")])
+    assert [first.name, second.name] == ["ours at abc", "ours at abc (other)"]
+    assert first.command == [str(tmp_path / "before" / ".venv" / "bin" / "mqregistry")]
+
+
+def test_a_checkout_without_this_project_is_refused(tmp_path):
+    with pytest.raises(NoCheckout, match=r"there is no .*/bin/mqregistry"):
+        checkouts([checkout(tmp_path / "before", scripts=["python"])])
+
+
+def test_a_checkout_is_measured_next_to_ours_and_first_in_every_second_round(tmp_path):
+    (before,) = checkouts([checkout(tmp_path / "before")])
+    peers = peers_of("ours*;c echo server", False, 100, 40_000)
+    odd, even = (with_checkouts(peers, [before], number) for number in (1, 2))
+    name = before.name
+    assert [peer.name for peer in odd] == ["ours", name, "ours, 2 workers", f"{name}, 2 workers", "C echo server"]
+    assert [peer.name for peer in even] == [name, "ours", f"{name}, 2 workers", "ours, 2 workers", "C echo server"]
+    assert [peer.name for peer in small_of(odd)] == ["ours", name, "C echo server"]
+    assert with_checkouts(peers, [], 1) == peers
+
+
+def test_growth_lag_and_start_are_recorded_for_a_checkout_too(tmp_path):
+    (before,) = checkouts([checkout(tmp_path / "before")])
+    recorded = []
+    run = comparison(tmp_path)
+    run.record = lambda peer, shape, number, measure: recorded.append((peer, shape))
+    growth.measure(run, [before])
+    for each in (None, before):
+        suites.lag(run, 1, [], tiny=True, checkout=each)
+        suites.up(run, [], each)
+    ours = [(peer, shape) for peer, shape in recorded if before.name not in peer]
+    assert ("S8 1", GROWTH[-1].name) in ours
+    assert {("ours, changes", "lag"), ("mqregistry up", "start")} < set(ours)
+    assert len(recorded) == 2 * len(ours) == 2 * len(set(ours))
+    assert (growth.peer_name(4, before.name), GROWTH[1].name) in recorded
+
+
+def test_a_checkouts_suites_are_run_by_its_own_python(tmp_path):
+    python = checkout(tmp_path / "before") / ".venv" / "bin" / "python"
+    python.write_text('#!/bin/sh\nwhile [ "$1" != --json ]; do shift; done\necho "{\\"again\\": 0.5}" > "$2"\n')
+    python.chmod(0o755)
+    (before,) = checkouts([tmp_path / "before"])
+    run = comparison(tmp_path)
+    suites.up(run, [], before)
+    assert [(record.peer, record.values) for record in run.records] == [
+        (f"{before.name}, mqregistry up", {"again": {"seconds": 0.5}})
+    ]
+
+
+def test_a_checkouts_front_end_is_started_by_its_own_command(tmp_path):
+    script = checkout(tmp_path / "before") / ".venv" / "bin" / "mqregistry"
+    script.write_text('#!/bin/sh\necho "$0 $@"\n')
+    script.chmod(0o755)
+    (before,) = checkouts([tmp_path / "before"])
+    processes = Processes(tmp_path / "processes")
+    try:
+        running = serve(processes, "unix:///nowhere", 1, [], "--workers", "1", mqregistry=before.command)
+        running.wait_for_output(f"{script} serve --redis unix:///nowhere", 10)
+        with pytest.raises(Unavailable, match=r"ended with 0"):
+            Ours(checkout=before).start(processes, [])
+    finally:
+        processes.close()
+
+
 ABOUT = {"commit": "abc", "machine": "m", "python": "3", "cores": {"server": [0]}, "effort": {"ladder": (1, 2)},
-         "rounds_planned": 5, "date": "today"}  # fmt: skip
+         "rounds_planned": 5, "beside": [], "date": "today"}  # fmt: skip
 
 
 def comparison(tmp_path, records=()):

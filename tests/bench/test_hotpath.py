@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from bench.hotpath import TOPIC, Bin, connection, filled_view, measured
+from bench.costs.hotpath import TOPIC, Bin, connection, filled_view, measured
 from bench.load.plan import lookup
-from bench.shapes import VERSION
-from registry.protocol.command import decode_command
+from bench.load.shapes import VERSION
+from mqregistry.protocol.command import decode_command
 
 
 async def test_every_step_runs_and_takes_time():
@@ -17,11 +17,11 @@ async def test_every_step_runs_and_takes_time():
 async def test_the_whole_is_an_answered_lookup(monkeypatch):
     written = []
     monkeypatch.setattr(Bin, "write", lambda self, data: written.append(data))
-    view = filled_view()
-    one = connection(view)
+    one = connection(filled_view())
     for _ in range(3):
         one.data_received(lookup(TOPIC, VERSION))
-    assert one._front_end.counters.lookups_known == 1
+    assert one._context.counters.lookups_known == 1
     assert len(written) == 3
+    kept = one._context.answers.kept_route(TOPIC, quoted_keys=True)
     for answer in map(decode_command, (data[4:] for data in written)):
-        assert (answer.code, answer.body) == (0, view.kept_route(TOPIC, quoted_keys=True).body)
+        assert (answer.code, answer.body) == (0, kept.body)

@@ -10,9 +10,9 @@ import pytest
 
 from bench.load import plan
 from bench.load.tool import LoadFailed
-from registry.model import DataVersion, TopicConfig
-from registry.protocol.command import Command
-from registry.protocol.register_body import RegisterBody, check_crc32, decode_register_body, encode_register_body
+from mqregistry.model import DataVersion, TopicConfig
+from mqregistry.protocol.bodies.register import RegisterBody, check_crc32, decode_register_body, encode_register_body
+from mqregistry.protocol.command import Command
 from tests.bench.conftest import TOPICS
 from tests.bench.scripted import right
 
@@ -31,7 +31,7 @@ def test_once_asks_everything_and_keeps_the_answers(load, tmp_path):
     server, generator = load(one_right)
     assert generator.once(tmp_path / "bodies").lookups.codes == {"0": len(TOPICS)}
     assert sorted(command.ext_fields["topic"] for command in server.received) == sorted(TOPICS)
-    assert plan.read_answers(tmp_path / "bodies") == [plan.Answer(0, topic.encode()) for topic in TOPICS]
+    assert plan.read_answers(tmp_path / "bodies") == [plan.CheckedAnswer(0, topic.encode()) for topic in TOPICS]
 
 
 def test_closed_loop_counts_what_the_server_answered(load):
@@ -71,7 +71,7 @@ def test_answer_of_another_topic_is_found_wrong(load, tmp_path):
     result = generator.run(**SHORT, wrong=tmp_path / "wrong")
     wrong = plan.read_wrong(tmp_path / "wrong")
     assert len(wrong) == result.lookups.wrong > 0
-    assert set(wrong) == {(3, plan.Answer(0, b"topic-4"))}
+    assert set(wrong) == {(3, plan.CheckedAnswer(0, b"topic-4"))}
 
 
 def test_code_other_than_0_is_counted_and_shown(load, tmp_path):

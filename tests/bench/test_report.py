@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from bench import report
-from bench.bars import BARS, Bar, Figures, Missing
-from bench.plot import svg
-from bench.shapes import S1
+from bench.compare import report
+from bench.compare.bars import BARS, Bar, Figures, Missing
+from bench.compare.plot import svg
+from bench.load.shapes import S1
 
 ABOUT = {
     "date": "2026-01-01 00:00 UTC", "commit": "abc", "machine": "m", "cores": {"server": [0], "generator": [1]},
@@ -82,9 +82,9 @@ def test_limit_in_a_unit_of_its_own():
     assert two_seconds.judge(Figures([record("ours", 2.1)])) == ("2.1 s", False)
 
 
-def write(tmp_path, *records):
+def write(tmp_path, *records, **about):
     (tmp_path / "results").mkdir()
-    data = {"about": ABOUT, "records": records}
+    data = {"about": {**ABOUT, **about}, "records": records}
     (tmp_path / "results" / "full.json").write_text(json.dumps(data))
     status = report.write(tmp_path, "full")
     return status, (tmp_path / "RESULTS.md").read_text()
@@ -107,6 +107,33 @@ def test_wrong_answer_fails_the_run_however_fast(tmp_path):
     status, text = write(tmp_path, record("ours", 900, wrong=["topic-1: code 17"]), record("Java 5.5.0", 100))
     assert "- ours: topic-1: code 17" in text
     assert status == 1
+
+
+def test_checkout_beside_ours_has_a_table_of_ratios_and_no_bars(tmp_path):
+    other = "ours at abc"
+    status, text = write(
+        tmp_path,
+        record("ours", 500), record(other, 400, wrong=["topic-1: code 17"]), record("Java 5.5.0", 100),
+        record("ours", 500), record(other, 1000), beside=[other],
+    )  # fmt: skip
+    assert "### Ours beside ours at abc" in text
+    assert "| S2, 64 × 1: lookups | 500/s | 700/s | **0.71** | 0.50 to 1.25 | more |" in text
+    assert "| S2, 64 × 1: CPU of a lookup | 1 µs | 1 µs | **1.00** | 1.00 to 1.00 | less |" in text
+    assert "| S2, 64 × 1: lookups/s | ≥ 4 × Java 5.5.0 | 5.00 × (500 against 100 /s) | OK |" in text
+    assert "- ours at abc: topic-1: code 17" in text
+    assert status == 0  # another checkout's failure is told, and is not ours
+
+
+def test_growth_of_a_checkout_is_compared_and_stays_out_of_ours(tmp_path):
+    size = {"topics": 10_000, "brokers": 8, "front_ends": 1, "heartbeat_ms": 1.0, "changed_topic_us": 1.0,
+            "topic_bytes": 1.0, "asked_topic_bytes": 1.0}  # fmt: skip
+
+    def growth(peer, lookup_us):
+        return {"peer": peer, "round": 1, "wrong": [], "values": {"S8-10k": {**size, "lookup_us": lookup_us}}}
+
+    _, text = write(tmp_path, growth("S8 1", 11), growth("S8 1, ours at abc", 22), beside=["ours at abc"])
+    assert "| S8-10k, 1 front ends: CPU of a lookup | 11 µs | 22 µs | **0.50** |  | less |" in text
+    assert text.count("| 10,000 | 8 | 1 |") == 1
 
 
 def test_plot_has_a_line_for_each_server(tmp_path):

@@ -6,8 +6,9 @@ import json
 
 import pytest
 
-from bench import scale_report, size
-from bench.scale import keep
+from bench.limits import report as scale_report
+from bench.limits import size
+from bench.limits.command import keep
 
 
 @pytest.mark.usefixtures("programs")

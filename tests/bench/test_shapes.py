@@ -7,12 +7,12 @@ import zlib
 import msgspec
 import pytest
 
-from bench.load.plan import COUNTER, Answer
-from bench.shapes import CHANGED, GROWTH, PERM, S1, S2, Variant, clusters
-from registry.model import BrokerRow, QueueData, TopicRoute
-from registry.protocol.bodies import encode_route
-from registry.protocol.headers import RegisterBroker
-from registry.protocol.register_body import decode_register_body
+from bench.load.plan import COUNTER, CheckedAnswer
+from bench.load.shapes import CHANGED, GROWTH, PERM, S1, S2, Variant, clusters
+from mqregistry.model import BrokerRow, QueueData, TopicRoute
+from mqregistry.protocol.bodies.register import decode_register_body
+from mqregistry.protocol.bodies.route import encode_route
+from mqregistry.protocol.headers import RegisterBroker
 
 SMALL = clusters("small", "", 2, 2, 5, ten_by=1, all_by=1)
 OTHER_ROW = BrokerRow("cluster-00", {0: "10.9.9.9:10911"})
@@ -29,7 +29,7 @@ def route(number, shape=SMALL, more=0):
 
 
 def answer(one, **options):
-    return Answer(0, encode_route(one, **{"quoted_keys": True, **options}))
+    return CheckedAnswer(0, encode_route(one, **{"quoted_keys": True, **options}))
 
 
 @pytest.mark.parametrize("options", [{}, {"quoted_keys": False}, {"topic_syn_flag": True}])
@@ -54,9 +54,9 @@ def test_queue_numbers_belong_to_one_topic_each(shape):
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        (Answer(17, b""), "code 17"),
-        (Answer(0, b""), "bad route"),
-        (Answer(0, answer(route(1)).body[:-9]), "bad route"),
+        (CheckedAnswer(17, b""), "code 17"),
+        (CheckedAnswer(0, b""), "bad route"),
+        (CheckedAnswer(0, answer(route(1)).body[:-9]), "bad route"),
         (answer(msgspec.structs.replace(route(1), broker_rows={"broker-00-0": OTHER_ROW})), "brokers"),
         (answer(msgspec.structs.replace(route(1), queue_datas={})), "queues"),
         (answer(route(1, more=CHANGED)), "queues"),

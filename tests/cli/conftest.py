@@ -12,11 +12,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from registry.cli import cli
-from registry.config import Settings
-from registry.server.supervisor import boot_line
+from bench.servers.processes import free_port
+from mqregistry.cli import cli
+from mqregistry.config.settings import Settings
+from mqregistry.server.process.supervisor import boot_line
 
-from .processes import Process, free_port
+from .processes import Process
 
 
 @pytest.fixture
@@ -85,7 +86,7 @@ def finished(env):
 
     def run(*arguments, **variables):
         return subprocess.run(
-            [sys.executable, "-m", "registry", *arguments], env={**env, **variables}, capture_output=True, text=True,
+            [sys.executable, "-m", "mqregistry", *arguments], env={**env, **variables}, capture_output=True, text=True,
             check=False, timeout=60,
         )  # fmt: skip
 

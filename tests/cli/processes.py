@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -13,17 +12,12 @@ import time
 import psutil
 
 
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return probe.getsockname()[1]
-
-
 class Process:
     """A command that runs; its output is collected."""
 
     def __init__(self, *arguments, env):
         self.popen = subprocess.Popen(
-            [sys.executable, "-m", "registry", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env,
+            [sys.executable, "-m", "mqregistry", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env,
             start_new_session=True, text=True,
             # whoever runs the tests under nohup hands "ignore SIGHUP" down to every process
             preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),

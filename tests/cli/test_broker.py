@@ -12,14 +12,15 @@ import sys
 import pytest
 from click.testing import CliRunner
 
-from registry.cli import cli
-from registry.cli.topics_file import parse_topic, read_topics
-from registry.errors import ConfigError
-from registry.model import TopicConfig
+from bench.servers.processes import free_port
+from mqregistry.cli import cli
+from mqregistry.cli.run.topics_file import parse_topic, read_topics
+from mqregistry.errors import ConfigError
+from mqregistry.model import TopicConfig
 from tests.client.registrar_bed import brokers_at, queues_at
 from tests.server.harness import FrontEnd, wait_until
 
-from .processes import Process, free_port
+from .processes import Process
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +87,7 @@ def test_nobody_who_takes_it_is_a_failure(run_broker):
     process = run_broker("--topic", "a", "-n", f"127.0.0.1:{free_port()}")
     process.wait_for("failed after")
     assert process.end() == 1
-    assert "no name server ever took the registration" in process.err
+    assert "no name server accepted the registration" in process.err
 
 
 def test_ctrl_c_does_not_wait_for_name_servers(run_broker, silent_listener):
@@ -105,7 +106,7 @@ def silent_listener():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--topic", "a"], "say where to register"),
+        (["--topic", "a"], "name the servers to register at"),
         (["--topic", "a:b", "-n", "127.0.0.1:1"], "NAME:READ:WRITE:PERM"),
         (["--addr", "nowhere", "-n", "127.0.0.1:1"], "not host:port"),
         (["-n", "127.0.0.1:port"], "is no name server address"),

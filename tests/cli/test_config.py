@@ -8,10 +8,10 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from registry.cli import cli
-from registry.store.kvconfig import KvStore
-from registry.store.snapshot import read_head, read_tables
-from registry.store.store import Store
+from mqregistry.cli import cli
+from mqregistry.store.config_writes import KvStore
+from mqregistry.store.snapshot import read_head, read_tables
+from mqregistry.store.store import Store
 
 SHARED = {"orderMessageEnable": "true", "brokerChannelExpiredTimeMs": "90000", "rocketmqHome": " /opt:x=1"}
 
@@ -81,3 +81,22 @@ def test_a_file_that_no_front_end_would_follow_is_refused_as_a_whole(config, sto
     file.write_text(text)
     assert reason.strip(":") in config(namespace, "import", str(file), expect=1).stderr
     assert stored(namespace)[0] == {}
+
+
+@pytest.mark.parametrize("key", ["supportActingMaster=true", "scanNotActiveBrokerInterval=1000"])
+def test_a_key_that_the_compat_mode_of_the_namespace_does_not_know_is_refused(redis_url, namespace, tmp_path, key):
+    async def make():
+        async with Store(redis_url, namespace, compat="4.8") as store:
+            await store.connect()
+
+    asyncio.run(make())
+    file = tmp_path / "shared.properties"
+    file.write_text(f"orderMessageEnable=true\n{key}\n")
+    environ = {"MQREGISTRY_REDIS": redis_url, "MQREGISTRY_NAMESPACE": namespace}
+    result = CliRunner(env=environ).invoke(cli, ["config", "import", str(file)])
+    assert result.exit_code == 1
+    assert (
+        f":2: {key.partition('=')[0]} has no effect in this namespace, which behaves like NameServer 4.8"
+        in result.stderr
+    )
+    assert CliRunner(env=environ).invoke(cli, ["config", "export"]).stdout == ""

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from registry.cli import cli
-from registry.store.snapshot import read_head, read_tables
-from registry.store.store import Store
+from mqregistry.cli import cli
+from mqregistry.store.snapshot import read_head, read_tables
+from mqregistry.store.store import Store
 
 FILE = {"configTable": {"ORDER_TOPIC_CONFIG": {"t1": "broker-a:4", "t2": "broker-b:8"}, "EMPTY": {}}}
 
@@ -78,7 +78,7 @@ def test_put_get_list_delete(kv, tables):
 
 def test_json(kv):
     assert json.loads(kv("put", "ns", "k", "ä=ß", "--json").stdout) == {
-        "kvNamespace": "ns", "key": "k", "value": "ä=ß", "before": None,
+        "kv_namespace": "ns", "key": "k", "value": "ä=ß", "before": None,
     }  # fmt: skip
     assert json.loads(kv("get", "ns", "k", "--json").stdout)["value"] == "ä=ß"
     assert json.loads(kv("list", "--json").stdout) == {"ns": {"k": "ä=ß"}}
@@ -117,14 +117,14 @@ def test_import_dry_run_changes_nothing(kv, tables, java_file):
     )
     plan = json.loads(kv("import", str(java_file), "--dry-run", "--json").stdout)
     assert plan == {
-        "dryRun": True,
+        "dry_run": True,
         "namespaces": ["EMPTY"],
         "changes": [
-            {"kvNamespace": "ORDER_TOPIC_CONFIG", "key": "t1", "value": "broker-a:4", "before": None},
-            {"kvNamespace": "ORDER_TOPIC_CONFIG", "key": "t2", "value": "broker-b:8", "before": None},
+            {"kv_namespace": "ORDER_TOPIC_CONFIG", "key": "t1", "value": "broker-a:4", "before": None},
+            {"kv_namespace": "ORDER_TOPIC_CONFIG", "key": "t2", "value": "broker-b:8", "before": None},
         ],
         "unchanged": 0,
-        "onlyHere": 0,
+        "only_here": 0,
     }
     assert tables() == {}
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from registry.server.counters import Counters
-from registry.server.metrics import METRICS, PREFIX, SILENT_S, Fleet, Status, exposition
-from registry.store.streams import Alarm, Position, Reader, StreamState, Survey
+from mqregistry.server.process.metrics import METRICS, PREFIX, SILENT_S, Fleet, Status, exposition
+from mqregistry.server.requests.counters import Counters
+from mqregistry.store.streams import Alarm, Reader, ReaderPosition, StreamState, Survey
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "metrics.md"
 
@@ -51,7 +51,8 @@ def test_everything_that_a_worker_counts_is_in_the_table():
 def test_streams_and_their_readers_are_shown_as_long_as_somebody_can_see_them():
     fleet = Fleet(1)
     reader = Reader(
-        seen_ms=1_000, positions={"changes": Position("5-0", 3, 300, 2500), "lookups": Position("1-0", state="lost")}
+        seen_ms=1_000,
+        positions={"changes": ReaderPosition("5-0", 3, 300, 2500), "lookups": ReaderPosition("1-0", state="lost")},
     )
     streams = {"changes": StreamState(7, 700, "1-0", "9-0"), "heartbeats": StreamState(4, -1, "1-0", "9-0")}
     fleet.survey(Survey(11_000, streams, {"spark": reader}))

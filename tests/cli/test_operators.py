@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 
 import pytest
+from redis import exceptions
 
-from registry.model import DataVersion, Registration, TopicConfig
-from registry.registration import compare
-from registry.store.kvconfig import KvStore
-from registry.store.routes import Channel, RegistrationDiff, RouteStore
-from registry.store.snapshot import read_tables
-from registry.store.store import Store
+from mqregistry.model import DataVersion, Registration, TopicConfig
+from mqregistry.store.config_writes import KvStore
+from mqregistry.store.connection.errors import mapped_errors
+from mqregistry.store.route_writes import Channel, RouteStore
+from mqregistry.store.snapshot import read_tables
+from mqregistry.store.store import Store
+from mqregistry.tables.registration import compare
 
 BROKERS = [("broker-a", 0, "10.0.0.1:10911"), ("broker-a", 1, "10.0.0.2:10911"), ("broker-b", 0, "10.0.0.3:10911"),
            ("broker-b", 1, "10.0.0.4:10911")]  # fmt: skip
@@ -23,9 +25,7 @@ async def register(store, name, broker_id, addr, topics):
         topics={topic: TopicConfig(topic, 4, 4, 6) for topic in topics},
     )  # fmt: skip
     head, tables = await read_tables(store)
-    row = tables.brokers.get(name)
-    changes = compare(registration, None, tables)
-    diff = RegistrationDiff(head.epoch, row.rev if row else 0, "0", tables.config_rev, *changes)
+    diff = compare(registration, None, tables, epoch=head.epoch)
     done = await RouteStore(store).register_broker(registration, diff, channel=Channel("fe", f"w/{addr}"))
     assert done.status == "OK", done
 
@@ -98,6 +98,27 @@ def test_route_shows_what_else_belongs_to_the_topic(command, target, redis_url, 
     run(more())
     lines = command("route", "topic1", **target).stdout.splitlines()
     assert lines[-2:] == ["filter servers of 10.0.0.1:10911: f1:1, f2:2", "order configuration: broker-a:4"]
+
+
+@pytest.mark.parametrize(("compat", "acting"), [("5.x", True), ("4.8", False)])
+def test_route_applies_a_shared_setting_only_where_front_ends_do(command, redis_url, namespace, run, compat, acting):
+    """In a 4.8 namespace supportActingMaster has no effect, whoever wrote it into the shared configuration."""
+
+    async def make():
+        async with Store(redis_url, namespace, compat=compat) as store:
+            await store.connect()
+            await KvStore(store).set_config({"supportActingMaster": "true"})
+            await register(store, "broker-a", 0, "10.0.0.1:10911", ["topic1", "topic2"])
+            await RouteStore(store).set_write_perm("broker-a", "wipe")
+            row = f"mq:{{{namespace}}}:broker:broker-a"  # as if its master had gone: only a slave is left
+            await store.client.hset(row, mapping={"acting": 1, "1": "10.0.0.2:10911"})
+            await store.client.hdel(row, "0")
+
+    run(make())
+    found = json.loads(
+        command("route", "topic1", "--json", MQREGISTRY_REDIS=redis_url, MQREGISTRY_NAMESPACE=namespace).stdout
+    )
+    assert found["brokerDatas"][0]["brokerAddrs"] == {"0" if acting else "1": "10.0.0.2:10911"}
 
 
 def test_route_unknown_topic_names_close_ones(command, target):
@@ -203,6 +224,25 @@ def test_redis_away_fails_with_the_next_step(finished, home):
     assert result.returncode == 1
     assert "Is Redis up, and is this its address?" in result.stderr
     assert "Traceback" not in result.stderr
+
+
+def test_a_redis_that_cannot_write_is_not_taken_for_one_that_is_away(
+    command, redis_url, namespace, target, monkeypatch
+):
+    async def refuse(self, *arguments):
+        with mapped_errors("put_kv in namespace 'x'"):
+            raise exceptions.ResponseError(
+                "MISCONF Errors writing to the AOF file: No space left on device script: "
+                "25a3b2ec3a3b1fbb8a83b85dcd0a73d6e4cbbb0d, on @user_script:14."
+            )
+
+    monkeypatch.setattr(KvStore, "put", refuse)
+    error = command("kv", "put", "n", "k", "v", expect=1, **target)
+    text = error.stderr + str(error.exception)
+    assert "Redis cannot write now: it cannot save its data: is its disk full, or not writable?" in text
+    assert "Errors writing to the AOF file: No space left on device" in text
+    assert "Is Redis up" not in text
+    assert "user_script" not in text
 
 
 def test_empty_registry_says_so(command, redis_url, namespace, run):

@@ -6,9 +6,9 @@ import subprocess
 
 import pytest
 
-from registry import __version__
-from registry.cli import cli
-from registry.config import options
+from mqregistry import __version__
+from mqregistry.cli import cli
+from mqregistry.config.settings import options
 
 
 def commands():
@@ -26,7 +26,8 @@ def test_every_command_has_help_for_each_option(name, command):
 
 
 def test_group_help_names_the_exit_codes(command):
-    assert "0 done, 1 failed, 2 wrong usage, 253 could not start" in command("--help").stdout
+    said = " ".join(command("--help").stdout.split())
+    assert "0 done, 1 failed, 2 wrong usage, 130 interrupted, 253 could not start" in said
     assert command("--version").stdout == f"mqregistry, version {__version__}\n"
 
 
@@ -53,7 +54,7 @@ def test_any_setting_can_be_set_by_its_key(command):
         ("tlsServerMode=on", "expected one of disabled, permissive, enforcing"),
         ("tlsServerMod=x", "did you mean tlsServerMode?"),
         ("tlsServerMode", "expected KEY=VALUE"),
-        ("tlsServerKeyPassword=x", "would stand in the process list: set MQREGISTRY_TLS_SERVER_KEY_PASSWORD"),
+        ("tlsServerKeyPassword=x", "would be visible in the process list: set MQREGISTRY_TLS_SERVER_KEY_PASSWORD"),
     ],
 )
 def test_an_assignment_that_cannot_be_is_refused(command, assignment, said):
@@ -76,8 +77,8 @@ def test_print_config_shows_every_setting_with_its_source(command, home):
 
 
 def test_print_config_includes_the_shared_configuration(command, redis_url, namespace, run):
-    from registry.store.kvconfig import KvStore
-    from registry.store.store import Store
+    from mqregistry.store.config_writes import KvStore
+    from mqregistry.store.store import Store
 
     async def make():
         async with Store(redis_url, namespace) as store:
@@ -94,6 +95,32 @@ def test_print_config_without_redis_warns_and_goes_on(command, home):
     result = command("serve", "--redis", f"unix://{home}/nobody.sock", "-p")
     assert "listenPort=9876  (default)" in result.stdout
     assert "the shared configuration is not among these" in result.stderr
+
+
+def test_print_config_without_any_redis_says_that_the_shared_configuration_is_unknown(command):
+    for name in ("up", "serve", "sweep"):
+        assert "the shared configuration is not among these: no Redis is named" in command(name, "-p").stderr
+
+
+def test_print_config_of_up_shows_the_shared_configuration_of_the_one_that_runs(start_up, command, home, run):
+    from mqregistry.store.config_writes import KvStore
+    from mqregistry.store.store import Store
+
+    start_up()
+
+    async def change():
+        async with Store(f"unix://{home}/data/redis.sock") as store:
+            await KvStore(store).set_config({"productEnvName": "east"})
+
+    run(change())
+    result = command("up", "--data-dir", str(home / "data"), "-p")
+    assert "productEnvName=east  (shared configuration)" in result.stdout.splitlines()
+    assert "not among these" not in result.stderr
+
+
+def test_print_config_leaves_out_what_the_compat_mode_does_not_know(command, redis_url):
+    shown = command("serve", "--compat", "4.8", "--set", "supportActingMaster=true", "-p").stdout.splitlines()
+    assert "supportActingMaster=false  (default)" in shown
 
 
 def test_print_config_hides_the_password(command):

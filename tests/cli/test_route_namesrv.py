@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from registry.model import BrokerRow, QueueData, TopicRoute
+from mqregistry.model import BrokerRow, QueueData, TopicRoute
 from tests.client.threads import serving_in_thread
 
 ROUTE = TopicRoute(

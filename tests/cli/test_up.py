@@ -10,13 +10,12 @@ import time
 import psutil
 import pytest
 
-from registry.client.connection import Connection
-from registry.config import Settings
-from registry.protocol.codes import RequestCode, ResponseCode
-from registry.protocol.headers import GetKVConfig, PutKVConfig
-from registry.server.supervisor import boot_line
-
-from .processes import free_port
+from bench.servers.processes import free_port
+from mqregistry.client.connection import PeerConnection
+from mqregistry.config.settings import Settings
+from mqregistry.protocol.codes import RequestCode, ResponseCode
+from mqregistry.protocol.headers import GetKVConfig, PutKVConfig
+from mqregistry.server.process.supervisor import boot_line
 
 BOOT_LINE = boot_line(Settings())
 
@@ -58,7 +57,7 @@ def test_up_killed_takes_everything_with_it(start_up):
 
 def test_up_keeps_its_data(start_up, run):
     async def ask(port, code, header):
-        connection = await Connection.connect("127.0.0.1", port)
+        connection = await PeerConnection.connect("127.0.0.1", port)
         answer = await connection.request(code, header.to_ext_fields())
         await connection.close()
         assert answer.code == 0
@@ -104,7 +103,7 @@ def test_up_on_a_taken_port_could_not_start(finished, home):
 
 def test_up_redis_killed_is_started_again(start_up, run):
     async def accepted():
-        connection = await Connection.connect("127.0.0.1", port)
+        connection = await PeerConnection.connect("127.0.0.1", port)
         answer = await connection.request(RequestCode.PUT_KV_CONFIG, PutKVConfig("ns", "key", "v").to_ext_fields())
         await connection.close()
         return answer.code == ResponseCode.SUCCESS
@@ -180,7 +179,7 @@ def test_serve_and_sweep_without_redis_say_what_to_give(finished):
 
 def test_serve_on_a_redis_that_is_away_could_not_start(finished, home):
     for name in ("serve", "sweep"):
-        result = finished(name, "--redis", f"unix://{home}/nobody.sock", "--log-level", "error")
+        result = finished(name, "--no-wait", "--redis", f"unix://{home}/nobody.sock", "--log-level", "error")
         assert result.returncode == 253, result.stderr
         assert result.stderr.startswith("mqregistry: cannot start: ")
         assert "nobody.sock" in result.stderr

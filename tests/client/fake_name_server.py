@@ -7,10 +7,10 @@ import contextlib
 
 import msgspec
 
-from registry.model import BrokerRow, QueueData, TopicRoute
-from registry.protocol.command import Command, decode_command, encode_command
-from registry.protocol.frame import FrameReader
-from registry.protocol.route_body import encode_route
+from mqregistry.model import BrokerRow, QueueData, TopicRoute
+from mqregistry.protocol.bodies.route import encode_route
+from mqregistry.protocol.command import Command, decode_command, encode_command
+from mqregistry.protocol.frame import FrameReader
 
 
 def route_of(*names, queues=4, perm=6, addrs=None, **fields):

@@ -7,13 +7,14 @@ import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
-from registry.client.broker.registrar import BrokerConfig, Pace, TopicTable
-from registry.model import TopicConfig
-from registry.protocol.bodies import RegisterBody, decode_cluster_info, decode_register_body, decode_route
-from registry.protocol.codes import RequestCode
-from registry.protocol.command import Command, decode_command, encode_command
-from registry.protocol.frame import FrameReader
-from registry.protocol.headers import RegisterBroker
+from mqregistry.client.broker.registrar import BrokerConfig, Pace, TopicTable
+from mqregistry.model import TopicConfig
+from mqregistry.protocol.bodies.register import RegisterBody, decode_register_body
+from mqregistry.protocol.bodies.route import decode_cluster_info, decode_route
+from mqregistry.protocol.codes import RequestCode
+from mqregistry.protocol.command import Command, decode_command, encode_command
+from mqregistry.protocol.frame import FrameReader
+from mqregistry.protocol.headers import RegisterBroker
 from tests.server.harness import Client
 
 # Nothing happens by itself in a test that does not wait for it.

@@ -8,9 +8,9 @@ import socket
 
 import pytest
 
-from registry.client.address_server import AddressServer
-from registry.client.addresses import Address, Addresses, parse_addresses
-from registry.errors import ConfigError, PeerUnavailable
+from mqregistry.client.address_server import AddressServer
+from mqregistry.client.addresses import NameServerAddress, NameServerAddresses, parse_addresses
+from mqregistry.errors import ConfigError, PeerUnavailable
 
 from .address_servers import FakeAddressServer
 
@@ -70,7 +70,7 @@ def shown(addresses):
     ],
 )
 def test_a_list(text, found):
-    assert parse_addresses(text) == tuple(Address(host, port, host) for host, port in found)
+    assert parse_addresses(text) == tuple(NameServerAddress(host, port, host) for host, port in found)
 
 
 @pytest.mark.parametrize(
@@ -85,14 +85,14 @@ def test_what_is_no_list(text):
 
 def test_the_environment_counts_when_nothing_is_given(monkeypatch):
     monkeypatch.setenv("NAMESRV_ADDR", "10.0.0.1:1;10.0.0.2:2")
-    assert shown(Addresses().current) == ["10.0.0.1:1", "10.0.0.2:2"]
-    assert shown(Addresses("10.0.0.3:3").current) == ["10.0.0.3:3"]
+    assert shown(NameServerAddresses().current) == ["10.0.0.1:1", "10.0.0.2:2"]
+    assert shown(NameServerAddresses("10.0.0.3:3").current) == ["10.0.0.3:3"]
     monkeypatch.setenv("NAMESRV_ADDR", "10.0.0.1:none")
     with pytest.raises(ConfigError, match=r"NAMESRV_ADDR: '10.0.0.1:none' is no name server address"):
-        Addresses()
+        NameServerAddresses()
     monkeypatch.setenv("NAMESRV_ADDR", " ")
     with pytest.raises(ConfigError, match="give one, or set NAMESRV_ADDR"):
-        Addresses()
+        NameServerAddresses()
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_the_url_of_an_address_server_is_javas(arguments, url):
 
 async def test_a_name_stands_for_all_its_ipv4_addresses_or_else_for_its_ipv6_addresses(dns):
     dns |= {"both": ["::1", "10.0.0.1", "10.0.0.2"], "six": ["fd00::1", "fd00::2"]}
-    addresses = Addresses("both:1;six:2;10.0.0.2:1")
+    addresses = NameServerAddresses("both:1;six:2;10.0.0.2:1")
     assert shown(addresses.current) == ["10.0.0.2:1"]
     found = await addresses.refresh()
     assert found == addresses.current
@@ -122,7 +122,7 @@ async def test_a_name_stands_for_all_its_ipv4_addresses_or_else_for_its_ipv6_add
 
 async def test_a_name_that_is_not_found_any_more_keeps_its_addresses(dns, caplog):
     dns |= {"one": ["10.0.0.1"], "two": ["10.0.0.2"]}
-    addresses = Addresses("one:1;two:1")
+    addresses = NameServerAddresses("one:1;two:1")
     await addresses.refresh()
     del dns["one"]
     dns["two"] = ["10.0.0.22"]
@@ -133,11 +133,11 @@ async def test_a_name_that_is_not_found_any_more_keeps_its_addresses(dns, caplog
 
 async def test_nothing_found_at_all_says_why(dns):
     with pytest.raises(PeerUnavailable, match=r"no name server address is known: name server one:1: .*Name or service"):
-        await Addresses("one:1").refresh()
+        await NameServerAddresses("one:1").refresh()
 
 
 async def test_ip_addresses_are_never_looked_up(dns):
-    addresses = Addresses("10.0.0.1:1;10.0.0.2:1", every_s=0.001)
+    addresses = NameServerAddresses("10.0.0.1:1;10.0.0.2:1", every_s=0.001)
     assert addresses.is_fixed
     async with following(addresses):
         await asyncio.sleep(0.02)
@@ -146,7 +146,7 @@ async def test_ip_addresses_are_never_looked_up(dns):
 
 async def test_follow_looks_at_once_then_periodically_and_tells_changes_only(dns):
     dns["name"] = ["10.0.0.1"]
-    addresses, told = Addresses("name:1", every_s=0.005), []
+    addresses, told = NameServerAddresses("name:1", every_s=0.005), []
     async with following(addresses, lambda found: told.append(shown(found))):
         await until(lambda: told)
         await until(lambda: len(dns["asked"]) > 3)
@@ -161,7 +161,7 @@ async def test_follow_looks_at_once_then_periodically_and_tells_changes_only(dns
 
 async def test_follow_looks_when_asked_to(dns):
     dns["name"] = ["10.0.0.1"]
-    addresses = Addresses("name:1", every_s=3600)
+    addresses = NameServerAddresses("name:1", every_s=3600)
     await addresses.refresh()
     async with following(addresses):
         dns["name"] = ["10.0.0.2"]
@@ -173,7 +173,7 @@ async def test_follow_looks_when_asked_to(dns):
 
 async def test_another_list_while_running(dns):
     dns["name"] = ["10.0.0.1"]
-    addresses, told = Addresses("10.0.0.9:1", every_s=3600), []
+    addresses, told = NameServerAddresses("10.0.0.9:1", every_s=3600), []
     async with following(addresses, lambda found: told.append(shown(found))):
         addresses.replace("name:1")
         assert shown(addresses.current) == ["10.0.0.9:1"], "until the name was looked up"
@@ -189,11 +189,11 @@ async def test_another_list_while_running(dns):
 @pytest.mark.parametrize("chunked", [False, True])
 async def test_an_address_server_is_asked_as_java_does(chunked):
     with FakeAddressServer("10.0.0.1:9876;10.0.0.2:9876\r\n10.0.0.3:9876\n", chunked=chunked) as server:
-        addresses = Addresses(AddressServer.at(server.domain))
+        addresses = NameServerAddresses(AddressServer.at(server.domain))
         assert addresses.current == ()
         assert shown(await addresses.refresh()) == ["10.0.0.1:9876", "10.0.0.2:9876"], "its first line"
         assert server.asked == ["/rocketmq/nsaddr"]
-        mixed = Addresses(f"10.0.0.9:1;http://{server.domain}/rocketmq/nsaddr-unit?nofix=1")
+        mixed = NameServerAddresses(f"10.0.0.9:1;http://{server.domain}/rocketmq/nsaddr-unit?nofix=1")
         assert shown(await mixed.refresh()) == ["10.0.0.9:1", "10.0.0.1:9876", "10.0.0.2:9876"]
         assert server.asked[1:] == ["/rocketmq/nsaddr-unit?nofix=1"]
 
@@ -204,23 +204,23 @@ async def test_an_address_server_is_asked_as_java_does(chunked):
         (404, "10.0.0.1:1", "status 404, expected 200"),
         (200, "", "an empty answer, expected host:port"),
         (200, "<html>", "'<html>' is no name server address"),
-        (200, "http://a/b", "names another one, http://a/b: expected host:port"),
+        (200, "http://a/b", "names another address server, http://a/b: expected host:port"),
         (200, "x" * 70000, "an answer of more than 65536 bytes"),
     ],
 )
 async def test_an_address_server_that_answers_nonsense_changes_nothing(status, text, why):
     with FakeAddressServer("10.0.0.1:1") as server:
-        addresses = Addresses(AddressServer.at(server.domain))
+        addresses = NameServerAddresses(AddressServer.at(server.domain))
         await addresses.refresh()
         server.status, server.text = status, text
         assert shown(await addresses.refresh()) == ["10.0.0.1:1"]
         with pytest.raises(PeerUnavailable, match=why):
-            await Addresses(AddressServer.at(server.domain)).refresh()
+            await NameServerAddresses(AddressServer.at(server.domain)).refresh()
 
 
 async def test_an_address_server_that_is_away_silent_or_no_http_server():
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        addresses = Addresses(AddressServer.at(f"127.0.0.1:{silent.getsockname()[1]}"), timeout_s=0.05)
+        addresses = NameServerAddresses(AddressServer.at(f"127.0.0.1:{silent.getsockname()[1]}"), timeout_s=0.05)
         with pytest.raises(PeerUnavailable, match=r"no answer within 0\.05 s"):
             await addresses.refresh()
     with pytest.raises(PeerUnavailable, match=r"address server http://127.0.0.1:"):
@@ -229,4 +229,4 @@ async def test_an_address_server_that_is_away_silent_or_no_http_server():
     async with server:
         port = server.sockets[0].getsockname()[1]
         with pytest.raises(PeerUnavailable, match="no HTTP answer"):
-            await Addresses(AddressServer.at(f"127.0.0.1:{port}")).refresh()
+            await NameServerAddresses(AddressServer.at(f"127.0.0.1:{port}")).refresh()

@@ -6,13 +6,13 @@ import asyncio
 
 import pytest
 
-from registry.client.addresses import Addresses, AddressServer
-from registry.client.connection import Connection
-from registry.client.name_servers import NameServers
-from registry.client.routes.client import RouteClient
-from registry.client.routes.push import RoutePush
-from registry.protocol.command import Command
-from registry.protocol.watch import ROUTE_WATCH, Position, WatchAnswer
+from mqregistry.client.addresses import AddressServer, NameServerAddresses
+from mqregistry.client.connection import PeerConnection
+from mqregistry.client.name_servers import NameServers
+from mqregistry.client.routes.client import RouteClient
+from mqregistry.client.routes.push import RoutePush
+from mqregistry.protocol.command import Command
+from mqregistry.protocol.watch import ROUTE_WATCH, TablesVersion, WatchAnswer
 
 from .address_servers import FakeAddressServer
 from .cancelling import cancel_at_each_await
@@ -26,7 +26,7 @@ class Announcing(FakeNameServer):
         if request.code != ROUTE_WATCH:
             return await super().usual_answer(request)
         topics = ("t",) if "seq" in request.ext_fields else ()
-        ext_fields, body = WatchAnswer(Position("e", len(self.requests)), topics).encode()
+        ext_fields, body = WatchAnswer(TablesVersion("e", len(self.requests)), topics).encode()
         return Command(code=0, ext_fields=ext_fields, body=body)
 
 
@@ -45,7 +45,7 @@ async def test_connection():
     async with FakeNameServer(ROUTES) as server:
 
         async def scenario():
-            connection = await Connection.connect("127.0.0.1", server.port)
+            connection = await PeerConnection.connect("127.0.0.1", server.port)
             try:
                 await connection.request(105, {"topic": "t"})
                 await connection.oneway(904)
@@ -120,7 +120,7 @@ async def test_looking_addresses_up():
     with FakeAddressServer("127.0.0.1:1;localhost:2") as server:
 
         async def scenario():
-            addresses = Addresses([AddressServer.at(server.domain).url, "localhost:3"], every_s=0.001)
+            addresses = NameServerAddresses([AddressServer.at(server.domain).url, "localhost:3"], every_s=0.001)
             await addresses.refresh()
             await addresses.follow(least_s=0.001)
 

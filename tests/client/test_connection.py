@@ -1,4 +1,4 @@
-"""Connection against a server of the test's own, on asyncio's loop and on uvloop."""
+"""PeerConnection against a server of the test's own, on asyncio's loop and on uvloop."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import socket
 import pytest
 import uvloop
 
-from registry.client.connection import Connection
-from registry.errors import PeerGoesAway, PeerUnavailable, RemoteProtocolError
-from registry.protocol.command import Command, decode_command, encode_command
-from registry.protocol.frame import FrameReader
+from mqregistry.client.connection import PeerConnection
+from mqregistry.errors import PeerGoesAway, PeerUnavailable, RemoteProtocolError
+from mqregistry.protocol.command import Command, decode_command, encode_command
+from mqregistry.protocol.frame import FrameReader
 
 
 @pytest.fixture(params=[asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
@@ -53,7 +53,7 @@ async def connected(*, limit=2**16, **options):
 
     server = await asyncio.start_server(accept, "127.0.0.1", 0, limit=limit)
     async with asyncio.timeout(20):
-        connection = await Connection.connect("127.0.0.1", server.sockets[0].getsockname()[1], **options)
+        connection = await PeerConnection.connect("127.0.0.1", server.sockets[0].getsockname()[1], **options)
         peer = await accepted
         try:
             yield connection, peer
@@ -66,7 +66,7 @@ async def connected(*, limit=2**16, **options):
             await server.wait_closed()
 
 
-def nothing_left(connection: Connection) -> bool:
+def nothing_left(connection: PeerConnection) -> bool:
     return not connection._waiting
 
 
@@ -255,13 +255,13 @@ async def test_nobody_listens_there():
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     with pytest.raises(PeerUnavailable, match=rf"127\.0\.0\.1:{port}"):
-        await Connection.connect("127.0.0.1", port)
+        await PeerConnection.connect("127.0.0.1", port)
 
 
 @pytest.mark.parametrize("host", ["no.such.host.invalid", "x" * 64 + ".invalid", "a..b"])
 async def test_a_host_that_is_none(host):
     with pytest.raises(PeerUnavailable, match=f"{host}:9876"):
-        await Connection.connect(host, 9876)
+        await PeerConnection.connect(host, 9876)
 
 
 async def test_a_listener_that_does_not_accept_is_given_up_in_time():
@@ -275,13 +275,13 @@ async def test_a_listener_that_does_not_accept_is_given_up_in_time():
                 one.setblocking(False)
                 one.connect_ex(("127.0.0.1", port))
             with pytest.raises(PeerUnavailable, match=r"no connection within 0\.1 s"):
-                await Connection.connect("127.0.0.1", port, timeout_s=0.1)
+                await PeerConnection.connect("127.0.0.1", port, timeout_s=0.1)
 
 
 def test_opaques_begin_again_at_0_before_they_leave_31_bits():
     import itertools
 
-    connection = Connection()
+    connection = PeerConnection()
     connection._opaques = itertools.count(2**31 - 1)
     assert [connection._next_opaque() for _ in range(3)] == [2**31 - 1, 0, 1]
 

@@ -1,4 +1,4 @@
-"""Connection in its other forms: TLS and binary headers."""
+"""PeerConnection in its other forms: TLS and binary headers."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import ssl
 
 import pytest
 
-from registry.client.connection import Connection
-from registry.errors import PeerUnavailable
-from registry.protocol.codes import Encoding
-from registry.protocol.command import Command, decode_command, encode_command
-from registry.protocol.frame import FrameReader
+from mqregistry.client.connection import PeerConnection
+from mqregistry.errors import PeerUnavailable
+from mqregistry.protocol.codes import Encoding
+from mqregistry.protocol.command import Command, decode_command, encode_command
+from mqregistry.protocol.frame import FrameReader
 from tests.certificates import Authority
 
 
@@ -53,7 +53,7 @@ def server_context(authority):
 @pytest.mark.parametrize("encoding", list(Encoding))
 async def test_requests_are_written_in_the_chosen_encoding(encoding):
     async with echoing() as (port, came):
-        connection = await Connection.connect("127.0.0.1", port, encoding=encoding)
+        connection = await PeerConnection.connect("127.0.0.1", port, encoding=encoding)
         answer = await connection.request(105, {"topic": "t"}, timeout_s=10)
         await connection.oneway(904, {"brokerName": "b"})
         await connection.request(106, timeout_s=10)
@@ -65,7 +65,7 @@ async def test_requests_are_written_in_the_chosen_encoding(encoding):
 async def test_tls_to_a_server_whose_certificate_is_trusted(authority, server_context):
     async with echoing(server_context) as (port, _):
         trusting = ssl.create_default_context(cafile=str(authority.cert))
-        connection = await Connection.connect("127.0.0.1", port, tls=trusting, timeout_s=10)
+        connection = await PeerConnection.connect("127.0.0.1", port, tls=trusting, timeout_s=10)
         assert (await connection.request(105, {"topic": "t"}, timeout_s=10)).ext_fields == {"topic": "t"}
         await connection.close()
 
@@ -74,9 +74,9 @@ async def test_tls_to_a_server_that_is_another_one(authority, server_context):
     async with echoing(server_context) as (port, _):
         trusting = ssl.create_default_context(cafile=str(authority.cert))
         with pytest.raises(PeerUnavailable, match=r"(?i)hostname mismatch|doesn't match"):
-            await Connection.connect("127.0.0.1", port, tls=trusting, server_hostname="other.example", timeout_s=10)
+            await PeerConnection.connect("127.0.0.1", port, tls=trusting, server_hostname="other.example", timeout_s=10)
         with pytest.raises(PeerUnavailable, match=r"(?i)verify failed"):
-            await Connection.connect("127.0.0.1", port, tls=ssl.create_default_context(), timeout_s=10)
+            await PeerConnection.connect("127.0.0.1", port, tls=ssl.create_default_context(), timeout_s=10)
 
 
 async def test_abort_fails_what_is_under_way_at_once():
@@ -85,7 +85,7 @@ async def test_abort_fails_what_is_under_way_at_once():
         writer.close()
 
     server = await asyncio.start_server(silent, "127.0.0.1", 0)
-    connection = await Connection.connect("127.0.0.1", server.sockets[0].getsockname()[1])
+    connection = await PeerConnection.connect("127.0.0.1", server.sockets[0].getsockname()[1])
     request = asyncio.ensure_future(connection.request(105, timeout_s=60))
     await asyncio.sleep(0)
     connection.abort()

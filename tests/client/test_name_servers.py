@@ -7,11 +7,11 @@ import contextlib
 
 import pytest
 
-from registry.client.addresses import Address
-from registry.client.name_servers import NameServers
-from registry.client.reconnecting import Backoff, ReconnectingConnection
-from registry.errors import ClientClosed, ConfigError, PeerUnavailable, RemoteProtocolError
-from registry.protocol.command import Command
+from mqregistry.client.addresses import NameServerAddress
+from mqregistry.client.name_servers import NameServers
+from mqregistry.client.reconnecting import Backoff, ReconnectingConnection
+from mqregistry.errors import ClientClosed, ConfigError, PeerUnavailable, RemoteProtocolError
+from mqregistry.protocol.command import Command
 
 from .fake_name_server import FakeNameServer, never, until
 
@@ -27,7 +27,7 @@ def listed(servers):
 
 
 def address_of(server):
-    return Address("127.0.0.1", server.port, "127.0.0.1")
+    return NameServerAddress("127.0.0.1", server.port, "127.0.0.1")
 
 
 async def test_one_is_asked_as_long_as_it_answers():
@@ -163,16 +163,17 @@ async def test_not_open_closed_and_no_address(monkeypatch):
 async def test_a_connection_that_was_lost_is_made_again():
     async with fakes(1) as servers:
         connection = ReconnectingConnection(address_of(servers[0]))
-        assert (await connection.request(105)).code == 17
-        assert connection.is_connected
+        lost = await connection.connected()
+        assert (await lost.request(105)).code == 17
+        assert lost.is_usable
         for writer in list(servers[0].connections):
             writer.transport.abort()
-        await until(lambda: not connection.is_connected)
-        assert (await connection.request(105)).code == 17
+        await until(lambda: not lost.is_usable)
+        assert (await (await connection.connected()).request(105)).code == 17
         assert servers[0].accepted == 2
         await connection.close()
         with pytest.raises(ClientClosed):
-            await connection.request(105)
+            await connection.connected()
         await until(lambda: not servers[0].connections)
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from registry.client.routes.info import MessageQueue, PublishInfo
-from registry.client.routes.selection import QueueSelector
+from mqregistry.client.routes.queues import MessageQueue, PublishInfo
+from mqregistry.client.routes.selection import QueueSelector
 
 
 def info(*names, queues=2):

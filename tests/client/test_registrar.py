@@ -8,13 +8,13 @@ import ssl
 
 import pytest
 
-from registry.client.broker.registrar import BrokerRegistrar, TopicTable
-from registry.errors import ConfigError
-from registry.model import TopicConfig, TopicQueueMapping
-from registry.protocol.bodies import decode_cluster_info, decode_route
-from registry.protocol.codes import VERSION_V4_8_0, Encoding, RequestCode
-from registry.store import keys
-from registry.store.store import Store
+from mqregistry.client.broker.registrar import BrokerRegistrar, TopicTable
+from mqregistry.errors import ConfigError
+from mqregistry.model import TopicConfig, TopicQueueMapping
+from mqregistry.protocol.bodies.route import decode_cluster_info, decode_route
+from mqregistry.protocol.codes import VERSION_V4_8_0, Encoding, RequestCode
+from mqregistry.store import keys
+from mqregistry.store.store import Store
 from tests.certificates import Authority
 from tests.server.harness import FrontEnd
 
@@ -225,7 +225,7 @@ async def test_hanging_up_without_a_goodbye_ends_the_broker_as_well(front_end):
         ({"cluster_name": ""}, "cluster_name is empty"),
         ({"broker_addr": "10.0.0.1"}, "not host:port"),
         ({"broker_addr": "10.0.0.1:70000"}, "not host:port"),
-        ({"broker_id": 2**63}, "64-bit"),
+        ({"broker_id": 2**63}, "broker_id is 9223372036854775808: expected 0 to 9223372036854775807"),
         ({"split_registration_size": 0}, "split_registration_size is 0"),
         ({"register_broker_timeout_ms": 0}, "register_broker_timeout_ms is 0"),
     ],

@@ -8,8 +8,8 @@ import socket
 
 import pytest
 
-from registry.client.broker.registrar import BrokerRegistrar
-from registry.protocol.command import Command
+from mqregistry.client.broker.registrar import BrokerRegistrar
+from mqregistry.protocol.command import Command
 
 from .interrupting import interrupted_at_each_await, reserved_port
 from .registrar_bed import NEVER, broker, name_servers, table
@@ -63,7 +63,7 @@ async def test_a_registrar_that_writes_to_redis(redis_url, namespace):
     async def scenario():
         topics = table()
         async with BrokerRegistrar(
-            broker(), topics, transport="redis", redis=redis_url, namespace=namespace, pace=NEVER
+            broker(), topics, transport="redis", redis=redis_url, namespace=namespace, create_namespace=True, pace=NEVER
         ) as registrar:
             topics.put_topic("t3")
             await registrar.register_now()

@@ -6,12 +6,12 @@ import asyncio
 
 import pytest
 
-from registry.client.addresses import Addresses
-from registry.client.broker.registrar import BrokerRegistrar, Pace, TopicTable
-from registry.model import TopicConfig
-from registry.protocol.bodies import encode_data_version
-from registry.protocol.codes import VERSION_V4_8_0, Encoding, RequestCode
-from registry.protocol.command import Command
+from mqregistry.client.addresses import NameServerAddresses
+from mqregistry.client.broker.registrar import BrokerRegistrar, Pace, TopicTable
+from mqregistry.model import TopicConfig
+from mqregistry.protocol.bodies.tables import encode_data_version
+from mqregistry.protocol.codes import VERSION_V4_8_0, Encoding, RequestCode
+from mqregistry.protocol.command import Command
 
 from .interrupting import reserved_port
 from .registrar_bed import NEVER, SHORT, FakeNameServer, broker, name_servers, table, until
@@ -63,7 +63,7 @@ async def test_a_server_that_came_to_hang_is_called_anew():
 
 async def test_all_away_for_long_and_back_on_other_addresses():
     async with name_servers(3) as (first, second, third):
-        addresses = Addresses(f"{first.address};{second.address}")
+        addresses = NameServerAddresses(f"{first.address};{second.address}")
         topics, told = table(), []
         async with BrokerRegistrar(broker(), topics, addresses, pace=SHORT, on_result=told.append) as registrar:
             await first.stop()
@@ -328,11 +328,11 @@ async def test_a_single_topic_that_was_refused_is_introduced():
 
 async def test_a_table_that_no_frame_can_carry_says_what_to_do():
     async with name_servers(1) as (server,):
-        topics = TopicTable(TopicConfig(f"{number}" + "x" * 1_000_000, 8, 8, 6) for number in range(17))
+        topics = TopicTable(TopicConfig(f"{number:05}" + "x" * 250, 8, 8, 6) for number in range(27_000))
         async with BrokerRegistrar(broker(), topics, server.address, pace=NEVER) as registrar:
             assert registrar.results[server.address].status == "failed"
             assert "set enable_split_registration" in registrar.results[server.address].error
-            registrar.change(enable_split_registration=True, split_registration_size=6)
+            registrar.change(enable_split_registration=True, split_registration_size=10_000)
             assert (await registrar.register_now())[server.address].status == "registered"
 
 

@@ -14,11 +14,11 @@ import random
 
 import pytest
 
-from registry.client.broker.registrar import BrokerRegistrar, Pace
-from registry.protocol.bodies import decode_register_body
-from registry.protocol.codes import RequestCode
-from registry.protocol.command import Command
-from registry.protocol.headers import RegisterBroker
+from mqregistry.client.broker.registrar import BrokerRegistrar, Pace
+from mqregistry.protocol.bodies.register import decode_register_body
+from mqregistry.protocol.codes import RequestCode
+from mqregistry.protocol.command import Command
+from mqregistry.protocol.headers import RegisterBroker
 
 from .registrar_bed import FakeNameServer, broker, table, until
 

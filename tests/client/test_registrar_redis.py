@@ -10,11 +10,12 @@ import sys
 
 import pytest
 
-from registry.client.broker.registrar import BrokerRegistrar, RedisWriter, TopicTable
-from registry.model import QueueData, TopicConfig, TopicQueueMapping
-from registry.protocol.codes import RequestCode
-from registry.store.leases import LeaseStore
-from registry.store.store import Store
+from mqregistry.client.broker.registrar import BrokerRegistrar, RedisWriter, TopicTable
+from mqregistry.errors import ConfigError
+from mqregistry.model import QueueData, TopicConfig, TopicQueueMapping
+from mqregistry.protocol.codes import RequestCode
+from mqregistry.store.leases import LeaseStore
+from mqregistry.store.store import Store
 from tests.server.harness import FrontEnd
 from tests.store.bed import Bed, registration
 from tests.store.bed import FrontEnd as DirectFrontEnd
@@ -141,8 +142,8 @@ async def test_a_higher_state_version_of_another_address_is_not_overruled(bed, r
 
 def interrupted(registrar, before_write, times=1):
     """Let ``before_write`` run between the comparison and the write, the first ``times`` times."""
-    (lane, _) = next(iter(registrar._lanes.values()))
-    routes = lane.server._writer.routes
+    (loop, _) = next(iter(registrar._loops.values()))
+    routes = loop.target._writer.routes
     write, left = routes.register_broker, [times]
 
     async def register_broker(*arguments, **options):
@@ -266,8 +267,8 @@ async def test_a_late_close_of_a_registrar_does_not_meet_the_next_one(bed, regis
 
 KILLED = """
 import asyncio, sys
-from registry.client.broker.registrar import BrokerConfig, BrokerRegistrar, TopicTable
-from registry.model import TopicConfig
+from mqregistry.client.broker.registrar import BrokerConfig, BrokerRegistrar, TopicTable
+from mqregistry.model import TopicConfig
 
 async def main(url, namespace):
     config = BrokerConfig(broker_name="broker-a", broker_addr="127.0.0.1:10911", cluster_name="c1")
@@ -287,7 +288,7 @@ def process(*arguments):
 async def test_a_killed_writer_is_gone_within_its_lease_and_a_paused_one_comes_back(redis_url):
     namespace = f"t{secrets.token_hex(5)}"
     front_end = FrontEnd(redis_url, namespace)
-    sweeper = process("-m", "registry", "sweep", "--redis", redis_url, "--namespace", namespace)
+    sweeper = process("-m", "mqregistry", "sweep", "--redis", redis_url, "--namespace", namespace)
     writer = process("-c", KILLED, redis_url, namespace)
     try:
         assert await asyncio.to_thread(writer.stdout.readline) == b"registered\n"
@@ -310,3 +311,32 @@ async def test_a_killed_writer_is_gone_within_its_lease_and_a_paused_one_comes_b
             each.wait()
             each.stdout.close()
         front_end.close()
+
+
+async def test_a_namespace_that_nobody_serves_is_an_error_unless_it_is_to_be_made(registrar_of, redis_url):
+    nobody = f"t{secrets.token_hex(5)}"
+    registrar = registrar_of(namespace=nobody)
+    with pytest.raises(ConfigError, match=f"namespace {nobody}: there is no such namespace.*create_namespace=True"):
+        async with registrar:
+            pass
+    async with Store(redis_url, nobody) as store:
+        assert not await store.exists()
+        async with registrar_of(namespace=nobody, create_namespace=True) as registrar:
+            assert [result.status for result in registrar.results.values()] == ["registered"]
+        assert await store.exists()
+
+
+async def test_a_redis_that_is_away_at_the_start_raises_nothing_and_is_tried_again(registrar_of):
+    config = broker(register_broker_timeout_ms=300)
+    async with registrar_of(config, redis="redis://127.0.0.1:1", pace=SHORT) as registrar:
+        (result,) = registrar.results.values()
+        assert result.status == "failed"
+        await until(lambda: next(iter(registrar.results.values())).failures > 1, "it is tried again")
+
+
+async def test_a_namespace_beside_a_writer_is_that_of_the_writer(registrar_of, redis_url, namespace):
+    async with RedisWriter(redis_url, namespace) as writer:
+        with pytest.raises(ConfigError, match="go with a URL"):
+            registrar_of(redis=writer, namespace="other")
+        with pytest.raises(ConfigError, match="go with a URL"):
+            registrar_of(redis=writer, create_namespace=True)

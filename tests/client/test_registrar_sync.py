@@ -7,9 +7,10 @@ import threading
 
 import pytest
 
-from registry.client.broker.sync import BrokerRegistrarSync
-from registry.errors import ClientClosed, ConfigError
-from registry.model import TopicConfig
+from mqregistry.client.broker.registrar_sync import BrokerRegistrarSync
+from mqregistry.client.broker.topic_table import TopicTable
+from mqregistry.errors import ClientClosed, ConfigError
+from mqregistry.model import TopicConfig
 from tests.server.harness import FrontEnd, wait_until
 
 from .registrar_bed import NEVER, broker, brokers_at, queues_at
@@ -80,3 +81,27 @@ def test_another_list_and_redis(front_end, address, redis_url):
         assert [result.status for result in registrar.results.values()] == ["registered"]
         wait_until(lambda: queues_at(front_end.port, "t1"), "the front end has it")
     wait_until(lambda: brokers_at(front_end.port) == {}, "it left")
+
+
+def test_it_takes_a_topic_table_that_any_thread_may_change(front_end, address):
+    """A version is never registered before the topics that it is about, whichever thread changes them."""
+    topics = TopicTable(TOPICS)
+    with BrokerRegistrarSync(broker(), topics, address, pace=NEVER) as registrar:
+        assert registrar.topics == dict(topics)
+        topics.put_topic("t3", 2, 2)
+        wait_until(lambda: queues_at(front_end.port, "t3"), "the change of the table is registered by itself")
+        threads = [
+            threading.Thread(target=lambda n=n: [topics.put_topic(f"t{n}-{i % 5}", i + 1, i + 1) for i in range(40)])
+            for n in range(4)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        names = [f"t{n}-{i}" for n in range(4) for i in range(5)]
+        wait_until(
+            lambda: all(queues_at(front_end.port, name) == {"broker-a": (topics[name].read_queue_nums,) * 2 + (6,)}
+                        for name in names),
+            "every change is registered, without the whole table being sent again",
+        )  # fmt: skip
+        assert registrar.data_version == topics.data_version

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from registry.client.broker.registrar import Pace, TopicTable
-from registry.client.broker.update import Updates
-from registry.model import DataVersion, TopicConfig, TopicQueueMapping
+from mqregistry.client.broker.payload import PayloadBuilder
+from mqregistry.client.broker.registrar import Pace, TopicTable
+from mqregistry.model import DataVersion, TopicConfig, TopicQueueMapping
 
 from .registrar_bed import broker
 
@@ -99,15 +99,15 @@ def test_order_topics(topics, told, only_add, left):
 @pytest.mark.parametrize("topic", [TopicConfig("", 1, 1, 6)])
 def test_a_topic_without_a_name_is_refused_and_changes_nothing(topics, topic):
     before = topics.data_version
-    with pytest.raises(ValueError, match="without a name"):
+    with pytest.raises(ValueError, match="topic name is empty"):
         topics.put(T3, topic)
-    with pytest.raises(ValueError, match="without a topic"):
+    with pytest.raises(TypeError, match="topic of a static topic mapping is None"):
         topics.put_mapping(TopicQueueMapping(None, "b", 1))
     assert (topics.data_version, set(topics)) == (before, {"t1", "t2"})
 
 
 def test_the_whole_table_is_written_once_a_version(topics):
-    updates = Updates(topics, broker())
+    updates = PayloadBuilder(topics, broker())
     whole = updates.whole()
     assert updates.whole() is whole
     assert whole.encoded() is whole.encoded()
@@ -118,14 +118,14 @@ def test_the_whole_table_is_written_once_a_version(topics):
 
 def test_an_increment_has_the_tables_version_and_only_the_mappings_of_its_topics(topics):
     topics.put_mapping(TopicQueueMapping("t1", "b", 1), TopicQueueMapping("t2", "b", 1))
-    (body,) = Updates(topics, broker()).increment({"t1", "gone"}).bodies
+    (body,) = PayloadBuilder(topics, broker()).increment({"t1", "gone"}).bodies
     assert (set(body.topics), set(body.mappings)) == ({"t1"}, {"t1"})
     assert body.data_version == topics.data_version
 
 
 def test_ordered_topics_are_marked(topics):
     topics.set_order_topics(["t1"], only_add=True)
-    (encoded,) = Updates(topics, broker()).whole().encoded()
+    (encoded,) = PayloadBuilder(topics, broker()).whole().encoded()
     assert encoded.count(b'"order":true') == 1
     assert b'"t1":{"attributes":{},"order":true' in encoded
 
@@ -133,7 +133,7 @@ def test_ordered_topics_are_marked(topics):
 @pytest.mark.parametrize(("size", "parts"), [(1, [1, 1, 1, 0]), (2, [2, 1]), (3, [3, 0]), (4, [3])])
 def test_split_bodies_have_versions_of_their_own(topics, told, size, parts):
     topics.put(T3)
-    updates = Updates(topics, broker(enable_split_registration=True, split_registration_size=size))
+    updates = PayloadBuilder(topics, broker(enable_split_registration=True, split_registration_size=size))
     bodies = updates.whole().bodies
     assert [len(body.topics) for body in bodies] == parts
     assert [body.data_version.counter for body in bodies] == list(range(2, 2 + len(parts)))

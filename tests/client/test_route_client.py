@@ -9,11 +9,11 @@ import logging
 import msgspec
 import pytest
 
-from registry.client.routes.client import RouteClient
-from registry.client.routes.info import MessageQueue
-from registry.client.routes.tables import FoundBroker
-from registry.errors import ClientClosed, NoRoute, PeerUnavailable, RemoteProtocolError
-from registry.protocol.command import Command
+from mqregistry.client.routes.client import RouteClient
+from mqregistry.client.routes.queues import MessageQueue
+from mqregistry.client.routes.tables import FoundBroker
+from mqregistry.errors import ClientClosed, NoRoute, PeerUnavailable, RemoteProtocolError
+from mqregistry.protocol.command import Command
 
 from .fake_name_server import FakeNameServer, never, route_of, until
 
@@ -257,7 +257,7 @@ async def test_all_name_servers_away_then_back_on_other_addresses(caplog):
         client.publish("never-seen")
         old[0].answer = never  # one is silent, the other gone
         await old[1].stop()
-        await until(lambda: client._away)
+        await until(lambda: client._updater.is_away)
         for _ in range(5):
             count = len(old[0].requests)
             await until(lambda count=count: len(old[0].requests) > count, "it goes on asking")
@@ -279,7 +279,7 @@ async def test_back_on_the_same_address_the_next_poll_finds_it_whatever_the_back
     async with FakeNameServer({"t": route_of("a")}) as server, following(server, **options) as client:
         await client.publish_info("t")
         await server.stop()
-        await until(lambda: client._away)
+        await until(lambda: client._updater.is_away)
         await server.start()
         server.routes["t"] = route_of("b")
         await until(lambda: names(client.tables.publish_infos["t"]) == ["b"])

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
-import re
-import textwrap
 import threading
-from pathlib import Path
 
 import pytest
 
-import registry.client
-from registry.client import RouteClientSync
-from registry.client.routes.tables import FoundBroker
-from registry.errors import ClientClosed, ConfigError, NoRoute, PeerUnavailable
+from mqregistry import client
+from mqregistry.client import RouteClientSync
+from mqregistry.client.routes.tables import FoundBroker
+from mqregistry.errors import ClientClosed, ConfigError, NoRoute, PeerUnavailable
 from tests.server.harness import wait_until
 
 from .fake_name_server import route_of
@@ -140,23 +136,8 @@ def test_a_forked_child_is_told_instead_of_growing_old(server):
 
 
 def test_the_public_interface():
-    for name in registry.client.__all__:
-        assert getattr(registry.client, name).__name__ == name
-    assert set(registry.client.__all__) == set(registry.client._MODULES) == set(dir(registry.client))
+    for name in client.__all__:
+        assert getattr(client, name).__name__ == name
+    assert set(client.__all__) == set(client._MODULES) == set(dir(client))
     with pytest.raises(AttributeError, match="has no attribute 'Nothing'"):
-        _ = registry.client.Nothing
-
-
-def test_the_readme_shows_what_works(capsys):
-    readme = (Path(__file__).resolve().parents[2] / "README.md").read_text()
-    (code,) = [block for block in re.findall(r"```python\n(.*?)```", readme, re.S) if "RouteClient(" in block]
-    with serving_in_thread({"orders": route_of("broker-a"), "bills": route_of("broker-b")}) as server:
-        code = code.replace("10.0.0.8:9876;10.0.0.9:9876", server.address)
-        variables: dict = {}
-        exec("async def main():\n" + textwrap.indent(code, "    "), variables)
-        asyncio.run(variables["main"]())
-    said = capsys.readouterr().out
-    assert "orders is at ['broker-a']" in said
-    assert "MessageQueue(topic='orders', broker_name='broker-a'" in said
-    assert "10.0.0.1:10911" in said
-    assert said.count("MessageQueue(topic='bills', broker_name='broker-b'") == 4
+        _ = client.Nothing

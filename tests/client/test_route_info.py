@@ -5,22 +5,22 @@ from itertools import permutations
 
 import pytest
 
-from registry.client.routes.info import (
+from mqregistry.client.routes.queues import (
     DEFAULT_TOPIC,
     MAX_QUEUES,
     NO_LOGICAL_BROKER,
     default_topic_route,
     logical_broker_name,
-    parse_route,
     publish_info,
     route_changed,
     static_endpoints,
     subscribe_info,
 )
-from registry.errors import RemoteProtocolError
-from registry.model import BrokerRow, QueueData, TopicRoute
-from registry.protocol.codes import RequestCode
-from registry.protocol.command import decode_command
+from mqregistry.errors import RemoteProtocolError
+from mqregistry.model import BrokerRow, QueueData, TopicRoute
+from mqregistry.protocol.bodies.route import decode_route
+from mqregistry.protocol.codes import RequestCode
+from mqregistry.protocol.command import decode_command
 from tests.golden import exchanges, scenarios
 
 A, B, C = "broker-a", "broker-b", "broker-c"
@@ -163,9 +163,9 @@ def test_route_changed_whatever_the_order():
         rows = ",".join(f'{{"brokerAddrs":{{0:"{name}:1"}},"brokerName":"{name}","cluster":"c"}}' for name in brokers)
         return f'{{"brokerDatas":[{rows}],"filterServerTable":{{}},"queueDatas":[{queues}]}}'.encode()
 
-    routes = [parse_route(text(*names)) for names in permutations((A, B, C))]
+    routes = [decode_route(text(*names)) for names in permutations((A, B, C))]
     assert not any(route_changed(old, new) for old in routes for new in routes)
-    assert route_changed(routes[0], parse_route(text(A, B)))
+    assert route_changed(routes[0], decode_route(text(A, B)))
     assert route_changed(None, routes[0])
 
 
@@ -191,9 +191,9 @@ def test_route_changed_in_what_counts(other, changed):
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"null", b"{", b'{"queueDatas":7}'])
-def test_parse_route_refuses_what_is_none(body):
+def test_decode_route_refuses_what_is_none(body):
     with pytest.raises(RemoteProtocolError):
-        parse_route(body)
+        decode_route(body)
 
 
 def test_every_recorded_route_gives_queues():
@@ -206,10 +206,10 @@ def test_every_recorded_route_gives_queues():
             if asked is None or answered is None or answered.code or not answered.body:
                 continue
             topic = (asked.ext_fields or {}).get("topic", "")
-            found = parse_route(answered.body)
+            found = decode_route(answered.body)
             readable = subscribe_info(topic, found)
             assert bool(readable) == any(data.perm & 4 and data.read_queue_nums for data in found.queue_datas.values())
-            assert not route_changed(found, parse_route(answered.body))
+            assert not route_changed(found, decode_route(answered.body))
             seen.add((topic == DEFAULT_TOPIC, publish_info(topic, found).order, bool(static_endpoints(topic, found))))
     # The default topic and others, ordered ones, static ones: all were recorded.
     assert seen >= {(True, False, False), (False, False, False), (False, True, False), (False, False, True)}

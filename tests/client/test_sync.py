@@ -11,8 +11,8 @@ import threading
 
 import pytest
 
-from registry.client.sync import SyncFace
-from registry.errors import ClientClosed
+from mqregistry.client.sync_client import SyncClient
+from mqregistry.errors import ClientClosed
 
 from .threads import exit_code_of_fork
 
@@ -55,7 +55,7 @@ class Client:
         self.listener()
 
 
-class Face(SyncFace[Client]):
+class Face(SyncClient[Client]):
     def __init__(self, client: Client) -> None:
         super().__init__(client)
 

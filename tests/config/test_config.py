@@ -5,8 +5,11 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from registry.config import KNOWN_TO_JAVA, Settings, build, options, options_by_key, with_shared, without
-from registry.errors import ConfigError
+from mqregistry.config.in_force import in_force, without
+from mqregistry.config.java_keys import KNOWN_TO_JAVA
+from mqregistry.config.settings import Settings, options, options_by_key
+from mqregistry.config.sources import build
+from mqregistry.errors import ConfigError
 
 # Keys of Java's answer to 319, 4.8.0 and 5.5.0 together (golden/probe-config-*).
 JAVA_KEYS = [
@@ -51,7 +54,7 @@ def test_build_each_source_beats_the_one_before(config_file):
     path = config_file("listenPort=1\nworkers=2\nclusterTest=true\nproductEnvName=f\n\nnamespace=file")
     shared = {"listenPort": "9", "productEnvName": "shared", "clusterTest": "false", "enableTopicList": "false"}
     environ = {"MQREGISTRY_WORKERS": "3", "MQREGISTRY_CLUSTER_TEST": "TRUE", "MQREGISTRY_NAMESPACE": "environment"}
-    settings = with_shared(
+    settings = in_force(
         build(flags={"namespace": "flag", "redis": None}, config_file=path, environ=environ), shared
     )  # fmt: skip
     assert (settings.listen_port, settings.source("listen_port")) == (1, f"file {path}:1")
@@ -63,8 +66,8 @@ def test_build_each_source_beats_the_one_before(config_file):
     assert settings.source("redis") == "default"
 
 
-def test_with_shared_bad_value_is_ignored_and_logged(caplog):
-    settings = with_shared(Settings(), {"scanNotActiveBrokerInterval": "soon", "unheardOf": "1"})
+def test_in_force_a_bad_shared_value_is_ignored_and_logged(caplog):
+    settings = in_force(Settings(), {"scanNotActiveBrokerInterval": "soon", "unheardOf": "1"})
     assert settings == Settings()
     assert "scanNotActiveBrokerInterval='soon'" in caplog.text
 
@@ -123,6 +126,12 @@ def test_build_unknown_key_warns_and_suggests(config_file, warnings):
     assert settings.listen_port == 9876
 
 
+@pytest.mark.parametrize("name", ["MQREGISTRY_LAKE", "MQREGISTRY_DELTA"])
+def test_build_takes_the_pipelines_variables_in_silence(name, warnings):
+    build(environ={name: "/srv/lake"}, warn=warnings.append)
+    assert warnings == []
+
+
 @pytest.mark.parametrize("key", JAVA_KEYS)
 def test_build_every_java_key_is_taken_in_silence(key, config_file, warnings):
     option = options_by_key().get(key)
@@ -176,3 +185,16 @@ def test_settings_without_some_keys_are_those_of_nobody():
     plain = without(settings, {"supportActingMaster", "no such key"})
     assert (plain.support_acting_master, plain.source("support_acting_master")) == (False, "default")
     assert (plain.listen_port, plain.source("listen_port")) == (1, "flag --port")
+
+
+@pytest.mark.parametrize("own", ["5.x", "4.8"])
+def test_in_force_a_key_that_the_compat_mode_does_not_know_has_its_default(own):
+    """Whoever set it; the compat mode of the namespace counts where it is known."""
+    mine = build(flags={"enable_topic_list": False, "compat": own}, environ={})
+    shared = {"supportActingMaster": "true", "orderMessageEnable": "true"}
+    settings = in_force(mine, shared, compat="4.8")
+    assert (settings.enable_topic_list, settings.source("enable_topic_list")) == (True, "default")
+    assert (settings.support_acting_master, settings.source("support_acting_master")) == (False, "default")
+    assert (settings.order_message_enable, settings.source("order_message_enable")) == (True, "shared configuration")
+    settings = in_force(mine, shared, compat="5.x")
+    assert (settings.enable_topic_list, settings.support_acting_master) == (False, True)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from registry.properties import PropertiesSyntaxError, Property, line, parse
+from mqregistry.config.properties import PropertiesSyntaxError, Property, line, parse
 
 
 def pairs(text: str | bytes) -> list[tuple[str, str]]:

@@ -6,9 +6,13 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from registry.cli import cli
-from registry.config import KNOWN_TO_JAVA, Option, Settings, build, options, with_shared
-from registry.errors import ConfigError
+from mqregistry.cli import cli
+from mqregistry.config.in_force import in_force
+from mqregistry.config.java_keys import KNOWN_TO_JAVA
+from mqregistry.config.option import Option
+from mqregistry.config.settings import Settings, options
+from mqregistry.config.sources import build
+from mqregistry.errors import ConfigError
 
 ALL = list(options().values())
 by_name = pytest.mark.parametrize("option", ALL, ids=lambda option: option.name)
@@ -43,7 +47,7 @@ def test_each_source_beats_the_ones_before(option, tmp_path):
 
     def effective(*, config_file=None, environ=None, flags=None, shared=None):
         settings = build(config_file=config_file, environ=environ or {}, flags=flags, warn=lambda _: None)
-        settings = with_shared(settings, shared or {})
+        settings = in_force(settings, shared or {})
         return getattr(settings, option.name), settings.source(option.name)
 
     if option.name != "data_dir":  # its default is the user's
@@ -66,7 +70,7 @@ def test_each_source_beats_the_ones_before(option, tmp_path):
 )
 def test_what_belongs_to_one_process_never_comes_from_redis(option):
     settings = build(environ={})
-    assert with_shared(settings, {option.key: other_values(option)[0]}) == settings
+    assert in_force(settings, {option.key: other_values(option)[0]}) == settings
 
 
 def test_names_are_unique():
@@ -141,7 +145,7 @@ def test_limits_belong_to_what_is_allowed(option):
 def test_settings_with_all_their_sources_survive_json(tmp_path):
     file = tmp_path / "ü.properties"
     file.write_text('workers=3\nproductEnvName=Zürich\\u0000\\"\n', encoding="utf-8")
-    settings = with_shared(
+    settings = in_force(
         build(
             config_file=file, environ={"MQREGISTRY_PORT": "1234", "MQREGISTRY_HTTP_PORT": "0"},
             flags={"redis": "redis://:p%40w@h/0", "sweep": False},

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ..topology.servers import Server
+from bench.servers.redis_servers import RedisProcess
+
 from .files import text
 
 
@@ -23,6 +24,6 @@ def deployed():
         assert count == 1
         lines, count = re.subn(r"^(bind|port|dir) .*$", "", lines, flags=re.M)
         assert count == 3
-        server = Server(folder / "node", [lines], login={"username": "tester", "password": "tester"})
+        server = RedisProcess(folder / "node", [lines], login={"username": "tester", "password": "tester"})
         with server:
             yield server

@@ -10,11 +10,12 @@ import subprocess
 import click
 import pytest
 
-from registry.cli import cli
-from registry.config import build, options_by_key
-from registry.embedded import find_server
-from registry.properties import parse
-from registry.store.connect import open_client
+from mqregistry.cli import cli
+from mqregistry.config.properties import parse
+from mqregistry.config.settings import options_by_key
+from mqregistry.config.sources import build
+from mqregistry.embedded import find_server
+from mqregistry.store.connection.client import open_client
 
 from .files import DEPLOY, ROOT, acl_users, command_lines, compose, dockerfile, environment, text, units
 

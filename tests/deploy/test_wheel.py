@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from registry.embedded import die_with_parent
+from bench.servers.processes import free_port
+from mqregistry.embedded import die_with_parent
 
 from ..server.harness import wait_until
-from ..topology.servers import free_port
 from .files import ROOT, dockerfile, environment
 
 
@@ -66,9 +66,9 @@ def installed(wheel, tmp_path_factory):
 def test_wheel_carries_all_of_it(wheel):
     names = zipfile.ZipFile(wheel).namelist()
     for path in (*ROOT.glob("registry/**/*.py"), *ROOT.glob("worker/*.py")):
-        assert str(path.relative_to(ROOT)) in names
+        assert "mqregistry/" + str(path.relative_to(ROOT)).removeprefix("registry/") in names
     for path in ROOT.glob("lua/**/*.lua"):
-        assert f"registry/{path.relative_to(ROOT)}" in names
+        assert f"mqregistry/{path.relative_to(ROOT)}" in names
     assert not [name for name in names if name.startswith(("tests", "bench", "deploy"))]
     metadata = zipfile.ZipFile(wheel).read(next(name for name in names if name.endswith("METADATA"))).decode()
     assert "Requires-Dist: redis[hiredis]" in metadata
@@ -94,7 +94,7 @@ def test_front_ends_and_sweeper_run_from_the_wheel_and_are_healthy(installed, de
         return subprocess.run(command, env=variables, capture_output=True, cwd=tmp_path).returncode == 0
 
     where = subprocess.run(
-        [installed / "python", "-c", "import registry; print(registry.__file__)"],
+        [installed / "python", "-c", "import mqregistry; print(mqregistry.__file__)"],
         capture_output=True, text=True, cwd=tmp_path, env=variables, check=True,
     ).stdout  # fmt: skip
     assert Path(where.strip()).is_relative_to(installed.parent)

@@ -8,8 +8,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.interop.processes import Processes
-from tests.interop.rocketmq import Unavailable, fetch
+from bench.servers.processes import Processes
+from bench.servers.rocketmq import Unavailable
+from tests.interop.rocketmq import fetch
 
 from .run import Difference, Pair, start_pair
 from .shrink import Numbers, random_sequence, shrink, steps_of

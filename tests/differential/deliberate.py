@@ -1,6 +1,6 @@
 """Where ours differs from the Java NameServer on purpose, and how narrowly each difference is kept out of the way.
 
-The rows D1 to D16 are those of the project's list of semantics; the README's table shows them to users.
+D1 to D24 are rows of docs/differences.md.
 `run.py` and `steps.py` name these keys where they step aside.
 """
 
@@ -42,7 +42,7 @@ DELIBERATE = {
         "either one's list is right (in Java the last by hash order, also when that has none)"
     ),
     "D9 KV": "100 without namespace or key: 4.8 stores it under null; ours refuses it, as 5.x. Not sent to 4.8",
-    "D9": "empty or missing clusterName, brokerName, brokerAddr in 103, and topic in 217: never drawn",
+    "D9": "empty or missing clusterName, brokerName, brokerAddr in 103, topic in 217 that names queues: never drawn",
     "D16": (
         "a refused one-topic registration: the empty row that it leaves in Java is removed there by 104; not sent "
         "where Java would have changed an existing row all the same"

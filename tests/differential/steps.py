@@ -22,7 +22,7 @@ PROCESSES = (
     (0, 1, 1, 5),
 )
 CLUSTERS, NAMES, ADDRS, TOPICS, KV_NAMESPACES, KEYS = 2, 3, 6, 6, 2, 3
-ZONES = ("z0", "Zü")
+ZONES = ("z0", "Zü", "")
 VERSIONS = (479, 317, 373, 400, 401, 412, 413, 513)
 UNKNOWN_CODES = (9999, 1, 10, 34, 226, 903, 1000, -1, 0, 30000)
 
@@ -118,12 +118,12 @@ def _register(draw: Draw) -> dict[str, Any]:
         "static": draw.choose(TOPICS) if draw.rarely(25) else None,
         "filters": draw.weighted(("[]", 4), ("absent", 2), ("null", 2), ("1", 2), ("2", 2)),
         "acting": draw.weighted((None, 4), ("false", 3), ("true", 4), ("TRUE", 1)),
-        "zone": draw.weighted((None, 5), (0, 2), (1, 2)),
+        "zone": draw.weighted((None, 5), (0, 2), (1, 2), (2, 1)),
         "timeout": draw.weighted((None, 5), ("60000", 2), ("x", 1)),
-        "ha": draw.weighted(("own", 8), ("missing", 1)),
+        "ha": draw.weighted(("own", 8), ("missing", 1), ("", 1)),
         "crc": draw.weighted(("right", 9), ("absent", 4), ("0", 2), ("x", 1), ("wrong", 1)),
         "form": draw.weighted(("json", 16), ("zlib", 4), ("bare keys", 1), ("no version", 1), ("absent", 1), ("{}", 1),
-                              ("null wrapper", 1), ("null table", 1), ("broken", 1)),
+                              ("null wrapper", 1), ("null body", 1), ("null table", 1), ("broken", 1)),
         "version": draw.weighted(*((version, 20 if version == 479 else 1) for version in VERSIONS)),
         "oneway": draw.rarely(25) or None,
     }  # fmt: skip
@@ -156,7 +156,7 @@ def _query_data_version(draw: Draw) -> dict[str, Any]:
         **_heartbeat(draw),
         "id": draw.weighted((None, 6), (3, 1), ("missing", 1)),
         "body": draw.weighted(("same", 6), ("counter", 2), ("timestamp", 1), ("state", 1), ("absent", 1), ("{}", 1),
-                              ("no state", 1), ("broken", 1)),
+                              ("no state", 1), ("null", 1), ("broken", 1)),
     }  # fmt: skip
 
 
@@ -209,7 +209,7 @@ def _register_topic(draw: Draw) -> dict[str, Any]:
         **_envelope(draw),
         "names": names,
         "queues": draw.choose(5),
-        "body": draw.weighted((None, 10), ("absent", 1), ("{}", 1), ("broken", 1)),
+        "body": draw.weighted((None, 10), ("absent", 1), ("{}", 1), ("null", 1), ("broken", 1)),
     }
 
 

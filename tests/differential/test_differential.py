@@ -6,8 +6,8 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
+from bench.servers.processes import Processes
 from tests.interop.conftest import release_or_skip
-from tests.interop.processes import Processes
 
 from .run import Pair, start_pair
 from .steps import Step, draw_step

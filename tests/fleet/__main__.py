@@ -7,8 +7,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+from bench.servers.processes import Processes
 from tests.differential.__main__ import search
-from tests.interop.processes import Processes
 
 from .start import start_pair
 

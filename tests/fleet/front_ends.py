@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 import redis
 
-from registry.change import Parts, decode_change
-from registry.tables import Tables
+from mqregistry.events.changes import Parts, decode_change
+from mqregistry.tables.tables import Tables
 from tests.differential import wire
 from tests.differential.normal import CLOCK_WINDOW_MS
 from tests.differential.run import EFFECT_S, Server

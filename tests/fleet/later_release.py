@@ -1,8 +1,9 @@
-"""A later release than this one, made of this one: what a front end of schema 1.1, or 2.0, would do.
+"""A later release than this one, made of this one: what a front end of schema 1.2, or 2.0, would do.
 
-Run as a program: ``later_release.py 1.1 worker`` is a worker process, ``later_release.py 2.0 cli ...`` the command
-line. It adds one thing of each kind that a minor may add (see registry.change): fields of the broker row and of the
-live info, a member of queue data, a member of an event, and an event of a type of its own; and reads what it wrote.
+Run as a program: ``later_release.py 1.2 worker`` is a worker process, ``later_release.py 2.0 cli ...`` the command
+line. It adds one thing of each kind that a minor may add (see mqregistry.events.changes): fields of the broker row and
+of the live info, a member of queue data, a member of an event, and an event of a type of its own; and reads what it
+wrote.
 """
 
 from __future__ import annotations
@@ -10,17 +11,18 @@ from __future__ import annotations
 import hashlib
 import sys
 
-import registry.change
+from mqregistry.events import cells, changes
 
 # Before anything else takes its own copy of them.
-registry.change.SCHEMA_MAJOR, registry.change.SCHEMA_MINOR = map(int, sys.argv[1].split("."))
+changes.SCHEMA_MAJOR, changes.SCHEMA_MINOR = map(int, sys.argv[1].split("."))
 
-from registry.model import QueueData  # noqa: E402
-from registry.protocol.command import Command  # noqa: E402
-from registry.server import reads, register  # noqa: E402
-from registry.server.front_end import FrontEnd  # noqa: E402
-from registry.store import routes, scripts  # noqa: E402
-from registry.tables import Tables  # noqa: E402
+from mqregistry.model import QueueData  # noqa: E402
+from mqregistry.protocol.command import Command  # noqa: E402
+from mqregistry.server.requests import reads  # noqa: E402
+from mqregistry.server.requests import registration as register  # noqa: E402
+from mqregistry.server.requests.context import RequestContext  # noqa: E402
+from mqregistry.store import route_writes as routes  # noqa: E402
+from mqregistry.store import scripts  # noqa: E402
 
 GRADE = "gold"
 GET_GRADES = 19_001
@@ -65,29 +67,28 @@ def write_more() -> None:
     register.digest_of = lambda command: f"{sys.argv[1]} {digest_of(command)}"
 
 
-class Graded(registry.change.Change, frozen=True):
-    """An event as this release knows it."""
+class BrokerGraded(changes.BrokerChange, frozen=True, tag="broker_graded"):
+    """An event as the later release knows it."""
 
-    grade: str | None = None
+    grade: str = ""
 
 
 def read_more() -> None:
-    """Events have a grade, tables keep it, and a request asks for it."""
+    """Events have a grade, it is kept, and a request asks for it."""
+    from typing import Union
+
     import msgspec
 
-    decoder = msgspec.json.Decoder(Graded)
-    registry.change._decoder = decoder  # type: ignore[assignment]
+    changes._decoder = msgspec.json.Decoder(Union[(*changes.EVENTS, BrokerGraded)])
     grades: dict[str, str] = {}
-    apply = Tables.apply
 
-    def apply_more(self: Tables, change: Graded) -> object:
-        if change.type == "broker_graded":
-            grades[change.broker_name] = change.grade or ""
-        return apply(self, change)
+    def grade(change: BrokerGraded) -> tuple[()]:
+        grades[change.broker_name] = change.grade
+        return ()
 
-    Tables.apply = apply_more  # type: ignore[assignment,method-assign]
+    cells.MEANINGS[BrokerGraded] = grade
 
-    def get_grades(front_end: FrontEnd, command: Command, opaque: int) -> bytes:
+    def get_grades(front_end: RequestContext, command: Command, opaque: int) -> bytes:
         return front_end.replies.reply(opaque, ext_fields=dict(grades))
 
     reads.READS[GET_GRADES] = get_grades
@@ -97,10 +98,10 @@ if __name__ == "__main__":
     write_more()
     read_more()
     if sys.argv[2] == "worker":
-        from registry.server.worker import main
+        from mqregistry.server.process.worker import main
 
         sys.exit(main(sys.stdin.read()))
-    from registry.cli import main as command_line
+    from mqregistry.cli import main as command_line
 
     sys.argv[1:] = sys.argv[3:]
     command_line()

@@ -6,13 +6,13 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from registry.store.snapshot import read_tables
-from registry.store.store import Store
-from registry.tables import Tables
+from bench.servers.processes import wait_until
+from mqregistry.store.snapshot import read_tables
+from mqregistry.store.store import Store
+from mqregistry.tables.tables import Tables
 from tests.differential.normal import differences
 from tests.differential.run import CANNOT_TELL, IN_TOUCH_S, REPEATS, Difference, Line, NotNow, Pair, Run
 from tests.differential.steps import PROCESSES, Step
-from tests.interop.processes import wait_until
 
 from .front_ends import FrontEnds, plain
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from bench.servers.processes import Processes
 from tests.interop.name_servers import OurNameServers, start_redis
-from tests.interop.processes import Processes
 
 from .run import FleetPair
 

@@ -6,8 +6,8 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
+from bench.servers.processes import Processes
 from tests.differential.steps import Step, draw_step
-from tests.interop.processes import Processes
 
 from .run import FleetPair
 from .start import start_pair

@@ -14,10 +14,10 @@ import msgspec
 import pytest
 import redis
 
-from registry.change import REMOVALS, TYPES
-from registry.server.processes import WORKER_COMMAND
-from registry.store.snapshot import read_tables
-from registry.store.store import Store
+from mqregistry.events.changes import SCHEMA_MAJOR, SCHEMA_MINOR, TYPES, BrokerRemoved
+from mqregistry.server.process.spawning import WORKER_COMMAND
+from mqregistry.store.snapshot import read_tables
+from mqregistry.store.store import Store
 from tests.server.fleet import beating, watching
 from tests.server.harness import Broker, FrontEnd, wait_until
 from tests.server.test_outages import BROKERS, KNOWN, alike
@@ -25,7 +25,7 @@ from tests.store.bed import replay
 
 LATER = str(Path(__file__).with_name("later_release.py"))
 GET_GRADES = 19_001
-NEXT_MINOR = (sys.executable, LATER, "1.1", "worker")
+NEXT_MINOR = (sys.executable, LATER, "1.2", "worker")
 NEXT_MAJOR = (sys.executable, LATER, "2.0", "worker")
 KV = {"namespace": "ORDER_TOPIC_CONFIG", "key": "topic1"}
 
@@ -119,7 +119,7 @@ def test_a_minor_rolls_in_and_out_beside_this_release_and_nobody_notices(redis_u
         settle("before")
         roll(one, NEXT_MINOR)
         settle("beside")
-        assert fields(redis_url, namespace, "meta")[b"schema_minor"] == b"1"
+        assert fields(redis_url, namespace, "meta")[b"schema_minor"] == b"2"
         # Broker-b has registered through both, first through the later one: what that wrote is there, and so it is
         # after the next registration, wipe and topic deletion that this release writes by itself.
         roll(one, WORKER_COMMAND)
@@ -141,7 +141,8 @@ def test_a_minor_rolls_in_and_out_beside_this_release_and_nobody_notices(redis_u
     found = events(redis_url, namespace)
     assert {event["type"] for event in found} - TYPES == {"broker_graded"}
     assert any("grade" in event for event in found if event["type"] == "broker_registered")
-    gone = {event["broker_name"] for event in found[: told_at(found)] if event["type"] in REMOVALS}
+    removals = {removal.type for removal in BrokerRemoved.__subclasses__()}
+    gone = {event["broker_name"] for event in found[: told_at(found)] if event["type"] in removals}
     assert all(name.startswith("guest-") for name in gone), "nobody who beat was removed"
     for front_end in fleet:
         assert "Traceback" not in front_end.log
@@ -154,7 +155,7 @@ def told_at(found: list[dict]) -> int:
 
 
 def route_names(front_end: FrontEnd, topic: str) -> set[str]:
-    from registry.protocol.bodies import decode_route
+    from mqregistry.protocol.bodies.route import decode_route
 
     with front_end.client() as client:
         reply = client.route(topic)
@@ -177,7 +178,8 @@ def test_an_event_that_may_not_be_passed_over_makes_a_front_end_read_the_tables_
         assert connection.request(100, KV | {"value": "3"}).code == 0
         assert connection.request(101, KV).ext_fields == {"value": "3"}
     front_end.poll()
-    assert "'kv_rewritten', which this release (schema 1.0) neither knows nor may pass over" in front_end.log
+    said = f"'kv_rewritten', which this release (schema {SCHEMA_MAJOR}.{SCHEMA_MINOR}) neither knows nor may pass over"
+    assert said in front_end.log
 
 
 @pytest.mark.timeout(180)
@@ -221,7 +223,7 @@ def test_a_major_is_refused_on_the_namespace_and_moves_in_beside_it(redis_url, s
 
 def mqregistry(redis_url: str, namespace: str, *words: str, release: tuple[str, ...] = ()) -> str:
     """What a command of this release, or of another, prints."""
-    program = [LATER, *release, "cli"] if release else ["-m", "registry"]
+    program = [LATER, *release, "cli"] if release else ["-m", "mqregistry"]
     command = [sys.executable, *program, *words, "--redis", redis_url, "--namespace", namespace]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -6,7 +6,7 @@ import struct
 import zlib
 from collections.abc import Callable
 
-from registry.protocol.command import Command, encode_command
+from mqregistry.protocol.command import Command, encode_command
 
 
 def _registration(body: bytes) -> bytes:

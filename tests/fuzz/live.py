@@ -17,10 +17,11 @@ from pathlib import Path
 import psutil
 import redis
 
-from registry.embedded import EmbeddedRedis
-from registry.errors import RemoteProtocolError
-from registry.protocol.command import Command, decode_command, encode_command
-from registry.protocol.frame import FrameReader
+from bench.servers.wire import read_answer
+from mqregistry.embedded import EmbeddedRedis
+from mqregistry.errors import RemoteProtocolError
+from mqregistry.protocol.command import Command, decode_command, encode_command
+from mqregistry.protocol.frame import FrameReader
 from tests.server.harness import Broker
 from tests.server.serving import free_ports
 
@@ -56,7 +57,7 @@ class Live:
         environ = {key: value for key, value in os.environ.items() if not key.startswith("MQREGISTRY_")}
         self.process = subprocess.Popen(
             [
-                sys.executable, "-m", "registry", "serve", "--redis", self._redis.url, "--host", "127.0.0.1",
+                sys.executable, "-m", "mqregistry", "serve", "--redis", self._redis.url, "--host", "127.0.0.1",
                 "--port", str(self.port), "--http-port", "0", "--compat", compat,
                 "--namespace", f"fuzz-{secrets.token_hex(4)}",
             ],
@@ -138,7 +139,6 @@ class Live:
                     answer = decode_command(frame)
                 except RemoteProtocolError as error:
                     raise Wrong(f"an answer that is none: {error}: {frame[:200]!r}") from error
-                assert answer is not None
                 self.answers += 1
                 if not answer.is_response or answer.opaque is None:
                     raise Wrong(f"an answer that is none: {answer}")
@@ -149,17 +149,6 @@ class Live:
             if reader.error is not None and data[:1] != b"\x15":  # a TLS alert answers what began like TLS
                 raise Wrong(f"an answer that is none: {data[:200]!r}")
         return True
-
-    def _answer(self, connection: socket.socket) -> Command:
-        reader, frames = FrameReader(), []
-        while not frames:
-            data = connection.recv(1 << 18)
-            if not data:
-                raise ConnectionResetError("hung up")
-            frames = reader.feed(data)
-        answer = decode_command(frames[0])
-        assert answer is not None
-        return answer
 
     def check(self) -> float:
         """Another client is answered as ever, and the process is the same. How long that took, in seconds.
@@ -175,7 +164,7 @@ class Live:
                 Command(code=105, opaque=SENTINEL, ext_fields={"topic": "steady-topic"}, version=479),
             ):
                 self.control.sendall(encode_command(command))
-                found = self._answer(self.control)
+                found = read_answer(self.control)
                 if found.code != 0:
                     raise Wrong(f"another client's {command.code} is answered {found.code}: {found.remark}")
             if b"steady:10911" not in found.body:
@@ -222,7 +211,7 @@ def answers_owed(data: bytes) -> Counter[int] | None:
             command = decode_command(frame)
         except RemoteProtocolError:
             return None
-        if command is not None and not command.is_response and not command.is_oneway:
+        if not command.is_response and not command.is_oneway:
             if command.opaque is None:
                 return None
             owed[command.opaque] += 1

@@ -3,34 +3,34 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from random import Random
-from typing import Any
 
-from registry import properties
-from registry.behaviour import FIVE, FOUR_EIGHT
-from registry.errors import RegistryError, RemoteProtocolError
-from registry.protocol import bodies, headers, lenient_json
-from registry.protocol.command import Command, decode_command, encode_command
-from registry.protocol.frame import FrameReader
-from registry.protocol.register_body import null_part
-from registry.server.proxy_protocol import FIRST_BYTES, ProxyHeaderReader
-from registry.server.register import checked_identity, digest_of
-from registry.server.register_changed import Arrived, decode
+from mqregistry.behaviour import FIVE, FOUR_EIGHT
+from mqregistry.config import properties
+from mqregistry.errors import RegistryError, RemoteProtocolError
+from mqregistry.protocol import headers, lenient_json
+from mqregistry.protocol.bodies.register import decode_register_body, decode_topic_config_wrapper, null_part
+from mqregistry.protocol.bodies.route import decode_cluster_info, decode_route
+from mqregistry.protocol.bodies.tables import decode_data_version, decode_kv_table
+from mqregistry.protocol.command import Command, decode_command, encode_command
+from mqregistry.protocol.frame import FrameReader
+from mqregistry.protocol.registration import cut, decode, digest_of, sender_of
+from mqregistry.server.net.proxy_protocol import FIRST_BYTES, ProxyHeaderReader
 
 HEADERS = [
     header for header in vars(headers).values() if isinstance(header, type) and hasattr(header, "from_ext_fields")
 ]
 DECODERS = [
-    bodies.decode_route,
-    bodies.decode_data_version,
-    bodies.decode_kv_table,
-    bodies.decode_topic_list,
-    bodies.decode_cluster_info,
-    bodies.decode_broker_member_group,
-    bodies.decode_topic_config_wrapper,
+    decode_route,
+    decode_data_version,
+    decode_kv_table,
+    decode_cluster_info,
+    decode_topic_config_wrapper,
     lenient_json.loads,
     lenient_json.quote_integer_keys,
-    null_part,
+    partial(null_part, version=36),
+    partial(null_part, version=479),
     properties.parse,
 ]
 
@@ -79,8 +79,6 @@ def try_frame(frame: bytes, tally: Tally) -> None:
     except RemoteProtocolError:
         tally.refusals += 1
         return
-    if command is None:
-        return
     tally.commands += 1
     assert isinstance(command.code, int)
     for header in HEADERS:
@@ -94,7 +92,7 @@ def try_frame(frame: bytes, tally: Tally) -> None:
     for version in {command.version, 48, 412, 413}:
         for compressed in (False, True):
             try:
-                bodies.decode_register_body(command.body, compressed=compressed, version=version, now_ms=1)
+                decode_register_body(command.body, compressed=compressed, version=version, now_ms=1)
             except RegistryError:
                 tally.refusals += 1
     try_registration(command, tally)
@@ -103,11 +101,10 @@ def try_frame(frame: bytes, tally: Tally) -> None:
 
 def try_registration(command: Command, tally: Tally) -> None:
     header = headers.RegisterBroker.from_ext_fields(command.ext_fields)
-    nobody: Any = None
     for behaviour in (FIVE, FOUR_EIGHT):
         try:
-            identity = checked_identity(header)
-            decode(behaviour, Arrived(header, command, "", "", nobody, identity))
+            sender, chunked = sender_of(header), cut(header, command)
+            behaviour.seen(decode(sender, header, command, chunked, {}, mappings=behaviour.static_topics))
         except RegistryError:
             tally.refusals += 1
 
@@ -119,7 +116,6 @@ def encode_again(command: Command) -> None:
     except RegistryError:
         return
     again = decode_command(frame[4:])
-    assert again is not None
     command.opaque = command.opaque or 0
     if not command.ext_fields:
         again.ext_fields = command.ext_fields

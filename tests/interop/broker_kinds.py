@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass
 
+from bench.servers.processes import Processes
+
 from .name_servers import JavaNameServers, Kind, NameServer, wait_for_registration
-from .processes import Processes
 from .rocketmq import Broker, Release
 
 COMPRESSED, BINARY, SPLIT = "compressed", "binary", "split"

@@ -8,6 +8,9 @@ from typing import NoReturn, TypeVar
 
 import pytest
 
+from bench.servers.processes import Processes
+from bench.servers.rocketmq import Unavailable
+
 from .broker_kinds import Kinds, start_kinds
 from .name_servers import (
     OURS,
@@ -17,8 +20,7 @@ from .name_servers import (
     OurNameServers,
     wait_for_registration,
 )
-from .processes import Processes
-from .rocketmq import Admin, Broker, Release, Unavailable, fetch
+from .rocketmq import Admin, Broker, Release, fetch
 
 ALL = os.environ.get("MQREGISTRY_INTEROP_VERSIONS") == "all"
 # 5.x first, so that a version has the same place in both lists: pytest puts tests together by that.

@@ -5,8 +5,10 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from .processes import Processes, on_leash
-from .rocketmq import FETCH_TIMEOUT_S, SteeredClient, Unavailable, cache_folder, digest_of, publish_once
+from bench.servers.processes import Processes, on_leash
+from bench.servers.rocketmq import FETCH_TIMEOUT_S, Unavailable, cache_folder, publish_once
+
+from .rocketmq import SteeredClient, digest_of
 
 SOURCES = Path(__file__).with_name("go")
 

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from .processes import Processes, Running, free_port, wait_until
+from bench.servers.processes import ChildProcess, Processes, free_port, wait_until
+
 from .rocketmq import START_TIMEOUT_S, Broker, Release, start_java_name_server
 from .wire import registered_addresses
 
@@ -25,7 +26,7 @@ REGISTER_TIMEOUT_S = 60
 class NameServer:
     """One that runs and answers."""
 
-    process: Running
+    process: ChildProcess
     port: int
 
     @property

@@ -4,20 +4,10 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from .processes import Processes, Running, free_port
-from .rocketmq import (
-    CLUSTER,
-    DRIVERS,
-    START_TIMEOUT_S,
-    Release,
-    SteeredClient,
-    cache_folder,
-    compile_drivers,
-    copy_jars,
-    digest_of,
-    need_jdk,
-    publish_once,
-)
+from bench.servers.processes import ChildProcess, Processes, free_port
+from bench.servers.rocketmq import cache_folder, copy_jars, need_jdk, publish_once
+
+from .rocketmq import CLUSTER, DRIVERS, START_TIMEOUT_S, Release, SteeredClient, compile_drivers, digest_of
 
 GRPC_CLIENT_VERSION = "5.0.7"
 STARTED = "rocketmq-proxy startup successfully"
@@ -69,7 +59,7 @@ class Proxy:
         command = release.with_properties({"RMQ_PROXY_HOME": home}).java(
             "org.apache.rocketmq.proxy.ProxyStartup", home, *arguments
         )
-        self.process: Running = processes.start(f"proxy {release.version} at {self.grpc_port}", command, home=home)
+        self.process: ChildProcess = processes.start(f"proxy {release.version} at {self.grpc_port}", command, home=home)
         self.process.wait_for_output(STARTED, START_TIMEOUT_S)
 
     @property

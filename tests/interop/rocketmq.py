@@ -1,33 +1,27 @@
-"""Apache RocketMQ releases from Maven, and their NameServer, broker, client and mqadmin as processes on loopback.
+"""Apache RocketMQ's NameServer, broker, client and mqadmin as processes on loopback.
 
-A release is fetched once into a cache (MQREGISTRY_CACHE, else .cache/rocketmq of the repository) that any number of
-test runs may share. Everything runs with the least memory and threads of compilation that it works with.
+Everything runs with the least memory and threads of compilation that it works with.
 """
 
-import contextlib
-import fcntl
 import hashlib
 import json
-import os
 import re
-import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from .processes import Processes, Running, free_port, on_leash, wait_until
+from bench.servers.processes import ChildProcess, Processes, free_port, wait_until
+from bench.servers.rocketmq import OPENS, cache_folder, fetch_jars, publish_once, write_properties
+
 from .wire import parse_json
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 DRIVERS = Path(__file__).with_name("java")
-MODULES = ("namesrv", "broker", "client", "tools")
 
-FETCH_TIMEOUT_S = 800
 START_TIMEOUT_S = 120
 
 # Another program on this machine may take one of its ports between our look and its bind.
@@ -46,21 +40,8 @@ JVM_FLAGS = (
     "-XX:+UseSerialGC",
     "-XX:TieredStopAtLevel=1",
     "-XX:-UsePerfData",
-    # RocketMQ of these years reaches into the JDK.
-    "--add-opens=java.base/java.nio=ALL-UNNAMED",
-    "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED",
-    "--add-opens=java.base/jdk.internal.ref=ALL-UNNAMED",
-    "--add-exports=java.base/jdk.internal.ref=ALL-UNNAMED",
+    *OPENS,
 )
-
-
-class Unavailable(Exception):
-    """This machine cannot run RocketMQ; the text says why."""
-
-
-def cache_folder() -> Path:
-    configured = os.environ.get("MQREGISTRY_CACHE")
-    return Path(configured).absolute() if configured else REPOSITORY / ".cache" / "rocketmq"
 
 
 @dataclass(frozen=True)
@@ -97,73 +78,10 @@ class Release:
 
 def fetch(version: str) -> Release:
     """The release, from the cache or by Maven; raises Unavailable where that cannot be had."""
-    need_jdk()
-    folder = cache_folder() / f"v{version}"
-    publish_once(folder, lambda partial: _download(version, partial))
+    lib = fetch_jars(version)
     drivers = cache_folder() / f"drivers-{version}-{digest_of(DRIVERS.glob('*.java'))}"
-    publish_once(drivers, lambda partial: compile_drivers(folder / "lib", DRIVERS.glob("*.java"), partial))
-    return Release(version, folder / "lib", drivers / "drivers.jar")
-
-
-def need_jdk() -> None:
-    for tool in ("java", "javac", "jar"):
-        if shutil.which(tool) is None:
-            raise Unavailable(f"no {tool} on PATH (a JDK, 17 or later, is needed)")
-
-
-@contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    with path.open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-
-
-def publish_once(folder: Path, fill: Callable[[Path], None]) -> None:
-    """Unless the folder exists, fill one beside and rename it: one that exists is whole, whoever was interrupted."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with _locked(folder.with_name(folder.name + ".lock")):
-        if folder.is_dir():
-            return
-        partial = folder.with_name(folder.name + ".partial")
-        if partial.exists():  # the lock is ours, so nobody is at work in it
-            shutil.rmtree(partial)
-        partial.mkdir()
-        fill(partial)
-        partial.rename(folder)
-
-
-def _download(version: str, folder: Path) -> None:
-    copy_jars(folder, f"RocketMQ {version}", [f"org.apache.rocketmq:rocketmq-{module}:{version}" for module in MODULES])
-
-
-def copy_jars(folder: Path, what: str, artifacts: Sequence[str]) -> None:
-    """Have Maven put these artifacts (GROUP:NAME:VERSION) and what they need into folder/lib."""
-    if shutil.which("mvn") is None:
-        raise Unavailable(f"{what} is not in {folder.parent}, and there is no mvn on PATH to fetch it")
-    dependencies = "".join(
-        "<dependency><groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version></dependency>".format(
-            *artifact.split(":")
-        )
-        for artifact in artifacts
-    )
-    pom = folder / "pom.xml"
-    pom.write_text(
-        '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
-        "<groupId>interop</groupId><artifactId>jars</artifactId><version>1</version>"
-        f"<dependencies>{dependencies}</dependencies></project>\n"
-    )
-    command = ["mvn", "-q", "-B", "-Dstyle.color=never", "-f", str(pom), "dependency:copy-dependencies"]
-    command += [f"-DoutputDirectory={folder / 'lib'}", "-DincludeScope=runtime"]
-    try:
-        done = subprocess.run(
-            on_leash(command), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=FETCH_TIMEOUT_S
-        )
-    except subprocess.TimeoutExpired:
-        raise Unavailable(f"Maven did not fetch {what} within {FETCH_TIMEOUT_S} s") from None
-    name, version = artifacts[-1].split(":")[1:]
-    if done.returncode or not (folder / "lib" / f"{name}-{version}.jar").is_file():
-        said = [line for line in (done.stdout + done.stderr).splitlines() if "ERROR" in line] or ["nothing"]
-        raise Unavailable(f"Maven cannot fetch {what}: {said[0]}")
+    publish_once(drivers, lambda partial: compile_drivers(lib, DRIVERS.glob("*.java"), partial))
+    return Release(version, lib, drivers / "drivers.jar")
 
 
 def digest_of(sources: Iterable[Path]) -> str:
@@ -201,17 +119,9 @@ def _write_logging_configuration(home: Path) -> None:
         )
 
 
-def write_properties(path: Path, properties: Mapping[str, object]) -> None:
-    path.write_text("".join(f"{key}={_property(value)}\n" for key, value in properties.items()))
-
-
-def _property(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
 def start_java_name_server(
     processes: Processes, release: Release, port: int, properties: Mapping[str, object] | None = None
-) -> Running:
+) -> ChildProcess:
     """Start a Java NameServer; it answers when this returns."""
     home = processes.home(f"namesrv-{release.version}")
     configuration = home / "namesrv.conf"
@@ -240,14 +150,14 @@ class Broker:
         self._home = processes.home(f"broker-{release.version}")
         self._processes = processes
         self._properties = dict(properties or {})
-        self._process: Running | None = None
+        self._process: ChildProcess | None = None
 
     @property
     def addr(self) -> str:
         return f"127.0.0.1:{self.port}"
 
     @property
-    def process(self) -> Running:
+    def process(self) -> ChildProcess:
         assert self._process is not None, "the broker was never started"
         return self._process
 
@@ -333,7 +243,7 @@ class Broker:
 class Console:
     """A Java process that is steered by lines of input and answers with marked lines of output."""
 
-    def __init__(self, running: Running) -> None:
+    def __init__(self, running: ChildProcess) -> None:
         self.process = running
         self._read = 0
         self._pending = ""
@@ -393,7 +303,7 @@ class Counts:
 class SteeredClient:
     """A producer and a consumer of one topic in one process, that takes the commands of ClientDriver."""
 
-    def __init__(self, topic: str, running: Running) -> None:
+    def __init__(self, topic: str, running: ChildProcess) -> None:
         self.topic = topic
         self._console = Console(running)
         self._console.hear(START_TIMEOUT_S)

@@ -12,9 +12,10 @@ from typing import Any, Self
 
 import pytest
 
+from bench.servers.processes import Processes, free_port, wait_until
+
 from .conftest import with_5x
 from .name_servers import REGISTER_TIMEOUT_S, Kind, NameServer
-from .processes import Processes, free_port, wait_until
 from .rocketmq import BROKER_NAME, CLUSTER, Broker, Client, Release, start_java_name_server
 from .wire import WireClient
 

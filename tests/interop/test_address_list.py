@@ -2,9 +2,10 @@
 
 import pytest
 
+from bench.servers.processes import Processes, wait_until
+
 from .conftest import release_or_skip
 from .name_servers import REGISTER_TIMEOUT_S, JavaNameServers, Kind, NameServer, wait_for_registration
-from .processes import Processes, wait_until
 from .rocketmq import Admin, Broker, Client, Release
 from .wire import RouteWatch, addresses, route_addresses
 

@@ -2,9 +2,10 @@
 
 import pytest
 
+from bench.servers.processes import Processes, wait_until
+
 from .conftest import Site
 from .name_servers import OURS, REGISTER_TIMEOUT_S, Kind
-from .processes import Processes, wait_until
 from .rocketmq import BROKER_NAME, CLUSTER, Admin, Broker, Client, Release
 from .wire import WireClient, addresses, registered_addresses, route_addresses
 

@@ -5,9 +5,10 @@ All of them stand in one cluster at one name server; those that a Java NameServe
 
 import pytest
 
+from bench.servers.processes import Processes, wait_until
+
 from .broker_kinds import BINARY, BINARY_HEADERS, Kinds
 from .name_servers import REGISTER_TIMEOUT_S, NameServer
-from .processes import Processes, wait_until
 from .rocketmq import CLUSTER, Admin, Broker, Client, Release
 from .wire import WireClient, addresses, registered_addresses, route_addresses
 

@@ -2,8 +2,9 @@
 
 import pytest
 
+from bench.servers.processes import Processes, wait_until
+
 from .name_servers import OURS, REGISTER_TIMEOUT_S, Kind, wait_for_registration
-from .processes import Processes, wait_until
 from .rocketmq import BROKER_NAME, CLUSTER, Admin, Broker, Client, Release
 from .wire import WireClient, addresses
 

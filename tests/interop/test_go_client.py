@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from bench.servers.processes import Processes, wait_until
+
 from .conftest import Site, built_or_skip, with_5x
 from .go_client import GoClient, build
-from .processes import Processes, wait_until
 from .rocketmq import Client, Release
 from .wire import route_addresses
 

@@ -2,10 +2,11 @@
 
 import pytest
 
+from bench.servers.processes import Processes, wait_until
+
 from .broker_kinds import Kinds
 from .conftest import ALL, built_or_skip, with_5x
 from .name_servers import REGISTER_TIMEOUT_S, Kind, wait_for_registration
-from .processes import Processes, wait_until
 from .proxy import GrpcClient, Proxy, fetch_grpc_client, fetch_proxy
 from .rocketmq import CLUSTER, Admin, Broker, Client, Release
 from .wire import route_addresses

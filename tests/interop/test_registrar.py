@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
-from registry.client.broker.registrar import BrokerConfig, BrokerRegistrar, Pace, TopicTable
-from registry.model import DataVersion, TopicConfig
+from bench.servers.processes import Processes, wait_until
+from mqregistry.client.broker.registrar import BrokerConfig, BrokerRegistrar, Pace, TopicTable
+from mqregistry.model import DataVersion, TopicConfig
 
 from .conftest import ALL, VERSIONS, release_or_skip
 from .name_servers import JavaNameServers, NameServer, OurNameServers
-from .processes import Processes, wait_until
 from .rocketmq import BROKER_NAME, Admin, Broker, Release
 from .tap import Frame, Tap
 from .wire import WireClient

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from registry.client.routes.client import RouteClient
+from mqregistry.client.routes.client import RouteClient
 from tests.client.fake_name_server import until
 from tests.server.harness import Broker, Client
 
@@ -63,7 +63,7 @@ async def test_a_route_client_follows_it(name_server):
 
 def test_the_command_line_shows_a_route_of_it(name_server):
     def route(*arguments):
-        command = [sys.executable, "-m", "registry", "route", *arguments, "--namesrv", name_server.addr]
+        command = [sys.executable, "-m", "mqregistry", "route", *arguments, "--namesrv", name_server.addr]
         return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
     with Client(name_server.port) as broker:

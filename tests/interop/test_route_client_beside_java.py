@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from registry.client.broker.registrar import BrokerConfig, BrokerRegistrar, Pace, TopicTable
-from registry.client.routes.client import RouteClient
-from registry.client.routes.info import DEFAULT_TOPIC
-from registry.model import TopicConfig
+from bench.servers.processes import Processes
+from mqregistry.client.broker.registrar import BrokerConfig, BrokerRegistrar, Pace, TopicTable
+from mqregistry.client.routes.client import RouteClient
+from mqregistry.client.routes.queues import DEFAULT_TOPIC
+from mqregistry.model import TopicConfig
 
 from .conftest import ALL, VERSIONS, release_or_skip
 from .name_servers import JavaNameServers, NameServer, OurNameServers
-from .processes import Processes
 from .rocketmq import START_TIMEOUT_S, Console, Release
 from .wire import SUCCESS, WireClient
 

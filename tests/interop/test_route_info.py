@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
-from registry.client.routes.info import parse_route, publish_info, route_changed, static_endpoints, subscribe_info
-from registry.client.routes.tables import RouteTables
-from registry.errors import RemoteProtocolError
-from registry.model import TopicRoute
+from bench.servers.processes import Processes
+from mqregistry.client.routes.queues import publish_info, route_changed, static_endpoints, subscribe_info
+from mqregistry.client.routes.tables import RouteTables
+from mqregistry.errors import RemoteProtocolError
+from mqregistry.model import TopicRoute
+from mqregistry.protocol.bodies.route import decode_route
 
-from .processes import Processes
 from .rocketmq import ANSWER_TIMEOUT_S, START_TIMEOUT_S, Console, Release
 
 # The first test may have to fetch a release.
@@ -145,7 +146,7 @@ class Routes:
 
 def ours(text: str, older_text: str) -> Json:
     """What RouteInfo.java answers, of what we compute."""
-    route, older = parse_route(text.encode()), parse_route(older_text.encode())
+    route, older = decode_route(text.encode()), decode_route(older_text.encode())
     answer: Json = {
         "subscribe": [[queue.broker_name, queue.queue_id] for queue in subscribe_info(TOPIC, route)],
         "endpoints": sorted(

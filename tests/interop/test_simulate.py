@@ -4,20 +4,20 @@ import asyncio
 
 import pytest
 
-from pipeline.simulate.plan import make_plan
-from pipeline.simulate.run import Outcome, Simulation
-from pipeline.simulate.shape import Kind, Shape
+from bench.servers.processes import Processes
+from mqregistry.simulate.day import DayShape, Kind
+from mqregistry.simulate.plan import make_plan
+from mqregistry.simulate.run import Outcome, Simulation
 
 from .conftest import release_or_skip
 from .name_servers import JavaNameServers, NameServer
-from .processes import Processes
 
 # The first test may have to fetch a release; every wait has a deadline of its own.
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(900)]
 
 VERSION = "5.5.0"
 # A Java name server looks for silent brokers each few seconds: that is how long an EXPIRE may take there.
-SHAPE = Shape(duration_ms=15_000, brokers=6, topics=30, clients=8)
+SHAPE = DayShape(duration_ms=15_000, brokers=6, topics=30, clients=8)
 
 
 @pytest.fixture

@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 
+from bench.servers.processes import Processes, wait_until
+
 from .broker_kinds import BINARY, SPLIT, Kinds
 from .conftest import with_5x
 from .name_servers import REGISTER_TIMEOUT_S, NameServer
-from .processes import Processes, wait_until
 from .rocketmq import CLUSTER, Admin, Client, Release
 from .wire import WireClient
 

@@ -4,10 +4,10 @@ import ssl
 
 import pytest
 
+from bench.servers.processes import Processes, wait_until
 from tests.certificates import Authority, Pair
 
 from .name_servers import OURS, REGISTER_TIMEOUT_S, Kind
-from .processes import Processes, wait_until
 from .rocketmq import BROKER_NAME, CLUSTER, Admin, Broker, Client, Release
 from .wire import WireClient, addresses
 

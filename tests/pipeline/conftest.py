@@ -18,13 +18,24 @@ def pytest_collection_modifyitems(items):
 @pytest.fixture
 def lake(tmp_path):
     """An empty one."""
-    return pytest.importorskip("pipeline.lake", reason="needs the extra spark").Lake(str(tmp_path / "lake"))
+    return pytest.importorskip("mqregistry.pipeline.lake.lake", reason="needs the extra spark").Lake(
+        str(tmp_path / "lake")
+    )
+
+
+@pytest.fixture
+def bed(redis_url, namespace):
+    """A namespace whose streams the test writes itself."""
+    pytest.importorskip("mqregistry.pipeline.redis_stream.stream", reason="needs the extra spark")
+    from .streams import Bed
+
+    return Bed(redis_url, namespace)
 
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory):
     """Two cores, 1 GB, no JAVA_HOME; what it keeps on disk is in a folder of its own."""
-    session_module = pytest.importorskip("pipeline.session", reason="needs the extra spark")
+    session_module = pytest.importorskip("mqregistry.pipeline.spark.session", reason="needs the extra spark")
     given = os.environ.pop("JAVA_HOME", None)
     folder = tmp_path_factory.mktemp("spark")
     session = session_module.open_session(

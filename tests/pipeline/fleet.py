@@ -14,17 +14,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from pipeline import silver, snapshot
-from pipeline.audit import Audit, audit
-from pipeline.lake import Lake, places
-from pipeline.travel import Past, find_past
-from registry.store.leases import LeaseStore
-from registry.store.store import Store
+from bench.servers.processes import Processes, wait_until
+from mqregistry.pipeline import silver
+from mqregistry.pipeline.lake import snapshot
+from mqregistry.pipeline.lake.lake import Lake, places
+from mqregistry.pipeline.past.audit import Audit, audit
+from mqregistry.pipeline.past.travel import Past, find_past
+from mqregistry.store.leases import LeaseStore
+from mqregistry.store.store import Store
 from tests.differential.run import IN_TOUCH_S, REPEATS, Difference, NotNow
 from tests.differential.shrink import random_sequence, steps_of
 from tests.fleet.run import FleetPair, FleetRun
 from tests.fleet.start import start_pair
-from tests.interop.processes import Processes, wait_until
 from tests.pipeline.world import Model, entries, plain, whole_changes, write_bronze
 
 LENGTH = 60
@@ -229,7 +230,7 @@ def _run(pair: FleetPair, recorder: Recorder, options: argparse.Namespace, pick:
             print(f"sequence {at}: {difference}", flush=True)
             counts["differences"] += 1
     instants = recorder.travel(options.instants, pick)
-    from pipeline.session import open_session
+    from mqregistry.pipeline.spark.session import open_session
 
     spark = open_session(master="local[2]", driver_memory="1g")
     found = recorder.audit(spark)

@@ -7,8 +7,8 @@ import json
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline.lake import places
-from pipeline.schema import BRONZE, MOMENT, SILVER
+from mqregistry.pipeline.lake.lake import places
+from mqregistry.pipeline.lake.schema import BRONZE, MOMENT, SILVER
 
 
 class Written:

@@ -10,13 +10,14 @@ import functools
 import os
 import sys
 
-from pipeline import bronze, jobs, snapshot
-from pipeline.gold import build
-from pipeline.gold import run as gold_run
-from pipeline.gold.here import Here
-from pipeline.lake import Lake
-from pipeline.silver import job as silver_job
-from registry.cli import main
+from mqregistry.cli import main
+from mqregistry.pipeline import bronze, jobs
+from mqregistry.pipeline.gold import build
+from mqregistry.pipeline.gold import run as gold_run
+from mqregistry.pipeline.gold.in_process import InProcess
+from mqregistry.pipeline.lake import snapshot
+from mqregistry.pipeline.lake.lake import Lake
+from mqregistry.pipeline.silver import job as silver_job
 
 
 def say(text):
@@ -40,7 +41,7 @@ def tell_all():
     told(bronze, "write_batch", lambda frame, lake, stream, *_: f"bronze {stream}")
     told(silver_job, "_replay_here", "silver here")
     told(silver_job, "_replay_on_spark", "silver on Spark")
-    told(gold_run.Run, "write", lambda run: f"gold {'here' if isinstance(run._engine, Here) else 'on Spark'}")
+    told(gold_run.GoldRun, "write", lambda run: f"gold {'here' if isinstance(run._engine, InProcess) else 'on Spark'}")
     told(build, "prune", "gold prune")
     told(jobs, "acknowledge_with", "acknowledge")
     commit = Lake.commit
@@ -56,6 +57,6 @@ def tell_all():
 if __name__ == "__main__":
     tell_all()
     if os.environ.get("KILLABLE_ON_SPARK"):
-        for function in (silver_job.Run.__init__, build.refresh):
+        for function in (silver_job.SilverRun.__init__, build.refresh):
             function.__kwdefaults__["spark_from_rows"] = 0
     sys.exit(main())

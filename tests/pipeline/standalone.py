@@ -15,10 +15,11 @@ from pathlib import Path
 
 import pyspark
 
-from pipeline.java import find_java_home
-from registry.embedded import die_with_parent
+from bench.servers.processes import free_port
+from bench.servers.redis_servers import HOST
+from mqregistry.embedded import die_with_parent
+from mqregistry.pipeline.spark.java import find_java_home
 from tests.server.harness import wait_until
-from tests.topology.servers import HOST, free_port
 
 SPARK_HOME = Path(pyspark.__file__).parent
 WORKERS = 2

@@ -4,9 +4,9 @@ import json
 
 import redis
 
-from pipeline.stream import Login, Stream
-from registry.change import SCHEMA_MAJOR
-from registry.store import keys
+from mqregistry.events.changes import SCHEMA_MAJOR
+from mqregistry.pipeline.redis_stream.stream import Login, Stream
+from mqregistry.store import keys
 
 EPOCH = "e1"
 META = {"epoch": EPOCH, "seq": 0, "n": 0, "config_rev": 0, "schema": SCHEMA_MAJOR, "compat": "5.x"}

@@ -11,9 +11,10 @@ import pytest
 
 pytest.importorskip("pyarrow")
 
-from pipeline import silver, snapshot
-from pipeline.audit import audit
-from pipeline.lake import places
+from mqregistry.pipeline import silver
+from mqregistry.pipeline.lake import snapshot
+from mqregistry.pipeline.lake.lake import places
+from mqregistry.pipeline.past.audit import audit
 from tests.pipeline.world import World, entries, write_bronze
 
 OPERATIONS = int(os.environ.get("MQREGISTRY_TEST_OPERATIONS", "300"))

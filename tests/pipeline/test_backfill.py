@@ -14,21 +14,21 @@ import pytest
 
 pytest.importorskip("pyarrow")
 
-from pipeline import silver, snapshot
-from pipeline.backfill import backfill
-from pipeline.lake import Lake, places
-from pipeline.silver.manifest import log_of, read_last
-from pipeline.silver.ops import LakeError
+from mqregistry.pipeline import silver
+from mqregistry.pipeline.backfill import backfill
+from mqregistry.pipeline.lake import snapshot
+from mqregistry.pipeline.lake.lake import Lake, LakeError, places
+from mqregistry.pipeline.silver.manifest import log_of, read_last
 from tests.pipeline.world import World, all_rows, entries, write_bronze
 
 KILLS = int(os.environ.get("MQREGISTRY_TEST_KILLS", "4"))
 ROOT = Path(__file__).resolve().parents[2]
 WORK = """
 import sys
-from pipeline import backfill, silver
-from pipeline.lake import Lake
+from mqregistry.pipeline import backfill, silver
+from mqregistry.pipeline.lake.lake import Lake
 what, root, namespace, epoch = sys.argv[1:]
-steps = backfill.backfill if what == "backfill" else lambda *where: silver.Run(*where, chunk_rows=40).steps()
+steps = backfill.backfill if what == "backfill" else lambda *where: silver.SilverRun(*where, chunk_rows=40).steps()
 print("begun", flush=True)
 for step in steps(None, Lake(root), namespace, epoch):
     print(step.number, flush=True)
@@ -78,7 +78,7 @@ def test_killed_at_random_moments_it_comes_to_the_same_tables(filled):
     pick = random.Random(3)
     for _ in range(KILLS):
         run_and_kill("run", killed, namespace, epoch, pick)
-    list(silver.Run(None, killed, namespace, epoch, chunk_rows=40).steps())
+    list(silver.SilverRun(None, killed, namespace, epoch, chunk_rows=40).steps())
     assert all_rows(killed, namespace, epoch) == all_rows(whole, namespace, epoch)
     assert on_disk(killed) == named(killed, namespace, epoch)
 
@@ -110,7 +110,7 @@ def test_a_backfill_does_not_overwrite_what_moved_on(filled):
     next(steps)
     number, manifest = read_last(lake, log_of(namespace, epoch))
     lake.commit(log_of(namespace, epoch), number + 1, manifest.content())
-    with pytest.raises(LakeError, match="moved on while it was written anew: stop 'mqregistry pipeline run'"):
+    with pytest.raises(LakeError, match="changed while it was written again: stop 'mqregistry pipeline run'"):
         list(steps)
     list(backfill(None, lake, namespace, epoch))
     assert on_disk(lake) == named(lake, namespace, epoch)

@@ -21,14 +21,14 @@ import pyarrow.parquet as pq
 from click.testing import CliRunner
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
-from pipeline import delta, gold, silver, snapshot
-from pipeline.backfill import backfill, gold_anew
-from pipeline.lake import Lake, places
-from pipeline.schema import BRONZE, GOLD, QUARANTINE, SILVER
-from pipeline.silver.files import read_files
-from pipeline.silver.manifest import log_of, read_last
-from pipeline.silver.ops import LakeError
-from registry.cli import cli
+from mqregistry.cli import cli
+from mqregistry.pipeline import delta, gold, silver
+from mqregistry.pipeline.backfill import backfill, rebuild_gold
+from mqregistry.pipeline.lake import snapshot
+from mqregistry.pipeline.lake.lake import Lake, LakeError, places
+from mqregistry.pipeline.lake.schema import BRONZE, GOLD, QUARANTINE, SILVER
+from mqregistry.pipeline.silver.files import read_files
+from mqregistry.pipeline.silver.manifest import log_of, read_last
 from tests.pipeline.gold_lake import Written
 from tests.pipeline.test_gold_refresh import HOUR, NOON, a_past, seen_by
 from tests.pipeline.world import World, entries, write_bronze
@@ -37,8 +37,8 @@ KILLS = int(os.environ.get("MQREGISTRY_TEST_KILLS", "4"))
 ROOT = Path(__file__).resolve().parents[2]
 WORK = """
 import sys
-from pipeline.delta import publish
-from pipeline.lake import Lake
+from mqregistry.pipeline.delta import publish
+from mqregistry.pipeline.lake.lake import Lake
 print("begun", flush=True)
 publish(Lake(sys.argv[1]), sys.argv[2], sys.argv[3])
 """
@@ -179,7 +179,7 @@ def test_a_backfill_is_followed(past, tmp_path):
     table = DeltaTable(f"{root}/silver/queue_data")
     table.update(updates={"perm": "99"})
     list(backfill(None, lake, namespace, epoch))
-    gold_anew(None, lake, namespace, epoch)
+    rebuild_gold(None, lake, namespace, epoch)
     assert delta.publish(lake, root, namespace)
     assert assert_same(lake, root, namespace, epoch) > 200
 

@@ -13,9 +13,9 @@ pytest.importorskip("pyarrow")
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.gold import beats, brokers, clusters, queues
-from pipeline.gold.run import known_brokers
-from pipeline.gold.spans import NEVER, Spans, from_deltas, ints, overlaps, per_period, periods, union
+from mqregistry.pipeline.gold import beats, brokers, clusters, queues
+from mqregistry.pipeline.gold.run import known_brokers
+from mqregistry.pipeline.gold.spans import NEVER, Spans, from_deltas, ints, overlaps, per_period, periods, union
 from tests.pipeline import gold_model as model
 
 STEP, END = 8, 40  # periods of 8 ms, up to 40 ms
@@ -133,7 +133,7 @@ def states_of(addresses, rows, since, now, before=None):
 @given(addr_rows, queue_rows, st.integers(1, END), st.integers(1, 10))
 def test_broker_figures_equal_the_model(addrs, rows, now, flap_ms):
     addrs = [row for row in one_cluster_each(addrs) if row["from_ms"] <= now]
-    addresses = brokers.Addresses.of(addr_table(addrs))
+    addresses = brokers.BrokerAddresses.of(addr_table(addrs))
     found = states_of(addresses, rows, 0, now)
     events = [(3, "a", "broker_registered"), (4, "a", "broker_registered"), (9, "zero", "broker_closed")]
     figures = brokers.figures(found, addresses, "hour", periods(0, now, STEP), flap_ms, event_table(events, STEP))
@@ -148,9 +148,9 @@ def test_broker_figures_equal_the_model(addrs, rows, now, flap_ms):
 def test_states_that_go_on_from_earlier_ones_equal_those_from_the_beginning(addrs, rows, now, since):
     since = min(since, now)
     addrs = [row for row in one_cluster_each(addrs) if row["from_ms"] <= now]
-    addresses = brokers.Addresses.of(addr_table(addrs))
+    addresses = brokers.BrokerAddresses.of(addr_table(addrs))
     whole = states_of(addresses, rows, 0, now)
-    earlier = brokers.Addresses.of(addr_table([row for row in addrs if row["from_ms"] <= since]))
+    earlier = brokers.BrokerAddresses.of(addr_table([row for row in addrs if row["from_ms"] <= since]))
     before = states_of(earlier, [row for row in rows if row["from_ms"] <= since], 0, since)
     kept = brokers.from_state_table(brokers.state_table(before, earlier), addresses.names)
     again = states_of(addresses, rows, since, now, kept)
@@ -168,7 +168,7 @@ def test_topic_and_cluster_figures_equal_the_model(addrs, rows, now, since):
     """Also when only the periods from ``since`` on are worked out."""
     since = min(since, now - 1)
     addrs = [row for row in one_cluster_each(addrs) if row["from_ms"] <= now]
-    addresses = brokers.Addresses.of(addr_table(addrs))
+    addresses = brokers.BrokerAddresses.of(addr_table(addrs))
     known, when, result = queue_figures(addresses, rows, since, now, seen=[2])
     first = when["hour"].first
     of_kind = {kind: result.filter(pc.equal(result["kind"], kind)) for kind in ("topic", "broker", "cluster")}

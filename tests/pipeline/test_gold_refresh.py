@@ -10,9 +10,9 @@ pytest.importorskip("pyarrow")
 
 import itertools
 
-from pipeline import backfill, gold
-from pipeline.gold import tables
-from pipeline.lake import Lake
+from mqregistry.pipeline import backfill, gold
+from mqregistry.pipeline.gold import tables
+from mqregistry.pipeline.lake.lake import Lake
 from tests.pipeline import gold_model as model
 from tests.pipeline.gold_lake import Written
 
@@ -77,15 +77,15 @@ def test_worked_out_anew_the_old_figures_are_read_until_the_new_ones_are_whole(w
             seen.append(everything(written))
             yield made
 
-    all_tables = gold.build.Run.write
+    all_tables = gold.build.GoldRun.write
     with monkeypatch.context() as patch:
-        patch.setattr(gold.build.Run, "write", write)
+        patch.setattr(gold.build.GoldRun, "write", write)
         patch.setattr(Lake, "commit", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):  # killed when all is written
-            refresh(written, anew=True)
+            refresh(written, from_scratch=True)
     assert len(seen) == len(before)
     assert all(each == before for each in [*seen, everything(written)])
-    backfill.gold_anew(None, written.lake, written.namespace, written.epoch)
+    backfill.rebuild_gold(None, written.lake, written.namespace, written.epoch)
     assert {row["broker_name"] for row in rows(written, "broker")} == {"new"}
     assert rows(written, "topic") == []
 
@@ -288,7 +288,7 @@ def test_in_steps_gold_comes_to_the_same_as_at_once_and_as_the_model(tmp_path, m
 
 @pytest.mark.spark
 def test_on_spark_gold_comes_to_the_same(spark, tmp_path, monkeypatch):
-    from pipeline.gold import on_spark
+    from mqregistry.pipeline.gold import on_spark
 
     monkeypatch.setattr(on_spark, "GROUP_ROWS", 20)  # several groups
     end = NOON + 40 * HOUR

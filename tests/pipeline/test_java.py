@@ -3,8 +3,8 @@ import subprocess
 
 import pytest
 
-from pipeline import java
-from registry.errors import StartError
+from mqregistry.errors import StartError
+from mqregistry.pipeline.spark import java
 
 
 def home(tmp_path, version, name="jdk"):

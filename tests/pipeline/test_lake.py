@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("pyarrow")
 
-from pipeline.lake import Lake, places
+from mqregistry.pipeline.lake.lake import Lake, places
 
 LOG = "bronze/changes/" + places("default", "e1")
 

@@ -6,9 +6,10 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from pipeline import silver, snapshot
-from pipeline.audit import audit
-from pipeline.lake import Lake
+from mqregistry.pipeline import silver
+from mqregistry.pipeline.lake import snapshot
+from mqregistry.pipeline.lake.lake import Lake
+from mqregistry.pipeline.past.audit import audit
 from tests.cli.conftest import command, env, home  # noqa: F401 - fixtures
 from tests.pipeline.test_audit import rewrite
 from tests.pipeline.test_backfill import all_rows
@@ -33,7 +34,7 @@ class Kept:
 def test_an_audit_finds_what_was_altered_and_a_backfill_takes_it_over(
     spark, monkeypatch, store, run, tmp_path, redis_url, command  # noqa: F811
 ):  # fmt: skip
-    monkeypatch.setattr("pipeline.session.open_session", lambda **_: Kept(spark))
+    monkeypatch.setattr("mqregistry.pipeline.spark.session.open_session", lambda **_: Kept(spark))
     lake = Lake(str(tmp_path / "lake"))
     world = World(store, 21)
     run(world.run(60))
@@ -53,7 +54,7 @@ def test_an_audit_finds_what_was_altered_and_a_backfill_takes_it_over(
     assert "silver has {'kv_namespace': 'audited', 'key': 'k', 'value': 'right'" in told
     assert "3 differences: " in told
 
-    assert "1 past written anew" in command("pipeline", "backfill", *options).stdout
+    assert "1 epoch written again" in command("pipeline", "backfill", *options).stdout
     after = all_rows(lake, store.namespace, epoch)
     assert [row.replace("wrong", "right") for row in after.pop("kv")] == before.pop("kv")
     assert after == before

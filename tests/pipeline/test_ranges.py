@@ -3,7 +3,7 @@ import random
 
 import pytest
 
-from pipeline.ranges import OLDEST, Density, EntryId, Position, find_seq, parse_id
+from mqregistry.pipeline.redis_stream.ranges import OLDEST, Density, EntryId, Position, find_seq, parse_id
 
 SHAPES = {
     "even": lambda i, rng: EntryId(1_700_000_000_000 + 10 * i, 0),

@@ -11,12 +11,12 @@ from click.testing import CliRunner
 pytest.importorskip("pyarrow")
 pytest.importorskip("altair")
 
-from pipeline import gold
-from pipeline.lake import Lake
-from pipeline.report import charts, words, write
-from pipeline.report.facts import gather
-from pipeline.report.headlines import headlines, unwritable
-from registry.cli import cli
+from mqregistry.cli import cli
+from mqregistry.pipeline import gold
+from mqregistry.pipeline.lake.lake import Lake, LakeError
+from mqregistry.pipeline.report import charts, formats, write
+from mqregistry.pipeline.report.facts import gather
+from mqregistry.pipeline.report.headlines import headlines, unwritable
 from tests.pipeline.gold_lake import Written
 from tests.pipeline.test_gold_refresh import HOUR, NOON, addr, beat, event, queue
 
@@ -188,11 +188,37 @@ def test_of_many_brokers_the_worst_are_shown_and_the_others_counted(tmp_path):
     assert note == "28 others were writable throughout."
 
 
-def test_an_empty_lake_is_said_to_be_empty(tmp_path):
+@pytest.mark.parametrize(
+    ("lake", "namespace", "said"),
+    [
+        ("none", "default", "it has none at all: is it another --lake"),
+        ("lake", "other", "it has those of default"),
+        ("file", "default", "it has none at all"),
+    ],
+)
+def test_without_figures_it_is_an_error_and_the_page_stays_as_it_was(tmp_path, lake, namespace, said):
+    a_lake(tmp_path / "lake", hours=2)
+    (tmp_path / "file").touch()
     out = tmp_path / "report.html"
-    assert write(Lake(str(tmp_path / "none")), "default", out) == []
-    assert "Nothing to report" in out.read_text()
-    assert len(out.read_bytes()) < 20_000, "no plots, no library"
+    out.write_text("the good page")
+    options = ["--out", str(out), "--lake", str(tmp_path / lake), "--namespace", namespace]
+    done = CliRunner().invoke(cli, ["pipeline", "report", *options])
+    assert isinstance(done.exception, LakeError)
+    assert f"has no figures of namespace '{namespace}'" in str(done.exception)
+    assert said in str(done.exception)
+    assert out.read_text() == "the good page"
+
+
+@pytest.mark.parametrize(("kind", "content"), [("parquet", b"PAR1 nonsense PAR1"), ("parquet", b""), ("json", b"{")])
+def test_a_broken_file_of_figures_is_named_and_the_page_stays_as_it_was(tmp_path, kind, content):
+    lake = a_lake(tmp_path / "lake", hours=2)
+    for broken in [*(tmp_path / "lake").rglob(f"*.{kind}")]:
+        broken.write_bytes(content)
+    out = tmp_path / "report.html"
+    out.write_text("the good page")
+    with pytest.raises(LakeError, match=rf"is broken: .*{kind}.*'mqregistry pipeline backfill' writes"):
+        write(lake, "default", out)
+    assert out.read_text() == "the good page"
 
 
 def test_a_time_in_which_nothing_was_is_said(tmp_path):
@@ -226,7 +252,7 @@ def test_the_command_writes_the_page(tmp_path):
     [(0, "0 ms"), (999, "999 ms"), (1500, "1.5s"), (61_000, "1m 1s"), (7_980_000, "2h 13m"), (90_000_000, "1d 1h")],
 )
 def test_lengths_are_told_in_two_units(ms, text):
-    assert words.length(ms) == text
+    assert formats.length(ms) == text
 
 
 @pytest.mark.parametrize(
@@ -234,4 +260,4 @@ def test_lengths_are_told_in_two_units(ms, text):
     [(1, "100 %"), (0, "0 %"), (0.9999999, "99.999 %"), (0.5, "50 %"), (None, "–"), (1e-9, "0.001 %")],
 )
 def test_a_share_is_never_rounded_to_all_or_nothing(value, text):
-    assert words.share(value) == text
+    assert formats.share(value) == text

@@ -12,24 +12,20 @@ from pyspark.errors import PySparkException
 
 pytestmark = pytest.mark.spark
 
-from pipeline import bronze, jobs, travel  # noqa: E402
-from pipeline.lake import places  # noqa: E402
-from pipeline.lock import run_lock  # noqa: E402
-from pipeline.stream import GapError  # noqa: E402
-from registry.errors import StartError  # noqa: E402
-from registry.store.store import Store  # noqa: E402
-from registry.store.streams import StreamStore  # noqa: E402
+from mqregistry.errors import StartError  # noqa: E402
+from mqregistry.pipeline import bronze, jobs  # noqa: E402
+from mqregistry.pipeline.lake.lake import places  # noqa: E402
+from mqregistry.pipeline.lake.lock import run_lock  # noqa: E402
+from mqregistry.pipeline.past import travel  # noqa: E402
+from mqregistry.pipeline.redis_stream.stream import GapError  # noqa: E402
+from mqregistry.store.store import Store  # noqa: E402
+from mqregistry.store.streams import StreamStore  # noqa: E402
 
-from .streams import EPOCH, START_MS, Bed  # noqa: E402
-
-
-@pytest.fixture
-def bed(redis_url, namespace):
-    return Bed(redis_url, namespace)
+from .streams import EPOCH, START_MS  # noqa: E402
 
 
 def settings(bed, **more):
-    return jobs.Settings(bed.url, bed.namespace, **more)
+    return jobs.PipelineSettings(bed.url, bed.namespace, **more)
 
 
 def rows(spark, lake, bed, stream="changes"):
@@ -40,7 +36,7 @@ def rows(spark, lake, bed, stream="changes"):
 def readers(bed):
     async def ask():
         async with Store(bed.url, bed.namespace) as store:
-            return await StreamStore(store).readers()
+            return (await StreamStore(store).survey()).readers
 
     return asyncio.run(ask())
 

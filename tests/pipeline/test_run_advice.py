@@ -10,12 +10,14 @@ pytest.importorskip("pyspark")
 
 from pyspark.errors import PySparkException
 
-from pipeline import audit, bronze, snapshot, travel
-from pipeline.lake import Lake, places
-from pipeline.schema import QUARANTINE
-from pipeline.source import RedisStreamSource
-from registry.errors import RegistryError
-from registry.store import keys
+from mqregistry.errors import RegistryError
+from mqregistry.pipeline import bronze
+from mqregistry.pipeline.lake import snapshot
+from mqregistry.pipeline.lake.lake import Lake, places
+from mqregistry.pipeline.lake.schema import QUARANTINE
+from mqregistry.pipeline.past import audit, travel
+from mqregistry.pipeline.redis_stream.data_source import RedisStreamSource
+from mqregistry.store import keys
 from tests.cli.conftest import command, env, home  # noqa: F401 - fixtures
 from tests.pipeline.streams import EPOCH, START_MS, Bed
 from tests.pipeline.test_past_commands import Kept
@@ -24,14 +26,9 @@ pytestmark = pytest.mark.spark
 
 
 @pytest.fixture
-def bed(redis_url, namespace):
-    return Bed(redis_url, namespace)
-
-
-@pytest.fixture
 def pipeline_run(spark, monkeypatch, bed, lake, command):  # noqa: F811
     """``mqregistry pipeline run --once`` in the tests' session; gives its error, or None and what it said."""
-    monkeypatch.setattr("pipeline.session.open_session", lambda **_: Kept(spark))
+    monkeypatch.setattr("mqregistry.pipeline.spark.session.open_session", lambda **_: Kept(spark))
     before = {one: signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)}
 
     def run(*options, where=lake, fails=False):

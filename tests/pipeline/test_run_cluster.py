@@ -11,9 +11,9 @@ pytestmark = pytest.mark.spark
 
 import pyarrow.parquet as pq  # noqa: E402
 
-from pipeline import bronze  # noqa: E402
-from pipeline.lake import Lake  # noqa: E402
-from pipeline.silver.manifest import log_of, read_last  # noqa: E402
+from mqregistry.pipeline import bronze  # noqa: E402
+from mqregistry.pipeline.lake.lake import Lake  # noqa: E402
+from mqregistry.pipeline.silver.manifest import log_of, read_last  # noqa: E402
 
 from .conftest import QUICK_JAVA  # noqa: E402
 from .standalone import HOST, SPARK_HOME, standalone  # noqa: E402
@@ -24,10 +24,10 @@ TIMEOUT_S = 880
 SCRIPT = """
 import json, os, sys
 from pyspark.sql import functions as F
-from pipeline import bronze, jobs
-from pipeline.lake import Lake
-from pipeline.session import open_session
-from pipeline.source import RedisStreamSource
+from mqregistry.pipeline import bronze, jobs
+from mqregistry.pipeline.lake.lake import Lake
+from mqregistry.pipeline.spark.session import open_session
+from mqregistry.pipeline.redis_stream.data_source import RedisStreamSource
 
 url, namespace, folder, master = sys.argv[1:]
 spark = open_session(master=master, driver_memory="512m", config={
@@ -43,7 +43,7 @@ frame = spark.read.format("redis_stream").options(url=url, namespace=namespace, 
 read_by = frame.select("seq").mapInArrow(where, "process string, rows long").groupBy("process").agg(F.sum("rows"))
 rows = [row[1] for row in read_by.collect()]
 lake = Lake(folder + "/lake")
-done = jobs.run(spark, lake, jobs.Settings(url, namespace), once=True)
+done = jobs.run(spark, lake, jobs.PipelineSettings(url, namespace), once=True)
 seqs = bronze.read(spark, lake, "changes", namespace, "e1").agg(F.count("seq"), F.count_distinct("seq")).first()
 print(json.dumps({"rows": rows, "entries": done.entries, "seq": done.seq, "bronze": list(seqs)}))
 spark.stop()
@@ -97,9 +97,9 @@ def python_without(tmp_path_factory):
     lent = [path for path in sys.path if path.endswith("-packages")]
     (packages / "lent.pth").write_text("".join(f"{path}\n" for path in lent))
     python = folder / "bin" / "python"
-    asked = [python, "-c", "import msgspec, pyarrow, registry.cli"]
+    asked = [python, "-c", "import msgspec, pyarrow, mqregistry.cli"]
     seen = subprocess.run(asked, cwd=folder, capture_output=True, text=True, check=False)
-    assert "'registry" in seen.stderr
+    assert "'mqregistry" in seen.stderr
     return python
 
 
@@ -107,11 +107,11 @@ def python_without(tmp_path_factory):
 def test_spark_submit_with_the_wheel_on_workers_without_it(
     cluster, packed, python_without, redis_url, namespace, tmp_path
 ):
-    """As the README says."""
+    """As docs/pipeline.md says."""
     bed = Bed(redis_url, namespace)
     bed.changes(45_000)  # so many that silver takes Spark, and the executors read in two tasks
     main = tmp_path / "submit.py"
-    main.write_text("from registry.cli import main; main()\n")
+    main.write_text("from mqregistry.cli import main; main()\n")
     before = sum(cluster.executors())
     command = [
         SPARK_HOME / "bin" / "spark-submit", "--master", cluster.master, "--driver-memory", "512m",

@@ -18,12 +18,13 @@ import pytest
 
 pytestmark = pytest.mark.spark
 
-from pipeline import bronze, gold, jobs, snapshot  # noqa: E402
-from pipeline.audit import audit  # noqa: E402
-from pipeline.lake import Lake, places  # noqa: E402
-from pipeline.schema import GOLD  # noqa: E402
-from registry.journal import STREAMS  # noqa: E402
-from registry.store.streams import StreamStore, lookup_entries  # noqa: E402
+from mqregistry.events.journal import STREAMS  # noqa: E402
+from mqregistry.pipeline import bronze, gold, jobs  # noqa: E402
+from mqregistry.pipeline.lake import snapshot  # noqa: E402
+from mqregistry.pipeline.lake.lake import Lake, places  # noqa: E402
+from mqregistry.pipeline.lake.schema import GOLD  # noqa: E402
+from mqregistry.pipeline.past.audit import audit  # noqa: E402
+from mqregistry.store.streams import StreamStore, lookup_entries  # noqa: E402
 
 from .conftest import QUICK_JAVA  # noqa: E402
 from .world import World, all_rows  # noqa: E402
@@ -175,7 +176,7 @@ def test_killed_in_every_stage_the_tables_are_those_of_an_undisturbed_run(spark,
     undisturbed = Lake(str(tmp_path / "undisturbed"))
     for place in ("snapshots", "commits/snapshots"):  # when a past begins is chance: both begin at the same moment
         shutil.copytree(tmp_path / "lake" / place, tmp_path / "undisturbed" / place)
-    jobs.run(spark, undisturbed, jobs.Settings(store.url, store.namespace), once=True)
+    jobs.run(spark, undisturbed, jobs.PipelineSettings(store.url, store.namespace), once=True)
     epoch = run(filled.world.bed.head()).epoch
     now_ms = snapshot.read_now(store.url, store.namespace) + 1
     tables = []

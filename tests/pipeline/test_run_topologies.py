@@ -11,23 +11,17 @@ import pytest
 
 pytestmark = pytest.mark.spark
 
-from pipeline import bronze, jobs  # noqa: E402
-from pipeline.audit import audit  # noqa: E402
-from pipeline.lake import Lake  # noqa: E402
-from pipeline.stream import OtherPast  # noqa: E402
-from registry.errors import StoreError, StoreUnavailable  # noqa: E402
-from registry.store import scripts  # noqa: E402
-from registry.store.store import Store  # noqa: E402
+from bench.servers.redis_servers import HOST, RedisProcess, cluster_setup  # noqa: E402
+from mqregistry.errors import StoreError, StoreUnavailable  # noqa: E402
+from mqregistry.pipeline import bronze, jobs  # noqa: E402
+from mqregistry.pipeline.lake.lake import Lake  # noqa: E402
+from mqregistry.pipeline.past.audit import audit  # noqa: E402
+from mqregistry.pipeline.redis_stream.stream import OtherPast  # noqa: E402
+from mqregistry.store import scripts  # noqa: E402
+from mqregistry.store.store import Store  # noqa: E402
 from tests.deploy.conftest import deployed  # noqa: E402, F401 - a fixture
 from tests.deploy.files import acl_users, granted  # noqa: E402
-from tests.topology.servers import (  # noqa: E402
-    HOST,
-    Server,
-    TlsProxy,
-    cluster_setup,
-    make_certificates,
-    sentinel_setup,
-)
+from tests.topology.servers import TlsProxy, make_certificates, sentinel_setup  # noqa: E402
 
 from .world import World  # noqa: E402
 
@@ -56,7 +50,7 @@ def live(url, namespace, operations=30, seed=1):
 
 
 def record(spark, lake, url, namespace, **more):
-    return jobs.run(spark, lake, jobs.Settings(url, namespace, **more), once=True)
+    return jobs.run(spark, lake, jobs.PipelineSettings(url, namespace, **more), once=True)
 
 
 def recorded(spark, lake, namespace, epoch):
@@ -67,7 +61,7 @@ def recorded(spark, lake, namespace, epoch):
 
 def held(server, namespace):
     """The same of the stream."""
-    from registry.change import decode_change
+    from mqregistry.events.changes import decode_change
 
     with server.client() as client:
         found = client.xrange(f"mq:{{{namespace}}}:changes")
@@ -120,7 +114,7 @@ def _text(value):
 
 
 def test_a_missing_right_is_said(spark, folder, namespace, lake):
-    with Server(folder / "node") as server:
+    with RedisProcess(folder / "node") as server:
         live(server.url, namespace)
         rights = [f"+{name}" for name in granted("mqpipeline") - {"xinfo|stream"}]
         server.call("ACL", "SETUSER", "few", "on", ">x", "~mq:*", *rights)
@@ -130,7 +124,7 @@ def test_a_missing_right_is_said(spark, folder, namespace, lake):
 
 def test_over_tls(spark, folder, namespace, lake):
     ca, certificate, key = make_certificates(folder)
-    with Server(folder / "node") as server:
+    with RedisProcess(folder / "node") as server:
         proxy = TlsProxy(server.port, certificate, key)
         try:
             epoch = live(server.url, namespace)
@@ -168,7 +162,7 @@ def test_sentinel_fails_over_between_batches_and_rounds(spark, folder, namespace
                 sentinel.master.kill()
                 sentinel.wait_for_failover(new)
 
-        settings = jobs.Settings(sentinel.url, namespace, limit=len(before) // 4)
+        settings = jobs.PipelineSettings(sentinel.url, namespace, limit=len(before) // 4)
         try:
             jobs.run(spark, lake, settings, once=True, tell=tell)
         except StoreUnavailable:  # told so, and then run again

@@ -10,10 +10,12 @@ import pytest
 
 pytest.importorskip("pyarrow")
 
-from pipeline import silver, snapshot, travel
-from pipeline.lake import Lake
-from pipeline.silver.manifest import log_of, read_last
-from registry.store.store import Store
+from mqregistry.pipeline import silver
+from mqregistry.pipeline.lake import snapshot
+from mqregistry.pipeline.lake.lake import Lake
+from mqregistry.pipeline.past import travel
+from mqregistry.pipeline.silver.manifest import log_of, read_last
+from mqregistry.store.store import Store
 from tests.pipeline.world import Model, World, entries, plain, whole_changes, write_bronze
 
 INSTANTS = int(os.environ.get("MQREGISTRY_TEST_INSTANTS", "150"))
@@ -72,8 +74,8 @@ async def test_the_tables_at_any_instant_are_those_of_a_plain_replay(store, lake
 
 def check_rows(lake: Lake, namespace: str, epoch: str) -> None:
     """No cell holds two values at once, and every row but those of no length has an end behind its beginning."""
-    from pipeline.schema import SILVER, SILVER_KEYS
-    from pipeline.silver.files import read_files
+    from mqregistry.pipeline.lake.schema import SILVER, SILVER_KEYS
+    from mqregistry.pipeline.silver.files import read_files
 
     _, manifest = read_last(lake, log_of(namespace, epoch))
     for table, keys in SILVER_KEYS.items():
@@ -96,3 +98,15 @@ def check_rows(lake: Lake, namespace: str, epoch: str) -> None:
                     assert row["from_seq"] < row["to_seq"]
                     assert row["valid_from"] <= row["valid_to"]
                     assert following is None or row["to_seq"] <= following["from_seq"]
+
+
+def test_every_operation_is_sent_to_a_bucket_that_applies_it():
+    from typing import get_args
+
+    from mqregistry.events.cells import DropBroker, Operation, SetRev
+    from mqregistry.pipeline.silver import buckets, head_bucket, topic_bucket
+
+    every, head, topics = set(get_args(Operation)), set(head_bucket._APPLY), set(topic_bucket._APPLY)
+    assert head | topics | {SetRev} == every
+    assert head == (every - set(buckets._SPLIT)) | {DropBroker}
+    assert topics == set(buckets._SPLIT) - {SetRev}

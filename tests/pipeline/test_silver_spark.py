@@ -6,12 +6,13 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from pipeline import silver, snapshot
-from pipeline.lake import Lake
-from pipeline.schema import SILVER
-from pipeline.silver.files import read_files
-from pipeline.silver.job import Run
-from pipeline.silver.manifest import log_of, read_last
+from mqregistry.pipeline import silver
+from mqregistry.pipeline.lake import snapshot
+from mqregistry.pipeline.lake.lake import Lake
+from mqregistry.pipeline.lake.schema import SILVER
+from mqregistry.pipeline.silver.files import read_files
+from mqregistry.pipeline.silver.job import SilverRun
+from mqregistry.pipeline.silver.manifest import log_of, read_last
 from tests.pipeline.world import World, all_rows, entries, write_bronze
 
 pytestmark = pytest.mark.spark
@@ -27,7 +28,7 @@ def test_spark_and_one_process_come_to_the_same_tables(spark, run, store, tmp_pa
     for lake, session in zip(lakes, (spark, None), strict=True):
         run(snapshot.take_async(store.url, store.namespace, lake))
         write_bronze(lake, store.namespace, epoch, 0, found[:half])
-        job = Run(session, lake, store.namespace, epoch, spark_from_rows=1)
+        job = SilverRun(session, lake, store.namespace, epoch, spark_from_rows=1)
         assert [step.number for step in job.steps()] == [0, 1]
         # twice, out of order, and late: what counts already changes nothing
         write_bronze(lake, store.namespace, epoch, 1, [*found[half + 3 :], *found[half - 5 :], *found[half:]])

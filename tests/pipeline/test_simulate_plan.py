@@ -8,11 +8,11 @@ from collections import Counter, defaultdict
 import msgspec
 import pytest
 
-from pipeline.simulate.expect import Expected
-from pipeline.simulate.plan import make_plan
-from pipeline.simulate.shape import DAY_MS, Broker, Kind, Op, Shape
+from mqregistry.simulate.day import DAY_MS, DayShape, Kind, Op, SimulatedBroker
+from mqregistry.simulate.plan import make_plan
+from tests.simulate_oracle.expect import Expected
 
-SHORT = Shape(duration_ms=18_000, servers=2)
+SHORT = DayShape(duration_ms=18_000, servers=2)
 SEEDS = range(1, 13)
 
 
@@ -28,7 +28,7 @@ def test_more_clients_make_no_other_incidents():
     assert without_lookups(SHORT) == without_lookups(msgspec.structs.replace(SHORT, clients=50, lookups_per_s=200.0))
 
 
-@pytest.mark.parametrize("shape", [SHORT, Shape(servers=2), Shape(servers=3, brokers=20)])
+@pytest.mark.parametrize("shape", [SHORT, DayShape(servers=2), DayShape(servers=3, brokers=20)])
 def test_every_kind_of_operation_occurs(shape):
     for seed in SEEDS[:6]:
         kinds = {op.kind for op in make_plan(msgspec.structs.replace(shape, seed=seed)).ops}
@@ -99,24 +99,24 @@ def test_goodbye_is_left_out_when_it_is_not_wanted():
 
 
 def test_real_time_is_that_of_rocketmq():
-    shape = Shape.scaled(1, DAY_MS)
+    shape = DayShape.scaled(1, DAY_MS)
     assert (shape.duration_ms, shape.beat_ms, shape.timeout_ms) == (DAY_MS, 30_000, 120_000)
     assert (shape.touch_ms, shape.acting_timeout_ms) == (1_000, 10_000)
-    assert Shape.scaled(1440, DAY_MS).duration_ms == 60_000
+    assert DayShape.scaled(1440, DAY_MS).duration_ms == 60_000
 
 
 # what a plan must make of the tables
 
-EMPTY = make_plan(Shape(brokers=1, clusters=1, topics=0, clients=0, duration_ms=1_000))
+EMPTY = make_plan(DayShape(brokers=1, clusters=1, topics=0, clients=0, duration_ms=1_000))
 
 
 def expected(kind: str, *ids: int, topics: dict | None = None) -> Expected:
     """A plan of one broker, whose operations the test makes itself."""
-    from pipeline.simulate.shape import Member
+    from mqregistry.simulate.day import Member
 
     acting = kind == "acting"
     members = tuple(Member("b", number, "c", f"127.10.0.{number}:1", acting, 3000) for number in ids)
-    broker = Broker("b", "c", kind, False, members, topics or {"t": (4, 4, 6), "u": (2, 2, 7)})
+    broker = SimulatedBroker("b", "c", kind, False, members, topics or {"t": (4, 4, 6), "u": (2, 2, 7)})
     return Expected(msgspec.structs.replace(EMPTY, brokers=(broker,)))
 
 

@@ -15,21 +15,21 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from pipeline.simulate.day import play
-from pipeline.simulate.plan import make_plan
-from pipeline.simulate.run import Simulation
-from pipeline.simulate.shape import Kind, Shape
-from registry.cli import cli
-from registry.client.connection import Connection
-from registry.config import Settings
-from registry.protocol.bodies import decode_cluster_info
-from registry.protocol.codes import RequestCode
-from registry.protocol.headers import WipeWritePerm
-from registry.store.store import Store
+from mqregistry.cli import cli
+from mqregistry.client.connection import PeerConnection
+from mqregistry.config.settings import Settings
+from mqregistry.protocol.bodies.route import decode_cluster_info
+from mqregistry.protocol.codes import RequestCode
+from mqregistry.protocol.headers import WipeWritePerm
+from mqregistry.simulate.day import DayShape, Kind
+from mqregistry.simulate.plan import make_plan
+from mqregistry.simulate.run import Simulation
+from mqregistry.store.store import Store
+from mqregistry.worker.sweeper import Sweeper
 from tests.server.harness import FrontEnd, wait_until
-from worker.sweeper import Sweeper
+from tests.simulate_oracle.day import play
 
-SHAPE = Shape(duration_ms=7_500, servers=2, brokers=6, topics=24, clients=8, lookups_per_s=40.0)
+SHAPE = DayShape(duration_ms=7_500, servers=2, brokers=6, topics=24, clients=8, lookups_per_s=40.0)
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ def servers(front_ends):
 
 async def rows(port):
     """What a name server shows."""
-    connection = await Connection.connect("127.0.0.1", port)
+    connection = await PeerConnection.connect("127.0.0.1", port)
     answer = await connection.request(RequestCode.GET_BROKER_CLUSTER_INFO)
     await connection.close()
     return decode_cluster_info(answer.body)[0]
@@ -78,7 +78,6 @@ async def test_a_day_goes_as_planned_and_redis_says_the_same(front_ends, redis_u
         day = await play(simulation, asyncio.Event(), redis=(redis_url, namespace), flap_ms=500, before_leaving=look)
     assert day.outcome.faults == []
     assert day.truth.differences == []
-    assert day.is_as_planned
     assert day.outcome.is_complete
     assert set(day.outcome.done) == set(Kind)
     assert shown == {}
@@ -118,7 +117,7 @@ async def test_what_somebody_else_changes_is_told(front_ends, redis_url, namespa
     async def meddle():
         while simulation.outcome.done[Kind.BEAT] < 12:  # noqa: ASYNC110 - there is no event to wait for
             await asyncio.sleep(0.01)
-        connection = await Connection.connect("127.0.0.1", front_ends[0].port)
+        connection = await PeerConnection.connect("127.0.0.1", front_ends[0].port)
         await connection.request(RequestCode.WIPE_WRITE_PERM_OF_BROKER, WipeWritePerm(name).to_ext_fields())
         await connection.close()
 
@@ -127,7 +126,6 @@ async def test_what_somebody_else_changes_is_told(front_ends, redis_url, namespa
     assert day.outcome.faults == []
     (said,) = day.truth.differences
     assert f"(write_perm_set of {name})" in said
-    assert not day.is_as_planned
 
 
 # the command
@@ -160,31 +158,38 @@ def test_wrong_arguments_are_told(arguments, said):
     assert said in result.output
 
 
-def start(servers, redis_url, namespace, *arguments):
+def start(servers, *arguments):
     addresses = ";".join(f"{host}:{port}" for host, port in servers)
     environ = {name: value for name, value in os.environ.items() if not name.startswith("MQREGISTRY_")}
     return subprocess.Popen(
-        [sys.executable, "-m", "registry", "simulate", "-n", addresses, "--redis", redis_url, "--namespace", namespace,
+        [sys.executable, "-m", "mqregistry", "simulate", "-n", addresses,
          "--brokers", "2", "--incidents", "0", *arguments],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environ,
     )  # fmt: skip
 
 
-def test_command_plays_and_writes_the_truth(front_ends, redis_url, namespace, tmp_path):
-    file = tmp_path / "truth.json"
-    process = start(servers(front_ends), redis_url, namespace, "--duration", "30m", "--truth", str(file))
+def test_command_plays_and_says_what_was_done(front_ends):
+    process = start(servers(front_ends), "--duration", "30m")
     output, errors = process.communicate(timeout=60)
     assert (process.returncode, errors) == (0, "")
     assert "found" in output
-    truth = json.loads(file.read_text())
-    assert truth["differences"] == []
-    assert truth["namespace"] == namespace
-    assert {row["broker_name"] for row in truth["figures"]["broker"]} == {"sim-a-broker-00", "sim-b-broker-00"}
-    assert [path.name for path in tmp_path.iterdir()] == ["truth.json"]
+    assert {"beat", "start", "leave"} <= {line.split()[-1] for line in output.splitlines()}
 
 
-def test_command_says_goodbye_when_interrupted(front_ends, redis_url, namespace, run):
-    process = start(servers(front_ends), redis_url, namespace)
+def test_command_fails_where_an_answer_is_not_as_planned(front_ends, run):
+    process = start(servers(front_ends), "--topics", "0", "--clients", "0", "--duration", "3h")
+    wait_until(lambda: len(run(rows(front_ends[0].port))) == 2, "the brokers are there")
+    for front_end in front_ends:
+        front_end.process.kill()
+        front_end.listener.close()  # or connections would wait in its backlog
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert "not as planned: " in errors
+    assert errors.endswith("mqregistry: not everything was answered as planned\n")
+
+
+def test_command_says_goodbye_when_interrupted(front_ends, run):
+    process = start(servers(front_ends))
     wait_until(lambda: len(run(rows(front_ends[0].port))) == 2, "the brokers are there")
     process.send_signal(signal.SIGINT)
     output, errors = process.communicate(timeout=30)
@@ -193,10 +198,10 @@ def test_command_says_goodbye_when_interrupted(front_ends, redis_url, namespace,
     assert run(rows(front_ends[0].port)) == {}
 
 
-def test_command_that_finds_no_name_server_says_so(redis_url, namespace):
+def test_command_that_finds_no_name_server_says_so():
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
-    process = start([("127.0.0.1", port)], redis_url, namespace)
+    process = start([("127.0.0.1", port)])
     _, errors = process.communicate(timeout=30)
     assert process.returncode == 1
     assert errors.startswith(f"mqregistry: 127.0.0.1:{port}: ")

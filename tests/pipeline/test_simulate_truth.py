@@ -8,12 +8,12 @@ from collections import Counter
 import msgspec
 import pytest
 
-from pipeline.simulate.expect import Expected
-from pipeline.simulate.history import History, Steps
-from pipeline.simulate.observe import Observed, differences
-from pipeline.simulate.plan import make_plan
-from pipeline.simulate.shape import Kind, Shape
-from pipeline.simulate.truth import figures
+from mqregistry.simulate.day import DayShape, Kind
+from mqregistry.simulate.plan import make_plan
+from tests.simulate_oracle.expect import Expected
+from tests.simulate_oracle.history import History, Steps
+from tests.simulate_oracle.observe import Observed, differences
+from tests.simulate_oracle.truth import figures
 
 HOUR = 3_600_000
 NOON = 1_800_000_000_000 // (24 * HOUR) * 24 * HOUR + 12 * HOUR
@@ -226,7 +226,7 @@ def test_steps_know_when_something_was_so():
 
 # is it what was planned?
 
-SHAPE = Shape(duration_ms=6_000, servers=1, brokers=4, topics=12, clients=2, lookups_per_s=20.0)
+SHAPE = DayShape(duration_ms=6_000, servers=1, brokers=4, topics=12, clients=2, lookups_per_s=20.0)
 PLAN = make_plan(SHAPE)
 
 

@@ -18,23 +18,23 @@ from datetime import UTC, datetime
 
 import pytest
 
-from pipeline.lake import Lake
-from pipeline.simulate.day import Truth, play
-from pipeline.simulate.plan import make_plan
-from pipeline.simulate.run import Simulation
-from pipeline.simulate.shape import Shape
-from registry.config import Settings
-from registry.store import keys
-from registry.store.store import Store
+from mqregistry.config.settings import Settings
+from mqregistry.pipeline.lake.lake import Lake
+from mqregistry.simulate.day import DayShape
+from mqregistry.simulate.plan import make_plan
+from mqregistry.simulate.run import Simulation
+from mqregistry.store import keys
+from mqregistry.store.store import Store
+from mqregistry.worker.sweeper import Sweeper
 from tests.server.harness import FrontEnd
-from worker.sweeper import Sweeper
+from tests.simulate_oracle.day import Truth, play
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 NAMESPACE = "simulated-day"
 DAY_MS = 24 * 3_600_000
 FLAP_MS = 600  # about half of the absences of this day
-SHAPE = Shape(
+SHAPE = DayShape(
     seed=int(os.environ.get("MQREGISTRY_DAY_SEED", "1")), duration_ms=int(os.environ.get("MQREGISTRY_DAY_MS", "14000")),
     servers=2, brokers=8, topics=40, clients=10, goodbye=False,
 )  # fmt: skip
@@ -91,10 +91,10 @@ def truth(redis_url):
 @pytest.fixture(scope="module")
 def lake(spark, redis_url, truth, tmp_path_factory):
     """The pipeline has run once."""
-    from pipeline import jobs
+    from mqregistry.pipeline import jobs
 
     lake = Lake(str(tmp_path_factory.mktemp("lake")))
-    jobs.run(spark, lake, jobs.Settings(redis_url, NAMESPACE), once=True)
+    jobs.run(spark, lake, jobs.PipelineSettings(redis_url, NAMESPACE), once=True)
     return lake
 
 
@@ -113,7 +113,7 @@ def plain(row: dict) -> dict:
 
 def differences(lake: Lake, truth: Truth) -> list[str]:
     """Between gold and the simulator's figures, in all tables."""
-    from pipeline.gold import read
+    from mqregistry.pipeline.gold import read
 
     wrong = []
     for table, names in KEYS.items():
@@ -159,7 +159,7 @@ def test_the_day_has_something_of_everything(truth):
 
 
 def test_gold_figures_are_those_of_the_simulator(truth, lake, spark):
-    from pipeline.gold import refresh
+    from mqregistry.pipeline.gold import refresh
 
     forget_gold(lake)
     assert refresh(spark, lake, truth.namespace, truth.epoch, flap_ms=FLAP_MS)
@@ -167,7 +167,7 @@ def test_gold_figures_are_those_of_the_simulator(truth, lake, spark):
 
 
 def test_gold_that_is_refreshed_often_is_the_same(truth, lake):
-    from pipeline.gold import refresh
+    from mqregistry.pipeline.gold import refresh
 
     forget_gold(lake)
     for now_ms in range(truth.end_ms - SHAPE.duration_ms, truth.end_ms, 700):
@@ -178,9 +178,9 @@ def test_gold_that_is_refreshed_often_is_the_same(truth, lake):
 
 def test_gold_on_spark_reads_the_same_rows(truth, lake, spark):
     """Silver's ended rows and those that hold lie in folders of their own, both by batch."""
-    from pipeline.gold.inputs import Inputs
-    from pipeline.gold.on_spark import OnSpark
-    from pipeline.schema import SILVER
+    from mqregistry.pipeline.gold.inputs import Inputs
+    from mqregistry.pipeline.gold.on_spark import OnSpark
+    from mqregistry.pipeline.lake.schema import SILVER
 
     inputs = Inputs(lake, truth.namespace, truth.epoch)
     paths, _ = inputs.files("queue_data", 0)
@@ -191,7 +191,7 @@ def test_gold_on_spark_reads_the_same_rows(truth, lake, spark):
 
 @pytest.mark.skipif(os.environ.get("MQREGISTRY_DAY_GOLD") != "spark", reason="only with MQREGISTRY_DAY_GOLD=spark")
 def test_gold_on_spark_is_the_same(truth, lake, spark):
-    from pipeline.gold import refresh
+    from mqregistry.pipeline.gold import refresh
 
     forget_gold(lake)
     for now_ms in (truth.end_ms - SHAPE.duration_ms // 3, truth.end_ms):
@@ -200,7 +200,7 @@ def test_gold_on_spark_is_the_same(truth, lake, spark):
 
 
 def test_audit_finds_no_difference(truth, lake, spark, redis_url):
-    from pipeline.audit import audit
+    from mqregistry.pipeline.past.audit import audit
 
     found = audit(spark, redis_url, truth.namespace, lake)
     assert found.ok, found

@@ -9,15 +9,10 @@ pytestmark = pytest.mark.spark
 from pyspark.errors import PySparkException  # noqa: E402
 from pyspark.sql import functions as F  # noqa: E402
 
-from pipeline.entries import SOURCE  # noqa: E402
-from pipeline.source import RedisStreamSource  # noqa: E402
+from mqregistry.pipeline.redis_stream.data_source import RedisStreamSource  # noqa: E402
+from mqregistry.pipeline.redis_stream.entries import SOURCE  # noqa: E402
 
-from .streams import START_MS, Bed  # noqa: E402
-
-
-@pytest.fixture
-def bed(redis_url, namespace):
-    return Bed(redis_url, namespace)
+from .streams import START_MS  # noqa: E402
 
 
 @pytest.fixture

@@ -5,18 +5,13 @@ import re
 
 import pytest
 
-from pipeline.entries import SOURCE
-from pipeline.ranges import OLDEST, UNKNOWN, EntryId, Position
-from pipeline.stream import GapError, Login, OtherPast
-from registry.errors import StoreError, StoreUnavailable
-from registry.store import keys
+from mqregistry.errors import StoreError, StoreUnavailable
+from mqregistry.pipeline.redis_stream.entries import SOURCE
+from mqregistry.pipeline.redis_stream.ranges import OLDEST, UNKNOWN, EntryId, Position
+from mqregistry.pipeline.redis_stream.stream import GapError, Login, OtherPast
+from mqregistry.store import keys
 
 from .streams import EPOCH, START_MS, Bed
-
-
-@pytest.fixture
-def bed(redis_url, namespace):
-    return Bed(redis_url, namespace)
 
 
 @pytest.fixture
@@ -116,7 +111,7 @@ def test_heartbeats_trimmed_ahead_of_the_reader(bed):
 
 @pytest.mark.parametrize("name", ["changes", "heartbeats"])
 def test_trimmed_while_it_is_read(bed, name, monkeypatch):
-    monkeypatch.setattr("pipeline.stream._FIRST_PAGE", 10)
+    monkeypatch.setattr("mqregistry.pipeline.redis_stream.stream._FIRST_PAGE", 10)
     values = [bed.change() for _ in range(100)]
     bed.add(*(values if name == "changes" else [bed.heartbeat(START_MS + 10 * i) for i in range(1, 101)]), stream=name)
     stream = bed.stream(name)
@@ -210,9 +205,9 @@ def test_redis_away_is_said_without_the_password(namespace, tmp_path):
 
 UNREADABLE = {
     "no JSON": ({"e": b"{nonsense"}, "malformed|invalid|JSON"),
-    "not an event": ({"e": b'{"seq":"x","ms":1,"type":"kv_put"}'}, r"Expected `int`"),
-    "no UTF-8": ({"e": b'{"seq":1,"ms":1,"type":"kv_put","value":"\xff"}'}, "utf-8|UTF-8"),
-    "too large a number": ({"e": b'{"seq":9300000000000000000,"ms":1,"type":"kv_put"}'}, "int"),
+    "not an event": ({"e": b'{"seq":"x","ms":1,"type":"kv_put","kv_namespace":"n"}'}, r"Expected `int`"),
+    "no UTF-8": ({"e": b'{"seq":1,"ms":1,"type":"kv_put","kv_namespace":"n","value":"\xff"}'}, "utf-8|UTF-8"),
+    "too large a number": ({"e": b'{"seq":9300000000000000000,"ms":1,"type":"kv_put","kv_namespace":"n"}'}, "int"),
     "other fields": ({"x": b"1", "y": b"\x00"}, "one field e"),
     "unknown type": ({"e": b'{"seq":4,"ms":1,"type":"table_flipped"}'}, "table_flipped"),
 }  # fmt: skip

@@ -9,14 +9,21 @@ import pytest
 
 pytest.importorskip("pyarrow")
 
-from pipeline import silver, snapshot, travel
-from pipeline.lake import Lake, places
-from pipeline.silver.manifest import log_of, read_last
-from pipeline.silver.ops import LakeError
+from mqregistry.pipeline import silver
+from mqregistry.pipeline.lake import snapshot
+from mqregistry.pipeline.lake.lake import Lake, LakeError, places
+from mqregistry.pipeline.past import travel
+from mqregistry.pipeline.silver.manifest import log_of, read_last
 from tests.cli.conftest import command, env, home  # noqa: F401 - fixtures
 from tests.pipeline.world import entries, write_bronze, write_rows
+from tests.store.bed import Bed
 
 T0 = 1_780_000_000_000
+
+
+@pytest.fixture
+def bed(store):
+    return Bed(store)
 
 
 def iso(ms):
@@ -53,7 +60,7 @@ def test_each_epoch_answers_for_its_own_time(lake):
         value(lake, T0 - 1)
     with pytest.raises(LakeError, match=r"it ends at .*; 'mqregistry pipeline run --once' brings it up to date"):
         value(lake, T0 + 6001)
-    with pytest.raises(LakeError, match="the namespace was made anew then, and its next past begins at"):
+    with pytest.raises(LakeError, match="the namespace was created again then, and its next past begins at"):
         value(lake, T0 + 201)
 
 
@@ -66,7 +73,7 @@ def test_the_newest_heartbeat_tells_how_long_nothing_changed(lake):
     lake.commit(f"bronze/heartbeats/{place}", 0, {"rows": 1, "first_id": f"{T0 + 900}-0", "last_id": f"{T0 + 900}-0"})
     lake.commit(f"bronze/heartbeats/{place}", 1, {"rows": 0, "first_id": None, "last_id": None})
     assert value(lake, T0 + 900) == "1"
-    with pytest.raises(LakeError, match="behind the end"):
+    with pytest.raises(LakeError, match="after the end"):
         value(lake, T0 + 901)
 
 
@@ -78,7 +85,7 @@ def test_who_read_the_stream_to_its_end_knows_that_nothing_changed(lake):
     assert value(lake, T0 + 70) == "1"
     fill(lake, "e", [event(2, T0 + 75)], number=1)
     assert [value(lake, T0 + ms) for ms in (74, 75)] == ["1", "2"]
-    with pytest.raises(LakeError, match="behind the end"):
+    with pytest.raises(LakeError, match="after the end"):
         value(lake, T0 + 76)
 
 
@@ -109,7 +116,7 @@ def test_a_hole_is_an_error_that_names_both_seqs_and_a_snapshot_goes_on(lake):
     with pytest.raises(LakeError, match="holds change 2 and then change 6: changes 3 to 5 are missing"):
         silver.advance(None, lake, "default", "e")
     assert value(lake, T0 + 10) == "2"
-    with pytest.raises(LakeError, match="behind the end"):
+    with pytest.raises(LakeError, match="after the end"):
         value(lake, T0 + 11)
     events = [
         event(5, T0 + 80, kv_namespace="n", key="k", value="5", part=1, parts=2),
@@ -196,6 +203,37 @@ def test_the_commands_show_what_they_showed_live(store, bed, run, lake, command,
     error = command("route", "t1", "--at", "2001-01-01", *past, expect=1)
     assert "before the past that the lake knows" in str(error.exception)
     assert "give one of them" in command("route", "t1", "--at", at, *live, expect=2).output
+
+
+def heartbeats(lake, beats):
+    """(seconds after T0, front end) of the process c|a:1, as one batch of epoch e."""
+    place = places("default", "e")
+    rows = []
+    for seconds, front_end in sorted(beats):
+        ms = T0 + seconds * 1000
+        entry = {"ms": ms, "who": "c|a:1", "front_end": front_end, "kind": "same"}
+        rows.append((ms, len(rows), ms, json.dumps(entry)))
+    write_rows(lake, f"bronze/heartbeats/{place}/batch=000000000/day=x/0.parquet", rows, "heartbeats")
+    lake.commit(f"bronze/heartbeats/{place}", 0, {"rows": len(rows), "last_id": f"{rows[-1][0]}-0"})
+
+
+def test_a_front_end_that_had_ended_is_not_counted(lake):
+    begin(lake, "e", T0)
+    live = {"timeout_ms": 120_000, "counter": 1, "timestamp": 1, "state_version": 0}
+    row = {"cluster": "c", "addrs": {"0": "a:1"}}
+    fill(lake, "e", [event(1, T0, "broker_registered", who="c|a:1", cluster="c", addr="a:1", broker_name="x",
+                           broker_id=0, live=live, row=row)])  # fmt: skip
+    # fe1 ends after 60 s, fe2 lives on; then the broker itself is silent
+    heartbeats(lake, [*((s, "fe1") for s in (0, 30, 60)), *((s, "fe2") for s in (0, 30, 61, 90, 120, 150))])
+    past = travel.find_past(lake, "default", T0)
+
+    def front_ends(seconds):
+        [broker] = past.brokers(T0 + seconds * 1000)
+        return broker.sign.front_ends
+
+    assert [front_ends(seconds) for seconds in (1, 65, 85)] == [2, 2, 2]
+    assert [front_ends(seconds) for seconds in (125, 155)] == [1, 1]
+    assert front_ends(200) == 1, "a silent broker is still connected to the front end of its last heartbeat"
 
 
 def test_with_4_8_a_goodbye_under_any_name_ends_a_process_that_stands_nowhere(lake):

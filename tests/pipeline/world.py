@@ -9,14 +9,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline.lake import Lake, places
-from pipeline.lives import Lives
-from pipeline.schema import BRONZE, SILVER
-from pipeline.silver.files import read_files
-from pipeline.silver.manifest import log_of, read_last
-from registry.change import Change, Parts, decode_change
-from registry.store.store import Store
-from registry.tables import Tables
+from mqregistry.events.changes import Change, Parts, decode_change
+from mqregistry.pipeline.lake.lake import Lake, places
+from mqregistry.pipeline.lake.schema import BRONZE, SILVER
+from mqregistry.pipeline.silver.files import read_files
+from mqregistry.pipeline.silver.manifest import log_of, read_last
+from mqregistry.store.store import Store
+from mqregistry.tables.live_table import LiveTable
+from mqregistry.tables.tables import Tables
 from tests.store.bed import RW, Bed, FrontEnd, registration
 
 TOPICS = [f"topic-{number}" for number in range(12)]
@@ -173,7 +173,7 @@ class Model:
     def walk(self, instants: list[int]) -> Any:
         """For each instant, rising: (instant, tables, lives) as they were."""
         tables = Tables()
-        lives = Lives(tables, live_by_cluster=self._live_by_cluster)
+        lives = LiveTable(tables, live_by_cluster=self._live_by_cluster)
         done = 0
         for instant in sorted(instants):
             upto = bisect_right(self.moments, instant)

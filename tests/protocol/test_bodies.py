@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -10,10 +11,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from registry.errors import RemoteProtocolError
-from registry.model import BrokerRow, DataVersion, QueueData, TopicQueueMapping, TopicRoute
-from registry.protocol import bodies
-from registry.protocol.lenient_json import quote_integer_keys
+from mqregistry.errors import RemoteProtocolError
+from mqregistry.model import BrokerRow, DataVersion, QueueData, TopicQueueMapping, TopicRoute
+from mqregistry.protocol.bodies.route import (
+    BrokerMemberGroup,
+    decode_cluster_info,
+    decode_route,
+    encode_broker_member_group,
+    encode_cluster_info,
+    encode_route,
+)
+from mqregistry.protocol.bodies.tables import (
+    decode_data_version,
+    decode_kv_table,
+    encode_data_version,
+    encode_kv_table,
+    encode_topic_list,
+)
+from mqregistry.protocol.bodies.wire_json import decode_mapping, encode_mapping
+from mqregistry.protocol.lenient_json import loads, quote_integer_keys
 
 INT32 = st.integers(-(2**31), 2**31 - 1)
 INT64 = st.integers(-(2**63), 2**63 - 1)
@@ -28,8 +44,7 @@ ROUTES = st.builds(
     st.dictionaries(NAMES, st.builds(QueueData, INT32, INT32, INT32, INT32), max_size=3),
     ROWS,
     st.dictionaries(NAMES, st.lists(NAMES, max_size=2), max_size=2),
-    st.none()
-    | st.dictionaries(NAMES, MAPPINGS.map(lambda m: bodies.encode_mapping(m).decode()), min_size=1, max_size=2),
+    st.none() | st.dictionaries(NAMES, MAPPINGS.map(lambda m: encode_mapping(m).decode()), min_size=1, max_size=2),
     st.none() | NAMES,
 )
 
@@ -46,7 +61,7 @@ ROUTE = TopicRoute(
 
 
 def test_route_in_the_dialect_of_5x_clients() -> None:
-    assert bodies.encode_route(ROUTE, quoted_keys=True).decode() == (
+    assert encode_route(ROUTE, quoted_keys=True).decode() == (
         '{"brokerDatas":['
         '{"brokerAddrs":{"0":"10.0.0.3:10911"},"brokerName":"a","cluster":"C","enableActingMaster":true},'
         '{"brokerAddrs":{"0":"10.0.0.1:10911","1":"10.0.0.2:10911"},"brokerName":"b","cluster":"C",'
@@ -62,15 +77,15 @@ def test_route_in_the_dialect_of_5x_clients() -> None:
 
 
 def test_route_with_bare_ids_differs_in_nothing_else() -> None:
-    bare = bodies.encode_route(ROUTE, quoted_keys=False)
+    bare = encode_route(ROUTE, quoted_keys=False)
     assert b'{0:"10.0.0.1:10911",1:"10.0.0.2:10911"}' in bare
     assert b'"currIdMap":{0:1}' in bare
-    assert quote_integer_keys(bare) == bodies.encode_route(ROUTE, quoted_keys=True)
+    assert quote_integer_keys(bare) == encode_route(ROUTE, quoted_keys=True)
 
 
 def test_route_as_4_8_writes_it() -> None:
     small = TopicRoute({"a": QueueData(1, 2, 7)}, {"a": BrokerRow("C", {0: "x"}, "z", True)}, {}, {"a": "{}"})
-    assert bodies.encode_route(small, quoted_keys=False, topic_syn_flag=True) == (
+    assert encode_route(small, quoted_keys=False, topic_syn_flag=True) == (
         b'{"brokerDatas":[{"brokerAddrs":{0:"x"},"brokerName":"a","cluster":"C"}],"filterServerTable":{},'
         b'"queueDatas":[{"brokerName":"a","perm":7,"readQueueNums":1,"topicSynFlag":0,"writeQueueNums":2}]}'
     )
@@ -78,8 +93,8 @@ def test_route_as_4_8_writes_it() -> None:
 
 def test_an_empty_route() -> None:
     empty = TopicRoute({}, {}, {})
-    assert bodies.encode_route(empty, quoted_keys=True) == b'{"brokerDatas":[],"filterServerTable":{},"queueDatas":[]}'
-    assert bodies.decode_route(b"{}") == empty
+    assert encode_route(empty, quoted_keys=True) == b'{"brokerDatas":[],"filterServerTable":{},"queueDatas":[]}'
+    assert decode_route(b"{}") == empty
 
 
 def plainly(route: TopicRoute, flag: str) -> bytes:
@@ -118,7 +133,7 @@ def test_routes_with_parts_in_common(
     for rows, queue_datas in routes:
         route = TopicRoute(queue_datas, rows, {})
         expected = plainly(route, "topicSynFlag" if syn else "topicSysFlag")
-        assert bodies.encode_route(route, quoted_keys=True, topic_syn_flag=syn) == expected
+        assert encode_route(route, quoted_keys=True, topic_syn_flag=syn) == expected
 
 
 def test_a_route_of_many_brokers() -> None:
@@ -127,23 +142,23 @@ def test_a_route_of_many_brokers() -> None:
     for queue_data in (QueueData(1, 1, 6), QueueData(2, 1, 6)):
         route = TopicRoute(dict.fromkeys(reversed(names), queue_data), rows, {})
         for _ in range(2):
-            assert bodies.encode_route(route, quoted_keys=True) == plainly(route, "topicSysFlag")
+            assert encode_route(route, quoted_keys=True) == plainly(route, "topicSysFlag")
 
 
 @given(ROUTES, st.booleans())
 def test_routes_round_trip(route: TopicRoute, quoted_keys: bool) -> None:
-    assert bodies.decode_route(bodies.encode_route(route, quoted_keys=quoted_keys)) == route
+    assert decode_route(encode_route(route, quoted_keys=quoted_keys)) == route
 
 
 @given(ROWS, st.dictionaries(NAMES, st.lists(NAMES, max_size=3), max_size=3))
 def test_cluster_tables_round_trip(rows: dict[str, BrokerRow], clusters: dict[str, list[str]]) -> None:
-    body = bodies.encode_cluster_info(rows, clusters)
-    assert bodies.decode_cluster_info(body) == (rows, {name: sorted(of) for name, of in clusters.items()})
+    body = encode_cluster_info(rows, clusters)
+    assert decode_cluster_info(body) == (rows, {name: sorted(of) for name, of in clusters.items()})
 
 
 def test_cluster_table_is_sorted_and_bare() -> None:
     rows = {"b": BrokerRow("C", {1: "y", 0: "x"}), "a": BrokerRow("C", {})}
-    assert bodies.encode_cluster_info(rows, {"C": {"b", "a"}}) == (
+    assert encode_cluster_info(rows, {"C": {"b", "a"}}) == (
         b'{"brokerAddrTable":{"a":{"brokerAddrs":{},"brokerName":"a","cluster":"C","enableActingMaster":false},'
         b'"b":{"brokerAddrs":{0:"x",1:"y"},"brokerName":"b","cluster":"C","enableActingMaster":false}},'
         b'"clusterAddrTable":{"C":["a","b"]}}'
@@ -152,53 +167,54 @@ def test_cluster_table_is_sorted_and_bare() -> None:
 
 @given(st.dictionaries(NAMES, NAMES, max_size=4))
 def test_kv_tables_round_trip(table: dict[str, str]) -> None:
-    assert bodies.decode_kv_table(bodies.encode_kv_table(table)) == table
+    assert decode_kv_table(encode_kv_table(table)) == table
 
 
 @given(st.lists(NAMES, max_size=4), st.none() | NAMES)
-def test_topic_lists_round_trip(topics: list[str], broker_addr: str | None) -> None:
-    body = bodies.encode_topic_list(topics, broker_addr)
-    assert bodies.decode_topic_list(body) == bodies.TopicList(topics, broker_addr)
+def test_topic_lists_as_json(topics: list[str], broker_addr: str | None) -> None:
+    body = encode_topic_list(topics, broker_addr)
+    expected = {"topicList": topics} if broker_addr is None else {"brokerAddr": broker_addr, "topicList": topics}
+    assert json.loads(body) == expected
 
 
-@given(st.builds(bodies.BrokerMemberGroup, st.none() | NAMES, st.none() | NAMES, ADDRS))
-def test_member_groups_round_trip(group: bodies.BrokerMemberGroup) -> None:
-    assert bodies.decode_broker_member_group(bodies.encode_broker_member_group(group)) == group
+@given(st.builds(BrokerMemberGroup, st.none() | NAMES, st.none() | NAMES, ADDRS))
+def test_member_groups_as_json(group: BrokerMemberGroup) -> None:
+    members = loads(encode_broker_member_group(group))["brokerMemberGroup"]
+    assert members.get("cluster") == group.cluster
+    assert members.get("brokerName") == group.broker_name
+    assert {int(broker_id): addr for broker_id, addr in members["brokerAddrs"].items()} == group.broker_addrs
 
 
 @given(st.builds(DataVersion, INT64, INT64, INT64))
 def test_data_versions_round_trip(version: DataVersion) -> None:
-    assert bodies.decode_data_version(bodies.encode_data_version(version)) == version
+    assert decode_data_version(encode_data_version(version)) == version
 
 
 def test_data_version_parts() -> None:
     version = DataVersion(1, 1700000000000, 2)
-    assert bodies.encode_data_version(version) == b'{"counter":1,"stateVersion":2,"timestamp":1700000000000}'
-    assert bodies.encode_data_version(version, state_version=False) == b'{"counter":1,"timestamp":1700000000000}'
-    assert bodies.decode_data_version(b"{}", now_ms=9) == DataVersion(0, 9, 0)
-    assert bodies.decode_data_version(b"{counter:'4'}") == DataVersion(4, 0, 0)
+    assert encode_data_version(version) == b'{"counter":1,"stateVersion":2,"timestamp":1700000000000}'
+    assert encode_data_version(version, state_version=False) == b'{"counter":1,"timestamp":1700000000000}'
+    assert decode_data_version(b"{}", now_ms=9) == DataVersion(0, 9, 0)
+    assert decode_data_version(b"{counter:'4'}") == DataVersion(4, 0, 0)
 
 
 def test_what_decoders_make_of_odd_but_readable_bodies() -> None:
-    route = bodies.decode_route(
+    route = decode_route(
         b'{"queueDatas":[{"brokerName":"a","topicSynFlag":3},{"perm":6}],"brokerDatas":[{"cluster":"C"},null]}'
     )
     assert route.queue_datas == {"a": QueueData(0, 0, 0, 3)}
     assert route.broker_rows == {}
-    rows, clusters = bodies.decode_cluster_info(b'{"clusterAddrTable":{"C":["a",null]}}')
+    rows, clusters = decode_cluster_info(b'{"clusterAddrTable":{"C":["a",null]}}')
     assert (rows, clusters) == ({}, {"C": ["a"]})
-    assert bodies.decode_kv_table(b'{"table":{"a":null,"b":"c"}}') == {"b": "c"}
-    assert bodies.decode_broker_member_group(b"{}") == bodies.BrokerMemberGroup(None, None, {})
+    assert decode_kv_table(b'{"table":{"a":null,"b":"c"}}') == {"b": "c"}
 
 
 DECODERS: list[Callable[[bytes], Any]] = [
-    bodies.decode_route,
-    bodies.decode_cluster_info,
-    bodies.decode_kv_table,
-    bodies.decode_topic_list,
-    bodies.decode_broker_member_group,
-    bodies.decode_data_version,
-    bodies.decode_mapping,
+    decode_route,
+    decode_cluster_info,
+    decode_kv_table,
+    decode_data_version,
+    decode_mapping,
 ]
 
 
@@ -222,7 +238,7 @@ def test_any_bytes_decode_or_are_refused(decode: Callable[[bytes], Any], data: b
 @pytest.mark.parametrize("quoted_keys", [True, False])
 def test_a_route_shows_the_broker_row_it_is_given_not_one_of_the_same_name_from_before(quoted_keys):
     def encoded(row: BrokerRow) -> bytes:
-        return bodies.encode_route(TopicRoute({"b": QueueData(1, 1, 6)}, {"b": row}, {}), quoted_keys=quoted_keys)
+        return encode_route(TopicRoute({"b": QueueData(1, 1, 6)}, {"b": row}, {}), quoted_keys=quoted_keys)
 
     first, second = BrokerRow("c", {0: "10.0.0.1:1"}), BrokerRow("c", {0: "10.0.0.2:1"})
     before = encoded(first)

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from registry.errors import RemoteProtocolError
-from registry.protocol.frame import MAX_FRAME_BYTES, FrameReader
+from mqregistry.errors import RemoteProtocolError
+from mqregistry.protocol.frame import MAX_FRAME_BYTES, FrameReader
 from tests.golden import load
 
 

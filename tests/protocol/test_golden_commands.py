@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from registry.errors import RemoteProtocolError
-from registry.protocol.codes import Encoding
-from registry.protocol.command import Command, ReplyTemplate, decode_command, encode_command
-from registry.protocol.frame import FrameReader
+from mqregistry.errors import RemoteProtocolError
+from mqregistry.protocol.codes import Encoding
+from mqregistry.protocol.command import Command, ReplyTemplate, decode_command, encode_command
+from mqregistry.protocol.frame import FrameReader
 from tests.golden import Row, load, scenarios
 
 # Frames that the probe program wrote as no Java peer does, so that they cannot come out the same.

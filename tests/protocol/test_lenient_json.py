@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from registry.errors import RemoteProtocolError
-from registry.protocol.lenient_json import MAX_DEPTH, MAX_LENIENT_BYTES, _Parser, loads, quote_integer_keys
+from mqregistry.errors import RemoteProtocolError
+from mqregistry.protocol.lenient_json import MAX_DEPTH, MAX_LENIENT_BYTES, _Parser, loads, quote_integer_keys
 
 JSON = st.recursive(
     st.none()

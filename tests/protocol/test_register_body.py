@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from registry.errors import LocalProtocolError, RemoteProtocolError
-from registry.model import DataVersion, TopicConfig, TopicQueueMapping
-from registry.protocol import lenient_json, register_body
-from registry.protocol.bodies import (
+from mqregistry.errors import LocalProtocolError, RemoteProtocolError
+from mqregistry.model import DataVersion, TopicConfig, TopicQueueMapping
+from mqregistry.protocol import lenient_json
+from mqregistry.protocol.bodies import register as register_body
+from mqregistry.protocol.bodies.register import (
     RegisterBody,
     body_crc32,
     check_crc32,

@@ -4,22 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from registry.embedded import EmbeddedRedis
-
 from .harness import FrontEnd
 from .pair import Pair
-
-
-@pytest.fixture(scope="session")
-def redis_url():
-    with tempfile.TemporaryDirectory(prefix="mq") as folder, EmbeddedRedis(Path(folder)) as redis:
-        yield redis.url
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import contextlib
 import threading
 from collections import Counter
 
-from registry.protocol.bodies import decode_route
+from mqregistry.protocol.bodies.route import decode_route
 
 from .harness import Broker, Client, FrontEnd, wait_until
 
@@ -54,13 +54,6 @@ class Beating:
             if client is not None:
                 client.close()
             return False
-
-    def fall_silent(self) -> None:
-        """Stop beating; the connections stay open."""
-        self._stop.set()
-        clients, self._clients = self._clients, {}
-        self._thread.join()
-        self._kept = clients  # not closed
 
     def stop(self) -> None:
         self._stop.set()

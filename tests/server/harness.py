@@ -16,12 +16,12 @@ from typing import Any
 
 import msgspec
 
-from registry.config import Settings
-from registry.protocol.codes import RequestCode
-from registry.protocol.command import Command, decode_command, encode_command
-from registry.protocol.frame import FrameReader
-from registry.server.processes import WORKER_COMMAND
-from registry.server.worker import Spec
+from mqregistry.config.settings import Settings
+from mqregistry.protocol.codes import RequestCode
+from mqregistry.protocol.command import Command, decode_command, encode_command
+from mqregistry.protocol.frame import FrameReader
+from mqregistry.server.process.spawning import WORKER_COMMAND
+from mqregistry.server.process.worker import Spec
 
 
 def wait_until(condition: Callable[[], Any], what: str, timeout_s: float = 15.0) -> Any:

@@ -5,17 +5,21 @@ from __future__ import annotations
 import asyncio
 import secrets
 
-from registry.config import Settings
-from registry.protocol.command import Command, decode_command
-from registry.server import register
-from registry.server.channels import ChannelOwner
-from registry.server.counters import Counters
-from registry.server.follower import Follower
-from registry.server.front_end import FrontEnd
-from registry.server.view import View
-from registry.store.kvconfig import KvStore
-from registry.store.routes import NO_CHANNEL, RouteStore
-from registry.store.store import Store
+from mqregistry.config.settings import Settings
+from mqregistry.protocol.command import Command, decode_command
+from mqregistry.server.requests import registration as register
+from mqregistry.server.requests.context import RequestContext
+from mqregistry.server.requests.counters import Counters
+from mqregistry.server.view.channels import ChannelOwner
+from mqregistry.server.view.follower import Follower
+from mqregistry.server.view.lease_loop import LeaseLoop
+from mqregistry.server.view.view import View
+from mqregistry.store.config_writes import KvStore
+from mqregistry.store.leases import LeaseStore
+from mqregistry.store.route_writes import NO_CHANNEL, RouteStore
+from mqregistry.store.store import Store
+
+GRACE_MS = 1000
 
 
 class Peer:
@@ -29,36 +33,33 @@ class Peer:
 class Here:
     """A front end in this process, without sockets."""
 
-    def __init__(self, redis_url, namespace=None):
+    def __init__(self, redis_url, namespace=None, *, store_class=Store):
         namespace = namespace or f"t-{secrets.token_hex(6)}"
-        self.store = Store(redis_url, namespace)
+        self.store = store_class(redis_url, namespace)
         self.view = View()
         routes = RouteStore(self.store)
-        channels = ChannelOwner(routes, "here", "worker")
-        self.follower = Follower(
-            self.store,
-            self.store,
-            self.view,
-            channels,
-            grace_ms=lambda: 1000,
-            on_config=lambda _: None,
-            sent=routes.sent,
+        self.channels = channels = ChannelOwner(routes, "here", "worker")
+        self.follower = Follower(self.store, self.store, self.view, grace_ms=lambda: GRACE_MS)
+        self.lease_loop = LeaseLoop(
+            LeaseStore(self.store), self.view, self.follower, channels, grace_ms=lambda: GRACE_MS
         )
-        self.front_end = FrontEnd(
+        self.front_end = RequestContext(
             Settings(redis=redis_url, namespace=namespace),
             self.view, routes, KvStore(self.store), channels, Counters(), self.follower,
         )  # fmt: skip
 
     async def __aenter__(self):
         await self.store.connect()
-        await self.follower.load()
-        await self.follower.renew()
+        await self.follower.start()
+        await self.lease_loop.renew()
         self._tail = asyncio.create_task(self.follower.tail())
+        self._gives_back = asyncio.create_task(self.follower.give_back())
         return self
 
     async def __aexit__(self, *_):
         self._tail.cancel()
-        await asyncio.gather(self._tail, return_exceptions=True)
+        self._gives_back.cancel()
+        await asyncio.gather(self._tail, self._gives_back, return_exceptions=True)
         await self.store.close()
 
     async def register(self, broker, **changes):

@@ -11,15 +11,18 @@ from collections.abc import Iterable
 from types import SimpleNamespace
 from typing import Any
 
-from registry.behaviour import FIVE, Behaviour
-from registry.config import Settings
-from registry.model import BrokerRow, QueueData
-from registry.protocol.command import Command, encode_command
-from registry.server.connection import Connection, Connections, Limits
-from registry.server.counters import Counters
-from registry.server.front_end import FrontEnd
-from registry.server.view import View
-from registry.tables import Tables
+from mqregistry.behaviour import FIVE, Behaviour
+from mqregistry.config.settings import Settings
+from mqregistry.errors import StoreUnavailable
+from mqregistry.model import BrokerRow, QueueData
+from mqregistry.protocol.command import Command, encode_command
+from mqregistry.server.net.connection import ServerConnection
+from mqregistry.server.net.connections import ConnectionLimits, Connections
+from mqregistry.server.requests.context import RequestContext
+from mqregistry.server.requests.counters import Counters
+from mqregistry.server.view.freshness import Freshness
+from mqregistry.server.view.view import View
+from mqregistry.tables.tables import Tables
 
 # So many times as many generated examples; by hand.
 TIMES = int(os.environ.get("MQREGISTRY_TEST_TIMES", "1"))
@@ -50,28 +53,37 @@ class Wire:
     def get_extra_info(self, name: str) -> Any:
         return ("127.0.0.1", 1) if name == "peername" else None
 
+    def get_write_buffer_size(self) -> int:
+        return 0
+
     def set_write_buffer_limits(self, high: int) -> None:
         pass
+
+
+class RedisAway:
+    """Stores that cannot do anything."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise StoreUnavailable(f"Redis is away: {name}")
 
 
 class Side:
     """A front end, and one connection to it."""
 
     def __init__(self, behaviour: Behaviour, options: Settings, *, knows: bool) -> None:
-        self.view = view = View(behaviour)
-        view.fresh = view.loaded = True
-        nothing: Any = SimpleNamespace()
+        self.view = view = View()
+        view.freshness = Freshness.FRESH
+        away: Any = RedisAway()
         channels: Any = SimpleNamespace(new_channel=object, closed=lambda connection: None)
-        health: Any = SimpleNamespace(away=True)
-        self.front_end = FrontEnd(options, view, nothing, nothing, channels, Counters(), health)
-        self.connections = Connections(self.front_end, Limits())
+        self.front_end = RequestContext(options, view, away, away, channels, Counters(), away)
+        self.connections = Connections(self.front_end, ConnectionLimits())
         if not knows:
             self.connections.known.learn = lambda frame, command: None  # type: ignore[method-assign]
         self.reconnect()
 
     def reconnect(self) -> None:
         self.wire = Wire()
-        self.connection = Connection(self.connections)
+        self.connection = ServerConnection(self.connections)
         self.connection.connection_made(self.wire)  # type: ignore[arg-type]
 
     @property
@@ -148,6 +160,8 @@ CLIENTS = {
     "cpp": b'{"code":105,"extFields":{"topic":"%b"},"flag":0,"language":"CPP","opaque":%d,"remark":"","version":325}\n',
     "standard-json": b'{"code":105,"extFields":{"acceptStandardJsonOnly":"true","topic":"%b"},"flag":0,'
     b'"language":"CPP","opaque":%d,"remark":"","version":325}',
+    "signed": b'{"code":105,"extFields":{"AccessKey":"rocketmq2","SecurityToken":"sts","Signature":"LJ0f5c3eXQ/mVJrA=",'
+    b'"topic":"%b"},"flag":0,"language":"JAVA","opaque":%d,"serializeTypeCurrentRPC":"JSON","version":479}',
 }
 OTHER_ORDER = {
     "go": b'{"code":105,"language":"GO","version":317,"opaque":%d,"flag":0,"remark":"","extFields":{"topic":"%b"}}',

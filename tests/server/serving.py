@@ -8,7 +8,6 @@ import json
 import os
 import secrets
 import signal
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -17,7 +16,8 @@ from typing import NamedTuple
 import psutil
 from prometheus_client.parser import text_string_to_metric_families
 
-from registry.server.metrics import PREFIX
+from bench.servers.processes import free_port
+from mqregistry.server.process.metrics import PREFIX
 
 from .harness import Client, wait_until
 
@@ -38,10 +38,8 @@ def get(port: int, path: str, *, method: str = "GET", timeout_s: float = 10.0) -
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on; all are held while they are looked for, so they differ."""
-    with contextlib.ExitStack() as stack:
-        found = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
-        return [each.getsockname()[1] for each in found]
+    """So many different ports that nobody listens on."""
+    return [free_port() for _ in range(count)]
 
 
 class Metrics(dict):
@@ -73,7 +71,7 @@ class Serving:
         environ |= {f"MQREGISTRY_{name.upper()}": str(value) for name, value in given.items()}
         with self.log_file.open("wb") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "registry", "serve"],
+                [sys.executable, "-m", "mqregistry", "serve"],
                 env=environ, stdout=log, stderr=subprocess.STDOUT, start_new_session=True,
             )  # fmt: skip
         if booted:

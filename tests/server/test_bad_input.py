@@ -12,7 +12,7 @@ import zlib
 import psutil
 import pytest
 
-from registry.protocol.command import Command, encode_command
+from mqregistry.protocol.command import Command, encode_command
 
 from .harness import Broker, Client, wait_until
 
@@ -43,10 +43,10 @@ def framed(payload: bytes) -> bytes:
         pytest.param(struct.pack(">i", 16_777_213) + b"x" * 20, id="over-16-MiB"),
         pytest.param(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", id="http"),
         pytest.param(GARBAGE, id="garbage"),
-        pytest.param(framed(struct.pack(">I", 500) + b"{}"), id="header-longer-than-frame"),
-        pytest.param(framed(struct.pack(">I", 7 << 24 | 2) + b"{}"), id="unknown-serializer"),
+        pytest.param(framed(struct.pack(">I", 500) + b"{  }"), id="header-longer-than-frame"),
+        pytest.param(framed(struct.pack(">I", 7 << 24 | 4) + b"{  }"), id="unknown-serializer"),
         pytest.param(framed(struct.pack(">I", 9) + b"not json!"), id="header-no-json"),
-        pytest.param(framed(struct.pack(">I", 1 << 24 | 3) + b"abc"), id="binary-header-truncated"),
+        pytest.param(framed(struct.pack(">I", 1 << 24 | 4) + b"abcd"), id="binary-header-truncated"),
     ],
 )
 def test_bytes_that_are_no_frame_close_the_connection(front_end, data):
@@ -166,7 +166,7 @@ def test_partial_frames_of_all_connections_together_are_bounded(front_end):
                     client.socket.sendall(block)
             except OSError:
                 continue
-        front_end.wait_until(lambda: "unfinished bytes" in front_end.log, "connections were dropped")
+        front_end.wait_until(lambda: "bytes of unfinished frames" in front_end.log, "connections were dropped")
         assert process.memory_info().rss < before + (320 << 20)
     finally:
         for client in clients:

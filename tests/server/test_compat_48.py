@@ -8,7 +8,7 @@ import struct
 
 import pytest
 
-from registry.protocol.codes import Encoding
+from mqregistry.protocol.codes import Encoding
 
 from .harness import Broker
 

@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from registry.behaviour import FIVE
-from registry.config import Settings, build, options
-from registry.embedded import EmbeddedRedis
-from registry.errors import ConfigError
-from registry.protocol.command import decode_command
-from registry.server.configuration import MAX_BODY_BYTES, SHOWN_BY_JAVA, _Refused, accepted
+from mqregistry.behaviour import FIVE
+from mqregistry.config.settings import Settings, options
+from mqregistry.config.sources import build
+from mqregistry.embedded import EmbeddedRedis
+from mqregistry.errors import ConfigError
+from mqregistry.protocol.command import decode_command
+from mqregistry.server.requests.configuration import MAX_BODY_BYTES, SHOWN_BY_JAVA, _Refused, accepted
 from tests import golden
 
 from .harness import Broker
@@ -250,6 +251,16 @@ def test_a_registration_made_under_older_settings_is_looked_at_again(front_end_w
         assert set_config(client, "deleteTopicWithBrokerRegistration=true").code == 0
         assert client.register(fewer).code == 0
         assert client.route("gone").code == 17
+
+
+def test_settings_toggled_again_and_again_keep_heartbeats_short(front_end):
+    """Nobody on the port makes every broker's next heartbeat be decoded and compared."""
+    with front_end.client() as client:
+        client.register(Broker())
+        for value in ("false", "true", "false"):
+            assert set_config(client, f"enableTopicList={value}\nsupportActingMaster={value}").code == 0
+            assert client.register(Broker()).code == 0
+    front_end.wait_until(lambda: front_end.counter('registrations_total{path="unchanged"}') == 3, "all were known")
 
 
 def test_registrations_are_answered_with_the_order_configuration_or_not(front_end):

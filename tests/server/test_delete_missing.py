@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from registry.protocol import lenient_json
+from mqregistry.protocol import lenient_json
 
 from .harness import Broker
 

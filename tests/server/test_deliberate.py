@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import redis
 
-from registry.protocol import lenient_json
-from registry.protocol.register_body import body_crc32, decode_register_body, encode_register_body
+from mqregistry.protocol import lenient_json
+from mqregistry.protocol.bodies.register import body_crc32, decode_register_body, encode_register_body
 
 from .fleet import beating
 from .harness import Broker, Client, wait_until
@@ -121,6 +121,18 @@ def test_d5_unregistering_is_done_before_the_answer_and_a_bad_one_harms_no_other
         assert set(brokers(client)) == {"broker-a"}
 
 
+@pytest.mark.parametrize("missing", ["brokerName", "brokerId"])
+def test_d5_unregistering_without_a_name_or_an_id_changes_nothing(front_end, missing):
+    with front_end.client() as client:
+        client.register(Broker())
+        ask = {"brokerAddr": "127.0.0.1:10911", "clusterName": "c1", "brokerName": "broker-a", "brokerId": "0"}
+        same = b'{"counter":1,"stateVersion":0,"timestamp":1700000000000}'
+        assert client.request(104, {field: value for field, value in ask.items() if field != missing}).code == 0
+        assert brokers(client) == {"broker-a": {"0": "127.0.0.1:10911"}}
+        # Java ends the live info, so that the row could never expire
+        assert client.request(322, ask, same).ext_fields == {"changed": "false"}
+
+
 def test_d6_a_killed_front_end_comes_back_with_everything(front_end):
     with front_end.client() as broker, front_end.client() as client:
         broker.register(Broker())
@@ -193,7 +205,7 @@ def test_d11_a_close_at_one_front_end_keeps_the_broker_that_is_connected_to_anot
         one.wait_until(lambda: one.poll().get("connections") == 1 and one.status["closes_pending"] == 0, "closed")
         assert client.route("topic1").code == 0
         second.close()
-        wait_until(gone(client, "topic1"), "its last connection took it along")
+        wait_until(gone(client, "topic1"), "its last connection took it along", 5)
 
 
 def test_d12_after_an_outage_of_the_registry_nobody_expires_before_it_could_beat(front_end_with):
@@ -221,8 +233,8 @@ def expire_now(front_end) -> None:
     """What a sweeper does."""
     import asyncio
 
-    from registry.store.leases import LeaseStore
-    from registry.store.store import Store
+    from mqregistry.store.leases import LeaseStore
+    from mqregistry.store.store import Store
 
     async def sweep() -> None:
         async with Store(front_end.settings.redis, front_end.settings.namespace) as store:
@@ -277,6 +289,21 @@ def test_d16_a_refused_one_topic_registration_leaves_nothing(front_end):
         assert tables(client) == {"brokerAddrTable": {}, "clusterAddrTable": {}}
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"topicConfigSerializeWrapper":null}',
+        b'{"topicConfigSerializeWrapper":{"dataVersion":{"counter":1,"timestamp":1},"topicConfigTable":null}}',
+    ],
+    ids=["wrapper", "table"],
+)
+def test_d16_null_instead_of_topics_of_an_unknown_broker_leaves_nothing(front_end, body):
+    with front_end.client() as client:
+        ext, _ = Broker().registration()
+        assert client.request(103, ext | {"bodyCrc32": "0"}, body).code == 0
+        assert tables(client) == {"brokerAddrTable": {}, "clusterAddrTable": {}}
+
+
 def test_d16_a_lower_state_version_changes_nothing_at_all(front_end):
     with front_end.client() as client:
         holder, late = Broker(addr="127.0.0.1:10911"), Broker(addr="127.0.0.1:10921", enableActingMaster="true")
@@ -315,3 +342,23 @@ def test_every_reason_of_the_random_sequences_has_a_row():
     known = {row for row, _ in rows()}
     for reason in DELIBERATE:
         assert reason in ("null wrapper", "null version", "clock") or reason.split()[0] in known, reason
+
+
+def test_d25_the_expiry_of_one_broker_keeps_the_connection_of_the_others(front_end):
+    brief = {"heartbeatTimeoutMillis": "1000"}
+    with front_end.client() as client, front_end.client() as shared:
+        living = Broker("broker-b", "127.0.0.1:10921")
+        shared.register(Broker("broker-a", "127.0.0.1:10911", **brief))
+        shared.register(living)
+
+        def expires(name):
+            expire_now(front_end)
+            return name not in brokers(client)
+
+        wait_until(lambda: expires("broker-a"), "the silent one is removed")
+        assert set(brokers(client)) == {"broker-b"}
+        assert shared.register(living).code == 0, "in Java the connection is closed"
+        living.ext |= brief
+        shared.register(living)
+        wait_until(lambda: expires("broker-b"), "the last one is removed")
+        assert shared.closed()

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 
-from registry.protocol import lenient_json
-from registry.protocol.bodies import body_crc32, decode_route
-from registry.protocol.codes import RequestCode
-from registry.protocol.command import decode_command
+from mqregistry.protocol import lenient_json
+from mqregistry.protocol.bodies.register import body_crc32
+from mqregistry.protocol.bodies.route import decode_route
+from mqregistry.protocol.codes import RequestCode
+from mqregistry.protocol.command import decode_command
 from tests.golden import exchanges
 
 from .harness import Broker

@@ -12,12 +12,12 @@ import select
 
 import pytest
 
-from registry.behaviour import FOUR_EIGHT
-from registry.protocol import lenient_json
-from registry.protocol.codes import RequestCode
-from registry.protocol.command import decode_command
-from registry.store.leases import LeaseStore
-from registry.store.store import Store
+from mqregistry.behaviour import FOUR_EIGHT
+from mqregistry.protocol import lenient_json
+from mqregistry.protocol.codes import RequestCode
+from mqregistry.protocol.command import decode_command
+from mqregistry.store.leases import LeaseStore
+from mqregistry.store.store import Store
 from tests import golden
 
 from .harness import Client
@@ -60,10 +60,10 @@ DELIBERATE: list[tuple[str, str, str]] = [
 # compressed one (D1); a null topicConfigSerializeWrapper is answered 0 by both, but leaves a row only here.
 GHOST_NAMES = ("", "null", None, "broker-z2", "broker-null")
 
-# Of 319: values of that machine, or ours on purpose (D13 and its bound; 0 is Netty's own mark).
+# Of 319: values of that machine, or ours on purpose (D13 and its bound).
 MACHINE_KEYS = {
     "rocketmqHome", "kvConfigPath", "configStorePath", "listenPort", "bindAddress", "enableShutdownGracefully",
-    "shutdownWaitTimeSeconds", "writeBufferHighWaterMark",
+    "shutdownWaitTimeSeconds",
 }  # fmt: skip
 
 KNOWN = frozenset(RequestCode) - {RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE}
@@ -232,7 +232,7 @@ def explained(name, item):
 
 
 def to_settings(properties):
-    from registry.config import Settings
+    from mqregistry.config.settings import Settings
 
     known = {
         "supportActingMaster": ("support_acting_master", bool),

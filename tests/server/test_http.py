@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import re
 import signal
 import socket
@@ -15,12 +16,12 @@ import pytest
 import redis
 from prometheus_client.parser import text_string_to_metric_families
 
-from registry.embedded import EmbeddedRedis
-from registry.errors import StartError
-from registry.server.counters import Counters
-from registry.server.http import HttpServer
-from registry.server.metrics import METRICS, PREFIX, SILENT_S, Fleet, Status
-from registry.store.streams import Alarm, Position, Reader, StreamState, Survey
+from mqregistry.embedded import EmbeddedRedis
+from mqregistry.errors import StartError
+from mqregistry.server.process.http import HttpServer
+from mqregistry.server.process.metrics import METRICS, PREFIX, SILENT_S, Fleet, Status
+from mqregistry.server.requests.counters import Counters
+from mqregistry.store.streams import Alarm, Reader, ReaderPosition, StreamState, Survey
 
 from .harness import Broker, wait_until
 from .serving import Metrics, Serving, free_ports, get
@@ -83,7 +84,7 @@ def page(port):
 
 def test_every_documented_metric_is_exported_and_every_exported_one_is_documented(fleet, http_port):
     fleet.told(0, told())
-    reader = Reader(1, {"changes": Position("1-0")})
+    reader = Reader(1, {"changes": ReaderPosition("1-0")})
     fleet.survey(Survey(1, {"changes": StreamState(1, 1)}, {"reader": reader}))
     fleet.alarmed(Alarm("near", "changes", "reader"))
     answer = get(http_port, "/metrics")
@@ -179,6 +180,20 @@ def test_ready_once_every_worker_is(fleet, http_port):
     assert readyz() == (503, b'{"ready": false, "reasons": ["worker 2 is draining"]}\n')
     fleet.draining = True
     assert readyz() == (503, b'{"ready": false, "reasons": ["draining"]}\n')
+
+
+def test_that_nobody_sweeps_is_said_and_no_reason_to_be_unready(fleet, http_port):
+    fleet.told(0, told(overdue_ms=45_000))
+    fleet.told(1, told(overdue_ms=29_000))
+    answer = get(http_port, "/readyz")
+    assert answer.status == 200
+    shown = json.loads(answer.body)
+    assert (shown["ready"], shown["reasons"]) == (True, [])
+    (warning,) = shown["warnings"]
+    assert warning.startswith("no sweeper has run for 45 s: ")
+    assert page(http_port)["broker_overdue_seconds"] == 45.0
+    fleet.gone(0)
+    assert "warnings" not in json.loads(get(http_port, "/readyz").body)
 
 
 def test_a_worker_that_says_nothing_is_not_ready(fleet, clock, http_port):
@@ -415,6 +430,13 @@ def test_redis_away_is_ready_and_stale(serving):
             assert user.route("topic1").code == 0
             assert serve.readyz() == (200, [])
             assert serve.metrics()["stale_answers_total"] == 1
+
+
+def test_an_overdue_broker_that_nobody_removes_is_shown(serving):
+    serve = serving(sweep=False)
+    with serve.client() as broker:
+        assert broker.register(Broker(heartbeatTimeoutMillis="1000")).code == 0
+        serve.wait_until(lambda: serve.metrics()["broker_overdue_seconds"] > 0.5, "nobody removes it")
 
 
 def test_not_ready_while_the_tables_are_not_read(serving, redis_url):

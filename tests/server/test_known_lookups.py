@@ -11,10 +11,10 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from registry.behaviour import FIVE, FOUR_EIGHT
-from registry.protocol.codes import Encoding
-from registry.protocol.command import Command, decode_command, encode_command
-from registry.protocol.frame import FrameReader
+from mqregistry.behaviour import FIVE, FOUR_EIGHT
+from mqregistry.protocol.codes import Encoding
+from mqregistry.protocol.command import Command, decode_command, encode_command
+from mqregistry.protocol.frame import FrameReader
 from tests import golden
 
 from .pair import CLIENTS, OTHER_ORDER, TIMES, Pair, framed, java, request
@@ -332,7 +332,7 @@ def test_many_in_one_read_are_one_write(pair):
 
 
 def test_a_long_batch_goes_out_in_pieces_until_the_client_stops_reading(pair, monkeypatch):
-    monkeypatch.setattr("registry.server.connection._WRITE_BYTES", 3000)
+    monkeypatch.setattr("mqregistry.server.net.connection._WRITE_BYTES", 3000)
     pair.learn(java("TopicA"))
     for side in pair.sides:
         side.connection.paused_at_s = 1.0

@@ -11,13 +11,14 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from registry import change as kinds
-from registry.behaviour import FIVE, FOUR_EIGHT
-from registry.change import Change, Row
-from registry.model import QueueData
-from registry.protocol.bodies import encode_route
-from registry.protocol.command import decode_command
-from registry.tables import Tables
+from mqregistry.behaviour import FIVE, FOUR_EIGHT
+from mqregistry.events import changes as kinds
+from mqregistry.events.changes import Change, Row
+from mqregistry.model import QueueData
+from mqregistry.protocol.bodies.route import encode_route
+from mqregistry.protocol.command import decode_command
+from mqregistry.server.view.freshness import Freshness
+from mqregistry.tables.tables import Tables
 
 from .pair import TIMES, TOPICS, Pair, fill, java, request
 
@@ -40,7 +41,7 @@ def test_without_sight_of_redis_answers_count_as_stale(pair):
     frame = java("TopicA", 5)
     pair.learn(frame)
     for view in pair.views:
-        view.fresh = False
+        view.freshness = Freshness.STALE
     pair.feed(frame)
     assert pair.quick.front_end.counters.stale_answers == 1
     pair.check_counts()
@@ -92,14 +93,14 @@ def test_there_is_room_for_every_topic(pair):
 
 def test_nothing_is_lost_of_the_counts(pair):
     pair.learn(java("TopicA"))
-    for view in pair.views:
-        view.forget_answers()
+    for side in pair.sides:
+        side.front_end.answers.invalidate_all()
     pair.learn(java("TopicA"))
     pair.quick.connections.known.__init__(pair.quick.front_end)
     pair.learn(java("TopicA"))
     pair.learn(java("orders"))
     for view in pair.views:
-        view.apply(Change(1, 1, kinds.TOPIC_DELETED, topic="TopicA", broker_names=["broker-a", "broker-b"]))
+        view.apply(kinds.TopicDeleted(1, 1, topic="TopicA", broker_names=["broker-a", "broker-b"]))
     pair.learn(java("TopicA"))
     for side in pair.sides:
         assert side.front_end.lookup_counts.drain() == ({"TopicA": 12, "orders": 4}, {"TopicA": 4})
@@ -107,22 +108,20 @@ def test_nothing_is_lost_of_the_counts(pair):
 
 def test_an_answer_whose_topic_is_gone_is_not_kept(pair):
     pair.learn(java("TopicA"))
-    view = pair.quick.view
-    assert list(view.quoted) == ["TopicA"]
-    view.apply(Change(1, 1, kinds.TOPIC_DELETED, topic="TopicA", broker_names=["broker-a", "broker-b"]))
-    assert not view.quoted
+    view, answers = pair.quick.view, pair.quick.front_end.answers
+    assert list(answers.quoted) == ["TopicA"]
+    view.apply(kinds.TopicDeleted(1, 1, topic="TopicA", broker_names=["broker-a", "broker-b"]))
+    assert not answers.quoted
     pair.learn(java("orders"))
     view.load(Tables(), "epoch", 9)
-    assert not view.quoted
+    assert not answers.quoted
 
 
 def test_a_topic_that_changes_need_not_be_learned_again(pair):
     pair.learn(java("TopicA"))
     for seq in range(1, 20):
         for view in pair.views:
-            view.apply(
-                Change(seq, 1, kinds.TOPIC_REGISTERED, topic="TopicA", queue_datas={"broker-a": QueueData(seq, 1, 6)})
-            )
+            view.apply(kinds.TopicRegistered(seq, 1, topic="TopicA", queue_datas={"broker-a": QueueData(seq, 1, 6)}))
         hits = pair.quick.hits
         for _ in range(3):
             pair.feed(java("TopicA"))
@@ -171,17 +170,17 @@ class Routes(RuleBasedStateMachine):
         for data in [b"".join(frames)] if together else frames:
             self.pair.feed(data)
 
-    def apply(self, kind: str, **fields: Any) -> None:
+    def apply(self, kind: type[Change], **fields: Any) -> None:
         self.seq += 1
         for view in self.pair.views:
-            view.apply(Change(self.seq, 1, kind, **fields))
+            view.apply(kind(self.seq, 1, **fields))
         if self.seq % 3:  # or a few changes between two reads
             self.lookups(self.seq % 2 == 0)
 
     @rule(topic=st.sampled_from(["TopicA", "orders", "new"]), queues=st.integers(1, 9))
     def register(self, topic, queues):
         self.apply(
-            kinds.BROKER_REGISTERED, broker_name="broker-a", who="c1|1.1.1.1:10911", cluster="c1",
+            kinds.BrokerRegistered, broker_name="broker-a", who="c1|1.1.1.1:10911", cluster="c1",
             addr="1.1.1.1:10911", topics={topic: QueueData(queues, queues, 6)}, rev=self.seq,
             row=Row("c1", {0: "1.1.1.1:10911"}, "z1", True),
         )  # fmt: skip
@@ -189,27 +188,27 @@ class Routes(RuleBasedStateMachine):
     @rule(topic=st.sampled_from(["TopicA", "orders", "new"]))
     def delete(self, topic):
         names = list(self.pair.quick.view.exact.topics.get(topic, ()))
-        self.apply(kinds.TOPIC_DELETED, topic=topic, broker_names=names, rev=self.seq)
+        self.apply(kinds.TopicDeleted, topic=topic, broker_names=names, rev=self.seq)
 
     @rule(topic=st.sampled_from(["TopicA", "orders", "new"]), queues=st.integers(1, 9))
     def register_topic(self, topic, queues):
         queue_datas = {"broker-a": QueueData(queues, queues, 6)}
-        self.apply(kinds.TOPIC_REGISTERED, topic=topic, queue_datas=queue_datas, rev=self.seq)
+        self.apply(kinds.TopicRegistered, topic=topic, queue_datas=queue_datas, rev=self.seq)
 
     @rule()
     def broker_goes(self):
         self.apply(
-            kinds.BROKER_UNREGISTERED, broker_name="broker-b", who="c1|1.1.1.3:10911", cluster="c1",
+            kinds.BrokerUnregistered, broker_name="broker-b", who="c1|1.1.1.3:10911", cluster="c1",
             addr="1.1.1.3:10911", row=None, rev=self.seq,
         )  # fmt: skip
 
     @rule(perm=st.sampled_from([4, 6]))
     def write_perm(self, perm):
-        self.apply(kinds.WRITE_PERM_SET, broker_name="broker-a", topics={"TopicA": QueueData(8, 8, perm)}, rev=self.seq)
+        self.apply(kinds.WritePermSet, broker_name="broker-a", topics={"TopicA": QueueData(8, 8, perm)}, rev=self.seq)
 
     @rule(text=st.sampled_from(["broker-a:4", "broker-b:2"]))
     def order_configuration(self, text):
-        self.apply(kinds.KV_PUT, kv_namespace="ORDER_TOPIC_CONFIG", key="TopicA", value=text)
+        self.apply(kinds.KvPut, kv_namespace="ORDER_TOPIC_CONFIG", key="TopicA", value=text)
 
     @rule(shared=st.dictionaries(st.sampled_from(["orderMessageEnable", "supportActingMaster"]),
                                  st.sampled_from(["true", "false"])))  # fmt: skip
@@ -225,22 +224,22 @@ class Routes(RuleBasedStateMachine):
         self.lookups(True)
 
     @rule(topics=st.sets(st.sampled_from(["TopicA", "orders", "new"])))
-    def rebuild_beside(self, topics):
+    def rebuild_merged(self, topics):
         for view in self.pair.views:
-            view.load_beside(filled(topics), "epoch", self.seq)
+            view.load_merged(filled(topics), "epoch", self.seq)
         self.lookups(False)
 
-    @precondition(lambda self: self.pair.quick.view.beside)
+    @precondition(lambda self: self.pair.quick.view.merged)
     @rule()
     def grace_ends(self):
         for view in self.pair.views:
-            view.end_beside()
+            view.end_merge()
         self.lookups(False)
 
     @rule(fresh=st.booleans())
     def sight(self, fresh):
         for view in self.pair.views:
-            view.fresh = fresh
+            view.freshness = Freshness.FRESH if fresh else Freshness.STALE
 
     @rule(draining=st.booleans())
     def drain(self, draining):
@@ -254,15 +253,16 @@ class Routes(RuleBasedStateMachine):
     @invariant()
     def kept_answers_are_those_of_the_tables(self):
         """Also the long way keeps them."""
-        for view in self.pair.views if hasattr(self, "pair") else ():
+        for side in self.pair.sides if hasattr(self, "pair") else ():
+            answers = side.front_end.answers
             for form in ("quoted", "bare"):
-                for topic, kept in getattr(view, form).items():
-                    assert topic in view.served.topics
+                for topic, kept in getattr(answers, form).items():
+                    assert topic in side.view.served.topics
                     if kept.body is not None:
-                        route = view._route(topic)
+                        route = answers._route(topic)
                         assert route is not None
                         assert kept.body == encode_route(
-                            route, quoted_keys=form == "quoted", topic_syn_flag=view._old_bodies
+                            route, quoted_keys=form == "quoted", topic_syn_flag=answers._old_bodies
                         )
 
 

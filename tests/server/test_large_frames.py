@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from registry.protocol.command import Command, encode_command
-from registry.server.large_frames import LARGE_FRAME_BYTES, LargeFrames
+from mqregistry.protocol.command import Command, encode_command
+from mqregistry.server.net.connection import ServerConnection
+from mqregistry.server.net.large_frames import LARGE_FRAME_BYTES, LargeFrames
 
 from .pair import Pair, Wire, java
 
@@ -120,7 +121,7 @@ def four_peers() -> list[Any]:
     connections.large_frames = LargeFrames(lambda: connections.clock_s, at_once=AT_ONCE)
     made = []
     for _ in range(2 * AT_ONCE):
-        wire, connection = Paused(), connections()
+        wire, connection = Paused(), ServerConnection(connections)
         connection.connection_made(wire)  # type: ignore[arg-type]
         made.append(SimpleNamespace(wire=wire, connection=connection, connections=connections))
     return made

@@ -11,15 +11,14 @@ from pathlib import Path
 import pytest
 import redis
 
-from registry import journal
-from registry.embedded import EmbeddedRedis
-from registry.errors import StoreUnavailable
-from registry.server import lookups
-from registry.server.lookup_counts import OTHERS, LookupCounts
-from registry.server.lookups import LookupJournal
-from registry.store import keys
-from registry.store.store import Store
-from registry.store.streams import StreamStore
+from mqregistry.embedded import EmbeddedRedis
+from mqregistry.errors import StoreUnavailable
+from mqregistry.events import journal
+from mqregistry.server.view import lookup_counts as lookups
+from mqregistry.server.view.lookup_counts import OTHERS, LookupCounts, LookupJournal
+from mqregistry.store import keys
+from mqregistry.store.store import Store
+from mqregistry.store.streams import StreamStore
 
 from .harness import Broker, FrontEnd, wait_until
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
+import struct
 import threading
 
 import pytest
 
-from registry.protocol.command import decode_command
-from registry.protocol.frame import FrameReader
+from mqregistry.protocol.command import decode_command
+from mqregistry.protocol.frame import FrameReader
 
 from .harness import Broker, wait_until
 from .test_front_ends_die import sweep_until
@@ -56,6 +58,14 @@ class Listening:
     def hang_up(self) -> None:
         for connection in self._connections:
             connection.shutdown(socket.SHUT_RDWR)
+            connection.close()
+        self._connections.clear()
+
+    def reset(self) -> None:
+        """End its connections with RST, as a broker's machine does that restarted."""
+        for connection in self._connections:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            connection.shutdown(socket.SHUT_RD)  # wakes the thread that reads
             connection.close()
         self._connections.clear()
 
@@ -131,3 +141,32 @@ def test_expiry_is_told_too_and_an_unreachable_broker_holds_up_nobody(front_end_
             sweeper.join()
         assert one.take() == [{"offlineBrokerAddr": zero.addr, "minBrokerAddr": gone.addr, "minBrokerId": "1"}]
         front_end.wait_until(lambda: f"cannot tell broker {gone.addr}" in front_end.log, "the other was tried")
+
+
+def test_a_reset_connection_is_opened_again_and_the_worker_lives(front_end_with, members):
+    front_end = front_end_with(notify_min_broker_id_changed=True)
+    zero, one, _ = members
+    with front_end.client() as slave, front_end.client() as master:
+        slave.register(Broker("broker-a", one.addr, broker_id=1, enableActingMaster="true"))
+        master.register(Broker("broker-a", zero.addr, enableActingMaster="true"))
+        wait_until(lambda: one.take(), "told of the master")
+        one.reset()
+        goodbye = {"brokerName": "broker-a", "brokerAddr": zero.addr, "clusterName": "c1", "brokerId": "0"}
+        master.request(104, goodbye)
+        front_end.wait_until(lambda: one.take(), "told of the goodbye over another connection")
+
+
+def test_brokers_that_do_not_answer_hold_up_nobody(front_end_with, members):
+    front_end = front_end_with(notify_min_broker_id_changed=True)
+    zero, one, _ = members
+    with contextlib.ExitStack() as stack:
+        slaves = stack.enter_context(front_end.client())
+        for broker_id in range(1, 6):  # they accept nothing, and their backlog is full: a connect gets no answer
+            silent = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
+            stack.enter_context(socket.create_connection(silent.getsockname()))
+            addr = f"127.0.0.1:{silent.getsockname()[1]}"
+            slaves.register(Broker("broker-a", addr, broker_id=broker_id, enableActingMaster="true"))
+        slaves.register(Broker("broker-a", one.addr, broker_id=6, enableActingMaster="true"))
+        slaves.register(Broker("broker-a", zero.addr, enableActingMaster="true"))
+        front_end.wait_until(lambda: one.heard, "the living one is told", 5)  # one by one it would take 15 s
+        front_end.wait_until(lambda: front_end.log.count("cannot tell broker") == 5, "the others were tried")

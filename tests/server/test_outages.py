@@ -21,7 +21,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from registry.embedded import EmbeddedRedis
+from mqregistry.embedded import EmbeddedRedis
 
 from .fleet import beating, watching
 from .harness import Broker, wait_until
@@ -146,7 +146,7 @@ def two_front_ends(own_redis, front_end_with, tmp_path):
     """Two front ends, and a sweeper that would expire whoever may be expired."""
     settings = {"url": own_redis.url, "broker_channel_expired_time_ms": LIFE_MS, "redis_timeout_ms": 500}
     front_ends = [front_end_with(**settings), front_end_with(**settings)]
-    command = [sys.executable, "-m", "registry", "sweep", "--redis", own_redis.url]
+    command = [sys.executable, "-m", "mqregistry", "sweep", "--redis", own_redis.url]
     with (tmp_path / "sweep.log").open("wb") as log:
         sweeper = subprocess.Popen(
             [*command, "--namespace", front_ends[0].settings.namespace], stderr=log, start_new_session=True
@@ -208,6 +208,21 @@ def test_redis_away_no_route_is_lost_and_nobody_expires(own_redis, two_front_end
 
 def meta_of(front_ends) -> str:
     return f"mq:{{{front_ends[0].settings.namespace}}}:"
+
+
+def test_unknown_topics_are_denied_again_within_a_second_after_an_outage(own_redis, front_end_with):
+    front_end = front_end_with(url=own_redis.url)
+    took_s = []
+    with front_end.client() as client:
+        for _ in range(3):
+            end = own_redis.killed()
+            wait_until(lambda: client.route("no-such-topic").code == 1, "Redis is away")
+            threading.Event().wait(1.5)  # the worker is to find out by its own timers
+            end()
+            back_s = time.monotonic()
+            wait_until(lambda: client.route("no-such-topic").code == 17, "the view is up to date")
+            took_s.append(time.monotonic() - back_s)
+    assert min(took_s) < 1, took_s
 
 
 def expired(own_redis) -> int:

@@ -14,13 +14,14 @@ import threading
 import psutil
 import pytest
 
-from registry.server.processes import fork_workers
+from mqregistry.server.process.spawning import fork_workers
 
 from .serving import Serving, free_ports
 
 PROBE = """
 import json, os, signal, sys
-from registry.server import processes, worker
+from mqregistry.server.process import spawning as processes, worker
+from mqregistry.server.process import spawning, worker
 
 def main(spec_json):
     print(json.dumps({"told": json.loads(spec_json), "group": os.getpgid(0) == os.getpid(),
@@ -30,7 +31,7 @@ def main(spec_json):
 
 worker.main = main
 ours = open("/dev/zero")
-with processes.fork_workers(1) as forked:
+with spawning.fork_workers(1) as forked:
     status_read, status = os.pipe()
     log_read, log = os.pipe()
     entrance = os.open("/dev/null", os.O_RDONLY)
@@ -64,7 +65,7 @@ def test_a_forked_worker_is_told_all_and_has_its_own_files_only():
     assert found["stdin"] == "/dev/null"
     assert found["mask"] == 0
     assert "/dev/zero" not in second  # what its parent has open
-    assert {"entrance_fd", "status_fd"} < spec.keys()
+    assert {"connections_fd", "status_fd"} < spec.keys()
 
 
 @pytest.mark.parametrize(
@@ -99,7 +100,7 @@ def test_nothing_is_forked_beside_a_thread():
 def test_a_fork_that_fails_leaves_the_others():
     source = """
 import os
-from registry.server.processes import fork_workers
+from mqregistry.server.process.spawning import fork_workers
 
 fork, left = os.fork, [None]
 
@@ -184,10 +185,10 @@ def test_forked_workers_end_with_a_supervisor_that_is_killed(tmp_path, redis_url
 def test_a_forked_worker_killed_before_it_is_told_anything_is_a_reason(redis_url):
     source = """
 import asyncio, os, signal, sys
-from registry.config import Settings
-from registry.errors import StartError
-from registry.server.processes import fork_workers
-from registry.server.supervisor import Supervisor
+from mqregistry.config.settings import Settings
+from mqregistry.errors import StartError
+from mqregistry.server.process.spawning import fork_workers
+from mqregistry.server.process.supervisor import Supervisor
 
 port, url, namespace = sys.argv[1:]
 settings = Settings(redis=url, namespace=namespace, bind_address="127.0.0.1", listen_port=int(port), http_port=0,

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from registry.errors import RemoteProtocolError
-from registry.protocol.command import Command, decode_command, encode_command
-from registry.server.proxy_protocol import V1_MOST_BYTES, V2_START, ProxyHeaderReader
+from mqregistry.errors import RemoteProtocolError
+from mqregistry.protocol.command import Command, decode_command, encode_command
+from mqregistry.server.net.proxy_protocol import V1_MOST_BYTES, V2_START, ProxyHeaderReader
 from tests import golden
 
 REQUEST = encode_command(Command(code=106, opaque=7, version=479))
@@ -209,7 +209,7 @@ def test_a_local_header_leaves_the_address_of_the_balancer(front_end):
 @pytest.mark.parametrize("name", BAD)
 def test_a_malformed_header_closes_the_connection(front_end, name):
     with front_end.client() as client:
-        client.socket.sendall(BAD[name])
+        client.socket.sendall(BAD[name] + REQUEST)
         assert client.closed()
     front_end.wait_until(lambda: "malformed PROXY protocol header" in front_end.log, "it is logged")
     front_end.wait_until(lambda: front_end.counter("bad_frames_total") == 1, "it is counted")
@@ -227,7 +227,7 @@ def test_half_a_header_is_dropped_after_its_time(front_end_with):
         client.socket.sendall(b"PROXY TCP4 10.")
         only_header.socket.sendall(GOOD["v2-tcp4"][0])
         assert client.closed()
-        front_end.wait_until(lambda: "not whole after 0.2 s" in front_end.log, "it is logged")
+        front_end.wait_until(lambda: "incomplete after 0.2 s" in front_end.log, "it is logged")
         # who has nothing to say yet is not half open
         assert idle.request(106).code == 0
         assert only_header.request(106).code == 0
@@ -245,11 +245,26 @@ def test_where_it_is_not_known_a_header_is_a_bad_frame(front_end_with, setting):
     front_end.wait_until(lambda: "bad frame: frame length" in front_end.log, "it is logged")
 
 
-def test_first_bytes_are_acted_on_at_once_however_few(front_end):
-    """5.x keeps fewer than 12 bytes of a new connection waiting (semantics.md, row 20)."""
-    with front_end.client() as client:
-        client.socket.sendall(struct.pack(">i", 0))
+@pytest.mark.parametrize(
+    "first", [b"\0\0\0\0", b"\0\0\0\4\0\0\0\0", b"\0\0\0\6\0\0\0\2{}", b"GET / HTTP/", b"\x16\x03\x01"]
+)
+def test_fewer_than_12_bytes_of_a_new_connection_wait_for_more(front_end_with, first):
+    """As 5.x (semantics.md, version row 20); Java waits serverChannelMaxIdleTimeSeconds."""
+    front_end = front_end_with(handshake_timeout_ms=1000)
+    with front_end.client(timeout_s=0.3) as client:
+        client.socket.sendall(first)
+        with pytest.raises(TimeoutError):
+            client.receive()
+        client.socket.settimeout(10)
         assert client.closed()
+    front_end.wait_until(lambda: "its first 12 bytes, PROXY header or TLS handshake was" in front_end.log, "it is said")
+
+
+def test_a_frame_of_fewer_than_12_bytes_is_answered_with_the_next_one(front_end):
+    with front_end.client() as client:
+        client.socket.sendall(b"\0\0\0\6\0\0\0\2{}")
+        assert client.send(106) == 1
+        assert (client.receive().code, client.receive().code) == (3, 0)
 
 
 @pytest.mark.parametrize("case", ["proxy-protocol-v1", "proxy-protocol-v2"])

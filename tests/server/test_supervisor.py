@@ -16,12 +16,12 @@ from pathlib import Path
 import psutil
 import pytest
 
-from registry.config import Settings
-from registry.errors import StartError
-from registry.server import supervisor as supervisor_module
-from registry.server.supervisor import Supervisor
+from mqregistry.config.settings import Settings
+from mqregistry.errors import StartError
+from mqregistry.server.process import supervisor as supervisor_module
+from mqregistry.server.process.supervisor import Supervisor, boot_line
 
-from .serving import Serving, free_ports
+from .serving import Serving, free_ports, get
 
 # What every fake worker begins with. `life` is which one this is of its index, from 1; `answer` serves its port.
 PREAMBLE = r"""
@@ -51,7 +51,7 @@ def forever():
         signal.pause()
 
 def answer():
-    entrance = socket.socket(fileno=os.dup(spec["entrance_fd"]))
+    entrance = socket.socket(fileno=os.dup(spec["connections_fd"]))
     handed = entrance.family == socket.AF_UNIX
     if not handed:
         entrance.listen()
@@ -144,15 +144,34 @@ forever()
     await serve.until(serve.supervisor.booted.is_set, "both are")
     assert serve.boots == 1
     assert serve.supervisor.fleet.not_ready() == []
+    assert [serve.lives(index) for index in range(2)] == [1, 1]
     serve.supervisor.stop()
     await serve.task
     assert serve.boots == 1
 
 
-async def test_a_restarted_worker_prints_no_second_boot_line(start):
-    serve = start("tell(event='ready')\nif life == 1: sys.exit(3)\nforever()")
+def test_the_boot_line_is_java_s():
+    assert boot_line(Settings()) == "The Name Server boot success. serializeType=JSON"
+    assert boot_line(Settings(serialize_type="ROCKETMQ")) == "The Name Server boot success. serializeType=ROCKETMQ"
+
+
+async def test_stop_while_one_worker_is_not_ready_boots_nothing(start):
+    serve = start("if index == 0: tell(event='ready')\nforever()", workers=2)
+    await serve.until(lambda: serve.supervisor.fleet.not_ready() == ["worker 2 is not up"], "the first is ready")
+    serve.supervisor.stop()
+    await serve.task
+    assert serve.boots == 0
+
+
+@pytest.mark.parametrize(
+    ("end", "told"),
+    [("sys.exit(3)", "exit status 3"), ("os.kill(os.getpid(), signal.SIGKILL)", "killed by SIGKILL")],
+)
+async def test_a_restarted_worker_prints_no_second_boot_line(start, caplog, end, told):
+    serve = start(f"tell(event='ready')\nif life == 1: {end}\nforever()")
     await serve.until(lambda: serve.lives() == 2 and serve.supervisor.fleet.not_ready() == [], "its successor")
     assert serve.boots == 1
+    assert f"worker 1 ended: {told}; starting it again in 0.1 s" in caplog.text
 
 
 async def test_when_no_worker_can_start_it_ends_with_their_reasons(start):
@@ -176,6 +195,12 @@ async def test_one_reason_is_said_once(start):
 async def test_workers_that_give_no_reason_are_told_by_how_they_ended(start, source, said):
     with pytest.raises(StartError, match=said):
         await start(source).task
+
+
+async def test_the_ends_of_several_workers_are_all_told(start):
+    serve = start("sys.exit(3) if index else os.kill(os.getpid(), signal.SIGKILL)", workers=2)
+    with pytest.raises(StartError, match=r"exit status 3; killed by SIGKILL|killed by SIGKILL; exit status 3"):
+        await serve.task
 
 
 async def test_a_worker_command_that_is_none(start):
@@ -239,6 +264,13 @@ answer()
     assert await reader.read() == b"life 2"
     writer.close()
     await writer.wait_closed()
+
+
+async def test_the_port_of_an_only_worker_that_cannot_come_back_refuses_connections(start):
+    serve = start("if life == 1: tell(event='ready')\nsys.exit(7)")
+    await serve.until(lambda: serve.lives() >= 3, "its successor failed too")
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", serve.port), timeout=5)
 
 
 async def all_get_life_1(serve, connections: int) -> None:
@@ -321,6 +353,12 @@ forever()
     assert serve.lives() == 1
 
 
+async def test_a_status_line_that_cannot_be_read_is_logged(start, caplog):
+    serve = start("say(b'garbage\\n' + b'x' * 2_000 + b'\\n')\ntell(event='ready')\nforever()")
+    await serve.until(serve.supervisor.booted.is_set, "the next line is read")
+    assert "worker 1 sent a line that cannot be read" in caplog.text
+
+
 async def test_a_line_in_pieces_is_one_line_and_a_half_one_at_the_end_is_none(start):
     serve = start(
         """
@@ -399,7 +437,106 @@ forever()
     assert "secret" not in " ".join(process.cmdline())
 
 
+# what its HTTP port says of them
+
+
+def requests_of(serve) -> float:
+    return sum(series.value for series in serve.supervisor.fleet.series() if series.name == "requests_total")
+
+
+async def test_http_answers_about_life_readiness_and_metrics(start):
+    (http_port,) = free_ports(1)
+    serve = start(
+        """
+tell(event="ready")
+counters = {'lookups_total{result="found"}': 5, "requests_total": 9, "unheard_of": 1}
+tell(event="status", ready=True, topics=7, counters=counters, script_times={"heartbeat": [3, 1500.0]})
+if index == 0 and life == 1:
+    while not os.path.exists(f"{folder}/die"): time.sleep(0.005)
+    os.kill(os.getpid(), signal.SIGKILL)
+forever()
+""",
+        http_port=http_port,
+        workers=2,
+    )
+
+    async def page(path):
+        answer = await asyncio.to_thread(get, http_port, path)
+        return answer.status, answer.body.decode()
+
+    await serve.until(lambda: requests_of(serve) == 18, "both workers' status")
+    assert await page("/healthz") == (200, "ok\n")
+    assert await page("/readyz") == (200, '{"ready": true, "reasons": []}\n')
+    assert (await page("/else"))[0] == 404
+    code, text = await page("/metrics")
+    assert code == 200
+    lines = text.splitlines()
+    assert 'mqregistry_lookups_total{result="found"} 10.0' in lines
+    assert 'mqregistry_script_seconds_sum{script="heartbeat"} 3.0' in lines
+    assert "mqregistry_topics 7.0" in lines
+    assert "mqregistry_workers 2.0" in lines
+    assert "unheard_of" not in text
+
+    serve.mark("die")
+    await serve.until(lambda: serve.lives(0) == 2 and not serve.supervisor.fleet.not_ready(), "it answers again")
+    await serve.until(lambda: requests_of(serve) == 27, "what the dead worker counted is kept")
+    assert "mqregistry_worker_restarts_total 1.0" in (await page("/metrics"))[1]
+
+
+async def test_http_says_which_worker_is_not_ready(start):
+    (http_port,) = free_ports(1)
+    serve = start(
+        "tell(event='ready')\nif index == 1: tell(event='status', ready=False)\nforever()",
+        http_port=http_port,
+        workers=2,
+    )
+    await serve.until(serve.supervisor.booted.is_set, "both are ready")
+    await serve.until(serve.supervisor.fleet.not_ready, "the second worker says no")
+    answer = await asyncio.to_thread(get, http_port, "/readyz")
+    assert (answer.status, json.loads(answer.body)["reasons"]) == (503, ["worker 2 has not read the tables yet"])
+
+
+async def test_http_answers_after_many_idle_clients(start):
+    (http_port,) = free_ports(1)
+    serve = start("tell(event='ready')\nforever()", http_port=http_port)
+    await serve.until(serve.supervisor.booted.is_set, "it is ready")
+    with contextlib.ExitStack() as idle:
+        for _ in range(100):
+            idle.enter_context(socket.create_connection(("127.0.0.1", http_port)))
+
+    def answers() -> bool:
+        with contextlib.suppress(OSError):
+            return get(http_port, "/healthz").status == 200
+        return False
+
+    async with asyncio.timeout(30):
+        while not await asyncio.to_thread(answers):  # noqa: ASYNC110 - there is no event to wait for
+            await asyncio.sleep(0.01)
+
+
 # the end
+
+
+async def test_all_workers_are_asked_to_end_and_are_gone(start):
+    serve = start(
+        """
+def drain(*_):
+    mark(f"drained{index}")
+    sys.exit(0)
+signal.signal(signal.SIGTERM, drain)
+tell(event="ready")
+forever()
+""",
+        workers=3,
+    )
+    await serve.until(serve.supervisor.booted.is_set, "they are ready")
+    pids = [process.pid for process in serve.supervisor._processes.values()]
+    serve.supervisor.stop()
+    await serve.task
+    assert all(serve.marked(f"drained{index}") for index in range(3))
+    for pid in pids:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
 
 
 async def test_workers_that_drain_are_waited_for(start):
@@ -449,11 +586,14 @@ async def test_a_second_stop_is_at_once(start):
     )
     await serve.until(serve.supervisor.booted.is_set, "it is ready")
     serve.supervisor.stop()
+    pid = serve.supervisor._processes[0].pid
     await serve.until(lambda: serve.marked("told"), "it was asked to drain")
     assert not serve.task.done()
     serve.supervisor.stop()
     async with asyncio.timeout(5):
         await serve.task
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
 
 
 async def test_stop_while_a_worker_waits_for_its_restart(start, monkeypatch, caplog):
@@ -495,7 +635,7 @@ async def test_what_runs_beside_ends_it_when_it_ends(redis_url, namespace, tmp_p
     ready = "import os, signal, sys, json\n" + PREAMBLE + "tell(event='ready')\nforever()"
     serve = Supervisor(settings, on_boot=lambda: None, worker_command=(sys.executable, "-c", ready, str(tmp_path)))
 
-    async def beside():
+    async def beside(_):
         await serve.booted.wait()
         raise StartError("the embedded Redis ended")
 
@@ -526,7 +666,14 @@ async def test_a_port_that_others_share_is_taken_too(start):
             await start("forever()", listen_port=port).task
 
 
-@pytest.mark.parametrize("host", ["192.0.2.1", "no.such.host.invalid", "x" * 64 + ".invalid", "a..b"])
+async def test_the_port_of_another_front_end_is_taken(start):
+    first = start("tell(event='ready')\nforever()", workers=2)
+    await first.until(first.supervisor.booted.is_set, "it serves")
+    with pytest.raises(StartError, match="port taken"):
+        await start("tell(event='ready')\nforever()", listen_port=first.port).task
+
+
+@pytest.mark.parametrize("host", ["192.0.2.1", "a host.invalid", "no.such.host.invalid", "x" * 64 + ".invalid", "a..b"])
 async def test_a_bind_address_that_is_none_is_a_start_error_that_names_it(start, host):
     with pytest.raises(StartError) as raised:
         await start("forever()", bind_address=host).task
@@ -537,7 +684,7 @@ async def test_a_bind_address_that_is_none_is_a_start_error_that_names_it(start,
 async def test_a_taken_http_port_frees_the_listening_port(start):
     with socket.create_server(("127.0.0.1", 0)) as other:
         serve = start("forever()", http_port=other.getsockname()[1])
-        with pytest.raises(StartError, match="cannot serve metrics"):
+        with pytest.raises(StartError, match=r"cannot serve metrics.*--http-port"):
             await serve.task
     assert sorted(p.name for p in serve.folder.iterdir()) == []
     socket.create_server(("127.0.0.1", serve.port)).close()
@@ -578,7 +725,8 @@ def test_workers_that_cannot_start_are_253_with_their_reason(tmp_path, redis_url
 def test_a_bind_address_that_is_none_is_253(tmp_path, redis_url):
     done = subprocess.run(
         [
-            sys.executable, "-m", "registry", "serve", "--redis", redis_url, "--host", "192.0.2.1", "--http-port", "0",
+            sys.executable, "-m", "mqregistry", "serve", "--redis", redis_url, "--host", "192.0.2.1", "--http-port",
+            "0",
             "--port", "9",
         ],
         capture_output=True, text=True, timeout=20, check=False, cwd=tmp_path,

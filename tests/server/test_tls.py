@@ -18,12 +18,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from registry.config import Settings, build, options
-from registry.errors import StartError
-from registry.protocol.command import Command, decode_command, encode_command
-from registry.protocol.frame import FrameReader
-from registry.server.tls import Tls, stamp
-from registry.server.tls_transport import TlsTransport
+from mqregistry.config.settings import Settings, options
+from mqregistry.config.sources import build
+from mqregistry.errors import StartError
+from mqregistry.protocol.command import Command, decode_command, encode_command
+from mqregistry.protocol.frame import FrameReader
+from mqregistry.server.net.tls import Tls, stamp
+from mqregistry.server.net.tls_transport import TlsTransport
 from tests.certificates import Authority, replace
 
 from .harness import Broker, Client, wait_until
@@ -65,6 +66,7 @@ def of(pair, **more):
 
 def checking(authority, need="require"):
     return {
+        "tls_server_mode": "enforcing" if need == "require" else "permissive",
         "tls_server_need_client_auth": need,
         "tls_server_auth_client": True,
         "tls_server_trust_cert_path": str(authority.cert),
@@ -145,7 +147,7 @@ def test_enforcing_closes_plain_connections(front_end_with, server, authority):
 def test_disabled_closes_a_tls_hello_as_a_bad_frame(front_end_with, server, authority):
     front_end = front_end_with(**of(server, tls_server_mode="disabled"))
     assert_refused(front_end.port, trusting(authority))
-    logged(front_end, "bad frame: a TLS hello, and tlsServerMode is disabled")
+    logged(front_end, "bad frame: a TLS hello, but tlsServerMode is disabled")
     front_end.wait_until(lambda: front_end.counter("bad_frames_total") == 1, "it is counted")
     with front_end.client() as plain:
         assert plain.request(106).code == 0
@@ -162,7 +164,7 @@ def test_enforcing_without_a_certificate_does_not_start(redis_url):
     with socket.create_server(("127.0.0.1", 0)) as found:
         port = found.getsockname()[1]
     done = subprocess.run(
-        [sys.executable, "-P", "-m", "registry", "serve", "--redis", redis_url, "--host", "127.0.0.1",
+        [sys.executable, "-P", "-m", "mqregistry", "serve", "--redis", redis_url, "--host", "127.0.0.1",
          "--port", str(port), "--http-port", "0"],
         env={**os.environ, "MQREGISTRY_TLS_SERVER_MODE": "enforcing"},
         capture_output=True, text=True, timeout=60,
@@ -177,7 +179,7 @@ def test_test_mode_makes_a_certificate(front_end_with, authority):
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     with TlsClient(front_end.port, context) as client:
         assert client.request(106).code == 0
-    logged(front_end, "which protects from nobody")
+    logged(front_end, "which proves nothing")
     assert_refused(front_end.port, trusting(authority))
 
 
@@ -212,8 +214,16 @@ def test_required_client_certificate_is_checked(front_end_with, server, authorit
     logged(front_end, "TLS handshake: PEER_DID_NOT_RETURN_A_CERTIFICATE")
     assert_refused(front_end.port, trusting(authority, stranger.sign("client")))
     logged(front_end, "TLS handshake: CERTIFICATE_VERIFY_FAILED (unable to get local issuer certificate)")
-    with front_end.client() as plain:  # permissive
-        assert plain.request(106).code == 0
+    with front_end.client() as plain:
+        plain.send(106)
+        assert plain.closed()
+
+
+def test_required_client_certificates_need_the_mode_that_requires_tls(server, authority):
+    """With permissive, a client without any certificate is served: it does not use TLS."""
+    with pytest.raises(StartError, match=r"set tlsServerMode=enforcing, or tlsServerNeedClientAuth=optional"):
+        Tls(Settings(**of(server), **checking(authority) | {"tls_server_mode": "permissive"}))
+    Tls(Settings(**of(server), **checking(authority, "optional")))
 
 
 def test_optional_client_certificate_is_checked_when_there_is_one(front_end_with, server, authority, stranger):
@@ -247,7 +257,7 @@ def test_unchecked_optional_certificates_are_not_asked_for(front_end_with, serve
                 "tls_server_need_client_auth": "optional",
                 "tls_test_mode_enable": True,
             },
-            "certificate of the test mode makes no sense",
+            "certificate of the test mode protects nothing",
         ),
         ({"tls_config_file": "/nowhere.properties"}, "cannot read tlsConfigFile /nowhere.properties: No such file"),
     ],
@@ -297,7 +307,7 @@ def test_the_file_of_the_java_name_server_is_read(front_end_with, tmp_path, with
         f"tls.server.trustCertPath={authority.cert}\ntls.client.certPath=of-clients\n"
         "tls.server.mode=disabled\ntls.sever.mode=x\n",
     )
-    front_end = front_end_with(tls_config_file=file)
+    front_end = front_end_with(tls_config_file=file, tls_server_mode="enforcing")
     with TlsClient(front_end.port, trusting(authority, authority.sign("client"))) as client:
         assert client.peer == with_password.der
     assert_refused(front_end.port, trusting(authority))
@@ -342,7 +352,7 @@ class Watched:
         settings = Settings(
             tls_server_cert_path=str(self.cert), tls_server_key_path=str(self.key),
             tls_server_trust_cert_path=str(self.trust), tls_server_need_client_auth="require",
-            tls_server_auth_client=True,
+            tls_server_auth_client=True, tls_server_mode="enforcing",
         )  # fmt: skip
         self.tls = Tls(settings, look_at=self._look_at)
 
@@ -431,7 +441,7 @@ def test_a_bad_new_pair_keeps_the_old_one_says_so_once_and_is_tried_again(
     assert not watched.reloaded()
     assert watched.serves(server, context)
     (line,) = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
-    assert "KEY_VALUES_MISMATCH; new connections go on with what was loaded before" in line
+    assert "KEY_VALUES_MISMATCH; new connections use the certificate that was loaded before" in line
     replace(watched.key, renewed.key)  # the certificate needs not be written a second time
     assert watched.reloaded()
     assert watched.serves(renewed, context)
@@ -480,11 +490,11 @@ def test_new_connections_see_the_new_certificate_old_ones_go_on(
         assert (old.request(106).code, old.peer) == (0, server.der)
         replace(cert, stranger.pair.cert)
         replace(key, renewed.key)
-        logged(front_end, "new connections go on with what was loaded before")
+        logged(front_end, "new connections use the certificate that was loaded before")
         with TlsClient(front_end.port, context) as new:
             assert (new.request(106).code, new.peer) == (0, server.der)
         renewed.put_at(cert, key)
-        logged(front_end, "the certificate and private key changed, loaded again")
+        logged(front_end, "the certificate and private key changed, reloaded")
         with TlsClient(front_end.port, context) as new:
             assert (new.request(106).code, new.peer) == (0, renewed.der)
         assert (old.request(106).code, old.peer) == (0, server.der)
@@ -580,7 +590,7 @@ def test_a_slow_handshake_is_dropped_after_its_time(front_end_with, server, auth
     front_end = front_end_with(**of(server), handshake_timeout_ms=400)
 
     def dropped(count):
-        text = "PROXY header or TLS handshake was not whole after 0.4 s"
+        text = "PROXY header or TLS handshake was incomplete after 0.4 s"
         front_end.wait_until(lambda: front_end.log.count(text) == count, f"{count} logged")
 
     def is_refused(client):

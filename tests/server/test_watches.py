@@ -8,11 +8,11 @@ import signal
 
 import pytest
 
-from registry.client.routes.client import RouteClient
-from registry.errors import RemoteProtocolError
-from registry.protocol.command import Command
-from registry.protocol.watch import MARK, MAX_TOPICS, ROUTE_WATCH, Position, WatchAnswer, WatchRequest
-from registry.server.watches import MAX_HOLD_S, RouteWatches
+from mqregistry.client.routes.client import RouteClient
+from mqregistry.errors import RemoteProtocolError
+from mqregistry.protocol.command import Command
+from mqregistry.protocol.watch import MARK, MAX_TOPICS, ROUTE_WATCH, TablesVersion, WatchAnswer, WatchRequest
+from mqregistry.server.view.route_watches import MAX_HOLD_S, RouteWatches
 from tests.client.fake_name_server import FakeNameServer, never, route_of, until
 
 from .harness import Broker
@@ -118,9 +118,9 @@ def test_other_requests_are_answered_meanwhile_and_a_new_watch_takes_the_place_o
 def test_who_comes_from_another_epoch_or_before_the_history_looks_everything_up(served):
     _, _, one, _ = served
     stands = position(one)
-    for since in (Position("another", stands.seq), Position(stands.epoch, -5)):
+    for since in (TablesVersion("another", stands.seq), TablesVersion(stands.epoch, -5)):
         assert answer(one, ask(one, ["topic1"], since)).topics is None
-    ahead = ask(one, ["topic1"], Position(stands.epoch, stands.seq + 1000), hold_s=0.2)
+    ahead = ask(one, ["topic1"], TablesVersion(stands.epoch, stands.seq + 1000), hold_s=0.2)
     assert answer(one, ahead).topics == (), "another front end was ahead: nothing is missed"
 
 
@@ -151,8 +151,8 @@ class Watcher:
 
 def test_no_client_is_held_longer_than_the_limit():
     watches, watcher = RouteWatches(), Watcher()
-    watches.follow_from("e", 5)
-    ext_fields, body = WatchRequest(frozenset("t"), 10**9, Position("e", 5)).encode()
+    watches.replaced("e", 5)
+    ext_fields, body = WatchRequest(frozenset("t"), 10**9, TablesVersion("e", 5)).encode()
     watches.watch(watcher, Command(code=ROUTE_WATCH, ext_fields=ext_fields, body=body), 1, 100.0)
     watches.expire(100.0 + MAX_HOLD_S - 1)
     assert not watcher.told
@@ -163,10 +163,10 @@ def test_no_client_is_held_longer_than_the_limit():
 
 def test_the_history_is_bounded_and_kept_for_watchers_only():
     watches, watcher = RouteWatches(), Watcher()
-    watches.follow_from("e", 0)
+    watches.replaced("e", 0)
 
     def told(since):
-        ext_fields, body = WatchRequest(frozenset(["t0-5", "x"]), 0, Position("e", since)).encode()
+        ext_fields, body = WatchRequest(frozenset(["t0-5", "x"]), 0, TablesVersion("e", since)).encode()
         watcher.told.clear()
         watches.watch(watcher, Command(code=ROUTE_WATCH, ext_fields=ext_fields, body=body), 1, 0.0)
         watches.expire(0.0)
@@ -186,12 +186,12 @@ def test_the_history_is_bounded_and_kept_for_watchers_only():
 
 
 def test_all_clients_together_watch_no_more_than_the_limit(monkeypatch):
-    monkeypatch.setattr("registry.server.watches._HELD_TOPICS", 5)
+    monkeypatch.setattr("mqregistry.server.view.route_watches._HELD_TOPICS", 5)
     watches, watchers = RouteWatches(), [Watcher() for _ in range(3)]
-    watches.follow_from("e", 5)
+    watches.replaced("e", 5)
 
     def watch(watcher, topics):
-        ext_fields, body = WatchRequest(frozenset(topics), 1000, Position("e", 5)).encode()
+        ext_fields, body = WatchRequest(frozenset(topics), 1000, TablesVersion("e", 5)).encode()
         watches.watch(watcher, Command(code=ROUTE_WATCH, ext_fields=ext_fields, body=body), 1, 0.0)
 
     watch(watchers[0], "abc")
@@ -309,7 +309,7 @@ async def test_an_announced_change_whose_look_up_gets_no_answer_is_not_lost():
                 if "seq" in request.ext_fields and int(request.ext_fields["seq"]) == seq:
                     await changed.wait()
                 topics = () if int(request.ext_fields.get("seq", seq)) == seq else ("t",)
-                ext_fields, body = WatchAnswer(Position("e", seq), topics).encode()
+                ext_fields, body = WatchAnswer(TablesVersion("e", seq), topics).encode()
                 return Command(code=0, ext_fields=ext_fields, body=body)
             if silent and len(server.connections) == 1:
                 return None

@@ -30,7 +30,7 @@ class Serving:
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
                 [
-                    sys.executable, "-m", "registry", "serve", "--redis", redis_url, "--host", "127.0.0.1",
+                    sys.executable, "-m", "mqregistry", "serve", "--redis", redis_url, "--host", "127.0.0.1",
                     "--port", str(self.port), "--http-port", str(self.http_port), "--workers", str(workers),
                     "--namespace", f"w-{secrets.token_hex(6)}", *options,
                 ],
@@ -132,7 +132,7 @@ def test_a_second_server_on_the_port_is_refused_with_253(serving, redis_url):
     serve = serving(workers=2)
     second = subprocess.run(
         [
-            sys.executable, "-m", "registry", "serve", "--redis", redis_url, "--host", "127.0.0.1",
+            sys.executable, "-m", "mqregistry", "serve", "--redis", redis_url, "--host", "127.0.0.1",
             "--port", str(serve.port), "--http-port", "0",
         ],
         capture_output=True, text=True, timeout=20, check=False,
@@ -142,7 +142,7 @@ def test_a_second_server_on_the_port_is_refused_with_253(serving, redis_url):
 
 
 def test_sigterm_drains_within_its_bound_and_ends_with_0(serving):
-    serve = serving()
+    serve = serving(1, "--set", "shutdownWaitTimeSeconds=3")
     with Client(serve.port, version=479) as new, Client(serve.port, version=317) as old:
         assert new.request(106).code == 0
         assert old.request(106).code == 0

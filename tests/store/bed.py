@@ -9,16 +9,17 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from registry.change import Change, Parts
-from registry.model import DEFAULT_HEARTBEAT_TIMEOUT_MS, DataVersion, QueueData, Registration, TopicConfig
-from registry.registration import compare
-from registry.store import keys
-from registry.store.kvconfig import KvStore
-from registry.store.leases import LeaseStore
-from registry.store.routes import Channel, Heartbeat, Registered, RegistrationDiff, RouteStore
-from registry.store.snapshot import ChangeReader, Head, read_tables
-from registry.store.store import Store
-from registry.tables import Tables
+from mqregistry.events.changes import Change, Parts
+from mqregistry.model import DEFAULT_HEARTBEAT_TIMEOUT_MS, DataVersion, QueueData, Registration, TopicConfig
+from mqregistry.store import keys
+from mqregistry.store.change_reader import ChangeReader
+from mqregistry.store.config_writes import KvStore
+from mqregistry.store.leases import LeaseStore
+from mqregistry.store.route_writes import Channel, HeartbeatReply, Registered, RouteStore
+from mqregistry.store.snapshot import NamespaceHead, read_tables
+from mqregistry.store.store import Store
+from mqregistry.tables.registration import RegistrationDiff, compare
+from mqregistry.tables.tables import Tables
 
 RW = QueueData(8, 8, 6)
 
@@ -63,7 +64,7 @@ class Prepared(NamedTuple):
     """A registration on its way: what its front end had found out before it sends the difference."""
 
     registration: Registration
-    heartbeat: Heartbeat
+    heartbeat: HeartbeatReply
     diff: RegistrationDiff | None
     channel: Channel
 
@@ -101,15 +102,15 @@ class FrontEnd:
         self, r: Registration, n: str, known: DataVersion | None, *, delete_missing_topics: bool = False
     ) -> RegistrationDiff:
         head, tables = await read_tables(self.store)
-        row = tables.brokers.get(r.broker_name)
-        changes = compare(
+        return compare(
             r,
             known,
             tables,
+            epoch=head.epoch,
+            n=n,
             delete_missing_topics=delete_missing_topics,
             restore_missing_topics=self.routes.behaviour.restores_deleted_topics,
         )
-        return RegistrationDiff(head.epoch, row.rev if row else 0, n, head.config_rev, *changes)
 
     async def send_once(self, prepared: Prepared) -> Registered:
         """The second half, once: RETRY is an answer too."""
@@ -134,7 +135,7 @@ class FrontEnd:
 
     async def register(
         self, r: Registration, *, connection: int | str = 1, delete_missing_topics: bool = False
-    ) -> Heartbeat | Registered:
+    ) -> HeartbeatReply | Registered:
         """A registration from beginning to end."""
         prepared = await self.prepare(r, connection=connection, delete_missing_topics=delete_missing_topics)
         if prepared.diff is None:
@@ -173,7 +174,7 @@ class Bed:
         """Register through the first front end; it must be accepted."""
         r = registration(*arguments, **fields)
         result = await self.fe1.register(r, connection=r.broker_addr)
-        assert isinstance(result, Heartbeat) or result.status == "OK", result
+        assert isinstance(result, HeartbeatReply) or result.status == "OK", result
         return r
 
     async def events(self) -> list[Change]:
@@ -183,7 +184,7 @@ class Bed:
             found += changes
         return found
 
-    async def head(self) -> Head:
+    async def head(self) -> NamespaceHead:
         return (await read_tables(self.store))[0]
 
     async def tables(self) -> Tables:

@@ -70,7 +70,7 @@ class Model:
     config: dict[str, str] = field(default_factory=dict)
     workers: set[str] = field(default_factory=set)  # incarnations that have a lease
     now: int = 0
-    seen: int | None = None  # when somebody last watched
+    seen: int | None = None  # when a front end last renewed its lease
     up_since: int = 0
     registrations: int = 0
     refuses_one_topic = True
@@ -116,12 +116,12 @@ class Model:
         live = self.lives.get(who)
         return live if live and live.version is not None else None
 
-    def master_of(self, reg: Reg) -> tuple[str, str]:
-        """A slave is told its master, while that is alive under the slave's own cluster (semantics 21)."""
+    def master_of(self, reg: Reg) -> tuple[str, str | None]:
+        """A slave is told its master, while that is alive under the slave's own cluster (docs/semantics.md 21)."""
         row = self.rows.get(reg.name)
         addr = row.addrs.get(0) if row and reg.id != 0 else None
         live = self.alive(self.who(reg.cluster, addr)) if addr else None
-        return (addr or "", live.ha or "") if live else ("", "")
+        return (addr or "", live.ha) if live else ("", None)
 
     def register(self, reg: Reg, front_end: str, channel: str, *, known: bool = False) -> str:
         """known: the heartbeat knew it, so that it is no new registration, though it means the same."""
@@ -130,20 +130,20 @@ class Model:
         holder = row.addrs.get(reg.id) if row else None
         if holder is not None and holder != reg.addr:
             held = self.alive(self.who(reg.cluster, holder))
-            if held and held.version[2] > reg.version[2]:  # semantics 20
+            if held and held.version[2] > reg.version[2]:  # docs/semantics.md 20
                 if who in self.lives:
                     self.lives[who].version = None
                     self.lives[who].n = None
                 return "REFUSED_STATE"
-        if holder is None and len(reg.topics) == 1 and self.refuses_one_topic:  # semantics 16, D16
+        if holder is None and len(reg.topics) == 1 and self.refuses_one_topic:  # docs/semantics.md 16, D16
             return "REFUSED_ONE_TOPIC"
 
         if row is None:
             row = self.rows[reg.name] = Row(reg.cluster, {})
         self.clusters.setdefault(reg.cluster, set()).add(reg.name)
-        row.zone, row.acting = reg.zone, bool(reg.acting)  # semantics 19
+        row.zone, row.acting = reg.zone, bool(reg.acting)  # docs/semantics.md 19
         for other_id in [i for i, addr in row.addrs.items() if addr == reg.addr and i != reg.id]:
-            del row.addrs[other_id]  # semantics 18
+            del row.addrs[other_id]  # docs/semantics.md 18
         row.addrs[reg.id] = reg.addr
 
         live = self.alive(who)
@@ -151,19 +151,19 @@ class Model:
         changed = live is None or live.version != reg.version
         master = reg.id == 0
         prime = reg.acting is not None and not master and reg.id == min(row.addrs)
-        if master or prime:  # semantics 22
+        if master or prime:  # docs/semantics.md 22
             if reg.delete_missing and reg.mapping is None:
                 for topic in self.topics_of(reg.name) - set(reg.topics):
                     del self.queues[topic, reg.name]
             for topic, (read, write, perm, flag) in reg.topics.items():
                 absent = self.restores_deleted_topics and (topic, reg.name) not in self.queues
-                if first or changed or absent:  # semantics 13
+                if first or changed or absent:  # docs/semantics.md 13
                     if prime and reg.acting:
                         perm &= ~2
                     self.queues[topic, reg.name] = (read, write, perm, flag)
             if reg.mapping is not None and (first or changed):
                 self.mappings[reg.mapping[0], reg.name] = reg.mapping[1]
-        if reg.filters is not None:  # semantics 24
+        if reg.filters is not None:  # docs/semantics.md 24
             self.filters.pop(who, None)
             if reg.filters:
                 self.filters[who] = list(reg.filters)
@@ -217,7 +217,7 @@ class Model:
         row = self.rows.get(name)
         ids = [i for i, at in row.addrs.items() if at == addr] if row else []
         if not ids:
-            return False  # another address has the id (semantics 29)
+            return False  # another address has the id (docs/semantics.md 29)
         del row.addrs[ids[0]]
         if not row.addrs:
             del self.rows[name]
@@ -233,7 +233,7 @@ class Model:
 
     def wipe_without_master(self, name: str) -> None:
         row = self.rows.get(name)
-        if row and row.acting and 0 not in row.addrs:  # semantics 32
+        if row and row.acting and 0 not in row.addrs:  # docs/semantics.md 32
             for topic in self.topics_of(name):
                 read, write, perm, flag = self.queues[topic, name]
                 self.queues[topic, name] = (read, write, perm & ~2, flag)
@@ -246,7 +246,9 @@ class Model:
     def remove(self, who: tuple[str, str]) -> None:
         """The process is gone: out of every name it stands under."""
         for name in self.lives[who].names:
-            self.take_out(name, who[1])
+            # it came back under another cluster without a close: the place is that one's now
+            if not any(name in live.names for other, live in self.lives.items() if other != who and other[1] == who[1]):
+                self.take_out(name, who[1])
         self.forget(who)
 
     def unregister(self, cluster: str, addr: str, name: str, broker_id: int) -> None:
@@ -273,7 +275,7 @@ class Model:
     def close(self, who: tuple[str, str], front_end: str, channel: str) -> str:
         channels = self.channels.get(who, {})
         if channels.get(front_end) != channel:
-            return "STALE"  # semantics 29
+            return "STALE"  # docs/semantics.md 29
         del channels[front_end]
         if channels:
             self.lives[who].closed = True  # D11
@@ -289,8 +291,17 @@ class Model:
             self.seen = self.now
 
     def watch(self) -> None:
-        """D12: after a gap in the watch, or when time went back, everybody gets the whole timeout anew."""
+        """D12, at each renewal: a gap between renewals adds its own length to every deadline that had not come.
+
+        It leaves as much time to beat at least, and no more than a whole timeout.
+        """
         if self.seen is None or self.now > self.seen + 3:
+            for live in self.lives.values():
+                if self.seen is None:
+                    live.deadline = self.now + live.timeout
+                elif live.deadline > self.seen:
+                    gap = self.now - self.seen
+                    live.deadline = min(max(live.deadline, self.now) + gap, self.now + live.timeout)
             self.up_since = self.now
         elif self.now < self.seen:
             self.up_since = self.now
@@ -298,37 +309,42 @@ class Model:
                 live.deadline = min(live.deadline, self.now + live.timeout)
         self.seen = self.now
 
+    def heard(self) -> bool:
+        """Whether a front end renewed its lease just now: without one, silence says nothing about a broker."""
+        return self.seen == self.now
+
     def expire(self) -> set[tuple[str, str]]:
-        self.watch()
-        gone = set()
+        gone: set[tuple[str, str]] = set()
+        if not self.heard():
+            return gone
         for who, live in list(self.lives.items()):
             if live.deadline <= self.now:
-                if self.now >= self.up_since + live.timeout:
-                    gone.add(who)
-                    self.remove(who)
-                else:
-                    live.deadline = self.up_since + live.timeout
+                gone.add(who)
+                self.remove(who)
         return gone
 
     def reap(self) -> set[tuple[str, str]]:
-        self.watch()
-        if self.now < self.up_since + 10:
+        if not self.heard() or self.now < self.up_since + 10:
             return set()
+        incarnations = {channel.split("/")[0] for channels in self.channels.values() for channel in channels.values()}
+        return self.give_up(incarnations - self.workers)
+
+    def give_up(self, incarnations: set[str]) -> set[tuple[str, str]]:
+        """Their channels go, and with its last one a broker of which another was seen closing."""
         gone = set()
         for who, channels in list(self.channels.items()):
-            dead = {fe for fe, channel in channels.items() if channel.split("/")[0] not in self.workers}
-            for front_end in dead:
+            left = [fe for fe, channel in channels.items() if channel.split("/")[0] in incarnations]
+            for front_end in left:
                 del channels[front_end]
-            if dead and not channels and self.lives[who].closed:
+            if left and not channels and self.lives[who].closed:
                 gone.add(who)
                 self.remove(who)
         return gone
 
     def release(self, incarnation: str) -> None:
+        """A worker drains: as when it is dead and reaped."""
         self.workers.discard(incarnation)
-        for channels in self.channels.values():
-            for front_end in [fe for fe, channel in channels.items() if channel.split("/")[0] == incarnation]:
-                del channels[front_end]
+        self.give_up({incarnation})
 
     # Administration
 
@@ -347,7 +363,7 @@ class Model:
     def register_topic(self, topic: str, pairs: list[tuple[str, tuple[int, int, int, int]]]) -> None:
         exists = any(at == topic for at, _ in self.queues)
         if not exists and any(name not in self.rows for name, _ in pairs):
-            return  # semantics 37
+            return  # docs/semantics.md 37
         for name, data in pairs:
             if name not in self.rows:
                 return

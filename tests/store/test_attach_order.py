@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import time
 
-from registry.model import DataVersion, QueueData, Registration, TopicConfig
-from registry.store.leases import LeaseStore
-from registry.store.routes import Channel, RegistrationDiff, RouteStore
-from registry.store.snapshot import read_head, read_tables
-from registry.store.store import Store
+from mqregistry.model import DataVersion, QueueData, Registration, TopicConfig
+from mqregistry.store.leases import LeaseStore, opened_now
+from mqregistry.store.route_writes import Channel, RouteStore
+from mqregistry.store.snapshot import read_head, read_tables
+from mqregistry.store.store import Store
+from mqregistry.tables.registration import RegistrationDiff
 
 WHO = "c1|127.0.0.1:10911"
-OLD = Channel("fe", "paused/1@1000")
-NEW = Channel("fe", "other/7@2000")
+OLD = Channel("fe", "paused/1@b1000")
+NEW = Channel("fe", "other/7@b2000")
 
 
 def story(redis_url, tell):
@@ -69,10 +71,39 @@ def test_a_younger_connection_of_a_dead_worker_gives_way(redis_url):
 
 def test_within_one_worker_the_last_registration_wins_whatever_the_age(redis_url):
     async def tell(store, routes, leases):
-        younger = Channel("fe", "paused/2@3000")
+        younger = Channel("fe", "paused/2@b3000")
         await beat(routes, younger)
         await beat(routes, OLD)
         assert await routes.channel_destroyed(WHO, younger) == "STALE"
         assert await routes.channel_destroyed(WHO, OLD) == "REMOVED"
+
+    story(redis_url, tell)
+
+
+def test_a_clock_that_steps_back_between_two_connections_makes_the_old_one_no_younger(redis_url, monkeypatch):
+    """A14: connected to one worker; the wall clock steps back an hour; connected to the other; the old one closes."""
+    now_s = time.time()
+    monkeypatch.setattr(time, "time", lambda: now_s)
+    old = Channel("fe", f"paused/1{opened_now()}")
+    monkeypatch.setattr(time, "time", lambda: now_s - 3600)
+    new = Channel("fe", f"other/7{opened_now()}")
+
+    async def tell(store, routes, leases):
+        await beat(routes, old)
+        await beat(routes, new)
+        assert await routes.channel_destroyed(WHO, old) == "STALE"
+        assert await stands(store)
+
+    story(redis_url, tell)
+
+
+def test_of_a_connection_of_an_older_release_the_age_says_nothing(redis_url):
+    """A14, rolled: it wrote the wall clock, a number far above the time since the boot; the last one wins."""
+
+    async def tell(store, routes, leases):
+        older_release = Channel("fe", "paused/9@1700000000000")
+        await beat(routes, older_release)
+        await beat(routes, NEW)
+        assert await routes.channel_destroyed(WHO, older_release) == "STALE"
 
     story(redis_url, tell)

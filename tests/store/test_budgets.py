@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Awaitable, Callable
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import pytest
 
-from registry.embedded import EmbeddedRedis
-from registry.store.routes import RegistrationDiff
-from registry.store.store import Store
+from mqregistry.store.store import Store
+from mqregistry.tables.registration import RegistrationDiff
 
 from .bed import RW, Bed, Prepared, digest_of, registration
 
 MANY = 10_000
-
-
-@pytest.fixture(scope="module")
-def own_redis():
-    """A Redis that nobody else calls while we count."""
-    with tempfile.TemporaryDirectory(prefix="mq") as folder, EmbeddedRedis(Path(folder)) as server:
-        yield server
 
 
 @pytest.fixture
@@ -159,3 +150,41 @@ async def test_sweep_with_nobody_due_costs_the_same_whatever_the_number_of_broke
     assert await calls(bed, sweep) == one
     assert one["evalsha"] == 1
     assert sum(one.values()) <= 15
+
+
+async def cpu_ms(bed: Bed, action: Callable[[], Awaitable[Any]]) -> float:
+    """How long Redis itself was busy with it."""
+
+    async def used() -> float:
+        found = await bed.store.client.info("cpu")
+        return float(found["used_cpu_user_main_thread"] + found["used_cpu_sys_main_thread"]) * 1000
+
+    before = await used()
+    await action()
+    return await used() - before
+
+
+# Lua hashes every fourth character of a text of 100, from its end on.
+NAMES: dict[str, Callable[[int], str]] = {
+    "short": "t{:06}".format,
+    "long": ("x" * 94 + "{:06}").format,
+    "crafted": lambda i: "".join(chr(97 + i // 26**place % 26) for place in range(3)) + "x" * 97,
+}
+
+
+@pytest.mark.parametrize("what", ["register", "wipe", "unregister"])
+@pytest.mark.parametrize("kind", ["long", "crafted"])
+async def test_names_of_one_hash_cost_little_more_than_others(bed, what, kind):
+    """A5, B1: 15,000 topics of 100 characters that have few hashes among them, or one, took many times as long."""
+    await warm(bed)
+    took = {}
+    for name in ("short", kind):
+        topics = dict.fromkeys(map(NAMES[name], range(15_000)), RW)
+        head = await bed.head()
+        diff = RegistrationDiff(head.epoch, 0, "0", 0, topics, [], [])
+        r = registration(name=name, topics=list(topics))
+        took["register"] = await cpu_ms(bed, partial(bed.fe1.send_once, Prepared(r, None, diff, bed.fe1.channel())))
+        took["wipe"] = await cpu_ms(bed, partial(bed.routes.set_write_perm, name, "wipe"))
+        took["unregister"] = await cpu_ms(bed, partial(bed.routes.unregister_broker, "c1", r.broker_addr, name))
+        took[name] = took[what]
+    assert took[kind] < 3 * took["short"] + 20, took

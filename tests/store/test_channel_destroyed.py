@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from registry import change as kinds
+from mqregistry.events import changes as kinds
 
 from .bed import registration
 
@@ -16,7 +16,7 @@ async def test_close_of_the_last_channel_removes_the_broker(bed):
     assert await bed.fe1.close(r, connection=ADDR) == "REMOVED"
     assert (await bed.contents())["brokers"] == {}
     (event,) = await bed.events()
-    assert (event.type, event.row, event.who) == (kinds.BROKER_CLOSED, None, WHO)
+    assert (event.type, event.row, event.who) == (kinds.BrokerClosed.type, None, WHO)
     assert await bed.members("held:w1") == set()
     assert await bed.channels(r) == {}
 
@@ -75,7 +75,7 @@ async def test_close_removes_the_broker_from_every_name_it_stands_under(bed):
     assert (await bed.contents())["brokers"] == {}
     events = await bed.events()
     assert {(e.type, e.broker_name, e.row) for e in events} == {
-        (kinds.BROKER_CLOSED, "broker-a", None),
-        (kinds.BROKER_CLOSED, "broker-b", None),
+        (kinds.BrokerClosed.type, "broker-a", None),
+        (kinds.BrokerClosed.type, "broker-b", None),
     }
     assert await bed.replay() == await bed.contents()

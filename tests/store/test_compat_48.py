@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from registry import change as kinds
-from registry.behaviour import FOUR_EIGHT, behaviour_of
-from registry.errors import ConfigError
-from registry.model import DataVersion
+from mqregistry.behaviour import FOUR_EIGHT, behaviour_of
+from mqregistry.errors import ConfigError
+from mqregistry.events import changes as kinds
+from mqregistry.model import DataVersion
 
 from .bed import registration
 from .test_wrong_type import break_key, refused
@@ -58,7 +58,7 @@ async def test_goodbye_takes_the_id_whoever_has_it_row_2(bed):
     assert (await bed.live(victim))["counter"] == "1", "the process itself lives on"
     assert (await bed.tables()).filter_servers == {f"|{A}": ["f"]}
     (event,) = await bed.events()
-    assert (event.type, event.who, event.addr, event.broker_id) == (kinds.BROKER_UNREGISTERED, None, A, 0)
+    assert (event.type, event.who, event.addr, event.broker_id) == (kinds.BrokerUnregistered.type, None, A, 0)
     assert event.row == kinds.Row("c1", {1: B})
     assert await bed.replay() == await bed.contents()
     await bed.register(A, filter_servers=["f"])

@@ -7,8 +7,8 @@ import random
 
 import pytest
 
-from registry.store.snapshot import read_tables
-from registry.store.store import Store
+from mqregistry.store.snapshot import read_tables
+from mqregistry.store.store import Store
 
 from .bed import FrontEnd, registration, replay
 from .test_snapshot import random_writes

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from registry import change as kinds
+from mqregistry.events import changes as kinds
 
 
 async def test_delete_takes_the_key_and_keeps_the_namespace(bed):
@@ -11,9 +11,7 @@ async def test_delete_takes_the_key_and_keeps_the_namespace(bed):
     seq = await bed.kv.delete("ns", "key")
     assert (await bed.contents())["kv"] == {"ns": {}}
     (event,) = await bed.events()
-    assert (event.type, event.kv_namespace, event.key, event.value, event.seq) == (
-        kinds.KV_DELETED, "ns", "key", None, seq,
-    )  # fmt: skip
+    assert event == kinds.KvDeleted(seq, event.ms, at=event.at, kv_namespace="ns", key="key")
     assert await bed.replay() == await bed.contents()
 
 

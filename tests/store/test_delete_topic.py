@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from registry import change as kinds
-from registry.model import QueueData
+from mqregistry.events import changes as kinds
+from mqregistry.model import QueueData
 
 RW = QueueData(8, 8, 6)
 
@@ -26,7 +26,11 @@ async def test_delete_everywhere_takes_the_topic_and_moves_each_row(bed, two_clu
     tables = await bed.tables()
     assert set(tables.topics) == {"t2"}
     (event,) = await bed.events()
-    assert (event.type, event.topic, set(event.broker_names)) == (kinds.TOPIC_DELETED, "t1", {"broker-a", "broker-b"})
+    assert (event.type, event.topic, set(event.broker_names)) == (
+        kinds.TopicDeleted.type,
+        "t1",
+        {"broker-a", "broker-b"},
+    )
     assert {row.rev for row in tables.brokers.values()} == {event.rev} == {event.seq}
     assert await bed.replay() == tables.contents()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from registry import change as kinds
+from mqregistry.events import changes as kinds
 
 ADDR = "10.0.0.1:10911"
 WHO = f"c1|{ADDR}"
@@ -13,7 +13,7 @@ WHO = f"c1|{ADDR}"
 @pytest.fixture
 def watched(bed, run):
     """Somebody watches, and has for as long as anybody's timeout."""
-    run(bed.leases.expire(10))
+    run(bed.leases.renew("w1"))
     run(bed.let_pass(300_000))
 
 
@@ -35,7 +35,7 @@ async def test_expire_after_the_deadline_removes_and_tells(bed, watched):
     assert (await bed.contents())["brokers"] == {}
     assert await bed.live(r) == {}
     (event,) = await bed.events()
-    assert (event.type, event.row, event.who) == (kinds.BROKER_EXPIRED, None, WHO)
+    assert (event.type, event.row, event.who) == (kinds.BrokerExpired.type, None, WHO)
     assert await bed.replay() == await bed.contents()
 
 
@@ -103,3 +103,59 @@ async def test_expire_of_a_whole_batch_in_one_call(bed, watched):
     assert len((await bed.leases.expire(1000)).whos) == 40
     assert (await bed.contents())["topics"] == {}
     assert await bed.replay() == await bed.contents()
+
+
+async def test_expire_is_bounded_by_the_topics_of_those_that_go(bed, watched):
+    """A3: several brokers with many topics fall silent: a script takes few of them, and says that there are more."""
+    for i, count in enumerate((3, 4, 2, 5)):
+        topics = [f"t{i}-{number}" for number in range(count)]
+        await bed.register(f"10.0.0.{i}:1", f"broker-{i}", topics=topics, heartbeat_timeout_ms=10_000 * (i + 1))
+    await bed.let_pass(60_000)
+    found = [await bed.leases.expire(50, topics=7) for _ in range(3)]
+    assert [len(batch.whos) for batch in found] == [2, 2, 0]
+    assert [batch.more for batch in found] == [True, False, False]
+    assert await bed.replay() == await bed.contents()
+
+
+async def test_expire_takes_one_broker_however_many_topics_it_has(bed, watched):
+    await bed.register(topics=[f"t{number}" for number in range(20)], heartbeat_timeout_ms=10_000)
+    await bed.register("10.0.0.2:1", "broker-b", heartbeat_timeout_ms=20_000)
+    await bed.let_pass(60_000)
+    first = await bed.leases.expire(50, topics=7)
+    assert (first.whos, first.more) == ([WHO], True)
+    second = await bed.leases.expire(50, topics=7)
+    assert (second.whos, second.more) == (["c1|10.0.0.2:1"], False)
+    assert (await bed.contents())["topics"] == {}
+
+
+async def test_expire_of_a_broker_with_long_numbered_names_leaves_nothing(bed, watched):
+    """A5: several lists of names of one length that differ in their last characters; shared with another broker."""
+    topics = [f"{'x' * 94}{number:06}" for number in range(3100)]
+    await bed.register(topics=topics, heartbeat_timeout_ms=10_000)
+    await bed.register("10.0.0.2:1", "broker-b", topics=topics[:700])
+    await bed.let_pass(30_000)
+    assert (await bed.leases.expire(10)).whos == [WHO]
+    assert await bed.members("topics") == set(topics[:700])
+    assert await bed.redis("EXISTS", bed.key("broker-topics:broker-a")) == 0
+    assert await bed.replay() == await bed.contents()
+
+
+async def test_a_broker_that_came_back_under_another_cluster_stays_while_it_beats_there(bed, watched):
+    """A10: it registers under c1, then, without a close, under c2, and beats there; c1's deadline comes, then c2's."""
+    await bed.register(topics=["t1", "t2"])
+    await bed.let_pass(100_000)
+    moved = await bed.register(cluster="c2", topics=["t1", "t2"])
+    await bed.let_pass(30_000)
+    before = await bed.contents()
+    await bed.events()
+    assert (await bed.leases.expire(10)).whos == [WHO]
+    (event,) = await bed.events()
+    assert (event.type, event.who, event.broker_id, event.row.addrs) == ("broker_expired", WHO, None, {0: ADDR})
+    before["brokers"]["broker-a"] = event.row.broker_row(event.rev)
+    assert await bed.contents() == await bed.replay() == before
+    assert await bed.live(moved) != {}
+    await bed.let_pass(100_000)
+    assert (await bed.leases.expire(10)).whos == [f"c2|{ADDR}"]
+    after = await bed.contents()
+    assert (after["brokers"], after["clusters"], after["topics"]) == ({}, {}, {})
+    assert await bed.replay() == after

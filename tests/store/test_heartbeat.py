@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from registry.model import DataVersion
+from mqregistry.model import DataVersion
 
 from .bed import digest_of, registration
 
@@ -107,7 +107,7 @@ async def test_heartbeat_of_a_slave_in_another_cluster_names_no_master(bed):
     await bed.register()
     slave = await bed.register("10.0.0.2:10911", broker_id=1, cluster="c2")
     answer = await beat(bed, slave)
-    assert (answer.same, answer.master_addr, answer.ha_server_addr) == (True, "", "")
+    assert (answer.same, answer.master_addr, answer.ha_server_addr) == (True, "", None)
 
 
 async def test_heartbeat_of_a_master_names_none(bed):

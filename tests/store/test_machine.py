@@ -24,16 +24,17 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from pipeline.lives import Lives
-from registry import change as kinds
-from registry.behaviour import FOUR_EIGHT
-from registry.change import Change, Parts
-from registry.model import DataVersion, QueueData, Registration, TopicConfig, who
-from registry.store import keys
-from registry.store.routes import Channel, Heartbeat
-from registry.store.snapshot import ChangeReader, read_tables
-from registry.store.store import Store
-from registry.tables import Tables
+from mqregistry.behaviour import FOUR_EIGHT
+from mqregistry.events import changes as kinds
+from mqregistry.events.changes import Change, Parts
+from mqregistry.model import DataVersion, QueueData, Registration, TopicConfig, who
+from mqregistry.store import keys
+from mqregistry.store.change_reader import ChangeReader
+from mqregistry.store.route_writes import Channel, HeartbeatReply
+from mqregistry.store.snapshot import read_tables
+from mqregistry.store.store import Store
+from mqregistry.tables.live_table import LiveTable
+from mqregistry.tables.tables import Tables
 
 from .bed import FrontEnd, Prepared
 from .model import TIMEOUT_48, Model, Model48, Reg
@@ -123,9 +124,8 @@ class RouteTableMachine(RuleBasedStateMachine):
         self.born = 0
         self.last: dict[tuple[str, str, str], Reg] = {}  # of each process and name: what was accepted last
         self.reader, self.parts, self.replayed, self.seq = ChangeReader(self.store, "0-0"), Parts(), Tables(), 0
-        self.told_lives = Lives(self.replayed, live_by_cluster=self.compat == "5.x")
+        self.told_lives = LiveTable(self.replayed, live_by_cluster=self.compat == "5.x")
         self.told_dead: set[str] = set()  # who counts as not alive though it stands somewhere
-        self.restored = 0
         self.before = self.visible()
         for front_end in self.workers:
             self.renew(front_end)
@@ -162,7 +162,7 @@ class RouteTableMachine(RuleBasedStateMachine):
                 delete_missing_topics=self.model.understood(reg).delete_missing,
             )
         )
-        known = isinstance(result, Heartbeat)
+        known = isinstance(result, HeartbeatReply)
         status = self.model.register(reg, front_end, self.channel(front_end, connection), known=known)
         self.check_answer(reg, result, status)
         self.owns(front_end, self.who(reg), connection)
@@ -219,7 +219,7 @@ class RouteTableMachine(RuleBasedStateMachine):
         self.owns(front_end, self.who(reg), connection)
 
     def check_answer(self, reg: Reg, result: Any, status: str) -> None:
-        if isinstance(result, Heartbeat):
+        if isinstance(result, HeartbeatReply):
             assert result.same
             assert status == "OK"
         else:
@@ -411,11 +411,10 @@ class RouteTableMachine(RuleBasedStateMachine):
 
     @rule(kv=st.dictionaries(st.sampled_from(["n1", "n2"]), st.dictionaries(TOPIC, st.sampled_from(["v", "x"]))))
     def restore_kv(self, kv: dict[str, dict[str, str]]) -> None:
-        """A front end gives back what it knew: what is there already stays."""
-        self.restored += 1
-        self.run(self.workers["fe1"].kv.restore(self.restored, kv))
+        """A front end that had applied all there is gives back what it knew."""
+        self.run(self.workers["fe1"].kv.restore(self.reader.last_id, kv))
         for namespace, table in kv.items():
-            self.model.kv[namespace] = table | self.model.kv.get(namespace, {})
+            self.model.kv[namespace] = dict(table)
 
     # What always holds
 
@@ -457,9 +456,9 @@ class RouteTableMachine(RuleBasedStateMachine):
 
     def replay_live(self, change: Change) -> None:
         self.told_lives.apply(change)
-        if change.who is not None:
+        if isinstance(change, kinds.BrokerChange) and change.who is not None:
             self.told_dead.discard(change.who)
-            if change.type != kinds.BROKER_REGISTERED and change.who in self.told_lives.by_who:
+            if change.type != kinds.BrokerRegistered.type and change.who in self.told_lives.by_who:
                 self.told_dead.add(change.who)
 
     def replayed_lives(self) -> dict[str, Any]:

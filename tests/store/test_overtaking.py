@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from registry import change as kinds
-from registry.model import QueueData
+from mqregistry.events import changes as kinds
+from mqregistry.model import QueueData
 
 from .bed import registration
 
@@ -117,7 +117,7 @@ async def test_close_of_the_old_address_after_another_took_the_id_removes_nothin
     assert await bed.fe1.close(old, connection=ADDR) == "REMOVED"
     assert await bed.contents() == contents
     (event,) = await bed.events()
-    assert (event.type, event.addr, event.rev) == (kinds.BROKER_CLOSED, ADDR, None)
+    assert (event.type, event.addr, event.rev) == (kinds.BrokerClosed.type, ADDR, None)
     assert await bed.replay() == contents
 
 

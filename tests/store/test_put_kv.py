@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from registry import change as kinds
+import pytest
+
+from mqregistry.errors import LimitExceeded
+from mqregistry.events import changes as kinds
 
 
 async def test_put_stores_and_tells(bed):
@@ -10,7 +13,7 @@ async def test_put_stores_and_tells(bed):
     assert (await bed.contents())["kv"] == {"ns": {"key": "värde"}}
     (event,) = await bed.events()
     assert (event.type, event.kv_namespace, event.key, event.value, event.seq) == (
-        kinds.KV_PUT, "ns", "key", "värde", seq,
+        kinds.KvPut.type, "ns", "key", "värde", seq,
     )  # fmt: skip
     assert await bed.replay() == await bed.contents()
 
@@ -50,3 +53,50 @@ async def test_put_of_empty_texts(bed):
     await bed.kv.put("", "", "")
     assert (await bed.contents())["kv"] == {"": {"": ""}}
     assert await bed.replay() == await bed.contents()
+
+
+async def test_a_value_that_is_too_large_is_refused_and_nothing_stored(bed):
+    """B3."""
+    await bed.kv.put("ns", "k", "x" * 65_536)
+    before = await bed.dump()
+    with pytest.raises(LimitExceeded, match="namespace 'ns': a value has at most 65536 bytes, this one has 65537"):
+        await bed.kv.put("ns", "k", "x" * 65_537)
+    with pytest.raises(LimitExceeded):
+        await bed.kv.put("new", "k", "x" * 65_537)
+    assert await bed.dump() == before
+
+
+async def test_a_namespace_has_at_most_twenty_thousand_keys(bed):
+    """B3; a key that is there may still change."""
+    for first in range(0, 20_000, 5000):
+        flat = [part for number in range(first, first + 5000) for part in (f"k{number}", "1")]
+        await bed.redis("HSET", bed.key("kv:ns"), *flat)
+    with pytest.raises(LimitExceeded, match="a namespace has at most 20000 keys"):
+        await bed.kv.put("ns", "one more", "1")
+    await bed.kv.put("ns", "k7", "2")
+    await bed.kv.delete("ns", "k8")
+    await bed.kv.put("ns", "one more", "1")
+
+
+async def test_a_namespace_has_at_most_sixteen_mib(bed):
+    """B3: 255 values of 64 KiB fit; more only after something went, whoever took it away."""
+    async with bed.store.client.pipeline(transaction=False) as steps:
+        for number in range(255):
+            steps.hset(bed.key("kv:ns"), f"k{number:03}", "x" * 65_536)
+        await steps.execute()
+    await bed.kv.put("ns", "small", "x" * 60_000)
+    with pytest.raises(LimitExceeded, match="a namespace has at most 16777216 bytes of keys and values"):
+        await bed.kv.put("ns", "large", "x" * 65_536)
+    await bed.kv.put("ns", "small", "")
+    await bed.kv.put("ns", "large", "x" * 60_000)
+    with pytest.raises(LimitExceeded):
+        await bed.kv.put("ns", "more", "x" * 65_536)
+    await bed.kv.put("ns", "k000", None)
+    await bed.kv.put("ns", "more", "x" * 60_000)
+    with pytest.raises(LimitExceeded):
+        await bed.kv.put("ns", "most", "x" * 65_536)
+    await bed.redis("HDEL", bed.key("kv:ns"), "k001")  # as an older release does: it keeps no count
+    await bed.move_clock(61_000)
+    await bed.kv.put("ns", "most", "x" * 60_000)
+    await bed.kv.delete("ns", "most")
+    await bed.kv.put("ns", "most", "x" * 60_000)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from registry import change as kinds
-from registry.store.leases import DIRECT
+from mqregistry.errors import StoreError
+from mqregistry.events import changes as kinds
+from mqregistry.store.leases import DIRECT
 
 from .bed import FrontEnd, registration
 
@@ -51,7 +52,7 @@ async def test_reap_removes_a_broker_whose_other_connection_was_seen_closing(bed
     assert await bed.leases.reap(10) == ([WHO], False)
     assert (await bed.contents())["brokers"] == {}
     (event,) = await bed.events()
-    assert (event.type, event.who, event.row) == (kinds.BROKER_REAPED, WHO, None)
+    assert (event.type, event.who, event.row) == (kinds.BrokerReaped.type, WHO, None)
     assert await bed.replay() == await bed.contents()
 
 
@@ -115,13 +116,14 @@ async def test_reap_leaves_what_a_new_worker_of_the_front_end_took_over(bed, set
 
 
 async def test_reap_waits_until_every_worker_had_the_time_to_renew(bed, settled):
-    """After an outage every lease has run out, and nobody is dead."""
+    """After an outage every lease has run out, and nobody is dead; w2 is the first that renews."""
     r = await bed.register()
     await bed.fe2.register(r)
     await bed.fe2.close(r)
     await bed.move_clock(30_000)
     await dies(bed, "w1")
     assert await bed.leases.reap(10) == ([], False)
+    await bed.leases.renew("w2", 600_000)
     await bed.let_pass(9_000)
     assert await bed.leases.reap(10) == ([], False)
     assert await bed.channels(r) == {"fe1": f"w1/{ADDR}"}
@@ -145,7 +147,7 @@ async def test_reap_of_a_broker_that_wrote_itself_is_the_close_of_its_connection
     assert await bed.leases.reap(10) == ([WHO], False)
     assert (await bed.contents())["brokers"] == {}
     (event,) = await bed.events()
-    assert (event.type, event.who, event.row) == (kinds.BROKER_REAPED, WHO, None)
+    assert (event.type, event.who, event.row) == (kinds.BrokerReaped.type, WHO, None)
     assert await bed.replay() == await bed.contents()
     assert await bed.leases.reap(10) == ([], False)
 
@@ -170,3 +172,30 @@ async def test_reap_of_a_direct_writer_of_a_broker_that_left_makes_nothing_of_it
     await dies(bed, "w1")
     await bed.leases.reap(10)
     assert await bed.live(r) == {}
+
+
+async def test_reap_is_bounded_by_the_topics_of_those_that_go(bed, settled):
+    """A3: the last connection of each was that of a dead worker; one call removes few of them."""
+    for i in range(4):
+        r = await bed.register(f"10.0.0.{i}:1", f"broker-{i}", topics=["t1", "t2", "t3"])
+        await bed.fe2.register(r)
+        await bed.fe2.close(r)
+    await dies(bed, "w1")
+    batches = [await bed.leases.reap(50, topics=7) for _ in range(3)]
+    assert [(len(whos), more) for whos, more in batches] == [(2, True), (2, False), (0, False)]
+    assert await bed.members("leases") == {"w2"}
+    assert (await bed.contents())["brokers"] == {}
+
+
+async def test_reap_of_an_entry_that_cannot_be_cleaned_up_loses_nothing_of_it(bed, settled):
+    r = await bed.register()
+    await bed.fe2.register(r)
+    await bed.fe2.close(r)
+    await dies(bed, "w1")
+    await bed.redis("RENAME", bed.key("brokers"), bed.key("kept"))
+    await bed.redis("SET", bed.key("brokers"), "no set")
+    with pytest.raises(StoreError, match="WRONGTYPE"):
+        await bed.leases.reap(10)
+    assert await bed.channels(r) == {"fe1": f"w1/{ADDR}"}
+    await bed.redis("RENAME", bed.key("kept"), bed.key("brokers"))
+    assert (await bed.leases.reap(10))[0] == [WHO]

@@ -5,9 +5,10 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from registry import change as kinds
-from registry.model import BrokerRow, DataVersion, QueueData
-from registry.store.routes import NO_CHANNEL
+from mqregistry.errors import StoreError
+from mqregistry.events import changes as kinds
+from mqregistry.model import BrokerRow, DataVersion, QueueData
+from mqregistry.store.route_writes import NO_CHANNEL
 
 from .bed import digest_of, registration
 
@@ -40,7 +41,7 @@ async def test_first_registration_stores_and_tells_everything(bed):
         "ha": "ha-10.0.0.1:10911",
     }  # fmt: skip
     (event,) = await bed.events()
-    assert (event.type, event.seq, event.rev, event.broker_name) == (kinds.BROKER_REGISTERED, 1, 1, "broker-a")
+    assert (event.type, event.seq, event.rev, event.broker_name) == (kinds.BrokerRegistered.type, 1, 1, "broker-a")
     assert (event.who, event.cluster, event.addr) == ("c1|10.0.0.1:10911", "c1", "10.0.0.1:10911")
     assert (event.broker_id, event.new, event.parts) == (0, True, 1)
     assert event.row == kinds.Row("c1", {0: "10.0.0.1:10911"}, "z1", True)
@@ -68,8 +69,10 @@ async def test_registration_without_timeout_takes_the_default(bed):
     assert (await bed.live(r))["timeout_ms"] == "120000"
 
 
-@pytest.mark.parametrize(("given", "kept"), [(0, 1), (-5, 1), (2**63 - 1, 10**12)])
-async def test_registration_with_an_odd_timeout_is_stored_whole(bed, given, kept):
+@pytest.mark.parametrize(
+    ("given", "kept"), [(0, 1000), (-5, 1000), (999, 1000), (3_600_001, 3_600_000), (2**63 - 1, 3_600_000)]
+)
+async def test_a_timeout_is_between_a_second_and_an_hour(bed, given, kept):
     r = await bed.register(heartbeat_timeout_ms=given)
     assert (await bed.live(r))["timeout_ms"] == str(kept)
     assert set((await bed.contents())["brokers"]) == {"broker-a"}
@@ -101,7 +104,7 @@ async def test_registration_repeated_is_a_refresh_and_tells_nothing(bed):
 
 async def test_registration_that_changes_nothing_is_answered_unchanged_and_tells_nothing(bed):
     r = await bed.register()
-    await bed.kv.set_config({"a": "b"})  # so that the heartbeat declines
+    await bed.kv.set_config({"brokerChannelExpiredTimeMs": "130000"})  # so that the heartbeat declines
     await bed.events()
     result = await bed.fe1.register(r)
     assert (result.status, result.changed) == ("OK", False)
@@ -189,7 +192,7 @@ async def test_lower_state_version_than_the_holders_is_refused_and_leaves_the_li
     assert (await bed.routes.touch_broker("c1", "10.0.0.2:1")).data_version is None
     assert await bed.deadline(late) is not None
     (event,) = await bed.events()
-    assert (event.type, event.who, event.ignorable) == (kinds.BROKER_REFUSED, "c1|10.0.0.2:1", True)
+    assert (event.type, event.who, event.ignorable) == (kinds.BrokerRefused.type, "c1|10.0.0.2:1", True)
     assert (await bed.fe1.register(late)).status == "REFUSED_STATE"
     assert await bed.events() == [], "it did not count as alive before, either"
     assert (await bed.beats())[-1]["kind"] == "refused"
@@ -245,7 +248,7 @@ async def test_moved_row_is_answered_retry_with_what_is_known_and_nothing_is_wri
 
 async def test_moved_settings_are_answered_retry(bed):
     prepared = await bed.fe1.prepare(registration())
-    await bed.kv.set_config({"a": "b"})
+    await bed.kv.set_config({"brokerChannelExpiredTimeMs": "130000"})
     assert (await bed.fe1.send_once(prepared)).status == "RETRY"
 
 
@@ -323,14 +326,14 @@ async def test_slave_is_told_its_master_and_the_masters_ha_address(bed):
 async def test_slave_is_told_of_a_master_without_ha_address(bed):
     await bed.register(ha_server_addr=None)
     result = await bed.fe1.register(registration("10.0.0.2:1", broker_id=1))
-    assert (result.master_addr, result.ha_server_addr) == ("10.0.0.1:10911", "")
+    assert (result.master_addr, result.ha_server_addr) == ("10.0.0.1:10911", None)
 
 
 async def test_slave_of_a_master_that_is_not_alive_is_told_nothing(bed):
     await bed.register()
     await bed.redis("DEL", bed.key("live:c1|10.0.0.1:10911"))
     result = await bed.fe1.register(registration("10.0.0.2:1", broker_id=1))
-    assert (result.master_addr, result.ha_server_addr) == ("", "")
+    assert (result.master_addr, result.ha_server_addr) == ("", None)
 
 
 async def test_ha_address_that_goes_is_forgotten(bed):
@@ -397,3 +400,28 @@ async def test_any_text_survives_in_every_field(bed, text):
     await bed.fe1.close(r, connection=f"1{text}")
     assert (await bed.contents())["brokers"] == {}
     assert await bed.replay() == await bed.contents()
+
+
+async def test_a_broker_name_has_at_most_256_ids(bed):
+    """B2: thousands of ids of one brokerName; those that it has may still register, move and leave."""
+    r = await bed.register(topics=[])
+    await bed.redis(
+        "HSET", bed.key("broker:broker-a"), *(part for i in range(1, 256) for part in (str(i), f"10.1.0.{i}:1"))
+    )
+    before = await bed.dump()
+    with pytest.raises(StoreError, match="MQLIMIT a brokerName has at most 256 broker ids, broker-a has as many"):
+        await bed.fe1.register(registration("10.0.0.9:1", broker_id=256, topics=[]))
+    assert await bed.dump() == before
+    assert (await bed.fe1.register(registration("10.1.0.7:1", broker_id=7, topics=[]))).status == "OK"
+    assert (await bed.fe1.register(registration("10.1.0.7:1", broker_id=300, topics=[]))).status == "OK"
+    assert len(await bed.hash("broker:broker-a")) == 256 + 3
+    assert (await bed.fe1.register(r)).status == "OK"
+
+
+async def test_a_row_that_has_thousands_of_ids_already_still_takes_registrations(bed):
+    """B2: an older release took 4,100 of them; unpack then failed after the queue data was written."""
+    await bed.register(topics=[])
+    flat = [part for i in range(1, 4100) for part in (str(i), f"10.1.{i // 250}.{i % 250}:1")]
+    await bed.redis("HSET", bed.key("broker:broker-a"), *flat)
+    assert (await bed.fe1.register(registration(topics=["t1", "t2"], counter=2))).status == "OK"
+    assert set((await bed.contents())["topics"]) == {"t1", "t2"}

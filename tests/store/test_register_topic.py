@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from registry import change as kinds
-from registry.model import QueueData
+from mqregistry.events import changes as kinds
+from mqregistry.model import QueueData
 
 A, B = QueueData(1, 2, 6, 3), QueueData(4, 4, 4)
 
@@ -22,7 +22,7 @@ async def test_new_topic_is_stored_and_told(bed):
     assert tables.topics["new"] == {"broker-a": A, "broker-b": B}
     (event,) = await bed.events()
     assert (event.type, event.topic, event.queue_datas) == (
-        kinds.TOPIC_REGISTERED, "new", {"broker-a": A, "broker-b": B},
+        kinds.TopicRegistered.type, "new", {"broker-a": A, "broker-b": B},
     )  # fmt: skip
     assert {row.rev for row in tables.brokers.values()} == {event.rev} == {event.seq}
     assert "new" in tables.broker_topics["broker-a"]

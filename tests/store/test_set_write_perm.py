@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from registry import change as kinds
-from registry.model import QueueData
+from mqregistry.events import changes as kinds
+from mqregistry.model import QueueData
 
 
 async def perms(bed):
@@ -27,7 +27,7 @@ async def test_wipe_tells_the_topics_that_changed_and_moves_the_row(bed):
     seq, count = await bed.routes.set_write_perm("broker-a", "wipe")
     (event,) = await bed.events()
     assert (event.type, event.broker_name, event.topics) == (
-        kinds.WRITE_PERM_SET, "broker-a", {"t6": QueueData(3, 5, 4, 9)},
+        kinds.WritePermSet.type, "broker-a", {"t6": QueueData(3, 5, 4, 9)},
     )  # fmt: skip
     assert (event.seq, event.rev, count) == (seq, seq, 2)
     assert (await bed.tables()).brokers["broker-a"].rev == seq

@@ -7,12 +7,13 @@ import random
 
 import pytest
 
-from registry.change import Parts
-from registry.errors import StoreError
-from registry.model import BrokerRow, QueueData
-from registry.store import snapshot
-from registry.store.snapshot import ChangeReader, read_head, read_section, read_tables
-from registry.store.store import Store
+from mqregistry.errors import StoreError
+from mqregistry.events.changes import Parts
+from mqregistry.model import BrokerRow, QueueData
+from mqregistry.store import snapshot
+from mqregistry.store.change_reader import ChangeReader
+from mqregistry.store.snapshot import read_head, read_section, read_tables
+from mqregistry.store.store import Store
 
 from .bed import FrontEnd, registration
 
@@ -41,7 +42,7 @@ async def test_snapshot_holds_every_table(bed, small_pages):
         )  # fmt: skip
         await bed.kv.put(f"ns{i}", "k", "v")
     await bed.kv.put("empty", "k", None)
-    await bed.kv.set_config({"a": "1"})
+    await bed.kv.set_config({"deleteTopicWithBrokerRegistration": "true"})
     head, tables = await read_tables(bed.store)
     assert head.seq == 62
     assert tables.contents() == await bed.replay()
@@ -54,7 +55,7 @@ async def test_snapshot_holds_every_table(bed, small_pages):
 async def test_live_section_tells_who_is_alive(bed, small_pages):
     for i in range(9):
         await bed.register(f"10.0.0.{i}:1", f"broker-{i}")
-    found = {name: dict(snapshot._pairs(flat)) async for name, flat in read_section(bed.store, "live")}
+    found = {name: dict(snapshot.pairs(flat)) async for name, flat in read_section(bed.store, "live")}
     assert set(found) == {f"c1|10.0.0.{i}:1" for i in range(9)}
     assert found["c1|10.0.0.3:1"][b"counter"] == b"1"
 
@@ -174,3 +175,30 @@ async def test_writes_between_any_two_pages_are_made_good_by_the_changes(
         monkeypatch.undo()
     await follow(bed.store, head, tables)
     assert tables.contents() == (await read_tables(bed.store))[1].contents()
+
+
+@pytest.mark.parametrize(
+    ("key", "field", "others"),
+    [
+        ("kv:ns", b"bad", {"good": "1"}),
+        ("kv:ns", b"b\xff", {"good": "1"}),
+    ],
+)
+async def test_a_kv_value_or_key_that_is_not_utf8_is_named_in_the_log_and_left_out(bed, caplog, key, field, others):
+    await bed.kv.put("ns", "good", "1")
+    await bed.redis("HSET", bed.key(key), field, b"\xff\xfe")
+    _, tables = await read_tables(bed.store)
+    assert tables.kv == {"ns": others}
+    assert f"{bed.key(key)}, field {field!r}, is left out" in caplog.text
+
+
+async def test_other_texts_that_are_not_utf8_are_named_in_the_log_and_left_out(bed, caplog):
+    await bed.register(topics=["t1", "t2"])
+    await bed.redis("HSET", bed.key("config"), "productEnvName", b"\xff")
+    await bed.redis("RPUSH", bed.key("filter:c1|10.0.0.1:10911"), b"\xff")
+    await bed.redis("SADD", bed.key("kv"), b"ns\xff")
+    _, tables = await read_tables(bed.store)
+    assert sorted(tables.topics) == ["t1", "t2"]
+    assert (tables.kv, tables.config) == ({}, {})
+    for place in ("config, field b'productEnvName',", "filter:c1|10.0.0.1:10911", r"name b'ns\xff' in kv"):
+        assert f"{bed.key(place)} is left out" in caplog.text

@@ -3,23 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import tempfile
-from pathlib import Path
 
 import pytest
 
-from registry.embedded import EmbeddedRedis
-from registry.errors import StoreError, StoreUnavailable
-from registry.store.store import Store
+from mqregistry.errors import StoreError, StoreUnavailable
+from mqregistry.events.changes import SCHEMA_MINOR
+from mqregistry.store.store import Store
 
 from .bed import Bed, registration, until
-
-
-@pytest.fixture(scope="module")
-def own_redis():
-    """A Redis that a test may empty and configure; nobody else's."""
-    with tempfile.TemporaryDirectory(prefix="mq") as folder, EmbeddedRedis(Path(folder)) as server:
-        yield server
 
 
 @pytest.fixture
@@ -41,7 +32,7 @@ async def every_script(bed):
     await bed.routes.register_topic("t3", [])
     await bed.kv.put("ns", "a", "1")
     await bed.kv.delete("ns", "a")
-    await bed.kv.restore(1, {"ns": {}})
+    await bed.kv.restore("1-0", {"ns": {}})
     await bed.kv.set_config({"a": "1"})
     await bed.leases.renew("w1")
     await bed.leases.attach("fe1", [("c1|10.0.0.1:10911", "w1/2")])
@@ -128,25 +119,25 @@ async def test_another_schema_version_is_refused(own, own_redis, namespace):
 
 async def test_a_minor_is_let_in_and_the_highest_is_kept(own_redis, namespace, monkeypatch, caplog):
     async def minor(number: int) -> int:
-        monkeypatch.setattr("registry.store.store.SCHEMA_MINOR", number)
+        monkeypatch.setattr("mqregistry.store.store.SCHEMA_MINOR", number)
         async with Store(own_redis.url, namespace) as store:
             return (await store.connect()).schema_minor
 
     caplog.set_level("INFO")
     assert [await minor(number) for number in (0, 3, 1)] == [0, 3, 3]
-    assert "was also written by schema 1.3; this is 1.1, and passes over what that adds" in caplog.text
+    assert "was also written by schema 1.3; this is 1.1, and ignores what that adds" in caplog.text
 
 
 async def test_who_is_refused_leaves_no_mark(own, own_redis, namespace, monkeypatch):
-    monkeypatch.setattr("registry.store.store.SCHEMA_MINOR", 7)
+    monkeypatch.setattr("mqregistry.store.store.SCHEMA_MINOR", 7)
     async with Store(own_redis.url, namespace, compat="4.8") as store:
         with pytest.raises(StoreError):
             await store.connect()
-    monkeypatch.setattr("registry.store.store.SCHEMA_MAJOR", 2)
+    monkeypatch.setattr("mqregistry.store.store.SCHEMA_MAJOR", 2)
     async with Store(own_redis.url, namespace) as store:
         with pytest.raises(StoreError):
             await store.connect()
-    assert (await own.hash("meta")).get("schema_minor", "0") == "0"
+    assert (await own.hash("meta")).get("schema_minor", "0") == str(SCHEMA_MINOR)
 
 
 async def test_another_compat_mode_is_refused(own, own_redis, namespace):
@@ -247,7 +238,7 @@ def test_a_call_waits_for_its_turn_longer_than_for_an_answer(runner, own_redis, 
             assert (await waiting)[1] == 0
             taken = await pool.get_connection()
             try:
-                with pytest.raises(StoreUnavailable, match="too much is asked of Redis at once"):
+                with pytest.raises(StoreUnavailable, match="too many calls at once"):
                     await store.call("snapshot", "head", "0", 1)
             finally:
                 await pool.release(taken)

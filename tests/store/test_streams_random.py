@@ -13,10 +13,10 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 
-from registry import journal
-from registry.store import keys
-from registry.store.store import Store
-from registry.store.streams import Limits, StreamStore
+from mqregistry.events import journal
+from mqregistry.store import keys
+from mqregistry.store.store import Store
+from mqregistry.store.streams import StreamLimits, StreamStore
 
 TIMEOUT_MS = 3_600_000
 AGE_MS = 10 * TIMEOUT_MS
@@ -67,7 +67,7 @@ class RetentionMachine(RuleBasedStateMachine):
     @initialize(entries=st.sampled_from([200, 500]), percent=st.sampled_from([100, 200, 400]), size=st.booleans())
     def choose_limits(self, entries: int, percent: int, size: bool) -> None:
         size_bytes = entries * 300 if size else 0
-        self.limits = Limits(AGE_MS, entries, size_bytes, entries * percent // 100, size_bytes * percent // 100)
+        self.limits = StreamLimits(AGE_MS, entries, size_bytes, entries * percent // 100, size_bytes * percent // 100)
 
     @rule(count=st.sampled_from([1, 50, 150, 400, 400]), pad=st.sampled_from([10, 10, 1000]))
     def write(self, count: int, pad: int) -> None:
@@ -88,7 +88,7 @@ class RetentionMachine(RuleBasedStateMachine):
             entry_id = self.ids[upto - 1]
             if upto <= self.gone:
                 return  # a reader that begins anew takes what is there
-        self.run(self.streams.acknowledge("changes", reader, entry_id))
+        self.run(self.streams.acknowledge(reader, {"changes": entry_id}))
         self.positions[reader] = max(upto, self.positions.get(reader, 0))
         self.seen_ms[reader] = self.now_ms
         self.told[reader].discard("silent")
@@ -97,7 +97,7 @@ class RetentionMachine(RuleBasedStateMachine):
     @rule(reader=READERS)
     def say_nothing_new(self, reader: str) -> None:
         if reader in self.positions:
-            self.run(self.streams.acknowledge_all(reader, {}))
+            self.run(self.streams.acknowledge(reader, {}))
             self.seen_ms[reader] = self.now_ms
             self.told[reader].discard("silent")
 

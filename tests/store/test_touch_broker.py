@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from registry.model import DataVersion
-from registry.store.routes import NO_CHANNEL
+from mqregistry.model import DataVersion
+from mqregistry.store.route_writes import NO_CHANNEL
 
 
 async def test_touch_of_an_unknown_broker_refreshes_nothing(bed):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from registry import change as kinds
-from registry.model import QueueData
+from mqregistry.events import changes as kinds
+from mqregistry.model import QueueData
 
 from .bed import registration
 
@@ -32,7 +32,7 @@ async def test_unregister_of_the_last_broker_leaves_nothing(bed):
     assert await bed.replay() == EMPTY
     assert await left_keys(bed) == {"meta", "changes", "heartbeats", "leases"}
     (event,) = await bed.events()
-    assert (event.type, event.row, event.broker_name) == (kinds.BROKER_UNREGISTERED, None, "broker-a")
+    assert (event.type, event.row, event.broker_name) == (kinds.BrokerUnregistered.type, None, "broker-a")
     assert (event.who, event.cluster, event.addr, event.broker_id) == (f"c1|{ADDR}", "c1", ADDR, 0)
     assert event.topics == {}
 
@@ -200,7 +200,7 @@ async def test_unregister_that_hits_nothing_wipes_write_of_a_name_without_master
     contents = await bed.contents()
     assert {data["broker-a"].perm for data in contents["topics"].values()} == {4}
     (event,) = await bed.events()
-    assert (event.type, set(event.topics)) == (kinds.WRITE_PERM_SET, {"t1", "t2"})
+    assert (event.type, set(event.topics)) == (kinds.WritePermSet.type, {"t1", "t2"})
     assert await bed.replay() == contents
     assert await unregister(bed, addr="10.0.0.9:1") == 0
     assert await bed.events() == []

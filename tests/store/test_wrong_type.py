@@ -6,8 +6,8 @@ import itertools
 
 import pytest
 
-from registry.errors import StoreError
-from registry.model import QueueData
+from mqregistry.errors import StoreError
+from mqregistry.model import QueueData
 
 from .bed import registration
 
@@ -197,7 +197,7 @@ async def test_kv_writes_nothing(bed, name, operation):
     action = {
         "put": lambda: bed.kv.put("ns", "b", "2"),
         "delete": lambda: bed.kv.delete("ns", "a"),
-        "restore": lambda: bed.kv.restore(5, {"other": {"x": "1"}, "ns": {"b": "2"}}),
+        "restore": lambda: bed.kv.restore("5-0", {"other": {"x": "1"}, "ns": {"b": "2"}}),
     }[operation]
     await refused(bed, key, action)
 

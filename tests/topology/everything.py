@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
-from registry.model import ORDER_TOPIC_CONFIG, QueueData, who
-from registry.store import scripts
-from registry.store.brokers import read_broker
-from registry.store.snapshot import read_section, read_topic_rows
-from registry.store.streams import Limits, StreamStore, lookup_entries
+from mqregistry.model import ORDER_TOPIC_CONFIG, QueueData, who
+from mqregistry.store import scripts
+from mqregistry.store.read_broker import read_broker
+from mqregistry.store.snapshot import read_section, read_topic_rows
+from mqregistry.store.streams import StreamLimits, StreamStore, lookup_entries
 
 from ..store.bed import Bed, registration
 
@@ -40,7 +40,7 @@ async def use_everything(bed: Bed) -> None:
     await kv.put("ns", "nothing", None)
     await kv.delete("ns", "key")
     await kv.set_config({"orderMessageEnable": "true"})
-    await kv.restore(1, {"ns": {"restored": "1"}, "empty": {}})
+    await kv.restore("1-0", {"ns": {"restored": "1"}, "empty": {}})
     await leases.attach("fe1", [(who("c1", "10.0.0.1:10911"), "w1/9"), (who("c1", "unknown:1"), "w1/9")])
     assert [rows async for rows in read_topic_rows(store)]
     for section in ("brokers", "clusters", "filters", "mappings", "kv", "config", "live"):
@@ -75,10 +75,10 @@ async def use_everything(bed: Bed) -> None:
     await leases.release("w1")
     assert await bed.contents() == await bed.replay()
     streams = StreamStore(store)
-    await streams.acknowledge("changes", "reader", (await bed.head()).last_id)
+    await streams.acknowledge("reader", {"changes": (await bed.head()).last_id})
     await streams.write_lookups("fe1", "w1", 1, 10_000, lookup_entries({"t1": 1}, {"none": 2}))
     assert set((await streams.survey()).readers) == {"reader"}
-    few = Limits(1, 1, 1, 1, 1)
+    few = StreamLimits(1, 1, 1, 1, 1)
     done = await streams.trim({"changes": few, "heartbeats": few, "lookups": few}, reader_timeout_ms=1)
     assert done.removed > 0
     assert await streams.forget_reader("reader")

@@ -1,12 +1,9 @@
-"""Real Redis processes on loopback TCP: single, Sentinel, Cluster; and a TLS proxy before one."""
+"""Redis servers under Sentinels, and a TLS proxy before one; single servers and clusters are in ``bench.servers``."""
 
 from __future__ import annotations
 
 import contextlib
-import os
-import random
 import select
-import signal
 import socket
 import ssl
 import subprocess
@@ -15,126 +12,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import redis
-
-from registry.embedded import die_with_parent, find_server
+from bench.servers.redis_servers import HOST, RedisProcess, as_text
 
 from ..server.harness import wait_until
-
-HOST = "127.0.0.1"
-
-
-def free_port() -> int:
-    """A port that is free now, and free 10,000 above too: the bus of a cluster node listens there."""
-    while True:
-        port = random.randrange(20_000, 32_000)
-        with contextlib.suppress(OSError), socket.socket() as one, socket.socket() as bus:
-            one.bind((HOST, port))
-            bus.bind((HOST, port + 10_000))
-            return port
-
-
-class Server:
-    """One redis-server process. options: lines of its configuration file, which it may rewrite."""
-
-    def __init__(
-        self, folder: Path, options: Sequence[str] = (), *, sentinel: bool = False, login: dict[str, Any] | None = None
-    ) -> None:
-        self.folder = folder
-        self.options = list(options)
-        self._sentinel = sentinel
-        self._login = login or {}
-        self._process: subprocess.Popen[bytes] | None = None
-        self.port = 0
-        folder.mkdir(parents=True, exist_ok=True)
-
-    @property
-    def address(self) -> str:
-        return f"{HOST}:{self.port}"
-
-    @property
-    def url(self) -> str:
-        return f"redis://{self.address}"
-
-    @property
-    def log(self) -> str:
-        return (self.folder / "log").read_text(errors="replace")
-
-    def start(self) -> Server:
-        """Start it on its port (the first time: a free one) and wait until it answers."""
-        for _ in range(5):
-            first = not self.port
-            if first:
-                self.port = free_port()
-                self._write_config()
-            self._process = subprocess.Popen(
-                [find_server(), str(self.folder / "redis.conf"), *(["--sentinel"] if self._sentinel else [])],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                preexec_fn=die_with_parent,
-                start_new_session=True,
-            )
-            wait_until(lambda: self._answers() or self._process.poll() is not None, "Redis answers")
-            if self._process.poll() is None:
-                return self
-            if not first:
-                break
-            self.port = 0  # somebody was faster
-        raise AssertionError(f"Redis did not start:\n{self.log}")
-
-    def _write_config(self) -> None:
-        lines = [
-            f"port {self.port}", f"bind {HOST}", f"dir {self.folder}", f"logfile {self.folder / 'log'}",
-            *([] if self._sentinel else ['save ""', "appendonly no"]), *self.options,
-        ]  # fmt: skip
-        (self.folder / "redis.conf").write_text("\n".join(lines) + "\n")
-
-    def _answers(self) -> bool:
-        try:
-            with self.client() as client:
-                return bool(client.ping())
-        except redis.AuthenticationError:
-            return True
-        except redis.RedisError:
-            return False
-
-    def client(self, **options: Any) -> redis.Redis:
-        """A client of the administrator of this server."""
-        return redis.Redis(HOST, self.port, protocol=2, socket_timeout=5, **{**self._login, **options})
-
-    def call(self, *command: Any) -> Any:
-        """One command."""
-        with self.client() as client:
-            return client.execute_command(*command)
-
-    def call_or_none(self, *command: Any) -> Any:
-        """One command; None while the server is not there."""
-        try:
-            return self.call(*command)
-        except (redis.ConnectionError, redis.TimeoutError):
-            return None
-
-    def kill(self) -> None:
-        """SIGKILL: as a crash would end it."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-            self._process = None
-
-    def pause(self) -> None:
-        """SIGSTOP."""
-        os.kill(self._process.pid, signal.SIGSTOP)
-
-    def go_on(self) -> None:
-        """SIGCONT."""
-        os.kill(self._process.pid, signal.SIGCONT)
-
-    def __enter__(self) -> Server:
-        return self.start()
-
-    def __exit__(self, *_: object) -> None:
-        self.kill()
 
 
 @contextlib.contextmanager
@@ -167,8 +47,8 @@ class SentinelSetup:
     ) -> None:
         self.name = name
         options = [*node_options, "repl-diskless-sync yes", "repl-diskless-sync-delay 0"]
-        self.nodes = [Server(folder / f"node{i}", options, login=login) for i in (0, 1)]
-        self.sentinels = [Server(folder / f"sentinel{i}", sentinel=True) for i in (0, 1, 2)]
+        self.nodes = [RedisProcess(folder / f"node{i}", options, login=login) for i in (0, 1)]
+        self.sentinels = [RedisProcess(folder / f"sentinel{i}", sentinel=True) for i in (0, 1, 2)]
         self._down_after_ms = down_after_ms
         self._sentinel_options = sentinel_options
 
@@ -187,10 +67,10 @@ class SentinelSetup:
         for sentinel in self.sentinels:
             wait_until(lambda s=sentinel: self._knows_all(s), "the Sentinels know each other and the replica", 20)
 
-    def _knows_all(self, sentinel: Server) -> bool:
+    def _knows_all(self, sentinel: RedisProcess) -> bool:
         flat = sentinel.call("SENTINEL", "MASTER", self.name)
         state = flat if isinstance(flat, dict) else dict(zip(flat[::2], flat[1::2], strict=True))
-        state = {_text(key): _text(value) for key, value in state.items()}
+        state = {as_text(key): as_text(value) for key, value in state.items()}
         return (str(state["num-slaves"]), str(state["num-other-sentinels"])) == ("1", "2")
 
     @property
@@ -198,13 +78,13 @@ class SentinelSetup:
         return f"redis+sentinel://{','.join(s.address for s in self.sentinels)}/{self.name}"
 
     @property
-    def master(self) -> Server:
+    def master(self) -> RedisProcess:
         """Whoever the first Sentinel says it is."""
         _, port = self.sentinels[0].call("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self.name)
         return next(node for node in self.nodes if node.port == int(port))
 
     @property
-    def replica(self) -> Server:
+    def replica(self) -> RedisProcess:
         master = self.master
         return next(node for node in self.nodes if node is not master)
 
@@ -220,76 +100,12 @@ class SentinelSetup:
         master.call("CLIENT", "KILL", "TYPE", "replica")
         wait_until(lambda: master.call("ROLE")[2] == [], "the master has no replica")
 
-    def wait_for_failover(self, promoted: Server) -> None:
+    def wait_for_failover(self, promoted: RedisProcess) -> None:
         wait_until(lambda: promoted.call("ROLE")[0] == b"master" and self.master is promoted, "failover", 20)
 
     def end(self) -> None:
         for server in (*self.sentinels, *self.nodes):
             server.kill()
-
-
-@contextlib.contextmanager
-def cluster_setup(folder: Path, *, replica_of_slot: int | None = None) -> Iterator[ClusterSetup]:
-    """Three masters; and a replica of the one that has ``replica_of_slot``."""
-    setup = ClusterSetup(folder, replica_of_slot)
-    try:
-        setup.start()
-        yield setup
-    finally:
-        for node in setup.nodes:
-            node.kill()
-
-
-class ClusterSetup:
-    """A Redis Cluster that fails over quickly."""
-
-    def __init__(self, folder: Path, replica_of_slot: int | None) -> None:
-        self._replica_of_slot = replica_of_slot
-        options = [
-            "cluster-enabled yes", "cluster-config-file nodes.conf", "cluster-node-timeout 800",
-            "cluster-replica-validity-factor 0", "cluster-require-full-coverage no",
-            "repl-diskless-sync yes", "repl-diskless-sync-delay 0",
-        ]  # fmt: skip
-        count = 3 if replica_of_slot is None else 4
-        self.nodes = [Server(folder / f"node{i}", options) for i in range(count)]
-
-    def start(self) -> None:
-        for node in self.nodes:
-            node.start()
-        masters = self.nodes[:3]
-        for i, node in enumerate(masters):
-            first, last = 16384 * i // 3, 16384 * (i + 1) // 3
-            node.call("CLUSTER", "ADDSLOTS", *range(first, last))
-            node.call("CLUSTER", "SET-CONFIG-EPOCH", i + 1)
-        for node in self.nodes[1:]:
-            node.call("CLUSTER", "MEET", HOST, self.nodes[0].port)
-        for node in self.nodes:
-            wait_until(lambda n=node: self._whole(n), "the cluster is whole", 20)
-        if self._replica_of_slot is not None:
-            master, replica = self.node_of(self._replica_of_slot), self.nodes[3]
-            replica.call("CLUSTER", "REPLICATE", _text(master.call("CLUSTER", "MYID")))
-            wait_until(lambda: replica.call("ROLE")[3] == b"connected", "the replica follows", 20)
-            for node in self.nodes:
-                wait_until(lambda n=node: self._slaves(n) == 1, "every node knows of the replica", 20)
-
-    def _whole(self, node: Server) -> bool:
-        info = dict(line.split(":") for line in _text(node.call("CLUSTER", "INFO")).split())
-        return info["cluster_state"] == "ok" and int(info["cluster_known_nodes"]) == len(self.nodes)
-
-    def _slaves(self, node: Server) -> int:
-        return sum("slave" in line.split()[2] for line in _text(node.call("CLUSTER", "NODES")).splitlines())
-
-    def node_of(self, slot: int) -> Server:
-        """The master of a slot, at the start."""
-        return self.nodes[min(2, next(i for i in range(3) if slot < 16384 * (i + 1) // 3))]
-
-    @property
-    def url(self) -> str:
-        return f"redis+cluster://{','.join(node.address for node in self.nodes[:3])}"
-
-
-def _text(value: Any) -> str:
-    return value.decode() if isinstance(value, bytes) else str(value)
 
 
 class TlsProxy:

@@ -9,11 +9,11 @@ import subprocess
 import sys
 from typing import Any
 
-from registry.change import Change, decode_change
-from registry.embedded import die_with_parent
-from registry.store import keys
-from registry.store.snapshot import read_tables
-from registry.store.store import Store
+from mqregistry.embedded import die_with_parent
+from mqregistry.events.changes import Change, decode_change
+from mqregistry.store import keys
+from mqregistry.store.snapshot import read_tables
+from mqregistry.store.store import Store
 
 from ..server.harness import wait_until
 
@@ -23,7 +23,7 @@ class SweeperProcess:
 
     def __init__(self, url: str, namespace: str) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "registry", "sweep", "--redis", url, "--namespace", namespace],
+            [sys.executable, "-m", "mqregistry", "sweep", "--redis", url, "--namespace", namespace],
             stdin=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             preexec_fn=die_with_parent,

@@ -8,16 +8,16 @@ import secrets
 import pytest
 from redis.crc import key_slot
 
-from registry.errors import StoreError, StoreUnavailable
-from registry.store import keys
-from registry.store.store import Store
+from bench.servers.redis_servers import cluster_setup
+from mqregistry.errors import StoreError, StoreUnavailable
+from mqregistry.store import keys
+from mqregistry.store.store import Store
 
 from ..deploy.files import acl_users
 from ..server.fleet import beating, watching
 from ..server.harness import Broker, wait_until
 from ..store.bed import Bed
 from .everything import use_everything
-from .servers import cluster_setup
 from .service import alike, contents, events, settled
 
 BROKERS = [

@@ -6,20 +6,25 @@ import asyncio
 
 import pytest
 
-from registry.errors import ConfigError, StoreError, StoreUnavailable
-from registry.store.connect import PASSWORD_VARIABLE, open_client, without_password
-from registry.store.snapshot import ChangeReader, read_tables
-from registry.store.store import Store
+from bench.servers.redis_servers import HOST, RedisProcess
+from mqregistry.errors import ConfigError, StoreError, StoreUnavailable
+from mqregistry.store.change_reader import ChangeReader
+from mqregistry.store.connection.client import open_client
+from mqregistry.store.connection.url import PASSWORD_VARIABLE, without_password
+from mqregistry.store.snapshot import read_tables
+from mqregistry.store.store import Store
 
 from ..server.fleet import beating, watching
 from ..server.harness import Broker
-from .servers import HOST, Server, TlsProxy, make_certificates
+from .servers import TlsProxy, make_certificates
 from .service import alike, settled
 
 
 @pytest.fixture
 def guarded(folder):
-    with Server(folder / "node", ["requirepass pass/word", "appendonly no"], login={"password": "pass/word"}) as server:
+    with RedisProcess(
+        folder / "node", ["requirepass pass/word", "appendonly no"], login={"password": "pass/word"}
+    ) as server:
         yield server
 
 
@@ -52,7 +57,7 @@ async def test_wrong_login_is_a_clear_error(guarded, own_namespace, login):
 
 
 async def test_missing_right_is_a_clear_error(guarded, own_namespace):
-    user = ["on", ">x", "~mq:*", "+info", "+eval", "+evalsha", "+hset", "+hsetnx", "+hmget", "+time"]
+    user = ["on", ">x", "~mq:*", "+info", "+eval", "+evalsha", "+hset", "+hexists", "+hmget", "+time"]
     guarded.call("ACL", "SETUSER", "limited", *user)
     async with Store(f"redis://limited:x@{guarded.address}", own_namespace) as store:
         await store.connect()
@@ -74,7 +79,7 @@ def certificates(tmp_path_factory):
 @pytest.fixture
 def behind_tls(folder, certificates):
     _, certificate, key = certificates
-    with Server(folder / "node") as server:
+    with RedisProcess(folder / "node") as server:
         proxy = TlsProxy(server.port, certificate, key)
         yield server, proxy
         proxy.close()
@@ -145,7 +150,7 @@ def test_url_is_shown_without_its_passwords(url, shown):
 
 async def test_demoted_server_is_left_though_it_hangs_up_on_nobody(folder, own_namespace):
     """A demotion by hand, or an address in front of several servers: the next call looks for the master anew."""
-    with Server(folder / "a") as server, Server(folder / "b") as other, server.client() as admin:
+    with RedisProcess(folder / "a") as server, RedisProcess(folder / "b") as other, server.client() as admin:
         async with Store(server.url, own_namespace, max_connections=1) as store:
             await store.connect()
             before = {one["id"] for one in admin.client_list()}

@@ -8,12 +8,12 @@ import time
 
 import pytest
 
-from registry.store.kvconfig import KvStore
-from registry.store.store import Store
+from bench.servers.redis_servers import RedisProcess
+from mqregistry.store.config_writes import KvStore
+from mqregistry.store.store import Store
 
 from ..server.fleet import beating, watching
 from ..server.harness import Broker, wait_until
-from .servers import Server
 from .service import alike, contents, events, settled
 
 LIFE_MS = 4000
@@ -27,7 +27,7 @@ KNOWN = {"topic1": {"broker-a", "broker-b"}, "only-a": {"broker-a"}, "only-b": {
 
 @pytest.fixture
 def server(folder):
-    with Server(folder / "node") as server:
+    with RedisProcess(folder / "node") as server:
         yield server
 
 

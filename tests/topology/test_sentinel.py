@@ -9,12 +9,13 @@ import asyncio
 
 import pytest
 
-from registry.errors import StoreUnavailable
-from registry.store.store import Store
+from bench.servers.processes import free_port
+from mqregistry.errors import StoreUnavailable
+from mqregistry.store.store import Store
 
 from ..server.fleet import beating, watching
 from ..server.harness import Broker, wait_until
-from .servers import free_port, sentinel_setup
+from .servers import sentinel_setup
 from .service import alike, contents, events, settled
 
 LIFE_MS = 5000

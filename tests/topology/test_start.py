@@ -12,10 +12,10 @@ import time
 
 import pytest
 
-from registry.errors import StoreError, StoreUnavailable
-from registry.store.store import Store
-
-from .servers import HOST, Server, free_port
+from bench.servers.processes import free_port
+from bench.servers.redis_servers import HOST, RedisProcess
+from mqregistry.errors import StoreError, StoreUnavailable
+from mqregistry.store.store import Store
 
 
 class Stub:
@@ -74,7 +74,7 @@ async def test_redis_new_enough_is_taken(stub_with, version):
 
 @pytest.mark.parametrize("policy", ["allkeys-lru", "volatile-ttl"])
 async def test_redis_that_may_evict_is_refused(folder, policy):
-    with Server(folder / "n", ["maxmemory 100mb", f"maxmemory-policy {policy}"]) as server:
+    with RedisProcess(folder / "n", ["maxmemory 100mb", f"maxmemory-policy {policy}"]) as server:
         async with Store(server.url) as store:
             with pytest.raises(StoreError, match=f"policy {policy}.*CONFIG SET maxmemory-policy noeviction"):
                 await store.connect()
@@ -84,7 +84,7 @@ async def test_redis_that_may_evict_is_refused(folder, policy):
 
 
 async def test_redis_without_append_only_file_is_warned_of(folder, caplog):
-    with Server(folder / "n") as server:
+    with RedisProcess(folder / "n") as server:
         async with Store(server.url) as store:
             with caplog.at_level(logging.WARNING):
                 await store.connect()
@@ -105,12 +105,15 @@ async def test_redis_unreachable_is_told_quickly(stub_with, own_namespace):
 
 @pytest.mark.parametrize("command", ["serve", "sweep"])
 def test_command_on_a_redis_that_is_not_there_or_not_fit_ends_with_253(stub_with, command):
-    for url, message in (
-        (f"redis://:secret@{HOST}:{free_port()}", "Redis is away"),
-        (stub_with("redis_version:5.0.14\r\n").url, "too old"),
+    for url, no_wait, message in (
+        (f"redis://:secret@{HOST}:{free_port()}", ["--no-wait"], "Redis is away"),
+        (stub_with("redis_version:5.0.14\r\n").url, [], "too old"),
     ):
         ended = subprocess.run(
-            [sys.executable, "-m", "registry", command, "--redis", url], capture_output=True, text=True, timeout=20
+            [sys.executable, "-m", "mqregistry", command, "--redis", url, *no_wait],
+            capture_output=True,
+            text=True,
+            timeout=20,
         )
         assert ended.returncode == 253, ended.stderr
         assert message in ended.stderr

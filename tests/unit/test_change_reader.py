@@ -7,10 +7,10 @@ import pytest
 from fakeredis import FakeAsyncRedis, FakeServer
 from redis import exceptions
 
-from registry.errors import StoreError, StoreUnavailable
-from registry.store import keys
-from registry.store.connect import mapped_errors
-from registry.store.snapshot import ChangeReader
+from mqregistry.errors import StoreError, StoreUnavailable
+from mqregistry.store import keys
+from mqregistry.store.change_reader import ChangeReader
+from mqregistry.store.connection.errors import mapped_errors
 
 
 class Store:
@@ -32,7 +32,7 @@ def store(runner):
 
 
 async def append(store: Store, seq: int) -> None:
-    event = msgspec.json.encode({"type": "kv_put", "seq": seq, "ms": 5})
+    event = msgspec.json.encode({"type": "kv_put", "seq": seq, "ms": 5, "kv_namespace": "n"})
     await store.client.xadd(keys.changes(store.namespace), {"e": event}, id=f"{seq}-0")
 
 

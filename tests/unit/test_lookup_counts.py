@@ -7,8 +7,8 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from registry.server.lookup_counts import OTHERS, LookupCounts
-from registry.server.view import KeptAnswer
+from mqregistry.server.view.lookup_counts import OTHERS, LookupCounts
+from mqregistry.server.view.route_answers import KeptAnswer
 
 
 def test_counts_since_the_last_drain():

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import pytest
 
-from registry.model import BrokerRow, DataVersion, QueueData, Registration, TopicConfig
-from registry.registration import Changes, compare
-from registry.tables import Tables
+from mqregistry.model import BrokerRow, DataVersion, QueueData, Registration, TopicConfig
+from mqregistry.tables.registration import RegistrationDiff, compare
+from mqregistry.tables.tables import Tables
 
 ADDR = "10.0.0.1:10911"
 V1, V2 = DataVersion(1, 1, 0), DataVersion(2, 1, 0)
 RW, RO = QueueData(8, 8, 6), QueueData(8, 8, 4)
-NOTHING = Changes({}, [], [], [])
+
+
+def changes(topics, dropped, mappings, before):
+    """What the tables of these tests lead to: no row, or one at rev 0, and no settings."""
+    return RegistrationDiff("", 0, "0", 0, topics, dropped, mappings, before)
+
+
+NOTHING = changes({}, [], [], [])
 
 
 def registration(topics=("t1", "t2"), *, broker_id=0, version=V1, **fields):
@@ -31,7 +38,7 @@ def tables_with(addrs, topics=None):
 
 
 def test_unknown_broker_brings_all_its_topics():
-    assert compare(registration(), None, tables_with({})) == Changes({"t1": RW, "t2": RW}, [], [], [None, None])
+    assert compare(registration(), None, tables_with({})) == changes({"t1": RW, "t2": RW}, [], [], [None, None])
 
 
 def test_nothing_new_changes_nothing():
@@ -42,13 +49,13 @@ def test_nothing_new_changes_nothing():
 
 def test_unchanged_version_leaves_present_queue_data_alone_and_adds_absent():
     tables = tables_with({0: ADDR}, {"t1": RO})
-    assert compare(registration(), V1, tables) == Changes({"t2": RW}, [], [], [None])
+    assert compare(registration(), V1, tables) == changes({"t2": RW}, [], [], [None])
 
 
 @pytest.mark.parametrize("known", [None, V2, DataVersion(1, 2, 0), DataVersion(1, 1, 1)])
 def test_any_difference_of_version_brings_present_queue_data_back(known):
     tables = tables_with({0: ADDR}, {"t1": RO, "t2": RW})
-    assert compare(registration(), known, tables) == Changes({"t1": RW}, [], [], [RO])
+    assert compare(registration(), known, tables) == changes({"t1": RW}, [], [], [RO])
 
 
 def test_new_id_brings_everything_though_the_version_is_known():
@@ -127,3 +134,12 @@ def test_tables_are_not_changed():
     before = repr(tables.contents())
     compare(registration(mappings={"t1": ("a", "1")}), None, tables, delete_missing_topics=True)
     assert repr(tables.contents()) == before
+
+
+def test_the_difference_says_what_it_rests_on():
+    tables = tables_with({0: ADDR})
+    tables.brokers["a"] = BrokerRow("c1", {0: ADDR}, rev=7)
+    tables.config_rev = 3
+    for r in (registration(), registration(broker_id=1, addr="s")):
+        diff = compare(r, None, tables, epoch="e", n="5")
+        assert (diff.epoch, diff.rev, diff.n, diff.config_rev) == ("e", 7, "5", 3)

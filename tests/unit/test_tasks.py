@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 
-from registry.tasks import cancelled, pause
+from mqregistry.tasks import cancelled, pause
 
 
 async def test_a_pause_is_none_for_who_was_asked_to_end() -> None:

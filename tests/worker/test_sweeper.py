@@ -9,18 +9,20 @@ import os
 import signal
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from registry import change as kinds
-from registry.config import Settings
-from registry.embedded import EmbeddedRedis
-from registry.errors import StoreError, StoreUnavailable
-from registry.store.store import Store
-from registry.store.streams import Alarm, StreamStore
+from mqregistry.config.settings import Settings
+from mqregistry.embedded import EmbeddedRedis
+from mqregistry.errors import StoreError, StoreUnavailable
+from mqregistry.events import changes as kinds
+from mqregistry.store.leases import TOPICS_PER_REMOVAL
+from mqregistry.store.store import Store
+from mqregistry.store.streams import Alarm, StreamStore
+from mqregistry.worker.sweeper import _BATCH_PAUSE_S, BROKERS_PER_CALL, Sweeper, reach
 from tests.store.bed import Bed
-from worker.sweeper import BROKERS_PER_CALL, Sweeper
 
 LIFE_MS = 120_000
 SETTINGS = Settings(scan_not_active_broker_interval_ms=100)
@@ -91,7 +93,7 @@ async def let_pass_watched(bed: Bed, ms: int) -> None:
 
 
 async def expired_events(bed: Bed) -> list[str]:
-    return [event.who for event in await bed.events() if event.type == kinds.BROKER_EXPIRED]
+    return [event.who for event in await bed.events() if event.type == kinds.BrokerExpired.type]
 
 
 # when
@@ -151,6 +153,16 @@ async def test_the_pause_follows_the_shared_configuration_unless_this_process_fi
     assert await Sweeper(store, fixed).sweep() <= 0.1
 
 
+async def test_the_pause_ignores_a_key_that_the_compat_mode_does_not_know(bed, store):
+    """NameServer 4.8 has no scanNotActiveBrokerInterval: neither an own nor a shared value has an effect."""
+    await bed.redis("HSET", bed.key("config"), "scanNotActiveBrokerInterval", "100")
+    pauses = [
+        await Sweeper(store, Settings(compat=compat, scan_not_active_broker_interval_ms=100)).sweep()
+        for compat in ("5.x", "4.8")
+    ]
+    assert pauses[0] <= 0.1 < pauses[1]
+
+
 async def test_the_loop_removes_by_itself(bed, store, caplog):
     caplog.set_level(logging.INFO)
     told = []
@@ -161,6 +173,23 @@ async def test_the_loop_removes_by_itself(bed, store, caplog):
     assert told == [(1, 0)]
     assert f"the broker channel expired: {r.broker_addr} of cluster c1" in caplog.text
     assert await bed.replay() == await bed.contents()
+
+
+async def test_it_waits_and_says_so_while_no_front_end_hears_brokers(bed, store, caplog):
+    """A2: the front ends stop, the sweeper goes on; the broker's deadline passes; a front end comes back."""
+    await bed.register()
+    await bed.move_clock(2 * LIFE_MS)
+    sweeper = Sweeper(store, Settings(scan_not_active_broker_interval_ms=600_000))
+    for _ in range(3):
+        assert 0.3 < await sweeper.sweep() < 1.3
+    assert caplog.text.count("brokers cannot be heard, and none is removed until one runs") == 1
+    assert sweeper.expired == 0
+    await bed.leases.renew("w1")
+    await sweeper.sweep()
+    assert caplog.text.count("a front end runs again") == 1
+    await bed.let_pass(LIFE_MS + 1)
+    await sweeper.sweep()
+    assert sweeper.expired == 1
 
 
 # many
@@ -183,7 +212,7 @@ async def test_several_sweepers_remove_each_broker_once(redis_url, namespace, be
     assert await bed.replay() == await bed.contents()
 
 
-async def test_many_due_at_once_go_in_bounded_batches_without_a_pause(bed, store, calls):
+async def test_many_due_at_once_go_in_bounded_batches_with_short_pauses(bed, store, calls):
     for i in range(200):
         await bed.register(f"10.0.{i // 100}.{i % 100}:10911", f"broker-{i}", topics=["t1", "t2"])
     await bed.let_pass(LIFE_MS + 1)
@@ -191,8 +220,9 @@ async def test_many_due_at_once_go_in_bounded_batches_without_a_pause(bed, store
     batches = []
     sweeper = Sweeper(store, SETTINGS, removed=lambda expired, reaped: batches.append(expired))
     pauses = [await sweeper.sweep() for _ in range(4)]
-    assert (batches, pauses) == ([BROKERS_PER_CALL] * 4, [0.0] * 4)
-    assert [arguments for name, arguments in calls.made if name == "expire_brokers"] == [(BROKERS_PER_CALL,)] * 4
+    assert (batches, pauses) == ([BROKERS_PER_CALL] * 4, [_BATCH_PAUSE_S] * 4)
+    limits = (BROKERS_PER_CALL, TOPICS_PER_REMOVAL)
+    assert [arguments for name, arguments in calls.made if name == "expire_brokers"] == [limits] * 4
     assert await sweeper.sweep() > 0
     assert (await bed.contents())["brokers"] == {}
 
@@ -264,6 +294,59 @@ async def test_redis_away_and_back(runner, caplog):
         await store.close()
 
 
+async def test_a_start_waits_for_a_redis_that_is_away(runner, caplog):
+    """A19: the sweeper is rolled while Redis is away; Redis comes; or it is told to stop first."""
+    with tempfile.TemporaryDirectory(prefix="mq") as folder, EmbeddedRedis(Path(folder)) as server:
+        server.kill()
+        stop = asyncio.Event()
+        async with Store(server.url, "away", timeout_ms=200) as store:
+            waiting = asyncio.create_task(reach(store, stop))
+            await until(lambda: "waiting until it is there" in caplog.text, "it says so")
+            server.start()
+            assert await waiting
+            await store.call("delete_kv", "n", "k")
+            server.kill()
+        async with Store(server.url, "away", timeout_ms=200) as store:
+            waiting = asyncio.create_task(reach(store, stop))
+            stop.set()
+            assert not await waiting
+
+
+async def test_at_maxmemory_it_starts_trims_first_and_tells(runner, caplog):
+    """A15: Redis is full and refuses all that needs memory; a sweeper starts, and trims until it takes writes."""
+    with tempfile.TemporaryDirectory(prefix="mq") as folder, EmbeddedRedis(Path(folder)) as server:
+        async with Store(server.url, "full", timeout_ms=2000) as store:
+            await store.connect()
+            bed = Bed(store)
+            await bed.register()
+            await StreamStore(store).acknowledge("pipeline", {"changes": "0-0"})
+            for number in range(300):
+                await bed.kv.put("n", "k", f"{number}" + "x" * 10_000)
+            used = (await store.client.info("memory"))["used_memory"]
+            await bed.redis("CONFIG", "SET", "maxmemory", used - 500_000)
+            with pytest.raises(StoreUnavailable, match="OOM"):
+                await bed.kv.put("n", "k", "1")
+        async with Store(server.url, "full", timeout_ms=2000) as store:
+            stop = asyncio.Event()
+            assert await reach(store, stop)
+            bed = Bed(store)
+            settings = Settings(changes_max_entries=1000, changes_max_mib=1, stream_hard_limit_percent=100)
+            sweeper = Sweeper(store, settings)
+            await sweeper.sweep()
+            assert "Redis is at its maxmemory and refuses registrations and heartbeats" in caplog.text
+            async with sweeping(sweeper):
+                await until(partial(writes, bed), "there is room again")
+                sweeper._trim_at = 0.0
+                await until(lambda: "Redis takes writes again" in caplog.text, "it says so")
+            assert set((await bed.contents())["brokers"]) == {"broker-a"}
+
+
+async def writes(bed: Bed) -> bool:
+    with contextlib.suppress(StoreUnavailable):
+        return bool(await bed.kv.put("n", "k", "2"))
+    return False
+
+
 async def test_a_stop_ends_it_promptly_while_redis_hangs(runner):
     with tempfile.TemporaryDirectory(prefix="mq") as folder, EmbeddedRedis(Path(folder)) as server:
         store = Store(server.url, "hangs", timeout_ms=500)
@@ -324,7 +407,7 @@ async def test_failures_are_tried_again_slower_and_slower(bed, store, calls, mon
 
 
 async def test_shared_configuration_that_is_gone_no_longer_counts(bed, store, monkeypatch):
-    monkeypatch.setattr("worker.sweeper.CONFIG_EVERY_S", 0.0)
+    monkeypatch.setattr("mqregistry.worker.sweeper.CONFIG_EVERY_S", 0.0)
     sweeper = Sweeper(store, Settings(scan_not_active_broker_interval_ms=100))
     await bed.redis("HSET", bed.key("config"), "scanNotActiveBrokerInterval", "500")
     pauses = [await sweeper.sweep() for _ in range(3)]
@@ -373,9 +456,9 @@ def trimmed_to(bed: Bed, most: int):
 
 
 async def test_two_sweepers_tell_an_alarm_once_and_keep_to_the_hard_limit(bed, store, monkeypatch, caplog):
-    monkeypatch.setattr("worker.sweeper.TRIM_EVERY_S", 0.02)
+    monkeypatch.setattr("mqregistry.worker.sweeper.TRIM_EVERY_S", 0.02)
     streams = StreamStore(store)
-    await streams.acknowledge("changes", "pipeline", "0-0")
+    await streams.acknowledge("pipeline", {"changes": "0-0"})
     told: list[Alarm] = []
     sweepers = [Sweeper(store, SMALL, alarmed=told.append) for _ in range(2)]
     async with sweeping(*sweepers):
@@ -386,14 +469,14 @@ async def test_two_sweepers_tell_an_alarm_once_and_keep_to_the_hard_limit(bed, s
         await until(lambda: len(told) > 1, "it lost something")
     assert told[1:] == [Alarm("lost", "changes", "pipeline")]
     assert await length(bed) <= 1600
-    events = [(event.alarm, event.reader) for event in await bed.events() if event.type == kinds.STREAM_ALARM]
+    events = [(event.alarm, event.reader) for event in await bed.events() if event.type == kinds.StreamAlarm.type]
     assert events == [("near", "pipeline"), ("lost", "pipeline")]
     assert caplog.text.count("reader pipeline is far behind on the stream changes: more than 80 %") == 1
     assert caplog.text.count("reader pipeline cannot go on without a gap") == 1
 
 
 async def test_a_reader_that_went_silent_is_told_of(bed, store, caplog):
-    await StreamStore(store).acknowledge("changes", "pipeline", "0-0")
+    await StreamStore(store).acknowledge("pipeline", {"changes": "0-0"})
     await bed.let_pass(25 * 3_600_000)
     await Sweeper(store, SETTINGS).sweep()
     await Sweeper(store, SETTINGS).sweep()
@@ -419,15 +502,15 @@ async def test_a_redis_that_comes_back_empty_is_kept_within_its_limits_again_and
             async with sweeping(sweeper):
                 await put(bed, 300)
                 before = await bed.head()
-                await streams.acknowledge("changes", "pipeline", before.last_id, epoch=before.epoch)
+                await streams.acknowledge("pipeline", {"changes": before.last_id}, epoch=before.epoch)
                 await bed.redis("FLUSHALL")
                 server.kill()
                 server.start()
                 await until_answering(bed)
                 await put(bed, 1200)
                 with pytest.raises(StoreError, match=f"has read entries of epoch {before.epoch}"):
-                    await streams.acknowledge("changes", "pipeline", before.last_id, epoch=before.epoch)
-                assert await streams.readers() == {}
+                    await streams.acknowledge("pipeline", {"changes": before.last_id}, epoch=before.epoch)
+                assert (await streams.survey()).readers == {}
                 await until(trimmed_to(bed, 1100), "the limits count again")
 
 

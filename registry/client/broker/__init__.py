@@ -1,1 +1,1 @@
-"""What a broker has inside it to be known at its name servers."""
+"""Registers brokers at name servers, or in the registry's Redis, and keeps them registered."""

@@ -1,4 +1,4 @@
-"""Who a broker is, and how it registers."""
+"""The settings of a broker that registers, and how often it does."""
 
 from __future__ import annotations
 
@@ -7,10 +7,15 @@ from typing import Final
 
 import msgspec
 
-from registry.errors import ConfigError
-from registry.model import MASTER_ID, PERM_READ, PERM_WRITE
-from registry.protocol.codes import SERVER_VERSION, Encoding
+from ...errors import ConfigError
+from ...model import MASTER_ID, PERM_READ, PERM_WRITE
+from ...protocol.codes import SERVER_VERSION, Encoding
+from ..checks import MAX_PERM, check_field_types, check_name, check_range
 
+_POSITIVE: Final = (
+    "register_broker_timeout_ms", "unregister_timeout_ms", "split_registration_size", "broker_not_active_timeout_ms",
+    "broker_heartbeat_interval_ms",
+)  # fmt: skip
 _FIRST_S: Final = 10.0
 _PERIOD_MS: Final = (10_000, 60_000)
 _JITTER: Final = 0.1
@@ -20,15 +25,17 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     """A broker's settings, by the names and with the defaults of RocketMQ's BrokerConfig.
 
     Args:
+        broker_name, cluster_name: 1 to 255 bytes of UTF-8, no control characters.
         broker_addr: host:port that clients reach it at.
+        broker_id: 0 is the master, 1 and more are slaves.
         ha_server_addr: host:port that slaves replicate from.
         broker_permission: replaces (4.x) or narrows (5.x) every topic's permission when it lacks read or write.
         zone_name: for route requests that ask for one zone (5.x).
-        filter_servers: their addresses; an empty list says that there is none.
+        filter_servers: addresses of the broker's filter servers; an empty list says that there is none.
         version: MQVersion number that requests carry: servers treat the broker as one of that release.
         encoding: of request headers.
-        compressed_register: bodies as zlib; cannot carry topic_sys_flag.
-        oneway: registrations that nobody answers: nothing is learnt from them but that they were sent.
+        compressed_register: bodies as zlib; cannot carry topic_sys_flag, nor topic names with a space.
+        oneway: registrations that are not answered: all that is known of them is that they were sent.
         force_register: each period sends the whole table; else 322 asks first whether it is known.
         register_name_server_period_ms: clamped to 10 to 60 s.
         register_broker_timeout_ms: one registration at one server, connecting included. (Java: 24 s since 5.x.)
@@ -37,10 +44,10 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
         enable_split_registration: no more than split_registration_size topics a request (5.x).
         enable_slave_acting_master: heartbeats each broker_heartbeat_interval_ms (904; 322 while
             compatible_with_old_name_srv), and a broker that is silent for broker_not_active_timeout_ms is gone.
-        unregister_timeout_ms: the goodbye at one server.
+        unregister_timeout_ms: unregistering (104) at one server.
 
     Raises:
-        ConfigError: from :meth:`check`: a value that name servers refuse, or cannot store.
+        ConfigError: a value of the wrong type, or one that name servers refuse or cannot store.
     """
 
     broker_name: str
@@ -67,26 +74,24 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
     compatible_with_old_name_srv: bool = True
     unregister_timeout_ms: int = 3_000
 
-    def check(self) -> None:
-        """See whether a name server could take it."""
-        for name in ("cluster_name", "broker_name", "broker_addr"):
-            if not getattr(self, name):
-                raise ConfigError(f"{name} is empty: name servers store no broker without it")
-        host, colon, port = self.broker_addr.rpartition(":")
-        if not (host and colon and port.isdigit() and int(port) < 65536) or "|" in self.broker_addr:
-            raise ConfigError(f"broker_addr {self.broker_addr!r} is not host:port")
-        if not -(2**63) <= self.broker_id < 2**63:
-            raise ConfigError(f"broker_id {self.broker_id} is no 64-bit number")
-        least = {
-            "register_broker_timeout_ms": 1,
-            "unregister_timeout_ms": 1,
-            "split_registration_size": 1,
-            "broker_not_active_timeout_ms": 1,
-            "broker_heartbeat_interval_ms": 1,
-        }
-        for name, bound in least.items():
-            if getattr(self, name) < bound:
-                raise ConfigError(f"{name} is {getattr(self, name)}: {bound} or more is needed")
+    def __post_init__(self) -> None:
+        try:
+            self._check()
+        except (TypeError, ValueError) as error:
+            raise ConfigError(str(error)) from None
+
+    def _check(self) -> None:
+        check_field_types(self, "the broker's settings")
+        for name in ("cluster_name", "broker_name"):
+            check_name(getattr(self, name), name)
+        host, _, port = check_name(self.broker_addr, "broker_addr").rpartition(":")
+        if not host or not port.isdecimal() or int(port) >= 65536 or "|" in host:
+            raise ValueError(f"broker_addr {self.broker_addr!r} is not host:port")
+        check_range(self.broker_id, MASTER_ID, 2**63 - 1, "broker_id", "0 is the master")
+        check_range(self.broker_permission, 0, MAX_PERM, "broker_permission", "the sum of 4 (read) and 2 (write)")
+        check_range(self.version, 0, 2**31 - 1, "version", "an MQVersion number")
+        for name in _POSITIVE:
+            check_range(getattr(self, name), 1, 2**31 - 1, name)
 
     @property
     def overrides_perm(self) -> bool:
@@ -96,16 +101,16 @@ class BrokerConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def heartbeat_timeout_ms(self) -> int | None:
-        """After which silence the broker is gone; None: as the name server has it (120 s)."""
+        """After how long a silence name servers remove the broker; None: when they do by default (120 s)."""
         return self.broker_not_active_timeout_ms if self.enable_slave_acting_master else None
 
 
 class Pace(msgspec.Struct, frozen=True):
-    """When a registrar registers again (seconds): ``first_s`` after the start, then each ``period_s``.
+    """When a registrar registers again, in seconds: ``first_s`` after the start, then each ``period_s``.
 
     After a failure or a lost connection it tries sooner: after ``retry_s``, then twice that, up to the period.
-    Periods have a jitter of a tenth downwards; what comes of a failure, which mostly is that of many brokers at once,
-    is spread over three quarters of its time.
+    Periods have a jitter of a tenth downwards. Retries, which many brokers often need at the same time, are spread
+    over three quarters of their time.
     """
 
     first_s: float
@@ -114,15 +119,15 @@ class Pace(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, config: BrokerConfig) -> Pace:
-        """As a Java broker."""
+        """As a Java broker with this configuration."""
         low, high = _PERIOD_MS
         return cls(_FIRST_S, min(max(config.register_name_server_period_ms, low), high) / 1000)
 
     def retry_after_s(self, failures: int) -> float:
-        """How long to wait after so many failures in a row."""
+        """How long to wait after this number of failures in a row."""
         return random.uniform(0.25, 1.0) * min(self.period_s, self.retry_s * 2.0 ** min(failures - 1, 30))
 
 
 def jittered(seconds: float) -> float:
-    """A little less."""
+    """The duration less up to a tenth of it, by chance, so that brokers spread."""
     return seconds * random.uniform(1 - _JITTER, 1)

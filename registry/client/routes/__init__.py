@@ -1,1 +1,1 @@
-"""What an application has inside it to know where its topics are."""
+"""Finds out where topics are, follows the changes, and selects queues to send to."""

@@ -1,4 +1,4 @@
-"""Routes for an application: asked for when they are first needed, and kept as the cluster changes.
+"""Finds out for an application where its topics are, and follows the changes.
 
 Source of the behaviour: MQClientInstance and DefaultMQProducerImpl.tryToFindTopicPublishInfo (rocketmq 5.x).
 """
@@ -8,26 +8,27 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import ssl
 from collections.abc import Callable, Mapping
-from typing import Any, Final, NamedTuple, Self
+from typing import Final, Self
 
-from registry.client.addresses import Addresses, Given
-from registry.client.connection import Connection
-from registry.client.name_servers import NameServers
-from registry.client.routes.info import (
+from ...errors import ClientClosed, ConfigError, NoRoute
+from ...model import MASTER_ID, TopicRoute
+from ...protocol.codes import Encoding
+from ..addresses import AddressSpec, NameServerAddresses
+from ..checks import MAX_QUEUES, check_callable, check_range, check_seconds, check_topic_name
+from ..connection import MAX_IN_FLIGHT, REQUEST_TIMEOUT_S, OnRequest, PeerConnection
+from ..name_servers import BACKOFF_FIRST_S, BACKOFF_MOST_S, NameServers
+from .push import PUSH_ANSWER_S, RoutePush
+from .queues import (
     DEFAULT_TOPIC,
     DEFAULT_TOPIC_QUEUE_NUMS,
     MessageQueue,
     PublishInfo,
-    default_topic_route,
-    parse_route,
 )
-from registry.client.routes.push import PUSH_ANSWER_S, RoutePush
-from registry.client.routes.selection import QueueSelector
-from registry.client.routes.tables import FoundBroker, RouteTables
-from registry.errors import ClientClosed, NoRoute, PeerUnavailable, RemoteProtocolError
-from registry.model import MASTER_ID, TopicRoute
-from registry.protocol.codes import RequestCode, ResponseCode
+from .selection import QueueSelector
+from .tables import FoundBroker
+from .updates import RouteChange, RouteListener, RouteUpdater
 
 logger = logging.getLogger(__name__)
 
@@ -37,40 +38,34 @@ LOCK_TIMEOUT_S: Final = 3.0
 CALL_TIMEOUT_S: Final = 3.0
 
 
-class RouteChange(NamedTuple):
-    """What a listener is told. before: None when the topic's route was not known."""
-
-    topic: str
-    before: TopicRoute | None
-    route: TopicRoute
-
-
-Listener = Callable[[RouteChange], object]
-
-
 class RouteClient:
-    """An async context manager.
+    """Knows where topics are while its ``async with`` lasts.
 
     Name servers that cannot be reached, or answer nonsense, or no longer know a topic, change nothing in what is
     known (as in Java); the background task goes on trying and never ends by itself.
 
     Args:
-        name_servers: addresses in any form that :class:`Addresses` takes (None: ``NAMESRV_ADDR``), an Addresses, or a
-            NameServers that somebody else opens and closes.
-        push: be told of changes by name servers that can (ours), beside polling; others are polled only.
-        push_answer_s: who does not answer the first such request within this time does not know it (4.x).
-        default_topic: its route is that of a topic to send to which does not exist yet.
+        name_servers: addresses in any form that :class:`NameServerAddresses` takes (None: ``NAMESRV_ADDR``), a
+            NameServerAddresses, or a NameServers that the caller opens and closes.
+        push: ask name servers to announce changes, beside polling; those that cannot (all but ours) are polled only.
+        push_answer_s: a name server that does not answer the first such request within this time cannot (4.x).
+        default_topic: its route is used for sending to a topic that does not exist yet.
+        default_topic_queue_nums: the most queues at each broker that are used then.
         latency_fault_tolerance: see :class:`QueueSelector`.
-        poll_first_s, poll_every_s, lock_timeout_s, call_timeout_s, default_topic_queue_nums: Java's numbers.
-        options: for NameServers: ``tls``, ``encoding``, ``connect_timeout_s``, ...
+        poll_first_s, poll_every_s: when all routes are asked for.
+        lock_timeout_s: how long one topic's route waits for that of another.
+        call_timeout_s: for the answer of one name server.
+        connect_timeout_s, backoff_first_s, backoff_most_s, tls, encoding, max_in_flight, on_request: see
+            :class:`NameServers`; not with a NameServers, which has its own.
 
     Raises:
         ConfigError: no address was given, here or by the environment.
+        TypeError, ValueError: an argument of another type, or a duration that is not positive.
     """
 
     def __init__(
         self,
-        name_servers: NameServers | Addresses | Given = None,
+        name_servers: NameServers | NameServerAddresses | AddressSpec = None,
         *,
         push: bool = True,
         push_answer_s: float = PUSH_ANSWER_S,
@@ -81,32 +76,51 @@ class RouteClient:
         poll_every_s: float = POLL_EVERY_S,
         lock_timeout_s: float = LOCK_TIMEOUT_S,
         call_timeout_s: float = CALL_TIMEOUT_S,
-        **options: Any,
+        connect_timeout_s: float = REQUEST_TIMEOUT_S,
+        backoff_first_s: float = BACKOFF_FIRST_S,
+        backoff_most_s: float = BACKOFF_MOST_S,
+        tls: ssl.SSLContext | None = None,
+        encoding: Encoding = Encoding.JSON,
+        max_in_flight: int = MAX_IN_FLIGHT,
+        on_request: OnRequest | None = None,
     ) -> None:
+        check_topic_name(default_topic)
+        check_range(default_topic_queue_nums, 1, MAX_QUEUES, "default_topic_queue_nums")
+        check_seconds(may_be_0=True, poll_first_s=poll_first_s)
+        check_seconds(
+            push_answer_s=push_answer_s, poll_every_s=poll_every_s,
+            lock_timeout_s=lock_timeout_s, call_timeout_s=call_timeout_s,
+        )  # fmt: skip
         self._own_name_servers = not isinstance(name_servers, NameServers)
-        self.name_servers = (
-            name_servers if isinstance(name_servers, NameServers) else NameServers(name_servers, **options)
-        )
-        self.tables = RouteTables()
+        if isinstance(name_servers, NameServers):
+            if tls is not None:
+                raise ConfigError("tls is given with a NameServers, which has its own: give it to that")
+            self.name_servers = name_servers
+        else:
+            self.name_servers = NameServers(
+                name_servers, backoff_first_s=backoff_first_s, backoff_most_s=backoff_most_s,
+                connect_timeout_s=connect_timeout_s, tls=tls, encoding=encoding, max_in_flight=max_in_flight,
+                on_request=on_request,
+            )  # fmt: skip
+        self._updater = RouteUpdater(
+            self.name_servers, lock_timeout_s=lock_timeout_s, call_timeout_s=call_timeout_s,
+            default_topic=default_topic, default_topic_queue_nums=default_topic_queue_nums,
+        )  # fmt: skip
+        self._updater.listeners.append(self._keep_brokers)
+        self.tables = self._updater.tables
         self.selector = QueueSelector(latency_fault_tolerance=latency_fault_tolerance)
         self._push = RoutePush(self, answer_s=push_answer_s) if push else None
-        self._default_topic, self._default_topic_queue_nums = default_topic, default_topic_queue_nums
+        self._default_topic = default_topic
         self._poll_first_s, self._poll_every_s = poll_first_s, poll_every_s
-        self._lock_timeout_s, self._call_timeout_s = lock_timeout_s, call_timeout_s
-        self._lock = asyncio.Lock()
-        self._listeners: list[Listener] = []
-        self._unknown: set[str] = set()
-        self._failed: set[str] = set()
         self._tasks: list[asyncio.Task[None]] = []
         self._poll_soon = asyncio.Event()
         self.in_use_changed = asyncio.Event()
-        """Set when other topics are in use."""
-        self._away = False
+        """Set when the topics in use have changed."""
         self._open = False
 
     async def __aenter__(self) -> Self:
         self._open = True
-        self.name_servers.on_addresses.append(self._addresses_changed)
+        self.name_servers.on_addresses.append(self._poll_soon.set)
         if self._own_name_servers:
             await self.name_servers.__aenter__()
         self._tasks = [asyncio.create_task(self._poll_for_ever(), name="route poll")]
@@ -118,10 +132,10 @@ class RouteClient:
         await self.close()
 
     async def close(self) -> None:
-        """End the background tasks and hang up; what is known stays readable. Cancelled, it does so all the same."""
+        """End the background tasks and close the connections, also when cancelled; what is known stays readable."""
         self._open = False
         with contextlib.suppress(ValueError):
-            self.name_servers.on_addresses.remove(self._addresses_changed)
+            self.name_servers.on_addresses.remove(self._poll_soon.set)
         tasks, self._tasks = self._tasks, []
         for task in tasks:
             task.cancel()
@@ -134,45 +148,50 @@ class RouteClient:
     # topics in use
 
     def publish(self, *topics: str) -> None:
-        """From now on these are kept up to date for sending; their routes are asked for in the background."""
-        self._use(self.tables.published, topics)
+        """Keep the routes of topics up to date for sending from now on; they are asked for in the background.
+
+        Raises:
+            TypeError, ValueError: one of them is no topic name; then none of them is used.
+        """
+        self._use(self.tables.publish, topics)
         self._poll_soon.set()
 
     def subscribe(self, *topics: str) -> None:
-        """From now on these are kept up to date for reading; their routes are asked for in the background."""
-        self._use(self.tables.subscribed, topics)
+        """Keep the routes of topics up to date for reading from now on; they are asked for in the background.
+
+        Raises:
+            TypeError, ValueError: one of them is no topic name; then none of them is used.
+        """
+        self._use(self.tables.subscribe, topics)
         self._poll_soon.set()
 
     def forget(self, *topics: str) -> None:
-        """These are not used any more; brokers that are in no other route are forgotten, too."""
+        """End the use of topics, and forget brokers that are in no other route."""
         for topic in topics:
-            self.tables.forget(topic)
+            self._updater.forget(topic)
             self.selector.forget(topic)
-            self._unknown.discard(topic)
-            self._failed.discard(topic)
         self.in_use_changed.set()
 
-    def _use(self, used: set[str], topics: tuple[str, ...]) -> None:
-        if not used.issuperset(topics):
-            used.update(topics)
+    def _use(self, use: Callable[[tuple[str, ...]], bool], topics: tuple[str, ...]) -> None:
+        if use(topics):
             self.in_use_changed.set()
 
     # what is known
 
     @property
     def routes(self) -> Mapping[str, TopicRoute]:
-        """Topic -> the last route known, of the topics in use."""
+        """Topic in use -> the last route known."""
         return self.tables.routes
 
     @property
     def push_is_active(self) -> bool:
-        """Whether changes are announced at this moment; else they are found by polling."""
+        """Whether the name server announces changes now; if not, they are found by polling."""
         return self._push is not None and self._push.is_active
 
     @property
     def unknown_topics(self) -> frozenset[str]:
-        """Topics in use that the name server, when last asked, said it does not know."""
-        return frozenset(self._unknown)
+        """Topics in use that the name server did not know when it was last asked."""
+        return frozenset(self._updater.unknown)
 
     def find_broker_addr_in_publish(self, broker_name: str) -> str | None:
         """See :meth:`RouteTables.find_broker_addr_in_publish`."""
@@ -185,38 +204,47 @@ class RouteClient:
         return self.tables.find_broker_addr_in_subscribe(broker_name, broker_id, only_this_broker=only_this_broker)
 
     async def publish_info(self, topic: str) -> PublishInfo:
-        """Where to send messages of a topic, which is in use from now on (tryToFindTopicPublishInfo).
+        """Return where to send messages of a topic, which is in use from now on (tryToFindTopicPublishInfo).
 
         A topic that does not exist gets the queues of the default topic, where a broker makes it with the first
         message.
 
         Returns:
             what is known, without asking anybody; else what was found; without queues when nothing was.
+
+        Raises:
+            TypeError, ValueError: not a topic name.
         """
-        info = self.tables.publish_infos.get(topic)
+        info = self.tables.publish_infos.get(topic) if isinstance(topic, str) else None
         if info is not None and info.is_ok:
             return info
-        self._use(self.tables.published, (topic,))
+        self._use(self.tables.publish, (topic,))
         await self.update(topic)
         if topic not in self.tables.publish_infos:
             await self.update(topic, use_default=True)
         return self.tables.publish_infos.get(topic) or PublishInfo(False, ())
 
     async def subscribe_info(self, topic: str) -> tuple[MessageQueue, ...]:
-        """The queues to read of a topic, which is in use from now on; none when its route cannot be had."""
-        if topic not in self.tables.subscribe_infos:
-            self._use(self.tables.subscribed, (topic,))
+        """Return the queues to read of a topic, which is in use from now on; none when its route is not known.
+
+        Raises:
+            TypeError, ValueError: not a topic name.
+        """
+        if not isinstance(topic, str) or topic not in self.tables.subscribe_infos:
+            self._use(self.tables.subscribe, (topic,))
             await self.update(topic)
         return self.tables.subscribe_infos.get(topic, ())
 
     async def select_queue(self, topic: str, last_broker_name: str | None = None) -> MessageQueue:
-        """The next queue to send to, in turn.
+        """Return the next queue to send to, in turn.
 
         Args:
+            topic: in use from now on.
             last_broker_name: the broker that failed with this message just before; it is avoided.
 
         Raises:
-            NoRoute: there is none.
+            NoRoute: there is no queue.
+            TypeError, ValueError: not a topic name.
         """
         queue = self.selector.select(topic, await self.publish_info(topic), last_broker_name)
         if queue is None:
@@ -224,43 +252,51 @@ class RouteClient:
         return queue
 
     def why_no_route(self, topic: str) -> str:
-        """For an error message."""
+        """Explain for an error message why there is no queue to send to."""
         if topic in self.tables.routes:
             return f"topic {topic!r} has no queue to send to: no broker that has it is writable and has a master"
-        if topic in self._unknown:
+        if topic in self._updater.unknown:
             return (
                 f"no name server knows topic {topic!r}, nor {self._default_topic!r}: create it, or let a broker with "
                 "autoCreateTopicEnable register"
             )
         return f"no route of topic {topic!r}: no name server answers; it is asked again every {self._poll_every_s:g} s"
 
-    def on_route_change(self, listener: Listener) -> Callable[[], None]:
+    def on_route_change(self, listener: RouteListener) -> Callable[[], None]:
         """Call ``listener`` with each :class:`RouteChange`, on the event loop, after the tables have it.
 
         Returns:
             a function that ends it.
+
+        Raises:
+            TypeError: not a function.
         """
-        self._listeners.append(listener)
+        check_callable(listener, "listener")
+        self._updater.listeners.append(listener)
 
         def end() -> None:
             with contextlib.suppress(ValueError):
-                self._listeners.remove(listener)
+                self._updater.listeners.remove(listener)
 
         return end
 
     # asking
 
     async def lookup(self, topic: str) -> TopicRoute | None:
-        """Ask now, and keep nothing; None when there is no such topic.
+        """Ask for a topic's route now without keeping it; None when there is no such topic.
 
         Raises:
             PeerUnavailable: no name server answers.
             RemoteProtocolError: an answer that is no route, or an error of the name server.
+            TypeError, ValueError: not a topic name.
         """
-        return await self._ask(topic, now=False)
+        check_topic_name(topic)
+        return await self._updater.ask(topic)
 
-    async def update(self, topic: str, *, use_default: bool = False, over: Connection | None = None) -> bool:
-        """Ask for one topic's route and take it in; whether it changed. Never raises for want of a name server.
+    async def update(self, topic: str, *, use_default: bool = False, over: PeerConnection | None = None) -> bool:
+        """Ask for one topic's route and take it in; returns whether it changed.
+
+        That no name server answers is logged; what is known stays.
 
         Args:
             use_default: take the default topic's route, if the topic has none yet.
@@ -269,98 +305,24 @@ class RouteClient:
         Raises:
             ClientClosed: not open.
             PeerUnavailable: only with ``over``.
+            TypeError, ValueError: not a topic name.
         """
+        check_topic_name(topic)
         if not self._open:
             raise ClientClosed("this route client is not open: use it within 'async with'")
-        try:
-            return await self._update(topic, use_default=use_default, over=over)
-        except PeerUnavailable as error:
-            if over is not None:
-                raise
-            self._is_away(error)
-            return False
+        return await self._updater.update(topic, use_default=use_default, over=over)
 
-    async def poll(self, *, needed_only: bool = False, over: Connection | None = None) -> None:
-        """Ask for every topic in use, now. Never raises for want of a name server.
+    async def poll(self, *, needed_only: bool = False, over: PeerConnection | None = None) -> None:
+        """Ask for the routes of all topics in use now. That no name server answers is logged.
 
         Args:
-            needed_only: only for topics that somebody uses and whose queues are not known.
+            needed_only: ask only for topics in use whose queues are not known.
             over: as for update.
 
         Raises:
             PeerUnavailable: only with ``over``.
         """
-        topics = sorted(topic for topic in self.tables.topics if not needed_only or self.tables.needs_update(topic))
-        try:
-            for number, topic in enumerate(topics):
-                # the first asks also those name servers that are left alone because they failed just before
-                await self._update(topic, now=number == 0, over=over)
-        except PeerUnavailable as error:  # it would be the same with the others
-            if over is not None:
-                raise
-            self._is_away(error)
-
-    async def _update(
-        self, topic: str, *, use_default: bool = False, now: bool = False, over: Connection | None = None
-    ) -> bool:
-        """Raises PeerUnavailable only."""
-        try:
-            async with asyncio.timeout(self._lock_timeout_s):
-                await self._lock.acquire()
-        except TimeoutError:
-            logger.warning("route of %s: others are being updated for %g s, not asked", topic, self._lock_timeout_s)
-            if over is not None:  # an announced change must not be lost
-                raise PeerUnavailable(f"the route of {topic} could not be asked for in time") from None
-            return False
-        try:
-            route = await self._ask(self._default_topic if use_default else topic, now=now, over=over)
-            self._is_back()
-            if route is None:
-                self._unknown.add(topic)
-                return False
-            if use_default:
-                if topic in self.tables.routes:
-                    return False
-                route = default_topic_route(route, self._default_topic_queue_nums)
-            else:
-                self._unknown.discard(topic)
-            changed = self._take_in(topic, route)
-            self._failed.discard(topic)
-            return changed
-        except RemoteProtocolError as error:
-            if topic not in self._failed:
-                logger.warning("route of %s: %s; what is known is kept", topic, error)
-            self._failed.add(topic)
-            return False
-        finally:
-            self._lock.release()
-
-    async def _ask(self, topic: str, *, now: bool, over: Connection | None = None) -> TopicRoute | None:
-        code, ext_fields = RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic}
-        if over is not None:
-            reply = await over.request(code, ext_fields, timeout_s=self._call_timeout_s)
-        else:
-            reply = await self.name_servers.request(code, ext_fields, timeout_s=self._call_timeout_s, now=now)
-        if reply.code == ResponseCode.TOPIC_NOT_EXIST:
-            return None
-        if reply.code != ResponseCode.SUCCESS:
-            raise RemoteProtocolError(f"the name server answers code {reply.code}: {reply.remark}")
-        return parse_route(reply.body)
-
-    def _take_in(self, topic: str, route: TopicRoute) -> bool:
-        if topic not in self.tables.topics:  # forgotten meanwhile
-            return False
-        before = self.tables.routes.get(topic)
-        if not self.tables.update(topic, route):
-            return False
-        self.selector.keep_brokers(set(self.tables.broker_addrs))
-        logger.info("the route of %s %s", topic, "is known" if before is None else "changed")
-        for listener in list(self._listeners):
-            try:
-                listener(RouteChange(topic, before, route))
-            except Exception:
-                logger.exception("a listener failed with the change of %s", topic)
-        return True
+        await self._updater.poll(needed_only=needed_only, over=over)
 
     # the background
 
@@ -382,15 +344,5 @@ class RouteClient:
                 async with asyncio.timeout_at(due_s):
                     await self._poll_soon.wait()
 
-    def _addresses_changed(self) -> None:
-        self._poll_soon.set()
-
-    def _is_away(self, error: Exception) -> None:
-        if not self._away:
-            logger.warning("%s; what is known is kept", error)
-        self._away = True
-
-    def _is_back(self) -> None:
-        if self._away:
-            logger.warning("a name server answers again")
-        self._away = False
+    def _keep_brokers(self, _: RouteChange) -> None:
+        self.selector.keep_brokers(set(self.tables.broker_addrs))

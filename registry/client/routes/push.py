@@ -1,9 +1,10 @@
-"""Being told of changed routes by name servers that can (ours), instead of waiting for the next poll.
+"""Learns of changed routes from name servers that announce them (ours), without waiting for the next poll.
 
-A long-held request on the wire, not a look at the registry's Redis: an application needs neither its address nor
-rights in it, a thousand applications are no load for it, and the worker that answers is the one whose view then
-answers the lookup, so that what was announced is there. A stock NameServer is asked once for each connection, and every
-five minutes, says that it does not know the request (4.x: says nothing), and is polled only.
+This is a request on the wire that the name server holds until something changes. The client does not read the
+registry's Redis: an application needs neither its address nor rights in it, a thousand applications are no load for
+it, and the worker that announces a change also answers the lookup, so that it has what it announced. A stock
+NameServer is asked once for each connection and every five minutes, answers that it does not know the request (4.x:
+does not answer), and is polled only.
 """
 
 from __future__ import annotations
@@ -11,40 +12,54 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
-from registry.client.connection import Connection
-from registry.client.reconnecting import Backoff
-from registry.errors import ClientClosed, PeerUnavailable, RegistryError, RemoteProtocolError
-from registry.protocol.watch import MAX_TOPICS, ROUTE_WATCH, Position, WatchAnswer, WatchRequest
-
-if TYPE_CHECKING:
-    from registry.client.routes.client import RouteClient
+from ...errors import ClientClosed, PeerUnavailable, RegistryError, RemoteProtocolError
+from ...protocol.watch import MAX_TOPICS, ROUTE_WATCH, TablesVersion, WatchAnswer, WatchRequest
+from ..connection import PeerConnection
+from ..name_servers import NameServers
+from ..reconnecting import Backoff
+from .tables import RouteTables
 
 logger = logging.getLogger(__name__)
 
-# Half of the shortest time after which something on the way may take a connection for idle.
+# Half of the shortest time after which a network device may take a connection for idle.
 HOLD_S: Final = 30.0
 PUSH_ANSWER_S: Final = 3.0
-# Who did not know the request may have been too slow to say so, or be another server behind the same address now.
+# A server that did not know the request may only have been slow, or another server may have its address now.
 _ASK_AGAIN_S: Final = 300.0
 
 
-class RoutePush:
-    """Runs beside the polling of a route client."""
+class PolledRoutes(Protocol):
+    """What a push needs of a route client."""
 
-    def __init__(self, client: RouteClient, *, answer_s: float = PUSH_ANSWER_S) -> None:
+    name_servers: NameServers
+    tables: RouteTables
+    in_use_changed: asyncio.Event
+    """Set when other topics are in use."""
+
+    async def poll(self, *, over: PeerConnection | None = None) -> None:
+        """Ask for every topic in use; with ``over`` on this connection, raising PeerUnavailable when it is lost."""
+
+    async def update(self, topic: str, *, over: PeerConnection | None = None) -> bool:
+        """Ask for one topic's route and store it; whether it changed. ``over``: as for poll."""
+
+
+class RoutePush:
+    """Makes a route client ask for the routes that its name server announces as changed, beside its polling."""
+
+    def __init__(self, client: PolledRoutes, *, answer_s: float = PUSH_ANSWER_S) -> None:
         self._client = client
         self._answer_s = answer_s
         self._backoff = Backoff(0.05, 10.0)
         self.is_active = False
-        """Whether changes are told at this moment."""
+        """Whether the name server announces changes now."""
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Follow the announcements until cancelled; no error ends it."""
         name_servers = self._client.name_servers
         while True:
-            connection: Connection | None = None
+            connection: PeerConnection | None = None
             try:
                 connection = await name_servers.connection()
                 if await self._watch(connection):
@@ -68,14 +83,14 @@ class RoutePush:
                 self.is_active = False
             await asyncio.sleep(self._backoff.failed())
 
-    async def _watch(self, connection: Connection) -> bool:
-        """Follow one server until it cannot be asked any more; false at once when it does not know how."""
+    async def _watch(self, connection: PeerConnection) -> bool:
+        """Follow one server until it cannot be asked any more; returns false at once when it does not announce."""
         answer = await self._ask(connection, None, 0.0)
         if answer is None:
             return False
         self._backoff.succeeded()
         position = answer.position
-        # From here on nothing is missed: what changed before is seen by this poll, what changes after it is told.
+        # No change is missed from here on: this poll sees earlier ones, and later ones are announced.
         await self._client.poll(over=connection)
         self.is_active = True
         while connection.is_usable:
@@ -85,7 +100,7 @@ class RoutePush:
             try:
                 await asyncio.wait((held, others), return_when=asyncio.FIRST_COMPLETED)
                 if not held.done():
-                    continue  # other topics: ask anew, for them
+                    continue  # the topics in use have changed: ask for those
                 answer = held.result()
             finally:
                 held.cancel()
@@ -97,14 +112,14 @@ class RoutePush:
             position = answer.position
         return True
 
-    async def _look_up(self, connection: Connection, answer: WatchAnswer) -> None:
+    async def _look_up(self, connection: PeerConnection, answer: WatchAnswer) -> None:
         if answer.topics is None:
             await self._client.poll(over=connection)
         for topic in answer.topics or ():
             if topic in self._client.tables.topics:
                 await self._client.update(topic, over=connection)
 
-    async def _ask(self, connection: Connection, since: Position | None, hold_s: float) -> WatchAnswer | None:
+    async def _ask(self, connection: PeerConnection, since: TablesVersion | None, hold_s: float) -> WatchAnswer | None:
         topics = sorted(self._client.tables.topics)[:MAX_TOPICS]  # more are polled
         ext_fields, body = WatchRequest(frozenset(topics if since else ()), int(hold_s * 1000), since).encode()
         try:

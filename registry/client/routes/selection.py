@@ -12,11 +12,12 @@ import time
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from registry.client.routes.info import MessageQueue, PublishInfo
+from ..checks import check_optional
+from .queues import MessageQueue, PublishInfo
 
 # A send that took so long (ms) -> its broker is avoided for so long (ms).
 _AVOIDED_MS: Final = ((15_000, 30_000), (5_000, 10_000), (3_000, 6_000), (1_800, 5_000), (550, 2_000))
-# What a send that failed counts as.
+# A send that failed counts as one that took so long.
 _FAILED_MS: Final = 10_000
 
 
@@ -26,7 +27,7 @@ class _Fault(NamedTuple):
 
 
 class QueueSelector:
-    """Safe to use from several threads.
+    """Selects the queue that the next message is sent to; safe to use from several threads.
 
     Args:
         latency_fault_tolerance: avoid a broker for a time that grows with how slow its last send was
@@ -47,11 +48,15 @@ class QueueSelector:
         self._indexes: dict[str, itertools.count[int]] = {}
 
     def select(self, topic: str, info: PublishInfo, last_broker_name: str | None = None) -> MessageQueue | None:
-        """The next queue; None when there is none.
+        """Return the next queue; None when there is none.
 
         Args:
             last_broker_name: where sending this message failed just before; another one is taken if there is any.
+
+        Raises:
+            TypeError: last_broker_name is no str.
         """
+        check_optional(last_broker_name, str, "last_broker_name")
         queues = info.queues
         if not queues:
             return None
@@ -63,18 +68,18 @@ class QueueSelector:
         return found or self._next(topic, queues, lambda name: True)
 
     def report(self, broker_name: str, latency_ms: float = 0.0, *, failed: bool = False) -> None:
-        """How a send went; counts with latency_fault_tolerance only."""
+        """Take in how long a send took, in milliseconds, or that it failed; for latency_fault_tolerance only."""
         if self._tolerant:
             latency_ms = max(latency_ms, _FAILED_MS) if failed else latency_ms
             avoided_ms = next((avoided for slow, avoided in _AVOIDED_MS if latency_ms >= slow), 0)
             self._faults[broker_name] = _Fault(latency_ms, self._clock_ms() + avoided_ms)
 
     def forget(self, topic: str) -> None:
-        """The topic is not used any more."""
+        """Forget whose turn it is in a topic that is not used any more."""
         self._indexes.pop(topic, None)
 
     def keep_brokers(self, broker_names: set[str]) -> None:
-        """Forget the faults of all others."""
+        """Forget the faults of all brokers but these."""
         self._faults = {name: fault for name, fault in list(self._faults.items()) if name in broker_names}
 
     def _next(self, topic: str, queues: tuple[MessageQueue, ...], good: Callable[[str], bool]) -> MessageQueue | None:
@@ -92,7 +97,7 @@ class QueueSelector:
         return fault is None or self._clock_ms() >= fault.until_ms
 
     def _least_bad(self, topic: str, queues: tuple[MessageQueue, ...]) -> MessageQueue | None:
-        """All are avoided: the broker that was least slow."""
+        """The next queue of the broker that was least slow, for when all are avoided."""
         names = {queue.broker_name for queue in queues}
         best = min(sorted(names), key=lambda name: self._faults.get(name, _Fault(0, 0)))
         return self._next(topic, queues, lambda name: name == best)

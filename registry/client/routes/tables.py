@@ -1,4 +1,4 @@
-"""What a route client knows: routes, publish and subscribe info, and the addresses of brokers. No I/O.
+"""Keeps what a route client knows: routes, publish and subscribe info, and the addresses of brokers. No I/O.
 
 Source of the behaviour: the tables of MQClientInstance and how updateTopicRouteInfoFromNameServer, cleanOfflineBroker
 and findBrokerAddressInPublish/InSubscribe treat them (rocketmq 5.x).
@@ -6,9 +6,12 @@ and findBrokerAddressInPublish/InSubscribe treat them (rocketmq 5.x).
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Set
 from typing import NamedTuple
 
-from registry.client.routes.info import (
+from ...model import MASTER_ID, TopicRoute
+from ..checks import check_topic_name
+from .queues import (
     MessageQueue,
     PublishInfo,
     publish_info,
@@ -16,29 +19,27 @@ from registry.client.routes.info import (
     static_endpoints,
     subscribe_info,
 )
-from registry.model import MASTER_ID, TopicRoute
 
 
 class FoundBroker(NamedTuple):
-    """A broker to read from. is_slave: whether it is another than the master (FindBrokerResult)."""
+    """A broker to read from (FindBrokerResult). is_slave: whether it is another than the master."""
 
     broker_addr: str
     is_slave: bool
 
 
 class RouteTables:
-    """Values in it are immutable and are replaced as a whole, so any thread may read.
+    """The tables of a route client. Values are immutable and are replaced as a whole, so any thread may read.
 
     Attributes:
-        published, subscribed: the topics in use.
         routes: topic -> its last route.
         publish_infos, subscribe_infos: of the topics in use, once their route is known.
         broker_addrs: broker_name -> broker id -> address.
     """
 
     def __init__(self) -> None:
-        self.published: set[str] = set()
-        self.subscribed: set[str] = set()
+        self._published: set[str] = set()
+        self._subscribed: set[str] = set()
         self.routes: dict[str, TopicRoute] = {}
         self.publish_infos: dict[str, PublishInfo] = {}
         self.subscribe_infos: dict[str, tuple[MessageQueue, ...]] = {}
@@ -46,19 +47,41 @@ class RouteTables:
         self._endpoints: dict[str, dict[MessageQueue, str]] = {}
 
     @property
+    def published(self) -> Set[str]:
+        """Topics in use for sending."""
+        return self._published
+
+    @property
+    def subscribed(self) -> Set[str]:
+        """Topics in use for reading."""
+        return self._subscribed
+
+    @property
     def topics(self) -> set[str]:
-        """The union of the topics in use."""
-        return self.published | self.subscribed
+        """Topics in use for sending or reading."""
+        return self._published | self._subscribed
+
+    def publish(self, topics: Iterable[str]) -> bool:
+        """Use topics for sending; returns whether one of them was not used for that before.
+
+        Raises:
+            TypeError, ValueError: no topic name; then none of them is used.
+        """
+        return _add(self._published, topics)
+
+    def subscribe(self, topics: Iterable[str]) -> bool:
+        """Use topics for reading; as ``publish``."""
+        return _add(self._subscribed, topics)
 
     def needs_update(self, topic: str) -> bool:
-        """Whether somebody who uses the topic still lacks its queues (isNeedUpdateTopicRouteInfo)."""
+        """Whether the topic is in use and its queues are not known (isNeedUpdateTopicRouteInfo)."""
         info = self.publish_infos.get(topic)
         return (topic in self.published and (info is None or not info.is_ok)) or (
             topic in self.subscribed and topic not in self.subscribe_infos
         )
 
     def update(self, topic: str, route: TopicRoute) -> bool:
-        """Take in a route; whether anything changed. What it means is worked out first: an error changes nothing.
+        """Take in a route; returns whether anything changed. An error changes nothing.
 
         Raises:
             RemoteProtocolError: a route that no queues can be made of.
@@ -84,18 +107,13 @@ class RouteTables:
             self.drop_offline()
         return changed
 
-    def forget(self, topic: str, *, published: bool = True, subscribed: bool = True) -> None:
-        """A topic is not used any more, for sending or for reading."""
-        if published:
-            self.published.discard(topic)
-            self.publish_infos.pop(topic, None)
-        if subscribed:
-            self.subscribed.discard(topic)
-            self.subscribe_infos.pop(topic, None)
-        if topic not in self.topics:
-            self.routes.pop(topic, None)
-            self._endpoints.pop(topic, None)
-            self.drop_offline()
+    def forget(self, topic: str) -> None:
+        """End the use of a topic, for sending and for reading."""
+        self._published.discard(topic)
+        self._subscribed.discard(topic)
+        for table in (self.publish_infos, self.subscribe_infos, self.routes, self._endpoints):
+            table.pop(topic, None)
+        self.drop_offline()
 
     def drop_offline(self) -> None:
         """Drop each address that is in no route (cleanOfflineBroker)."""
@@ -113,21 +131,21 @@ class RouteTables:
         self.broker_addrs = kept
 
     def broker_name_of(self, queue: MessageQueue) -> str:
-        """Where the queue is; of a static topic's, the broker_name that holds it now."""
+        """The broker_name of a queue; for one of a static topic, the broker_name that holds it now."""
         return self._endpoints.get(queue.topic, {}).get(queue, queue.broker_name)
 
     def find_broker_addr_in_publish(self, broker_name: str) -> str | None:
-        """The master's address; None when there is none (findBrokerAddressInPublish)."""
+        """The address (host:port) of the master; None when there is none (findBrokerAddressInPublish)."""
         return self.broker_addrs.get(broker_name, {}).get(MASTER_ID)
 
     def find_broker_addr_in_subscribe(
         self, broker_name: str, broker_id: int = MASTER_ID, *, only_this_broker: bool = False
     ) -> FoundBroker | None:
-        """Who to read from (findBrokerAddressInSubscribe).
+        """Find a broker process to read from; None when there is none (findBrokerAddressInSubscribe).
 
         Args:
-            broker_id: the one that is wanted; instead of a slave also the next id.
-            only_this_broker: else any other of the name will do, the smallest id first.
+            broker_id: the process that is wanted; for a slave that is not there, the next id is taken.
+            only_this_broker: take no other; else the smallest id of the broker_name is taken.
         """
         addrs = self.broker_addrs.get(broker_name)
         if not addrs:
@@ -142,3 +160,10 @@ class RouteTables:
             return None
         smallest = min(addrs)
         return FoundBroker(addrs[smallest], smallest != MASTER_ID)
+
+
+def _add(used: set[str], topics: Iterable[str]) -> bool:
+    names = {check_topic_name(topic) for topic in topics}
+    added = not names <= used
+    used |= names
+    return added

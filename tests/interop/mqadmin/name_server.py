@@ -6,8 +6,8 @@ WIPED = r"^(wipe write perm of broker\[{other_name}\] in name server\[NAME_SERVE
 ADDED = r"^(add write perm of broker\[{other_name}\] in name server\[NAME_SERVER\] OK, \d\d\n?){{2}}"
 
 OF_ONE_PROCESS = r"^(configStorePath|kvConfigPath|rocketmqHome|listenPort) .*"
-# Ours tells clients to go elsewhere when it drains, and bounds what it holds for a client that does not read.
-OURS_BY_DEFAULT = r"^(enableShutdownGracefully|shutdownWaitTimeSeconds|writeBufferHighWaterMark) .*"
+# Ours tells clients to go elsewhere when it drains.
+OURS_BY_DEFAULT = r"^(enableShutdownGracefully|shutdownWaitTimeSeconds) .*"
 EXPECTED = (OF_ONE_PROCESS, OURS_BY_DEFAULT)
 
 STORIES = (

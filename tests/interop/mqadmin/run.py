@@ -11,7 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..processes import wait_until
+from bench.servers.processes import wait_until
+
 from ..rocketmq import BROKER_NAME, CLUSTER
 from .site import MASTER, OTHER, SLAVE, Side, Site
 from .story import Case, Story

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bench.servers.processes import Processes, wait_until
+
 from ..name_servers import JavaNameServers, NameServer, OurNameServers
-from ..processes import Processes, wait_until
 from ..rocketmq import CLUSTER, Admin, Broker, Client, Release
 from ..tap import Frame, Tap
 from ..wire import WireClient

@@ -1,0 +1,292 @@
+"""The steps of one server in one round: fill, look up, load, register, empty. Each records what it measured."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from bench.load.plan import read_answers, read_wrong
+from bench.load.shapes import TableShape, Variant
+from bench.load.tool import LoadGenerator, LoadResult
+from bench.servers.peers import MeasuredServer, OurServer
+
+# Java drops a broker after 120 s without a registration, and a connection after 120 s without a byte.
+BEAT_EVERY_S = 40.0
+# A broker that is answered with an error tries again, up to so many times.
+STORM_TRIES = 50
+RETRY_S = 0.25
+OPEN_CONNECTIONS = 64
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How long each step lasts; the defaults are those of ``--full``.
+
+    ladder: rates of the plot of latency against load, every second round; stretch_s: of S4; lag_s: of the lag's probes.
+    """
+
+    warm_s: float = 6.0
+    settle_s: float = 0.5
+    measure_s: float = 4.0
+    stretch_s: float = 10.0
+    registrations_s: float = 3.0
+    ladder: tuple[int, ...] = (1_000, 2_000, 5_000, 10_000, 20_000, 30_000, 45_000, 60_000, 80_000, 110_000)
+    ladder_s: float = 1.5
+    lag_s: float = 15.0
+
+
+@dataclass
+class Record:
+    """What was measured of one peer with one shape in one round.
+
+    wrong: what was wrong with answers, a few of them; took_s: all of it, from the start of the server to its end.
+    """
+
+    peer: str
+    round: int
+    shape: str = ""
+    values: dict[str, dict[str, Any]] = field(default_factory=dict)
+    wrong: list[str] = field(default_factory=list)
+    took_s: float = 0.0
+
+    def add(self, what: str, **values: Any) -> None:
+        self.values.setdefault(what, {}).update(values)
+
+
+class Life:
+    """Measures one running server with one generator, whose brokers it keeps alive.
+
+    checked: whether the answers mean anything (the echo server's do not).
+    """
+
+    def __init__(
+        self,
+        server: MeasuredServer,
+        generator: LoadGenerator,
+        shape: TableShape,
+        effort: Effort,
+        record: Record,
+        folder: Path,
+        say: Callable[[str], None],
+        checked: bool = True,
+    ) -> None:
+        self.server, self.generator, self.shape, self.effort = server, generator, shape, effort
+        self.record, self.checked = record, checked
+        self._say = say
+        self._bodies, self._wrong = folder / "bodies", folder / "wrong"
+        self._beat_at = time.monotonic()
+
+    # filling
+
+    def storm(self, what: str) -> None:
+        """S7: every broker registers at once, until every route is right."""
+        began = time.monotonic()
+        cost = self.server.cost()
+        result = self._register_all(Variant.BASE)
+        first_s, refused, tries = result.registrations_s, self._refused(result), 1
+        filled = self.server.cost()  # before the check asks for every route, which ours keeps encoded from then on
+        while tries < STORM_TRIES:
+            checking = time.monotonic()
+            wrong = [] if self._refused(result) else self.wrong_routes()
+            if not wrong and not self._refused(result):
+                break
+            tries += 1
+            time.sleep(RETRY_S)
+            result = self._register_all(Variant.BASE, keep=True)
+        else:
+            self.record.wrong += [f"{what}: {result.registrations.remark}", *wrong[:3]]
+        # When the first check finds everything right, it was right when the last broker was answered.
+        until_right_s = first_s if tries == 1 else checking - began
+        # the checks cost CPU time, too; it is left out where there was only one check
+        cpu_s = (filled if tries == 1 else self.server.cost()).cpu_s - cost.cpu_s
+        self.record.add(
+            what, seconds=until_right_s, refused=refused, tries=tries, cpu_s=cpu_s,
+            rss_mb=filled.rss_mb, pss_mb=filled.pss_mb,
+        )  # fmt: skip
+        self._say(f"{what}: {until_right_s:.2f} s, {tries} tries")
+
+    def wrong_routes(self) -> list[str]:
+        """Look up every route; what is wrong with the answers. Later answers are compared with these."""
+        self.generator.once(self._bodies)
+        return self._wrong_answers()
+
+    def _wrong_answers(self) -> list[str]:
+        if not self.checked:
+            return []
+        return [
+            wrong
+            for number, answer in enumerate(read_answers(self._bodies))
+            if (wrong := self.shape.wrongs(number, answer))
+        ]
+
+    def leave(self) -> None:
+        """Let every broker unregister, and wait until the last topic is gone (5.x removes it after its answer)."""
+        self._register_all(Variant.LEAVE)
+        for _ in range(100):
+            codes = self.generator.once().lookups.codes
+            if "0" not in codes:
+                return
+            time.sleep(0.1)
+        self.record.wrong.append(f"after all brokers left there are still routes: {codes}")
+
+    def _register_all(self, variant: Variant, *, keep: bool = False) -> LoadResult:
+        self._beat_at = time.monotonic()
+        return self.generator.run(
+            reg_parallel=len(self.shape.brokers), reg_each=1, reg_a=int(variant), reg_b=int(variant), reg_keep=int(keep)
+        )
+
+    @staticmethod
+    def _refused(result: LoadResult) -> int:
+        registrations = result.registrations
+        return registrations.asked - registrations.codes.get("0", 0)
+
+    def beat(self) -> None:
+        """Register all brokers again, unchanged, before the servers would drop them."""
+        if self.checked and time.monotonic() - self._beat_at > BEAT_EVERY_S:
+            self._register_all(Variant.BASE, keep=True)
+
+    # looking up
+
+    def warm(self, seconds: float) -> None:
+        """Load the server without measuring, so that Java compiles its hot code; the same for every server."""
+        self.generator.run(connections=64, inflight=16, seconds=seconds)
+
+    def lookups(self, what: str, **options: Any) -> LoadResult:
+        """Measure one load of lookups, with registrations if the options say so."""
+        self.beat()
+        defaults = {"warmup_s": self.effort.settle_s, "seconds": self.effort.measure_s, "sample": 16, "drain_s": 10}
+        before = self.server.cost()
+        result = self.generator.run(**{**defaults, **options}, wrong=self._wrong)
+        after = self.server.cost()
+        lookups, latency = result.lookups, result.lookups.latency
+        wrong = self._judge(what, changing=bool(options.get("reg_rate")))
+        self.record.add(
+            what,
+            rate=result.rate,
+            p50_ms=latency.percentile_ms(50),
+            p99_ms=latency.percentile_ms(99),
+            p999_ms=latency.percentile_ms(99.9),
+            max_ms=latency.max_ns / 1e6,
+            cpu_us=(after.cpu_s - before.cpu_s) / max(1, lookups.answered) * 1e6,
+            lost=lookups.lost,
+            sampled=lookups.sampled,
+            wrong=wrong,
+            generator_load=result.generator_load,
+            late_p99_ms=result.late.percentile_ms(99),
+            rss_mb=after.rss_mb,
+            pss_mb=after.pss_mb,
+            series=result.series,
+        )
+        if options.get("reg_rate"):
+            registered = result.registrations
+            self.record.add(
+                what, registrations=registered.answered, registration_p50_ms=registered.latency.percentile_ms(50),
+                registration_max_ms=registered.latency.max_ns / 1e6,
+            )  # fmt: skip
+            if registered.codes.keys() - {"0"}:
+                self.record.wrong.append(f"{what}: registrations {registered.codes} {registered.remark}")
+        self._say(
+            f"{what}: {result.rate:,.0f}/s, p50 {latency.percentile_ms(50):.2f}, p99 {latency.percentile_ms(99):.2f} ms"
+        )
+        return result
+
+    def _judge(self, what: str, changing: bool) -> int:
+        """How many of the answers that differ from the expected bytes are wrong by their content."""
+        if not self.checked:
+            return 0
+        wrong = [
+            text
+            for number, answer in read_wrong(self._wrong)
+            if (text := self.shape.wrongs(number, answer, may_change=changing))
+        ]
+        self.record.wrong += [f"{what}: {text}" for text in wrong[:3]]
+        return len(wrong)
+
+    def closed_loops(self, loads: Sequence[tuple[int, int]]) -> None:
+        for connections, inflight in loads:
+            self.lookups(f"{self.shape.name} {connections}x{inflight}", connections=connections, inflight=inflight)
+
+    def open_loops(self, rate: int) -> None:
+        """S4: the same lookups without registrations, with unchanged ones, and with ten changed topics each."""
+        load = {"connections": OPEN_CONNECTIONS, "rate": rate, "seconds": self.effort.stretch_s}
+        self.lookups("S4 none", **load)
+        self.lookups("S4 unchanged", **load, reg_rate=1, reg_keep=1)
+        self.lookups("S4 changed", **load, reg_rate=1, reg_a=int(Variant.TEN), reg_b=int(Variant.BASE))
+        self._register_all(Variant.BASE)
+
+    def ladder(self) -> None:
+        """Latency against load, until the server cannot follow."""
+        for rate in self.effort.ladder:
+            result = self.lookups(
+                f"load {rate}", connections=OPEN_CONNECTIONS, rate=rate, seconds=self.effort.ladder_s, warmup_s=0.5
+            )
+            if result.lookups.latency.percentile_ms(99) > 500 or result.lookups.lost:
+                return
+
+    # registering
+
+    def registrations(self) -> None:
+        """One broker registers again and again, one at a time: unchanged, one topic changed, all changed."""
+        for what, first, second, keep in (
+            ("unchanged", Variant.BASE, Variant.BASE, 1),
+            ("1 changed", Variant.ONE, Variant.BASE, 0),
+            ("all changed", Variant.ALL, Variant.BASE, 0),
+        ):
+            self.beat()
+            before = self.server.cost()
+            result = self.generator.run(
+                reg_parallel=1, reg_a=int(first), reg_b=int(second), reg_keep=keep, drain_s=60,
+                warmup_s=self.effort.settle_s, seconds=self.effort.registrations_s,
+            )  # fmt: skip
+            done = result.registrations
+            rate = done.latency.count / result.seconds
+            self.record.add(
+                f"register {what}",
+                rate=rate,
+                p50_ms=done.latency.percentile_ms(50),
+                p99_ms=done.latency.percentile_ms(99),
+                cpu_ms=(self.server.cost().cpu_s - before.cpu_s) / max(1, done.answered) * 1e3,
+            )
+            if done.codes.keys() - {"0"}:
+                self.record.wrong.append(f"register {what}: {done.codes} {done.remark}")
+            self._say(f"register {what}: {rate:.1f}/s")
+        self._register_all(Variant.BASE)
+
+    # the rest
+
+    def memory(self, what: str) -> None:
+        cost = self.server.cost()
+        self.record.add("memory", **{f"{what}_rss_mb": cost.rss_mb, f"{what}_pss_mb": cost.pss_mb})
+        self.record.add("memory", **{f"{what}_parts_mb": self.server.pss_by_process()})
+
+    def restart(self, server: OurServer) -> None:
+        """End the front end and start it again: it must answer every route without any broker's registration."""
+        server.restart_front_end()
+        self.generator.leave()  # its brokers' connections went with the front end; they do not come again
+        began = time.monotonic()
+        self.generator.once(self._bodies)
+        asked_s = time.monotonic() - began
+        wrong = self._wrong_answers()  # our own arithmetic is no part of it
+        self.record.add("restart", start_s=server.start_s, all_routes_s=server.start_s + asked_s, wrong=len(wrong))
+        self.record.wrong += [f"restart: {text}" for text in wrong[:3]]
+        self._say(
+            f"restart: first answer after {server.start_s:.2f} s, every route after {server.start_s + asked_s:.2f} s"
+        )
+
+    def spread(self, server: OurServer, counts: Sequence[int]) -> None:
+        """Count how many of so many connections each worker gets."""
+        workers = server.workers()
+        for count in counts:
+            time.sleep(0.5)  # until the last run's connections are gone
+            idle = {worker.pid: worker.num_fds() for worker in workers}
+            self.generator.begin(connections=count, inflight=1, seconds=1.5)
+            time.sleep(1.0)
+            # the supervisor's helper processes take no connections
+            taken = [more for worker in workers if (more := worker.num_fds() - idle[worker.pid]) > 0]
+            self.generator.finish()
+            worst = max(taken) * len(taken) / sum(taken) - 1 if len(taken) == server.workers_count else 1.0
+            self.record.add(f"spread {count}", connections=taken, worst=worst)
+            self._say(f"spread of {count:,} connections: {taken}")

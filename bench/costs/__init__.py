@@ -1,0 +1,1 @@
+"""What one lookup, script or registration costs: CPU time and memory, by process and by step."""

@@ -1,0 +1,101 @@
+"""How long `mqregistry up` takes: first start, starting again, starting again with full tables, and Ctrl-C.
+
+From the command's start to the first answered request on the wire. Bar: starting again <= 1.0 s; everything gone
+within 5 s of Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from bench.servers.processes import free_port
+from bench.servers.wire import answers, registration
+
+ROUNDS = 5
+TOPICS = 10_000
+
+
+class Up:
+    """One run of `mqregistry up`."""
+
+    def __init__(self, data_dir: Path) -> None:
+        port = free_port()
+        began = time.perf_counter()
+        self._process = subprocess.Popen(
+            [
+                sys.executable, "-m", "mqregistry", "up", "--port", str(port), "--data-dir", str(data_dir),
+                "--http-port", "0", "--log-level", "error",
+            ],
+            stdout=subprocess.DEVNULL,
+            start_new_session=True,
+        )  # fmt: skip
+        self.port = port
+        while not answers(port):
+            if self._process.poll() is not None:
+                raise SystemExit(f"mqregistry up ended with {self._process.returncode}")
+            time.sleep(0.002)
+        self.start_s = time.perf_counter() - began
+
+    def stop(self) -> float:
+        """Send SIGINT, as Ctrl-C does; the seconds until the process has ended."""
+        began = time.perf_counter()
+        self._process.send_signal(signal.SIGINT)
+        self._process.wait(30)
+        return time.perf_counter() - began
+
+
+def main() -> int:
+    """Print the table; 0 when every bar held."""
+    parser = argparse.ArgumentParser(prog="python -m bench start", description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the medians to this file, in seconds")
+    options = parser.parse_args()
+    first: list[float] = []
+    again: list[float] = []
+    full: list[float] = []
+    stop: list[float] = []
+    for _ in range(ROUNDS):
+        with tempfile.TemporaryDirectory(prefix="mqb", ignore_cleanup_errors=True) as folder:
+            data_dir = Path(folder)
+            up = Up(data_dir)
+            first.append(up.start_s)
+            stop.append(up.stop())
+            up = Up(data_dir)
+            again.append(up.start_s)
+            with contextlib.closing(socket.create_connection(("127.0.0.1", up.port))) as broker:
+                registration(broker, TOPICS)
+                stop.append(up.stop())  # with a broker connected
+            up = Up(data_dir)
+            full.append(up.start_s)
+            stop.append(up.stop())
+    print(f"{ROUNDS} rounds, medians (worst)\n\n| what | bar | measured | held |\n| --- | --- | --- | --- |")
+    held = True
+    for what, bar_s, values in (
+        ("`up`, first start in a new folder", None, first),
+        ("`up`, starting again", 1.0, again),
+        (f"`up`, starting again with a broker of {TOPICS:,} topics in the tables", 1.0, full),
+        ("Ctrl-C until everything is gone", 5.0, stop),
+    ):
+        median = statistics.median(values)
+        good = bar_s is None or median <= bar_s
+        held = held and good
+        bar = "" if bar_s is None else f"≤ {bar_s:g} s"
+        print(f"| {what} | {bar} | {median:.2f} s ({max(values):.2f}) | {'yes' if good else 'NO'} |")
+    if options.json:
+        medians = {name: statistics.median(values) for name, values in
+                   (("first", first), ("again", again), ("full", full), ("stop", stop))}  # fmt: skip
+        options.json.write_text(json.dumps(medians))
+    return 0 if held else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,250 @@
+"""What grows with the number of brokers and topics: memory, a heartbeat round, a rebuild, and the big routes.
+
+Brokers carry topics of their own and, as every real broker does, the default topics: each of those has an entry for
+every broker, so its route grows with the fleet.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import socket
+import statistics
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import redis
+
+from bench.compare.life import BEAT_EVERY_S
+from bench.load import plan
+from bench.load.plan import read_answers
+from bench.load.shapes import VERSION, TableShape, Variant, narrow
+from bench.load.tool import LoadGenerator
+from bench.servers.peers import OurServer
+from bench.servers.processes import Processes
+from bench.servers.wire import ask
+from mqregistry.protocol.command import Command
+
+WIDTH = 4
+DEFAULT_TOPICS = (
+    "TBW102", "SCHEDULE_TOPIC_XXXX", "BenchmarkTest", "SELF_TEST_TOPIC", "OFFSET_MOVED_EVENT",
+    "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC", "TRANS_CHECK_MAX_TIME_TOPIC",
+)  # fmt: skip
+LEAVERS = 50
+WAVE = 1_000
+"""So many brokers register at once. A worker holds 256 MiB of unfinished frames; 10,000 brokers that send 70 kB at the
+same moment are more than that, and some would be hung up on and come again."""
+SAMPLE = 10_000
+"""So many topics are looked up and checked."""
+STORM_TRIES = 100
+BIG_ROUTES_A_SECOND = 10
+LOOKUPS_A_SECOND = 1000
+Say = Callable[[str], None]
+
+
+def fleet(brokers: int, topics_each: int) -> TableShape:
+    """Topics on 4 brokers each; then the default topics, on all."""
+    own = narrow("size", "", brokers * topics_each // WIDTH, brokers, WIDTH)
+    count = len(own.topics)
+    everywhere = tuple(range(count, count + len(DEFAULT_TOPICS)))
+    return TableShape(
+        f"size-{brokers}",
+        f"{brokers:,} brokers, {count:,} topics on {WIDTH} brokers each, {len(DEFAULT_TOPICS)} default topics on all",
+        (*own.topics, *DEFAULT_TOPICS),
+        tuple(dataclasses.replace(broker, topics=(*everywhere, *broker.topics)) for broker in own.brokers),
+        all_by=1,
+    )
+
+
+def measure(
+    say: Say, brokers: int, topics_each: int, seconds: float, server_cores: Sequence[int], other_cores: Sequence[int]
+) -> dict[str, Any]:
+    """Everything of ours on the server core."""
+    shape = fleet(brokers, topics_each)
+    say(shape.what)
+    with tempfile.TemporaryDirectory(prefix="mqb", ignore_cleanup_errors=True) as name, contextlib.ExitStack() as stack:
+        folder = Path(name)
+        _, registrations = shape.write(folder)
+        asked = list(range(0, len(shape.topics) - len(DEFAULT_TOPICS), max(1, len(shape.topics) // SAMPLE)))
+        lookups = folder / "sample"
+        plan.write_lookups(lookups, [plan.lookup(shape.topics[number], VERSION) for number in asked])
+        processes = Processes(Path(tempfile.mkdtemp(prefix="mq", dir=folder)))
+        stack.callback(processes.close)
+        server = OurServer(1, 1, processes, server_cores, "size")
+        stack.callback(server.stop)
+        generator = stack.enter_context(LoadGenerator(server.port, lookups, registrations, other_cores))
+        found: dict[str, Any] = {"brokers": brokers, "topics": len(shape.topics), "what": shape.what}
+        step = _Step(server, generator, shape, found, say)
+        step.fill()
+        step.check(asked, folder / "bodies")
+        step.heartbeats()
+        step.lookups(seconds)
+        step.big_answers()
+        step.beside_big_routes(seconds)
+        step.leave_and_come()
+        step.rebuild()
+    return found
+
+
+class _Step:
+    def __init__(
+        self, server: OurServer, generator: LoadGenerator, shape: TableShape, found: dict[str, Any], say: Say
+    ) -> None:
+        self.server, self.generator, self.shape, self.found, self.say = server, generator, shape, found, say
+        self._beat_at = time.monotonic()
+
+    @contextlib.contextmanager
+    def _cost(self, what: str) -> Iterator[None]:
+        """Seconds and CPU seconds, of Redis and of the rest."""
+        redis_s, all_s, began = self.server.redis_cpu_s(), self.server.cost().cpu_s, time.monotonic()
+        yield
+        elapsed_s = time.monotonic() - began
+        redis_s, all_s = self.server.redis_cpu_s() - redis_s, self.server.cost().cpu_s - all_s
+        self.found[what] = {"s": elapsed_s, "redis_cpu_s": redis_s, "front_end_cpu_s": all_s - redis_s}
+        self.say(f"{what}: {elapsed_s:.2f} s, CPU: Redis {redis_s:.2f} s, front end {all_s - redis_s:.2f} s")
+
+    def _memory(self, what: str) -> None:
+        parts = self.server.pss_by_process()
+        # a Redis that rewrites its append-only file is two processes for a while, which share most of it
+        redis_mb = sum(mb for name, mb in parts.items() if "redis" in name)
+        worker_mb = max(mb for name, mb in parts.items() if "redis" not in name)
+        self.found[what] = {"redis_mb": redis_mb, "worker_mb": worker_mb}
+        self.say(f"{what}: Redis {redis_mb:.0f} MB, worker {worker_mb:.0f} MB")
+
+    def _register_all(self, variant: Variant = Variant.BASE, count: int = 0, *, keep: bool = True) -> int:
+        """All brokers (or the first few), a wave after the other; how many were refused."""
+        count, refused = count or len(self.shape.brokers), 0
+        for first in range(0, count, WAVE):
+            refused += self._wave(first, min(WAVE, count - first), variant, keep=keep)
+            if time.monotonic() - self._beat_at > BEAT_EVERY_S:  # those that registered first must not expire meanwhile
+                self._beat_at = time.monotonic()
+                for before in range(0, first + WAVE, WAVE):
+                    self._wave(before, min(WAVE, count - before), Variant.BASE, keep=True)
+        if count == len(self.shape.brokers):
+            self._beat_at = time.monotonic()
+        return refused
+
+    def _wave(self, first: int, count: int, variant: Variant, *, keep: bool) -> int:
+        done = self.generator.run(
+            reg_first=first, reg_parallel=count, reg_each=1, reg_a=int(variant), reg_b=int(variant), reg_keep=int(keep)
+        ).registrations
+        return count - done.codes.get("0", 0)
+
+    def _beat(self) -> None:
+        if time.monotonic() - self._beat_at > BEAT_EVERY_S:
+            self._register_all()
+
+    def fill(self) -> None:
+        with self._cost("fill"):
+            tries = 1
+            refused = self._register_all(keep=False)
+            while refused and tries < STORM_TRIES:
+                tries += 1
+                time.sleep(0.25)  # a broker waits longer
+                refused = self._register_all()
+        assert not refused, f"{refused} brokers are still refused"
+        self.found["fill"]["tries"] = tries
+        self._memory("filled")
+
+    def check(self, asked: Sequence[int], bodies: Path) -> None:
+        self._beat()
+        self.generator.once(bodies)
+        answers = read_answers(bodies)
+        wrong = [text for n, answer in zip(asked, answers, strict=True) if (text := self.shape.wrongs(n, answer))]
+        assert not wrong, wrong[:3]
+
+    def heartbeats(self) -> None:
+        with self._cost("heartbeat round"):
+            refused = self._register_all()
+        assert not refused, f"{refused} heartbeats were refused"
+
+    def lookups(self, seconds: float) -> None:
+        before = self.server.cost().cpu_s
+        result = self.generator.run(connections=64, inflight=1, seconds=seconds)
+        cpu_us = (self.server.cost().cpu_s - before) / max(1, result.lookups.answered) * 1e6
+        assert not result.lookups.wrong
+        self.found["lookup"] = {"rate": result.rate, "cpu_us": cpu_us}
+        self.say(f"lookups: {result.rate:,.0f}/s, {cpu_us:.1f} µs CPU")
+
+    def big_answers(self) -> None:
+        """Bytes, and milliseconds there and back: the first time, and again."""
+        with contextlib.closing(socket.create_connection(("127.0.0.1", self.server.port), timeout=60)) as line:
+            for what, code, fields in (
+                ("TBW102", 105, {"topic": "TBW102"}), ("clusters (106)", 106, {}), ("topics (206)", 206, {}),
+            ):  # fmt: skip
+                took_ms, size = [], 0
+                for _ in range(8):
+                    began = time.perf_counter()
+                    answer = ask(line, Command(code=code, opaque=1, version=VERSION, ext_fields=fields))
+                    took_ms.append((time.perf_counter() - began) * 1e3)
+                    assert answer.code == 0, answer
+                    size = len(answer.body)
+                self.found[what] = {"bytes": size, "first_ms": took_ms[0], "ms": statistics.median(took_ms[1:])}
+                self.say(f"{what}: {size / 1e6:.2f} MB, {took_ms[0]:.1f} ms, again {self.found[what]['ms']:.1f} ms")
+
+    def beside_big_routes(self, seconds: float) -> None:
+        """Small lookups: alone; while clients ask for a default topic; and while that changes each second, too."""
+        self._small_lookups("small lookups alone", seconds)
+        for what, changes in (("beside TBW102", False), ("beside TBW102 that changes", True)):
+            stop = threading.Event()
+            thread = threading.Thread(target=self._ask_big, args=(stop, changes))
+            thread.start()
+            try:
+                self._small_lookups(f"small lookups {what}", seconds)
+            finally:
+                stop.set()
+                thread.join()
+
+    def _small_lookups(self, what: str, seconds: float) -> None:
+        self._beat()
+        result = self.generator.run(
+            connections=16, rate=LOOKUPS_A_SECOND, seconds=seconds, warmup_s=0.3, drain_s=20
+        )  # fmt: skip
+        latency = result.lookups.latency
+        self.found[what] = {"p50_ms": latency.percentile_ms(50), "p99_ms": latency.percentile_ms(99)}
+        self.say(f"{what}: p50 {latency.percentile_ms(50):.2f}, p99 {latency.percentile_ms(99):.2f} ms")
+
+    def _ask_big(self, stop: threading.Event, changes: bool) -> None:
+        """changes: a broker loses its write permission and gets it again, which are changes of all its topics."""
+        fields, asked = {"brokerName": self.shape.brokers[0].name}, 0
+        with contextlib.closing(socket.create_connection(("127.0.0.1", self.server.port), timeout=60)) as line:
+            while not stop.wait(1 / BIG_ROUTES_A_SECOND):
+                ask(line, Command(code=105, opaque=1, version=VERSION, ext_fields={"topic": "TBW102"}))
+                asked += 1
+                if changes and asked % BIG_ROUTES_A_SECOND == 0:
+                    ask(line, Command(code=205, opaque=2, version=VERSION, ext_fields=fields))
+                    ask(line, Command(code=327, opaque=3, version=VERSION, ext_fields=fields))
+
+    def leave_and_come(self) -> None:
+        """Several at once, one after the other in Redis."""
+        self._beat()
+        self.found["leavers"] = leavers = min(LEAVERS, len(self.shape.brokers) // 2)
+        with self._cost("brokers leave"):
+            refused = self._register_all(Variant.LEAVE, leavers)
+        with self._cost("and come again"):
+            refused += self._register_all(Variant.BASE, leavers, keep=False)
+        assert not refused
+
+    def rebuild(self) -> None:
+        """The front end is started again and reads everything from Redis; no broker helps."""
+        self._beat()
+        with redis.Redis(unix_socket_path=self.server.redis_socket, protocol=2) as client:
+            client.config_set("slowlog-log-slower-than", 1000)
+            client.config_set("slowlog-max-len", 100_000)
+            client.slowlog_reset()
+            redis_s = self.server.redis_cpu_s()
+            self.server.restart_front_end()
+            redis_s, all_s = self.server.redis_cpu_s() - redis_s, self.server.cost().cpu_s - self.server.redis_cpu_s()
+            longest_ms = max((entry["duration"] / 1000 for entry in client.slowlog_get(100_000)), default=0.0)
+        self.found["rebuild"] = {
+            "s": self.server.start_s, "redis_cpu_s": redis_s, "front_end_cpu_s": all_s, "longest_ms": longest_ms,
+        }  # fmt: skip
+        self.say(
+            f"rebuild: {self.server.start_s:.2f} s, CPU: Redis {redis_s:.2f} s, front end {all_s:.2f} s; "
+            f"longest page {longest_ms:.1f} ms"
+        )
+        self._memory("rebuilt")

@@ -1,0 +1,1 @@
+"""Measures the Spark pipeline: how fast streams become tables, and the driver's memory."""

@@ -1,0 +1,60 @@
+--[[ kv_size: how much a namespace of the KV configuration may hold
+  NEEDS  open, expect, collect
+  GIVES  no_room(kv_namespace, key, old, value) -> why the value may not be stored (nil: it may), and the size then;
+         old is the present value or nil.
+         save_size(kv_namespace, size); smaller(kv_namespace, key, old): that key is gone.
+         A size is {bytes of keys and values, when they were counted}. kv_sizes keeps it beside the HASH. An older
+         release changes the HASH alone, so it is counted again before somebody is refused, at most once a minute.
+  USED BY put_kv, delete_kv ]]
+local MOST_VALUE_BYTES, MOST_BYTES, MOST_KEYS = 64 * 1024, 16 * 1024 * 1024, 20000
+local COUNT_AGAIN_MS = 60000
+expect("hash", P .. "kv_sizes")
+
+local function counted(kv_namespace)
+  local bytes, cursor = 0, "0"
+  repeat
+    local page = call("HSCAN", P .. "kv:" .. kv_namespace, cursor, "COUNT", 100)
+    cursor = page[1]
+    for i = 1, #page[2] do
+      bytes = bytes + #page[2][i]
+    end
+    page = nil
+    collect()
+  until cursor == "0"
+  return {bytes, now_ms}
+end
+
+local function size_of(kv_namespace)
+  local bytes, at = string.match(call("HGET", P .. "kv_sizes", kv_namespace) or "", "^(%d+) (%d+)$")
+  return bytes and {tonumber(bytes), tonumber(at)}
+end
+
+local function save_size(kv_namespace, size)
+  call("HSET", P .. "kv_sizes", kv_namespace, int(math.max(0, size[1])) .. " " .. int(size[2]))
+end
+
+local function smaller(kv_namespace, key, old)
+  local size = size_of(kv_namespace)
+  if size then
+    save_size(kv_namespace, {size[1] - #key - #old, size[2]})
+  end
+end
+
+local function no_room(kv_namespace, key, old, value)
+  if #value > MOST_VALUE_BYTES then
+    return "a value has at most " .. MOST_VALUE_BYTES .. " bytes, this one has " .. #value
+  elseif not old and call("HLEN", P .. "kv:" .. kv_namespace) >= MOST_KEYS then
+    return "a namespace has at most " .. MOST_KEYS .. " keys, this one has as many"
+  end
+  local size, added = size_of(kv_namespace) or counted(kv_namespace), #value - #(old or "") + (old and 0 or #key)
+  if added > 0 and size[1] + added > MOST_BYTES then
+    if now_ms > size[2] + COUNT_AGAIN_MS then
+      size = counted(kv_namespace)
+      save_size(kv_namespace, size)
+    end
+    if size[1] + added > MOST_BYTES then
+      return "a namespace has at most " .. MOST_BYTES .. " bytes of keys and values, this one has " .. int(size[1])
+    end
+  end
+  return nil, {size[1] + added, size[2]}
+end

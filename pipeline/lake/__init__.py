@@ -1,0 +1,1 @@
+"""The folder of tables: its layout, schema, lock and snapshots."""

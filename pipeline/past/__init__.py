@@ -1,0 +1,1 @@
+"""Questions about the past: tables as of an instant, and the audit."""

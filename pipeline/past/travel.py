@@ -1,0 +1,327 @@
+"""Reads the tables as they were at an instant from silver's files, without Spark.
+
+Silver's last commit names the files; with their spans and their statistics only a few row groups have to be read.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from itertools import pairwise
+from typing import Any, Final, NamedTuple, TypeVar
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mqregistry.behaviour import behaviour_of
+from mqregistry.model import ORDER_TOPIC_CONFIG, BrokerRow, QueueData, TopicRoute
+from mqregistry.tables.live_table import LiveInfo
+from mqregistry.tables.route import pick_up_route
+from mqregistry.tables.tables import Tables
+
+from ..lake.lake import Lake, LakeError, places, whole_files
+from ..lake.schema import BRONZE, MOMENT, SILVER
+from ..silver.buckets import bucket_of
+from ..silver.files import read_files
+from ..silver.manifest import Manifest, log_of, observed_ms, read_last
+
+_ATTEMPTS: Final = 3  # a running pipeline may merge the files that a reader was about to open
+_Answer = TypeVar("_Answer")
+
+
+class LastBeat(NamedTuple):
+    """When a process was last heard before an instant, and through how many front ends at that time.
+
+    No event says that a front end ended or was left. It counts while it was heard within one and a half of the longest
+    pause that this process made at any front end, before its newest heartbeat.
+    """
+
+    ms: int
+    front_ends: int
+
+
+class BrokerThen(NamedTuple):
+    """One broker process under one brokerName, at an instant. sign: None: the lake has no heartbeat of it."""
+
+    who: str
+    broker_name: str
+    info: LiveInfo
+    registered_ms: int
+    sign: LastBeat | None
+
+
+class Past:
+    """One epoch of a namespace, as silver's last commit has it."""
+
+    def __init__(self, lake: Lake, namespace: str, epoch: str, manifest: Manifest) -> None:
+        self.lake = lake
+        self.namespace = namespace
+        self.epoch = epoch
+        self.manifest = manifest
+
+    @property
+    def begin_ms(self) -> int:
+        """The first instant that is known, ms."""
+        return self.manifest.begin_ms
+
+    def end_ms(self) -> int:
+        """The last instant that is known, ms.
+
+        That is when the stream was last read to its end; else that of the newest change or heartbeat.
+        """
+        observed = observed_ms(self.lake, self.namespace, self.epoch, self.manifest.seq)
+        if observed is not None:
+            return max(self.manifest.ms, observed)
+        log = f"bronze/heartbeats/{places(self.namespace, self.epoch)}"
+        heard = 0
+        for number in reversed(self.lake.commits(log)):
+            last_id = self.lake.read_commit(log, number).get("last_id")
+            if last_id:
+                heard = int(last_id.partition("-")[0])
+                break
+        return max(self.manifest.ms, heard)
+
+    def rows(
+        self, table: str, at_ms: int, *, wanted: Any = None, topic: str | None = None, columns: list[str] | None = None
+    ) -> list[tuple[Any, ...]]:
+        """The rows of a table that hold at an instant.
+
+        Args:
+            wanted: a condition, as a pyarrow expression.
+            topic: of queue data or mappings: only this one.
+            columns: default: all.
+        """
+        bucket = None if topic is None else bucket_of(topic)
+        at_us = at_ms * 1000
+        files = [
+            file
+            for file in self.manifest.of(table, bucket=bucket)
+            if file.from_us <= at_us and (file.to_us is None or file.to_us > at_us)
+        ]
+        if not files:
+            return []
+        at = pa.scalar(at_us, MOMENT)
+        holds = (pc.field("valid_from") <= at) & (pc.field("valid_to").is_null() | (pc.field("valid_to") > at))
+        if topic is not None:
+            holds = (pc.field("topic") == topic) & holds
+        if wanted is not None:
+            holds = wanted & holds
+        columns = columns or SILVER[table].names
+        found = read_files(self.lake, table, files).to_table(columns=columns, filter=holds)
+        return list(zip(*(found.column(name).to_pylist() for name in columns), strict=True))
+
+    def route(self, topic: str, at_ms: int) -> TopicRoute | None:
+        """One topic's route as clients got it at an instant; None: it did not exist."""
+        tables = Tables()
+        self._add_topics(tables, at_ms, topic)
+        if not tables.topics:
+            return None
+        self._add_brokers(tables, at_ms, list(tables.topics[topic]))
+        self._add_filter_servers(tables, at_ms)
+        wanted = (pc.field("kv_namespace") == ORDER_TOPIC_CONFIG) & (pc.field("key") == topic)
+        for _, key, value, *_ in self.rows("kv", at_ms, wanted=wanted):
+            tables.kv[ORDER_TOPIC_CONFIG] = {key: value}
+        config = {key: value.lower() for key, value, *_ in self.rows("config", at_ms)}
+        return pick_up_route(
+            tables,
+            topic,
+            acting_master=config.get("supportActingMaster") == "true",
+            order_messages=config.get("orderMessageEnable") == "true",
+            live_by_cluster=behaviour_of(self.manifest.compat).live_by_cluster,
+        )
+
+    def topic_names(self, at_ms: int) -> set[str]:
+        """All topics that existed at an instant."""
+        return {topic for (topic,) in self.rows("queue_data", at_ms, columns=["topic"])}
+
+    def tables(self, at_ms: int) -> Tables:
+        """All tables; rows have rev 0, because revisions are not recorded."""
+        tables = Tables()
+        self._add_topics(tables, at_ms)
+        self._add_brokers(tables, at_ms)
+        self._add_filter_servers(tables, at_ms)
+        for cluster, name, *_ in self.rows("cluster_member", at_ms):
+            tables.clusters.setdefault(cluster, set()).add(name)
+        for namespace, *_ in self.rows("kv_namespace", at_ms):
+            tables.kv[namespace] = {}
+        for namespace, key, value, *_ in self.rows("kv", at_ms):
+            tables.kv[namespace][key] = value
+        tables.config = {key: value for key, value, *_ in self.rows("config", at_ms)}
+        return tables
+
+    def _add_topics(self, tables: Tables, at_ms: int, topic: str | None = None) -> None:
+        for name_of, name, read, write, perm, flag, *_ in self.rows("queue_data", at_ms, topic=topic):
+            tables.set_queue_data(name_of, name, QueueData(read, write, perm, flag))
+        for name_of, name, text, *_ in self.rows("mapping", at_ms, topic=topic):
+            tables.set_mapping(name_of, name, text)
+
+    def _add_brokers(self, tables: Tables, at_ms: int, names: Sequence[str] | None = None) -> None:
+        wanted = None if names is None else pc.field("broker_name").isin(names)
+        addrs: dict[str, dict[int, str]] = {}
+        for name, broker_id, _, addr, *_ in self.rows("broker_addr", at_ms, wanted=wanted):
+            addrs.setdefault(name, {})[broker_id] = addr
+        for name, cluster, zone, acting, *_ in self.rows("broker_row", at_ms, wanted=wanted):
+            tables.brokers[name] = BrokerRow(cluster, addrs.get(name, {}), zone, acting)
+
+    def _add_filter_servers(self, tables: Tables, at_ms: int) -> None:
+        for who, servers, *_ in self.rows("filter_server", at_ms):
+            tables.set_filter_servers(who, servers)
+
+    def lives(self, at_ms: int) -> dict[str, dict[str, LiveInfo]]:
+        """The live table: who -> brokerName -> live info."""
+        found: dict[str, dict[str, LiveInfo]] = {}
+        for who, name, *values in self.rows("live", at_ms):
+            found.setdefault(who, {})[name] = LiveInfo(*values[: len(LiveInfo._fields)])
+        return found
+
+    def brokers(self, at_ms: int) -> list[BrokerThen]:
+        """Every broker process that counted as alive, by cluster, brokerName and id."""
+        found = []
+        rows = self.rows("live", at_ms)
+        infos = [LiveInfo(*row[2 : 2 + len(LiveInfo._fields)]) for row in rows]
+        signs = self._signs({row[0]: info.timeout_ms for row, info in zip(rows, infos, strict=True)}, at_ms)
+        for (who, name, *rest), info in zip(rows, infos, strict=True):
+            registered: datetime = rest[len(LiveInfo._fields)]
+            found.append(BrokerThen(who, name, info, round(registered.timestamp() * 1000), signs.get(who)))
+        return sorted(found, key=lambda b: (b.info.cluster, b.broker_name, b.info.broker_id, b.info.addr))
+
+    def _signs(self, timeouts: dict[str, int], at_ms: int) -> dict[str, LastBeat]:
+        """The last heartbeats before an instant.
+
+        Args:
+            timeouts: who -> how long before the instant (ms) its heartbeats count.
+        """
+        since_ms = at_ms - max(timeouts.values(), default=0)
+        paths = self._heartbeat_files(since_ms, at_ms)
+        if not timeouts or not paths:
+            return {}
+        dataset = self.lake.dataset(paths, BRONZE["heartbeats"])
+        beats = dataset.to_table(columns=["e"], filter=(pc.field("ms") > since_ms) & (pc.field("ms") <= at_ms))
+        heard: dict[str, int] = {}
+        through: dict[str, dict[str, list[int]]] = {}
+        for e in beats.column("e").to_pylist():
+            beat = _beat.decode(e.encode())
+            if beat.ms > at_ms - timeouts.get(beat.who, 0):
+                heard[beat.who] = max(beat.ms, heard.get(beat.who, 0))
+                through.setdefault(beat.who, {}).setdefault(beat.front_end, []).append(beat.ms)
+        return {who: LastBeat(ms, _front_ends(ms, [*through[who].values()])) for who, ms in heard.items()}
+
+    def _heartbeat_files(self, since_ms: int, at_ms: int) -> list[str]:
+        """Files of the batches that may hold heartbeats of that time; ids rise with the batches."""
+        log = f"bronze/heartbeats/{places(self.namespace, self.epoch)}"
+        numbers = self.lake.commits(log)
+
+        def last_ms(at: int) -> int:
+            while at >= 0:
+                last_id = self.lake.read_commit(log, numbers[at]).get("last_id")
+                if last_id:
+                    return int(last_id.partition("-")[0])
+                at -= 1
+            return 0
+
+        first = bisect_left(range(len(numbers)), since_ms, key=last_ms)
+        paths = []
+        for at in range(first, len(numbers)):
+            folder = f"bronze/heartbeats/{places(self.namespace, self.epoch)}/batch={numbers[at]:09d}"
+            paths += self.lake.parquet_files(folder)
+            if last_ms(at) > at_ms:
+                break
+        return paths
+
+
+def _front_ends(newest_ms: int, beats: list[list[int]]) -> int:
+    """See :class:`LastBeat`; ``beats``: of one process, the moments at each front end, in any order."""
+    pauses = [later - before for moments in beats for before, later in pairwise(sorted(moments))]
+    longest = max(pauses, default=newest_ms)
+    return sum(newest_ms - max(moments) <= longest * 3 // 2 for moments in beats)
+
+
+class _Beat(msgspec.Struct):
+    ms: int
+    who: str
+    front_end: str = ""
+
+
+_beat = msgspec.json.Decoder(_Beat)
+
+
+def find_past(lake: Lake, namespace: str, at_ms: int) -> Past:
+    """The epoch of a namespace that was live at an instant.
+
+    Raises:
+        LakeError: no lake, nothing of the namespace in it, an instant before its first snapshot or after its end.
+    """
+    pasts = sorted(all_pasts(lake, namespace), key=lambda past: past.begin_ms)
+    if not pasts:
+        known = [folder.partition("=")[2] for folder in lake.folders("commits", "silver")]
+        holds = (
+            f"it holds {', '.join(known)}: is it another --namespace?"
+            if known
+            else "it is empty: is it another --lake?"
+        )
+        raise LakeError(
+            f"the lake at {lake.root} holds no past of namespace {namespace!r}; {holds} 'mqregistry pipeline run' "
+            "writes it"
+        )
+    live = [past for past in pasts if past.begin_ms <= at_ms]
+    if not live:
+        raise LakeError(
+            f"{show_ms(at_ms)} is before the past that the lake knows of namespace {namespace!r}: it begins with the "
+            f"snapshot of {show_ms(pasts[0].begin_ms)}"
+        )
+    past = live[-1]
+    end_ms = past.end_ms()
+    if at_ms > end_ms:
+        if past is pasts[-1]:
+            then = "'mqregistry pipeline run --once' brings it up to date; without --at the tables of now are shown"
+        else:
+            after = pasts[pasts.index(past) + 1]
+            then = f"the namespace was created again then, and its next past begins at {show_ms(after.begin_ms)}"
+        raise LakeError(
+            f"{show_ms(at_ms)} is after the end of the past that the lake knows of namespace {namespace!r}: it ends "
+            f"at {show_ms(end_ms)}; {then}"
+        )
+    for from_ms, to_ms in past.manifest.holes:
+        if from_ms < at_ms < to_ms:
+            raise LakeError(
+                f"what held at {show_ms(at_ms)} is not known: changes between {show_ms(from_ms)} and {show_ms(to_ms)} "
+                "were lost before they were read"
+            )
+    return past
+
+
+def all_pasts(lake: Lake, namespace: str) -> list[Past]:
+    """Every epoch of a namespace that silver has."""
+    found = []
+    for folder in lake.folders("commits", "silver", f"namespace={namespace}"):
+        epoch = folder.partition("=")[2]
+        last = read_last(lake, log_of(namespace, epoch))
+        if last is not None:
+            found.append(Past(lake, namespace, epoch, last[1]))
+    return found
+
+
+def ask(lake: Lake, namespace: str, at_ms: int, question: Callable[[Past], _Answer]) -> _Answer:
+    """Answer a question about the past; ask again when a running pipeline removed a file meanwhile.
+
+    Raises:
+        LakeError: see :func:`find_past`; files are broken or gone for good.
+    """
+    for attempt in range(1, _ATTEMPTS + 1):
+        try:
+            with whole_files(lake):
+                return question(find_past(lake, namespace, at_ms))
+        except FileNotFoundError as error:
+            if attempt == _ATTEMPTS:
+                raise LakeError(
+                    f"the lake at {lake.root} lacks a file that its last commit names: {error}; "
+                    "'mqregistry pipeline backfill' writes the tables again"
+                ) from error
+    raise AssertionError
+
+
+def show_ms(ms: int) -> str:
+    """A moment as people read it: local time with its zone."""
+    return datetime.fromtimestamp(ms / 1000, UTC).astimezone().isoformat(sep=" ", timespec="milliseconds")

@@ -1,0 +1,1 @@
+"""``redis_stream``: a Redis stream as a Spark data source."""

@@ -1,0 +1,240 @@
+"""``redis_stream``: the registry's streams as a Spark data source, in batches and as a stream.
+
+    spark.dataSource.register(RedisStreamSource)
+    spark.readStream.format("redis_stream").option("url", "redis://127.0.0.1:6379").load()
+
+| option | meaning | default |
+| --- | --- | --- |
+| url | as ``mqregistry serve --redis`` takes it, also Sentinel, TLS, cluster | needed |
+| password | where the URL has none; else MQREGISTRY_REDIS_PASSWORD of the driver | |
+| namespace | | default |
+| stream | changes, heartbeats, lookups | changes |
+| startingId | after this entry: ``<ms>-<n>``, ``oldest``, ``latest`` (of a batch: from where) | oldest |
+| startingSeq | number of the change at startingId, where it is known: makes sure that nothing is missing there | |
+| startingUnread | how many entries up to startingId, after that change, cannot be read | 0 |
+| epoch | of the registry that must answer; another is an error | whoever answers |
+| maxEntriesPerTrigger | admission: at most, of changes; about, of the others | 250000 |
+| partitions | tasks of a batch, at most | 4 |
+
+Columns: those of ``mqregistry.pipeline.lake.schema.BRONZE[stream]``, and ``reason`` and ``raw``, which are set for an
+entry that cannot be read and else null. An offset is the last entry read, with its number and the registry's epoch.
+What was trimmed, deleted or replaced before it was read is an error
+(``mqregistry.pipeline.redis_stream.stream.GapError``), never passed over.
+
+A password in ``url`` goes wherever Spark writes options down; as ``password`` Spark redacts it, and from the
+environment it does not see it at all.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, MutableMapping
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    InputPartition,
+)
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from pyspark.sql.types import StructType
+
+from mqregistry.errors import ConfigError
+from mqregistry.events.journal import STREAMS
+from mqregistry.events.journal import Stream as StreamName
+
+from ..garbage import collection_paused
+from .entries import SOURCE
+from .ranges import OLDEST, UNKNOWN, EntryId, Position, parse_id
+from .stream import Login, Stream, StreamHead
+
+_OPTIONS: Final = {
+    "url", "password", "namespace", "stream", "startingid", "startingseq", "startingunread", "epoch",
+    "maxentriespertrigger", "partitions", "path",
+}  # fmt: skip
+_LEAST_PER_PARTITION: Final = 20_000  # below, a task costs more than it saves
+
+
+class Range(InputPartition):
+    """Entries after ``start`` up to ``end``; first: the first of them, where ``start`` is no entry."""
+
+    def __init__(self, start: Position, end: Position, epoch: str, first: EntryId | None) -> None:
+        self.start, self.end, self.epoch, self.first = start, end, epoch, first
+
+
+class RedisStreamSource(DataSource):
+    """The data source ``redis_stream``, as Spark calls it."""
+
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        super().__init__(options)
+        self._config = _Config(options)
+        self.options = {}  # the password goes no further than it must
+
+    @classmethod
+    def name(cls) -> str:
+        """The name that ``spark.read.format`` takes."""
+        return "redis_stream"
+
+    def schema(self) -> StructType:
+        """The columns that the module's docstring names."""
+        return from_arrow_schema(SOURCE[self._config.stream])
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Everything from startingId to the newest entry."""
+        return _BatchReader(self._config)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """Everything from startingId on."""
+        return _StreamReader(self._config)
+
+
+class _Config:
+    """The options, checked."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        given = {key.lower(): value for key, value in options.items()}
+        for key in given.keys() - _OPTIONS:
+            raise ConfigError(f"redis_stream has no option {key!r}")
+        if not given.get("url"):
+            raise ConfigError("redis_stream needs the option url, e.g. redis://127.0.0.1:6379")
+        self.login = Login(given["url"], given.get("password"))
+        self.namespace = given.get("namespace", "default")
+        stream = given.get("stream", "changes")
+        named = [name for name in STREAMS if name == stream]
+        if not named:
+            raise ConfigError(f"redis_stream: stream {stream!r}: expected one of {', '.join(STREAMS)}")
+        self.stream: StreamName = named[0]
+        self.starting_id = given.get("startingid", "oldest")
+        if self.starting_id not in ("oldest", "latest"):
+            try:
+                parse_id(self.starting_id)
+            except ValueError as error:
+                raise ConfigError(f"redis_stream: startingId: {error}; or oldest, or latest") from error
+        self.starting_seq = _number(given, "startingSeq", UNKNOWN, 0)
+        self.starting_unread = _number(given, "startingUnread", 0, 0)
+        self.epoch = given.get("epoch")
+        self.limit = _number(given, "maxEntriesPerTrigger", 250_000, 1)
+        self.partitions = _number(given, "partitions", 4, 1)
+
+    def open(self) -> Stream:
+        return Stream(self.login, self.namespace, self.stream)
+
+
+def _number(given: Mapping[str, str], name: str, default: int, least: int) -> int:
+    text = given.get(name.lower())
+    if text is None:
+        return default
+    if not text.isdecimal() or int(text) < least:
+        raise ConfigError(f"redis_stream: {name} {text!r}: expected a whole number, {least} or more")
+    return int(text)
+
+
+class _Reader:
+    """What both readers do; holds no client, as executors get a copy of it."""
+
+    def __init__(self, config: _Config) -> None:
+        self._config = config
+
+    def _begin(self, stream: Stream) -> Position:
+        config = self._config
+        if config.starting_id == "latest":
+            return stream.last()
+        start = OLDEST if config.starting_id == "oldest" else parse_id(config.starting_id)
+        return Position(start, config.starting_seq, config.starting_unread)
+
+    def _ranges(self, stream: Stream, head: StreamHead, start: Position, end: Position, epoch: str) -> list[Range]:
+        if start.id >= end.id:
+            return []
+        ends = stream.cut(start, end, self._config.partitions, _LEAST_PER_PARTITION)
+        starts = [start, *ends[:-1]]
+        first = head.first_id if start.id == OLDEST else None
+        return [
+            Range(begin, end, epoch, first if begin is start else None) for begin, end in zip(starts, ends, strict=True)
+        ]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The entries of one range."""
+        assert isinstance(partition, Range)
+        with collection_paused(), contextlib.closing(self._config.open()) as stream:
+            for page in stream.read(partition.start, partition.end, partition.epoch, partition.first):
+                yield page.batch
+
+
+class _BatchReader(_Reader, DataSourceReader):
+    def partitions(self) -> list[Range]:
+        stream = self._config.open()
+        try:
+            head = stream.head()
+            epoch = self._config.epoch or head.epoch
+            start = self._begin(stream)
+            stream.check(start, epoch, head)
+            end = stream.last()
+            return self._ranges(stream, head, start, end, epoch) or [Range(start, start, epoch, None)]
+        finally:
+            stream.close()
+
+
+class _StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Lives in a process of its own beside the driver; its one connection stays."""
+
+    def __init__(self, config: _Config) -> None:
+        super().__init__(config)
+        self._kept: Stream | None = None
+        self._target: Position | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_config": self._config, "_kept": None, "_target": None}
+
+    @property
+    def _stream(self) -> Stream:
+        if self._kept is None:
+            self._kept = self._config.open()
+        return self._kept
+
+    def initialOffset(self) -> dict[str, Any]:
+        head = self._stream.head()
+        return _offset(self._begin(self._stream), self._config.epoch or head.epoch)
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        return ReadMaxRows(self._config.limit)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._target = self._stream.last()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        begin, epoch = _position(start)
+        head = self._stream.head()
+        self._stream.check(begin, epoch, head)
+        end = self._target or self._stream.last()
+        if end.id <= begin.id:
+            return start
+        if isinstance(limit, ReadMaxRows):
+            end = self._stream.after(begin, limit.max_rows, end)
+        elif not isinstance(limit, ReadAllAvailable):
+            raise ConfigError(f"redis_stream cannot limit a batch by {limit}")
+        return _offset(end, epoch)
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        head = self._stream.head()
+        return _offset(self._stream.last(), head.epoch)
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[Range]:
+        (begin, epoch), (last, _) = _position(start), _position(end)
+        head = self._stream.head()
+        self._stream.check(begin, epoch, head)
+        return self._ranges(self._stream, head, begin, last, epoch)
+
+    def stop(self) -> None:
+        if self._kept is not None:
+            self._kept.close()
+
+
+def _offset(position: Position, epoch: str) -> dict[str, Any]:
+    return {"id": str(position.id), "seq": position.seq, "unread": position.unread, "epoch": epoch}
+
+
+def _position(offset: dict[str, Any]) -> tuple[Position, str]:
+    return Position(parse_id(offset["id"]), offset["seq"], offset["unread"]), offset["epoch"]

@@ -1,0 +1,144 @@
+"""Turns a page of stream entries into one Arrow batch: a few values as columns, the event as it was.
+
+An entry that cannot be read is included with a reason and its raw bytes: the writer puts it into quarantine.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from mqregistry.events.changes import Change, decode_change, may_pass_over
+from mqregistry.events.journal import STREAMS, Stream, decode, decode_heartbeat, decode_lookups
+from mqregistry.store.connection.blocking import Entry
+
+from ..lake.schema import BRONZE
+from .ranges import UNKNOWN, EntryId, parse_id
+
+_REASON: Final = [pa.field("reason", pa.string()), pa.field("raw", pa.binary())]
+# What the source gives: bronze's columns, and for an entry that goes into quarantine why, and its bytes.
+SOURCE: Final[dict[Stream, pa.Schema]] = {stream: pa.schema([*BRONZE[stream], *_REASON]) for stream in STREAMS}
+
+
+class Page(NamedTuple):
+    """seqs: of each entry, UNKNOWN where it cannot be read (all of them in streams without numbers)."""
+
+    batch: pa.RecordBatch
+    seqs: list[int]
+
+
+def entry_id(entry: Entry) -> EntryId:
+    """The id of an entry."""
+    return parse_id(entry[0].decode())
+
+
+def seq_of(entry: Entry) -> int:
+    """The number of a change; UNKNOWN when it cannot be read."""
+    return UNKNOWN if _fault("changes", entry[1]) else decode_change(entry[1][1]).seq
+
+
+def page(stream: Stream, entries: Sequence[Entry]) -> Page:
+    """Entries as a batch with the schema ``SOURCE[stream]``."""
+    try:
+        return _build(stream, entries)
+    except (msgspec.DecodeError, pa.ArrowInvalid, ValueError, OverflowError):
+        return _build_one_by_one(stream, entries)
+
+
+def _ids(entries: Sequence[Entry]) -> list[pa.Array]:
+    numbers = np.fromstring(b" ".join([entry[0] for entry in entries]).replace(b"-", b" ").decode(), np.int64, sep=" ")
+    return [pa.array(numbers[0::2]), pa.array(numbers[1::2])]
+
+
+def _build(stream: Stream, entries: Sequence[Entry]) -> Page:
+    """Build the batch at once; raises when anything is wrong with any entry."""
+    for _, fields in entries:
+        if len(fields) != 2 or fields[0] != b"e":
+            raise ValueError("not one field e")
+    values = [fields[1] for _, fields in entries]
+    columns, seqs = _COLUMNS[stream](values)
+    count = len(values)
+    text = pa.array(values, pa.binary()).cast(pa.string())  # checks the encoding
+    nothing = [pa.nulls(count, pa.string()), pa.nulls(count, pa.binary())]
+    arrays = [*_ids(entries), *columns, text, *nothing]
+    return Page(pa.RecordBatch.from_arrays(arrays, schema=SOURCE[stream]), seqs)
+
+
+def _change_columns(values: list[bytes]) -> tuple[list[pa.Array], list[int]]:
+    changes = list(map(decode_change, values))
+    if not all(map(may_pass_over, changes)):
+        raise ValueError("a type that may not be passed over")
+    seqs = [change.seq for change in changes]
+    return [
+        pa.array(seqs, pa.int64()),
+        pa.array([change.ms for change in changes], pa.int64()),
+        pa.array([change.type for change in changes], pa.string()),
+        pa.array([change.part for change in changes], pa.int32()),
+        pa.array([change.parts for change in changes], pa.int32()),
+    ], seqs
+
+
+def _heartbeat_columns(values: list[bytes]) -> tuple[list[pa.Array], list[int]]:
+    return [pa.array([decode_heartbeat(value).ms for value in values], pa.int64())], [UNKNOWN] * len(values)
+
+
+def _lookups_columns(values: list[bytes]) -> tuple[list[pa.Array], list[int]]:
+    return [pa.array([decode_lookups(value).ms for value in values], pa.int64())], [UNKNOWN] * len(values)
+
+
+_COLUMNS: Final[dict[Stream, Callable[[list[bytes]], tuple[list[pa.Array], list[int]]]]] = {
+    "changes": _change_columns,
+    "heartbeats": _heartbeat_columns,
+    "lookups": _lookups_columns,
+}
+
+
+def _fault(stream: Stream, fields: list[bytes]) -> str | None:
+    """What is wrong with an entry; None: nothing."""
+    if len(fields) != 2 or fields[0] != b"e":
+        return "it does not consist of one field e"
+    try:
+        fields[1].decode()
+        change = decode(stream, fields[1])
+        if not isinstance(change, Change):
+            pa.scalar(change.ms, pa.int64())
+            return None
+        for number in (change.seq, change.ms):
+            pa.scalar(number, pa.int64())
+        for number in (change.part, change.parts):
+            pa.scalar(number, pa.int32())
+    except (msgspec.DecodeError, UnicodeDecodeError, OverflowError, pa.ArrowInvalid) as error:
+        return str(error)
+    if not may_pass_over(change):
+        return f"this release neither knows changes of type {change.type!r} nor may it pass them over"
+    return None
+
+
+def raw_of(fields: list[bytes]) -> bytes:
+    """The value of field e; or all fields and values in turn, as JSON of base64 texts."""
+    if len(fields) == 2 and fields[0] == b"e":
+        return fields[1]
+    return msgspec.json.encode([base64.b64encode(part).decode() for part in fields])
+
+
+def _build_one_by_one(stream: Stream, entries: Sequence[Entry]) -> Page:
+    batches, seqs = [], []
+    for entry in entries:
+        fault = _fault(stream, entry[1])
+        if fault is None:
+            one = _build(stream, [entry])
+            batches.append(one.batch)
+            seqs += one.seqs
+            continue
+        at = entry_id(entry)
+        blank: dict[str, Any] = {"ms": at.ms, "seq": UNKNOWN, "type": "", "part": 1, "parts": 1, "e": ""}
+        row = blank | {"id_ms": at.ms, "id_n": at.n, "reason": fault, "raw": raw_of(entry[1])}
+        schema = SOURCE[stream]
+        batches.append(pa.RecordBatch.from_pylist([{name: row[name] for name in schema.names}], schema=schema))
+        seqs.append(UNKNOWN)
+    return Page(pa.Table.from_batches(batches).combine_chunks().to_batches()[0], seqs)

@@ -1,0 +1,72 @@
+"""``pipeline audit``: compares the history with the tables in Redis."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from .. import output
+from ..options import lake_option, spark_options
+from ..target import find_target, target_options
+from .extras import spark_extra
+
+if TYPE_CHECKING:
+    from mqregistry.pipeline.past.audit import Audit
+
+_SHOWN = 50
+
+
+@click.command()
+@spark_options
+@lake_option
+@target_options
+def audit(as_json: bool, config_file: Path | None, lake: str, master: str, driver_memory: str, **flags: Any) -> None:
+    """Replay all changes, and compare with the tables in Redis as of the same change.
+
+    The lake's tables (silver) are compared with the replay, too. Exit code 1: there is a difference, or a change is
+    missing.
+    """
+    settings = find_target(flags, config_file)
+    with spark_extra():
+        from mqregistry.pipeline.lake.lake import Lake
+        from mqregistry.pipeline.past.audit import audit as run_audit
+        from mqregistry.pipeline.spark.session import ending, open_session
+    begun = time.monotonic()
+    click.echo("starting Spark", err=True)
+    spark = open_session(master=master, driver_memory=driver_memory)
+    with ending(spark):
+        click.echo("replaying", err=True)
+        found = run_audit(spark, settings.redis, settings.namespace, Lake(lake))
+    if as_json:
+        output.json_page(found._asdict() | {"differences": [d._asdict() for d in found.differences]})
+    else:
+        click.echo(audit_text(found, time.monotonic() - begun))
+    if not found.ok:
+        sys.exit(1)
+
+
+def audit_text(found: Audit, taken_s: float) -> str:
+    """The result of an audit as text."""
+    if found.missing is not None:
+        return f"NOT COMPARED: {found.missing}"
+    lines = []
+    for one in found.differences[:_SHOWN]:
+        key = " ".join(one.key)
+        history, there = ("not there" if value is None else value for value in (one.history, one.found))
+        lines.append(f"{one.table} {key}: history says {history}, {one.where} has {there}")
+    if len(found.differences) > _SHOWN:
+        lines.append(f"... and {len(found.differences) - _SHOWN} more (--json shows all)")
+    for since_ms, until_ms in found.holes:
+        lost = output.duration(until_ms - since_ms)
+        lines.append(f"changes of {lost} were lost; the history continues with the snapshot after them")
+    number = len(found.differences)
+    of_stream = f", {found.seq - found.replayed} of them only in the stream yet" if found.seq > found.replayed else ""
+    lines.append(
+        f"{number or 'no'} difference{'s' * (number != 1)}: {found.seq} changes{of_stream}, {found.cells} cells, "
+        f"{taken_s:.1f} s"
+    )
+    return "\n".join(lines)

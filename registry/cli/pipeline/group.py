@@ -1,0 +1,15 @@
+"""``pipeline``: the group of the commands about the registry's history."""
+
+from __future__ import annotations
+
+import click
+
+from ..lazy_group import LazyGroup
+
+
+@click.group(
+    cls=LazyGroup,
+    modules={name: f"mqregistry.cli.pipeline.{name}" for name in ("run", "audit", "backfill", "publish", "report")},
+)
+def pipeline() -> None:
+    """The registry's history: bronze, silver and gold tables of its streams, by Spark."""

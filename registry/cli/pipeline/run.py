@@ -1,0 +1,107 @@
+"""``pipeline run``: brings the registry's streams into the tables of the lake.
+
+What needs the extra ``spark`` is imported when the command runs: it takes a second.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ..options import config_file_option, lake_option, setting_options, spark_options
+from ..target import find_target
+from .extras import spark_extra
+
+
+@click.command()
+@click.option("--once", is_flag=True, help="End when everything that is there now is in the tables.")
+@click.option(
+    "--interval",
+    "interval_s",
+    type=click.FloatRange(min=0.1),
+    default=10.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Pause between rounds.",
+)
+@spark_options
+@click.option(
+    "--max-entries",
+    type=click.IntRange(min=1),
+    default=250_000,
+    show_default=True,
+    metavar="N",
+    help="Entries of one batch.",
+)
+@click.option(
+    "--reader",
+    default="pipeline",
+    show_default=True,
+    metavar="NAME",
+    help="Name under which Redis keeps entries for this lake until they are in it; another lake needs another name.",
+)
+@click.option("--accept-gap", is_flag=True, help="Go on from a new snapshot where entries were lost.")
+@click.option(
+    "--delta", metavar="DIR", envvar="MQREGISTRY_DELTA",
+    help="After every round update Delta tables there, too: see 'pipeline publish'. [env: MQREGISTRY_DELTA]",
+)  # fmt: skip
+@lake_option
+@setting_options("redis", "namespace")
+@config_file_option
+def run(
+    once: bool, interval_s: float, master: str, driver_memory: str, max_entries: int, reader: str, accept_gap: bool,
+    delta: str | None, lake: str, config_file: Path | None, **flags: Any,
+) -> None:  # fmt: skip
+    """Read the registry's streams into the tables, round after round.
+
+    It may be stopped or killed at any moment: the next run continues where this one stopped.
+    """
+    settings = find_target(flags, config_file)
+    with spark_extra():
+        from mqregistry.pipeline import jobs
+        from mqregistry.pipeline.lake.lake import Lake
+        from mqregistry.pipeline.lake.lock import run_lock
+        from mqregistry.pipeline.spark.session import ending, open_session
+
+        if delta is not None:
+            importlib.import_module("mqregistry.pipeline.delta")  # fails now if it is not installed
+    where = Lake(lake)
+    stop = threading.Event()
+    signals: list[int] = []
+
+    def interrupted(number: int, frame: Any) -> None:
+        signals.append(number)
+        if len(signals) > 1 or not started:
+            click.echo("mqregistry: stopped", err=True)
+            raise KeyboardInterrupt
+        stop.set()
+        click.echo("mqregistry: stopping; once more to stop at once", err=True)
+
+    started = False
+    for one in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(one, interrupted)
+    click.echo(f"tables in {where.root}")
+    with run_lock(where, os.getpid()):
+        spark = open_session(master=master, driver_memory=driver_memory)
+        started = True
+        with ending(spark):
+            done = jobs.run(
+                spark, where,
+                jobs.PipelineSettings(
+                    settings.redis, settings.namespace, reader=reader, accept_gap=accept_gap, limit=max_entries,
+                    delta=delta,
+                ),
+                once=once, interval_s=interval_s, tell=click.echo, stop=stop,
+            )  # fmt: skip
+    if once:
+        if done is None:  # interrupted; a run without --once ends no other way
+            sys.exit(128 + signals[0])
+        counts = ", ".join(f"{count:,} {name}" for name, count in done.entries.items())
+        click.echo(f"done: {counts}")

@@ -1,0 +1,1 @@
+"""Commands that show the tables, their changes and their streams."""

@@ -1,0 +1,62 @@
+"""``brokers``: each broker process, and how long it has left."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ...config.settings import Settings
+from ...store.operator_reads import BrokerInfo, read_brokers
+from .. import output
+from ..at_option import at_option
+from ..options import lake_option
+from ..target import find_target, open_target, run, target_options
+
+
+@click.command()
+@at_option
+@lake_option
+@target_options
+def brokers(as_json: bool, config_file: Path | None, at_ms: int | None, lake: str, **flags: Any) -> None:
+    """Show each broker: when it was last heard, how long it has left, over how many front ends it is connected.
+
+    With --at: as it was then. A broker of which the lake has no heartbeat counts as last heard when it registered.
+    """
+    if at_ms is not None:
+        from .lake_tables import read_brokers_at
+
+        _show_brokers(read_brokers_at(at_ms, lake, flags, config_file), as_json)
+        return
+
+    async def work(settings: Settings) -> None:
+        async with open_target(settings) as store:
+            infos = await read_brokers(store)
+        _show_brokers(infos, as_json)
+
+    run(work(find_target(flags, config_file)))
+
+
+def _show_brokers(infos: list[BrokerInfo], as_json: bool) -> None:
+    if as_json:
+        output.json_page(infos)
+    elif infos:
+        click.echo(_brokers_text(infos))
+    else:
+        click.echo("no broker is registered", err=True)
+
+
+def _brokers_text(infos: list[BrokerInfo]) -> str:
+    return output.table(
+        ("CLUSTER", "BROKER NAME", "ID", "ADDRESS", "HEARD", "EXPIRES IN", "TIMEOUT", "DATA VERSION", "FRONT ENDS"),
+        (
+            (
+                info.cluster, info.broker_name, info.broker_id, info.broker_addr, output.duration(info.heard_ms_ago),
+                output.duration(info.expires_in_ms), output.duration(info.heartbeat_timeout_millis),
+                f"{info.data_version.counter}@{info.data_version.timestamp}", info.front_ends,
+            )
+            for info in infos
+        ),
+        right=("ID", "HEARD", "EXPIRES IN", "TIMEOUT", "FRONT ENDS"),
+    )  # fmt: skip

@@ -1,0 +1,79 @@
+"""``route --at`` and ``brokers --at``: the tables as they were, read from the lake, without Redis and without Spark."""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ...model import TopicRoute
+from ...store.operator_reads import BrokerInfo, broker_info
+from ..options import read_settings
+from ..pipeline.extras import spark_extra
+
+if TYPE_CHECKING:
+    from mqregistry.pipeline.past.travel import BrokerThen, Past
+
+
+def read_route_at(topic: str, at_ms: int, lake: str, flags: dict[str, Any], config_file: Path | None) -> TopicRoute:
+    """One topic's route as it was at ``at_ms``.
+
+    Raises:
+        click.ClickException: there was no such topic.
+        LakeError: the lake does not know that instant.
+    """
+
+    def question(past: Past) -> TopicRoute:
+        found = past.route(topic, at_ms)
+        if found is None:
+            raise click.ClickException(_no_such_topic(topic, past.topic_names(at_ms), at_ms))
+        return found
+
+    found: TopicRoute = _ask(at_ms, lake, flags, config_file, question)
+    return found
+
+
+def read_brokers_at(at_ms: int, lake: str, flags: dict[str, Any], config_file: Path | None) -> list[BrokerInfo]:
+    """Every broker process as it was at ``at_ms``.
+
+    One without a heartbeat in the lake was last heard when it registered; its front ends are those that its latest
+    heartbeats went to.
+
+    Raises:
+        LakeError: the lake does not know that instant.
+    """
+
+    def question(past: Past) -> list[BrokerInfo]:
+        return [_info(broker, at_ms) for broker in past.brokers(at_ms)]
+
+    found: list[BrokerInfo] = _ask(at_ms, lake, flags, config_file, question)
+    return found
+
+
+def _ask(at_ms: int, lake: str, flags: dict[str, Any], config_file: Path | None, question: Any) -> Any:
+    if flags.get("redis") is not None:
+        raise click.UsageError("--at reads the pipeline's tables, --redis names the tables of now: give one of them")
+    namespace = read_settings({"namespace": flags.get("namespace")}, config_file).namespace
+    with spark_extra():
+        from mqregistry.pipeline.lake.lake import Lake
+        from mqregistry.pipeline.past.travel import ask
+    return ask(Lake(lake), namespace, at_ms, question)
+
+
+def _info(broker: BrokerThen, at_ms: int) -> BrokerInfo:
+    heard_ms = max(broker.registered_ms, broker.sign.ms) if broker.sign else broker.registered_ms
+    return broker_info(
+        broker.broker_name, broker.info, heard_ms=heard_ms, deadline_ms=heard_ms + broker.info.timeout_ms,
+        now_ms=at_ms, front_ends=broker.sign.front_ends if broker.sign else 0,
+    )  # fmt: skip
+
+
+def _no_such_topic(topic: str, names: set[str], at_ms: int) -> str:
+    from mqregistry.pipeline.past.travel import show_ms
+
+    close = difflib.get_close_matches(topic, sorted(names), 3, 0.6)
+    if close:
+        return f"no topic {topic!r} at {show_ms(at_ms)}; did you mean {' or '.join(close)}?"
+    return f"no topic {topic!r} at {show_ms(at_ms)}; there were {len(names)} topics then"

@@ -1,0 +1,125 @@
+"""``route``: where a topic is, from Redis, from a name server, or from the lake as it was."""
+
+from __future__ import annotations
+
+import difflib
+import ssl
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ...behaviour import behaviour_of
+from ...config.in_force import in_force
+from ...config.settings import Settings
+from ...errors import ConfigError, PeerUnavailable
+from ...model import TopicRoute
+from ...protocol.bodies.route import encode_route
+from ...store.operator_reads import read_topic_names, read_topic_tables
+from ...store.store import Store
+from ...tables.route import pick_up_route
+from .. import complete_names, output
+from ..at_option import at_option
+from ..options import lake_option
+from ..target import find_target, open_target, run, target_options
+from ..tls import tls_options
+
+
+@click.command()
+@click.argument("topic", shell_complete=complete_names.topics)
+@click.option(
+    "--namesrv",
+    metavar="HOST:PORT[;HOST:PORT]",
+    help="Ask name servers, ours or Java's: 'host:port;host:port'.",
+)
+@tls_options
+@at_option
+@lake_option
+@target_options
+def route(
+    topic: str, namesrv: str | None, tls: ssl.SSLContext | None, as_json: bool, config_file: Path | None,
+    at_ms: int | None, lake: str, **flags: Any,
+) -> None:  # fmt: skip
+    """Show where TOPIC is: its queues at each broker name, and the addresses, as clients are told.
+
+    The tables in Redis are read, unless --namesrv names a name server; with --at: where it was then.
+    """
+    if tls is not None and namesrv is None:
+        raise click.UsageError("--tls is for name servers: say which, with --namesrv HOST:PORT")
+    if at_ms is not None:
+        from .lake_tables import read_route_at
+
+        if namesrv is not None:
+            raise click.UsageError("--namesrv knows only of now, --at reads the pipeline's tables: give one of them")
+        _show_route(topic, read_route_at(topic, at_ms, lake, flags, config_file), as_json)
+        return
+    if namesrv is not None:
+        if given := [f"--{name}" for name, value in flags.items() if value is not None]:
+            raise click.UsageError(f"--namesrv asks a name server, {given[0]} names tables in Redis: give one of them")
+        run(_route_by_name_server(topic, namesrv, tls, as_json))
+        return
+
+    async def work(settings: Settings) -> None:
+        async with open_target(settings) as store:
+            found = await read_route(store, settings, topic)
+            if found is None:
+                raise click.ClickException(await _no_such_topic(store, topic))
+        _show_route(topic, found, as_json)
+
+    run(work(find_target(flags, config_file)))
+
+
+def _show_route(topic: str, found: TopicRoute, as_json: bool) -> None:
+    if as_json:
+        click.echo(encode_route(found, quoted_keys=True).decode())
+    else:
+        click.echo(output.route_text(topic, found))
+
+
+async def _route_by_name_server(topic: str, namesrv: str, tls: ssl.SSLContext | None, as_json: bool) -> None:
+    from ...client import RouteClient
+
+    try:
+        client = RouteClient(namesrv, push=False, tls=tls)
+    except ConfigError as error:
+        raise click.UsageError(f"--namesrv: {error}") from error
+    try:
+        async with client:
+            found = await client.lookup(topic)
+    except PeerUnavailable as error:
+        raise click.ClickException(f"cannot ask name server {namesrv}: {error}") from error
+    if found is None:
+        raise click.ClickException(f"no topic {topic!r} at name server {namesrv}")
+    _show_route(topic, found, as_json)
+
+
+async def read_route(store: Store, own: Settings, topic: str) -> TopicRoute | None:
+    """One topic's route as clients of a front end with these settings are told; None: there is no such topic."""
+    tables = await read_topic_tables(store, topic)
+    settings = in_force(own, tables.config, compat=store.compat)
+    return pick_up_route(
+        tables,
+        topic,
+        acting_master=settings.support_acting_master,
+        order_messages=settings.has_order_in_routes,
+        live_by_cluster=behaviour_of(store.compat).live_by_cluster,
+    )
+
+
+async def _no_such_topic(store: Store, topic: str) -> str:
+    close = closest_names(topic, await read_topic_names(store))
+    if close:
+        return f"no topic {topic!r}; did you mean {' or '.join(close)}?"
+    return (
+        f"no topic {topic!r} at any broker; topics appear when a broker registers them: "
+        "'mqregistry topics' lists them, 'mqregistry brokers' shows who is registered"
+    )
+
+
+def closest_names(wanted: str, names: set[str]) -> list[str]:
+    """The names that are most like ``wanted``, best first; at most five."""
+    by_lower = {name.lower(): name for name in sorted(names, reverse=True)}
+    wanted = wanted.lower()
+    inside = sorted((name for name in names if wanted in name.lower()), key=lambda name: (len(name), name))
+    close = [by_lower[name] for name in difflib.get_close_matches(wanted, by_lower, 5, 0.6)]
+    return list(dict.fromkeys([*inside[:3], *close]))[:5]

@@ -1,0 +1,149 @@
+"""``watch``: the changes of the tables, live."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Collection
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final
+
+import click
+import msgspec
+
+from ...config.settings import Settings
+from ...errors import StoreUnavailable
+from ...events.changes import (
+    BrokerChange,
+    BrokerRegistered,
+    BrokerRemoved,
+    Change,
+    ConfigSet,
+    KvDeleted,
+    KvPut,
+    StreamAlarm,
+    TopicDeleted,
+    TopicRegistered,
+    WritePermSet,
+)
+from ...store.change_reader import ChangeReader
+from ...store.snapshot import read_head
+from ...store.store import Store
+from .. import output
+from ..target import find_target, open_target, run, target_options
+
+_BLOCK_MS: Final = 1000
+_RETRY_S: Final = 0.5
+_NAMES_SHOWN: Final = 5
+
+
+@click.command()
+@click.option("--from-start", is_flag=True, help="Begin with the oldest change that is kept, not with the next one.")
+@click.option("-n", "--number", type=click.IntRange(min=1), metavar="N", help="End after N changes.")
+@target_options
+def watch(
+    from_start: bool, number: int | None, as_json: bool, config_file: Path | None, **flags: Any
+) -> None:  # fmt: skip
+    """Show every change of the tables as it happens, until Ctrl-C."""
+    run(_until_interrupted(find_target(flags, config_file), from_start, number, as_json))
+
+
+async def _until_interrupted(settings: Settings, from_start: bool, number: int | None, as_json: bool) -> None:
+    """A cancellation alone is not enough: one in the wrong moment is lost among the timeouts of the Redis client."""
+    stop = asyncio.Event()
+    watching = asyncio.ensure_future(_watch(settings, from_start, number, as_json, stop))
+
+    def interrupted() -> None:
+        stop.set()
+        watching.cancel()
+
+    asyncio.get_running_loop().add_signal_handler(signal.SIGINT, interrupted)
+    try:
+        await watching
+    except asyncio.CancelledError:
+        if not stop.is_set():
+            raise
+
+
+async def _watch(
+    settings: Settings, from_start: bool, number: int | None, as_json: bool, stop: asyncio.Event
+) -> None:  # fmt: skip
+    async with open_target(settings) as store:
+        last_id = "0-0" if from_start else (await read_head(store)).last_id
+    # a blocking read takes longer than other answers may
+    settings = msgspec.structs.replace(settings, redis_timeout_ms=settings.redis_timeout_ms + _BLOCK_MS)
+    async with Store(settings.redis, settings.namespace, timeout_ms=settings.redis_timeout_ms) as store:
+        reader = ChangeReader(store, last_id)
+        shown = 0
+        away = False
+        while not stop.is_set() and (number is None or shown < number):
+            try:
+                changes = await reader.read(block_ms=_BLOCK_MS)
+            except StoreUnavailable as error:
+                if not away:
+                    click.echo(f"mqregistry: {error}; waiting for it", err=True)
+                away = True
+                await asyncio.sleep(_RETRY_S)
+                continue
+            if away:
+                click.echo("mqregistry: Redis is back", err=True)
+                away = False
+            for change in changes[: None if number is None else number - shown]:
+                if as_json:
+                    output.json_line(change)
+                else:
+                    output.show(line(change))
+                shown += 1
+
+
+def line(change: Change) -> str:
+    """One change for a reader."""
+    at = datetime.fromtimestamp(change.ms / 1000).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
+    part = f" ({change.part}/{change.parts})" if change.parts > 1 else ""
+    return f"{at}  {change.seq:>8}  {change.type:<19} {_what(change)}{part}"
+
+
+def _what(change: Change) -> str:
+    match change:
+        case KvPut() | KvDeleted():
+            value = f" = {change.value}" if isinstance(change, KvPut) and change.value is not None else ""
+            return f"{change.kv_namespace}/{change.key}{value}"
+        case ConfigSet():
+            return ", ".join(f"{key}={value}" for key, value in change.config.items())
+        case StreamAlarm():
+            return f"reader {change.reader}: {change.alarm}" + (f" on {change.stream}" if change.stream else "")
+        case TopicDeleted():
+            return f"{change.topic} at {_some(change.broker_names)}"
+        case TopicRegistered():
+            return f"{change.topic} at {_some(list(change.queue_datas))}"
+        case WritePermSet():
+            return change.broker_name + _topics("", change.topics)
+        case BrokerChange():
+            return _what_of_broker(change)
+    return ""
+
+
+def _what_of_broker(change: BrokerChange) -> str:
+    facts = [change.broker_name if change.cluster is None else f"{change.cluster}/{change.broker_name}"]
+    if change.broker_id is not None:
+        facts.append(f"id {change.broker_id}")
+    if change.addr is not None:
+        facts.append(change.addr)
+    text = " ".join(facts)
+    if isinstance(change, BrokerRegistered):
+        text += "; new" if change.new else ""
+        text += _topics("", change.topics) + _topics("dropped ", change.dropped)
+    elif isinstance(change, BrokerRemoved):
+        text += "; the broker name is gone with its topics" if change.row is None else ""
+        text += _topics("", change.topics)
+    return text
+
+
+def _topics(verb: str, topics: Collection[str]) -> str:
+    return f"; {verb}{len(topics)} topic(s): {_some(list(topics))}" if topics else ""
+
+
+def _some(names: list[str]) -> str:
+    more = len(names) - _NAMES_SHOWN
+    return ", ".join(names[:_NAMES_SHOWN]) + (f" and {more} more" if more > 0 else "")

@@ -1,0 +1,1 @@
+"""Commands that run something: up, serve, sweep, demo."""

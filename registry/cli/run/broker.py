@@ -1,0 +1,231 @@
+"""``broker run``: a broker that only registers, for drills."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+from typing import Any, Final
+
+import click
+import msgspec
+
+from ...client.addresses import NAMESRV_ADDR
+from ...client.broker.registrar import (
+    BrokerConfig,
+    BrokerRegistrar,
+    Pace,
+    RedisWriter,
+    RegistrationResult,
+    TopicTable,
+)
+from ...errors import ConfigError, RegistryError
+from ...names import printable
+from ...protocol.codes import VERSION_V4_8_0, VERSION_V4_9_7, VERSION_V5_3_3, VERSION_V5_5_0, Encoding
+from .. import complete_names
+from ..tls import tls_options
+from .state_files import find_running
+from .topics_file import parse_topic, read_topics
+
+_RELEASES: Final = {
+    "4.8.0": VERSION_V4_8_0,
+    "4.9.7": VERSION_V4_9_7,
+    "5.3.3": VERSION_V5_3_3,
+    "5.5.0": VERSION_V5_5_0,
+}
+
+
+@click.group()
+def broker() -> None:
+    """A test broker that only registers and stores no messages, to see how name servers answer."""
+
+
+@broker.command("run")
+@click.option(
+    "--name", "broker_name", required=True, metavar="NAME", help="brokerName.",
+    shell_complete=complete_names.broker_names,
+)  # fmt: skip
+@click.option(
+    "--cluster", "cluster_name", default="DefaultCluster", show_default=True, metavar="NAME", help="clusterName."
+)
+@click.option("--id", "broker_id", type=int, default=0, show_default=True, help="brokerId; 0 is the master.")
+@click.option(
+    "--addr",
+    "broker_addr",
+    default="127.0.0.1:10911",
+    show_default=True,
+    metavar="HOST:PORT",
+    help="brokerAddr: what clients are told.",
+)
+@click.option("--ha-addr", "ha_server_addr", default="", metavar="HOST:PORT", help="Where slaves replicate from.")
+@click.option("--topics", "files", multiple=True, type=click.Path(path_type=Path, dir_okay=False, exists=True),
+              help="File of topics, YAML or JSON, or a Java broker's topics.json. May be repeated.")  # fmt: skip
+@click.option("--topic", "texts", multiple=True, metavar="NAME:READ:WRITE:PERM", help="One topic. May be repeated.")
+@click.option("-n", "--namesrv", metavar="ADDRESSES", help=f"'host:port;host:port'. [env: {NAMESRV_ADDR}; else the "
+              "'mqregistry up' that runs here]")  # fmt: skip
+@click.option("--redis", metavar="URL", help="Write to this Redis itself instead, without a name server.")
+@click.option("--namespace", default="default", show_default=True, help="Of the registry; only with --redis.")
+@click.option("--compat", type=click.Choice(["5.x", "4.8"]), default="5.x", show_default=True,
+              help="Of the registry; only with --redis.")  # fmt: skip
+@click.option("--release", type=click.Choice(list(_RELEASES)), default="5.5.0", show_default=True,
+              help="The RocketMQ version that its requests carry.")  # fmt: skip
+@click.option("--perm", "broker_permission", type=click.IntRange(0, 7), default=6, show_default=True,
+              help="4 is a broker that takes no messages.")  # fmt: skip
+@click.option("--zone", "zone_name", metavar="NAME", help="zoneName.")
+@click.option("--period", type=click.FloatRange(min=0.01), metavar="SECONDS",
+              help="Between registrations.  [default: 30, first after 10]")  # fmt: skip
+@click.option("--timeout", type=click.FloatRange(min=0.01), default=6.0, show_default=True, metavar="SECONDS",
+              help="Of one registration.")  # fmt: skip
+@click.option("--need-register", is_flag=True, help="Ask first whether the table is known (QUERY_DATA_VERSION, 322).")
+@click.option("--oneway", is_flag=True, help="One-way registrations, which are not answered.")
+@click.option("--compressed", is_flag=True, help="Bodies as zlib.")
+@click.option("--binary", is_flag=True, help="Binary request headers.")
+@click.option("--acting-master", is_flag=True, help="Heartbeats every second (904); removed after 10 s of silence.")
+@click.option("--split", type=click.IntRange(min=1), metavar="N", help="At most N topics a registration.")
+@tls_options
+@click.option(
+    "--stay/--leave",
+    default=False,
+    help="At the end: only close the connection, or unregister (UNREGISTER_BROKER, 104).  [default: leave]",
+)
+@click.option("--json", "as_json", is_flag=True, help="A JSON object a line.")
+@click.option(
+    "-v",
+    "--verbose",
+    is_flag=True,
+    help="Print every registration, not only other results.",
+)
+def run_broker(files: tuple[Path, ...], texts: tuple[str, ...], **options: Any) -> None:
+    """Register a broker until Ctrl-C, and print what each name server answers.
+
+    \b
+    mqregistry broker run --name broker-a --topic orders:8:8:6 --topic bills:4:4:6
+    mqregistry broker run --name broker-a --topics topics.yaml -n '10.0.0.8:9876;10.0.0.9:9876'
+    """  # noqa: D301 (\\b is for click)
+    try:
+        topics = TopicTable([*(topic for path in files for topic in read_topics(path)), *map(parse_topic, texts)])
+        drill = _Drill(_config(options), topics, options)
+    except (ConfigError, ValueError) as error:  # ValueError: of a topic
+        raise click.UsageError(str(error)) from error
+    asyncio.run(drill.run())
+    if not drill.was_registered:
+        raise RegistryError("no name server accepted the registration")
+
+
+def _config(options: dict[str, Any]) -> BrokerConfig:
+    names = ("broker_name", "cluster_name", "broker_id", "broker_addr", "ha_server_addr", "broker_permission",
+             "zone_name", "oneway")  # fmt: skip
+    return BrokerConfig(
+        **{name: options[name] for name in names},
+        version=_RELEASES[options["release"]],
+        encoding=Encoding.ROCKETMQ if options["binary"] else Encoding.JSON,
+        compressed_register=options["compressed"],
+        force_register=not options["need_register"],
+        register_broker_timeout_ms=int(options["timeout"] * 1000),
+        enable_slave_acting_master=options["acting_master"],
+        enable_split_registration=options["split"] is not None,
+        split_registration_size=options["split"] or 800,
+    )
+
+
+def _name_servers(namesrv: str | None) -> str:
+    """The name servers that were given, else the one that runs here."""
+    given = namesrv or os.environ.get(NAMESRV_ADDR, "")
+    if given:
+        return given
+    running = find_running()
+    if len(running) != 1:
+        raise ConfigError(f"name the servers to register at: --namesrv HOST:PORT (or {NAMESRV_ADDR}), or --redis URL")
+    return f"{running[0].host}:{running[0].port}"
+
+
+class _Drill:
+    """One run of the command: the broker, and what is printed."""
+
+    def __init__(self, config: BrokerConfig, topics: TopicTable, options: dict[str, Any]) -> None:
+        self._as_json, self._verbose = options["as_json"], options["verbose"]
+        self._said: dict[str, tuple[object, ...]] = {}
+        self.was_registered = False
+        period_s = options["period"]
+        pace = Pace(period_s, period_s, min(1.0, period_s)) if period_s else None
+        common: dict[str, Any] = {"pace": pace, "unregister": not options["stay"], "on_result": self._tell}
+        if options["redis"]:
+            if options["tls"] is not None:
+                raise ConfigError("--tls is for name servers, --redis registers without one: give one of them")
+            writer = RedisWriter(options["redis"], options["namespace"], compat=options["compat"])
+            self._registrar = BrokerRegistrar(config, topics, transport="redis", redis=writer, **common)
+            self._writer: RedisWriter | None = writer
+        else:
+            servers = _name_servers(options["namesrv"])
+            self._registrar = BrokerRegistrar(config, topics, servers, tls=options["tls"], **common)
+            self._writer = None
+
+    async def run(self) -> None:
+        """Register, and print results, until SIGINT or SIGTERM."""
+        config, topics = self._registrar.config, self._registrar.topics
+        if not self._as_json:
+            who = f"{config.broker_name} (cluster {config.cluster_name}, id {config.broker_id}, {config.broker_addr})"
+            click.echo(f"{who}: {len(topics)} topic{'s' * (len(topics) != 1)}; Ctrl-C leaves")
+        stop, entered = asyncio.Event(), asyncio.Event()
+        running = asyncio.ensure_future(self._until(stop, entered))
+
+        def interrupted() -> None:
+            stop.set()
+            if not entered.is_set():  # the first registrations may take long
+                running.cancel()
+
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, interrupted)
+        try:
+            await running
+        except asyncio.CancelledError:
+            if not stop.is_set():
+                raise
+        finally:
+            if self._writer is not None:
+                await self._writer.close()
+        for server, error in self._registrar.unregistered.items():
+            if self._as_json:
+                _json({"server": server, "status": "failed" if error else "unregistered", "error": error})
+            else:
+                click.echo(f"{server}  {f'not unregistered: {error}' if error else 'unregistered'}")
+
+    async def _until(self, stop: asyncio.Event, entered: asyncio.Event) -> None:
+        async with self._registrar:
+            entered.set()
+            await stop.wait()
+
+    def _tell(self, result: RegistrationResult) -> None:
+        self.was_registered = self.was_registered or result.ok
+        answer = result.answer
+        news = (result.status, result.error, result.data_version, answer)
+        if self._said.get(result.server) == news and not self._verbose:
+            return
+        self._said[result.server] = news
+        if self._as_json:
+            _json(
+                {
+                    "server": result.server, "status": result.status, "elapsed_ms": round(result.elapsed_ms, 1),
+                    "error": result.error, "failures": result.failures, "masterAddr": answer.master_addr,
+                    "haServerAddr": answer.ha_server_addr, "orderTopicConfig": answer.order_topic_config,
+                    "dataVersion": result.data_version,
+                }
+            )  # fmt: skip
+            return
+        text = f"{result.server}  {result.status} after {result.elapsed_ms:.0f} ms"
+        if result.error:
+            text += f": {result.error}; tried again"
+        elif result.data_version is not None:
+            text += f", version {result.data_version.counter}"
+        if result.ok and answer.master_addr:
+            text += f", master {answer.master_addr}"
+        if result.ok and answer.ha_server_addr:
+            text += f", replicates from {answer.ha_server_addr}"
+        if result.ok and answer.order_topic_config:
+            text += f", ordered: {', '.join(sorted(answer.order_topic_config))}"
+        click.echo(printable(text))
+
+
+def _json(value: dict[str, Any]) -> None:
+    click.echo(msgspec.json.encode(value).decode())

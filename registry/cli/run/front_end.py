@@ -1,0 +1,50 @@
+"""Puts a front end and its sweeper together: ``serve`` and ``up`` run both in one process."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Sequence
+from typing import Final
+
+from mqregistry.worker.sweeper import Sweeper
+
+from ...server.process.metrics import UNSWEPT_S
+from ...server.process.supervisor import Beside, Supervisor
+from ...store.store import Store
+
+logger = logging.getLogger(__name__)
+
+_LOOK_EVERY_S: Final = 1.0
+
+
+async def run_front_end(supervisor: Supervisor, *, beside: Sequence[Beside] = ()) -> None:
+    """Serve until stopped, with a sweeper.
+
+    If the settings say that none runs here, it runs only when no other has for UNSWEPT_S seconds, and for as long:
+    without one, the addresses of dead brokers stay in every route. Any number of sweepers may run at the same time.
+
+    Args:
+        beside: what else runs as long as the front end does.
+
+    Raises:
+        StartError: as :meth:`Supervisor.run`.
+    """
+    fleet, stopping = supervisor.fleet, supervisor.stopping
+
+    async def sweep(store: Store) -> None:
+        sweeper = Sweeper(store, supervisor.settings, removed=fleet.removed, alarmed=fleet.alarmed)
+        if supervisor.settings.sweep:
+            await sweeper.run(stopping)
+        while not stopping.is_set():
+            for warning in fleet.warnings():
+                logger.error("%s; this one sweeps for the next %.0f s", warning, UNSWEPT_S)
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(UNSWEPT_S):
+                        await sweeper.run(stopping)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_LOOK_EVERY_S):
+                    await stopping.wait()
+
+    await supervisor.run(beside=[*beside, sweep])

@@ -1,0 +1,60 @@
+"""``mqregistry sweep``: a sweeper without a front end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ...config.settings import Settings
+from ...errors import ConfigError, StartError, StoreError, StoreUnavailable
+from ..options import config_file_option, no_wait_option, print_option, setting_options, start_settings
+from .logging_setup import configure_logging
+
+logger = logging.getLogger("mqregistry.worker.sweeper")
+
+
+@click.command()
+@setting_options("redis", "namespace", "compat", "log_level", "log_file")
+@config_file_option
+@print_option
+@no_wait_option
+def sweep(config_file: Path | None, print_config: bool, no_wait: bool, **flags: Any) -> None:
+    """Remove brokers whose heartbeats stopped, in a process of its own (front ends then run with --no-sweep).
+
+    Any number may run side by side, without a leader.
+    """
+    settings = start_settings(flags, config_file, print_config=print_config)
+    if not settings.redis:
+        raise StartError("no Redis: give --redis redis://HOST:PORT (or MQREGISTRY_REDIS)")
+    configure_logging(settings)
+    asyncio.run(_run(settings, wait=not no_wait))
+
+
+async def _run(settings: Settings, *, wait: bool) -> None:
+    from mqregistry.worker.sweeper import Sweeper, reach
+
+    from ...store.store import Store
+
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    try:
+        store = Store(settings.redis, settings.namespace, timeout_ms=settings.redis_timeout_ms, compat=settings.compat)
+    except ConfigError as error:  # the URL
+        raise StartError(str(error)) from error
+    async with store:
+        try:
+            if not wait:
+                await store.connect()
+            elif not await reach(store, stop):
+                return
+        except (StoreUnavailable, StoreError) as error:
+            raise StartError(str(error)) from error
+        logger.info("sweeping namespace %s", settings.namespace)
+        await Sweeper(store, settings).run(stop)
+        logger.info("stopped")

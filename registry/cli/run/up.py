@@ -1,0 +1,181 @@
+"""``mqregistry up``: a Redis, front ends and a sweeper in one command."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import logging
+import os
+from collections.abc import Callable, Coroutine, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+import msgspec
+
+from ...config.settings import Settings
+from ...embedded import EmbeddedRedis
+from ...errors import StartError
+from ..options import config_file_option, print_option, set_option, setting_options, start_settings
+from .logging_setup import configure_logging
+from .state_files import Running, announced, locked
+
+if TYPE_CHECKING:
+    from ...store.store import Store
+
+logger = logging.getLogger(__name__)
+redis_logger = logging.getLogger("redis")
+
+# Where "up" differs from "serve": it is for this machine, and Ctrl-C must be over within five seconds.
+DEFAULTS: Final = {"bind_address": "127.0.0.1", "shutdown_wait_time_seconds": 3}
+
+_LOOK_EVERY_S: Final = 0.25
+_START_LOOK_EVERY_S: Final = 0.01
+_RESTART_MOST_S: Final = 5.0
+_LOG_BYTES: Final = 4 * 1024 * 1024
+
+
+@click.command()
+@setting_options(
+    "bind_address", "listen_port", "workers", "data_dir", "namespace", "http_port", "sweep", "compat", "log_level",
+    "log_file",
+)  # fmt: skip
+@set_option
+@config_file_option
+@print_option
+def up(config_file: Path | None, print_config: bool, **flags: Any) -> None:
+    """Start a whole registry on this machine: an embedded Redis, the name server, and a sweeper.
+
+    The tables are kept in the data folder between runs. One Ctrl-C stops everything.
+    """
+    settings = start_settings(
+        flags, config_file, print_config=print_config, defaults=DEFAULTS, redis_of=_running_redis
+    )  # fmt: skip
+    configure_logging(settings)
+    run_up(settings, kind="up")
+
+
+WhenBooted = Callable[[Settings], Coroutine[Any, Any, None]]
+
+
+def _running_redis(settings: Settings) -> str:
+    """The URL of the Redis that an ``up`` runs in this data folder now; "" where none does."""
+    redis = EmbeddedRedis(_data_dir(settings))
+    return redis.url if redis.socket_path.exists() else ""
+
+
+def _data_dir(settings: Settings) -> Path:
+    return Path(settings.data_dir).expanduser().absolute()
+
+
+def run_up(settings: Settings, *, kind: str, beside: Sequence[WhenBooted] = (), quiet: bool = False) -> None:
+    """Serve until stopped, on an embedded Redis in ``settings.data_dir``.
+
+    Args:
+        kind: up or demo, for the state file.
+        beside: run when the name server answers, with the settings in effect; the first that ends, ends all.
+        quiet: print no boot line.
+
+    Raises:
+        StartError: it could not start.
+    """
+    data_dir = _data_dir(settings)
+    if settings.redis and not quiet:
+        logger.warning("up brings a Redis of its own: redis (%s) is not used", settings.source("redis"))
+    with locked(data_dir), contextlib.ExitStack() as stack:
+        redis = EmbeddedRedis(data_dir)
+        _shorten(redis.log_file)
+        stack.callback(redis.stop)
+        redis.begin()
+        redis.has_started()  # not yet: it reads its file while we import
+        settings = msgspec.structs.replace(
+            settings, redis=redis.url, data_dir=str(data_dir), sources={**settings.sources, "redis": "up"}
+        )
+        gc.disable()  # nothing that is imported is garbage; fork_workers enables it again
+        from ...server.process.spawning import fork_workers
+        from ...server.process.supervisor import Supervisor, boot_line
+        from .front_end import run_front_end
+
+        forked = stack.enter_context(fork_workers(settings.workers))
+        redis.wait()
+
+        def on_boot() -> None:
+            stack.enter_context(announced(_running(kind, settings)))
+            if not quiet:
+                with contextlib.suppress(OSError):  # nobody reads stdout any more
+                    print(boot_line(settings), flush=True)
+            logger.info("tables in %s, Redis at %s; look with: mqregistry clusters", data_dir, redis.url)
+
+        async def serve() -> None:
+            supervisor = Supervisor(settings, on_boot=on_boot, forked=forked)
+
+            def when_booted(one: WhenBooted) -> Callable[[Store], Coroutine[Any, Any, None]]:
+                async def run(_: Store) -> None:
+                    await supervisor.booted.wait()
+                    await one(settings)
+
+                return run
+
+            await run_front_end(
+                supervisor,
+                beside=[
+                    lambda _: _keep_redis(redis), lambda _: _relay_log(redis.log_file), *map(when_booted, beside)
+                ],
+            )  # fmt: skip
+
+        asyncio.run(serve())
+
+
+def _running(kind: str, settings: Settings) -> Running:
+    return Running(
+        kind, os.getpid(), settings.redis, settings.namespace, settings.bind_address, settings.listen_port,
+        settings.effective_http_port, settings.data_dir,
+    )  # fmt: skip
+
+
+async def _keep_redis(redis: EmbeddedRedis) -> None:
+    """Start the embedded Redis again should it end; known routes are served meanwhile."""
+    pause_s = _LOOK_EVERY_S
+    while True:
+        await asyncio.sleep(pause_s)
+        if redis.pid is not None:  # it is None after a start that failed
+            code = redis.poll()
+            if code is None:
+                pause_s = _LOOK_EVERY_S
+                continue
+            redis_logger.error("ended with status %d; starting it again", code)
+        try:
+            # Not in a thread: the kernel ends Redis with the thread that started it (PR_SET_PDEATHSIG).
+            redis.begin()
+            while not redis.has_started():  # noqa: ASYNC110
+                await asyncio.sleep(_START_LOOK_EVERY_S)
+        except StartError as error:
+            redis_logger.error("%s", error)
+            pause_s = min(_RESTART_MOST_S, pause_s * 2)
+
+
+def _shorten(log_file: Path) -> None:
+    with contextlib.suppress(OSError):
+        if log_file.stat().st_size > _LOG_BYTES:
+            log_file.replace(log_file.with_suffix(".log.1"))
+
+
+async def _relay_log(log_file: Path) -> None:
+    """Redis' warnings, but not what it says at each start; the rest stays in its file."""
+    with contextlib.suppress(OSError), log_file.open("r", encoding="utf-8", errors="replace") as log:
+        log.seek(0, os.SEEK_END)
+        line = ""
+        starting = False
+        while True:
+            line += log.readline()
+            if not line.endswith("\n"):
+                await asyncio.sleep(_LOOK_EVERY_S)
+                continue
+            _, mark, text = line.rstrip().partition(" # ")
+            starting = ("Redis is starting" in line or starting) and "Ready to accept" not in line
+            if mark and not starting:
+                redis_logger.warning("%s", text)
+            line = ""
+    # the file cannot be read: then there is nothing to show, and no reason to end
+    await asyncio.Event().wait()

@@ -1,0 +1,1 @@
+"""Commands that change something: KV, configuration, brokers for drills, simulated clusters."""

@@ -1,0 +1,244 @@
+"""``kv``: the KV configuration, through the same scripts as requests 100 (PUT_KV_CONFIG) and 102 (DELETE_KV_CONFIG)."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import click
+import msgspec
+
+from ...store.config_writes import KvStore
+from ...store.operator_reads import read_kv_value
+from ...store.snapshot import read_kv
+from ...store.store import Store
+from .. import complete_names, output
+from ..target import target_command
+
+Kv = dict[str, dict[str, str]]
+
+_TYPE_NAMES: Final = {bool: "true or false", int: "a number", float: "a number", list: "an array", dict: "an object"}
+
+
+@click.group()
+def kv() -> None:
+    """Show and change the KV configuration; import that of a Java NameServer."""
+
+
+def _not_empty(ctx: click.Context, param: click.Parameter, text: str) -> str:
+    if not text:
+        raise click.BadParameter("it must not be empty", ctx, param)
+    return text
+
+
+_kv_namespace = click.argument(
+    "kv_namespace", metavar="KV_NAMESPACE", callback=_not_empty, shell_complete=complete_names.kv_namespaces
+)
+_key = click.argument("key", callback=_not_empty, shell_complete=complete_names.keys)
+
+
+@kv.command("list")
+@click.argument("kv_namespace", metavar="[KV_NAMESPACE]", required=False, shell_complete=complete_names.kv_namespaces)
+@target_command
+async def list_(store: Store, kv_namespace: str | None, as_json: bool) -> None:
+    """Show every key, or those of KV_NAMESPACE."""
+    tables = await _read(store)
+    if kv_namespace is not None:
+        if kv_namespace not in tables:
+            raise click.ClickException(_unknown("KV namespace", kv_namespace, tables))
+        tables = {kv_namespace: tables[kv_namespace]}
+    rows = [(name, key, value) for name, table in tables.items() for key, value in table.items()]
+    if as_json:
+        output.json_page(tables)
+    elif rows:
+        click.echo(output.table(("KV NAMESPACE", "KEY", "VALUE"), rows))
+    else:
+        click.echo("no key is set", err=True)
+
+
+@kv.command()
+@_kv_namespace
+@_key
+@target_command
+async def get(store: Store, kv_namespace: str, key: str, as_json: bool) -> None:
+    """Print the value of KEY."""
+    tables = await _read(store)
+    table = tables.get(kv_namespace)
+    if table is None:
+        raise click.ClickException(_unknown("KV namespace", kv_namespace, tables))
+    if key not in table:
+        raise click.ClickException(_unknown(f"key in {kv_namespace}", key, table))
+    if as_json:
+        output.json_line({"kv_namespace": kv_namespace, "key": key, "value": table[key]})
+    else:
+        output.show_value(table[key])
+
+
+@kv.command()
+@_kv_namespace
+@_key
+@click.argument("value")
+@target_command
+async def put(store: Store, kv_namespace: str, key: str, value: str, as_json: bool) -> None:
+    """Set KEY to VALUE."""
+    before = await read_kv_value(store, kv_namespace, key)
+    await KvStore(store).put(kv_namespace, key, value)
+    if as_json:
+        output.json_line({"kv_namespace": kv_namespace, "key": key, "value": value, "before": before})
+    else:
+        output.show(_change_line(kv_namespace, key, before, value))
+
+
+@kv.command()
+@_kv_namespace
+@_key
+@target_command
+async def delete(store: Store, kv_namespace: str, key: str, as_json: bool) -> None:
+    """Delete KEY; one that is not there is no error."""
+    before = await read_kv_value(store, kv_namespace, key)
+    await KvStore(store).delete(kv_namespace, key)
+    if as_json:
+        output.json_line({"kv_namespace": kv_namespace, "key": key, "value": None, "before": before})
+    else:
+        output.show(_change_line(kv_namespace, key, before, None))
+
+
+@kv.command()
+@target_command
+async def export(store: Store, as_json: bool) -> None:
+    """Print all of it as a kvConfig.json, for 'import' elsewhere or for a Java NameServer."""
+    output.json_page({"configTable": await _read(store)})
+
+
+class KvImport(NamedTuple):
+    """What an import changes.
+
+    namespaces: those that it makes. changes: (KV namespace, key, value before or None, value). unchanged: keys that
+    have their value already. only_here: keys that are not in the file.
+    """
+
+    namespaces: list[str]
+    changes: list[tuple[str, str, str | None, str]]
+    unchanged: int
+    only_here: int
+
+
+@kv.command("import")
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--dry-run", is_flag=True, help="Only show what would change.")
+@target_command
+async def import_(store: Store, file: Path, dry_run: bool, as_json: bool) -> None:
+    """Import FILE: the kvConfig.json of a Java NameServer, or what 'export' printed.
+
+    Its keys are set; keys that are only here stay. Doing it again changes nothing.
+    """
+    tables = read_file(file)
+    plan = compare(tables, await _read(store))
+    if not dry_run:
+        store_kv = KvStore(store)
+        for name in plan.namespaces:
+            await store_kv.put(name, "", None)  # without a value this makes only the KV namespace
+        for name, key, _, value in plan.changes:
+            await store_kv.put(name, key, value)
+    if as_json:
+        output.json_page(_plan_json(plan, dry_run=dry_run))
+    else:
+        output.show(*_plan_lines(plan, dry_run=dry_run))
+
+
+def read_file(file: Path) -> Kv:
+    """Read Java's kvConfig.json, ``{"configTable":{KV namespace:{key:value}}}``; a key with null is left out.
+
+    Raises:
+        click.ClickException: it cannot be read, or is not that; the message names the place.
+    """
+    try:
+        content = msgspec.json.decode(file.read_bytes())
+    except OSError as error:
+        raise click.ClickException(f"cannot read {file}: {error.strerror or error}") from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise click.ClickException(f"{file} is no JSON: {error}") from error
+    tables = content.get("configTable") if isinstance(content, dict) else None
+    if tables is None:
+        raise click.ClickException(
+            f'{file} is no kvConfig.json of a NameServer: expected {{"configTable":{{KV namespace:{{key:value}}}}}}'
+        )
+    found: Kv = {}
+    for name, table in _object(file, "configTable", tables).items():
+        place = f"configTable.{name}"
+        found[name] = {}
+        for key, value in _object(file, place, table).items():
+            if not name or not key:
+                raise click.ClickException(f"{file}: {place}.{key}: names must not be empty")
+            if value is not None and not isinstance(value, str):
+                raise click.ClickException(f"{file}: {place}.{key} is {_TYPE_NAMES[type(value)]}, expected a text")
+            if value is not None:
+                found[name][key] = value
+    return found
+
+
+def _object(file: Path, place: str, value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise click.ClickException(f"{file}: {place} is {_TYPE_NAMES.get(type(value), 'a text')}, expected an object")
+    return value
+
+
+def compare(wanted: Kv, known: Kv) -> KvImport:
+    """What has to change for ``known`` to hold all of ``wanted``."""
+    changes = []
+    unchanged = 0
+    for name, table in sorted(wanted.items()):
+        for key, value in sorted(table.items()):
+            before = known.get(name, {}).get(key)
+            if before == value:
+                unchanged += 1
+            else:
+                changes.append((name, key, before, value))
+    only_here = sum(key not in wanted.get(name, {}) for name, table in known.items() for key in table)
+    return KvImport([name for name in sorted(wanted) if name not in known and not wanted[name]], changes, unchanged,
+                only_here)  # fmt: skip
+
+
+def _plan_lines(plan: KvImport, *, dry_run: bool) -> list[str]:
+    lines = [f"{name}: an empty KV namespace" for name in plan.namespaces]
+    lines += [_change_line(name, key, before, value) for name, key, before, value in plan.changes]
+    added = sum(before is None for _, _, before, _ in plan.changes)
+    would = "would be " if dry_run else ""
+    summary = f"{added} {would}added, {len(plan.changes) - added} {would}changed, {plan.unchanged} the same"
+    if plan.only_here:
+        summary += f"; {plan.only_here} not in the file: left as they are"
+    return [*lines, summary]
+
+
+def _plan_json(plan: KvImport, *, dry_run: bool) -> dict[str, Any]:
+    return {
+        "dry_run": dry_run,
+        "namespaces": plan.namespaces,
+        "changes": [
+            {"kv_namespace": name, "key": key, "value": value, "before": before}
+            for name, key, before, value in plan.changes
+        ],
+        "unchanged": plan.unchanged,
+        "only_here": plan.only_here,
+    }
+
+
+def _change_line(name: str, key: str, before: str | None, value: str | None) -> str:
+    if value is None:
+        return f"{name}/{key} deleted (was {before})" if before is not None else f"{name}/{key} was not there"
+    if before is None:
+        return f"{name}/{key} = {value}"
+    return f"{name}/{key} = {value} " + ("(as before)" if before == value else f"(was {before})")
+
+
+def _unknown(what: str, name: str, known: Mapping[str, Any]) -> str:
+    close = difflib.get_close_matches(name, known, 3, 0.6)
+    if close:
+        return f"no {what} {name!r}; did you mean {' or '.join(close)}?"
+    return f"no {what} {name!r}; there is " + (", ".join(sorted(known)[:20]) or "none")
+
+
+async def _read(store: Store) -> Kv:
+    return {name: dict(sorted(table.items())) for name, table in sorted((await read_kv(store)).items())}

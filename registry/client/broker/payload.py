@@ -1,0 +1,135 @@
+"""Makes what one registration sends: the whole topic table, or only the topics that changed."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterable
+
+import msgspec
+
+from ...model import DataVersion, TopicConfig, TopicQueueMapping
+from ...protocol.bodies.register import RegisterBody, encode_register_body
+from ...protocol.codes import VERSION_V5_0_0
+from ..checks import check_mapping, check_topic, passes
+from .config import BrokerConfig
+from .topic_table import TopicTable
+
+logger = logging.getLogger(__name__)
+
+
+class RegistrationPayload:
+    """One registration, in one body or, split, in several: all ``bodies`` are sent, in order."""
+
+    def __init__(self, bodies: tuple[RegisterBody, ...], config: BrokerConfig, order_topics: frozenset[str]) -> None:
+        self.bodies = bodies
+        self._config = config
+        self._order_topics = order_topics
+        self._encoded: tuple[bytes, ...] | None = None
+
+    @property
+    def data_version(self) -> DataVersion:
+        """The version that a server knows the table by once it has taken all bodies: that of the last one."""
+        return self.bodies[-1].data_version
+
+    @property
+    def has_one_topic(self) -> bool:
+        """Whether a 5.x name server refuses it from a broker that it does not know (``docs/semantics.md`` 16)."""
+        return any(len(body.topics) == 1 for body in self.bodies)
+
+    def encoded(self) -> tuple[bytes, ...]:
+        """The bodies as bytes; encoded once, for all servers."""
+        if self._encoded is None:
+            config = self._config
+            self._encoded = tuple(
+                encode_register_body(
+                    body, compressed=config.compressed_register, version=config.version, order_topics=self._order_topics
+                )
+                for body in self.bodies
+            )
+        return self._encoded
+
+    def introduction(self) -> RegistrationPayload:
+        """The same broker without topics and one version older: a known broker may register a single topic."""
+        version = self.bodies[0].data_version
+        older = DataVersion(version.counter, version.timestamp - 1, version.state_version)
+        empty = RegisterBody(older, filter_servers=self.bodies[0].filter_servers)
+        return RegistrationPayload((empty,), self._config, frozenset())
+
+
+class PayloadBuilder:
+    """Makes payloads of a table; keeps the last whole one, as it is what is sent each period.
+
+    A topic or mapping that cannot be sent is left out and logged once, so that it does not hold up the others. The
+    table refuses most of them; a mapping can be changed after that, and the compressed form takes no spaces.
+    """
+
+    def __init__(self, table: TopicTable, config: BrokerConfig) -> None:
+        self.table = table
+        self._config = config
+        self._whole: RegistrationPayload | None = None
+        self._left_out: dict[str, str] = {}
+
+    def use(self, config: BrokerConfig) -> None:
+        """Use other settings from now on."""
+        self._config = config
+        self._whole = None
+
+    def whole(self) -> RegistrationPayload:
+        """The whole table. Split, each body has a version of its own, or servers would ignore the later ones."""
+        with self.table.lock:
+            if self._whole is None or self._whole.data_version != self.table.data_version:
+                bodies = self._split() if self._config.enable_split_registration else (self._body(self.table.values()),)
+                self._whole = RegistrationPayload(bodies, self._config, self.table.order_topics)
+            return self._whole
+
+    def increment(self, names: Collection[str]) -> RegistrationPayload:
+        """These topics alone, with the version that the table has now."""
+        with self.table.lock:
+            body = self._body((self.table[name] for name in sorted(names) if name in self.table), names)
+            return RegistrationPayload((body,), self._config, self.table.order_topics)
+
+    def _split(self) -> tuple[RegisterBody, ...]:
+        """Split as a Java broker does: full bodies first, then what is left, be it nothing, with the mappings."""
+        topics, size = list(self.table.values()), self._config.split_registration_size
+        rest = len(topics) // size * size
+        bodies = []
+        for at in range(0, rest, size):
+            self.table.advance()
+            bodies.append(self._body(topics[at : at + size], mapped=()))
+        self.table.advance()
+        return (*bodies, self._body(topics[rest:]))
+
+    def _body(self, topics: Iterable[TopicConfig], mapped: Collection[str] | None = None) -> RegisterBody:
+        """A body of these topics, and of the mappings of the topics in ``mapped`` (None: of all)."""
+        sent = {topic.topic_name: self._with_own_perm(topic) for topic in topics if self._is_sendable(topic)}
+        mappings = {
+            name: mapping
+            for name, mapping in self.table.mappings.items()
+            if (mapped is None or name in mapped) and self._is_sendable(mapping)
+        }
+        return RegisterBody(self.table.data_version, sent, mappings, list(self._config.filter_servers))
+
+    def _with_own_perm(self, topic: TopicConfig) -> TopicConfig:
+        """The topic with the permission that counts.
+
+        A 4.x broker registers its own permission instead of each topic's, a 5.x broker what both allow. (Both Java
+        brokers also lose the topicSysFlag while they do so; here it stays.)
+        """
+        config = self._config
+        if not config.overrides_perm:
+            return topic
+        own, narrows = config.broker_permission, config.version >= VERSION_V5_0_0
+        return msgspec.structs.replace(topic, perm=topic.perm & own if narrows else own)
+
+    def _is_sendable(self, entry: TopicConfig | TopicQueueMapping) -> bool:
+        if isinstance(entry, TopicConfig):
+            what, why = f"topic {entry.topic_name!r}", passes(check_topic, entry)
+            if not why and self._config.compressed_register and " " in entry.topic_name:
+                why = "compressed_register takes no topic name with a space"
+        else:
+            what, why = f"the mapping of static topic {entry.topic!r}", passes(check_mapping, entry)
+        if why and self._left_out.get(what) != why:
+            logger.error("%s of broker %s is not registered: %s", what, self._config.broker_name, why)
+        if why:
+            self._left_out[what] = why
+        return not why

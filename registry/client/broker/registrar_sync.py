@@ -1,0 +1,122 @@
+"""BrokerRegistrar for programs without an event loop.
+
+About threads, forks, closing and Ctrl-C see :mod:`mqregistry.client.sync_client`.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from ...model import DataVersion, TopicConfig, TopicQueueMapping
+from ..addresses import AddressSpec, NameServerAddresses
+from ..sync_client import SyncClient
+from .config import BrokerConfig, Pace
+from .redis_writer import RedisWriter
+from .registrar import DEFAULT_NAMESPACE, BrokerRegistrar, Transport
+from .target import RegistrationResult
+from .topic_table import DEFAULT_PERM, TopicTable
+
+
+class BrokerRegistrarSync(SyncClient[BrokerRegistrar]):
+    """``with BrokerRegistrarSync(config, topics, "host:9876;host:9876") as registrar: registrar.put_topic("orders")``.
+
+    Arguments, results and errors are those of :class:`BrokerRegistrar`. The table is changed by the methods here, or
+    by those of the TopicTable that was given; both return once the change is in the table, and ``register_now`` waits
+    for the name servers. ``on_result`` is called in the background thread.
+    """
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        topics: TopicTable | Iterable[TopicConfig] = (),
+        name_servers: NameServerAddresses | AddressSpec = None,
+        *,
+        transport: Transport = "wire",
+        redis: str | RedisWriter | None = None,
+        namespace: str = DEFAULT_NAMESPACE,
+        create_namespace: bool = False,
+        tls: ssl.SSLContext | None = None,
+        pace: Pace | None = None,
+        unregister: bool = True,
+        on_result: Callable[[RegistrationResult], None] | None = None,
+    ) -> None:
+        super().__init__(
+            BrokerRegistrar(
+                config, topics, name_servers, transport=transport, redis=redis, namespace=namespace,
+                create_namespace=create_namespace, tls=tls, pace=pace, unregister=unregister, on_result=on_result,
+            )
+        )  # fmt: skip
+
+    @property
+    def results(self) -> Mapping[str, RegistrationResult]:
+        """See :attr:`BrokerRegistrar.results`."""
+        return self._on_loop(lambda: self._client.results)
+
+    @property
+    def unregistered(self) -> dict[str, str]:
+        """See :attr:`BrokerRegistrar.unregistered`."""
+        return self._client.unregistered
+
+    @property
+    def master_addr(self) -> str:
+        """See :attr:`BrokerRegistrar.master_addr`."""
+        return self._on_loop(lambda: self._client.master_addr)
+
+    @property
+    def ha_server_addr(self) -> str:
+        """See :attr:`BrokerRegistrar.ha_server_addr`."""
+        return self._on_loop(lambda: self._client.ha_server_addr)
+
+    @property
+    def order_topic_config(self) -> dict[str, str]:
+        """See :attr:`BrokerRegistrar.order_topic_config`."""
+        return self._on_loop(lambda: self._client.order_topic_config)
+
+    @property
+    def topics(self) -> dict[str, TopicConfig]:
+        """A copy of the table: topic name -> topic."""
+        table = self._client.topics
+
+        def copy() -> dict[str, TopicConfig]:
+            with table.lock:
+                return dict(table)
+
+        return self._on_loop(copy)
+
+    @property
+    def data_version(self) -> DataVersion:
+        """See :attr:`TopicTable.data_version`."""
+        return self._on_loop(lambda: self._client.topics.data_version)
+
+    def put(self, *topics: TopicConfig) -> None:
+        """See :meth:`TopicTable.put`."""
+        self._on_loop(lambda: self._client.topics.put(*topics))
+
+    def put_topic(
+        self, name: str, read_queue_nums: int = 8, write_queue_nums: int = 8, perm: int = DEFAULT_PERM,
+        topic_sys_flag: int = 0,
+    ) -> None:  # fmt: skip
+        """See :meth:`TopicTable.put_topic`."""
+        self.put(TopicConfig(name, read_queue_nums, write_queue_nums, perm, topic_sys_flag))
+
+    def put_mapping(self, *mappings: TopicQueueMapping) -> None:
+        """See :meth:`TopicTable.put_mapping`."""
+        self._on_loop(lambda: self._client.topics.put_mapping(*mappings))
+
+    def remove(self, *names: str) -> None:
+        """See :meth:`TopicTable.remove`."""
+        self._on_loop(lambda: self._client.topics.remove(*names))
+
+    def register_now(self) -> Mapping[str, RegistrationResult]:
+        """See :meth:`BrokerRegistrar.register_now`."""
+        return self._call(self._client.register_now)
+
+    def change(self, **fields: Any) -> None:
+        """See :meth:`BrokerRegistrar.change`."""
+        self._on_loop(lambda: self._client.change(**fields))
+
+    def use_name_servers(self, name_servers: AddressSpec) -> None:
+        """See :meth:`BrokerRegistrar.use_name_servers`."""
+        self._on_loop(lambda: self._client.use_name_servers(name_servers))

@@ -1,0 +1,190 @@
+"""The topics that a broker registers, with the DataVersion that tells name servers how new they are."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final
+
+from ...model import DataVersion, TopicConfig, TopicQueueMapping
+from ..checks import check_data_version, check_mapping, check_topic
+
+DEFAULT_PERM: Final = 6
+
+TableListener = Callable[[frozenset[str] | None], None]
+"""Called after each change with the topics that changed, or None when only the whole table can tell what did."""
+
+
+class TopicTable(Mapping[str, TopicConfig]):
+    """What a broker registers: its topics, static-topic mappings and their DataVersion.
+
+    Every change moves the DataVersion once (counter + 1, timestamp = now, stateVersion as set), however many topics
+    it is about; a change that changes nothing moves nothing. The registrars that were given the table are told, and
+    register at once. Any thread may change it; ``lock`` keeps it unchanged while more than one value is read.
+
+    Args:
+        topics: what it starts with.
+        mappings: static topics (5.x).
+        data_version: to go on from; without it counter 0 and the clock, as a Java broker without files.
+        now_ms: the clock, in milliseconds since the epoch.
+
+    Raises:
+        TypeError, ValueError: a topic, mapping or data version that name servers cannot store or clients cannot use:
+            a name that is no text of 1 to 255 bytes, a negative number of queues, a perm above 7. The methods that
+            take topics and mappings raise the same, and then change nothing.
+    Source of the behaviour: TopicConfigManager, DataVersion.nextVersion (rocketmq 4.8 to 5.x).
+    """
+
+    def __init__(
+        self,
+        topics: Iterable[TopicConfig] = (),
+        mappings: Iterable[TopicQueueMapping] = (),
+        *,
+        data_version: DataVersion | None = None,
+        now_ms: Callable[[], int] = lambda: int(time.time() * 1000),
+    ) -> None:
+        self.lock = threading.RLock()
+        self._now_ms = now_ms
+        self._topics = {topic.topic_name: topic for topic in map(check_topic, topics)}
+        self._mappings = _by_topic(mappings)
+        self._order_topics: frozenset[str] = frozenset()
+        self._version = DataVersion(0, now_ms(), 0) if data_version is None else check_data_version(data_version)
+        self._state_version = self._version.state_version
+        self._listeners: list[TableListener] = []
+
+    def __getitem__(self, topic: str) -> TopicConfig:
+        return self._topics[topic]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._topics)
+
+    def __len__(self) -> int:
+        return len(self._topics)
+
+    @property
+    def data_version(self) -> DataVersion:
+        """The version of the table as it is now."""
+        return self._version
+
+    @property
+    def mappings(self) -> Mapping[str, TopicQueueMapping]:
+        """Static topic -> its mapping at this broker."""
+        return self._mappings
+
+    @property
+    def order_topics(self) -> frozenset[str]:
+        """Topics of this table that the name servers' order configuration names."""
+        return self._order_topics
+
+    @property
+    def state_version(self) -> int:
+        """The stateVersion that the next change writes into the DataVersion: the number of the broker's term (5.x)."""
+        return self._state_version
+
+    @state_version.setter
+    def state_version(self, value: int) -> None:
+        self._state_version = check_data_version(DataVersion(state_version=value)).state_version
+
+    def put(self, *topics: TopicConfig) -> None:
+        """Add or change topics: one new version for all.
+
+        Raises:
+            TypeError, ValueError: one of them is wrong, see the class; none of them is put.
+        """
+        checked = [check_topic(topic) for topic in topics]
+        with self.lock:
+            changed = {topic.topic_name: topic for topic in checked if self.get(topic.topic_name) != topic}
+            if changed:
+                self._topics.update(changed)
+                self._changed(frozenset(changed))
+
+    def put_topic(
+        self, name: str, read_queue_nums: int = 8, write_queue_nums: int = 8, perm: int = DEFAULT_PERM,
+        topic_sys_flag: int = 0,
+    ) -> None:  # fmt: skip
+        """Add or change one topic.
+
+        Args:
+            name: 1 to 255 bytes of UTF-8, no control characters.
+            read_queue_nums, write_queue_nums: 0 to 1,000,000.
+            perm: 4 (read) + 2 (write) + 1 (inherited).
+            topic_sys_flag: RocketMQ's TopicSysFlag.
+
+        Raises:
+            TypeError, ValueError: one of them is something else.
+        """
+        self.put(TopicConfig(name, read_queue_nums, write_queue_nums, perm, topic_sys_flag))
+
+    def remove(self, *names: str) -> None:
+        """Take topics out; names that are not in the table are ignored.
+
+        Name servers keep them until they are deleted there (216), unless they run with
+        deleteTopicWithBrokerRegistration (``docs/semantics.md`` 12).
+        """
+        with self.lock:
+            present = [name for name in names if name in self._topics or name in self._mappings]
+            for name in present:
+                self._topics.pop(name, None)
+                self._mappings.pop(name, None)
+            if present:
+                self._changed(None)
+
+    def put_mapping(self, *mappings: TopicQueueMapping) -> None:
+        """Add or change static topics' mappings; each needs its topic in the table, too.
+
+        Raises:
+            TypeError, ValueError: one of them is wrong, see the class; none of them is put.
+        """
+        given = _by_topic(mappings)
+        with self.lock:
+            changed = {topic: mapping for topic, mapping in given.items() if self._mappings.get(topic) != mapping}
+            if changed:
+                self._mappings.update(changed)
+                self._changed(frozenset(changed))
+
+    def touch(self) -> None:
+        """Make a new version of the same topics: name servers write them all again, e.g. a permission wiped there."""
+        self._changed(None)
+
+    def set_order_topics(self, topics: Iterable[str], *, only_add: bool) -> bool:
+        """Take over which topics the name servers' order configuration names.
+
+        The version moves when that is news, which the next registration shows.
+
+        Args:
+            only_add: a 5.x broker forgets none (its operators set them by other means, too), a 4.x broker does.
+
+        Returns:
+            whether that was news.
+        """
+        with self.lock:
+            named = frozenset(topics) & self._topics.keys()
+            if only_add:
+                named |= self._order_topics
+            if named == self._order_topics:
+                return False
+            self._order_topics = named
+            self.advance()
+            return True
+
+    def advance(self) -> DataVersion:
+        """Make the next version without telling the registrars."""
+        with self.lock:
+            self._version = DataVersion(self._version.counter + 1, self._now_ms(), self._state_version)
+            return self._version
+
+    def subscribe(self, listener: TableListener) -> Callable[[], None]:
+        """Call ``listener`` after each change, in the thread that makes it; returns a function that ends that."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
+    def _changed(self, names: frozenset[str] | None) -> None:
+        with self.lock:
+            self.advance()
+            for listener in list(self._listeners):
+                listener(names)
+
+
+def _by_topic(mappings: Iterable[TopicQueueMapping]) -> dict[str, TopicQueueMapping]:
+    return {str(mapping.topic): mapping for mapping in map(check_mapping, mappings)}

@@ -1,0 +1,150 @@
+"""Checks what an application passes in, so that the call that was wrong raises, not a background task later.
+
+Each check raises TypeError (wrong type) or ValueError (wrong value) with what was given, what is expected and, where
+it is not plain, what to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, Final, TypeGuard
+
+import msgspec
+
+from ..model import DataVersion, TopicConfig, TopicQueueMapping
+from ..names import MAX_NAME_BYTES, fault_of_name
+
+MAX_QUEUES: Final = 1_000_000
+"""The most queues of one topic: each of them takes memory in every client (a Java client runs out of it)."""
+MAX_PERM: Final = 7
+"""4 (read) + 2 (write) + 1 (inherited), as PermName has it."""
+
+
+def check_name(value: object, what: str) -> str:
+    """Return the name of something that name servers know: 1 to 255 bytes of UTF-8 without control characters."""
+    if not isinstance(value, str):
+        raise TypeError(f"{what} is {value!r} ({type(value).__name__}): expected a str")
+    fault = fault_of_name(value)
+    if fault is not None:
+        raise ValueError(f"{what} {f'{value[:100]!r} ' if value else ''}{fault}")
+    return value
+
+
+def check_topic_name(value: object) -> str:
+    """Return the name of a topic, see :func:`check_name`."""
+    return check_name(value, "topic name")
+
+
+def check_instance(value: object, kind: type | tuple[type, ...], what: str, expected: str) -> None:
+    """Raise TypeError unless the value is of this kind; ``expected`` says it in words."""
+    if not isinstance(value, kind):
+        raise TypeError(f"{what} is {value!r} ({type(value).__name__}): expected {expected}")
+
+
+def check_optional(value: object, kind: type, what: str) -> None:
+    """Raise TypeError unless the value is None or of this kind."""
+    if value is not None and not isinstance(value, kind):
+        raise TypeError(f"{what} is {value!r} ({type(value).__name__}): expected {kind.__name__} or None")
+
+
+def check_callable(value: object, what: str) -> None:
+    """Raise TypeError unless the value can be called."""
+    if not callable(value):
+        raise TypeError(f"{what} is {value!r} ({type(value).__name__}): expected a function")
+
+
+def check_seconds(*, may_be_0: bool = False, **durations_s: object) -> None:
+    """Check durations in seconds, named as the arguments that they are: positive numbers."""
+    for name, value in durations_s.items():
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise TypeError(f"{name} is {value!r} ({type(value).__name__}): expected a number of seconds")
+        if not (value > 0 or (may_be_0 and value == 0)):
+            raise ValueError(f"{name} is {value!r}: expected {'0 or more' if may_be_0 else 'more than 0'} seconds")
+
+
+def check_range(value: int, low: int, high: int, what: str, meaning: str = "") -> None:
+    """Raise ValueError unless ``low <= value <= high``; ``meaning`` explains the bounds."""
+    if not low <= value <= high:
+        raise ValueError(f"{what} is {value}: expected {low} to {high}{f', {meaning}' if meaning else ''}")
+
+
+@lru_cache
+def _fields(kind: type[msgspec.Struct]) -> tuple[msgspec.structs.FieldInfo, ...]:
+    return msgspec.structs.fields(kind)
+
+
+def check_field_types(value: msgspec.Struct, what: str) -> None:
+    """Raise TypeError for the first field that has another type than its class declares.
+
+    Structs that a program makes are not looked at by msgspec, only those that it decodes.
+    """
+    for field in _fields(type(value)):
+        given = getattr(value, field.name)
+        try:
+            msgspec.convert(given, field.type)
+        except msgspec.ValidationError as error:
+            raise TypeError(f"{field.name} of {what} is {given!r}: {error}") from None
+
+
+def check_topic(topic: object) -> TopicConfig:
+    """Return a topic that every name server stores and every client can use."""
+    if _is_plain(topic):
+        return topic
+    if not isinstance(topic, TopicConfig):
+        raise TypeError(f"topic {topic!r} is a {type(topic).__name__}: expected a TopicConfig")
+    name = check_topic_name(topic.topic_name)
+    check_field_types(topic, f"topic {name!r}")
+    for field, value in (("read_queue_nums", topic.read_queue_nums), ("write_queue_nums", topic.write_queue_nums)):
+        check_range(value, 0, MAX_QUEUES, f"{field} of topic {name!r}")
+    check_range(topic.perm, 0, MAX_PERM, f"perm of topic {name!r}", "the sum of 4 (read), 2 (write) and 1 (inherited)")
+    return topic
+
+
+def _is_plain(topic: object) -> TypeGuard[TopicConfig]:
+    """Whether nothing can be wrong with it: tables of 10,000 topics are checked before each of them is sent."""
+    return (
+        type(topic) is TopicConfig
+        and type(topic.topic_name) is str
+        and 0 < len(topic.topic_name) <= MAX_NAME_BYTES
+        and topic.topic_name.isascii()
+        and topic.topic_name.isprintable()
+        and type(topic.read_queue_nums) is type(topic.write_queue_nums) is int
+        and 0 <= topic.read_queue_nums <= MAX_QUEUES
+        and 0 <= topic.write_queue_nums <= MAX_QUEUES
+        and type(topic.perm) is int
+        and 0 <= topic.perm <= MAX_PERM
+        and type(topic.topic_sys_flag) is int
+        and 0 <= topic.topic_sys_flag < 2**31
+    )
+
+
+def check_mapping(mapping: object) -> TopicQueueMapping:
+    """Return a static topic's mapping that every name server stores."""
+    if not isinstance(mapping, TopicQueueMapping):
+        raise TypeError(f"mapping {mapping!r} is a {type(mapping).__name__}: expected a TopicQueueMapping")
+    name = check_name(mapping.topic, "topic of a static topic mapping")
+    check_field_types(mapping, f"the mapping of static topic {name!r}")
+    if mapping.bname:
+        check_name(mapping.bname, f"bname of the mapping of static topic {name!r}")
+    check_range(mapping.total_queues, 0, MAX_QUEUES, f"total_queues of the mapping of static topic {name!r}")
+    return mapping
+
+
+def check_data_version(version: object) -> DataVersion:
+    """Return a data version whose numbers are 64-bit numbers."""
+    if not isinstance(version, DataVersion):
+        raise TypeError(f"data_version is {version!r} ({type(version).__name__}): expected a DataVersion")
+    check_field_types(version, "the data version")
+    for field, value in msgspec.structs.asdict(version).items():
+        check_range(value, -(2**63), 2**63 - 1, f"{field} of the data version")
+    return version
+
+
+def passes(check: Callable[[Any], object], value: object) -> str:
+    """Return why the value does not pass the check, "" when it does."""
+    try:
+        check(value)
+    except (TypeError, ValueError) as error:
+        return str(error)
+    return ""

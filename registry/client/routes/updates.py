@@ -1,0 +1,187 @@
+"""Asks name servers for the routes of topics and takes the answers into the tables, one topic at a time.
+
+Source of the behaviour: MQClientInstance.updateTopicRouteInfoFromNameServer (rocketmq 5.x).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import NamedTuple
+
+from ...errors import ClientClosed, PeerUnavailable, RemoteProtocolError
+from ...model import TopicRoute
+from ...protocol.bodies.route import decode_route
+from ...protocol.codes import RequestCode, ResponseCode
+from ..connection import PeerConnection
+from ..name_servers import NameServers
+from .queues import default_topic_route
+from .tables import RouteTables
+
+logger = logging.getLogger(__name__)
+
+
+class RouteChange(NamedTuple):
+    """A changed route, for a listener. before: None when the topic's route was not known."""
+
+    topic: str
+    before: TopicRoute | None
+    route: TopicRoute
+
+
+RouteListener = Callable[[RouteChange], object]
+
+
+class RouteUpdater:
+    """Keeps the routes in the tables as the name servers have them; asks only when it is called.
+
+    Args:
+        lock_timeout_s: how long one topic's route waits for that of another.
+        call_timeout_s: for the answer of one name server.
+        default_topic: its route is used for a topic that does not exist yet.
+        default_topic_queue_nums: the most queues at each broker that are used then.
+
+    Attributes:
+        listeners: called with each change after the tables have it; what they raise is logged.
+        unknown: topics in use that the name server did not know when it was last asked.
+        is_away: whether no name server answered the last request.
+    """
+
+    def __init__(
+        self,
+        name_servers: NameServers,
+        *,
+        lock_timeout_s: float,
+        call_timeout_s: float,
+        default_topic: str,
+        default_topic_queue_nums: int,
+    ) -> None:
+        self.tables = RouteTables()
+        self.listeners: list[RouteListener] = []
+        self.unknown: set[str] = set()
+        self.is_away = False
+        self._name_servers = name_servers
+        self._lock_timeout_s, self._call_timeout_s = lock_timeout_s, call_timeout_s
+        self._default_topic, self._default_topic_queue_nums = default_topic, default_topic_queue_nums
+        self._lock = asyncio.Lock()
+        self._failed: set[str] = set()
+
+    def forget(self, topic: str) -> None:
+        """Drop everything that is known of a topic, which is no longer in use."""
+        self.tables.forget(topic)
+        self.unknown.discard(topic)
+        self._failed.discard(topic)
+
+    async def ask(self, topic: str, *, now: bool = False, over: PeerConnection | None = None) -> TopicRoute | None:
+        """Ask for a topic's route without keeping it; None when there is no such topic.
+
+        Args:
+            now: also ask name servers that are left alone because they failed just before.
+            over: ask this connection's name server and no other.
+
+        Raises:
+            PeerUnavailable: no name server answers.
+            RemoteProtocolError: an answer that is no route, or an error of the name server.
+        """
+        code, ext_fields = RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic}
+        if over is not None:
+            reply = await over.request(code, ext_fields, timeout_s=self._call_timeout_s)
+        else:
+            reply = await self._name_servers.request(code, ext_fields, timeout_s=self._call_timeout_s, now=now)
+        if reply.code == ResponseCode.TOPIC_NOT_EXIST:
+            return None
+        if reply.code != ResponseCode.SUCCESS:
+            raise RemoteProtocolError(f"the name server answers code {reply.code}: {reply.remark}")
+        return decode_route(reply.body)
+
+    async def update(self, topic: str, *, use_default: bool = False, over: PeerConnection | None = None) -> bool:
+        """Ask for one topic's route and take it in, see :meth:`RouteClient.update`."""
+        try:
+            return await self._update(topic, use_default=use_default, over=over)
+        except PeerUnavailable as error:
+            if over is not None:
+                raise
+            self._away(error)
+            return False
+
+    async def poll(self, *, needed_only: bool = False, over: PeerConnection | None = None) -> None:
+        """Ask for the routes of all topics in use, see :meth:`RouteClient.poll`."""
+        topics = sorted(topic for topic in self.tables.topics if not needed_only or self.tables.needs_update(topic))
+        try:
+            for number, topic in enumerate(topics):
+                # The first also asks those name servers that are left alone because they failed just before.
+                await self._poll_topic(topic, now=number == 0, over=over)
+        except PeerUnavailable as error:  # it would be the same with the others
+            if over is not None:
+                raise
+            self._away(error)
+
+    async def _poll_topic(self, topic: str, *, now: bool, over: PeerConnection | None) -> None:
+        try:
+            await self._update(topic, now=now, over=over)
+        except (PeerUnavailable, ClientClosed):
+            raise
+        except Exception:  # a defect that one topic meets must not hold up the others
+            if topic not in self._failed:
+                logger.exception("route of %s; what is known is kept", topic)
+            self._failed.add(topic)
+
+    async def _update(
+        self, topic: str, *, use_default: bool = False, now: bool = False, over: PeerConnection | None = None
+    ) -> bool:
+        """As ``update``; raises PeerUnavailable also without ``over``."""
+        try:
+            async with asyncio.timeout(self._lock_timeout_s):
+                await self._lock.acquire()
+        except TimeoutError:
+            logger.warning("route of %s: others are being updated for %g s, not asked", topic, self._lock_timeout_s)
+            if over is not None:  # an announced change must not be lost
+                raise PeerUnavailable(f"the route of {topic} could not be asked for in time") from None
+            return False
+        try:
+            route = await self.ask(self._default_topic if use_default else topic, now=now, over=over)
+            self._back()
+            if route is None:
+                self.unknown.add(topic)
+                return False
+            if use_default:
+                if topic in self.tables.routes:
+                    return False
+                route = default_topic_route(route, self._default_topic_queue_nums)
+            else:
+                self.unknown.discard(topic)
+            changed = self._take_in(topic, route)
+            self._failed.discard(topic)
+            return changed
+        except RemoteProtocolError as error:
+            if topic not in self._failed:
+                logger.warning("route of %s: %s; what is known is kept", topic, error)
+            self._failed.add(topic)
+            return False
+        finally:
+            self._lock.release()
+
+    def _take_in(self, topic: str, route: TopicRoute) -> bool:
+        if topic not in self.tables.topics:  # it was forgotten while its route was asked for
+            return False
+        before = self.tables.routes.get(topic)
+        if not self.tables.update(topic, route):
+            return False
+        logger.info("the route of %s %s", topic, "is known" if before is None else "changed")
+        for listener in list(self.listeners):
+            try:
+                listener(RouteChange(topic, before, route))
+            except Exception:
+                logger.exception("a listener failed with the change of %s", topic)
+        return True
+
+    def _away(self, error: Exception) -> None:
+        if not self.is_away:
+            logger.warning("%s; what is known is kept", error)
+        self.is_away = True
+
+    def _back(self) -> None:
+        if self.is_away:
+            logger.warning("a name server answers again")
+        self.is_away = False

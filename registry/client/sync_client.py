@@ -1,0 +1,233 @@
+"""Base of the blocking clients: runs an asynchronous client in a background thread with an event loop of its own.
+
+- Threads: any number of them may call at once. The background thread is a daemon; its loop never handles signals,
+  and it is independent of a loop that runs in the caller's thread (a call blocks that loop like any other blocking
+  call).
+- Callbacks (listeners) run in the background thread, so they must be short; a blocking call from one raises
+  RuntimeError instead of waiting for itself for ever.
+- Closing: ``with``, or ``close()``, from any thread, any number of times; calls under way raise ClientClosed. A client
+  that is not closed is closed at the end of the process, or when nothing refers to it any more.
+- Fork: the child has no such thread. Its calls raise ClientClosed at once, its ``close()`` does nothing, and the
+  parent's connections stay untouched: open another client in the child (with multiprocessing, gunicorn and the
+  like: after the fork, not at import).
+- Ctrl-C in a call cancels what it waited for, and nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import threading
+import weakref
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Final, Generic, Self, TypeVar
+
+from ..errors import ClientClosed
+
+logger = logging.getLogger(__name__)
+
+_Result = TypeVar("_Result")
+_Client = TypeVar("_Client")
+
+# A look-up of a host name cannot be interrupted, and may take longer than that.
+_CLOSE_S: Final = 10.0
+# A Ctrl-C in the moment in which a thread begins to wait is noticed by Python only when the wait ends.
+_SIGNALS_S: Final = 0.5
+
+
+class BackgroundLoop:
+    """A thread whose event loop enters one asynchronous context manager, runs it, and leaves it, in one task.
+
+    Args:
+        client: the context manager.
+        what: what messages call it.
+    """
+
+    def __init__(self, client: AbstractAsyncContextManager[object], what: str) -> None:
+        self._client = client
+        self._what = what
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+        self._pending: set[Future[Any]] = set()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stop: asyncio.Event | None = None
+        self._open = False
+        self._entered: Future[None] = Future()
+        self._thread = threading.Thread(target=self._main, name=what, daemon=True)
+
+    def start(self) -> None:
+        """Start the thread and enter the client; what that raises is raised here, and the thread has ended then."""
+        self._thread.start()
+        try:
+            self._entered.result()
+        except BaseException:
+            self.close()  # also when Ctrl-C came while it waited
+            raise
+
+    def call(self, function: Callable[[], Coroutine[Any, Any, _Result]]) -> _Result:
+        """Run the coroutine that ``function`` makes on the loop; wait for its result and return it.
+
+        Raises:
+            ClientClosed: not open, or closed meanwhile, or in a forked child.
+            RuntimeError: from the background thread itself.
+        """
+        self._check_process()
+        if threading.current_thread() is self._thread:
+            raise RuntimeError(f"a listener of {self._what} must not call it: it would wait for itself")
+        result: Future[_Result] = Future()
+        task: list[asyncio.Task[None]] = []
+
+        async def run() -> None:
+            try:
+                value = await function()
+            except asyncio.CancelledError:
+                self._fail(result)
+                raise
+            except BaseException as error:
+                result.set_exception(error)
+                if not isinstance(error, Exception):
+                    raise
+            else:
+                result.set_result(value)
+
+        def begin() -> None:
+            if not result.done():
+                task.append(asyncio.get_running_loop().create_task(run()))
+
+        loop = self._loop
+        try:
+            with self._lock:
+                if not self._open or loop is None:
+                    raise self._closed()
+                self._pending.add(result)
+                loop.call_soon_threadsafe(begin)
+            return _wait(result)
+        except BaseException:
+            if not result.done() and loop is not None:  # Ctrl-C
+                with contextlib.suppress(RuntimeError):  # the loop may have ended
+                    loop.call_soon_threadsafe(lambda: [one.cancel() for one in task])
+            raise
+        finally:
+            with self._lock:
+                self._pending.discard(result)
+
+    def check_open(self) -> None:
+        """Check before something is read in the caller's thread.
+
+        Raises:
+            ClientClosed: as ``call``.
+        """
+        self._check_process()
+        if not self._open:
+            raise self._closed()
+
+    def _check_process(self) -> None:
+        if os.getpid() != self._pid:
+            raise ClientClosed(
+                f"this {self._what} was opened in process {self._pid}, before the fork: open one in this process"
+            )
+
+    def close(self) -> None:
+        """Leave the client and end the thread; nothing in a forked child. In the background thread: does not wait."""
+        if os.getpid() != self._pid:
+            return
+        with self._lock:
+            self._open = False
+            if self._loop is not None and self._stop is not None:
+                self._loop.call_soon_threadsafe(self._stop.set)
+        if threading.current_thread() is not self._thread and self._thread.ident is not None:
+            self._thread.join(_CLOSE_S)
+            if self._thread.is_alive():
+                logger.warning("%s has not ended within %g s; it is left behind", self._what, _CLOSE_S)
+
+    def _main(self) -> None:
+        try:
+            asyncio.run(self._live())
+        except BaseException as error:
+            if not self._entered.done():
+                self._entered.set_exception(error)
+            else:
+                logger.exception("%s ended", self._what)
+        finally:
+            with self._lock:
+                self._open, self._loop = False, None
+                left = list(self._pending)
+            for result in left:
+                self._fail(result)
+
+    async def _live(self) -> None:
+        self._stop = asyncio.Event()
+        with self._lock:
+            self._loop = asyncio.get_running_loop()
+        # If it is closed while it is entered, the event is set already and it is left at once.
+        async with self._client:
+            with self._lock:
+                self._open = not self._stop.is_set()
+            self._entered.set_result(None)
+            await self._stop.wait()
+
+    def _fail(self, result: Future[Any]) -> None:
+        if not result.done():
+            result.set_exception(self._closed())
+
+    def _closed(self) -> ClientClosed:
+        return ClientClosed(f"this {self._what} is not open: use it within 'with', or between open() and close()")
+
+
+def _wait(result: Future[_Result]) -> _Result:
+    while True:
+        try:
+            return result.result(_SIGNALS_S)
+        except TimeoutError:
+            if result.done():  # the call's own TimeoutError, or the result came just now
+                return result.result()
+
+
+class SyncClient(Generic[_Client]):
+    """Base of the blocking clients: ``with Client(...) as client:``, or ``open()`` and ``close()``.
+
+    Args:
+        client: the asynchronous client, not entered yet; ``_client`` in subclasses, which may read what is safe to
+            read from any thread, and use ``_call`` for everything else.
+    """
+
+    def __init__(self, client: _Client) -> None:
+        assert isinstance(client, AbstractAsyncContextManager)
+        self._client = client
+        self._background = BackgroundLoop(client, type(self).__name__)
+        self._finalizer = weakref.finalize(self, self._background.close)
+
+    def open(self) -> Self:
+        """Start the background thread and enter the client.
+
+        Raises:
+            RuntimeError: it was opened before; a client can be opened once. Also what the asynchronous client raises.
+        """
+        self._background.start()
+        return self
+
+    def close(self) -> None:
+        """End the client and its thread; may be called any number of times."""
+        self._finalizer()
+        self._background.close()
+
+    def __enter__(self) -> Self:
+        return self.open()
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _call(self, function: Callable[..., Coroutine[Any, Any, _Result]], *args: Any, **options: Any) -> _Result:
+        return self._background.call(lambda: function(*args, **options))
+
+    def _on_loop(self, function: Callable[[], _Result]) -> _Result:
+        """Run a function that does not wait in the background thread, as the client is not made for several."""
+
+        async def run() -> _Result:
+            return function()
+
+        return self._call(run)

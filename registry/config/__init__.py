@@ -1,0 +1,1 @@
+"""The settings of a process: one table, and where each value comes from."""

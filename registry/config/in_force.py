@@ -1,0 +1,63 @@
+"""The settings in force: a process's own settings, the shared configuration, and the namespace's compat mode together.
+
+Front ends, sweepers and commands call :func:`in_force`, so that all of them obey the same values.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from ..behaviour import behaviour_of
+from .settings import Settings, options, options_by_key
+
+logger = logging.getLogger(__name__)
+
+SHARED: Final = "shared configuration"
+
+
+def in_force(own: Settings, shared: Mapping[str, str], *, compat: str | None = None) -> Settings:
+    """The settings that a process obeys.
+
+    A key that the NameServer of the compat mode does not know has its default, wherever it was set
+    (``docs/semantics.md``, the table of differences between 4.8.0 and 5.x). Keys of one process, and values from the
+    environment or a flag, stay as they are; so does a setting whose shared value is not allowed: it is logged,
+    because nothing may stop a running front end.
+
+    Args:
+        own: what this process was started with.
+        shared: the shared configuration of its namespace (``P:config``), property key -> text.
+        compat: of the namespace, where it may differ from ``own.compat``.
+
+    Raises:
+        ConfigError: there is no such compat mode.
+    """
+    ignored = behaviour_of(own.compat if compat is None else compat).ignored_settings
+    return _with_shared(without(own, ignored), {key: text for key, text in shared.items() if key not in ignored})
+
+
+def _with_shared(settings: Settings, shared: Mapping[str, str]) -> Settings:
+    values: dict[str, Any] = {}
+    sources = dict(settings.sources)
+    for key, text in shared.items():
+        option = options_by_key().get(key)
+        if option is None or not option.about.shared or settings.is_fixed(option.name):
+            continue
+        try:
+            values[option.name] = option.parse(text)
+        except ValueError:
+            logger.warning("%s=%r of the %s is ignored: expected %s", key, text, SHARED, option.allowed)
+            continue
+        sources[option.name] = SHARED
+    return msgspec.structs.replace(settings, **values, sources=sources)
+
+
+def without(settings: Settings, keys: Collection[str]) -> Settings:
+    """The same settings with the defaults of these property keys, wherever they were set."""
+    names = [option.name for key, option in options_by_key().items() if key in keys]
+    sources = {name: source for name, source in settings.sources.items() if name not in names}
+    defaults = {name: options()[name].default for name in names}
+    return msgspec.structs.replace(settings, **defaults, sources=sources)

@@ -1,0 +1,39 @@
+"""Keys of a Java NameServer's properties file that have no effect here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+
+class JavaKey(NamedTuple):
+    """A key without effect: Java's default, which request 319 (GET_NAMESRV_CONFIG) shows, and why it has none."""
+
+    default: str
+    why: str
+
+
+# Keys that Java's NamesrvConfig, NettyServerConfig and RemotingServer know and that have no effect here. A file
+# of a Java NameServer is accepted as it is; 318 keeps a value for 319 to show, as Java does.
+KNOWN_TO_JAVA: Final[Mapping[str, JavaKey]] = {
+    "rocketmqHome": JavaKey("", "there is no installation folder"),
+    "kvConfigPath": JavaKey("", "KV configuration is kept in Redis"),
+    "configStorePath": JavaKey("", "changed configuration is kept in Redis"),
+    "enableControllerInNamesrv": JavaKey("false", "the controller is not part of this server"),
+    "unRegisterBrokerQueueCapacity": JavaKey("3000", "unregistrations are not queued"),
+    "clientRequestThreadPoolNums": JavaKey("8", "no thread pools"),
+    "clientRequestThreadPoolQueueCapacity": JavaKey("50000", "no thread pools"),
+    "defaultThreadPoolNums": JavaKey("16", "no thread pools"),
+    "defaultThreadPoolQueueCapacity": JavaKey("10000", "no thread pools"),
+    "serverWorkerThreads": JavaKey("8", "no thread pools: see workers"),
+    "serverCallbackExecutorThreads": JavaKey("0", "no thread pools"),
+    "serverSelectorThreads": JavaKey("3", "one event loop a worker: see workers"),
+    "serverNettyWorkerGroupEnable": JavaKey("true", "no Netty"),
+    "serverPooledByteBufAllocatorEnable": JavaKey("true", "no Netty"),
+    "useEpollNativeSelector": JavaKey("false", "the event loop always uses epoll"),
+    "serverOnewaySemaphoreValue": JavaKey("256", "see maxInFlight"),
+    "serverAsyncSemaphoreValue": JavaKey("64", "see maxInFlight"),
+    "serverSocketSndBufSize": JavaKey("0", "left to the kernel"),
+    "serverSocketRcvBufSize": JavaKey("0", "left to the kernel"),
+    "writeBufferLowWaterMark": JavaKey("0", "a quarter of the high mark"),
+}

@@ -1,0 +1,132 @@
+"""What a setting is besides its type and default, and how its value is parsed and shown."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final, Literal, NamedTuple
+
+PREFIX: Final = "MQREGISTRY_"
+"""Of every environment variable of this project."""
+
+
+class RunTime(NamedTuple):
+    """Whether request 318 (UPDATE_NAMESRV_CONFIG) may change a setting: anybody who reaches the port may send one."""
+
+    allowed: bool
+    why: str
+
+
+class About(NamedTuple):
+    """An entry of the table of settings, besides type and default: property key, help, scope, limits.
+
+    shared: the value may come from the shared configuration in Redis, and is then used by every front end of the
+        namespace.
+    run_time: for a shared setting: whether 318 may change it when ``configAllowList`` does not name it, and why.
+    least, most: the limits of a number. choices: the only values of a text.
+    flag: the command line's name where it differs from the attribute (also an environment name).
+    metavar: what help shows as the value; default: the last word of the attribute, or the choices.
+    zero_is_default: 0 asks for our default, as it asks for Netty's in Java.
+    form: (regular expression, description) of a text.
+    secret: the value is never shown.
+    """
+
+    key: str
+    help: str
+    shared: bool = False
+    run_time: RunTime | None = None
+    least: int | None = None
+    most: int | None = None
+    choices: tuple[str, ...] = ()
+    flag: str = ""
+    metavar: str = ""
+    zero_is_default: bool = False
+    form: tuple[str, str] = ("", "a text")
+    secret: bool = False
+
+
+Kind = Literal["bool", "int", "int?", "str"]
+"""``int?`` is an int or None, which is written as an empty text."""
+
+
+class Option(NamedTuple):
+    """One setting: its attribute, kind, default and entry in the table, and how its value is read and shown."""
+
+    name: str
+    kind: Kind
+    default: Any
+    about: About
+
+    @property
+    def run_time(self) -> RunTime:
+        """Whether 318 may change it when configAllowList does not name it, and why."""
+        return self.about.run_time or RunTime(False, "it belongs to one process")
+
+    @property
+    def key(self) -> str:
+        """Its name in properties files, and in requests 318 and 319."""
+        return self.about.key
+
+    @property
+    def flag(self) -> str:
+        """Its name on the command line."""
+        return "--" + (self.about.flag or self.name).replace("_", "-")
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """Its names in the environment; the first that is set is used."""
+        names = dict.fromkeys((self.about.flag, self.name, _snake(self.key)))
+        return tuple(PREFIX + name.upper() for name in names if name)
+
+    @property
+    def allowed(self) -> str:
+        """A description of the values that are allowed, for messages and help."""
+        about = self.about
+        if self.kind == "bool":
+            return "true or false"
+        if about.choices:
+            return "one of " + ", ".join(about.choices)
+        if self.kind == "str":
+            return about.form[1]
+        if about.least is not None and about.most is not None:
+            return f"a whole number from {about.least} to {about.most}"
+        return "a whole number" if about.least is None else f"a whole number from {about.least} on"
+
+    def parse(self, text: str) -> Any:
+        """A value from its text.
+
+        Raises:
+            ValueError: the text is not an allowed value.
+        """
+        about, text = self.about, text.strip()
+        if self.kind == "str":
+            if (about.choices and text not in about.choices) or (
+                about.form[0] and re.fullmatch(about.form[0], text) is None
+            ):
+                raise ValueError(text)
+            return text
+        if self.kind == "bool":
+            if text.lower() not in ("true", "false"):
+                raise ValueError(text)
+            return text.lower() == "true"
+        if self.kind == "int?" and not text:
+            return None
+        if not text.lstrip("-").isdecimal() or not text.isascii():
+            raise ValueError(text)
+        number = int(text)
+        if number == 0 and about.zero_is_default:
+            return self.default
+        if not (about.least or 0) <= number <= (2**31 - 1 if about.most is None else about.most):
+            raise ValueError(text)
+        return number
+
+    def show(self, value: Any) -> str:
+        """The text that ``parse`` reads as this value; ``***`` for a secret."""
+        if self.about.secret:
+            return "***" if value else ""
+        if isinstance(value, bool):
+            return "true" if value else "false"
+        return "" if value is None else str(value)
+
+
+def _snake(key: str) -> str:
+    return "".join("_" + char.lower() if char.isupper() else char for char in key)

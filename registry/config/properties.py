@@ -1,0 +1,98 @@
+"""Reads and writes Java's ``.properties`` syntax as java.util.Properties does."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+_TERMINATOR: Final = re.compile(r"\r\n|\n|\r")  # not str.splitlines: Java knows no others
+_BLANKS: Final = " \t\f"
+_SEPARATOR: Final = re.compile(r"[ \t\f]*[=:]?[ \t\f]*")
+_KEY: Final = re.compile(r"(?:[^\\=: \t\f]|\\.)*", re.S)
+_ESCAPE: Final = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.S)
+_ESCAPES: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_ESCAPED: Final = {"\\": "\\\\", "\ufeff": "\\ufeff"} | {char: f"\\{letter}" for letter, char in _ESCAPES.items()}
+
+
+class Property(NamedTuple):
+    """One entry; ``line`` counts from 1 and is where it begins."""
+
+    key: str
+    value: str
+    line: int
+
+
+class PropertiesSyntaxError(ValueError):
+    r"""The one thing that can be wrong with such a file: a ``\u`` without four hexadecimal digits."""
+
+    def __init__(self, line: int) -> None:
+        super().__init__("\\u must be followed by four hexadecimal digits (write \\\\ for a backslash)")
+        self.line = line
+
+
+def parse(data: bytes) -> list[Property]:
+    r"""All entries in order; of a key that is there twice, the last one is used.
+
+    UTF-8 where it is valid, ISO-8859-1 (as Java reads) otherwise.
+
+    Raises:
+        PropertiesSyntaxError: a broken ``\u`` escape.
+    """
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        text = data.decode("iso-8859-1")
+    entries = []
+    for number, line in _logical_lines(text):
+        key = _KEY.match(line)
+        assert key is not None  # it matches the empty string too
+        separator = _SEPARATOR.match(line, key.end())
+        assert separator is not None
+        entries.append(Property(_unescaped(key[0], number), _unescaped(line[separator.end() :], number), number))
+    return entries
+
+
+def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
+    """Lines with their continuations joined and comments and blank lines left out."""
+    parts: list[str] = []
+    first = 0
+    for number, raw in enumerate(_TERMINATOR.split(text), 1):
+        line = raw.lstrip(_BLANKS)
+        if not parts and (not line or line[0] in "#!"):
+            continue
+        if not parts:
+            first = number
+        backslashes = len(line) - len(line.rstrip("\\"))
+        if backslashes % 2:
+            if parts or len(line) > 1:  # after a line of nothing but a backslash, Java starts a new one
+                parts.append(line[:-1])
+            continue
+        parts.append(line)
+        yield first, "".join(parts)
+        parts = []
+    if parts:
+        yield first, "".join(parts)
+
+
+def _unescaped(text: str, line: int) -> str:
+    if "\\" not in text:
+        return text
+
+    def char(match: re.Match[str]) -> str:
+        escape = match[1]
+        if len(escape) == 5:
+            return chr(int(escape[1:], 16))
+        if escape == "u":
+            raise PropertiesSyntaxError(line)
+        return _ESCAPES.get(escape, escape)
+
+    # \ud83d\ude00 is one character in Java too
+    return _ESCAPE.sub(char, text).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def line(key: str, value: str) -> str:
+    """One entry as text with its line end; :func:`parse` reads it back as it was."""
+    escaped = "".join(f"\\{char}" if char in " :=#!" else _ESCAPED.get(char, char) for char in key)
+    blank = "\\" if value.startswith(" ") else ""
+    return f"{escaped}={blank}" + "".join(_ESCAPED.get(char, char) for char in value) + "\n"

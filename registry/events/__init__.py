@@ -1,0 +1,1 @@
+"""Changes of the tables as events, and the streams that carry them."""

@@ -1,0 +1,240 @@
+"""What each event means: the cells of the registry's tables that it sets and removes.
+
+:func:`operations` turns an event into a few operations. Whatever keeps tables applies them: ``Tables`` and the live
+table in memory (with them the view, the audit and every replay), silver in the lake. Operations are plain values, so
+that they can be sent to another process, and know nothing of the tables: an operation that removes a brokerName does
+not list what the brokerName had. (The tags are numbers to keep them short; processes of one release exchange them.)
+
+All topics of an event are one operation, which holds the event's own dict: 10,000 topics cost no object each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import msgspec
+from msgspec import UNSET
+
+from ..model import QueueData
+from . import changes
+from .changes import Change, Live, Row
+
+
+class SetRow(msgspec.Struct, array_like=True, tag=1, gc=False):
+    """A broker row with all its addresses; rev None: 0."""
+
+    broker_name: str
+    row: Row
+    rev: int | None
+
+
+class SetRev(msgspec.Struct, array_like=True, tag=2, gc=False):
+    """The revision of a broker row, if there is one."""
+
+    broker_name: str
+    rev: int
+
+
+class DropBroker(msgspec.Struct, array_like=True, tag=3, gc=False):
+    """A brokerName: its row, its place in every cluster, all its queue data."""
+
+    broker_name: str
+
+
+class JoinCluster(msgspec.Struct, array_like=True, tag=4, gc=False):
+    """A brokerName becomes a member of a cluster, and stays in those that it was in."""
+
+    cluster: str
+    broker_name: str
+
+
+class SetFilterServers(msgspec.Struct, array_like=True, tag=5, gc=False):
+    """The filter servers of a process; none: the cell is removed."""
+
+    who: str
+    addrs: Sequence[str]
+
+
+class SetQueueData(msgspec.Struct, array_like=True, tag=6, gc=False):
+    """Queue data of one brokerName, by topic."""
+
+    broker_name: str
+    queue_datas: dict[str, QueueData]
+
+
+class DropQueueData(msgspec.Struct, array_like=True, tag=7, gc=False):
+    """These topics' queue data at one brokerName, where there is any."""
+
+    broker_name: str
+    topics: list[str]
+
+
+class SetMappings(msgspec.Struct, array_like=True, tag=8, gc=False):
+    """Static-topic mappings: topic, brokerName, JSON text."""
+
+    mappings: list[tuple[str, str, str]]
+
+
+class SetLive(msgspec.Struct, array_like=True, tag=9, gc=False):
+    """What a process said of itself under one brokerName; all but the id holds under each name that it has."""
+
+    who: str
+    broker_name: str
+    cluster: str
+    addr: str
+    broker_id: int
+    live: Live
+
+
+class EndLive(msgspec.Struct, array_like=True, tag=10, gc=False):
+    """A process left a brokerName: its live info ends there.
+
+    certain: the event has the row. Without it the live info ends only if its address is no longer in the row that is
+    known. With it, the address may stay in the row: the same address lives on under another cluster's name.
+    goodbye: it said so itself. With compat 4.8 its live info then ends under every name, unless its address is in
+    the row of one of them.
+    """
+
+    who: str
+    broker_name: str
+    certain: bool
+    goodbye: bool
+
+
+class SetKv(msgspec.Struct, array_like=True, tag=11, gc=False):
+    """A KV namespace, and one key of it (None: no key); value None: the key is removed."""
+
+    kv_namespace: str
+    key: str | None
+    value: str | None
+
+
+class SetConfig(msgspec.Struct, array_like=True, tag=12, gc=False):
+    """Values of the shared configuration; config_rev None: unchanged."""
+
+    config: dict[str, str]
+    config_rev: int | None
+
+
+Operation = (
+    SetRow | SetRev | DropBroker | JoinCluster | SetFilterServers | SetQueueData | DropQueueData | SetMappings
+    | SetLive | EndLive | SetKv | SetConfig
+)  # fmt: skip
+
+
+def operations(change: Change) -> Sequence[Operation]:
+    """What an event does, in the order in which it has to be done.
+
+    Raises:
+        changes.UnknownChange: nobody knows what it does; nothing that follows may be applied either.
+    """
+    return MEANINGS[type(change)](change)
+
+
+def _registered(change: changes.BrokerRegistered) -> list[Operation]:
+    name, who, found = change.broker_name, change.who, list[Operation]()
+    if who is not None and change.filter_servers is not None:
+        found.append(SetFilterServers(who, change.filter_servers))
+    if change.cluster is not None:
+        found.append(JoinCluster(change.cluster, name))
+    if change.row is not UNSET:
+        found.append(SetRow(name, change.row, change.rev))
+    elif change.rev is not None:
+        found.append(SetRev(name, change.rev))
+    if change.topics:
+        found.append(SetQueueData(name, change.topics))
+    if change.dropped:
+        found.append(DropQueueData(name, change.dropped))
+    if change.mappings:
+        found.append(SetMappings(change.mappings))
+    if who is not None and change.live is not None:
+        addr = change.addr if change.addr is not None else addr_of(who)
+        found.append(SetLive(who, name, change.cluster or "", addr, change.broker_id or 0, change.live))
+    return found
+
+
+def _removed(change: changes.BrokerRemoved) -> list[Operation]:
+    name, who, found = change.broker_name, change.who, list[Operation]()
+    if who is not None:
+        found.append(SetFilterServers(who, ()))
+    if change.row is None:
+        found.append(DropBroker(name))
+    elif change.row is not UNSET:
+        found.append(SetRow(name, change.row, change.rev))
+    elif change.rev is not None:
+        found.append(SetRev(name, change.rev))
+    if change.topics and change.row is not None:
+        found.append(SetQueueData(name, change.topics))
+    if who is not None:
+        found.append(EndLive(who, name, change.row is not UNSET, isinstance(change, changes.BrokerUnregistered)))
+    return found
+
+
+def _write_perm_set(change: changes.WritePermSet) -> list[Operation]:
+    found: list[Operation] = [] if change.rev is None else [SetRev(change.broker_name, change.rev)]
+    return [*found, SetQueueData(change.broker_name, change.topics)]
+
+
+def _topic_deleted(change: changes.TopicDeleted) -> list[Operation]:
+    found: list[Operation] = []
+    for name in change.broker_names:
+        found.append(DropQueueData(name, [change.topic]))
+        if change.rev is not None:
+            found.append(SetRev(name, change.rev))
+    return found
+
+
+def _topic_registered(change: changes.TopicRegistered) -> list[Operation]:
+    found: list[Operation] = []
+    for name, queue_data in change.queue_datas.items():
+        found.append(SetQueueData(name, {change.topic: queue_data}))
+        if change.rev is not None:
+            found.append(SetRev(name, change.rev))
+    return found
+
+
+def _kv_put(change: changes.KvPut) -> list[Operation]:
+    return [SetKv(change.kv_namespace, change.key, change.value)]
+
+
+def _kv_deleted(change: changes.KvDeleted) -> list[Operation]:
+    return [SetKv(change.kv_namespace, change.key, None)]
+
+
+def _config_set(change: changes.ConfigSet) -> list[Operation]:
+    return [SetConfig(change.config, change.config_rev)]
+
+
+def _nothing(change: changes.BrokerRefused | changes.StreamAlarm) -> tuple[()]:
+    """No cell changes: tables and history keep the live info of a process that does not count as alive."""
+    return ()
+
+
+def _unknown(change: changes.LaterChange) -> tuple[()]:
+    if not change.ignorable:
+        raise changes.UnknownChange(change)
+    return ()
+
+
+MEANINGS: Final[dict[type[Change], Callable[[Any], Sequence[Operation]]]] = {
+    changes.BrokerRegistered: _registered,
+    changes.BrokerRefused: _nothing,
+    changes.BrokerUnregistered: _removed,
+    changes.BrokerClosed: _removed,
+    changes.BrokerExpired: _removed,
+    changes.BrokerReaped: _removed,
+    changes.WritePermSet: _write_perm_set,
+    changes.TopicDeleted: _topic_deleted,
+    changes.TopicRegistered: _topic_registered,
+    changes.KvPut: _kv_put,
+    changes.KvDeleted: _kv_deleted,
+    changes.ConfigSet: _config_set,
+    changes.StreamAlarm: _nothing,
+    changes.LaterChange: _unknown,
+}
+
+
+def addr_of(who: str) -> str:
+    """The address in ``<cluster>|<brokerAddr>``."""
+    return who.rpartition("|")[2]

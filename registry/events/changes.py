@@ -1,0 +1,284 @@
+"""The events of the change stream, one struct for each type: read by the view, ``watch``, the audit and the pipeline.
+
+What an event means, the cells of the tables that it sets and removes, is in :mod:`mqregistry.events.cells`. The
+reference for readers of the stream is docs/events.md; :mod:`mqregistry.events.journal` has all three streams.
+
+Each entry of ``P:changes`` holds one field, ``e``: a JSON object with at least ``seq`` (counts every change of
+a namespace, without a gap), ``ms`` (Redis time) and ``type``. Events hold new values, so applying one twice
+changes nothing. A change of many topics comes in ``parts`` entries with consecutive ``seq``; only the whole
+set counts (:class:`Parts`).
+
+The schema of a namespace (its keys, their contents, these events) has a version, *major.minor*. Releases of one
+major work on a namespace side by side, in any order of upgrades and downgrades; another major is refused at its start.
+
+A minor only adds, and releases that do not know the additions may ignore them:
+
+- members of events, and events of a new ``type`` with ``"ignorable":true``. An older release passes both over; an
+  event of an unknown type that is not ignorable is an error (:class:`UnknownChange`), never a wrong table.
+- fields of ``meta``, ``config``, ``broker:<brokerName>`` (no number) and ``live:<who>`` (not ``name:...``). Older
+  scripts leave them alone, delete them with the whole row, and do not renew them: such a field carries the ``rev`` or
+  ``n`` it was written at, and counts only while that is the row's. Other keys hold names and values alone.
+- members of values that are written as a whole (queue data, mappings, entries of the other streams). An older release
+  keeps what it does not change and drops the member with the value that it changes: absent must mean "not known".
+- keys of its own, with a TTL or such that it is no harm when an older release leaves them behind its broker or topic.
+
+A minor that stores more of a registration includes its number in the digest, so that no release treats as complete a
+registration that another release stored. Everything else is a new major: it has a namespace of its own, brokers
+register at the front ends of both, and the older ones are then stopped (docs/operating.md, "Upgrading").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final, get_args
+
+import msgspec
+
+from ..errors import RegistryError
+from ..model import BrokerRow, QueueData
+
+SCHEMA_MAJOR = 1
+SCHEMA_MINOR = 1
+
+
+class Row(msgspec.Struct, frozen=True):
+    """A broker row after the change."""
+
+    cluster: str
+    addrs: dict[int, str]
+    zone: str | None = None
+    acting: bool = False
+
+    def broker_row(self, rev: int) -> BrokerRow:
+        """The row as the tables keep it, with its revision."""
+        return BrokerRow(self.cluster, self.addrs, self.zone, self.acting, rev)
+
+
+class Live(msgspec.Struct, frozen=True):
+    """Live info after the change."""
+
+    timeout_ms: int
+    counter: int
+    timestamp: int
+    state_version: int
+    ha: str | None = None
+
+
+class _Type:
+    """The ``type`` of an event, of its class as well: the tag of the struct."""
+
+    def __get__(self, change: Any, owner: type[Change]) -> str:
+        tag = owner.__struct_config__.tag
+        return str(change.unknown_type if tag is None else tag)
+
+
+class Change(msgspec.Struct, frozen=True):
+    """What all events have.
+
+    seq: counts the events of the namespace. ms: Redis time. part, parts: which entry of a change in several entries.
+    ignorable: a release that does not know the type passes it over.
+    at: the bytes of all events of the namespace up to this one, itself included (None: an older release wrote it).
+    """
+
+    seq: int
+    ms: int
+    part: int = 1
+    parts: int = 1
+    ignorable: bool = False
+    at: int | None = None
+
+    type = _Type()
+
+
+class BrokerChange(Change, frozen=True):
+    """What happened to one broker process under one brokerName.
+
+    who: the process, ``<cluster>|<brokerAddr>``. None: the process stays alive and only lost an id; or the pipeline's
+    snapshot describes only the brokerName. rev: the row's new revision, None: it did not change.
+    """
+
+    broker_name: str = ""
+    rev: int | None = None
+    who: str | None = None
+    cluster: str | None = None
+    addr: str | None = None
+    broker_id: int | None = None
+
+
+class BrokerRegistered(BrokerChange, frozen=True, tag="broker_registered"):
+    """A registration (103) that changed something.
+
+    new: the process was not alive before. row: UNSET: it did not change. topics: new queue data of the brokerName;
+    dropped: topics that it lost. filter_servers: None: they did not change. mappings: topic, brokerName, JSON text of
+    each static-topic mapping that is new.
+    """
+
+    new: bool = False
+    row: Row | msgspec.UnsetType = msgspec.UNSET
+    live: Live | None = None
+    topics: dict[str, QueueData] = {}
+    dropped: list[str] = []
+    filter_servers: list[str] | None = None
+    mappings: list[tuple[str, str, str]] = []
+
+
+class BrokerRefused(BrokerChange, frozen=True, tag="broker_refused"):
+    """A registration was refused: a process with a higher stateVersion holds its id. Changes no route, ignorable.
+
+    The process of who, which was alive, does not count as alive until it registers again. The same is so after a
+    broker_unregistered that leaves it under another name.
+    """
+
+
+class BrokerRemoved(BrokerChange, frozen=True):
+    """A process left a brokerName; the type says why.
+
+    row: UNSET: it did not change; None: the brokerName is gone with all its queue data. topics: queue data that lost
+    its write permission with the last master.
+    """
+
+    row: Row | msgspec.UnsetType | None = msgspec.UNSET
+    topics: dict[str, QueueData] = {}
+
+
+class BrokerUnregistered(BrokerRemoved, frozen=True, tag="broker_unregistered"):
+    """The broker said goodbye (104)."""
+
+
+class BrokerClosed(BrokerRemoved, frozen=True, tag="broker_closed"):
+    """The last connection of the process was closed."""
+
+
+class BrokerExpired(BrokerRemoved, frozen=True, tag="broker_expired"):
+    """The process was not heard for its timeout."""
+
+
+class BrokerReaped(BrokerRemoved, frozen=True, tag="broker_reaped"):
+    """The front-end worker that held its connections ended without a word."""
+
+
+class WritePermSet(Change, frozen=True, kw_only=True, tag="write_perm_set"):
+    """The write permission of a brokerName's topics was wiped or given back (205, 327; 104 without a master)."""
+
+    broker_name: str
+    rev: int | None = None
+    topics: dict[str, QueueData] = {}
+
+
+class TopicDeleted(Change, frozen=True, kw_only=True, tag="topic_deleted"):
+    """A topic was taken from these brokerNames (216)."""
+
+    topic: str
+    broker_names: list[str] = []
+    rev: int | None = None
+
+
+class TopicRegistered(Change, frozen=True, kw_only=True, tag="topic_registered"):
+    """A topic was given queue data by an operator (217); queue_datas: by brokerName."""
+
+    topic: str
+    queue_datas: dict[str, QueueData] = {}
+    rev: int | None = None
+
+
+class KvPut(Change, frozen=True, kw_only=True, tag="kv_put"):
+    """A KV value was set (100); key None: the kv namespace exists now."""
+
+    kv_namespace: str
+    key: str | None = None
+    value: str | None = None
+
+
+class KvDeleted(Change, frozen=True, kw_only=True, tag="kv_deleted"):
+    """A key is gone from its kv namespace, which stays (102)."""
+
+    kv_namespace: str
+    key: str | None = None
+
+
+class ConfigSet(Change, frozen=True, tag="config_set"):
+    """Shared configuration of all front ends was changed (318); config: the new values."""
+
+    config: dict[str, str] = {}
+    config_rev: int | None = None
+
+
+class StreamAlarm(Change, frozen=True, tag="stream_alarm"):
+    """A reader of a stream is in danger of losing entries, or lost some. Changes no table, ignorable.
+
+    alarm: a kind that lua/trim_streams explains. stream: None: the reader as a whole is silent.
+    """
+
+    alarm: str | None = None
+    reader: str | None = None
+    stream: str | None = None
+
+
+class LaterChange(Change, frozen=True):
+    """An event of a type that this release does not know."""
+
+    unknown_type: str = msgspec.field(default="", name="type")
+
+
+Event = (
+    BrokerRegistered | BrokerRefused | BrokerUnregistered | BrokerClosed | BrokerExpired | BrokerReaped
+    | WritePermSet | TopicDeleted | TopicRegistered | KvPut | KvDeleted | ConfigSet | StreamAlarm
+)  # fmt: skip
+EVENTS: Final[tuple[type[Change], ...]] = get_args(Event)
+TYPES: Final = frozenset(event.type for event in EVENTS)
+
+
+class UnknownChange(RegistryError):
+    """An event that changed the tables in a way that this release does not know: they have to be read again."""
+
+    def __init__(self, change: Change) -> None:
+        super().__init__(
+            f"event {change.seq} is a {change.type!r}, which this release (schema {SCHEMA_MAJOR}.{SCHEMA_MINOR}) "
+            "neither knows nor may pass over"
+        )
+
+
+_decoder: msgspec.json.Decoder[Change] = msgspec.json.Decoder(Event)
+_later_decoder = msgspec.json.Decoder(LaterChange)
+
+
+def decode_change(entry: bytes) -> Change:
+    """One entry's ``e`` field as the struct of its type; a LaterChange if this release does not know the type.
+
+    Raises:
+        msgspec.DecodeError: not an event of this schema (also msgspec.ValidationError).
+    """
+    try:
+        return _decoder.decode(entry)
+    except msgspec.ValidationError:
+        later = _later_decoder.decode(entry)
+        if not later.unknown_type or later.unknown_type in TYPES:
+            raise
+        return later
+
+
+def may_pass_over(change: Change) -> bool:
+    """Whether this release may go on behind an event that it does not apply."""
+    return change.ignorable or not isinstance(change, LaterChange)
+
+
+class Parts:
+    """Collects the parts of one change until it is whole."""
+
+    def __init__(self) -> None:
+        self._waiting: list[Change] = []
+
+    def add(self, change: Change) -> Iterator[Change]:
+        """Give one event; yields the events that may be applied now: all parts of a change, or none."""
+        if change.parts == 1:
+            self._waiting.clear()
+            yield change
+            return
+        if change.part == 1:
+            self._waiting.clear()
+        if change.part != len(self._waiting) + 1:
+            return  # the reader began in the middle of this set
+        self._waiting.append(change)
+        if change.part == change.parts:
+            whole, self._waiting = self._waiting, []
+            yield from whole

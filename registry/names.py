@@ -1,0 +1,97 @@
+"""Checks names that come from outside, and makes foreign text safe to print.
+
+A name is that of a topic, cluster, broker, zone, KV namespace or KV key, or a broker's address. Every name that is
+accepted becomes part of a Redis key, an event, a log line and a terminal's output, so it is bounded here once.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Collection
+from typing import Final
+
+MAX_NAME_BYTES: Final = 255
+"""RocketMQ's own limit for the longest topic names (retry topics have a prefix and a consumer group)."""
+
+# C0 and C1 control characters and DEL.
+_CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f]")
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+# What changes how a line or the text around it is displayed: control characters, line and paragraph separators, the
+# bidirectional controls, and lone surrogates, which no output encoding has.
+_UNPRINTABLE: Final = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def fault_of_name(name: str) -> str | None:
+    """Say what is wrong with a name; None when nothing is.
+
+    Returns:
+        a clause that follows the kind of name: "is empty", "has 300 bytes, at most 255 are allowed",
+        "has a control character", "has half of a surrogate pair".
+    """
+    if not name:
+        return "is empty"
+    # an ASCII name, as nearly all are, needs no encoding to be measured
+    size = len(name) if name.isascii() else len(name.encode("utf-8", "surrogatepass"))
+    if size > MAX_NAME_BYTES:
+        return f"has {size} bytes, at most {MAX_NAME_BYTES} are allowed"
+    if _CONTROL.search(name):
+        return "has a control character"
+    if not name.isascii() and _SURROGATE.search(name):
+        return "has half of a surrogate pair, which no UTF-8 text has"
+    return None
+
+
+def fault_of_address(address: str) -> str | None:
+    """Say what is wrong with a broker's address; None when nothing is.
+
+    A broker's identity is ``<cluster>|<address>``: with a ``|`` it could be that of a broker in another cluster.
+    """
+    return fault_of_name(address) or ("has a |, which is no part of host:port" if "|" in address else None)
+
+
+def fault_of_names(names: Collection[str]) -> str | None:
+    """Say which of many names has a fault and what it is, as "'name' is empty"; None when none has.
+
+    Cost: 10,000 usual names take 0.4 ms.
+    """
+    together = "".join(names)
+    # ASCII that can be printed has no control character, and as many bytes as characters
+    if together.isascii() and (together.isprintable() or not together) and (not names or _sizes_fit(names)):
+        return None
+    for name in names:
+        fault = fault_of_name(name)
+        if fault is not None:
+            return f"{f'{name[:100]!r} ' if name else ''}{fault}"
+    return None
+
+
+def _sizes_fit(names: Collection[str]) -> bool:
+    return all(names) and max(map(len, names)) <= MAX_NAME_BYTES
+
+
+def printable(text: str) -> str:
+    r"""Escape the characters that would forge a log line or reach a terminal as a command.
+
+    >>> printable("orders\n2026 ERROR forged\x1b[2J")
+    'orders\\n2026 ERROR forged\\x1b[2J'
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    return _UNPRINTABLE.sub(lambda match: ascii(match[0])[1:-1], text)
+
+
+class PrintableFormatter(logging.Formatter):
+    """Formats log records so that no foreign text in them forges a line or acts on a terminal.
+
+    A message is one line. A traceback keeps its lines; they are indented, so that none of them looks like a record.
+    """
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        """The record's line."""
+        return printable(super().formatMessage(record))
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The record's line, and its traceback if it has one."""
+        line, *more = super().format(record).split("\n")
+        return "\n".join((line, *(f"  {printable(one)}" for one in more)))

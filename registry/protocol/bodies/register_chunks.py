@@ -1,0 +1,230 @@
+"""Cuts large JSON bodies of registrations into chunks of topics, so that no chunk has to be decoded twice.
+
+A body's topic table is cut between two topics, every 20 KiB or so. Where it is cut depends on the topics' names, not on
+how many topics came before: a broker's next body, and the bodies of other brokers of its cluster, have mostly the same
+chunks, and a chunk is known by the digest of its text. Whatever does not look exactly as Java's writers write it is
+left to ``decode_register_body``, which reads everything.
+
+Why the chunks tell the whole: the text before the table is matched whole, so the table begins where it is thought to.
+Each chunk, in braces, is a whole JSON object to a strict parser, and there is a comma between two of them; with the
+rest of the body it makes one JSON text that can be read in one way only.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Container, Iterator, Mapping, MutableMapping, Sequence
+from typing import Final, NamedTuple
+
+import msgspec
+import xxhash
+
+from ...model import TopicConfig
+from ..lenient_json import REFUSALS
+from . import wire_json
+from .register import MAX_ENTRIES, RegisterBody, WireBody, check_objects
+
+CHUNK_BYTES: Final = 14 * 1024
+"""A chunk is at least this long, and hardly ever longer than twice that: about a hundred topics."""
+
+_SEED: Final = secrets.randbits(64)  # nobody can make two chunks with one digest
+# One topic of this many ends a chunk once it is long enough. The fewer, the less is searched; the more, the sooner two
+# bodies are cut at the same topics again behind a topic that only one of them has.
+_ENDS_ONE_OF: Final = 8
+
+# Nothing here has a backslash, a bracket in a text, or a name twice: each quote is what it seems to be.
+_HEAD: Final = re.compile(
+    rb'\{(?:"filterServerList":\[[^\\{}\[\]]*\],)?"topicConfigSerializeWrapper":\{'
+    rb'(?:"dataVersion":\{[^\\{}]*\},)?(?:"mappingDataVersion":\{[^\\{}]*\},)?"topicConfigTable":\{(?=")'
+)
+_NEXT_TOPIC: Final = re.compile(rb'\},"[^"\\]+":\{"')
+_STATIC: Final = b'}},"topicQueueMappingDetailMap":', b'}},"topicQueueMappingInfoMap":'
+_table: Final = msgspec.json.Decoder(dict[str, TopicConfig], strict=False)
+_body: Final = wire_json.TolerantDecoder(WireBody, "register body", nulls=frozenset({"filterServerList"}))
+
+Topics = dict[str, TopicConfig]
+
+
+class TopicChunk:
+    """Some topics of a body, known by the digest of their text.
+
+    Args:
+        digest: of its text. length: of its text, in bytes.
+        topics: by name, never changed. A caller that needs the memory sets it to None: ``size``, how many topics
+            there are, and ``names``, the sum of the hashes of their names, stay.
+    """
+
+    __slots__ = ("__weakref__", "digest", "length", "names", "size", "topics")
+
+    def __init__(self, digest: bytes, length: int, topics: Topics) -> None:
+        self.digest = digest
+        self.length = length
+        self.size = len(topics)
+        self.names = sum(map(hash, topics))
+        self.topics: Topics | None = topics
+
+
+class _Span(NamedTuple):
+    """The place of a chunk in the body, and the digest of its text."""
+
+    digest: bytes
+    begin: int
+    end: int
+
+
+class ChunkedBody:
+    """A body that was cut into chunks, of which no topic is decoded yet.
+
+    chunks: all of them, in their order, once one of the methods has read them.
+    """
+
+    def __init__(self, text: bytes, spans: Sequence[_Span], rest: RegisterBody) -> None:
+        self.chunks: tuple[TopicChunk, ...] = ()
+        self._text = text
+        self._spans = spans
+        self._rest = rest
+
+    def read_all(self, known: MutableMapping[bytes, TopicChunk]) -> RegisterBody | None:
+        """Decode the chunks that nobody has decoded before.
+
+        Args:
+            known: chunks by digest; what is decoded is added.
+
+        Returns:
+            the same as ``decode_register_body``; None when the body is not as Java writes it, or names a topic twice.
+        """
+        decoded = self._decoded(self._spans, known)
+        return None if decoded is None else self._whole(decoded, list(decoded), known)
+
+    def read_changes(
+        self, last: Sequence[TopicChunk], topic_names: Container[str], known: MutableMapping[bytes, TopicChunk]
+    ) -> RegisterBody | None:
+        """Decode the chunks that an earlier body of the same broker did not have.
+
+        Args:
+            last: the chunks of that body, which named no topic twice.
+            topic_names: all topics of that body, and others that this one may name.
+            known: as in :meth:`read_all`.
+
+        Returns:
+            a body whose ``topics`` are those of the chunks that are new: every other topic of this body was in the
+            earlier one with the same numbers. None when that cannot be told (topics changed places or are gone), or
+            when no chunk is as before.
+        """
+        before = {chunk.digest: chunk for chunk in last}
+        changed = [span for span in self._spans if span.digest not in before]
+        decoded = self._decoded(changed, known) if len(changed) < len(self._spans) else None
+        if decoded is None:
+            return None
+        new = {chunk.digest: chunk for chunk in decoded}
+        chunks = [before.get(span.digest) or new[span.digest] for span in self._spans]
+        # But for topics that are new, these chunks must name those that the chunks in their place named: any other
+        # topic may also be in a chunk that is as before.
+        replaced = sum(chunk.names for chunk in last) - sum(chunk.names for chunk in chunks if chunk.digest in before)
+        names = [topic for topics in decoded.values() for topic in topics]
+        if (
+            names
+            and sum(map(hash, names)) != replaced
+            and sum(hash(topic) for topic in names if topic in topic_names) != replaced
+        ):
+            return None
+        return self._whole(decoded, chunks, known)
+
+    def _decoded(self, spans: Sequence[_Span], known: Mapping[bytes, TopicChunk]) -> dict[TopicChunk, Topics] | None:
+        """The chunks at these places with their topics."""
+        decoded: dict[TopicChunk, Topics] = {}
+        for span in spans:
+            chunk = known.get(span.digest)
+            topics = chunk.topics if chunk is not None else None
+            if topics is None:
+                try:
+                    topics = _table.decode(b"{%b}" % self._text[span.begin : span.end])
+                except REFUSALS:
+                    return None
+                if any(topic.topic_name != key for key, topic in topics.items()):
+                    return None
+            decoded[chunk or TopicChunk(span.digest, span.end - span.begin, topics)] = topics
+        return decoded
+
+    def _whole(
+        self, decoded: dict[TopicChunk, Topics], chunks: Sequence[TopicChunk], known: MutableMapping[bytes, TopicChunk]
+    ) -> RegisterBody | None:
+        """The body with the decoded topics, whose chunks are these; they are known from now on."""
+        topics: Topics = {}
+        for some in decoded.values():
+            topics.update(some)
+        rest = self._rest
+        entries = sum(chunk.size for chunk in chunks) + len(rest.mappings) + len(rest.filter_servers or ())
+        if len(topics) != sum(chunk.size for chunk in decoded) or entries > MAX_ENTRIES:
+            return None
+        for chunk, some in decoded.items():
+            known[chunk.digest] = chunk
+            chunk.topics = some
+        self.chunks = tuple(chunks)
+        return RegisterBody(rest.data_version, topics, rest.mappings, rest.filter_servers)
+
+
+def cut_body(body: bytes, *, now_ms: int = 0, chunk_bytes: int = CHUNK_BYTES) -> ChunkedBody | None:
+    """Cut a JSON body into chunks, and decode everything but its topics.
+
+    Args:
+        now_ms: the timestamp of a data version that the body leaves out, in milliseconds.
+        chunk_bytes: the least length of a chunk.
+
+    Returns:
+        None when the body is not as Java's writers write it.
+
+    Raises:
+        RemoteProtocolError: more topics than are taken at once.
+    """
+    head = _HEAD.match(body)
+    if head is None:
+        return None
+    check_objects(body)
+    end = _table_end(body, head.end())
+    if end is None:
+        return None
+    tail = body[end:]
+    if b"\\" in tail or b"topicConfig" in tail:
+        return None  # there may be another table
+    wire = _body.decode_standard(body[: head.end()] + tail)
+    wrapper = wire.topic_config_serialize_wrapper if wire else None
+    if wire is None or wrapper is None or wrapper.topic_config_table != {}:
+        return None
+    spans = list(_spans(body, head.end(), end, chunk_bytes))
+    if len({span.digest for span in spans}) != len(spans):
+        return None
+    mappings = {key: one.value() for key, one in (wrapper.topic_queue_mapping_info_map or {}).items()}
+    version = wire_json.data_version(wrapper.data_version, now_ms)
+    return ChunkedBody(body, spans, RegisterBody(version, {}, mappings, wire.filter_server_list))
+
+
+def _table_end(body: bytes, at: int) -> int | None:
+    """The place of the brace that closes the topic table.
+
+    Brokers from 5.x on write static topics behind it, others nothing. A wrong place is harmless: the text before it,
+    or the one behind it, is no JSON then.
+    """
+    for static in _STATIC:
+        found = body.rfind(static, at)
+        if found >= 0:
+            return found + 1
+    return len(body) - 3 if body.endswith(b"}}}}") else None
+
+
+def _spans(body: bytes, at: int, end: int, chunk_bytes: int) -> Iterator[_Span]:
+    text = memoryview(body)
+    while True:
+        stop = _chunk_end(body, at, end, chunk_bytes)
+        yield _Span(xxhash.xxh3_128_digest(text[at:stop], seed=_SEED), at, stop)
+        if stop == end:
+            return
+        at = stop + 1
+
+
+def _chunk_end(body: bytes, at: int, end: int, chunk_bytes: int) -> int:
+    for found in _NEXT_TOPIC.finditer(body, at + chunk_bytes, end):
+        if hash(found[0]) % _ENDS_ONE_OF == 0 or found.start() >= at + 2 * chunk_bytes:
+            return found.start() + 1
+    return end

@@ -1,0 +1,99 @@
+"""Encodes the lists of brokers and of queue data in a route from parts that many topics have in common.
+
+Most topics of a cluster are on the same brokers, with the same queues on each. So the list of brokers is written once
+for all of them, and of the queue data only the numbers, once a topic.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from itertools import chain
+from typing import Final
+
+from ...model import BrokerRow, QueueData
+from .wire_json import integer_map, text
+
+_MAX_KEPT_BROKERS: Final = 20_000
+# The most sets of brokerNames that are kept, and the most names of one: a few hundred bytes a name.
+_MAX_KEPT_SETS: Final = 2_000
+_MAX_SET: Final = 64
+
+# Rows are never changed, only replaced.
+_kept_brokers: Final[dict[tuple[str, bool, bool], tuple[BrokerRow, bytes]]] = {}
+_kept_lists: Final[dict[tuple[tuple[str, ...], bool, bool], tuple[list[BrokerRow], bytes]]] = {}
+
+
+def broker_json(name: str, row: BrokerRow, quoted_keys: bool, *, acting_master: bool) -> bytes:
+    """Encode one broker; acting_master: with enableActingMaster and zoneName, as in 5.x."""
+    key = (name, quoted_keys, acting_master)
+    kept = _kept_brokers.get(key)
+    if kept is not None and kept[0] is row:
+        return kept[1]
+    if len(_kept_brokers) >= _MAX_KEPT_BROKERS:
+        _kept_brokers.clear()
+    made = _make_broker_json(name, row, quoted_keys, acting_master=acting_master)
+    _kept_brokers[key] = row, made
+    return made
+
+
+def brokers_json(rows: Mapping[str, BrokerRow], quoted_keys: bool, *, acting_master: bool) -> bytes:
+    """Encode the list of these brokers, in the order of their names."""
+    key, values = (tuple(rows), quoted_keys, acting_master), list(rows.values())
+    kept = _kept_lists.get(key)
+    if kept is not None and kept[0] == values:
+        return kept[1]
+    made = b"[%b]" % b",".join(
+        broker_json(name, rows[name], quoted_keys, acting_master=acting_master) for name in sorted(rows)
+    )
+    if len(values) <= _MAX_SET:
+        if len(_kept_lists) >= _MAX_KEPT_SETS:
+            _kept_lists.clear()
+        _kept_lists[key] = values, made
+    return made
+
+
+def queue_datas_json(queue_datas: Mapping[str, QueueData], *, topic_syn_flag: bool) -> bytes:
+    """Encode the list of queue data by brokerName, in the order of the names."""
+    names = tuple(queue_datas)
+    if not names:
+        return b"[]"
+    ordered, heads = _heads(names) if len(names) <= _MAX_SET else _make_heads(names)
+    values = list(map(queue_datas.__getitem__, ordered))
+    form = _SYN_FLAG if topic_syn_flag else _SYS_FLAG
+    first = values[0]
+    if values.count(first) == len(values):
+        numbers = _numbers(form, first)
+        return b"[%b%b]" % (numbers.join(heads), numbers)
+    return b"[%b]" % b"".join(chain.from_iterable(zip(heads, (_numbers(form, one) for one in values), strict=True)))
+
+
+_SYS_FLAG: Final = b'"perm":%d,"readQueueNums":%d,"topicSysFlag":%d,"writeQueueNums":%d}'
+_SYN_FLAG: Final = _SYS_FLAG.replace(b"topicSysFlag", b"topicSynFlag")
+
+
+def _numbers(form: bytes, data: QueueData) -> bytes:
+    return form % (data.perm, data.read_queue_nums, data.topic_sys_flag, data.write_queue_nums)
+
+
+def _make_heads(names: tuple[str, ...]) -> tuple[list[str], list[bytes]]:
+    """The names in their order, and the JSON in front of the numbers of each, with the comma that separates them."""
+    ordered = sorted(names)
+    heads = [b',{"brokerName":%b,' % text(name) for name in ordered]
+    heads[0] = heads[0][1:]
+    return ordered, heads
+
+
+_heads = functools.lru_cache(_MAX_KEPT_SETS)(_make_heads)
+
+
+def _make_broker_json(name: str, row: BrokerRow, quoted_keys: bool, *, acting_master: bool) -> bytes:
+    head = b'{"brokerAddrs":%b,"brokerName":%b,"cluster":%b' % (
+        integer_map(row.broker_addrs, quoted_keys),
+        text(name),
+        text(row.cluster),
+    )
+    if not acting_master:
+        return head + b"}"
+    zone = b"" if row.zone_name is None else b',"zoneName":' + text(row.zone_name)
+    return b'%b,"enableActingMaster":%b%b}' % (head, text(row.enable_acting_master), zone)

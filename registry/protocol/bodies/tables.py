@@ -1,0 +1,56 @@
+"""Decodes and encodes the small bodies: KV tables (219 and the reply of 103) and data versions (322); encodes topic
+lists (206, 224, 304, 311 to 313).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import msgspec
+
+from ...model import DataVersion
+from . import wire_json
+from .wire_json import TolerantDecoder, WireVersion, text
+
+
+class _WireTable(msgspec.Struct):
+    table: dict[str, str] | None = None
+
+
+_table: Final = TolerantDecoder(_WireTable, "KV table")
+_version: Final = TolerantDecoder(WireVersion, "data version")
+
+
+def encode_kv_table(table: Mapping[str, str]) -> bytes:
+    """``{"table":{...}}``, in the order of ``table``."""
+    return b'{"table":%b}' % text(dict(table))
+
+
+def decode_kv_table(body: bytes) -> dict[str, str]:
+    """Read a KV table.
+
+    Raises:
+        RemoteProtocolError: undecodable; ``closes`` is false.
+    """
+    return _table.decode(body).table or {}
+
+
+def encode_topic_list(topics: Iterable[str], broker_addr: str | None = None) -> bytes:
+    """``{"topicList":[...]}``, in the order of ``topics``; in 304 after a ``brokerAddr``, when a broker is known."""
+    head = b"" if broker_addr is None else b'"brokerAddr":%b,' % text(broker_addr)
+    return b'{%b"topicList":%b}' % (head, text(list(topics)))
+
+
+def encode_data_version(version: DataVersion, *, state_version: bool = True) -> bytes:
+    """``{"counter":1,"stateVersion":0,"timestamp":1700000000000}``; ``state_version`` false as 4.x."""
+    return wire_json.data_version_json(version, state_version=state_version)
+
+
+def decode_data_version(body: bytes, *, now_ms: int = 0) -> DataVersion:
+    """Read a data version; an absent timestamp is ``now_ms``, as Java takes its clock.
+
+    Raises:
+        RemoteProtocolError: undecodable; ``closes`` is false.
+    """
+    return wire_json.data_version(_version.decode(body), now_ms)

@@ -1,0 +1,178 @@
+"""Reads and writes the JSON that several bodies have in common: tolerant decoding, versions, static topic mappings.
+
+Writing is compact and with sorted keys, as Java's: some Go clients split a route at ``,`` and ``:`` instead of
+parsing it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, Final, Generic, TypeVar
+
+import msgspec
+
+from ...errors import RemoteProtocolError
+from ...model import DataVersion, Int32, TopicQueueMapping
+from .. import lenient_json
+
+T = TypeVar("T")
+
+Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+
+
+class TolerantDecoder(Generic[T]):
+    """Reads JSON into a type as forgivingly as fastjson 1 does.
+
+    Standard JSON costs one msgspec pass; bare integer keys cost a second one, everything else the parser of
+    ``lenient_json``. Numbers may be strings. A null counts as absent where the type has no null.
+
+    Args:
+        kind: the type of the value.
+        what: its name in error messages.
+        nulls: keys for which null and absent differ.
+    """
+
+    def __init__(self, kind: type[T], what: str, *, nulls: frozenset[str] = frozenset()) -> None:
+        self._kind = kind
+        self._what = what
+        self._nulls = nulls
+        self._decode = msgspec.json.Decoder(kind, strict=False).decode
+
+    def decode(self, data: bytes) -> T:
+        """Read one value.
+
+        Raises:
+            RemoteProtocolError: not JSON even leniently, or not of this type; ``closes`` is false.
+        """
+        value = self.decode_standard(data)
+        if value is not None:
+            return value
+        try:
+            plain = self._without_nulls(lenient_json.loads(data))
+            return msgspec.convert(plain, self._kind, strict=False, str_keys=True)
+        except (RemoteProtocolError, *lenient_json.REFUSALS) as error:
+            raise RemoteProtocolError(f"bad {self._what}: {error}") from None
+
+    def decode_standard(self, data: bytes) -> T | None:
+        """Read one value that is standard JSON but for integer keys; None when it is not, or not of this type."""
+        try:
+            return self._decode(data)
+        except lenient_json.REFUSALS:
+            pass
+        quoted = lenient_json.quote_integer_keys(data)
+        if quoted != data:
+            try:
+                return self._decode(quoted)
+            except lenient_json.REFUSALS:
+                pass
+        return None
+
+    def _without_nulls(self, value: Any) -> Any:
+        if isinstance(value, dict):
+            return {
+                key: self._without_nulls(member)
+                for key, member in value.items()
+                if member is not None or key in self._nulls
+            }
+        if isinstance(value, list):
+            return [self._without_nulls(member) for member in value if member is not None]
+        return value
+
+
+def is_null(body: bytes) -> bool:
+    """Whether Java reads a whole body as null: fastjson does so for ``""``, too, and but for 5.5.0 for ``[]``."""
+    return body.strip() in (b"null", b'""', b"[]")
+
+
+text: Final = msgspec.json.Encoder().encode
+"""Any string, list of strings or dict of strings as compact JSON, raw UTF-8."""
+
+
+def integer_map(items: Mapping[int, object], quoted_keys: bool) -> bytes:
+    """``{0:"a",1:"b"}``, or with quoted keys; ordered by key."""
+    quote = b'"' if quoted_keys else b""
+    return b"{%b}" % b",".join(b"%b%d%b:%b" % (quote, key, quote, text(value)) for key, value in sorted(items.items()))
+
+
+def members(pairs: Iterable[tuple[str, bytes | None]]) -> bytes:
+    """An object of members that are JSON already; None is left out, as fastjson leaves out null."""
+    return b"{%b}" % b",".join(b"%b:%b" % (text(key), value) for key, value in pairs if value is not None)
+
+
+class WireVersion(msgspec.Struct, rename="camel"):
+    """DataVersion as JSON has it; Java fills an absent timestamp from its clock."""
+
+    counter: Int64 = 0
+    state_version: Int64 = 0
+    timestamp: Int64 | None = None
+
+
+def data_version(version: WireVersion | None, now_ms: int) -> DataVersion:
+    """The model's value; ``now_ms`` is the timestamp of what is absent, as in Java's ``new DataVersion()``."""
+    if version is None:
+        return DataVersion(0, now_ms, 0)
+    timestamp = now_ms if version.timestamp is None else version.timestamp
+    return DataVersion(version.counter, timestamp, version.state_version)
+
+
+def data_version_json(version: DataVersion, *, state_version: bool = True) -> bytes:
+    """``{"counter":1,"stateVersion":0,"timestamp":1700000000000}``; 4.x knows no stateVersion."""
+    if state_version:
+        return b'{"counter":%d,"stateVersion":%d,"timestamp":%d}' % (
+            version.counter,
+            version.state_version,
+            version.timestamp,
+        )
+    return b'{"counter":%d,"timestamp":%d}' % (version.counter, version.timestamp)
+
+
+class WireMapping(msgspec.Struct, rename="camel"):
+    """TopicQueueMappingInfo as JSON has it, with Java's defaults."""
+
+    topic: str | None = None
+    scope: str | None = "__global__"
+    total_queues: Int32 = 0
+    bname: str | None = None
+    epoch: Int64 = 0
+    dirty: bool = False
+    curr_id_map: dict[Int32, Int32] | None = msgspec.field(default_factory=dict)
+
+    def value(self) -> TopicQueueMapping:
+        """The model's value."""
+        return TopicQueueMapping(
+            topic=self.topic,
+            bname=self.bname,
+            total_queues=self.total_queues,
+            epoch=self.epoch,
+            dirty=self.dirty,
+            scope=self.scope,
+            curr_id_map=self.curr_id_map,
+        )
+
+
+_mapping: Final = TolerantDecoder(WireMapping, "static topic mapping")
+
+
+def decode_mapping(data: bytes) -> TopicQueueMapping:
+    """Read one static topic mapping, with bare or quoted queue ids.
+
+    Raises:
+        RemoteProtocolError: undecodable; ``closes`` is false.
+    """
+    return _mapping.decode(data).value()
+
+
+def encode_mapping(mapping: TopicQueueMapping, *, quoted_keys: bool = True) -> bytes:
+    """Write one static topic mapping; quoted queue ids make it standard JSON."""
+    ids = mapping.curr_id_map
+    return members(
+        (
+            ("bname", None if mapping.bname is None else text(mapping.bname)),
+            ("currIdMap", None if ids is None else integer_map(ids, quoted_keys)),
+            ("dirty", text(mapping.dirty)),
+            ("epoch", text(mapping.epoch)),
+            ("scope", None if mapping.scope is None else text(mapping.scope)),
+            ("topic", None if mapping.topic is None else text(mapping.topic)),
+            ("totalQueues", text(mapping.total_queues)),
+        )
+    )

@@ -1,0 +1,155 @@
+"""Reads a registerBroker request (103): its sender, its digest and its content."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import MutableMapping
+from typing import Final
+
+import msgspec
+import xxhash
+
+from ..errors import RegistrationRejected
+from ..model import Registration
+from ..names import fault_of_names
+from .bodies.register import RegisterBody, decode_register_body
+from .bodies.register_chunks import ChunkedBody, TopicChunk, cut_body
+from .codes import VERSION_V3_0_11
+from .command import Command
+from .headers import RegisterBroker
+
+LARGE_BYTES: Final = 64 * 1024
+"""A body from this size on is decoded in chunks."""
+
+# The second version in the body of a 5.x broker. Nobody reads it, and the broker writes the present time there, so that
+# no two bodies would be equal. Quotes within a string have a backslash before them, so this text is not in a string.
+_DATED: Final = re.compile(rb'"mappingDataVersion":\{"counter":[0-9]+,"stateVersion":[0-9]+,"timestamp":[0-9]+\},')
+_DATED_WITHIN_BYTES: Final = 4096
+# What RocketMQ's ACL (AclClientRPCHook) adds to a request: the signature covers the body, and a token is renewed.
+# No name server checks them. The third one, AccessKey, stays the same.
+_SIGNATURE: Final = frozenset({"Signature", "SecurityToken"})
+
+
+def sender_of(header: RegisterBroker) -> Registration:
+    """What the header of a 103 says, as a registration without topics.
+
+    Raises:
+        RegistrationRejected: cluster, brokerName, address or id is missing or cannot be stored (docs/semantics.md 6,
+            docs/differences.md D9).
+    """
+    fields = {
+        "clusterName": header.cluster_name,
+        "brokerName": header.broker_name,
+        "brokerAddr": header.broker_addr,
+    }
+    fault = next((f"{field} is null or empty" for field, value in fields.items() if not value), None) or header.fault()
+    if fault is not None:
+        raise RegistrationRejected(f"register broker failed: {fault}; nothing was stored")
+    if header.broker_id is None:
+        raise RegistrationRejected("register broker failed: brokerId is null or no number; nothing was stored")
+    return Registration(
+        cluster=header.cluster_name or "",
+        broker_name=header.broker_name or "",
+        broker_id=header.broker_id,
+        broker_addr=header.broker_addr or "",
+        ha_server_addr=header.ha_server_addr,
+        zone_name=header.zone_name,
+        enable_acting_master=header.enable_acting_master,
+        heartbeat_timeout_ms=header.heartbeat_timeout_millis,
+    )
+
+
+def digest_of(command: Command) -> str:
+    """The digest of a registration: of every header field, the sender's version and the raw body.
+
+    It leaves out what differs even between equal registrations: the signature, and if the body contains the time at
+    which it was made, that time and the crc32.
+    """
+    fields = command.ext_fields or {}
+    found, body = dated(command), memoryview(command.body)
+    changing = _SIGNATURE | {"bodyCrc32"} if found else _SIGNATURE
+    kept = sorted((key, value) for key, value in fields.items() if key not in changing)
+    digest = xxhash.xxh3_128(repr((command.version, kept)).encode("utf-8", "surrogatepass"))
+    if found:
+        digest.update(body[: found.start()])
+        body = body[found.end() :]
+    digest.update(body)
+    return digest.hexdigest()
+
+
+def dated(command: Command) -> re.Match[bytes] | None:
+    """Find the time at which the body was made; None: the body does not contain it."""
+    return _DATED.search(command.body, 0, _DATED_WITHIN_BYTES)
+
+
+def cut(header: RegisterBroker, command: Command) -> ChunkedBody | None:
+    """Cut the body into chunks if it is large and as Java writes it.
+
+    Raises:
+        RemoteProtocolError: more topics than are taken at once.
+    """
+    if len(command.body) < LARGE_BYTES or header.compressed or command.version < VERSION_V3_0_11:
+        return None
+    return cut_body(command.body, now_ms=_now_ms())
+
+
+def decode(
+    sender: Registration,
+    header: RegisterBroker,
+    command: Command,
+    chunked: ChunkedBody | None,
+    known: MutableMapping[bytes, TopicChunk],
+    *,
+    mappings: bool,
+) -> Registration:
+    """Decode the whole registration.
+
+    Args:
+        sender: as :func:`sender_of` gives it. chunked: the body as :func:`cut` gives it.
+        known: chunks that were decoded before, by digest.
+        mappings: whether compressed bodies end with static topics (5.x).
+
+    Raises:
+        RemoteProtocolError: the body cannot be read. RegistrationRejected: a name in it has a fault.
+    """
+    body = chunked.read_all(known) if chunked is not None else None
+    if body is None:
+        body = decode_register_body(
+            command.body,
+            compressed=header.compressed,
+            version=command.version,
+            now_ms=_now_ms(),
+            mappings=mappings,
+        )
+    return with_body(sender, body)
+
+
+def with_body(sender: Registration, body: RegisterBody) -> Registration:
+    """The registration that consists of this header and this body.
+
+    Raises:
+        RegistrationRejected: a name in the body has a fault (docs/differences.md D9).
+    """
+    mapped = {mapping.bname for mapping in body.mappings.values() if mapping.bname}
+    for kind, names in (
+        ("topic", body.topics),
+        ("static topic", body.mappings),
+        ("bname", mapped),
+        ("filter server", body.filter_servers or ()),
+    ):
+        fault = fault_of_names(names) if names else None
+        if fault is not None:
+            raise RegistrationRejected(f"register broker failed: {kind} {fault}; nothing was stored")
+    return msgspec.structs.replace(
+        sender,
+        data_version=body.data_version,
+        topics=body.topics,
+        mappings=body.stored_mappings(sender.broker_name),
+        filter_servers=body.filter_servers,
+    )
+
+
+def _now_ms() -> int:
+    """The timestamp of a body that names no data version: the server's clock, as in Java."""
+    return int(time.time() * 1000)

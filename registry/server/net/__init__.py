@@ -1,0 +1,1 @@
+"""Connections: sockets, TLS, the PROXY protocol, frames, limits."""

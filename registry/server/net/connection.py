@@ -1,0 +1,397 @@
+"""One client connection: it splits bytes into frames, answers reads at once, and runs writes one after the other.
+
+All whole frames of one read of the socket are answered in one write. A connection that exceeds one of the
+:class:`~mqregistry.server.net.connections.ConnectionLimits` is closed with a log line; the others go on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections import deque
+from typing import Any
+
+from ...errors import RegistryError, RemoteProtocolError, StoreUnavailable
+from ...protocol.codes import FLAG_ONEWAY, FLAG_RESPONSE, RequestCode, ResponseCode
+from ...protocol.command import Command
+from ...protocol.frame import FrameReader, is_frame
+from ...protocol.watch import ROUTE_WATCH, WatchAnswer
+from ..requests.writes import Write
+from ..view.freshness import Freshness
+from .connections import Connections
+from .large_frames import LARGE_FRAME_BYTES
+
+logger = logging.getLogger(__name__)
+
+# From this version on clients and brokers know code 1500 and go to another name server (later than V5_3_1).
+_KNOWS_GO_AWAY = 476
+# Answers of one read are written in pieces of about this size, so that a client that does not read shows early.
+_WRITE_BYTES = 1 << 20
+_LOADING = Freshness.LOADING
+_LOOKUP = int(RequestCode.GET_ROUTEINFO_BY_TOPIC)
+# A header takes more memory once it is decoded: up to four bytes a character, and two objects for each field.
+_CHARACTER_BYTES = 4
+_FIELD_BYTES = 160
+
+
+class ServerConnection(asyncio.Protocol):
+    """The protocol object of one connection, as asyncio calls it. See the module."""
+
+    __slots__ = (
+        "_backlog", "_closing", "_connections", "_context", "_large", "_lost", "_queued_bytes", "_reader",
+        "_reading_paused", "_transport", "_waits", "_writer", "_writes", "active_at_s", "address", "channel",
+        "frame_since_s", "paused_at_s", "unread_bytes",
+    )  # fmt: skip
+
+    def __init__(self, connections: Connections) -> None:
+        self._connections = connections
+        self._context = connections.context
+        self._reader = FrameReader()
+        self._transport: Any = None
+        self._backlog: list[bytes] = []
+        self._writes: deque[tuple[Write, Command, int, int]] = deque()
+        self._writer: asyncio.Task[None] | None = None
+        self._queued_bytes = 0
+        self._closing = self._lost = self._reading_paused = False
+        self._large = self._waits = False
+        self.channel = self._context.channels.new_channel()
+        self.address = "?"
+        self.active_at_s = connections.clock_s
+        self.paused_at_s: float | None = None
+        self.frame_since_s: float | None = None
+        self.unread_bytes = 0
+
+    # asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Register with the worker's connections, or close this one when there are too many."""
+        self._transport = transport
+        peer = transport.get_extra_info("peername")
+        self.address = f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else str(peer or "?")
+        connections = self._connections
+        if len(connections.all) >= connections.limits.connections:
+            self.abort(f"more than {connections.limits.connections} connections")
+            return
+        connections.all.add(self)
+        self._transport.set_write_buffer_limits(high=connections.limits.write_buffer_bytes)
+
+    def data_received(self, data: bytes) -> None:
+        """Answer every whole frame, and keep what is left for the next read."""
+        if self._closing:
+            return
+        connections = self._connections
+        self.active_at_s = connections.clock_s
+        if not self._reader.pending and not self._backlog:
+            answer = connections.known.answer(data)
+            if answer is not None:
+                self._transport.write(answer)
+                return
+        self._receive(data)
+
+    def _receive(self, data: bytes) -> None:
+        reader = self._reader
+        out: list[bytes] = []
+        if not reader.pending and not self._backlog:
+            if is_frame(data):  # one, and whole, as most come
+                self._answer([data[4:]], out)
+                return
+            data = data[self._connections.known.answer_several(data, out, _WRITE_BYTES) :]
+        frames = reader.feed(data)
+        if reader.pending or self.frame_since_s is not None:
+            if not reader.pending:
+                self.frame_since_s = None
+            elif frames or self.frame_since_s is None:
+                self.frame_since_s = self._connections.clock_s
+            self._hold()
+            if self._closing:
+                return
+        if self._backlog:
+            self._backlog += frames
+        elif frames or out:
+            self._answer(frames, out)
+        if self._large or reader.announced_bytes >= LARGE_FRAME_BYTES:
+            self._look_at_large_frame()
+        if reader.error is not None and not self._backlog:
+            self.refuse(reader.error)
+
+    def pause_writing(self) -> None:
+        """The client does not read its answers: stop reading its requests."""
+        if self.paused_at_s is None:
+            self.paused_at_s = self._connections.clock_s
+        self._pause_reading()
+        asyncio.get_running_loop().call_soon(self.measure)  # not here, amid a write: it may hang up
+
+    def resume_writing(self) -> None:
+        """The client reads again: answer what has come meanwhile, and read on."""
+        self.paused_at_s = None
+        self.active_at_s = self._connections.clock_s
+        frames, self._backlog = self._backlog, []
+        if frames:
+            self._answer(frames, [])
+        if self._reader.error is not None and not self._backlog:
+            self.refuse(self._reader.error)
+        self._resume_reading()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """Forget the connection; its brokers lose their channel once its last write is done."""
+        self._lost = self._closing = True
+        self._connections.all.discard(self)
+        self._connections.not_sent_away.discard(self)
+        self._context.watches.gone(self)
+        self._backlog.clear()
+        self._reader = FrameReader()
+        self._look_at_large_frame()
+        self.unread_bytes = 0
+        self._hold()
+        self._transport = None  # nothing is sent any more; under TLS, the two hold each other
+        if self._writer is None:
+            self._context.channels.closed(self)
+
+    @property
+    def host(self) -> str:
+        """The client's address without its port."""
+        return self.address.rpartition(":")[0]
+
+    def measure(self) -> None:
+        """Look how much of its answers the client has not read."""
+        unread_bytes = self._transport.get_write_buffer_size() if not self._lost else 0
+        if self._backlog:
+            unread_bytes += sum(map(len, self._backlog))
+        if unread_bytes != self.unread_bytes:
+            self.unread_bytes = unread_bytes
+            self._hold()
+
+    def use_transport(self, transport: Any) -> None:
+        """Write answers to this transport from now on: TLS has been put between the connection and the socket."""
+        self._transport = transport
+
+    # closing
+
+    @property
+    def closing(self) -> bool:
+        """Whether the connection is closed or about to be."""
+        return self._closing
+
+    def close(self, reason: str) -> None:
+        """Hang up after what is written has gone out."""
+        if not self._closing:
+            logger.info("closing the connection of %s: %s", self.address, reason)
+            self._closing = True
+            self._transport.close()
+
+    def abort(self, reason: str) -> None:
+        """Close the connection at once."""
+        if not self._lost:
+            logger.warning("dropping the connection of %s: %s", self.address, reason)
+            self._closing = True
+            self._transport.abort()
+
+    def drop(self, reason: str) -> None:
+        """Hang up now, and let go of all that this connection holds, also of requests that are being worked on."""
+        self.abort(reason)
+        self._reader = FrameReader()
+        self._backlog.clear()
+        self._context.in_flight -= len(self._writes)
+        self._writes.clear()
+        self._queued_bytes = self.unread_bytes = 0
+        if self._writer is not None:
+            self._writer.cancel()
+            self._writer = None
+            if self._lost:
+                self._context.channels.closed(self)
+        self._hold()
+
+    def refuse(self, error: RemoteProtocolError) -> None:
+        """Hang up because of bytes that are no frame, and count that."""
+        if not self._closing:
+            self._context.counters.bad_frames += 1
+            self.close(f"bad frame: {error}")
+
+    # requests
+
+    def _answer(self, frames: list[bytes], out: list[bytes]) -> None:
+        """Answer these frames, after ``out``, the answers that are made already."""
+        out_bytes = sum(map(len, out)) if out else 0
+        connections = self._connections
+        for number, frame in enumerate(frames):
+            try:
+                command = connections.decode(frame)
+            except RemoteProtocolError as error:
+                self._send(out)
+                self.refuse(error)
+                return
+            if command.flag & FLAG_RESPONSE:
+                continue
+            answer = self._read_or_queue(command, len(frame))
+            if answer is not None:
+                if command.code == _LOOKUP:
+                    connections.known.learn(frame, command)
+                out.append(answer)
+                out_bytes += len(answer)
+                if out_bytes >= _WRITE_BYTES:
+                    self._send(out)
+                    out, out_bytes = [], 0
+                    if self.paused_at_s is not None:
+                        self._backlog = frames[number + 1 :] + self._backlog
+                        return
+        self._send(out)
+
+    def _read_or_queue(self, command: Command, frame_bytes: int) -> bytes | None:
+        context = self._context
+        context.counters.requests += 1
+        opaque = command.opaque
+        if opaque is None:
+            opaque = context.next_opaque()
+        if context.draining:
+            if command.version >= _KNOWS_GO_AWAY:
+                return None if command.flag & FLAG_ONEWAY else context.replies.go_away.reply(opaque)
+            self._connections.not_sent_away.add(self)
+        if context.view.freshness is _LOADING:
+            return None if command.flag & FLAG_ONEWAY else context.replies.no_tables_yet.reply(opaque)
+        read = self._connections.reads.get(command.code)
+        if read is not None:
+            answer: bytes | None
+            try:
+                answer = read(context, command, opaque)
+            except RegistryError as error:
+                answer = context.replies.system_error(opaque, str(error))
+            except Exception as error:  # a defect of ours must not take the other clients' answers along
+                logger.exception("request %d of %s failed", command.code, self.address)
+                answer = context.replies.system_error(opaque, f"{type(error).__name__}: {error}")
+            if answer is not None:
+                return None if command.flag & FLAG_ONEWAY else answer
+        write = self._connections.writes.get(command.code)
+        if write is not None:
+            if context.in_flight < self._connections.limits.in_flight:
+                self._queue(write, command, opaque, frame_bytes)
+                return None
+            answer = context.replies.overloaded.reply(opaque)
+        elif command.code == ROUTE_WATCH and not command.flag & FLAG_ONEWAY:
+            return self._watch(command, opaque)
+        else:
+            answer = context.replies.reply(
+                opaque, ResponseCode.REQUEST_CODE_NOT_SUPPORTED, f" request type {command.code} not supported"
+            )
+        return None if command.flag & FLAG_ONEWAY else answer
+
+    def _watch(self, command: Command, opaque: int) -> bytes | None:
+        try:
+            self._context.watches.watch(self, command, opaque, self._connections.clock_s)
+        except RemoteProtocolError as error:
+            return self._context.replies.system_error(opaque, str(error))
+        return None
+
+    def answer_watch(self, opaque: int, answer: WatchAnswer | None) -> None:
+        """Answer a route watch that was held, unless the connection is gone; None tells the client to go away."""
+        if self._closing:
+            return
+        replies = self._context.replies
+        if answer is None:
+            self._send([replies.go_away.reply(opaque)])
+        else:
+            ext_fields, body = answer.encode()
+            self._send([replies.reply(opaque, ext_fields=ext_fields, body=body)])
+
+    def _send(self, out: list[bytes]) -> None:
+        if out and not self._lost:
+            self._transport.write(out[0] if len(out) == 1 else b"".join(out))
+
+    # writes: in the order in which they came, one at a time
+
+    def _queue(self, write: Write, command: Command, opaque: int, frame_bytes: int) -> None:
+        if self._closing:
+            return
+        body_bytes = len(command.body)
+        held_bytes = (
+            body_bytes + _CHARACTER_BYTES * (frame_bytes - body_bytes) + _FIELD_BYTES * len(command.ext_fields or ())
+        )
+        self._context.in_flight += 1
+        self._writes.append((write, command, opaque, held_bytes))
+        self._queued_bytes += held_bytes
+        if self._writer is None:
+            self._writer = asyncio.get_running_loop().create_task(self._run_writes())
+        self._hold()
+        if len(self._writes) >= self._connections.limits.queued_writes:
+            self._pause_reading()
+
+    async def _run_writes(self) -> None:
+        writes = self._writes
+        try:
+            while writes:
+                write, command, opaque, held_bytes = writes[0]
+                answer = await self._run_write(write, command, opaque)
+                writes.popleft()
+                self._context.in_flight -= 1
+                self._queued_bytes -= held_bytes
+                if not command.flag & FLAG_ONEWAY:
+                    self._send([answer])
+                self._hold()
+                if command.body:
+                    self._look_at_large_frame()
+                if self._reading_paused and len(writes) < self._connections.limits.queued_writes // 2:
+                    self._resume_reading()
+        finally:
+            if self._writer is not None:  # else drop() has done this
+                self._context.in_flight -= len(writes)
+                writes.clear()
+                self._queued_bytes = 0
+                self._hold()
+                self._writer = None
+                if self._lost:
+                    self._context.channels.closed(self)
+
+    async def _run_write(self, write: Write, command: Command, opaque: int) -> bytes:
+        try:
+            return await write(self._context, command, opaque, self)
+        except RegistryError as error:
+            # Known failures with a text of their own: bad input, Redis away.
+            if command.code == 103:
+                self._context.counters.registrations_error += 1
+            # the lease loop logs once that Redis is away; not again for each broker that tries meanwhile
+            away = isinstance(error, StoreUnavailable) and not self._context.view.freshness.redis_answers
+            logger.log(
+                logging.DEBUG if away else logging.WARNING, "request %d of %s: %s", command.code, self.address, error
+            )
+            return self._context.replies.system_error(opaque, str(error))
+        except Exception as error:  # a defect of ours: the broker gets an error and tries again
+            if command.code == 103:
+                self._context.counters.registrations_error += 1
+            logger.exception("request %d of %s failed", command.code, self.address)
+            return self._context.replies.system_error(opaque, f"{type(error).__name__}: {error}")
+
+    # bounds
+
+    def _hold(self) -> None:
+        """Account for the memory that this connection takes; it may be dropped for that."""
+        self._connections.held.holds(self, self._reader.pending_bytes + self._queued_bytes + self.unread_bytes)
+
+    def _look_at_large_frame(self) -> None:
+        """Ask for a turn when a large frame has begun; give it back when none is being received or worked on."""
+        begun = self._reader.announced_bytes >= LARGE_FRAME_BYTES
+        if begun and not self._large and not self._closing:
+            self._large = True
+            if not self._connections.large_frames.enter(self, self._turn_has_come):
+                self._waits = True
+                self._pause_reading()
+        elif self._large and not begun and (self._lost or not self._writes):
+            self._large = self._waits = False
+            self._connections.large_frames.leave(self)
+
+    def _turn_has_come(self) -> None:
+        self._waits = False
+        self._resume_reading()
+
+    def _pause_reading(self) -> None:
+        if not self._reading_paused and not self._closing:
+            self._reading_paused = True
+            if self.frame_since_s is not None:
+                self.frame_since_s = math.inf  # the time during which we do not read is not the client's
+            self._transport.pause_reading()
+
+    def _resume_reading(self) -> None:
+        if self._reading_paused and self.paused_at_s is None and not self._waits and not self._closing:
+            self._reading_paused = False
+            if self.frame_since_s is not None:
+                self.frame_since_s = self._connections.clock_s
+            self._transport.resume_reading()

@@ -1,0 +1,117 @@
+"""All connections of one worker: what they share, and the limits that hold for them together."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import Final, NamedTuple, Protocol
+
+from ...protocol.command import Command, decode_command
+from ..requests.context import RequestContext
+from ..requests.lookup_cache import LookupCache
+from ..requests.reads import reads
+from ..requests.writes import writes
+from .held_memory import HeldMemory
+from .large_frames import LargeFrames
+
+_TICK_S: Final = 0.5
+_AT_A_TIME: Final = 1000
+
+
+class ConnectionLimits(NamedTuple):
+    """What one worker grants its clients.
+
+    idle_s: a connection that sends nothing for this long is closed. slow_client_s: so is one that does not read its
+    answers for this long. connections: more of them are turned away. in_flight: more writes of all connections are
+    answered with SYSTEM_BUSY. held_bytes: unfinished frames, waiting writes and unread answers of all connections
+    together. frame_s: a frame is whole so long after its first byte. queued_writes: of one connection before its
+    reading pauses. write_buffer_bytes: of answers that a client has not read yet, before its reading pauses.
+    """
+
+    idle_s: float = 120.0
+    slow_client_s: float = 30.0
+    connections: int = 20_000
+    in_flight: int = 10_000
+    held_bytes: int = 256 << 20
+    frame_s: float = 30.0
+    queued_writes: int = 64
+    write_buffer_bytes: int = 4 << 20
+
+
+class OpenConnection(Protocol):
+    """What is known here of a connection.
+
+    active_at_s: of its last bytes. paused_at_s: since when it does not read. frame_since_s: when its unfinished frame
+    began. unread_bytes: of answers, when it was last measured.
+    """
+
+    active_at_s: float
+    paused_at_s: float | None
+    frame_since_s: float | None
+    unread_bytes: int
+
+    def measure(self) -> None:
+        """Look how much of its answers the client has not read."""
+
+    def close(self, reason: str) -> None:
+        """Hang up after what is written has gone out."""
+
+    def abort(self, reason: str) -> None:
+        """Close the connection at once."""
+
+
+class Connections:
+    """Every connection of this worker, the handlers of their requests, and a clock that ticks twice a second.
+
+    held: what they hold now, see :class:`ConnectionLimits`. clock_s: of the event loop.
+    """
+
+    def __init__(self, context: RequestContext, limits: ConnectionLimits) -> None:
+        self.context = context
+        self.limits = limits
+        behaviour = context.behaviour
+        self.reads = reads(behaviour)
+        self.writes = writes(behaviour)
+        self.known = LookupCache(context)
+        self.decode: Callable[[bytes], Command] = decode_command
+        if behaviour.keeps_empty_binary_fields:
+            self.decode = partial(decode_command, keep_empty_fields=True)
+        self.all: set[OpenConnection] = set()
+        self.not_sent_away: set[OpenConnection] = set()
+        """Of clients that have asked while draining and are too old for code 1500 (GO_AWAY)."""
+        self.clock_s = asyncio.get_running_loop().time()
+        self.held = HeldMemory(limits.held_bytes)
+        self.large_frames = LargeFrames(lambda: self.clock_s)
+
+    async def tick(self) -> None:
+        """Advance the clock; close connections that send nothing, send too slowly or do not read.
+
+        Runs until cancelled.
+        """
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(_TICK_S)
+            self.clock_s = now = loop.time()
+            self.context.watches.expire(now)
+            self.large_frames.tick()
+            idle_before, slow_before = now - self.limits.idle_s, now - self.limits.slow_client_s
+            frame_before, quiet_before = now - self.limits.frame_s, now - 3 * _TICK_S
+            for number, connection in enumerate(list(self.all)):
+                if number % _AT_A_TIME == _AT_A_TIME - 1:
+                    await asyncio.sleep(0)  # lookups do not wait for 20,000 connections to be looked at
+                if connection.unread_bytes or connection.active_at_s > quiet_before:
+                    connection.measure()
+                since_s = connection.frame_since_s
+                if since_s is not None and since_s < frame_before:
+                    connection.abort(f"a frame was not whole {self.limits.frame_s:g} s after its first byte")
+                elif connection.paused_at_s is not None and connection.paused_at_s < slow_before:
+                    self.context.counters.slow_clients += 1
+                    connection.abort(f"it has not read its answers for {self.limits.slow_client_s:g} s")
+                elif connection.active_at_s < idle_before:
+                    connection.close(f"idle for {self.limits.idle_s:g} s")
+
+    @property
+    def busy(self) -> bool:
+        """Whether any request is still being worked on."""
+        return self.context.in_flight > 0

@@ -1,0 +1,277 @@
+"""The port of a front end: one worker listens itself; for several, the parent accepts and passes connections on.
+
+The parent passes each connection to the worker that has fewest (SCM_RIGHTS).
+
+The kernel's own way, a listening socket a worker (SO_REUSEPORT), deals connections out by a hash of their addresses.
+Of 64 connections over two workers that puts 20 % too many on one of them in one start of nine, over four workers in
+one of two; brokers and clients hold their connections for days, so the imbalance would last.
+
+Each worker has one end of a Unix socket pair (its channel): connections come over it, and the worker sends back one
+byte for each that has closed. The parent keeps the worker's end open as well: connections that a worker had not
+received when it ended go to the others.
+"""
+
+from __future__ import annotations
+
+import array
+import asyncio
+import contextlib
+import errno
+import logging
+import socket
+from typing import Final, Protocol
+
+from ...errors import StartError
+from .received_connections import AT_ONCE, receive
+from .sockets import bind, close_all, listen
+
+logger = logging.getLogger(__name__)
+
+_OUT_OF_FILES_PAUSE_S: Final = 1.0
+_FULL_PAUSE_S: Final = 0.01
+# Clients that are disconnected all at once connect again at once, and one worker may report that before another does:
+# closed connections are subtracted for all workers together, this long after the first report. Otherwise the worker
+# that reports first would get most of them.
+_COUNT_AFTER_S: Final = 0.5
+_FULL: Final = frozenset({errno.EAGAIN, errno.ETOOMANYREFS})
+
+
+class Acceptor(Protocol):
+    """How connections reach the workers; ``index`` is a worker's."""
+
+    def fd_for(self, index: int) -> int:
+        """The file descriptor that a worker inherits, which is about to be started."""
+
+    def worker_ready(self, index: int) -> None:
+        """The worker serves from now on."""
+
+    def worker_ended(self, index: int, *, comes_back: bool) -> None:
+        """The worker has ended; comes_back: it had answered, so its successor is likely to answer soon."""
+
+    def close(self) -> None:
+        """Accept no more connections."""
+
+
+class SingleWorkerAcceptor:
+    """A single worker listens itself; this keeps its listening socket while it restarts.
+
+    Raises:
+        StartError: as ``sockets.listen``.
+    """
+
+    def __init__(self, host: str, port: int, backlog: int) -> None:
+        self._where = host, port
+        self._listener = listen(host, port, backlog)
+
+    def fd_for(self, index: int) -> int:
+        """The listening socket itself."""
+        return self._listener.fileno()
+
+    def worker_ready(self, index: int) -> None:
+        """Nothing to do: the worker accepts by itself."""
+
+    def worker_ended(self, index: int, *, comes_back: bool) -> None:
+        """The backlog keeps connections for a successor; without one, clients must be refused, so that they turn to
+        another name server. The new socket accepts connections once its worker listens.
+        """
+        if not comes_back:
+            self._listener.close()
+            with contextlib.suppress(StartError):  # then the worker fails again, and this is tried again
+                self._listener = bind(*self._where)
+
+    def close(self) -> None:
+        """Accept no more connections."""
+        self._listener.close()
+
+
+class _Channel:
+    """The socket pair to one worker process.
+
+    held: connections that it was given and that are open, as far as counted. told: those that it reported as closed
+    since. taking: whether it is given any; those that come before it has started wait in the channel.
+    """
+
+    def __init__(self, *, taking: bool) -> None:
+        self.ours, self.theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.ours.setblocking(False)
+        self.held = self.told = 0
+        self.taking = taking
+
+    def give(self, connections: list[socket.socket]) -> bool:
+        """Pass connections on; False: the channel is full, or the worker takes no more."""
+        files = array.array("i", [each.fileno() for each in connections])
+        try:
+            self.ours.sendmsg([bytes([len(connections)])], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, files)])
+        except OSError as error:
+            if error.errno not in _FULL:
+                self.taking = False
+            return False
+        self.held += len(connections)
+        close_all(connections)
+        return True
+
+    def left(self) -> list[socket.socket]:
+        """The connections that the worker was given and did not receive."""
+        self.theirs.setblocking(False)
+        found: list[socket.socket] = []
+        with contextlib.suppress(BlockingIOError):
+            while files := receive(self.theirs)[1]:
+                found += [socket.socket(fileno=file) for file in files]
+        return found
+
+    def close(self) -> None:
+        self.ours.close()
+        self.theirs.close()
+
+
+class SharedAcceptor:
+    """The parent accepts, and passes each connection to the worker that has fewest. Uses the running event loop.
+
+    A worker that has just ended, and had answered before, still gets its share, which waits for its successor.
+    Otherwise its clients, which all connect again at once, would stay with the other workers.
+
+    Raises:
+        StartError: as ``sockets.listen``.
+    """
+
+    def __init__(self, host: str, port: int, backlog: int, workers: int) -> None:
+        self._where, self._backlog = (host, port), backlog
+        self._loop = asyncio.get_running_loop()
+        self._listener = listen(host, port, backlog)
+        self._listener.setblocking(False)
+        self._listens, self._accepting = True, False
+        self._channels: dict[int, _Channel] = {}
+        self._waiting: list[socket.socket] = []
+        self._later: asyncio.TimerHandle | None = None
+        self._counting: asyncio.TimerHandle | None = None
+        for index in range(workers):
+            self._open(index, taking=True)
+        self._deal()
+
+    @property
+    def held(self) -> list[int]:
+        """How many connections each worker has."""
+        return [self._channels[index].held for index in sorted(self._channels)]
+
+    def fd_for(self, index: int) -> int:
+        """The worker's end of the channel."""
+        return self._channels[index].theirs.fileno()
+
+    def worker_ready(self, index: int) -> None:
+        """The worker gets its share from now on, also when the one before it failed."""
+        self._channels[index].taking = True
+        if not self._listens:
+            self._listener.listen(self._backlog)
+            self._listens = True
+        self._deal()
+
+    def worker_ended(self, index: int, *, comes_back: bool) -> None:
+        """Its share waits for the successor, or goes to the others. When no worker is left, clients are refused, so
+        that they turn to another name server.
+        """
+        channel = self._shut(index)
+        self._waiting += channel.left()
+        channel.close()
+        self._open(index, taking=comes_back)
+        self._deal()
+        if self._listens and not self._taking():
+            self._refuse()
+            with contextlib.suppress(StartError):  # the next to end tries again
+                self._listener = bind(*self._where)
+                self._listener.setblocking(False)
+
+    def close(self) -> None:
+        """Accept no more; connections that wait for a worker are closed."""
+        self._refuse()
+        if self._counting is not None:
+            self._counting.cancel()
+        for index in list(self._channels):
+            self._shut(index).close()
+
+    def _open(self, index: int, *, taking: bool) -> None:
+        channel = self._channels[index] = _Channel(taking=taking)
+        self._loop.add_reader(channel.ours, self._hear, channel)
+
+    def _shut(self, index: int) -> _Channel:
+        channel = self._channels.pop(index)
+        self._loop.remove_reader(channel.ours)
+        return channel
+
+    def _hear(self, channel: _Channel) -> None:
+        with contextlib.suppress(OSError):
+            channel.told += len(channel.ours.recv(65536))
+            if self._counting is None:
+                self._counting = self._loop.call_later(_COUNT_AFTER_S, self._count)
+
+    def _count(self) -> None:
+        self._counting = None
+        for channel in self._channels.values():
+            channel.held -= channel.told
+            channel.told = 0
+
+    def _taking(self) -> list[_Channel]:
+        return [channel for channel in self._channels.values() if channel.taking]
+
+    def _refuse(self) -> None:
+        self._set_accepting(False)
+        self._listener.close()
+        self._listens = False
+        close_all(self._waiting)
+        self._waiting = []
+
+    def _set_accepting(self, wanted: bool) -> None:
+        """Accept connections, or leave them in the backlog."""
+        if self._later is not None:
+            self._later.cancel()
+            self._later = None
+        if wanted != self._accepting:
+            self._accepting = wanted
+            if wanted:
+                self._loop.add_reader(self._listener, self._accept)
+            else:
+                self._loop.remove_reader(self._listener)
+
+    def _accept_later(self, pause_s: float) -> None:
+        self._set_accepting(False)
+        self._later = self._loop.call_later(pause_s, self._deal)
+
+    def _accept(self) -> None:
+        for _ in range(AT_ONCE):
+            try:
+                self._waiting.append(self._listener.accept()[0])
+            except (BlockingIOError, ConnectionAbortedError):
+                break
+            except OSError as error:
+                logger.error("cannot accept connections, trying again in %g s: %s", _OUT_OF_FILES_PAUSE_S, error)
+                self._accept_later(_OUT_OF_FILES_PAUSE_S)
+                return
+        self._deal()
+
+    def _deal(self) -> None:
+        """Pass waiting connections to the workers that have fewest; those that no worker can take now keep waiting."""
+        able = self._taking()
+        while self._waiting and able:
+            shares: dict[_Channel, list[socket.socket]] = {channel: [] for channel in able}
+            for connection in self._waiting:
+                least = min(able, key=lambda channel: channel.held + len(shares[channel]))
+                shares[least].append(connection)
+            self._waiting = []
+            for channel, share in shares.items():
+                for at in range(0, len(share), AT_ONCE):
+                    if not channel.give(share[at : at + AT_ONCE]):
+                        self._waiting += share[at:]
+                        able.remove(channel)
+                        break
+        if self._waiting and self._taking():
+            self._accept_later(_FULL_PAUSE_S)
+        else:
+            self._set_accepting(self._listens and bool(self._taking()))
+
+
+def open_acceptor(host: str, port: int, backlog: int, workers: int) -> Acceptor:
+    """Open the port for so many workers.
+
+    Raises:
+        StartError: as ``sockets.listen``.
+    """
+    return SingleWorkerAcceptor(host, port, backlog) if workers == 1 else SharedAcceptor(host, port, backlog, workers)

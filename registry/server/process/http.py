@@ -1,0 +1,131 @@
+"""The HTTP server of a front end: /metrics, /healthz and /readyz."""
+
+from __future__ import annotations
+
+import contextlib
+import http.server
+import json
+import logging
+import socket
+import threading
+from http import HTTPStatus
+from typing import Any, Final
+
+from ...errors import StartError
+from .metrics import Fleet, exposition
+
+logger = logging.getLogger(__name__)
+
+_CLIENT_TIMEOUT_S: Final = 5.0
+_MAX_CONNECTIONS: Final = 64
+# How long a new client waits until the oldest one, whose connection is closed, has ended.
+_PLACE_S: Final = 1.0
+
+
+class _Handler(http.server.BaseHTTPRequestHandler):
+    server: HttpServer
+    server_version = "mqregistry"
+    sys_version = ""
+    timeout = _CLIENT_TIMEOUT_S  # a client that sends nothing does not keep its thread
+
+    def do_GET(self) -> None:
+        path = self.path.partition("?")[0]
+        if path == "/healthz":
+            self._answer(HTTPStatus.OK, b"ok\n", "text/plain; charset=utf-8")
+        elif path == "/readyz":
+            reasons = self.server.fleet.not_ready()
+            status = HTTPStatus.SERVICE_UNAVAILABLE if reasons else HTTPStatus.OK
+            told: dict[str, object] = {"ready": not reasons, "reasons": reasons}
+            if warnings := self.server.fleet.warnings():
+                told["warnings"] = warnings
+            self._answer(status, json.dumps(told).encode() + b"\n", "application/json")
+        elif path == "/metrics":
+            body, content_type = exposition(self.server.fleet, self.headers.get("Accept", ""))
+            self._answer(HTTPStatus.OK, body, content_type)
+        else:
+            self._answer(HTTPStatus.NOT_FOUND, b"try /metrics, /healthz or /readyz\n", "text/plain; charset=utf-8")
+
+    do_HEAD = do_GET
+
+    def _answer(self, status: HTTPStatus, body: bytes, content_type: str) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", content_type)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        logger.debug("%s " + format, self.address_string(), *args)
+
+
+class HttpServer(http.server.ThreadingHTTPServer):
+    """Answers in threads of its own, so that a slow client delays nobody else."""
+
+    daemon_threads = True
+    allow_reuse_address = True
+    request_queue_size = 128
+
+    def __init__(self, host: str, port: int, fleet: Fleet) -> None:
+        """Bind and begin to answer.
+
+        Raises:
+            StartError: the port is taken or may not be used.
+        """
+        self.fleet = fleet
+        self._free = threading.BoundedSemaphore(_MAX_CONNECTIONS)
+        self._open: dict[socket.socket, None] = {}  # the oldest first
+        self._open_lock = threading.Lock()
+        try:
+            self.address_family = socket.getaddrinfo(host or "0.0.0.0", port, type=socket.SOCK_STREAM)[0][0]
+            super().__init__((host, port), _Handler)
+        except (OSError, UnicodeError) as error:  # the latter: a part of a name that is too long or empty
+            raise StartError(
+                f"cannot serve metrics on {host}:{port}: {getattr(error, 'strerror', None) or error}; "
+                "choose another port with --http-port, or 0 for none"
+            ) from error
+        self._thread = threading.Thread(target=self.serve_forever, name="http", args=(0.1,), daemon=True)
+        self._thread.start()
+
+    def server_bind(self) -> None:
+        """Bind only: the base class also asks DNS for this machine's name, which may take seconds."""
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self.socket.bind(self.server_address)
+        self.server_address = self.socket.getsockname()
+        self.server_name, self.server_port = "mqregistry", self.server_address[1]
+
+    def verify_request(self, request: Any, client_address: object) -> bool:
+        """Bound the number of threads: the oldest client, which most likely hangs, is closed for a new one."""
+        if not self._free.acquire(blocking=False):
+            self._close_the_oldest()
+            if not self._free.acquire(timeout=_PLACE_S):
+                return False
+        with self._open_lock:
+            self._open[request] = None
+        return True
+
+    def _close_the_oldest(self) -> None:
+        with self._open_lock:
+            oldest = next(iter(self._open), None)
+        if oldest is not None:
+            with contextlib.suppress(OSError):  # it has just been closed
+                oldest.shutdown(socket.SHUT_RDWR)
+
+    def process_request_thread(self, request: Any, client_address: object) -> None:
+        """One connection, in its thread."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            with self._open_lock:
+                self._open.pop(request, None)
+            self._free.release()
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Clients may close their connection at any time."""
+        logger.debug("an HTTP client went away", exc_info=True)
+
+    def close(self) -> None:
+        """Stop answering."""
+        self.shutdown()
+        self._thread.join()
+        self.server_close()

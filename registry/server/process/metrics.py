@@ -1,0 +1,331 @@
+"""Sums the status of a front end's workers for ``/metrics`` and ``/readyz``.
+
+Counters continue when a worker restarts: the counts of one that has ended are kept.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final, Literal, NamedTuple
+
+import msgspec
+
+from ...store.streams import Alarm, Survey
+
+PREFIX: Final = "mqregistry_"
+# A worker tells its status every second; one that is silent this long may be paused or hang.
+SILENT_S: Final = 5.0
+# A sweeper removes a broker within milliseconds of its deadline: when one is overdue for so long, none runs.
+UNSWEPT_S: Final = 30.0
+
+_SERIES: Final = re.compile(r'(\w+)(?:\{(\w+)="([^"]*)"\})?')
+
+
+class Metric(NamedTuple):
+    """One documented metric; ``label`` names its labels, if it has any, with a comma between two."""
+
+    kind: Literal["counter", "gauge", "summary"]
+    help: str
+    label: str = ""
+
+    @property
+    def labels(self) -> list[str]:
+        """The names of its labels."""
+        return self.label.split(",") if self.label else []
+
+
+# Everything that /metrics shows, without the prefix. docs/metrics.md is this table; a test holds both together.
+METRICS: Final[Mapping[str, Metric]] = {
+    "requests_total": Metric("counter", "Requests that were answered."),
+    "lookups_total": Metric("counter", "Route lookups (105) by result: found, not_found, error.", "result"),
+    "stale_answers_total": Metric("counter", "Answers given from a view that may be behind, because Redis was away."),
+    "registrations_total": Metric(
+        "counter", "Registrations (103) by path: unchanged, changed, refused, error.", "path"
+    ),
+    "bad_frames_total": Metric("counter", "Connections closed for bytes that are no frame."),
+    "slow_clients_total": Metric("counter", "Connections closed because the client did not read."),
+    "brokers_expired_total": Metric("counter", "Brokers that a sweeper of this process removed for silence."),
+    "brokers_reaped_total": Metric("counter", "Brokers that a sweeper of this process removed after a dead worker."),
+    "script_seconds": Metric("summary", "Time of the Lua scripts, as a worker waits for them.", "script"),
+    "view_seq": Metric("gauge", "Change number that the view has reached; the lowest of the workers."),
+    "view_lag_seconds": Metric("gauge", "Age of the last change when it was applied; the highest of the workers."),
+    "view_stale": Metric("gauge", "Workers whose view may be behind."),
+    "view_rebuilds_total": Metric("counter", "Times that a view was read again."),
+    "redis_away": Metric("gauge", "Workers that cannot reach Redis."),
+    "grace": Metric("gauge", "1 while nobody is removed for silence, after an outage or a start."),
+    "broker_overdue_seconds": Metric(
+        "gauge", "For how long a silent broker should have been removed; more than a few seconds: no sweeper runs."
+    ),
+    "brokers_alive": Metric("gauge", "Broker processes in the tables."),
+    "topics": Metric("gauge", "Topics in the tables."),
+    "channels": Metric("gauge", "Broker connections that this front end owns."),
+    "closes_pending": Metric("gauge", "Closed broker connections that Redis does not know of yet."),
+    "leases": Metric("gauge", "Workers of this front end that hold their lease."),
+    "connections": Metric("gauge", "Open connections."),
+    "held_bytes": Metric("gauge", "Bytes of unfinished frames, waiting requests and unread answers."),
+    "workers": Metric("gauge", "Worker processes that answer."),
+    "worker_restarts_total": Metric("counter", "Worker processes that ended by themselves and were started again."),
+    "stream_entries": Metric("gauge", "Entries of the journal's streams: changes, heartbeats, lookups.", "stream"),
+    "stream_bytes": Metric("gauge", "Bytes of the entries of a stream; heartbeats are not counted.", "stream"),
+    "stream_reader_behind": Metric(
+        "gauge", "Entries that a reader has not acknowledged; estimated but for changes.", "reader,stream"
+    ),
+    "stream_reader_behind_seconds": Metric(
+        "gauge", "Time from what a reader acknowledged last to the stream's last entry.", "reader,stream"
+    ),
+    "stream_reader_lost": Metric("gauge", "1 when a reader cannot go on without a gap.", "reader,stream"),
+    "stream_reader_silent_seconds": Metric("gauge", "Time since a reader was last heard of.", "reader"),
+    "stream_alarms_total": Metric(
+        "counter", "Alarms about readers that a sweeper of this process raised: near, lost, silent.", "alarm"
+    ),
+    "ready": Metric("gauge", "1 when /readyz answers 200."),
+    "start_time_seconds": Metric("gauge", "When this front end started, in seconds since 1970."),
+}
+
+
+class Status(msgspec.Struct, kw_only=True, frozen=True):
+    """One status line of a worker; other members of it are ignored."""
+
+    ready: bool = False
+    stale: bool = False
+    draining: bool = False
+    redis_away: bool = False
+    grace: bool = False
+    overdue_ms: int = 0
+    epoch: str = ""
+    seq: int = 0
+    lag_ms: float = 0.0
+    connections: int = 0
+    channels: int = 0
+    closes_pending: int = 0
+    held_bytes: int = 0
+    brokers: int = 0
+    topics: int = 0
+    rebuilds: int = 0
+    counters: dict[str, float] = {}
+    script_times: dict[str, tuple[int, float]] = {}
+
+
+class _LastStatus(NamedTuple):
+    status: Status
+    at: float
+
+
+class Series(NamedTuple):
+    """One value of one metric; ``label_value`` is empty when it has no label, ``times`` counts a summary.
+
+    second: the value of the second label, where there are two.
+    """
+
+    name: str
+    label_value: str
+    value: float
+    times: int = 0
+    second: str = ""
+
+
+class _Totals:
+    """Counters, summed over workers."""
+
+    def __init__(self) -> None:
+        self.counted: dict[str, float] = {}
+        self.scripts: dict[str, tuple[int, float]] = {}
+
+    def add(self, counted: Mapping[str, float], scripts: Mapping[str, tuple[int, float]]) -> None:
+        for name, value in counted.items():
+            self.counted[name] = self.counted.get(name, 0) + value
+        for name, (times, total_ms) in scripts.items():
+            known_times, known_ms = self.scripts.get(name, (0, 0.0))
+            self.scripts[name] = known_times + times, known_ms + total_ms
+
+    def add_status(self, status: Status) -> None:
+        self.add({**status.counters, "view_rebuilds_total": status.rebuilds}, status.script_times)
+
+
+class Fleet:
+    """The workers of one front end, by their last status. Written by the event loop, read by HTTP threads."""
+
+    def __init__(self, workers: int, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._expected = workers
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._told: dict[int, _LastStatus] = {}
+        self._ended = _Totals()
+        self.draining = False
+        self.restarts = 0
+        self.brokers_expired = 0
+        self.brokers_reaped = 0
+        self._alarms: dict[str, int] = {}
+        self._survey: Survey | None = None
+        self._started_s = time.time()
+
+    def told(self, index: int, status: Status) -> None:
+        """Worker ``index`` sent its status."""
+        with self._lock:
+            self._told[index] = _LastStatus(status, self._clock())
+
+    def gone(self, index: int) -> None:
+        """Worker ``index`` ended; its counts are kept."""
+        with self._lock:
+            told = self._told.pop(index, None)
+            if told is not None:
+                self._ended.add_status(told.status)
+
+    def removed(self, expired: int, reaped: int) -> None:
+        """A sweeper of this process removed so many brokers for silence, and after a dead worker."""
+        with self._lock:
+            self.brokers_expired += expired
+            self.brokers_reaped += reaped
+
+    def alarmed(self, alarm: Alarm) -> None:
+        """A sweeper of this process raised an alarm about a reader of the streams."""
+        with self._lock:
+            self._alarms[alarm.kind] = self._alarms.get(alarm.kind, 0) + 1
+
+    def survey(self, survey: Survey | None) -> None:
+        """Set the state of the streams and their readers; None: not known, and nothing is shown of them."""
+        with self._lock:
+            self._survey = survey
+
+    def not_ready(self) -> list[str]:
+        """Why /readyz answers 503; empty = ready. Redis away is no reason: known routes are still served."""
+        if self.draining:
+            return ["draining"]
+        reasons = []
+        now = self._clock()
+        with self._lock:
+            for index in range(self._expected):
+                told = self._told.get(index)
+                if told is None:
+                    reasons.append(f"worker {index + 1} is not up")
+                elif now - told.at > SILENT_S:
+                    reasons.append(f"worker {index + 1} has been silent for {now - told.at:.0f} s")
+                elif not told.status.ready:
+                    why = ": Redis is away" if told.status.redis_away else ""
+                    reasons.append(f"worker {index + 1} has not read the tables yet{why}")
+                elif told.status.draining:
+                    reasons.append(f"worker {index + 1} is draining")
+        return reasons
+
+    @property
+    def overdue_s(self) -> float:
+        """For how long a broker has been overdue, as the workers learn it from Redis; 0: none is."""
+        with self._lock:
+            return max((told.status.overdue_ms for told in self._told.values()), default=0) / 1000
+
+    def warnings(self) -> list[str]:
+        """What /readyz says beside the reasons: faults that other front ends share, so that none is worse than this."""
+        overdue_s = self.overdue_s
+        if overdue_s <= UNSWEPT_S:
+            return []
+        return [
+            f"no sweeper has run for {overdue_s:.0f} s: brokers that fell silent stay in the tables; start "
+            "'mqregistry sweep', or a front end without --no-sweep"
+        ]
+
+    def series(self) -> Iterator[Series]:
+        """Every value that /metrics shows, in the order of the table."""
+        ready = not self.not_ready()
+        totals = _Totals()
+        with self._lock:
+            now = self._clock()
+            heard = [told.status for told in self._told.values()]
+            answering = sum(told.status.ready and now - told.at <= SILENT_S for told in self._told.values())
+            totals.add(self._ended.counted, self._ended.scripts)
+            totals.add({f'stream_alarms_total{{alarm="{kind}"}}': n for kind, n in self._alarms.items()}, {})
+            streams = list(_stream_series(self._survey)) if self._survey is not None else []
+        for status in heard:
+            totals.add_status(status)
+        gauges: dict[str, float] = {
+            "view_seq": min((s.seq for s in heard), default=0),
+            "view_lag_seconds": max((s.lag_ms for s in heard), default=0.0) / 1000,
+            "view_stale": sum(s.stale for s in heard),
+            "redis_away": sum(s.redis_away for s in heard),
+            "grace": max((s.grace for s in heard), default=False),
+            "broker_overdue_seconds": self.overdue_s,
+            "brokers_alive": max((s.brokers for s in heard), default=0),
+            "topics": max((s.topics for s in heard), default=0),
+            "channels": sum(s.channels for s in heard),
+            "closes_pending": sum(s.closes_pending for s in heard),
+            "leases": sum(s.ready and not s.redis_away for s in heard),
+            "connections": sum(s.connections for s in heard),
+            "held_bytes": sum(s.held_bytes for s in heard),
+            "workers": answering,
+            "worker_restarts_total": self.restarts,
+            "brokers_expired_total": self.brokers_expired,
+            "brokers_reaped_total": self.brokers_reaped,
+            "ready": ready,
+            "start_time_seconds": self._started_s,
+        }
+        by_name: dict[str, list[tuple[str, float]]] = {}
+        for series, value in totals.counted.items():
+            match = _SERIES.fullmatch(series)
+            if match is not None:
+                by_name.setdefault(match[1], []).append((match[3] or "", value))
+        for name, metric in METRICS.items():
+            if metric.kind == "summary":
+                for script, (times, total_ms) in sorted(totals.scripts.items()):
+                    yield Series(name, script, total_ms / 1000, times)
+            elif name in gauges:
+                yield Series(name, "", float(gauges[name]))
+            elif name.startswith("stream_") and metric.kind == "gauge":
+                yield from (series for series in streams if series.name == name)
+            else:
+                nothing = [] if metric.label else [("", 0.0)]
+                for label_value, value in sorted(by_name.get(name, nothing)):
+                    yield Series(name, label_value, float(value))
+
+
+def _stream_series(survey: Survey) -> Iterator[Series]:
+    for stream, state in sorted(survey.streams.items()):
+        yield Series("stream_entries", stream, state.entries)
+        if state.bytes >= 0:
+            yield Series("stream_bytes", stream, state.bytes)
+    for name, reader in sorted(survey.readers.items()):
+        yield Series("stream_reader_silent_seconds", name, max(0, survey.now_ms - reader.seen_ms) / 1000)
+        for stream, position in sorted(reader.positions.items()):
+            yield Series("stream_reader_behind", name, position.behind, second=stream)
+            yield Series("stream_reader_behind_seconds", name, position.behind_ms / 1000, second=stream)
+            yield Series("stream_reader_lost", name, position.state == "lost", second=stream)
+
+
+def exposition(fleet: Fleet, accept: str) -> tuple[bytes, str]:
+    """The page of /metrics and its content type, in the format that the scraper asks for."""
+    # Here and not at the top: a start does not need it, and it takes a while to import.
+    from prometheus_client import CollectorRegistry
+    from prometheus_client.exposition import choose_encoder
+
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Collector(fleet))
+    encode, content_type = choose_encoder(accept)
+    return encode(registry), content_type
+
+
+class _Collector:
+    """A prometheus_client collector over a fleet."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self._fleet = fleet
+
+    def collect(self) -> Iterator[Any]:
+        from prometheus_client import core
+
+        kinds = {
+            "counter": core.CounterMetricFamily,
+            "gauge": core.GaugeMetricFamily,
+            "summary": core.SummaryMetricFamily,
+        }
+        families: dict[str, Any] = {
+            name: kinds[metric.kind](PREFIX + name, metric.help, labels=metric.labels)
+            for name, metric in METRICS.items()
+        }
+        for series in self._fleet.series():
+            labels = [series.label_value, series.second][: len(METRICS[series.name].labels)]
+            if METRICS[series.name].kind == "summary":
+                families[series.name].add_metric(labels, count_value=series.times, sum_value=series.value)
+            else:
+                families[series.name].add_metric(labels, series.value)
+        yield from families.values()

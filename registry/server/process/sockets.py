@@ -1,0 +1,85 @@
+"""Opens the listening socket of a front end, with errors that say what to do."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+from collections.abc import Iterable
+from typing import Any, Final
+
+from ...errors import StartError
+
+_TAKEN: Final = frozenset({errno.EADDRINUSE})
+
+
+def _open(host: str, port: int) -> tuple[socket.socket, Any]:
+    try:
+        found = socket.getaddrinfo(host or "0.0.0.0", port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except (OSError, UnicodeError) as error:  # the latter: a part of a name that is too long or empty
+        why = getattr(error, "strerror", None) or error
+        raise StartError(f"cannot listen on {host}:{port}: no such address: {why}") from error
+    family, kind, protocol, _, address = found[0]
+    try:
+        opened = socket.socket(family, kind, protocol)
+    except OSError as error:  # no IPv6 here
+        raise StartError(_why(host, port, error)) from error
+    # connections in TIME_WAIT must not prevent a restart
+    opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if family == socket.AF_INET6:
+        opened.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, host != "::")
+    return opened, address
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """Open a socket that has the port, and accepts no connection before its owner listens.
+
+    Raises:
+        StartError: the port is taken or may not be used; the message says which and what to do.
+    """
+    opened, address = _open(host, port)
+    try:
+        opened.bind(address)
+    except OSError as error:
+        opened.close()
+        raise StartError(_why(host, port, error)) from error
+    return opened
+
+
+def listen(host: str, port: int, backlog: int) -> socket.socket:
+    """Open a listening socket on a port that nobody else listens on.
+
+    Without SO_REUSEPORT a second server cannot share the port silently, not even one that sets the option.
+
+    Raises:
+        StartError: as ``bind``.
+    """
+    opened = bind(host, port)
+    try:
+        opened.listen(backlog)
+    except OSError as error:  # another one that was only bound listens by now
+        opened.close()
+        raise StartError(_why(host, port, error)) from error
+    return opened
+
+
+def close_all(sockets: Iterable[socket.socket]) -> None:
+    """Close every one of them."""
+    for each in sockets:
+        each.close()
+
+
+def _why(host: str, port: int, error: OSError) -> str:
+    where = f"cannot listen on {host}:{port}"
+    if error.errno in _TAKEN:
+        return (
+            f"{where}: port taken; another server (a name server, perhaps) listens there: "
+            f"stop it, or choose another port with --port (what it is: ss -ltnp 'sport = :{port}')"
+        )
+    if error.errno == errno.EACCES:
+        return (
+            f"{where}: not permitted; ports below 1024 need rights that this user does not have: choose another --port"
+        )
+    if error.errno == errno.EADDRNOTAVAIL:
+        return f"{where}: this machine has no such address; --host takes one of its own, or 0.0.0.0 for all"
+    return f"{where}: {os.strerror(error.errno) if error.errno else error}"

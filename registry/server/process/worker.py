@@ -1,0 +1,342 @@
+"""One worker process of a front end: made by the supervisor (:mod:`mqregistry.server.process.spawning`), serves the
+port alone, or the connections that the supervisor passes to it.
+
+:func:`main` takes the JSON of :class:`Spec`. It writes JSON lines to its status pipe: ``ready`` once it answers from
+the tables, ``status`` every second, ``failed`` with a reason before it exits with 253. SIGTERM drains it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import logging
+import os
+import secrets
+import signal
+import socket
+import sys
+import time
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+import uvloop
+
+from ...behaviour import behaviour_of
+from ...config.settings import DEFAULT, Settings, options
+from ...errors import RegistryError, StoreUnavailable
+from ...names import PrintableFormatter
+from ...store.config_writes import KvStore
+from ...store.leases import LeaseStore
+from ...store.route_writes import RouteStore
+from ...store.store import Store
+from ...store.streams import StreamStore
+from ..net.connections import ConnectionLimits, Connections
+from ..net.first_bytes import Doorway
+from ..net.tls import Tls
+from ..requests.context import RequestContext
+from ..requests.counters import Counters
+from ..view.channels import ChannelOwner
+from ..view.follower import BLOCK_MS, Follower
+from ..view.freshness import Freshness
+from ..view.lease_loop import LeaseLoop
+from ..view.lookup_counts import LookupJournal
+from ..view.notify_min_broker_id import MinBrokerIdNotifier
+from ..view.view import View
+from .malloc import keep_large_blocks, trim_after_bursts
+from .received_connections import ReceivedConnections
+
+logger = logging.getLogger(__name__)
+
+# The collector starts when the worker serves, at the latest after so long.
+_COLLECT_AFTER_S: Final = 10.0
+
+EXIT_COULD_NOT_START = 253
+# As the Java NameServer does: every key of the KV configuration is logged, first after a minute.
+KV_PRINT_FIRST_S = 60.0
+KV_PRINT_EVERY_S = 600.0
+# How long clients that know it are sent away with 1500 before this worker stops accepting.
+GO_AWAY_S = 1.0
+# How often a worker that has no tables yet tries Redis again.
+_REACH_EVERY_S: Final = 0.25
+
+
+Server = asyncio.Server | ReceivedConnections
+
+
+class Spec(msgspec.Struct, frozen=True):
+    """What a worker is told: its settings, the front end it belongs to, where its connections come from (the listening
+    socket, or a channel of :mod:`mqregistry.server.process.acceptor`), and its status pipe.
+
+    wait: whether it waits for a Redis that is away at the start, and answers every request with code 1 until then.
+    """
+
+    settings: Settings
+    front_end: str
+    index: int
+    connections_fd: int
+    status_fd: int
+    wait: bool = False
+
+
+class Worker:
+    """Everything that one worker process runs."""
+
+    def __init__(self, spec: Spec) -> None:
+        settings = spec.settings
+        self._spec = spec
+        self._settings = settings
+        store = partial(Store, settings.redis, settings.namespace, compat=settings.compat)
+        self._store = store(timeout_ms=settings.redis_timeout_ms)
+        self._tail_store = store(timeout_ms=BLOCK_MS + 1000, max_connections=2)
+        self._lease_store = store(timeout_ms=settings.redis_timeout_ms, max_connections=1)
+        routes = RouteStore(self._store)
+        self._channels = ChannelOwner(routes, spec.front_end, secrets.token_hex(8))
+        behaviour = behaviour_of(settings.compat)
+        self._proxy_protocol = settings.proxy_protocol and behaviour.proxy_protocol
+        self._view = View()
+        self._counters = Counters()
+        self._follower = Follower(
+            self._store,
+            self._tail_store,
+            self._view,
+            grace_ms=self._grace_ms,
+        )
+        self._lease_loop = LeaseLoop(
+            LeaseStore(self._lease_store), self._view, self._follower, self._channels, grace_ms=self._grace_ms
+        )
+        self._context = RequestContext(
+            settings, self._view, routes, KvStore(self._store), self._channels, self._counters, self._follower
+        )
+        self._view.subscribe(self._channels.applied)
+        self._notifier = MinBrokerIdNotifier(lambda: self._context.settings.notify_min_broker_id_changed)
+        if spec.index == 0:  # one worker of a front end tells the brokers
+            self._view.subscribe(self._notifier.applied)
+        self._lookups = LookupJournal(
+            self._context.lookup_counts, StreamStore(self._store), spec.front_end, self._channels.incarnation,
+            interval_s=settings.lookup_counts_interval_ms / 1000,
+        )  # fmt: skip
+        if spec.index == 0:
+            for option in options().values():
+                if option.key in behaviour.ignored_settings and settings.source(option.name) != DEFAULT:
+                    logger.warning(
+                        "%s (%s) has no effect: NameServer %s does not know it",
+                        option.key, settings.source(option.name), behaviour.compat,
+                    )  # fmt: skip
+        self._stop = asyncio.Event()
+        self._waits_for_redis = False
+
+    def _grace_ms(self) -> int:
+        return self._context.settings.broker_channel_expired_time_ms
+
+    async def run(self) -> None:
+        """Serve until SIGTERM, then drain.
+
+        Raises:
+            RegistryError: it could not start.
+        """
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stop.set)
+        loop.call_later(_COLLECT_AFTER_S, gc.enable)  # Redis may keep us waiting
+        settings = self._settings
+        tls = Tls(settings)
+        connections = Connections(
+            self._context,
+            ConnectionLimits(
+                idle_s=settings.server_channel_max_idle_time_seconds,
+                slow_client_s=settings.slow_client_timeout_seconds,
+                connections=settings.max_connections,
+                in_flight=settings.max_in_flight,
+                write_buffer_bytes=settings.write_buffer_high_water_mark_bytes,
+            ),
+        )
+        doorway = Doorway(
+            connections,
+            tls,
+            proxy_protocol=self._proxy_protocol,
+            handshake_s=settings.handshake_timeout_ms / 1000,
+        )
+        async with asyncio.TaskGroup() as group:
+            tasks = [
+                group.create_task(coroutine, name=name)
+                for name, coroutine in (
+                    ("tick", connections.tick()),
+                    ("status", self._report(connections)),
+                    ("doorway", doorway.tick()),
+                    ("tls", tls.watch()),
+                )
+            ]
+            server: Server | None = None
+            while not self._stop.is_set() and not await self._has_tables():
+                server = server or await self._listen(doorway, connections)
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(_REACH_EVERY_S):
+                        await self._stop.wait()
+            tasks += [
+                group.create_task(coroutine, name=name)
+                for name, coroutine in (
+                    ("tail", self._follower.tail()),
+                    ("lease", self._lease_loop.run()),
+                    ("give back", self._follower.give_back()),
+                    ("closes", self._channels.tell_closes()),
+                    ("kv", self._print_kv()),
+                    ("lookups", self._lookups.run()),
+                    ("notify", self._notifier.run()),
+                    ("memory", trim_after_bursts(lambda: self._counters.registrations_changed)),
+                )
+            ]
+            # Without a wait connections stay in the backlog until here: their requests are answered from the tables.
+            server = server or await self._listen(doorway, connections)
+            # The tables are long-lived: the collector need not look at them again and again, nor once now.
+            gc.freeze()
+            gc.enable()  # it rested since this process was made
+            if not self._stop.is_set():
+                self._say({"event": "ready"})
+            await self._stop.wait()
+            await self._drain(server, connections)
+            for task in tasks:
+                task.cancel()
+        await self._lookups.close()
+        with contextlib.suppress(RegistryError):
+            await LeaseStore(self._store).release(self._channels.incarnation)
+        await self._context.product.close()
+        await self._store.close()
+        await self._tail_store.close()
+        await self._lease_store.close()
+
+    async def _has_tables(self) -> bool:
+        """Connect to Redis and read the tables; False: it is away, and this worker is to wait for it.
+
+        Raises:
+            StoreUnavailable: it is away, and this worker is not to wait.
+            StoreError: it is there and not fit (login, version, schema, eviction policy): waiting mends nothing.
+        """
+        try:
+            await self._store.connect()
+            await self._follower.start()
+            await self._lease_loop.renew()
+        except StoreUnavailable as error:
+            if not self._spec.wait:
+                raise
+            if not self._waits_for_redis:
+                logger.warning("%s; every request is answered with an error until it is there", error)
+            self._waits_for_redis = True
+            return False
+        self._waits_for_redis = False
+        return True
+
+    async def _listen(self, doorway: Doorway, connections: Connections) -> Server:
+        source = socket.socket(fileno=self._spec.connections_fd)
+        if source.family == socket.AF_UNIX:
+            return ReceivedConnections(source, doorway, connections.all)
+        backlog = self._settings.server_socket_backlog
+        return await asyncio.get_running_loop().create_server(doorway, sock=source, backlog=backlog)
+
+    async def _drain(self, server: Server, connections: Connections) -> None:
+        """Send clients away, stop accepting, finish what is in flight; no broker is removed."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._settings.shutdown_wait_time_seconds
+        self._context.draining = self._settings.enable_shutdown_gracefully
+        # Brokers that go away now go because we send them: that says nothing about their life.
+        self._channels.stop_telling()
+        logger.info("draining: %d connections", len(connections.all))
+        if self._context.draining:
+            self._context.watches.send_away()
+        if connections.all and self._context.draining:
+            await self._until(deadline, loop.time() + GO_AWAY_S, lambda: not connections.all)
+            # As in Java; a client that asks nothing meanwhile loses nothing when its connection closes.
+            await self._until(deadline, deadline, lambda: not connections.not_sent_away)
+        server.close()
+        await self._until(deadline, deadline, lambda: not connections.busy)
+        with contextlib.suppress(RegistryError, TimeoutError):
+            async with asyncio.timeout(max(0.1, min(2.0, deadline - loop.time()))):
+                await self._channels.closes_told()
+        for connection in list(connections.all):
+            connection.close("this front end is shutting down")
+        logger.info("drained")
+
+    async def _until(self, deadline: float, until: float, done: Any) -> None:
+        loop = asyncio.get_running_loop()
+        while loop.time() < min(deadline, until) and not done():  # noqa: ASYNC110 (two conditions, once a life)
+            await asyncio.sleep(0.02)
+
+    async def _print_kv(self) -> None:
+        """Log all KV configuration every ten minutes; one worker of a front end does it for all."""
+        await asyncio.sleep(KV_PRINT_FIRST_S)
+        while self._spec.index == 0:
+            for namespace, table in sorted(self._view.served.kv.items()):
+                for key, value in sorted(table.items()):
+                    logger.info("KV config: namespace %s key %s value %s", namespace, key, value)
+            await asyncio.sleep(KV_PRINT_EVERY_S)
+
+    # telling the supervisor
+
+    def _say(self, line: dict[str, Any]) -> None:
+        # The pipe holds a few dozen lines; a supervisor that does not read them any more is gone.
+        with contextlib.suppress(BlockingIOError, BrokenPipeError):
+            os.write(self._spec.status_fd, msgspec.json.encode(line) + b"\n")
+
+    async def _report(self, connections: Connections) -> None:
+        while True:
+            await asyncio.sleep(1.0)
+            self._say(self.status(connections))
+
+    def status(self, connections: Connections) -> dict[str, Any]:
+        """What ``/metrics`` and ``/readyz`` are made of."""
+        view, renewal = self._view, self._lease_loop.renewal
+        grace = renewal is not None and renewal.now_ms < renewal.up_since_ms + self._grace_ms()
+        times = self._store.times
+        return {
+            "event": "status",
+            "ready": view.freshness is not Freshness.LOADING,
+            "stale": view.freshness is not Freshness.FRESH,
+            "draining": self._context.draining,
+            "epoch": view.epoch,
+            "seq": view.seq,
+            "lag_ms": self._follower.lag_ms,
+            "grace": grace,
+            "overdue_ms": renewal.overdue_ms if renewal is not None and view.freshness.redis_answers else 0,
+            "redis_away": self._waits_for_redis or view.freshness is Freshness.AWAY,
+            "connections": len(connections.all),
+            "held_bytes": connections.held.bytes,
+            "channels": len(self._channels),
+            "closes_pending": self._channels.closes_pending,
+            "brokers": sum(len(row.broker_addrs) for row in view.served.brokers.values()),
+            "topics": len(view.served.topics),
+            "rebuilds": view.load_id,
+            "counters": self._counters.report(),
+            "script_times": {name: (times.count[name], times.total_ms[name]) for name in times.count},
+        }
+
+
+def main(spec_json: bytes | str) -> int:
+    """The worker process; returns its exit status."""
+    spec = msgspec.json.decode(spec_json, type=Spec)
+    configure_logging(spec)
+    keep_large_blocks()
+    os.set_blocking(spec.status_fd, False)
+    started = time.monotonic()
+
+    async def serve() -> None:
+        await Worker(spec).run()
+
+    reason = ""
+    try:
+        uvloop.run(serve())
+    except* RegistryError as errors:
+        reason = "; ".join(str(error) for error in errors.exceptions)
+    if reason:
+        logger.error("%s", reason)
+        os.write(spec.status_fd, msgspec.json.encode({"event": "failed", "reason": reason}) + b"\n")
+        return EXIT_COULD_NOT_START
+    logger.info("served for %.1f s", time.monotonic() - started)
+    return 0
+
+
+def configure_logging(spec: Spec) -> None:
+    """Lines on stderr, which the supervisor prefixes."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(PrintableFormatter("%(levelname)s %(name)s - %(message)s"))
+    logging.basicConfig(level=spec.settings.log_level.upper(), handlers=[handler])

@@ -1,0 +1,1 @@
+"""What each request code does: reads from the view, writes through Lua scripts."""

@@ -1,0 +1,133 @@
+"""Keeps what large registrations said, as chunks of topics: what was decoded or written once is not done again.
+
+A broker's next registration is mostly the same as its last one, and the brokers of a cluster have mostly the same
+topics. A chunk is known by its content, so one cache serves both:
+
+- the digests of each broker's last body. As long as the tables hold that body, only the chunks that are new are
+  decoded and compared.
+- the topics of the chunks that were used in the last seconds, decoded and encoded. When a whole fleet registers at
+  once, the brokers of a cluster decode their common topics once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, MutableMapping, Sequence
+from typing import Final, NamedTuple
+from weakref import WeakValueDictionary
+
+from ...model import QueueData
+from ...protocol.bodies.register_chunks import TopicChunk
+from ...store.route_writes import TOPICS_PER_EVENT, EncodedTopics
+
+KEPT_S: Final = 5.0
+"""The topics of a chunk are forgotten when nobody used them for this long; its digest stays."""
+MAX_DECODED_BYTES: Final = 48 << 20
+"""Of text: about 280,000 topics."""
+MAX_CHUNKS: Final = 50_000
+"""Of last bodies. A chunk is 200 bytes or so without its topics: 10 MB for 500 brokers with 10,000 topics each."""
+
+
+class LastBody(NamedTuple):
+    """One broker's last body that the tables hold.
+
+    load_id, rev: while the tables are those of this load and the row of broker_name is at this rev, the tables hold
+    each topic of the body as the body says, but for the write permission if wipes_write.
+    """
+
+    broker_name: str
+    load_id: int
+    rev: int
+    wipes_write: bool
+    chunks: Sequence[TopicChunk]
+
+
+class ChunkCache:
+    """The chunks of one worker. See the module.
+
+    Args:
+        encode: topics as the script wants them.
+        max_decoded_bytes, max_chunks: see the constants.
+    """
+
+    def __init__(
+        self,
+        encode: Callable[[dict[str, QueueData]], EncodedTopics],
+        *,
+        max_decoded_bytes: int = MAX_DECODED_BYTES,
+        max_chunks: int = MAX_CHUNKS,
+    ) -> None:
+        self.known: Final[MutableMapping[bytes, TopicChunk]] = WeakValueDictionary()
+        """Every chunk that is a last body's or was used lately, by its digest."""
+        self.decoded_bytes = 0
+        self._encode = encode
+        self._max_decoded_bytes = max_decoded_bytes
+        self._max_chunks = max_chunks
+        self._used_at: dict[TopicChunk, float] = {}  # those with topics; the one used longest ago comes first
+        self._encoded: dict[TopicChunk, EncodedTopics] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._bodies: dict[str, LastBody] = {}
+        self._body_chunks = 0
+
+    def last_body(self, who: str, load_id: int) -> LastBody | None:
+        """The last body of a broker; None when it does not belong to this load of the tables."""
+        body = self._bodies.get(who)
+        return body if body is not None and body.load_id == load_id else None
+
+    def keep_body(self, who: str, body: LastBody) -> None:
+        """Remember a broker's body; the bodies that were kept first make room."""
+        self.forget_body(who)
+        self._bodies[who] = body
+        self._body_chunks += len(body.chunks)
+        while self._body_chunks > self._max_chunks:
+            self.forget_body(next(iter(self._bodies)))
+
+    def forget_body(self, who: str) -> None:
+        """The broker's next body is read as a whole."""
+        gone = self._bodies.pop(who, None)
+        if gone is not None:
+            self._body_chunks -= len(gone.chunks)
+
+    def used(self, chunks: Sequence[TopicChunk]) -> None:
+        """Keep the topics of these chunks for the next body."""
+        now = asyncio.get_running_loop().time()
+        for chunk in chunks:
+            if chunk.topics is not None:
+                if self._used_at.pop(chunk, None) is None:
+                    self.decoded_bytes += chunk.length
+                self._used_at[chunk] = now
+        while self.decoded_bytes > self._max_decoded_bytes:
+            self._forget_topics(next(iter(self._used_at)))
+        if self._timer is None and self._used_at:
+            self._timer = asyncio.get_running_loop().call_later(KEPT_S, self._forget_unused)
+
+    def encoded(self, chunks: Sequence[TopicChunk]) -> list[EncodedTopics] | None:
+        """The topics of these chunks as the script wants them.
+
+        None when some have been forgotten, or a chunk has more topics than an event holds: there is nothing to cut at
+        in a body with spaces between its topics.
+        """
+        encoded = []
+        for chunk in chunks:
+            one = self._encoded.get(chunk)
+            if one is None:
+                if chunk.topics is None or chunk.size > TOPICS_PER_EVENT:
+                    return None
+                one = self._encode({topic: config.queue_data() for topic, config in chunk.topics.items()})
+                if chunk in self._used_at:
+                    self._encoded[chunk] = one
+            encoded.append(one)
+        return encoded
+
+    def _forget_unused(self) -> None:
+        loop = asyncio.get_running_loop()
+        before = loop.time() - KEPT_S
+        for chunk in [chunk for chunk, used_at in self._used_at.items() if used_at <= before]:
+            self._forget_topics(chunk)
+        self._timer = loop.call_later(KEPT_S, self._forget_unused) if self._used_at else None
+
+    def _forget_topics(self, chunk: TopicChunk) -> None:
+        del self._used_at[chunk]
+        self._encoded.pop(chunk, None)
+        self.decoded_bytes -= chunk.length
+        chunk.topics = None

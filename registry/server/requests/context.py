@@ -1,0 +1,114 @@
+"""Holds what the request handlers of one worker share: settings, view, stores, counters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from ...behaviour import behaviour_of
+from ...config.in_force import in_force
+from ...config.settings import Settings
+from ...errors import StoreUnavailable
+from ...events.changes import ConfigSet
+from ...protocol.codes import Encoding
+from ...store.config_writes import KvStore
+from ...store.route_writes import RouteStore
+from ..view.channels import ChannelOwner, Closable
+from ..view.effects import Effects
+from ..view.lookup_counts import LookupCounts
+from ..view.route_answers import RouteAnswers
+from ..view.route_watches import RouteWatches
+from ..view.view import Applied, View
+from .chunk_cache import ChunkCache
+from .counters import Counters
+from .decoding_turns import DecodingTurns
+from .product_environment import ProductEnvironment
+from .replies import Replies
+
+
+class Health(Protocol):
+    """What the handlers need of the follower."""
+
+    def look_again(self) -> None:
+        """Have the tables read again: Redis contradicts the view."""
+
+
+class Peer(Closable, Protocol):
+    """The connection a request came over."""
+
+
+class RequestContext:
+    """What the handlers of one worker share; each of them gets it as its first argument."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        view: View,
+        routes: RouteStore,
+        kv: KvStore,
+        channels: ChannelOwner,
+        counters: Counters,
+        health: Health,
+    ) -> None:
+        self.behaviour = behaviour = behaviour_of(settings.compat)
+        self.replies = Replies(behaviour.reply_version, behaviour.faq, Encoding[settings.serialize_type])
+        self._own_settings = settings
+        self.settings = settings = in_force(settings, {})
+        self.shared: Mapping[str, str] = {}
+        self.product = ProductEnvironment(
+            settings.product_env_namesrv_addr, settings.product_env_namesrv_domain, settings.product_env_name
+        )
+        self.view = view
+        self.routes = routes
+        self.kv = kv
+        self.channels = channels
+        self.counters = counters
+        self.answers = RouteAnswers(view, behaviour)
+        self.lookup_counts = LookupCounts(self.answers.quoted, self.answers.bare)
+        self.answers.on_gone = self.lookup_counts.found
+        self.watches = RouteWatches()
+        self.effects = Effects()
+        for listener in (self.answers, self.watches, self.effects):
+            view.subscribe(listener.applied, listener.replaced)
+        view.subscribe(self._applied, lambda epoch, seq: self.use_shared(view.served.config))
+        self.health = health
+        self.chunks = ChunkCache(lambda topics: self.routes.encode(topics))
+        self.decoding_turns = DecodingTurns()
+        self.draining = False
+        self.in_flight = 0
+        self._opaque = 0
+
+    def _applied(self, applied: Applied) -> None:
+        if isinstance(applied.change, ConfigSet):
+            self.use_shared(self.view.served.config)
+
+    def use_shared(self, shared: Mapping[str, str]) -> None:
+        """Apply the shared run-time configuration. Routes are encoded again when it changes how they look."""
+        self.shared = dict(shared)
+        self.settings = settings = in_force(self._own_settings, shared)
+        if self.answers.configure(
+            acting_master=settings.support_acting_master, order_messages=settings.has_order_in_routes
+        ):
+            self.watches.all_changed()
+
+    async def effect(self, seq: int) -> None:
+        """Wait until this worker's view shows the change with this seq, so that an answer comes after its effect.
+
+        Raises:
+            StoreUnavailable: the view does not show it within the Redis timeout.
+        """
+        await self.effects.wait_for(seq, self.settings.redis_timeout_ms / 1000)
+
+    def check_store(self) -> None:
+        """Refuse a write at once while Redis is known to be away.
+
+        Raises:
+            StoreUnavailable: Redis is away.
+        """
+        if not self.view.freshness.redis_answers:
+            raise StoreUnavailable("the registry's Redis is away; nothing was changed, try again")
+
+    def next_opaque(self) -> int:
+        """The number for the answer to a request that carries none: Java takes one of its own."""
+        self._opaque += 1
+        return self._opaque

@@ -1,0 +1,187 @@
+"""Answers repeated lookups without decoding: the request frame, minus its opaque, is the cache key.
+
+Clients send the same frame for a topic each time, but for the opaque. A frame is split at its opaque's digits, what is
+left of it is looked up, and the digits are copied into the kept answer for the topic: no JSON, no command, no handler.
+A frame that is not in the cache is decoded and answered by :mod:`mqregistry.server.net.connection`, and so is every
+frame while the view is not fresh or the worker is draining; each lookup that was answered there is shown to
+:meth:`LookupCache.learn`.
+
+Why the answer is the same, byte for byte: what is learned is valid JSON in which these digits, and nothing else, are
+the opaque (two other numbers in their place make the same command with that opaque), so any other number there, written
+as in JSON, makes the same command too. The handler answers that command with the body of the kept answer for its topic
+and JSON form, as long as there is one; this cache takes the body from the same object, at the moment of the answer, so
+that what changes a route need not know this cache.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+import msgspec
+
+from ...protocol.codes import Encoding
+from ...protocol.command import Command, decode_command, encode_command
+from ...protocol.lenient_json import REFUSALS
+from ..view.freshness import Freshness
+from ..view.route_answers import KeptAnswer
+from .context import RequestContext
+from .reads import quoted_wanted
+
+# Frames of lookups have about 150 bytes; a topic's name has 255 at most.
+MAX_FRAME_BYTES: Final = 1023
+# The cache has two generations of so many lookups, or of as many as there are topics, 250 bytes each: the older one is
+# dropped when the newer one is full. With 160,000 topics and room for 100,000, a quarter of the lookups would miss.
+MAX_KNOWN: Final = 100_000
+_MAX_HEADS: Final = 10_000
+
+_FRESH: Final = Freshness.FRESH
+_NAME: Final = b'"opaque":'
+_MAX_OPAQUE: Final = b"2147483647"
+_HEAD: Final = struct.Struct(">II")
+_LENGTH: Final = struct.Struct(">I")
+# By size: how a frame of a JSON header and no body begins.
+_BEGINNINGS: Final = tuple(_HEAD.pack(max(0, size - 4), max(0, size - 8)) for size in range(MAX_FRAME_BYTES + 1))
+_PLAIN_FIELDS: Final = frozenset(
+    ("code", "extFields", "flag", "language", "opaque", "remark", "serializeTypeCurrentRPC", "version")
+)
+# The last three are those of RocketMQ's ACL, which no name server checks; the same lookup has the same signature.
+_PLAIN_EXT_FIELDS: Final = frozenset(("topic", "acceptStandardJsonOnly", "AccessKey", "Signature", "SecurityToken"))
+_PROBES: Final = (1, 2**31 - 1)
+# Joins the bytes before the opaque and those after it into a key; this byte occurs nowhere in JSON.
+_SEAM: Final = b"\0"
+
+
+class LookupCache:
+    """The repeated lookups of one worker: kept answers by request frame without opaque.
+
+    Args:
+        context: whose kept answers are given. When its replies have binary headers, nothing is learned.
+    """
+
+    def __init__(self, context: RequestContext) -> None:
+        self._context = context
+        self._view = context.view
+        self._answers = context.answers
+        self._counters = context.counters
+        self._max_known = MAX_KNOWN
+        self._quoted_wanted = quoted_wanted(context.behaviour)
+        success = context.replies.success
+        self._prefix, self._suffix, self._fixed_bytes = success.prefix, success.suffix, success.fixed_bytes
+        # The bytes before the opaque in an answer, by the opaque's number of digits and the size of the body.
+        self._heads: tuple[dict[int, bytes], ...] = tuple({} for _ in range(len(_MAX_OPAQUE) + 1))
+        self._learns = context.replies.encoding == Encoding.JSON
+        self._newer: dict[bytes, KeptAnswer] = {}
+        self._older: dict[bytes, KeptAnswer] = {}
+
+    def __len__(self) -> int:
+        return len(self._newer) + len(self._older)
+
+    def answer(self, data: bytes) -> bytes | None:
+        """The answer to ``data`` if that is one whole frame, in the cache, and its answer is encoded; else None."""
+        size = len(data)
+        if size > MAX_FRAME_BYTES or not data.startswith(_BEGINNINGS[size]):
+            return None
+        # the last one: in most clients' headers the opaque is near the end
+        front, _, rest = data.rpartition(_NAME)
+        digits, _, back = rest.partition(b",")
+        key = _SEAM.join((front[8:], back))
+        kept = self._newer.get(key)
+        if kept is None:
+            kept = self._older.get(key)
+            if kept is None:
+                return None
+            self._keep(key, kept)
+        body = kept.body
+        if body is None or self._view.freshness is not _FRESH or self._context.draining:
+            return None
+        digits_bytes = len(digits)
+        # a number as in JSON, and an int32
+        if not digits.isdigit() or digits < b"1":
+            return None
+        if digits_bytes > 9 and (digits_bytes > 10 or digits > _MAX_OPAQUE):
+            return None
+        kept.asked += 1
+        self._counters.lookups_known += 1
+        head = self._heads[digits_bytes].get(len(body)) or self._head(digits_bytes, len(body))
+        return b"".join((head, digits, self._suffix, body))
+
+    def answer_several(self, data: bytes, out: list[bytes], max_bytes: int) -> int:
+        """Answer the frames at the beginning of ``data``, if it is more than one.
+
+        Args:
+            out: the answers are appended to it.
+            max_bytes: no further frame is answered when the answers have this size.
+
+        Returns:
+            the size of the frames that were answered; the first frame after them is not in the cache, or not whole.
+        """
+        at, end, out_bytes = 0, len(data), 0
+        while end - at > 8 and out_bytes < max_bytes:
+            (length,) = _LENGTH.unpack_from(data, at)
+            stop = at + 4 + length
+            if stop > end or length >= end - 4:
+                break
+            answer = self.answer(data[at:stop])
+            if answer is None:
+                break
+            out.append(answer)
+            out_bytes += len(answer)
+            at = stop
+        return at
+
+    def learn(self, frame: bytes, command: Command) -> None:
+        """Remember a lookup that was decoded and answered, if its answer is kept and it is asked for repeatedly.
+
+        Args:
+            frame: from its mark word on. command: what it was decoded to.
+        """
+        ext, answers = command.ext_fields, self._answers
+        topic = ext.get("topic") if ext else None
+        if not ext or topic is None or (topic not in answers.quoted and topic not in answers.bare):
+            return
+        kept = (answers.quoted if self._quoted_wanted(command) else answers.bare).get(topic)
+        # A topic that is asked for only once is not worth the memory.
+        if kept is None or kept.asked < 2 or not self._learns or not _is_plain(frame, command):
+            return
+        front, _, rest = frame.rpartition(_NAME)
+        self._keep(_SEAM.join((front[4:], rest.partition(b",")[2])), kept)
+
+    def _head(self, digits_bytes: int, body_bytes: int) -> bytes:
+        heads = self._heads[digits_bytes]
+        if len(heads) >= _MAX_HEADS:
+            heads.clear()
+        header_bytes = self._fixed_bytes + digits_bytes
+        head = heads[body_bytes] = _HEAD.pack(4 + header_bytes + body_bytes, header_bytes) + self._prefix
+        return head
+
+    def _keep(self, key: bytes, kept: KeptAnswer) -> None:
+        if len(self._newer) >= max(self._max_known, len(self._view.served.topics)):
+            self._older, self._newer = self._newer, {}
+        self._newer[key] = kept
+
+
+def _is_plain(frame: bytes, command: Command) -> bool:
+    """Whether the digits after the last ``"opaque":`` are the command's opaque, and the frame has nothing unusual."""
+    ext = command.ext_fields or {}
+    if command.flag or command.body or command.encoding != Encoding.JSON or not ext.keys() <= _PLAIN_EXT_FIELDS:
+        return False
+    if len(frame) + 4 > MAX_FRAME_BYTES:
+        return False
+    if encode_command(command)[4:] == frame:
+        return True  # a header as Java writes it: the text "opaque": can occur before the opaque, but not after it
+    front, _, rest = frame.rpartition(_NAME)
+    digits, comma, back = rest.partition(b",")
+    if not comma or not digits.isdigit():
+        return False
+    try:
+        fields = msgspec.json.decode(frame[4:])
+    except REFUSALS:
+        return False
+    if not isinstance(fields, dict) or not fields.keys() <= _PLAIN_FIELDS:
+        return False
+    for opaque in _PROBES:
+        header = b"%b%b%d,%b" % (front[4:], _NAME, opaque, back)
+        if decode_command(_LENGTH.pack(len(header)) + header) != msgspec.structs.replace(command, opaque=opaque):
+            return False
+    return True

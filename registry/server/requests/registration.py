@@ -1,0 +1,318 @@
+"""Registers a broker (103): decides what its registration changes, writes that, and answers after the effect.
+
+Nearly always a broker says what it said last time, and one O(1) script answers. Otherwise its body is decoded as far as
+it differs from the last one, compared with the tables, and the difference is written.
+
+Source: DefaultRequestProcessor.registerBroker and RouteInfoManager.registerBroker of RocketMQ 5.x.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+import msgspec
+
+from ...behaviour import FIVE
+from ...errors import RegistrationRejected, StoreUnavailable
+from ...model import ORDER_TOPIC_CONFIG, Registration
+from ...protocol.bodies.register import check_crc32, null_part, text_bytes
+from ...protocol.bodies.register_chunks import ChunkedBody, TopicChunk
+from ...protocol.bodies.tables import encode_kv_table
+from ...protocol.codes import ResponseCode
+from ...protocol.command import Command
+from ...protocol.headers import RegisterBroker
+from ...protocol.registration import LARGE_BYTES, cut, dated, decode, digest_of, sender_of, with_body
+from ...store.route_writes import TOPICS_PER_EVENT, EncodedTopics, HeartbeatReply, Registered
+from ...tables.registration import RegistrationDiff, Role, compare, role_of
+from .chunk_cache import LastBody
+from .context import Peer, RequestContext
+
+logger = logging.getLogger(__name__)
+
+# Somebody else changed the row between comparing and writing, this many times in a row.
+_ATTEMPTS: Final = 10
+
+
+class _Request(NamedTuple):
+    """One registration while it is worked on.
+
+    sender: what its header says; the topics are not decoded yet. who, digest: its process, and what the next one of
+    that process is compared with. size: of its text, in bytes; 0 until it was inflated.
+    """
+
+    context: RequestContext
+    command: Command
+    header: RegisterBroker
+    peer: Peer
+    sender: Registration
+    who: str
+    digest: str
+    size: int = 0
+
+    async def ask(self) -> HeartbeatReply:
+        """Ask Redis whether this is the registration of last time."""
+        sender = self.sender
+        return await self.context.routes.heartbeat(
+            sender.cluster, sender.broker_name, sender.broker_id, sender.broker_addr, self.digest, self.peer.channel,
+            len(self.command.body),
+        )  # fmt: skip
+
+
+async def register_broker(context: RequestContext, command: Command, opaque: int, peer: Peer) -> bytes:
+    """Handle a 103; it is answered after this worker's view shows the change.
+
+    Raises:
+        RegistrationRejected: the header lacks who the broker is. RemoteProtocolError: the body cannot be read.
+        StoreUnavailable: Redis is away, or the view does not show the change in time.
+    """
+    header = RegisterBroker.from_ext_fields(command.ext_fields)
+    try:
+        sender = sender_of(header)
+    except RegistrationRejected:
+        if check_crc32(command.body, header.body_crc32):
+            raise
+        # Java looks at the crc32 first of all.
+        context.counters.registrations_refused += 1
+        return context.replies.crc_mismatch.reply(opaque)
+    who = context.behaviour.who(sender.cluster, sender.broker_addr)
+    digest = digest_of(command)
+    # The digest of a dated body covers neither its time nor the header's crc32: although it is that of last time, the
+    # body may not match its crc32.
+    if dated(command) and not check_crc32(command.body, header.body_crc32):
+        return _crc_mismatch(context, opaque, who)
+    context.check_store()
+    request = _Request(context, command, header, peer, sender, who, digest)
+    beat = await request.ask()
+    if beat.same:
+        return _unchanged(request, opaque, beat)
+    if not check_crc32(command.body, header.body_crc32):
+        return _crc_mismatch(context, opaque, who)
+    request = request._replace(size=text_bytes(command.body, compressed=header.compressed))
+    async with context.decoding_turns.turn(request.size) as waited:
+        if waited:
+            context.check_store()  # it may have gone away meanwhile
+            beat = await request.ask()  # and another front end may have registered it
+            if beat.same:
+                return _unchanged(request, opaque, beat)
+        return await _register_changed(request, opaque, beat)
+
+
+async def _register_changed(request: _Request, opaque: int, beat: HeartbeatReply) -> bytes:
+    """Decode a registration that differs from the last one, and write the difference; again if the row changes."""
+    context = request.context
+    await context.effect(beat.seq)  # first of all: what waits for it holds nothing decoded
+    is_new = beat.data_version is None
+    chunked = cut(request.header, request.command)
+    registration = _changed_topics(request, chunked, beat) if chunked is not None else None
+    is_whole, deletes_missing = False, False
+    for _ in range(_ATTEMPTS):
+        if registration is None:
+            registration = _decode_whole(request, chunked)
+            is_whole = True
+            if request.size >= LARGE_BYTES:
+                await asyncio.sleep(0)  # lookups that came meanwhile do not wait for the comparison, too
+            null = null_part(request.command.body, request.command.version) if not registration.topics else None
+            if null and await _is_void(context, registration, null, beat.seq):
+                context.counters.registrations_refused += 1
+                logger.warning("%s registered with null instead of topics: not stored", request.who)
+                return _answer(context, opaque)
+            if null == "table":
+                registration = msgspec.structs.replace(registration, mappings={})
+            deletes_missing = context.settings.delete_topic_with_broker_registration and null is None
+        result = await _write(request, registration, chunked, beat, deletes_missing=deletes_missing)
+        if isinstance(result, HeartbeatReply):
+            return _unchanged(request, opaque, result)
+        if result.status != "RETRY":
+            return _changed(request, opaque, result, is_new=is_new)
+        beat = result.compare_with
+        await context.effect(beat.seq)
+        if not is_whole:
+            registration = None  # the tables are no longer as the last body says
+    raise StoreUnavailable(f"{request.sender.broker_name} is being changed from elsewhere all the time; register again")
+
+
+# decide
+
+
+def _changed_topics(request: _Request, chunked: ChunkedBody, beat: HeartbeatReply) -> Registration | None:
+    """The registration with only the topics of the chunks that the broker's last body did not have.
+
+    Used only if it has the same effect as the whole body. That needs: the tables hold the last body unchanged, and the
+    data version differs, so that every topic counts. None: it cannot be decided, and the whole body is decoded.
+    The view has reached ``beat.seq``.
+    """
+    context, sender, view = request.context, request.sender, request.context.view
+    if context.settings.delete_topic_with_broker_registration:
+        return None  # every name is needed to see which are missing
+    last = context.chunks.last_body(request.who, view.load_id)
+    row = view.exact.brokers.get(sender.broker_name)
+    if last is None or last.broker_name != sender.broker_name or row is None or row.rev != last.rev:
+        return None
+    names = view.exact.broker_topics.get(sender.broker_name, set())
+    body = chunked.read_changes(last.chunks, names, context.chunks.known)
+    if body is None:
+        return None
+    context.chunks.used(chunked.chunks)
+    registration = _seen(context, with_body(sender, body))
+    role = role_of(registration, row)
+    if not role.counts or role.wipes_write != last.wipes_write or registration.data_version == beat.data_version:
+        return None
+    return registration
+
+
+def _decode_whole(request: _Request, chunked: ChunkedBody | None) -> Registration:
+    chunks = request.context.chunks
+    statics = request.context.behaviour.static_topics
+    registration = decode(request.sender, request.header, request.command, chunked, chunks.known, mappings=statics)
+    if chunked is not None:
+        chunks.used(chunked.chunks)
+    return _seen(request.context, registration)
+
+
+def _seen(context: RequestContext, registration: Registration) -> Registration:
+    """The registration as far as this version understands it."""
+    behaviour = context.behaviour
+    return registration if behaviour is FIVE else behaviour.seen(registration)
+
+
+async def _is_void(context: RequestContext, registration: Registration, null: str, seq: int) -> bool:
+    """Whether Java trips over this null part of a registration, and stores nothing although it answers 0."""
+    if not context.behaviour.null_topics_are_void:
+        return null == "wrapper"
+    await context.effect(seq)
+    row = context.view.exact.brokers.get(registration.broker_name)
+    holder = row.broker_addrs.get(registration.broker_id) if row else None
+    return holder is None or (null == "wrapper" and holder != registration.broker_addr)
+
+
+# encode, write, wait for the effect
+
+
+async def _write(
+    request: _Request, registration: Registration, chunked: ChunkedBody | None, beat: HeartbeatReply, *,
+    deletes_missing: bool,
+) -> Registered | HeartbeatReply:  # fmt: skip
+    """Compare with the view, write the difference, and return when this worker's view shows it.
+
+    Returns:
+        RETRY when somebody else changed the row: nothing is written. A HeartbeatReply when another front end wrote the
+        same just now: brokers send it to all of them at once.
+    """
+    context, view = request.context, request.context.view
+    load_id, compared_at, applied = view.load_id, view.seq, view.last_entry
+    role = role_of(registration, view.exact.brokers.get(registration.broker_name))
+    diff = compare(
+        registration,
+        beat.data_version,
+        view.exact,
+        epoch=view.epoch,
+        n=beat.n,
+        delete_missing_topics=deletes_missing,
+        restore_missing_topics=context.behaviour.restores_deleted_topics,
+    )
+    if len(diff.topics) > TOPICS_PER_EVENT:
+        again = await request.ask()
+        if again.same:
+            await context.effect(again.seq)
+            return again
+    chunks = chunked.chunks if chunked is not None else ()
+    result = await context.routes.register_broker(
+        registration, diff, encoded=_encoded(context, diff, role, chunks),
+        digest=request.digest, channel=request.peer.channel, body_bytes=len(request.command.body),
+        topic_count=sum(chunk.size for chunk in chunks) if chunks else None,
+        default_timeout_ms=context.settings.broker_channel_expired_time_ms, applied=applied,
+    )  # fmt: skip
+    if result.status == "LOST" or (result.status == "RETRY" and result.seq <= compared_at and result.n == beat.n):
+        # Nothing happened since, and still Redis disagrees: it is not the Redis from which the view was read.
+        context.health.look_again()
+        raise StoreUnavailable("Redis holds another state than this front end knew; register again")
+    if result.status in ("OK", "REFRESHED"):
+        context.channels.registered(request.who, request.peer, result.seq)
+    if result.changed:
+        await context.effect(result.seq)
+    # otherwise the tables may differ from this body, and the last body that was remembered is still valid
+    counts = role.counts and (role.is_new or beat.data_version != registration.data_version)
+    if result.status == "OK" and chunks and counts:
+        _remember(request, chunks, diff, load_id, role, result)
+    return result
+
+
+def _encoded(
+    context: RequestContext, diff: RegistrationDiff, role: Role, chunks: Sequence[TopicChunk]
+) -> list[EncodedTopics] | None:
+    """The chunks as they were encoded for this broker or another one, if every topic of theirs is written as it is."""
+    if not chunks or role.wipes_write or len(diff.topics) != sum(chunk.size for chunk in chunks):
+        return None
+    return context.chunks.encoded(chunks)
+
+
+def _remember(
+    request: _Request,
+    chunks: Sequence[TopicChunk],
+    diff: RegistrationDiff,
+    load_id: int,
+    role: Role,
+    result: Registered,
+) -> None:
+    """Keep the body for the broker's next one, if the tables hold it now."""
+    view, name = request.context.view, request.sender.broker_name
+    row = view.exact.brokers.get(name)
+    # the row's rev is that of this change, or if nothing of the row or its topics changed, the one before
+    if row is None or view.load_id != load_id or row.rev not in (diff.rev, result.seq):
+        request.context.chunks.forget_body(request.who)
+        return
+    request.context.chunks.keep_body(request.who, LastBody(name, load_id, row.rev, role.wipes_write, chunks))
+
+
+# answers
+
+
+def _unchanged(request: _Request, opaque: int, beat: HeartbeatReply) -> bytes:
+    request.context.counters.registrations_unchanged += 1
+    request.context.channels.registered(request.who, request.peer, beat.seq)
+    return _answer(request.context, opaque, beat.master_addr, beat.ha_server_addr)
+
+
+def _changed(request: _Request, opaque: int, result: Registered, *, is_new: bool) -> bytes:
+    context, sender = request.context, request.sender
+    if result.status == "REFUSED_ONE_TOPIC":
+        context.counters.registrations_refused += 1
+        logger.warning("%s registered one topic before its first full registration: refused", request.who)
+        return context.replies.reply(opaque, ResponseCode.SYSTEM_ERROR, "register broker failed", {})
+    if result.status == "REFUSED_STATE":
+        context.counters.registrations_refused += 1
+        logger.warning(
+            "%s claims id %d of %s with a state version lower than its holder's: not stored",
+            request.who, sender.broker_id, sender.broker_name,
+        )  # fmt: skip
+        return _answer(context, opaque)
+    context.counters.registrations_changed += 1
+    if is_new:
+        logger.info("new broker registered, %s, brokerName %s id %d, HAServer: %s", request.who, sender.broker_name,
+                    sender.broker_id, sender.ha_server_addr)  # fmt: skip
+    return _answer(context, opaque, result.master_addr, result.ha_server_addr)
+
+
+def _crc_mismatch(context: RequestContext, opaque: int, who: str) -> bytes:
+    context.counters.registrations_refused += 1
+    logger.warning("registration of %s refused: crc32 of the body does not match", who)
+    return context.replies.crc_mismatch.reply(opaque)
+
+
+def _answer(context: RequestContext, opaque: int, master_addr: str = "", ha_server_addr: str | None = None) -> bytes:
+    ext_fields = {}
+    if ha_server_addr is not None:
+        ext_fields["haServerAddr"] = ha_server_addr
+    if master_addr:
+        ext_fields["masterAddr"] = master_addr
+    body = b""
+    if context.settings.return_order_topic_config_to_broker:
+        table = context.view.served.kv.get(ORDER_TOPIC_CONFIG)
+        if table is not None:
+            body = encode_kv_table(table)
+    if not ext_fields:
+        return context.replies.success_with_header.reply(opaque, body)
+    return context.replies.reply(opaque, ext_fields=ext_fields, body=body)

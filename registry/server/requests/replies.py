@@ -1,0 +1,82 @@
+"""Makes replies as the Java NameServer writes them; those that never differ are encoded once.
+
+A reply has the server's own serializer (serializeType), whatever the request used (docs/semantics.md 2).
+"""
+
+from __future__ import annotations
+
+from ...protocol.codes import FLAG_RESPONSE, Encoding, ResponseCode
+from ...protocol.command import Command, ReplyTemplate, encode_command
+
+
+class Replies:
+    """The replies of one front end.
+
+    Args:
+        version: MQVersion number that the replies claim.
+        faq: where the remark of code 17 sends people.
+        encoding: of the headers.
+    """
+
+    def __init__(self, version: int, faq: str, encoding: Encoding = Encoding.JSON) -> None:
+        self._version = version
+        self._faq = faq
+        self.encoding = encoding
+
+        def template(code: int, remark: str | None = None, ext_fields: dict[str, str] | None = None) -> ReplyTemplate:
+            return ReplyTemplate(code, remark, ext_fields, version=version, encoding=encoding)
+
+        # A code without a reply header class answers without extFields, one with a class at least with {}
+        # (docs/semantics.md 1).
+        self.success = template(ResponseCode.SUCCESS)
+        self.success_with_header = template(ResponseCode.SUCCESS, ext_fields={})
+        self.crc_mismatch = template(ResponseCode.SYSTEM_ERROR, "crc32 not match", {})
+        self.disabled = template(ResponseCode.SYSTEM_ERROR, "disable")
+        self.go_away = template(ResponseCode.GO_AWAY, "please go away")
+        self.overloaded = template(
+            ResponseCode.SYSTEM_BUSY,
+            "[OVERLOAD]the name server has too many requests in flight, try another or later",
+        )
+        self.no_tables_yet = template(
+            ResponseCode.SYSTEM_ERROR, "the name server has no tables yet: its registry's Redis is away; ask again"
+        )
+        self.unknown_for_now = template(
+            ResponseCode.SYSTEM_ERROR,
+            "the name server cannot tell now whether this topic exists: it has lost touch with its registry; "
+            "keep the route you have and ask again",
+        )
+
+    def reply(
+        self,
+        opaque: int,
+        code: int = ResponseCode.SUCCESS,
+        remark: str | None = None,
+        ext_fields: dict[str, str] | None = None,
+        body: bytes = b"",
+    ) -> bytes:
+        """Encode a reply as one frame."""
+        return encode_command(
+            Command(
+                code=code,
+                opaque=opaque,
+                flag=FLAG_RESPONSE,
+                version=self._version,
+                remark=remark,
+                ext_fields=ext_fields,
+                body=body,
+                encoding=self.encoding,
+            )
+        )
+
+    def system_error(self, opaque: int, remark: str) -> bytes:
+        """Code 1: the request failed; the sender tries again, or shows the remark to somebody."""
+        return self.reply(opaque, ResponseCode.SYSTEM_ERROR, remark)
+
+    def topic_not_exist(self, opaque: int, topic: str | None) -> bytes:
+        """Code 17, the remark as in Java (a missing topic reads ``null``)."""
+        name = "null" if topic is None else topic
+        return self.reply(
+            opaque,
+            ResponseCode.TOPIC_NOT_EXIST,
+            f"No topic route info in name server for the topic: {name}\nSee {self._faq} for further details.",
+        )

@@ -1,0 +1,217 @@
+"""Handles the requests that change the tables or a broker's liveness, and those that wait for another server.
+
+Each change is one Lua script, and is answered after this worker's view shows it.
+Source of the behaviour: DefaultRequestProcessor and ClusterTestRequestProcessor of RocketMQ 4.8 and 5.x.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from typing import Literal
+
+from ...behaviour import Behaviour
+from ...errors import RemoteProtocolError
+from ...model import who
+from ...names import fault_of_names
+from ...protocol import headers
+from ...protocol.bodies.route import decode_route, encode_route
+from ...protocol.bodies.tables import decode_data_version, encode_data_version
+from ...protocol.bodies.wire_json import is_null
+from ...protocol.codes import VERSION_V4_9_4, RequestCode
+from ...protocol.command import Command
+from ...tables.route import in_zone
+from .configuration import update_namesrv_config
+from .context import Peer, RequestContext
+from .registration import register_broker
+
+logger = logging.getLogger(__name__)
+
+Write = Callable[[RequestContext, Command, int, Peer], Awaitable[bytes]]
+
+
+async def unregister_broker(context: RequestContext, command: Command, opaque: int, peer: Peer) -> bytes:
+    """104: remove a broker by its address (5.x), before the answer (docs/differences.md D5).
+
+    A request that lacks a field removes nothing.
+    """
+    header = headers.UnregisterBroker.checked(command.ext_fields)
+    name, addr, cluster = header.broker_name, header.broker_addr, header.cluster_name
+    if header.broker_id is not None and name and addr and cluster:
+        context.check_store()
+        await context.effect(await context.routes.unregister_broker(cluster, addr, name))
+        logger.info("unregister broker %s of %s, id %d", who(cluster, addr), name, header.broker_id)
+    return context.replies.success.reply(opaque)
+
+
+async def unregister_broker_id(context: RequestContext, command: Command, opaque: int, peer: Peer) -> bytes:
+    """104 as in 4.8: remove a broker by its id, whatever address has it; the address loses its live info.
+
+    Only the id must be there.
+    """
+    header = headers.UnregisterBroker.checked(command.ext_fields)
+    name, addr, cluster = header.broker_name or "", header.broker_addr or "", header.cluster_name or ""
+    if header.broker_id is None:
+        return context.replies.system_error(opaque, "unregister broker failed: brokerId is null or no number")
+    context.check_store()
+    await context.effect(await context.routes.unregister_broker(cluster, addr, name, header.broker_id))
+    logger.info("unregister id %d of %s, address %s", header.broker_id, name, addr)
+    return context.replies.success.reply(opaque)
+
+
+async def query_data_version(context: RequestContext, command: Command, opaque: int, peer: Peer) -> bytes:
+    """322: tell a broker whether its topic table has changed. Also a sign of life; in 4.8 only if it has not."""
+    header = headers.QueryDataVersion.checked(command.ext_fields)
+    cluster, addr, behaviour = header.cluster_name, header.broker_addr, context.behaviour
+    if not command.body and behaviour.version_query_needs_body:
+        return context.replies.system_error(opaque, "query data version failed: there is no data version")
+    # An absent timestamp is the clock's, as in Java, and so equal to none that is kept.
+    body = b"{}" if is_null(command.body) else command.body
+    sent = decode_data_version(body, now_ms=int(time.time() * 1000)) if body else None
+    if sent is not None:
+        sent = behaviour.seen_version(sent)
+    if behaviour.live_by_cluster and (cluster is None or addr is None):
+        return context.replies.system_error(opaque, "query data version failed: clusterName or brokerAddr is null")
+    context.check_store()
+    touched = await context.routes.touch_broker(
+        cluster or "", addr or "", peer.channel, len(command.body),
+        only_version=None if behaviour.version_query_always_refreshes else sent,
+    )  # fmt: skip
+    known = touched.data_version
+    if touched.refreshed:
+        context.channels.touched(behaviour.who(cluster or "", addr or ""), peer)
+    changed = known is None or known != sent
+    return context.replies.reply(
+        opaque,
+        ext_fields={"changed": "true" if changed else "false"},
+        body=encode_data_version(known, state_version=behaviour.state_versions) if known is not None else b"",
+    )
+
+
+async def broker_heartbeat(context: RequestContext, command: Command, opaque: int, peer: Peer) -> bytes:
+    """904: a sign of life of a broker. One that was removed stays removed."""
+    header = headers.BrokerHeartbeat.checked(command.ext_fields)
+    cluster, addr = header.cluster_name, header.broker_addr
+    if cluster is None or addr is None:
+        return context.replies.system_error(opaque, "heartbeat failed: clusterName or brokerAddr is null")
+    context.check_store()
+    touched = await context.routes.touch_broker(cluster, addr, peer.channel, len(command.body))
+    if touched.refreshed:
+        context.channels.touched(context.behaviour.who(cluster, addr), peer)
+    return context.replies.success.reply(opaque)
+
+
+async def put_kv_config(context: RequestContext, command: Command, opaque: int, peer: Peer) -> bytes:
+    """100: set a key of the KV configuration."""
+    header = headers.PutKVConfig.checked(command.ext_fields)
+    if header.namespace is None or header.key is None:
+        return context.replies.system_error(opaque, "namespace or key is null")
+    context.check_store()
+    await context.effect(await context.kv.put(header.namespace, header.key, header.value))
+    logger.info("put KV config, namespace %s key %s", header.namespace, header.key)
+    return context.replies.success.reply(opaque)
+
+
+async def delete_kv_config(context: RequestContext, command: Command, opaque: int, peer: Peer) -> bytes:
+    """102: delete a key of the KV configuration."""
+    header = headers.DeleteKVConfig.checked(command.ext_fields)
+    if header.namespace is not None and header.key is not None:
+        context.check_store()
+        await context.effect(await context.kv.delete(header.namespace, header.key))
+        logger.info("delete KV config, namespace %s key %s", header.namespace, header.key)
+    return context.replies.success.reply(opaque)
+
+
+async def wipe_write_perm(context: RequestContext, command: Command, opaque: int, peer: Peer) -> bytes:
+    """205: take the write permission from every topic of a brokerName."""
+    return await _set_write_perm(context, command, opaque, "wipe", "wipeTopicCount")
+
+
+async def add_write_perm(context: RequestContext, command: Command, opaque: int, peer: Peer) -> bytes:
+    """327: make the permission of every topic of a brokerName 6 (read and write)."""
+    return await _set_write_perm(context, command, opaque, "add", "addTopicCount")
+
+
+async def _set_write_perm(
+    context: RequestContext, command: Command, opaque: int, mode: Literal["wipe", "add"], count_field: str
+) -> bytes:
+    """The answer counts all topics of the name, also those whose permission did not change (docs/semantics.md 15)."""
+    name = headers.WipeWritePerm.checked(command.ext_fields).broker_name
+    count = 0
+    if name:
+        context.check_store()
+        seq, count = await context.routes.set_write_perm(name, mode)
+        await context.effect(seq)
+        logger.info("%s write perm of broker %s, %d topics", mode, name, count)
+    return context.replies.reply(opaque, ext_fields={count_field: str(count)})
+
+
+async def delete_topic(context: RequestContext, command: Command, opaque: int, peer: Peer) -> bytes:
+    """216: delete a topic everywhere, or from one cluster's brokers (5.x)."""
+    header = headers.DeleteTopic.checked(command.ext_fields)
+    if header.topic:
+        context.check_store()
+        await context.effect(await context.routes.delete_topic(header.topic, header.cluster_name or ""))
+        logger.info("delete topic %s in cluster %s", header.topic, header.cluster_name or "(every)")
+    return context.replies.success.reply(opaque)
+
+
+async def register_topic(context: RequestContext, command: Command, opaque: int, peer: Peer) -> bytes:
+    """217: give a topic queues at brokers that are known."""
+    topic = headers.RegisterTopic.checked(command.ext_fields).topic
+    queue_datas = decode_route(command.body).queue_datas if command.body and not is_null(command.body) else {}
+    if topic and queue_datas:
+        fault = fault_of_names(queue_datas)
+        if fault is not None:
+            raise RemoteProtocolError(f"brokerName {fault}; nothing was changed")
+        context.check_store()
+        await context.effect(await context.routes.register_topic(topic, queue_datas.items()))
+        logger.info("topic %s registered at %s", topic, ", ".join(queue_datas))
+    return context.replies.success.reply(opaque)
+
+
+async def get_routeinfo_of_product(context: RequestContext, command: Command, opaque: int, peer: Peer) -> bytes:
+    """105 in cluster-test mode, of a topic that is not in the view: ask the product environment.
+
+    Any failure is code 17, as in Java.
+    """
+    header = headers.GetRouteInfo.from_ext_fields(command.ext_fields)
+    env_name = context.settings.product_env_name
+    route = await context.product.route(header.topic, env_name) if header.topic else None
+    if route is None or header.topic is None:
+        context.counters.lookups_not_found += 1
+        context.lookup_counts.missing(header.topic)
+        return context.replies.topic_not_exist(opaque, header.topic)
+    context.counters.lookups_found += 1
+    context.lookup_counts.found(header.topic)
+    behaviour = context.behaviour
+    quoted = behaviour.standard_json and (command.version >= VERSION_V4_9_4 or header.accept_standard_json_only)
+    if header.zone_filter is not None and behaviour.zones:
+        route, quoted = in_zone(route, header.zone_filter), False
+    body = encode_route(route, quoted_keys=quoted, topic_syn_flag=behaviour.old_bodies)
+    return context.replies.success.reply(opaque, body)
+
+
+WRITES: dict[int, Write] = {
+    RequestCode.REGISTER_BROKER: register_broker,
+    RequestCode.UNREGISTER_BROKER: unregister_broker,
+    RequestCode.QUERY_DATA_VERSION: query_data_version,
+    RequestCode.BROKER_HEARTBEAT: broker_heartbeat,
+    RequestCode.PUT_KV_CONFIG: put_kv_config,
+    RequestCode.DELETE_KV_CONFIG: delete_kv_config,
+    RequestCode.WIPE_WRITE_PERM_OF_BROKER: wipe_write_perm,
+    RequestCode.ADD_WRITE_PERM_OF_BROKER: add_write_perm,
+    RequestCode.DELETE_TOPIC_IN_NAMESRV: delete_topic,
+    RequestCode.REGISTER_TOPIC_IN_NAMESRV: register_topic,
+    RequestCode.UPDATE_NAMESRV_CONFIG: update_namesrv_config,
+    RequestCode.GET_ROUTEINFO_BY_TOPIC: get_routeinfo_of_product,  # when the view does not know the topic
+}
+
+
+def writes(behaviour: Behaviour) -> dict[int, Write]:
+    """Request code -> handler, of the requests that this version knows."""
+    every = dict(WRITES)
+    if behaviour.unregisters_by_id:
+        every[RequestCode.UNREGISTER_BROKER] = unregister_broker_id
+    return {code: handler for code, handler in every.items() if code not in behaviour.absent_codes}

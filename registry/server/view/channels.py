@@ -1,0 +1,146 @@
+"""Knows which broker speaks over which connection of this worker, and tells Redis when one closes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Protocol
+
+from ...errors import RegistryError, StoreUnavailable
+from ...events.changes import BrokerExpired
+from ...store.leases import opened_now
+from ...store.route_writes import Channel, RouteStore
+from ...tasks import cancelled, pause
+from .view import Applied
+
+logger = logging.getLogger(__name__)
+
+_RETRY_S = (0.1, 0.2, 0.5, 1.0)
+
+
+class Closable(Protocol):
+    """What this module needs of a connection."""
+
+    channel: Channel
+    address: str
+
+    def close(self, reason: str) -> None:
+        """Close it; the reason is logged."""
+
+
+class ChannelOwner:
+    """The brokers of this worker's connections; listens to the view.
+
+    A broker belongs to the connection of its last registration; a heartbeat without registration (322, 904) gives it
+    to a connection only if no other of this worker has it. ``registered_at`` is the seq of that registration.
+
+    Args:
+        front_end, incarnation: names of the front end and of this worker process, as Redis knows them.
+    """
+
+    def __init__(self, routes: RouteStore, front_end: str, incarnation: str) -> None:
+        self.front_end = front_end
+        self.incarnation = incarnation
+        self._routes = routes
+        self._owners: dict[str, Closable] = {}
+        self._registered_at: dict[str, int] = {}
+        self._held: dict[Closable, set[str]] = {}
+        self._closes: asyncio.Queue[tuple[str, Channel]] = asyncio.Queue()
+        self._untold = 0
+        self._connections = 0
+        self._telling = True
+
+    def __len__(self) -> int:
+        return len(self._owners)
+
+    def new_channel(self) -> Channel:
+        """An identity for a new connection, with the time that tells which of two workers' is younger."""
+        self._connections += 1
+        return Channel(self.front_end, f"{self.incarnation}/{self._connections}{opened_now()}")
+
+    def registered(self, who: str, connection: Closable, seq: int) -> None:
+        """A registration of this broker came over this connection: it is the broker's channel now."""
+        self._owners[who] = connection
+        self._registered_at[who] = seq
+        self._held.setdefault(connection, set()).add(who)
+
+    def touched(self, who: str, connection: Closable) -> None:
+        """A heartbeat without registration came over this connection."""
+        if who not in self._owners:
+            self._owners[who] = connection
+        self._held.setdefault(connection, set()).add(who)
+
+    def closed(self, connection: Closable) -> None:
+        """The connection is closed, and its last write is done: every broker that it held loses a channel."""
+        for who in self._held.pop(connection, ()):
+            if self._owners.get(who) is connection:
+                del self._owners[who]
+                self._registered_at.pop(who, None)
+            if self._telling:
+                self._untold += 1
+                self._closes.put_nowait((who, connection.channel))
+
+    def stop_telling(self) -> None:
+        """Before a shutdown: connections that close from now on say nothing about their brokers."""
+        self._telling = False
+
+    def applied(self, applied: Applied) -> None:
+        """The view has this change: a broker that expired loses its connection."""
+        change = applied.change
+        if isinstance(change, BrokerExpired) and change.who is not None:
+            self.expired(change.who, change.seq)
+
+    def expired(self, who: str, seq: int) -> None:
+        """The broker was removed for its silence at ``seq``: unless it came back, it has no connection any more.
+
+        The connection is closed, but for one over which another broker speaks that has not expired
+        (docs/differences.md D30).
+        """
+        connection = self._owners.get(who)
+        if connection is None or self._registered_at.get(who, -1) >= seq:
+            return
+        del self._owners[who]
+        self._registered_at.pop(who, None)
+        held = self._held[connection]
+        held.discard(who)
+        if not any(self._owners.get(other) is connection for other in held):
+            connection.close(f"the broker {who} expired")
+
+    def channels(self) -> list[tuple[str, str]]:
+        """(who, channel value) of every broker that has a connection here."""
+        return [(who, connection.channel.value) for who, connection in self._owners.items()]
+
+    @property
+    def closes_pending(self) -> int:
+        """How many closes Redis does not know of yet."""
+        return self._untold
+
+    async def tell_closes(self) -> None:
+        """Tell Redis of closed connections, in order, each until Redis has taken it. Runs until cancelled."""
+        while not cancelled():
+            who, channel = await self._closes.get()
+            attempt = 0
+            while not cancelled() and not await self._tell(who, channel):
+                await pause(_RETRY_S[min(attempt, len(_RETRY_S) - 1)])
+                attempt += 1
+            self._untold -= 1
+            self._closes.task_done()
+
+    async def _tell(self, who: str, channel: Channel) -> bool:
+        """One try; False: Redis is away, try again."""
+        try:
+            outcome = await self._routes.channel_destroyed(who, channel)
+        except StoreUnavailable:
+            return False
+        except RegistryError:
+            logger.exception("cannot tell Redis that the channel of broker %s closed; given up", who)
+            return True
+        if outcome == "REMOVED":
+            logger.info("the broker's channel is destroyed, %s is removed at once", who)
+        elif outcome == "KEPT":
+            logger.info("a channel of broker %s closed here, it has another at another front end", who)
+        return True
+
+    async def closes_told(self) -> None:
+        """Return once Redis knows of every close so far."""
+        await self._closes.join()

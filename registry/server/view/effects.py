@@ -1,0 +1,63 @@
+"""Lets a request wait until this worker's view shows the change that it made."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+
+from ...errors import StoreUnavailable
+from .view import Applied
+
+
+class Effects:
+    """The requests that wait, by the seq of their change; listens to the view."""
+
+    def __init__(self) -> None:
+        self._epoch = ""
+        self._seq = -1
+        self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
+        self._waiters = 0
+
+    async def wait_for(self, seq: int, timeout_s: float) -> None:
+        """Return once every change up to ``seq`` is in the view.
+
+        Raises:
+            StoreUnavailable: not within timeout_s seconds, or Redis lost that change meanwhile.
+        """
+        if seq <= self._seq:
+            return
+        future = asyncio.get_running_loop().create_future()
+        self._waiters += 1
+        heapq.heappush(self._waiting, (seq, self._waiters, future))
+        try:
+            async with asyncio.timeout(timeout_s):
+                await future
+        except TimeoutError:
+            raise StoreUnavailable(
+                f"the change with seq {seq} was made, but its event did not come in {timeout_s} s"
+            ) from None
+
+    def applied(self, applied: Applied) -> None:
+        """The view has this change; wakes who waited for it."""
+        self._seq = applied.change.seq
+        if self._waiting:
+            self._wake()
+
+    def replaced(self, epoch: str, seq: int) -> None:
+        """The view was read again. A change of another epoch, or beyond what is there now, is lost."""
+        if self._epoch and (epoch != self._epoch or seq < self._seq):
+            self._fail()
+        self._epoch, self._seq = epoch, seq
+        self._wake()
+
+    def _wake(self) -> None:
+        while self._waiting and self._waiting[0][0] <= self._seq:
+            future = heapq.heappop(self._waiting)[2]
+            if not future.done():
+                future.set_result(None)
+
+    def _fail(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for _, _, future in waiting:
+            if not future.done():
+                future.set_exception(StoreUnavailable("Redis came back without this change; repeat it"))

@@ -1,0 +1,189 @@
+"""Keeps the view equal to Redis: reads the tables, then applies the change stream to them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from typing import Final
+
+from ...errors import RegistryError, StoreUnavailable
+from ...events.changes import Parts
+from ...store.change_reader import ChangeReader
+from ...store.config_writes import KvStore
+from ...store.store import Store
+from ...tasks import cancelled, pause
+from .freshness import Freshness, Seen
+from .loading import (
+    GiveBack,
+    StreamGap,
+    has_vanished,
+    read_current_tables,
+)
+from .view import Entry, View
+
+logger = logging.getLogger(__name__)
+
+# A blocking read of the change stream lasts this long at most; the tail's client waits one second more.
+BLOCK_MS: Final = 1000
+# Applying this many changes in one go takes a few milliseconds of the event loop.
+_CHANGES_PER_READ: Final = 100
+_RETRY_S: Final = 0.1
+_RETRY_AFTER_ERROR_S: Final = 1.0
+_GIVE_BACK_AGAIN_S: Final = 1.0
+
+
+class Follower:
+    """Feeds a view from a store.
+
+    The change stream does not show that it vanished, that Redis came back with less, or that a connection hangs.
+    :class:`mqregistry.server.view.lease_loop.LeaseLoop` notices these, and has the tables read again.
+
+    heard_at: when the change stream was last read, with or without changes (time.monotonic, seconds). lost_at: when
+    Redis was last seen to have less than before. lag_ms: the age of the last change when it was applied.
+
+    Args:
+        store: for scripts. tail_store: the same namespace with a timeout above BLOCK_MS.
+        grace_ms: after Redis came back with less, how long the view goes on serving what Redis lost.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        tail_store: Store,
+        view: View,
+        *,
+        grace_ms: Callable[[], int],
+    ) -> None:
+        self._store = store
+        self._tail_store = tail_store
+        self._view = view
+        self._kv = KvStore(store)
+        self._grace_ms = grace_ms
+        self._reader: ChangeReader | None = None  # None: the tables must be read, for the first time or again
+        self._parts = Parts()
+        self._last_seq = -1  # of the last event read; ahead of view.seq while a change's parts come in
+        self._give_back: GiveBack | None = None
+        self._give_back_due = asyncio.Event()
+        self.lost_at = 0.0
+        self.heard_at = 0.0
+        self.lag_ms = 0.0
+
+    @property
+    def has_place(self) -> bool:
+        """Whether the view is followed from a place in the change stream, and no reading of the tables is due."""
+        return self._reader is not None
+
+    def look_again(self) -> None:
+        """Have the tables read again: Redis was found in another state than the view.
+
+        The tail does it, until it has succeeded. Asking again before that changes nothing.
+        """
+        self._reader = None
+        self._view.saw(Seen.CONTRADICTED)
+
+    async def start(self) -> None:
+        """Read the tables for the first time.
+
+        Raises:
+            StoreUnavailable, StoreError: Redis does not answer, or its data cannot be read.
+        """
+        while True:
+            try:
+                return await self.load()
+            except StreamGap as gap:
+                logger.error("not ready yet, the tables are read again: while they were read, %s", gap)
+                await pause(_RETRY_S)
+
+    async def load(self) -> None:
+        """Read the tables once, beside those that are served, and have the view take them over.
+
+        Tables that are older than what the view already had, or do not contain it, mean that Redis lost changes: the
+        view then goes on serving what it knew, until the grace is over.
+
+        Raises:
+            StreamGap: the change stream was trimmed meanwhile.
+            StoreUnavailable, StoreError: Redis does not answer, or its data cannot be read.
+        """
+        view = self._view
+        loaded = await read_current_tables(self._store, self._tail_store)
+        head, tables, seq = loaded.head, loaded.tables, loaded.seq
+        lost = view.freshness is not Freshness.LOADING and (
+            head.epoch != view.epoch or seq < view.seq or await has_vanished(self._tail_store, view.last_entry)
+        )
+        if lost:
+            self.lost_at = time.monotonic()
+            logger.warning(
+                "Redis came back with less than before (epoch %s seq %d, was %s seq %d): known routes are served "
+                "until the brokers had time to register again",
+                head.epoch, seq, view.epoch, view.seq,
+            )  # fmt: skip
+        if lost or view.merged:
+            view.load_merged(tables, head.epoch, seq)
+        else:
+            view.load(tables, head.epoch, seq)
+        if lost:
+            position = view.last_entry.entry_id if view.last_entry else "0-0"
+            self._give_back = GiveBack(self._kv, position, view.served, self._give_back)
+            self._give_back_due.set()
+        self._reader, self._parts, self._last_seq = loaded.reader, loaded.parts, seq
+        view.last_entry = loaded.last_entry
+        self.heard_at = time.monotonic()
+
+    async def tail(self) -> None:
+        """Apply changes as they come. Runs until cancelled."""
+        failing = False
+        while not cancelled():
+            try:
+                if self._reader is None:
+                    await self.load()
+                else:
+                    # After a failure not blocking, so that the stream counts as heard at once: a read that blocks
+                    # returns with the next change, or after its whole time.
+                    await self._read(self._reader, 0 if failing else BLOCK_MS)
+                failing = False
+            except StreamGap as gap:
+                logger.warning("the change stream has a gap, the tables are read again beside the view: %s", gap)
+                self.look_again()
+                await pause(_RETRY_S)
+            except StoreUnavailable as error:
+                if not failing and self._view.freshness is not Freshness.AWAY:
+                    logger.warning("%s; known routes go on being served", error)
+                failing = True
+                self._view.saw(Seen.UNHEARD)
+                await pause(_RETRY_S)
+            except RegistryError:
+                logger.exception("cannot follow the change stream; known routes go on being served")
+                self.look_again()
+                await pause(_RETRY_AFTER_ERROR_S)
+
+    async def _read(self, reader: ChangeReader, block_ms: int) -> None:
+        changes = await reader.read(block_ms=block_ms, count=_CHANGES_PER_READ)
+        if self._reader is not reader:  # a rebuild was asked for meanwhile
+            return
+        self.heard_at = time.monotonic()
+        for change in changes:
+            if change.seq != self._last_seq + 1:
+                raise StreamGap(change.seq, self._last_seq + 1)
+            self._last_seq = change.seq
+            for whole in self._parts.add(change):
+                self._view.apply(whole)
+        if changes:
+            self.lag_ms = max(0.0, time.time() * 1000 - changes[-1].ms)
+            self._view.last_entry = Entry(reader.last_id, self._last_seq)
+            changes.clear()  # waiting for the next ones must not hold on to the topics of these
+
+    async def give_back(self) -> None:
+        """Give Redis back what it lost of KV and configuration, each time until it has succeeded. Until cancelled.
+
+        Apart from the tail, which must not fall behind while Redis is slow to take it.
+        """
+        while not cancelled():
+            await self._give_back_due.wait()
+            now = self._give_back
+            if now is not None and not await now.is_done(self._view.exact):
+                await pause(_GIVE_BACK_AGAIN_S)
+            elif now is self._give_back:  # and no other loss meanwhile
+                self._give_back = None
+                self._give_back_due.clear()

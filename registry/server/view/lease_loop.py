@@ -1,0 +1,134 @@
+"""Renews this worker's lease every second or more often, and compares the view with what each renewal returns."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from ...errors import RegistryError, StoreError, StoreUnavailable
+from ...store.leases import RENEW_EVERY_S, LeaseStore, Renewal
+from ...tasks import cancelled, pause
+from .channels import ChannelOwner
+from .follower import BLOCK_MS, Follower
+from .freshness import Freshness, Seen
+from .view import View
+
+logger = logging.getLogger(__name__)
+
+# How long the view may be behind before the tables are read again, and how long the change stream may be silent beyond
+# the time that one read of it lasts.
+BEHIND_S: Final = 1.0
+_SILENT_S: Final = 1.0
+# While a renewal could change the view's state, renew this often. This is also how often the state is checked.
+_RENEW_SOON_S: Final = 0.2
+_SETTLED: Final = (Freshness.FRESH, Freshness.MERGED)
+
+
+class _Behind(NamedTuple):
+    """The view was first seen behind at ``since_s`` (time.monotonic), when Redis was at ``seq``."""
+
+    since_s: float
+    seq: int
+
+
+class LeaseLoop:
+    """Renews one worker's lease, and moves the view's freshness by what each renewal returns.
+
+    Args:
+        leases: with its own connections, so that a high load is not mistaken for an absent Redis.
+        grace_ms: after Redis came back with less, how long the view goes on serving what Redis lost.
+    """
+
+    def __init__(
+        self, leases: LeaseStore, view: View, follower: Follower, channels: ChannelOwner, *, grace_ms: Callable[[], int]
+    ) -> None:
+        self._leases = leases
+        self._view = view
+        self._follower = follower
+        self._channels = channels
+        self._grace_ms = grace_ms
+        self._behind: _Behind | None = None
+        self._must_attach = False
+        self.renewal: Renewal | None = None
+
+    async def run(self) -> None:
+        """Renew every second, more often while the view is not known to be up to date. Runs until cancelled."""
+        while not cancelled():
+            started = time.monotonic()
+            try:
+                await self.renew()
+            except StoreUnavailable as error:
+                if self._view.freshness is not Freshness.AWAY:
+                    logger.warning("%s", error)
+                self._view.saw(Seen.UNANSWERED)
+            except RegistryError:
+                logger.exception("cannot renew this worker's lease")
+                self._view.saw(Seen.UNHEARD)
+            while not cancelled():
+                await pause(_RENEW_SOON_S)
+                if self._view.freshness not in _SETTLED or time.monotonic() - started >= RENEW_EVERY_S:
+                    break
+
+    async def renew(self) -> None:
+        """Renew once, and act on the state of Redis that the renewal returns.
+
+        Raises:
+            StoreUnavailable: Redis does not answer.
+            StoreError: it refuses.
+        """
+        view = self._view
+        load_id, known_seq = view.load_id, view.seq
+        self.renewal = renewal = await self._leases.renew(self._channels.incarnation)
+        view.saw(Seen.ANSWERED)
+        self._must_attach = self._must_attach or renewal.lost
+        if view.freshness is not Freshness.LOADING and view.load_id == load_id:
+            self._compare(renewal, known_seq)
+        if self._must_attach:
+            await self._attach()
+
+    async def _attach(self) -> None:
+        """Take this worker's channels again, which Redis gave up with the lost lease."""
+        try:
+            await self._leases.attach(self._channels.front_end, self._channels.channels())
+        except StoreError as error:
+            logger.error("cannot attach this worker's channels, it is tried again with the next renewal: %s", error)
+        else:
+            self._must_attach = False
+
+    def _compare(self, renewal: Renewal, known_seq: int) -> None:
+        """Compare Redis, as of the renewal, with the view.
+
+        Args:
+            known_seq: the view's before the renewal was sent; the tail may have applied more since.
+        """
+        view, follower, now = self._view, self._follower, time.monotonic()
+        differs = renewal.epoch != view.epoch or renewal.seq < known_seq
+        if differs or not follower.has_place or self._is_behind(renewal.seq, now):
+            self._behind = None
+            follower.look_again()
+            return
+        grace_ms = self._grace_ms()
+        # up_since moves only after a gap of some seconds, and a failover with losses may be quicker
+        grace_is_over = renewal.now_ms >= renewal.up_since_ms + grace_ms and now >= follower.lost_at + grace_ms / 1000
+        if view.merged and grace_is_over:
+            logger.warning("the grace is over: only what Redis holds is served")
+            view.end_merge()
+        if now - follower.heard_at >= BLOCK_MS / 1000 + _SILENT_S:
+            view.saw(Seen.UNHEARD)
+        else:
+            view.saw(Seen.LESS_THERE if view.merged else Seen.IN_STEP)
+
+    def _is_behind(self, seq: int, now: float) -> bool:
+        """Whether the view is still behind, BEHIND_S later, the ``seq`` that Redis had when the lag was first noticed.
+
+        Under steady writes the view is a change or two behind at any moment, and that is no reason to read it again.
+        """
+        if self._view.seq >= seq:
+            self._behind = None
+        elif self._behind is None or self._view.seq >= self._behind.seq:
+            self._behind = _Behind(now, seq)
+        else:
+            return now - self._behind.since_s > BEHIND_S
+        return False

@@ -1,0 +1,123 @@
+"""Reads all tables, detects that Redis lost changes, and gives it back the KV and configuration that it lost."""
+
+from __future__ import annotations
+
+import logging
+from typing import NamedTuple
+
+from ...errors import RegistryError
+from ...events.changes import Parts
+from ...store.change_reader import ChangeReader
+from ...store.config_writes import KvStore
+from ...store.snapshot import NamespaceHead, read_tables
+from ...store.store import Store
+from ...tables.tables import Tables
+from .view import Entry
+
+logger = logging.getLogger(__name__)
+
+
+class StreamGap(RegistryError):
+    """Changes are missing from the change stream: the tables must be read again."""
+
+    def __init__(self, seq: int, expected: int) -> None:
+        super().__init__(
+            f"change {seq} follows where change {expected} is due: the changes between them were trimmed from the "
+            "change stream, or were lost"
+        )
+
+
+class Loaded(NamedTuple):
+    """The tables as of ``seq``, and a reader of what follows. parts: of a change that is not complete yet."""
+
+    head: NamespaceHead
+    tables: Tables
+    seq: int
+    reader: ChangeReader
+    parts: Parts
+
+    @property
+    def last_entry(self) -> Entry | None:
+        """The stream's last entry that these tables contain; None when it has none yet."""
+        return Entry(self.reader.last_id, self.seq) if self.reader.last_id != "0-0" else None
+
+
+async def read_current_tables(store: Store, tail_store: Store) -> Loaded:
+    """Read a snapshot and every change since its start, so that the result shows one exact moment.
+
+    Raises:
+        StreamGap: the change stream was trimmed meanwhile.
+        StoreUnavailable, StoreError: Redis does not answer, or its data cannot be read.
+    """
+    head, tables = await read_tables(store)
+    reader = ChangeReader(tail_store, head.last_id)
+    parts, seq = Parts(), head.seq
+    while changes := await reader.read(block_ms=0):
+        for change in changes:
+            if change.seq != seq + 1:
+                raise StreamGap(change.seq, seq + 1)
+            seq = change.seq
+            for whole in parts.add(change):
+                tables.apply(whole)
+    return Loaded(head, tables, seq, reader, parts)
+
+
+async def has_vanished(tail_store: Store, applied: Entry | None) -> bool:
+    """Whether a change that was applied is not in the stream any more.
+
+    A Redis that lost changes may have made as many new ones before this front end looks: seq alone does not
+    tell. That the stream was trimmed beyond this entry is no loss.
+    """
+    if applied is None:
+        return False
+    ms, _, number = applied.entry_id.partition("-")
+    before = f"{ms}-{int(number) - 1}" if int(number) else f"{int(ms) - 1}-{2**64 - 1}"
+    reader = ChangeReader(tail_store, before)
+    changes = await reader.read(block_ms=0, count=1)
+    if not changes:
+        return True
+    return changes[0].seq != applied.seq if reader.last_id == applied.entry_id else changes[0].seq <= applied.seq
+
+
+class GiveBack:
+    """The KV and shared configuration that Redis lost, written again until Redis has taken them.
+
+    Routes do not need this: brokers register again. Nobody else would restore KV and shared configuration.
+
+    Args:
+        position: id of the last entry of the change stream that was applied before the loss, "0-0" = none; of several
+            front ends the one that had applied most decides.
+        known: the tables that are served. earlier: of an earlier loss, if it is not finished.
+    """
+
+    def __init__(self, kv_store: KvStore, position: str, known: Tables, earlier: GiveBack | None) -> None:
+        self._kv_store = kv_store
+        self._position = position
+        self._kv = known.kv  # not a copy: values that are changed or deleted meanwhile are not restored
+        self._config = known.config
+        if earlier is not None and earlier._kv is not known.kv:
+            self._kv = {name: dict(table) for name, table in known.kv.items()}
+            for name, table in earlier._kv.items():
+                self._kv[name] = table | self._kv.get(name, {})
+            self._config = earlier._config | known.config
+        self._failed = False
+
+    async def is_done(self, there: Tables) -> bool:
+        """Try once; False: try again later.
+
+        Args:
+            there: the tables as Redis has them.
+        """
+        try:
+            restored = await self._kv_store.restore(self._position, self._kv)
+            missing = {key: value for key, value in self._config.items() if key not in there.config}
+            if missing:
+                await self._kv_store.set_config(missing)
+        except RegistryError as error:
+            if not self._failed:
+                logger.warning("the KV configuration is not given back to Redis yet, it is tried again: %s", error)
+            self._failed = True
+            return False
+        if restored:
+            logger.warning("%d keys of the KV configuration were given back to Redis", restored)
+        return True

@@ -1,0 +1,168 @@
+"""Counts which topics are looked up at one worker, and writes the counts to the stream ``lookups``."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from ...errors import RegistryError, StoreUnavailable
+from ...store.streams import StreamStore, lookup_entries
+from ...tasks import cancelled, pause
+from .route_answers import KeptAnswer
+
+logger = logging.getLogger(__name__)
+
+OTHERS: Final = "(others)"
+"""Counts every topic beyond the bounds. No topic can have this name (parentheses), but a client may ask for it."""
+
+MAX_TOPICS: Final = 50_000
+MAX_MISSING: Final = 10_000
+# How many seconds a shutdown waits for the last report.
+LAST_REPORT_S: Final = 2.0
+# A topic's name is 127 characters at most, a retry topic's 255. Longer names count under OTHERS.
+_MAX_NAME_CHARS: Final = 255
+
+
+class LookupCounts:
+    """Answers to 105 since the last drain: found, by topic, and not found (code 17), by the name asked for.
+
+    Args:
+        kept: the kept answers by topic; each counts by itself how often it was given.
+        max_topics, max_missing: how many names are reported by name; the others are counted together, as OTHERS.
+    """
+
+    def __init__(
+        self, *kept: Mapping[str, KeptAnswer], max_topics: int = MAX_TOPICS, max_missing: int = MAX_MISSING
+    ) -> None:
+        self._kept = kept
+        self._max_topics, self._max_missing = max_topics, max_missing
+        self._found: dict[str, int] = {}
+        self._missing: dict[str, int] = {}
+
+    def found(self, topic: str, times: int = 1) -> None:
+        """Count lookups that were answered with a route, if no kept answer counts them."""
+        _add(self._found, topic, times, self._max_topics)
+
+    def missing(self, topic: str | None) -> None:
+        """Count a lookup that was answered with code 17; topic None: the request named no topic."""
+        if topic is None or len(topic) > _MAX_NAME_CHARS:
+            topic = OTHERS
+        _add(self._missing, topic, 1, self._max_missing)
+
+    def drain(self) -> tuple[dict[str, int], dict[str, int]]:
+        """Return what was counted since the last call, found by topic and missing by name, without zeros.
+
+        Cost: O(kept answers), about 6 ms for 40,000.
+        """
+        found, self._found = self._found, {}
+        missing, self._missing = self._missing, {}
+        limit = self._max_topics
+        for answers in self._kept:
+            for topic, answer in answers.items():
+                if asked := answer.asked:
+                    answer.asked = 0
+                    if topic in found or len(found) >= limit:
+                        _add(found, topic, asked, limit)
+                    else:
+                        found[topic] = asked
+        return found, missing
+
+
+class _Report(NamedTuple):
+    """Counts that are, or may have been, sent: a number is never used for other counts."""
+
+    number: int
+    since: float
+    entries: list[bytes]
+
+
+class LookupJournal:
+    """Writes the counts of one worker to the stream, every ``interval_s`` seconds.
+
+    While Redis is away the counts are added up here, by name for as many topics as LookupCounts itself keeps, and are
+    written in one report when it is back. A report that may have been written is sent again unchanged, and Redis
+    recognises its number. A worker that is killed loses its unwritten counts: at most those of ``interval_s`` while
+    Redis answers.
+    """
+
+    def __init__(
+        self, counts: LookupCounts, streams: StreamStore, front_end: str, incarnation: str, *, interval_s: float
+    ) -> None:
+        self._counts = counts
+        self._streams = streams
+        self._front_end = front_end
+        self._incarnation = incarnation
+        self._interval_s = interval_s
+        self._since = time.monotonic()
+        self._sent: _Report | None = None
+        self._found: dict[str, int] = {}
+        self._missing: dict[str, int] = {}
+        self._reports = 0
+        self._away = False
+
+    async def run(self) -> None:
+        """Write every ``interval_s``. Runs until cancelled."""
+        # at random, so that the workers of all front ends do not write in the same moment
+        await asyncio.sleep(self._interval_s * random.uniform(0.5, 1.0))
+        while not cancelled():
+            started = time.monotonic()
+            try:
+                await self.write()
+                self._away = False
+            except StoreUnavailable as error:
+                if not self._away:
+                    logger.info("%s; lookup counts are written when Redis is back", error)
+                self._away = True
+            except RegistryError as error:
+                logger.error("lookup counts cannot be written, and are tried again: %s", error)
+            await pause(max(0.05, self._interval_s - (time.monotonic() - started)))
+
+    async def write(self) -> None:
+        """Write what was counted until now, if anything was.
+
+        Raises:
+            StoreUnavailable, StoreError: the counts are kept, and written once, with the next report.
+        """
+        found, missing = self._counts.drain()
+        _add_all(self._found, found, MAX_TOPICS)
+        _add_all(self._missing, missing, MAX_MISSING)
+        if self._sent is not None:
+            await self._send(self._sent)
+        entries = lookup_entries(self._found, self._missing)
+        since, self._since = self._since, time.monotonic()
+        if not entries:
+            return
+        self._reports += 1
+        self._found, self._missing = {}, {}
+        await self._send(_Report(self._reports, since, entries))
+
+    async def _send(self, report: _Report) -> None:
+        self._sent = report
+        during_ms = round((time.monotonic() - report.since) * 1000)
+        await self._streams.write_lookups(
+            self._front_end, self._incarnation, report.number, during_ms, report.entries
+        )  # fmt: skip
+        self._sent = None
+
+    async def close(self) -> None:
+        """Write the last report; when Redis does not take it within LAST_REPORT_S, it is lost, with a warning."""
+        try:
+            async with asyncio.timeout(LAST_REPORT_S):
+                await self.write()
+        except (RegistryError, TimeoutError) as error:
+            logger.warning("the last lookup counts of this worker are lost: %s", error or "Redis did not answer")
+
+
+def _add(counts: dict[str, int], name: str, times: int, limit: int) -> None:
+    if name not in counts and len(counts) >= limit:
+        name = OTHERS
+    counts[name] = counts.get(name, 0) + times
+
+
+def _add_all(counts: dict[str, int], more: Mapping[str, int], limit: int) -> None:
+    for name, times in more.items():
+        _add(counts, name, times, limit)

@@ -1,0 +1,125 @@
+"""Keeps the encoded answers to lookups (105) and of the cluster info (106) until a change touches them.
+
+One answer for each topic and JSON form, encoded when it is first asked for: what Eureka calls its response cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Final
+
+from ...behaviour import FIVE, Behaviour
+from ...events.changes import WritePermSet
+from ...model import TopicRoute
+from ...protocol.bodies.route import encode_cluster_info, encode_route
+from ...tables.route import in_zone, pick_up_route
+from .view import Applied, View
+
+
+class KeptAnswer:
+    """An encoded route, and how often it was given since LookupCounts last set that to 0.
+
+    body: None when it has to be encoded again. That also tells LookupCache, which keeps this object, of a change: the
+    object is never exchanged for another one while its topic exists.
+    """
+
+    __slots__ = ("asked", "body")  # counting takes a third of the time that a Struct needs for it
+
+    def __init__(self, body: bytes | None, asked: int = 0) -> None:
+        self.body = body
+        self.asked = asked
+
+
+class RouteAnswers:
+    """The encoded answers of one worker; listens to the view.
+
+    quoted, bare: kept routes by topic, one dict for each JSON form (standard, and fastjson's with bare number keys).
+    on_gone: called with a topic that is gone and how often its kept answer was given.
+    """
+
+    def __init__(self, view: View, behaviour: Behaviour = FIVE) -> None:
+        self._view = view
+        self._live_by_cluster = behaviour.live_by_cluster
+        self._old_bodies = behaviour.old_bodies
+        self._acting_master = self._order_messages = False
+        self.quoted: Final[dict[str, KeptAnswer]] = {}
+        self.bare: Final[dict[str, KeptAnswer]] = {}
+        self._cluster_info: bytes | None = None
+        self.on_gone: Callable[[str, int], object] = lambda topic, asked: None
+
+    def kept_route(self, topic: str, *, quoted_keys: bool) -> KeptAnswer | None:
+        """The answer to a 105, its body encoded; None when there is no such topic. O(1) once it was asked for."""
+        answers = self.quoted if quoted_keys else self.bare
+        kept = answers.get(topic)
+        if kept is None or kept.body is None:
+            route = self._route(topic)
+            if route is None:
+                return None
+            body = encode_route(route, quoted_keys=quoted_keys, topic_syn_flag=self._old_bodies)
+            if kept is None:
+                kept = answers[topic] = KeptAnswer(body)
+            else:
+                kept.body = body
+        return kept
+
+    def _route(self, topic: str) -> TopicRoute | None:
+        return pick_up_route(
+            self._view.served,
+            topic,
+            acting_master=self._acting_master,
+            order_messages=self._order_messages,
+            live_by_cluster=self._live_by_cluster,
+        )
+
+    def zone_route_body(self, topic: str, zone_name: str) -> bytes | None:
+        """The answer to a 105 that asks for one zone: always with bare keys, and never kept."""
+        route = self._route(topic)
+        return None if route is None else encode_route(in_zone(route, zone_name), quoted_keys=False)
+
+    def cluster_info_body(self) -> bytes:
+        """The body of a 106 answer."""
+        if self._cluster_info is None:
+            served = self._view.served
+            self._cluster_info = encode_cluster_info(
+                served.brokers, served.clusters, acting_master=not self._old_bodies
+            )
+        return self._cluster_info
+
+    def configure(self, *, acting_master: bool, order_messages: bool) -> bool:
+        """Encode as these settings want it; returns whether that changes anything, with nothing kept then."""
+        wanted = acting_master, order_messages
+        if (self._acting_master, self._order_messages) == wanted:
+            return False
+        self._acting_master, self._order_messages = wanted
+        self.invalidate_all()
+        return True
+
+    # from the view
+
+    def applied(self, applied: Applied) -> None:
+        """Forget what this change touched."""
+        self.invalidate(applied.topics)
+        if not isinstance(applied.change, WritePermSet):
+            self._cluster_info = None
+
+    def replaced(self, epoch: str, seq: int) -> None:
+        """Forget every answer: the view serves other tables now."""
+        self.invalidate_all()
+
+    def invalidate(self, topics: Collection[str]) -> None:
+        """Have the routes of these topics encoded again when they are next asked for."""
+        served = self._view.served.topics
+        for answers in (self.quoted, self.bare):
+            for topic in topics if answers else ():
+                kept = answers.get(topic)
+                if kept is not None:
+                    kept.body = None
+                    if topic not in served:
+                        del answers[topic]
+                        if kept.asked:
+                            self.on_gone(topic, kept.asked)
+
+    def invalidate_all(self) -> None:
+        """Have everything encoded again."""
+        self.invalidate(list({**self.quoted, **self.bare}))
+        self._cluster_info = None

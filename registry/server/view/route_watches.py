@@ -1,0 +1,173 @@
+"""Holds requests of clients that wait for a route to change (ROUTE_WATCH) until the view has a change.
+
+The same worker's view answers the lookup that follows, so the lookup shows the change that was announced.
+A client that asks again learns what changed meanwhile from a short history; when it asks from before that history,
+the answer is that all its topics may have changed. No history is kept while no client watches. The request is an
+extension of ours: see protocol/watch.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection
+from typing import Final, NamedTuple, Protocol
+
+from ...errors import RemoteProtocolError
+from ...protocol.command import Command
+from ...protocol.watch import TablesVersion, WatchAnswer, WatchRequest
+from .view import Applied
+
+# No client is held longer: connections idle for twice this are closed.
+MAX_HOLD_S: Final = 60.0
+# How many topics the history holds at most.
+_HISTORY_TOPICS: Final = 100_000
+# How many topics all held requests of a worker may name: about 100 MB.
+_HELD_TOPICS: Final = 1_000_000
+
+
+class Watcher(Protocol):
+    """What this module needs of a connection."""
+
+    def answer_watch(self, opaque: int, answer: WatchAnswer | None) -> None:
+        """Send the answer, or code 1500 (go away) for None; does nothing when the connection is closed."""
+
+
+class _Held(NamedTuple):
+    opaque: int
+    topics: frozenset[str]
+    until_s: float
+
+
+class _Entry(NamedTuple):
+    seq: int
+    topics: frozenset[str]
+
+
+class RouteWatches:
+    """The held requests of one worker, at most one for each connection; listens to the view."""
+
+    def __init__(self) -> None:
+        self._epoch = ""
+        self._seq = -1
+        self._held: dict[Watcher, _Held] = {}
+        self._held_topics = 0
+        self._by_topic: dict[str, set[Watcher]] = {}
+        self._watchers: set[Watcher] = set()  # every connection that has ever asked
+        self._history: deque[_Entry] = deque()
+        self._history_topics = 0
+        self._known_from = -1  # the history has every change after this seq
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    # from the view
+
+    def replaced(self, epoch: str, seq: int) -> None:
+        """Other tables are served, as of this position: anything may have changed."""
+        self._epoch, self._seq = epoch, seq
+        self.all_changed()
+
+    def all_changed(self) -> None:
+        """Every route may have changed."""
+        self._forget_history()
+        for watcher in list(self._held):
+            self._answer(watcher, None)
+
+    def applied(self, applied: Applied) -> None:
+        """The view has this change."""
+        self.changed(applied.topics, applied.change.seq)
+
+    def changed(self, topics: Collection[str], seq: int) -> None:
+        """The view has the change with this seq, which touched the routes of these topics."""
+        self._seq = seq
+        if not self._watchers:
+            self._known_from = seq
+            return
+        if not topics:
+            return
+        if len(topics) > _HISTORY_TOPICS:
+            self._forget_history()
+        else:
+            self._history.append(_Entry(seq, frozenset(topics)))
+            self._history_topics += len(topics)
+            while self._history_topics > _HISTORY_TOPICS:
+                gone = self._history.popleft()
+                self._history_topics -= len(gone.topics)
+                self._known_from = gone.seq
+        if self._by_topic:
+            found = [self._by_topic[topic] for topic in topics if topic in self._by_topic]
+            for watcher in set().union(*found):
+                self._answer(watcher, self._held[watcher].topics.intersection(topics))
+
+    # from connections
+
+    def watch(self, watcher: Watcher, command: Command, opaque: int, now_s: float) -> None:
+        """Hold a request, or answer it at once.
+
+        Raises:
+            RemoteProtocolError: it cannot be read, or all clients together watch too much: the client then polls.
+        """
+        request = WatchRequest.decode(command.ext_fields, command.body)
+        self._release(watcher)  # the new request replaces the old one, whose answer nobody waits for
+        self._watchers.add(watcher)
+        since = request.since
+        held = _Held(opaque, request.topics, now_s + min(request.hold_ms / 1000, MAX_HOLD_S))
+        changed: frozenset[str] | None = frozenset()
+        if since is not None:
+            if since.epoch != self._epoch or since.seq < self._known_from:
+                changed = None
+            else:
+                news = [entry.topics & request.topics for entry in self._history if entry.seq > since.seq]
+                changed = frozenset().union(*news)
+        if since is None or changed is None or changed:
+            self._send(watcher, held, changed)
+            return
+        if self._held_topics + len(request.topics) > _HELD_TOPICS:
+            raise RemoteProtocolError(f"all clients together watch more than {_HELD_TOPICS} topics: poll")
+        self._held_topics += len(request.topics)
+        self._held[watcher] = held
+        for topic in request.topics:
+            self._by_topic.setdefault(topic, set()).add(watcher)
+
+    def gone(self, watcher: Watcher) -> None:
+        """The connection is closed: drop its request, and the history with the last watcher."""
+        self._release(watcher)
+        self._watchers.discard(watcher)
+        if not self._watchers:
+            self._forget_history()
+
+    def expire(self, now_s: float) -> None:
+        """Answer the requests that were held as long as they asked for."""
+        for watcher in [watcher for watcher, held in self._held.items() if held.until_s <= now_s]:
+            self._answer(watcher, frozenset())
+
+    def send_away(self) -> None:
+        """Answer everybody with code 1500 before a shutdown: they go on watching at another front end."""
+        for watcher in list(self._held):
+            held = self._release(watcher)
+            assert held is not None
+            watcher.answer_watch(held.opaque, None)
+
+    def _answer(self, watcher: Watcher, topics: frozenset[str] | None) -> None:
+        held = self._release(watcher)
+        assert held is not None
+        self._send(watcher, held, topics)
+
+    def _send(self, watcher: Watcher, held: _Held, topics: frozenset[str] | None) -> None:
+        answer = WatchAnswer(TablesVersion(self._epoch, self._seq), None if topics is None else tuple(sorted(topics)))
+        watcher.answer_watch(held.opaque, answer)
+
+    def _release(self, watcher: Watcher) -> _Held | None:
+        held = self._held.pop(watcher, None)
+        self._held_topics -= len(held.topics) if held else 0
+        for topic in held.topics if held else ():
+            watchers = self._by_topic[topic]
+            watchers.discard(watcher)
+            if not watchers:
+                del self._by_topic[topic]
+        return held
+
+    def _forget_history(self) -> None:
+        self._history.clear()
+        self._history_topics = 0
+        self._known_from = self._seq

@@ -1,0 +1,280 @@
+"""The simulated parties on the wire: broker processes, an administrator, and clients that look up routes."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from typing import Final, NamedTuple
+
+from ..client.connection import PeerConnection
+from ..errors import RegistryError
+from ..model import DataVersion, TopicConfig
+from ..protocol import headers
+from ..protocol.bodies.register import RegisterBody, body_crc32, encode_register_body
+from ..protocol.bodies.route import decode_cluster_info
+from ..protocol.bodies.tables import encode_data_version
+from ..protocol.codes import VERSION_V4_8_0, VERSION_V5_5_0, RequestCode, ResponseCode
+from ..protocol.command import Command
+from .day import Kind, Member
+
+REQUEST_TIMEOUT_S: Final = 10.0
+_EFFECT_WITHIN_S: Final = 15.0
+
+
+class Server(NamedTuple):
+    """A name server; TLS is spoken with one that has a context."""
+
+    host: str
+    port: int
+    tls: ssl.SSLContext | None = None
+
+
+async def _connect(host: str, port: int, tls: ssl.SSLContext | None = None) -> PeerConnection:
+    return await PeerConnection.connect(host, port, tls=tls, timeout_s=REQUEST_TIMEOUT_S)
+
+
+class NotAsPlanned(RegistryError):
+    """A name server answered something else than the plan says, or did not apply a change in time."""
+
+
+def expect_success(answer: Command, asked: str) -> None:
+    """Check that an answer has code 0.
+
+    Args:
+        asked: the request, for the error's text.
+
+    Raises:
+        NotAsPlanned: it has another code.
+    """
+    if answer.code != ResponseCode.SUCCESS:
+        raise NotAsPlanned(f"{asked}: answer {answer.code} ({answer.remark}), expected 0")
+
+
+class Table:
+    """The topics of one brokerName and their data version: what its processes register.
+
+    Args:
+        topics: topic -> read queues, write queues, permission.
+        timestamp: of the data version, in milliseconds.
+    """
+
+    def __init__(self, topics: dict[str, tuple[int, int, int]], timestamp: int) -> None:
+        self.topics = dict(topics)
+        self.version = DataVersion(1, timestamp, 0)
+
+    def changed(self) -> None:
+        """Give the table its next data version, so that name servers read the next registration."""
+        self.version = DataVersion(self.version.counter + 1, self.version.timestamp, 0)
+
+    def body(self, version: int) -> bytes:
+        """The body of a registration as a broker of this release sends it.
+
+        Args:
+            version: the release's number in the protocol.
+        """
+        topics = {name: TopicConfig(name, *queues) for name, queues in self.topics.items()}
+        return encode_register_body(RegisterBody(self.version, topics), version=version)
+
+
+class BrokerProcess:
+    """One broker process: a connection to each name server, registrations and heartbeats.
+
+    Its caller awaits each request before it makes the next one.
+    """
+
+    def __init__(self, member: Member, table: Table, servers: list[Server]) -> None:
+        self.member = member
+        self._table = table
+        self._servers = servers
+        self._connections: dict[int, PeerConnection] = {}
+        self._release = VERSION_V5_5_0 if member.acting else VERSION_V4_8_0
+        self._header: dict[str, str] = {}
+        self._body = b""
+        self._version = b""
+        self.is_registered = False
+
+    async def start(self) -> None:
+        """Connect to all name servers and register there."""
+        self.abort()
+        await asyncio.gather(*(self._connect(server) for server in range(len(self._servers))))
+        await self.register()
+        self.is_registered = True
+
+    async def register(self) -> None:
+        """Register the table as it is now, at all name servers at the same time."""
+        member = self.member
+        self._body = self._table.body(self._release)
+        self._version = encode_data_version(self._table.version, state_version=member.acting)
+        host, _, port = member.addr.rpartition(":")
+        self._header = headers.RegisterBroker(
+            broker_name=member.broker,
+            broker_addr=member.addr,
+            cluster_name=member.cluster,
+            ha_server_addr=f"{host}:{int(port) + 1}",
+            broker_id=member.id,
+            heartbeat_timeout_millis=member.timeout_ms,
+            enable_acting_master=True if member.acting else None,
+            body_crc32=body_crc32(self._body),
+        ).to_ext_fields()
+        await self.beat(Kind.BEAT)
+
+    async def beat(self, kind: Kind) -> None:
+        """Send one sign of life to all name servers.
+
+        Args:
+            kind: BEAT repeats the registration (103), ASK compares data versions (322), TOUCH is a heartbeat (904; real
+                brokers send it one-way, here it is answered).
+
+        Raises:
+            NotAsPlanned: a name server refuses it, or says that it knows another table.
+        """
+        member = self.member
+        if kind is Kind.BEAT:
+            await self._everywhere(RequestCode.REGISTER_BROKER, self._header, self._body)
+        elif kind is Kind.ASK:
+            ask = headers.QueryDataVersion(member.broker, member.addr, member.cluster, member.id)
+            for answer in await self._everywhere(RequestCode.QUERY_DATA_VERSION, ask.to_ext_fields(), self._version):
+                if headers.QueryDataVersionReply.from_ext_fields(answer.ext_fields).changed is not False:
+                    raise NotAsPlanned(f"{self.name}: 322 says that the table has changed")
+        else:
+            touch = headers.BrokerHeartbeat(member.cluster, member.addr, member.broker)
+            await self._everywhere(RequestCode.BROKER_HEARTBEAT, touch.to_ext_fields())
+
+    async def leave(self) -> None:
+        """Unregister (104) at all name servers and close the connections."""
+        member = self.member
+        header = headers.UnregisterBroker(member.broker, member.addr, member.cluster, member.id)
+        try:
+            await self._everywhere(RequestCode.UNREGISTER_BROKER, header.to_ext_fields())
+        finally:
+            self.is_registered = False
+            await self.close()
+
+    async def close(self) -> None:
+        """Close the connections to all name servers."""
+        self.is_registered = False
+        connections, self._connections = self._connections, {}
+        await asyncio.gather(*(connection.close() for connection in connections.values()))
+
+    async def unlink(self, server: int) -> None:
+        """Close the connection to one name server.
+
+        Args:
+            server: its number.
+        """
+        connection = self._connections.pop(server, None)
+        if connection is not None:
+            await connection.close()
+
+    async def relink(self, server: int) -> None:
+        """Connect to one name server again and register there."""
+        await self._connect(server)
+        await self._ask(server, RequestCode.REGISTER_BROKER, self._header, self._body)
+
+    def abort(self) -> None:
+        """Close all connections without waiting."""
+        for connection in self._connections.values():
+            connection.abort()
+        self._connections.clear()
+
+    @property
+    def name(self) -> str:
+        """BrokerName and id, for messages."""
+        return f"{self.member.broker}/{self.member.id}"
+
+    async def _connect(self, server: int) -> None:
+        self._connections[server] = await _connect(*self._servers[server])
+
+    async def _everywhere(self, code: int, ext_fields: dict[str, str], body: bytes = b"") -> list[Command]:
+        return await asyncio.gather(*(self._ask(server, code, ext_fields, body) for server in list(self._connections)))
+
+    async def _ask(self, server: int, code: int, ext_fields: dict[str, str], body: bytes = b"") -> Command:
+        connection = self._connections[server]
+        if connection.is_closed:  # not planned: connect as a broker does, and report it once
+            await self._connect(server)
+            await self._ask(server, RequestCode.REGISTER_BROKER, self._header, self._body)
+            raise NotAsPlanned(f"{self.name}: {connection.peer} had closed its connection")
+        answer = await connection.request(code, ext_fields, body, timeout_s=REQUEST_TIMEOUT_S, version=self._release)
+        expect_success(answer, f"{self.name}: request {code} at {connection.peer}")
+        return answer
+
+
+class Administrator:
+    """Reads the tables of all name servers and makes the administrator's requests, over connections of its own."""
+
+    def __init__(self, servers: list[Server]) -> None:
+        self._servers = servers
+        self._connections: list[PeerConnection] = []
+
+    async def open(self) -> None:
+        """Connect to all name servers.
+
+        Raises:
+            PeerUnavailable: one of them cannot be reached.
+        """
+        self._connections = [await _connect(*server) for server in self._servers]
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await asyncio.gather(*(connection.close() for connection in self._connections))
+
+    async def administer(self, code: int, ext_fields: dict[str, str]) -> None:
+        """Make one request at every name server, one after the other, as mqadmin does.
+
+        Raises:
+            NotAsPlanned: a name server answers with another code than 0.
+        """
+        for connection in self._connections:
+            answer = await connection.request(code, ext_fields, timeout_s=REQUEST_TIMEOUT_S)
+            expect_success(answer, f"request {code} {ext_fields} at {connection.peer}")
+
+    async def until_gone(self, member: Member) -> None:
+        """Wait until no name server shows the process.
+
+        Raises:
+            NotAsPlanned: one still shows it after 15 seconds.
+        """
+        for connection in self._connections:
+            try:
+                async with asyncio.timeout(_EFFECT_WITHIN_S):
+                    while await self._shows(connection, member):  # noqa: ASYNC110 - there is no event to wait for
+                        await asyncio.sleep(0.01)
+            except TimeoutError:
+                raise NotAsPlanned(
+                    f"{member.broker}/{member.id} is still at {connection.peer} {_EFFECT_WITHIN_S:g} s after it went"
+                ) from None
+
+    async def _shows(self, connection: PeerConnection, member: Member) -> bool:
+        answer = await connection.request(RequestCode.GET_BROKER_CLUSTER_INFO, timeout_s=REQUEST_TIMEOUT_S)
+        expect_success(answer, f"request 106 at {connection.peer}")
+        rows, _ = decode_cluster_info(answer.body)
+        row = rows.get(member.broker)
+        return row is not None and row.broker_addrs.get(member.id) == member.addr
+
+
+class Client:
+    """An application that looks up topics at one name server."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._connection: PeerConnection | None = None
+
+    async def look_up(self, topic: str) -> bool:
+        """Ask for a topic's route (105); whether there is one.
+
+        Raises:
+            NotAsPlanned: the answer is neither a route nor code 17.
+        """
+        if self._connection is None or not self._connection.is_usable:
+            self._connection = await _connect(*self._server)
+        answer = await self._connection.request(
+            RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic}, timeout_s=REQUEST_TIMEOUT_S
+        )
+        if answer.code not in (ResponseCode.SUCCESS, ResponseCode.TOPIC_NOT_EXIST):
+            raise NotAsPlanned(f"lookup of {topic}: answer {answer.code} ({answer.remark}), expected 0 or 17")
+        return answer.code == ResponseCode.SUCCESS
+
+    async def close(self) -> None:
+        """Close the connection."""
+        if self._connection is not None:
+            await self._connection.close()

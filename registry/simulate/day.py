@@ -1,0 +1,194 @@
+"""The values of a simulated day: its shape, and the brokers and operations that a plan has."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final, Self
+
+import msgspec
+
+DAY_MS: Final = 24 * 3600 * 1000
+
+# What RocketMQ does in real time.
+_BEAT_MS: Final = 30_000
+_TIMEOUT_MS: Final = 120_000
+_TOUCH_MS: Final = 1_000
+_ACTING_TIMEOUT_MS: Final = 10_000
+
+_STARTS_WITHIN_MS: Final = 600
+_START_LASTS_MS: Final = 200  # from the first process of a brokerName to its last
+
+# With shorter times than these, a busy machine would lose brokers that the plan keeps.
+LEAST_BEAT_MS: Final = 500
+LEAST_TOUCH_MS: Final = 250
+LEAST_TIMEOUT_MS: Final = 3_000
+
+
+class DayShape(msgspec.Struct, frozen=True, kw_only=True):
+    """The size of a day. Times are those of the run, after scaling.
+
+    Args:
+        seed: of all random choices.
+        duration_ms: of the whole day.
+        brokers: brokerNames; each has one to three processes.
+        topics: at the start; the plan adds, changes and deletes some.
+        clients: applications that look up topics, each at one name server.
+        servers: name servers; every broker registers at all of them.
+        beat_ms: between two registrations (103) of a broker.
+        touch_ms: between two heartbeats (904, 322) of a process of an acting-master group.
+        timeout_ms: heartbeatTimeoutMillis of brokers outside acting-master groups.
+        acting_timeout_ms: heartbeatTimeoutMillis of brokers in acting-master groups.
+        incidents: per broker, about: one begins only when the one before is over, so there may be fewer.
+        lookups_per_s: of all clients together.
+        goodbye: every broker unregisters at the end.
+    """
+
+    seed: int = 1
+    duration_ms: int = 60_000
+    clusters: int = 2
+    brokers: int = 8
+    topics: int = 60
+    clients: int = 20
+    servers: int = 1
+    beat_ms: int = LEAST_BEAT_MS
+    touch_ms: int = LEAST_TOUCH_MS
+    timeout_ms: int = LEAST_TIMEOUT_MS
+    acting_timeout_ms: int = LEAST_TIMEOUT_MS
+    incidents: float = 6.0
+    lookups_per_s: float = 50.0
+    goodbye: bool = True
+
+    @property
+    def started_ms(self) -> int:
+        """When every broker has been told to start; lookups begin then."""
+        return min(_STARTS_WITHIN_MS, self.duration_ms // 20) + _START_LASTS_MS
+
+    @property
+    def starts_within_ms(self) -> int:
+        """Within which time the first process of each brokerName starts."""
+        return self.started_ms - _START_LASTS_MS
+
+    @classmethod
+    def scaled(cls, scale: float, duration_ms: int, **given: int | float | bool) -> Self:
+        """A day of ``duration_ms``, played ``scale`` times faster.
+
+        Periods and timeouts are scaled too, down to the least that a busy machine can keep.
+
+        Args:
+            scale: 1 is real time, 1440 is a day in a minute.
+            duration_ms: before scaling.
+            given: other fields; a period or timeout among them is not scaled.
+        """
+        beat_ms = max(LEAST_BEAT_MS, round(_BEAT_MS / scale))
+        fields: dict[str, int | float | bool] = {
+            "duration_ms": round(duration_ms / scale),
+            "beat_ms": beat_ms,
+            "touch_ms": max(LEAST_TOUCH_MS, round(_TOUCH_MS / scale)),
+            "timeout_ms": max(LEAST_TIMEOUT_MS, round(_TIMEOUT_MS / scale)),
+            "acting_timeout_ms": max(LEAST_TIMEOUT_MS, round(_ACTING_TIMEOUT_MS / scale)),
+        }
+        return cls(**{**fields, **given})  # type: ignore[arg-type]
+
+
+class Kind(StrEnum):
+    """The kinds of operations. Each is one thing that a broker, an administrator or a client does."""
+
+    START = "start"  # connect to every name server, and register there
+    BEAT = "beat"  # 103: register again, unchanged
+    ASK = "ask"  # 322
+    TOUCH = "touch"  # 904
+    REGISTER = "register"  # 103 with a table that changed
+    CLOSE = "close"  # the process dies: all of its connections close
+    SILENCE = "silence"  # the process hangs: it sends nothing, its connections stay open
+    EXPIRE = "expire"  # name servers drop a process that is silent
+    LEAVE = "leave"  # 104 everywhere
+    UNLINK = "unlink"  # the connection to one name server breaks
+    RELINK = "relink"  # the process connects and registers there again
+    PUT_TOPIC = "put_topic"  # in the table of all processes of a brokerName; REGISTER follows
+    DROP_TOPIC = "drop_topic"
+    DELETE_TOPIC = "delete_topic"  # 216
+    WIPE = "wipe"  # 205
+    ADD = "add"  # 327
+    LOOKUP = "lookup"  # 105
+
+
+class Op(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One timed operation; which fields are set depends on ``kind``.
+
+    Attributes:
+        at_ms: since the start of the run.
+        broker: brokerName.
+        id: of one of its processes.
+        server: number of a name server.
+        queues: read queues, write queues, permission.
+        brokers: that have the topic which is deleted.
+        client: number of a client.
+    """
+
+    at_ms: int
+    kind: Kind
+    broker: str = ""
+    id: int | None = None
+    server: int | None = None
+    topic: str = ""
+    queues: tuple[int, int, int] | None = None
+    brokers: tuple[str, ...] = ()
+    client: int | None = None
+
+
+class Member(msgspec.Struct, frozen=True):
+    """One broker process of the plan.
+
+    Attributes:
+        acting: it belongs to an acting-master group.
+        timeout_ms: its heartbeatTimeoutMillis.
+    """
+
+    broker: str
+    id: int
+    cluster: str
+    addr: str
+    acting: bool
+    timeout_ms: int
+
+    @property
+    def who(self) -> str:
+        """The key by which name servers tell processes apart: cluster and address."""
+        return f"{self.cluster}|{self.addr}"
+
+
+class SimulatedBroker(msgspec.Struct, frozen=True):
+    """One brokerName: its processes, of which the first is the master, and its topics at the start."""
+
+    name: str
+    cluster: str
+    kind: str  # single, pair (master and slave), acting (a group with enableSlaveActingMaster)
+    calm: bool  # its master is never away
+    members: tuple[Member, ...]
+    topics: dict[str, tuple[int, int, int]]
+
+
+class DayPlan(msgspec.Struct, frozen=True):
+    """Everything that happens in a day, in order.
+
+    Attributes:
+        always: topics that can be looked up all the time.
+        never: names that no topic has.
+        quiet: topics that nobody looks up.
+    """
+
+    shape: DayShape
+    brokers: tuple[SimulatedBroker, ...]
+    always: tuple[str, ...]
+    never: tuple[str, ...]
+    quiet: tuple[str, ...]
+    ops: tuple[Op, ...]
+
+    def members(self) -> dict[tuple[str, int], Member]:
+        """All processes by brokerName and id."""
+        return {(member.broker, member.id): member for broker in self.brokers for member in broker.members}
+
+    def json_lines(self) -> bytes:
+        """The plan as text: the shape, then each broker, then each operation, one JSON object per line."""
+        encode = msgspec.json.encode
+        return b"".join(encode(each) + b"\n" for each in (self.shape, *self.brokers, *self.ops))

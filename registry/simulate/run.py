@@ -1,0 +1,239 @@
+"""Plays a plan against name servers.
+
+Operations begin at their time. One that concerns the same process, brokerName or topic as an earlier one waits until
+that is done, and it is done only once every name server shows its effect: so the tables go through the planned states
+in the planned order, however slow the machine is. Heartbeats change nothing and wait only for their process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Hashable
+from typing import Final
+
+from ..errors import RegistryError
+from ..protocol import headers
+from ..protocol.codes import RequestCode
+from .broker import Administrator, BrokerProcess, Client, NotAsPlanned, Server, Table
+from .day import DayPlan, Kind, Op
+
+_FAULTS_KEPT: Final = 100
+_LEAVE_WITHIN_S: Final = 10.0
+_TIMESTAMP: Final = 1_700_000_000_000  # of every data version; their counters differ
+
+
+class Outcome:
+    """The result of a run so far.
+
+    Attributes:
+        done: operations that went as planned, by kind.
+        faults: what did not go as planned, one sentence each: the first hundred; ``fault_count`` counts all.
+        lookups: (topic, whether a route was found) -> answers.
+        late_ms: the longest time, in milliseconds, by which an operation began late.
+        is_complete: the plan was played to its end.
+    """
+
+    def __init__(self) -> None:
+        self.done: Counter[Kind] = Counter()
+        self.faults: list[str] = []
+        self.fault_count = 0
+        self.lookups: Counter[tuple[str, bool]] = Counter()
+        self.late_ms = 0.0
+        self.is_complete = False
+
+    def fault(self, text: str) -> None:
+        """Record something that was not as planned."""
+        self.fault_count += 1
+        if len(self.faults) < _FAULTS_KEPT:
+            self.faults.append(text)
+
+
+class Simulation:
+    """Plays one plan, once.
+
+    Args:
+        plan: of :func:`~mqregistry.simulate.plan.make_plan`.
+        servers: host and port of the name servers, as many as the plan's shape says.
+    """
+
+    def __init__(self, plan: DayPlan, servers: list[Server]) -> None:
+        assert len(servers) == plan.shape.servers
+        self.plan = plan
+        self.outcome = Outcome()
+        self.elapsed_ms = 0
+        self._watcher = Administrator(servers)
+        self._tables = {broker.name: Table(broker.topics, _TIMESTAMP) for broker in plan.brokers}
+        self._processes = {
+            key: BrokerProcess(member, self._tables[key[0]], servers) for key, member in plan.members().items()
+        }
+        self._clients = [Client(servers[number % len(servers)]) for number in range(plan.shape.clients)]
+        self._always, self._never = set(plan.always), set(plan.never)
+        self._last: dict[Hashable, asyncio.Task[None]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._first_starts: list[asyncio.Task[None]] = []
+        self._is_open = False
+
+    async def run(
+        self,
+        stop: asyncio.Event | None = None,
+        *,
+        before_leaving: Callable[[], Awaitable[None]] | None = None,
+    ) -> Outcome:
+        """Play the plan to its end, or until ``stop`` is set; then every process that is registered unregisters.
+
+        Args:
+            stop: ends the run early.
+            before_leaving: awaited at the plan's end, while what it leaves registered is still connected.
+
+        Raises:
+            PeerUnavailable: a name server cannot be reached at the start.
+        """
+        stop = stop or asyncio.Event()
+        try:
+            await self._watcher.open()
+            await self._play(stop)
+            if before_leaving is not None and self.outcome.is_complete:
+                await before_leaving()
+        finally:
+            await self._leave()
+        return self.outcome
+
+    @property
+    def brokers_up(self) -> int:
+        """How many processes are registered now."""
+        return sum(process.is_registered for process in self._processes.values())
+
+    async def _play(self, stop: asyncio.Event) -> None:
+        started = time.monotonic()
+        for op in self.plan.ops:
+            wait_s = started + op.at_ms / 1000 - time.monotonic()
+            if wait_s > 0:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(wait_s):
+                        await stop.wait()
+            elif len(self._tasks) > 1000:
+                await asyncio.sleep(0)  # late: let those that began go on first
+            if stop.is_set():
+                break
+            self.elapsed_ms = op.at_ms
+            self.outcome.late_ms = max(self.outcome.late_ms, -wait_s * 1000)
+            self._begin(op)
+        while self._tasks and not stop.is_set():
+            await asyncio.wait([*self._tasks, waits := asyncio.ensure_future(stop.wait())],
+                               return_when=asyncio.FIRST_COMPLETED)  # fmt: skip
+            waits.cancel()
+        self.outcome.is_complete = not stop.is_set()
+
+    def _begin(self, op: Op) -> None:
+        keys = _order(op)
+        before = {self._last[key] for key in keys if key in self._last}
+        if op.kind is Kind.LOOKUP:
+            before.update(task for task in self._first_starts if not task.done())
+        task = asyncio.create_task(self._perform(op, before))
+        for key in keys:
+            self._last[key] = task
+        if op.kind is Kind.START and op.at_ms <= self.plan.shape.started_ms:
+            self._first_starts.append(task)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _perform(self, op: Op, before: set[asyncio.Task[None]]) -> None:
+        if before:
+            await asyncio.wait(before)
+        try:
+            await self._do(op)
+        except RegistryError as error:
+            self.outcome.fault(f"{op.at_ms} ms, {op.kind} {op.broker or op.topic}: {error}")
+        else:
+            self.outcome.done[op.kind] += 1
+
+    async def _do(self, op: Op) -> None:
+        match op.kind:
+            case Kind.LOOKUP:
+                await self._look_up(op)
+            case Kind.PUT_TOPIC:
+                assert op.queues is not None
+                self._tables[op.broker].topics[op.topic] = op.queues
+                self._tables[op.broker].changed()
+            case Kind.DROP_TOPIC:
+                del self._tables[op.broker].topics[op.topic]
+                self._tables[op.broker].changed()
+            case Kind.DELETE_TOPIC:
+                header: headers.Header = headers.DeleteTopic(op.topic)
+                await self._watcher.administer(RequestCode.DELETE_TOPIC_IN_NAMESRV, header.to_ext_fields())
+            case Kind.WIPE:
+                header = headers.WipeWritePerm(op.broker)
+                await self._watcher.administer(RequestCode.WIPE_WRITE_PERM_OF_BROKER, header.to_ext_fields())
+            case Kind.ADD:
+                header = headers.AddWritePerm(op.broker)
+                await self._watcher.administer(RequestCode.ADD_WRITE_PERM_OF_BROKER, header.to_ext_fields())
+            case _:
+                assert op.id is not None
+                await self._do_process(op, self._processes[op.broker, op.id])
+
+    async def _do_process(self, op: Op, process: BrokerProcess) -> None:
+        match op.kind:
+            case Kind.START:
+                await process.start()
+            case Kind.REGISTER:
+                await process.register()
+            case Kind.BEAT | Kind.ASK | Kind.TOUCH:
+                await process.beat(op.kind)
+            case Kind.SILENCE:
+                pass  # no beats are planned until it is back
+            case Kind.EXPIRE:
+                await self._watcher.until_gone(process.member)
+                process.is_registered = False
+                process.abort()
+            case Kind.CLOSE:
+                await process.close()
+                await self._watcher.until_gone(process.member)
+            case Kind.LEAVE:
+                await process.leave()
+                await self._watcher.until_gone(process.member)
+            case Kind.UNLINK:
+                assert op.server is not None
+                await process.unlink(op.server)
+            case Kind.RELINK:
+                assert op.server is not None
+                await process.relink(op.server)
+
+    async def _look_up(self, op: Op) -> None:
+        assert op.client is not None
+        found = await self._clients[op.client].look_up(op.topic)
+        self.outcome.lookups[op.topic, found] += 1
+        if not found and op.topic in self._always:
+            raise NotAsPlanned("no route, although a broker that is never away has this topic")
+        if found and op.topic in self._never:
+            raise NotAsPlanned("a route, although no broker has this topic")
+
+    async def _leave(self) -> None:
+        """Unregister all processes that are still registered and close every connection, however the run ended."""
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        left = [process for process in self._processes.values() if process.is_registered]
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_LEAVE_WITHIN_S):
+                await asyncio.gather(*(process.leave() for process in left), return_exceptions=True)
+                await asyncio.gather(
+                    self._watcher.close(), *(client.close() for client in self._clients), return_exceptions=True
+                )
+        for process in self._processes.values():
+            process.abort()
+
+
+def _order(op: Op) -> list[Hashable]:
+    """What an operation must not overtake: it waits for the last earlier one with any of these keys."""
+    if op.kind is Kind.LOOKUP:
+        return [("client", op.client)]
+    keys: list[Hashable] = [("process", op.broker, op.id)] if op.id is not None else []
+    if op.kind not in (Kind.BEAT, Kind.ASK, Kind.TOUCH, Kind.SILENCE, Kind.UNLINK, Kind.RELINK):
+        keys += [("broker", name) for name in op.brokers or (op.broker,)]
+    if op.topic:
+        keys.append(("topic", op.topic))
+    return keys

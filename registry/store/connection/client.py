@@ -1,0 +1,198 @@
+"""Opens an asyncio client for any of the forms of a Redis URL (:mod:`mqregistry.store.connection.url`)."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from typing import Any
+
+from redis import exceptions
+from redis.asyncio import (
+    BlockingConnectionPool,
+    Connection,
+    Redis,
+    Sentinel,
+    SentinelConnectionPool,
+    SSLConnection,
+    UnixDomainSocketConnection,
+)
+from redis.asyncio.cluster import ClusterNode, RedisCluster
+from redis.asyncio.retry import Retry
+from redis.asyncio.sentinel import SentinelManagedConnection, SentinelManagedSSLConnection
+from redis.backoff import NoBackoff
+
+from ...errors import ConfigError
+from .errors import is_demoted
+from .url import parse_url, without_password
+
+# How many times the timeout of one answer a call waits for a free connection: when a thousand brokers come at once, the
+# last of them waits for all others although Redis is well.
+_WAIT_TIMEOUTS = 3
+
+# Without these options each new connection sends CLIENT SETINFO first: two commands that older servers refuse, and for
+# which the users of deploy/users.acl have no right. The second form is that of redis-py before 8.
+NO_CLIENT_INFO: dict[str, Any] = (
+    {"driver_info": None}
+    if "driver_info" in inspect.signature(Redis.__init__).parameters
+    else {"lib_name": None, "lib_version": None}
+)
+
+
+class _LeavesReplicas:
+    """A connection that closes itself when its server answers that it is no master any more.
+
+    Sentinel closes the connections of a master that it demotes; a demotion by hand does not, and a load balancer in
+    front of several servers does not either. redis-py looks for READONLY alone, and only at the beginning of an
+    error; an error inside a script has it in the middle.
+    """
+
+    async def read_response(self, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return await super().read_response(*args, **kwargs)  # type: ignore[misc]
+        except exceptions.ResponseError as error:
+            if not is_demoted(error):
+                raise
+            await self.disconnect()  # type: ignore[attr-defined]
+            raise exceptions.ConnectionError(f"this Redis is not the master any more: {error}") from error
+
+
+class _Connection(_LeavesReplicas, Connection):
+    pass
+
+
+class _SSLConnection(_LeavesReplicas, SSLConnection):
+    pass
+
+
+class _UnixConnection(_LeavesReplicas, UnixDomainSocketConnection):
+    pass
+
+
+class _SentinelConnection(_LeavesReplicas, SentinelManagedConnection):
+    pass
+
+
+class _SentinelSSLConnection(_LeavesReplicas, SentinelManagedSSLConnection):
+    pass
+
+
+_LEAVES_REPLICAS = {Connection: _Connection, SSLConnection: _SSLConnection, UnixDomainSocketConnection: _UnixConnection}
+
+
+class _SentinelPool(SentinelConnectionPool, BlockingConnectionPool):
+    """Asks Sentinel for the master; calls beyond ``max_connections`` wait for a free connection."""
+
+
+class _SentinelRedis(Redis):
+    """Closes its connections to the Sentinels too, which redis-py leaves open."""
+
+    async def aclose(self, close_connection_pool: bool | None = None) -> None:
+        await super().aclose(close_connection_pool)
+        pool: Any = self.connection_pool
+        for sentinel in pool.sentinel_manager.sentinels:
+            await sentinel.aclose()
+
+
+class _Cluster(RedisCluster):
+    """A cluster client whose calls wait for a free connection, and which goes on when the node it began with is dead.
+
+    redis-py asks a node for the key of an XREAD (COMMAND GETKEYS): before every read, always the same node, and it
+    does not look for another one when that is dead. Here the key is found without asking.
+    """
+
+    def __init__(self, *, max_connections: int, wait_s: float, **options: Any) -> None:
+        # twice: a redirected call takes a second connection
+        super().__init__(max_connections=2 * max_connections, **options)
+        self._free = asyncio.Semaphore(max_connections)
+        self._wait_s = wait_s
+
+    async def execute_command(self, *args: Any, **options: Any) -> Any:
+        try:
+            async with asyncio.timeout(self._wait_s):
+                await self._free.acquire()
+        except TimeoutError:
+            raise exceptions.ConnectionError("no connection became free") from None
+        try:
+            return await super().execute_command(*args, **options)
+        finally:
+            self._free.release()
+
+    async def _determine_slot(self, command: str, *args: Any) -> int:
+        if command == "XREAD":
+            return int(self.keyslot(args[args.index(b"STREAMS") + 1]))
+        return int(await super()._determine_slot(command, *args))
+
+    async def aclose(self) -> None:
+        """Close every connection; redis-py closes none of a client whose last call failed."""
+        await super().aclose()
+        await self.nodes_manager.aclose()
+        await self.nodes_manager.aclose("startup_nodes")
+
+
+def open_client(url: str, *, timeout_ms: int, max_connections: int) -> Any:
+    """Open a redis-py asyncio client; it connects with the first call.
+
+    Args:
+        url: any of the forms of :mod:`mqregistry.store.connection.url`.
+        timeout_ms: for connecting and for each answer.
+        max_connections: calls beyond this many at once wait for a free connection, at most three timeouts.
+
+    Raises:
+        ConfigError: the URL has none of the forms.
+    """
+    options: dict[str, Any] = {
+        "socket_timeout": timeout_ms / 1000,
+        "socket_connect_timeout": timeout_ms / 1000,
+        "retry": Retry(NoBackoff(), 0),  # the callers know what may be repeated, and when
+        "protocol": 2,
+        "socket_keepalive": True,
+        **NO_CLIENT_INFO,
+    }
+    address = parse_url(url)
+    if not address.form:
+        if url.startswith("unix"):
+            options.pop("socket_keepalive")
+        try:
+            pool = BlockingConnectionPool.from_url(
+                url,
+                max_connections=max_connections,
+                timeout=_WAIT_TIMEOUTS * timeout_ms / 1000,
+                **options,
+                **address.login,
+            )
+        except ValueError as error:
+            raise ConfigError(f"redis: {without_password(url)!r}: {error}") from error
+        pool.connection_class = _LEAVES_REPLICAS[pool.connection_class]
+        return Redis.from_pool(pool)  # closing the client closes the pool
+    if address.form == "cluster":
+        nodes = [ClusterNode(host, port) for host, port in address.hosts]
+        return _Cluster(
+            startup_nodes=nodes,
+            max_connections=max_connections,
+            wait_s=_WAIT_TIMEOUTS * timeout_ms / 1000,
+            require_full_coverage=False,
+            **options,
+            **address.login,
+        )
+    # One call may ask all of them, and the last one may be the only one that runs.
+    sentinel_timeout_s = timeout_ms / 1000 / (len(address.hosts) + 1)
+    sentinel: Any = Sentinel(  # type: ignore[no-untyped-call]
+        address.hosts,
+        sentinel_kwargs=options
+        | {"socket_timeout": sentinel_timeout_s, "socket_connect_timeout": sentinel_timeout_s}
+        | address.sentinel_login,
+        **options,
+        **address.login,
+    )
+    sentinel_pool: Any = _SentinelPool(  # type: ignore[no-untyped-call]
+        address.master,
+        sentinel,
+        is_master=True,
+        max_connections=max_connections,
+        timeout=_WAIT_TIMEOUTS * timeout_ms / 1000,
+        connection_class=_SentinelSSLConnection if address.login.get("ssl") else _SentinelConnection,
+        db=address.database,
+        **options,
+        **address.login,
+    )
+    return _SentinelRedis.from_pool(sentinel_pool)

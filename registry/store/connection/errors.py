@@ -1,0 +1,91 @@
+"""Turns redis-py's errors into this project's: :func:`mapped_errors` surrounds every call of Redis."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Collection, Iterator
+from typing import Final
+
+from redis import exceptions
+
+from ...errors import StoreError, StoreRefusesWrites, StoreUnavailable
+from .url import PASSWORD_VARIABLE
+
+# Error codes of a Redis that answers but cannot take a write just now, and what each means.
+_NO_WRITES_NOW: Final = {
+    "LOADING": "it is still loading its data",
+    "READONLY": "it is a replica, not the master",
+    "MASTERDOWN": "it is a replica that has lost its master",
+    "CLUSTERDOWN": "the cluster lacks a node for these keys",
+    "TRYAGAIN": "the cluster is moving these keys",
+    "NOREPLICAS": "fewer replicas are connected than min-replicas-to-write asks for",
+    "MISCONF": "it cannot save its data: is its disk full, or not writable?",
+    "OOM": "its memory is full (maxmemory)",
+    "BUSY": "another script is running for long",
+    "UNBLOCKED": "it has just become a replica",
+}
+# Those that mean that the master is another server now, which has to be looked up.
+_DEMOTED: Final = ("READONLY", "UNBLOCKED")
+
+# How a script says that its user lacks a right: Redis 6.2, and 7 or later.
+_REFUSALS: Final = ("The user executing the script can't", "ACL failure in script")
+_NO_FREE_CONNECTION: Final = ("No connection available", "no connection became free")
+# Where in which script it happened, by digest and line: Redis 6.2 says it before the text, 7 or later after it.
+_SCRIPT_PLACE: Final = re.compile(
+    r"(?:ERR )?Error running script \(call to f_\w{40}\): |@user_script: ?\d+: | script: \w{40}, on @user_script:\d+\.?"
+)
+
+
+@contextlib.contextmanager
+def mapped_errors(what: str) -> Iterator[None]:
+    """Turn redis-py's errors into ours.
+
+    Args:
+        what: the operation, for the message.
+
+    Raises:
+        StoreUnavailable: no answer in time, or none at all.
+        StoreRefusesWrites: Redis answers, but cannot write now.
+        StoreError: an error that repeating the operation does not mend.
+    """
+    try:
+        yield
+    except exceptions.AuthenticationError as error:
+        raise _refused_login(what, error) from error
+    except (exceptions.ConnectionError, exceptions.TimeoutError, OSError, TimeoutError) as error:
+        if str(error).startswith(_NO_FREE_CONNECTION):
+            raise StoreUnavailable(f"{what}: too many calls at once, no connection to Redis became free") from error
+        raise StoreUnavailable(f"{what}: Redis is away: {error}") from error
+    except exceptions.ResponseError as error:
+        text = _SCRIPT_PLACE.sub("", str(error))
+        if isinstance(error, exceptions.NoPermissionError) or any(refusal in text for refusal in _REFUSALS):
+            raise StoreError(
+                f"{what}: this Redis user lacks a right: {text}; ACL LOG on the server names the command, and "
+                "deploy/users.acl holds every right that is needed"
+            ) from error
+        code = _code(str(error), _NO_WRITES_NOW)
+        if code:
+            raise StoreRefusesWrites(f"{what}: Redis cannot write now: {_NO_WRITES_NOW[code]} ({text})") from error
+        raise StoreError(f"{what}: {text}") from error
+    except (exceptions.RedisError, exceptions.RedisClusterException) as error:  # the latter is no RedisError
+        if isinstance(error.__cause__, exceptions.AuthenticationError):  # of a node of a cluster
+            raise _refused_login(what, error) from error
+        raise StoreUnavailable(f"{what}: {error}") from error
+
+
+def _refused_login(what: str, error: Exception) -> StoreError:
+    return StoreError(
+        f"{what}: Redis refuses this login: {error}; check user and password in the URL (the password may also "
+        f"come from {PASSWORD_VARIABLE}), and that the user is on"
+    )
+
+
+def is_demoted(error: exceptions.ResponseError) -> bool:
+    """Whether the server that gave this answer is no master any more."""
+    return bool(_code(str(error), _DEMOTED))
+
+
+def _code(text: str, codes: Collection[str]) -> str:
+    """The one of these codes that an error has, by itself or inside a script's error; "" for none."""
+    return next((c for c in codes if text.startswith(c) or f"-{c}" in text or f" {c} " in text), "")

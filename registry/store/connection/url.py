@@ -1,0 +1,127 @@
+"""Parses a Redis URL into what every kind of client needs.
+
+Forms:
+    redis://[user:password@]host[:port][/db]        one Redis; rediss:// with TLS
+    unix:///path/to/socket[?db=0]                   one Redis on this machine
+    redis+sentinel://[user:password@]h1[:p],h2[:p]/master-name[/db]     rediss+sentinel:// with TLS
+    redis+cluster://[user:password@]h1[:p],h2[:p]                       rediss+cluster:// with TLS
+
+Options in the query: ``ssl_ca_certs``, ``ssl_certfile``, ``ssl_keyfile``, ``ssl_cert_reqs`` (required, none), and
+for Sentinel ``sentinel_username``, ``sentinel_password``. A password in the environment
+(MQREGISTRY_REDIS_PASSWORD) keeps it out of process lists.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Any, NamedTuple
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from ...errors import ConfigError
+
+PASSWORD_VARIABLE = "MQREGISTRY_REDIS_PASSWORD"
+
+_QUERY_OPTIONS = frozenset({"ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "ssl_cert_reqs", "db"})
+_SENTINEL_OPTIONS = frozenset({"sentinel_username", "sentinel_password"})
+
+
+class RedisAddress(NamedTuple):
+    """The address of a Redis, and its login.
+
+    form: ``""`` (one server: ``url`` has the rest), ``sentinel`` or ``cluster``.
+    login: username, password and TLS options under redis-py's names; for one server only a password that is not in
+        its URL.
+    master: the name that the Sentinels know the master by.
+    sentinel_login: like ``login``, for the Sentinels themselves.
+    """
+
+    form: str
+    url: str
+    login: dict[str, Any]
+    hosts: list[tuple[str, int]]
+    master: str = ""
+    database: int = 0
+    sentinel_login: dict[str, Any] = {}  # noqa: RUF012 (never changed)
+
+    def __repr__(self) -> str:
+        return f"RedisAddress({without_password(self.url)!r})"
+
+
+def parse_url(url: str, password: str | None = None) -> RedisAddress:
+    """Parse a Redis URL of any of the forms above.
+
+    Args:
+        password: used where the URL has none; without it MQREGISTRY_REDIS_PASSWORD is.
+
+    Raises:
+        ConfigError: it has none of the forms; no message contains a password.
+    """
+    try:
+        parts = urlsplit(url)
+    except ValueError as error:  # the URL is not shown: nobody can tell which part of it is the password
+        raise ConfigError(f"redis: not a URL: {error}") from error
+    tls, _, form = parts.scheme.partition("+")
+    query = dict(parse_qsl(parts.query))
+    for key in query:
+        if key not in _QUERY_OPTIONS and not (form == "sentinel" and key in _SENTINEL_OPTIONS):
+            allowed = sorted(_QUERY_OPTIONS | (_SENTINEL_OPTIONS if form == "sentinel" else set()))
+            raise ConfigError(f"redis: {without_password(url)!r}: no option {key!r}; there are {', '.join(allowed)}")
+        if key.startswith("ssl_") and tls != "rediss":
+            raise ConfigError(f"redis: {without_password(url)!r}: {key} needs a URL that begins with rediss")
+    password = password or os.environ.get(PASSWORD_VARIABLE) or None
+    if not form and parts.scheme in ("redis", "rediss", "unix"):
+        return RedisAddress("", url, {"password": password} if password and parts.password is None else {}, [])
+    if form not in ("sentinel", "cluster") or tls not in ("redis", "rediss"):
+        raise ConfigError(
+            f"redis: {without_password(url)!r} is none of redis://, rediss://, unix://, "
+            "redis+sentinel://, redis+cluster:// (or rediss+…)"
+        )
+    login: dict[str, Any] = {
+        "username": unquote(parts.username) if parts.username else None,
+        "password": unquote(parts.password) if parts.password else password,
+    }
+    tls_options: dict[str, Any] = {"ssl": True} if tls == "rediss" else {}
+    tls_options |= {key: value for key, value in query.items() if key.startswith("ssl_")}
+    login |= tls_options
+    path = parts.path.strip("/").split("/")
+    if form == "cluster":
+        if query.get("db", "0") != "0" or path not in ([""], ["0"]):
+            raise ConfigError(f"redis: {without_password(url)!r}: a Redis Cluster has no databases but 0")
+        return RedisAddress(form, url, login, _hosts(parts.netloc, 6379))
+    if not path[0]:
+        raise ConfigError(f"redis: {without_password(url)!r} names no master: …sentinel://hosts/master-name")
+    sentinel_login = dict(tls_options)
+    if query.get("sentinel_password"):
+        sentinel_login["password"] = query["sentinel_password"]
+        sentinel_login["username"] = query.get("sentinel_username")
+    hosts = _hosts(parts.netloc, 26379)
+    database = _database(url, path[1:] or [query["db"]] if "db" in query else path[1:])
+    return RedisAddress(form, url, login, hosts, path[0], database, sentinel_login)
+
+
+def without_password(url: str) -> str:
+    """The URL as it may be shown and logged."""
+    parts = urlsplit(url)
+    login, at, hosts = parts.netloc.rpartition("@")
+    if at:
+        url = url.replace(parts.netloc, f"{login.partition(':')[0]}:***@{hosts}", 1)
+    return re.sub(r"([?&]\w*password=)[^&#]*", r"\1***", url)
+
+
+def _hosts(netloc: str, default_port: int) -> list[tuple[str, int]]:
+    hosts = []
+    for item in netloc.rpartition("@")[2].split(","):
+        host, colon, port = item.rpartition(":")
+        if not colon or not port.isdigit():
+            host, port = item, str(default_port)
+        if not host:
+            raise ConfigError(f"redis: no host in {netloc!r}; expected host[:port][,host[:port]...]")
+        hosts.append((host.strip("[]"), int(port)))
+    return hosts
+
+
+def _database(url: str, path: list[str]) -> int:
+    if path and not path[0].isdecimal():
+        raise ConfigError(f"redis: {without_password(url)!r}: {path[0]!r} is no database number")
+    return int(path[0]) if path else 0

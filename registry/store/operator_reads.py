@@ -1,0 +1,174 @@
+"""Reads of the tables for the operators' commands: only what one question needs, and never a write."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from ..behaviour import behaviour_of
+from ..model import ORDER_TOPIC_CONFIG, BrokerRow
+from ..tables.live_table import LiveInfo
+from ..tables.tables import Tables
+from . import keys
+from .connection.errors import mapped_errors
+from .snapshot import (
+    broker_row,
+    decode_queue_data,
+    read_head,
+    read_lives,
+    read_section,
+    read_topic_rows,
+)
+from .store import Store
+
+_BROKERS_PER_CALL: Final = 500
+
+
+class VersionInfo(msgspec.Struct, frozen=True, rename="camel"):
+    """A DataVersion under RocketMQ's own names."""
+
+    counter: int
+    timestamp: int
+    state_version: int
+
+
+class BrokerInfo(msgspec.Struct, frozen=True, rename="camel"):
+    """One broker process under one brokerName. ``expires_in_ms`` may be negative while a grace lasts."""
+
+    cluster: str
+    broker_name: str
+    broker_id: int
+    broker_addr: str
+    ha_server_addr: str
+    data_version: VersionInfo
+    last_update_timestamp: int
+    heartbeat_timeout_millis: int
+    heard_ms_ago: int
+    expires_in_ms: int
+    front_ends: int
+
+
+class TopicInfo(msgspec.Struct, frozen=True, rename="camel"):
+    """One topic, summed over its brokerNames; ``perms`` are all that occur."""
+
+    topic: str
+    broker_names: list[str]
+    read_queue_nums: int
+    write_queue_nums: int
+    perms: list[int]
+
+
+def broker_info(
+    name: str, live: LiveInfo, *, heard_ms: int, deadline_ms: int, now_ms: int, front_ends: int
+) -> BrokerInfo:
+    """One broker process under one brokerName, as operators are shown it.
+
+    Args:
+        name: the brokerName. heard_ms: time of the last sign of life. deadline_ms: when it is removed unless it beats.
+        front_ends: how many it is connected to.
+    """
+    return BrokerInfo(
+        cluster=live.cluster,
+        broker_name=name,
+        broker_id=live.broker_id,
+        broker_addr=live.addr,
+        ha_server_addr=live.ha or "",
+        data_version=VersionInfo(live.counter or 0, live.timestamp or 0, live.state_version or 0),
+        last_update_timestamp=heard_ms,
+        heartbeat_timeout_millis=live.timeout_ms,
+        heard_ms_ago=max(0, now_ms - heard_ms),
+        expires_in_ms=deadline_ms - now_ms,
+        front_ends=front_ends,
+    )
+
+
+async def read_clusters(store: Store) -> tuple[dict[str, list[str]], dict[str, BrokerRow]]:
+    """Cluster -> its brokerNames, and every broker row: the contents of an answer to request 106."""
+    clusters: dict[str, set[str]] = {}
+    async for cluster, flat in read_section(store, "clusters"):
+        clusters.setdefault(cluster, set()).update(member.decode() for member in flat)
+    rows = {name: broker_row(flat) async for name, flat in read_section(store, "brokers")}
+    return {cluster: sorted(names) for cluster, names in sorted(clusters.items())}, dict(sorted(rows.items()))
+
+
+async def read_brokers(store: Store) -> list[BrokerInfo]:
+    """Every broker process under each of its brokerNames."""
+    now_ms = (await read_head(store)).now_ms
+    found = {who: (int(fields.get(b"update_ms") or 0), infos) async for who, fields, infos in read_lives(store)}
+    whos, namespace = list(found), store.namespace
+    brokers: list[BrokerInfo] = []
+    for first in range(0, len(whos), _BROKERS_PER_CALL):
+        part = whos[first : first + _BROKERS_PER_CALL]
+        front_ends = await store.read(*(("HLEN", keys.channels(namespace, who)) for who in part))
+        deadlines = await store.read(*(("ZSCORE", keys.deadlines(namespace), who) for who in part))
+        for who, count, deadline in zip(part, front_ends, deadlines, strict=True):
+            heard_ms, infos = found[who]
+            brokers += (
+                broker_info(
+                    name, live, heard_ms=heard_ms, now_ms=now_ms, front_ends=int(count),
+                    deadline_ms=int(float(deadline)) if deadline else heard_ms + live.timeout_ms,
+                )
+                for name, live in infos.items()
+            )  # fmt: skip
+    return sorted(brokers, key=lambda b: (b.cluster, b.broker_name, b.broker_id, b.broker_addr))
+
+
+async def read_topics(store: Store) -> list[TopicInfo]:
+    """Every topic, by name."""
+    found: dict[str, TopicInfo] = {}
+    async for rows in read_topic_rows(store):
+        for topic, flat in rows:
+            datas = [decode_queue_data(topic, data) for data in flat[1::2]]
+            found[topic] = TopicInfo(
+                topic,
+                sorted(flat[::2]),
+                sum(data.read_queue_nums for data in datas),
+                sum(data.write_queue_nums for data in datas),
+                sorted({data.perm for data in datas}),
+            )
+    return [found[topic] for topic in sorted(found)]
+
+
+async def read_topic_tables(store: Store, topic: str) -> Tables:
+    """What of the tables makes the route of one topic, and the shared configuration.
+
+    A handful of commands, whatever the size of the tables.
+    """
+    namespace = store.namespace
+    flat, mappings, order, config = await store.read(
+        ("HGETALL", keys.topic(namespace, topic)),
+        ("HGETALL", keys.mapping(namespace, topic)),
+        ("HGET", keys.kv(namespace, ORDER_TOPIC_CONFIG), topic),
+        ("HGETALL", keys.config(namespace)),
+    )
+    tables = Tables()
+    queue_datas = {name.decode(): decode_queue_data(topic, data) for name, data in flat.items()}
+    rows = await store.read(*(("HGETALL", keys.broker(namespace, name)) for name in queue_datas))
+    for (name, data), row in zip(queue_datas.items(), rows, strict=True):
+        tables.set_queue_data(topic, name, data)
+        if row:
+            tables.brokers[name] = broker_row([part for pair in row.items() for part in pair])
+    who = behaviour_of(store.compat).who
+    whos = [who(row.cluster, addr) for row in tables.brokers.values() for addr in row.broker_addrs.values()]
+    filters = await store.read(*(("LRANGE", keys.filter_servers(namespace, one), 0, -1) for one in whos))
+    for one, servers in zip(whos, filters, strict=True):
+        tables.set_filter_servers(one, [server.decode() for server in servers])
+    for name, mapping in mappings.items():
+        tables.set_mapping(topic, name.decode(), mapping.decode())
+    if order is not None:
+        tables.kv[ORDER_TOPIC_CONFIG] = {topic: order.decode()}
+    tables.config = {key.decode(): value.decode("utf-8", "replace") for key, value in config.items()}
+    return tables
+
+
+async def read_topic_names(store: Store) -> set[str]:
+    """The names of all topics."""
+    with mapped_errors(f"reading the topic names of namespace {store.namespace!r}"):
+        return {name.decode() async for name in store.client.sscan_iter(keys.topics(store.namespace), count=1000)}
+
+
+async def read_kv_value(store: Store, kv_namespace: str, key: str) -> str | None:
+    """One value of the KV configuration; None: there is no such key."""
+    (value,) = await store.read(("HGET", keys.kv(store.namespace, kv_namespace), key))
+    return None if value is None else value.decode("utf-8", "replace")

@@ -1,0 +1,77 @@
+"""Reads one broker's part of the tables, for writers that follow no change stream (client.broker)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from ..model import BrokerRow
+from ..tables.tables import Tables
+from .snapshot import broker_row, decode_queue_data, pairs
+from .store import Store
+
+# 1 ms of Redis.
+_TOPICS_PER_CALL = 1000
+
+
+class BrokerView(NamedTuple):
+    """One brokerName in the tables, as of change ``seq``.
+
+    tables: its row, and its queue data and mappings of the topics that were asked for.
+    config: the shared configuration. order_topic_config: None when nobody ever set one.
+    """
+
+    epoch: str
+    seq: int
+    config_rev: int
+    row: BrokerRow | None
+    tables: Tables
+    config: Mapping[str, str]
+    order_topic_config: Mapping[str, str] | None
+
+
+async def read_broker(
+    store: Store,
+    broker_name: str,
+    topics: Sequence[str] = (),
+    mappings: Sequence[tuple[str, str]] = (),
+    *,
+    all_topics: bool = False,
+) -> BrokerView:
+    """Read what a registration is compared with.
+
+    Args:
+        topics: those that it names. mappings: its static topics, with the brokerName of each mapping.
+        all_topics: also the names of the others that the brokerName has; their queue data stays unknown.
+    Cost: a round trip for each thousand of them.
+    """
+    tables = Tables()
+    pages = [topics[at : at + _TOPICS_PER_CALL] for at in range(0, len(topics), _TOPICS_PER_CALL)] or [()]
+    first = None
+    for page in pages:
+        pairs = [part for pair in mappings for part in pair] if page is pages[0] else []
+        reply = await store.call(
+            "read_broker", broker_name, len(page), "1" if all_topics and page is pages[0] else "0", *page, *pairs
+        )  # fmt: skip
+        first = first or reply
+        for topic, queue_data in zip(page, reply[4], strict=True):
+            if queue_data is not None:
+                tables.set_queue_data(topic, broker_name, decode_queue_data(topic, queue_data))
+    assert first is not None
+    epoch, seq, config_rev, flat_row, _, found_mappings, names, config, order, has_order = first
+    for (topic, mapped_name), mapping in zip(mappings, found_mappings, strict=True):
+        if mapping is not None:
+            tables.set_mapping(topic, mapped_name, mapping.decode())
+    if names:
+        tables.broker_topics.setdefault(broker_name, set()).update(name.decode() for name in names)
+    tables.config_rev = int(config_rev)
+    row = broker_row(flat_row) if flat_row else None
+    if row is not None:
+        tables.brokers[broker_name] = row
+    return BrokerView(
+        epoch.decode(), seq, int(config_rev), row, tables, _text(config), _text(order) if has_order else None
+    )
+
+
+def _text(flat: list[bytes]) -> dict[str, str]:
+    return {key.decode(): value.decode("utf-8", "replace") for key, value in pairs(flat)}

@@ -1,0 +1,281 @@
+"""Changes the route tables in Redis: one method for each script, with typed arguments and results."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator
+from typing import Any, Final, Literal, NamedTuple
+
+import msgspec
+
+from ..behaviour import behaviour_of
+from ..model import DEFAULT_HEARTBEAT_TIMEOUT_MS, DataVersion, QueueData, Registration
+from ..tables.registration import RegistrationDiff
+from . import keys
+from .store import Store, text
+
+TOPICS_PER_EVENT: Final = 500
+"""No event has more topics: 10,000 of them would be 520 kB."""
+
+# The heartbeat timeout that a broker may ask for: one second to one hour; other values become the nearer of these. Java
+# takes any value, so that a broker could be removed between two heartbeats, or stay for years.
+_TIMEOUT_MS = (1000, 3_600_000)
+
+_encode = msgspec.json.encode
+_pack = msgspec.msgpack.encode
+_flat = itertools.chain.from_iterable
+_ARRAY_16: Final = b"\xdc"
+
+
+class Channel(NamedTuple):
+    """The connection of a broker: ``value`` is ``<worker incarnation>/<connection>@b<opened_ms>``.
+
+    opened_ms: :func:`mqregistry.store.leases.opened_now`.
+    """
+
+    front_end: str
+    value: str
+
+
+NO_CHANNEL = Channel("", "")
+
+
+class HeartbeatReply(NamedTuple):
+    """The reply of the heartbeat script.
+
+    same: the registration is the one of last time; master_addr and ha_server_addr are then the answer to it.
+    Otherwise the registration is compared with n and data_version (None: the broker is not known).
+    """
+
+    same: bool
+    seq: int
+    master_addr: str = ""
+    ha_server_addr: str | None = None
+    n: str = "0"
+    data_version: DataVersion | None = None
+
+
+class EncodedTopics(NamedTuple):
+    """Some topics of a registration as the script wants them, to be joined with others to parts.
+
+    size: how many. keys, queue_datas: MessagePack strings, one after the other. members: of a JSON object.
+    """
+
+    size: int
+    keys: bytes
+    queue_datas: bytes
+    members: bytes
+
+
+class Registered(NamedTuple):
+    """The outcome of the script register_broker, which explains the statuses; n and data_version: of RETRY alone."""
+
+    status: Literal["OK", "RETRY", "LOST", "REFRESHED", "REFUSED_STATE", "REFUSED_ONE_TOPIC"]
+    seq: int
+    master_addr: str = ""
+    ha_server_addr: str | None = None
+    changed: bool = False
+    n: str = "0"
+    data_version: DataVersion | None = None
+
+    @property
+    def compare_with(self) -> HeartbeatReply:
+        """What to compare with the next time, after RETRY."""
+        return HeartbeatReply(False, self.seq, n=self.n, data_version=self.data_version)
+
+
+class Touched(NamedTuple):
+    """The outcome of a heartbeat without registration; data_version None: the broker is not known.
+
+    refreshed: it counted as a sign of life.
+    """
+
+    seq: int
+    data_version: DataVersion | None
+    refreshed: bool = False
+
+
+def _maybe(value: str | None) -> str:
+    """An argument that is "" for None, and begins with "=" for a text, which may be empty."""
+    return "" if value is None else "=" + value
+
+
+def _text_or_none(value: bytes | None) -> str | None:
+    return None if value is None else value.decode()
+
+
+def _data_version(counter: bytes, timestamp: bytes, state_version: bytes) -> DataVersion | None:
+    return DataVersion(int(counter), int(timestamp), int(state_version)) if counter else None
+
+
+class RouteStore:
+    """Runs the scripts that change the route tables; ``behaviour`` is that of the store's compat mode."""
+
+    def __init__(self, store: Store) -> None:
+        self._call = store.call
+        self.behaviour = behaviour_of(store.compat)
+        self._live_by_cluster = self.behaviour.live_by_cluster
+        self._topic_prefix = keys.topic(store.namespace, "")
+
+    async def heartbeat(
+        self, cluster: str, broker_name: str, broker_id: int, broker_addr: str, digest: str,
+        channel: Channel = NO_CHANNEL, body_bytes: int = 0,
+    ) -> HeartbeatReply:  # fmt: skip
+        """Ask whether this is the same registration as last time. One round trip, O(1)."""
+        reply = await self._call(
+            "heartbeat", self.behaviour.who(cluster, broker_addr), cluster if self._live_by_cluster else "",
+            broker_name, broker_id, digest, *channel, body_bytes,
+        )  # fmt: skip
+        if reply[0] == b"SAME":
+            return HeartbeatReply(True, reply[1], text(reply[2]), _text_or_none(reply[3]))
+        return HeartbeatReply(False, reply[1], n=reply[2].decode(), data_version=_data_version(*reply[3:6]))
+
+    async def register_broker(
+        self, registration: Registration, diff: RegistrationDiff, *, encoded: Iterable[EncodedTopics] | None = None,
+        digest: str = "", channel: Channel = NO_CHANNEL, body_bytes: int = 0, topic_count: int | None = None,
+        default_timeout_ms: int = DEFAULT_HEARTBEAT_TIMEOUT_MS, applied: tuple[str, int] | None = None,
+    ) -> Registered:  # fmt: skip
+        """Write what a registration changes, if the tables are still as they were compared. O(topics of the diff).
+
+        Args:
+            encoded: ``diff.topics`` in their order, when they are encoded already; each by one call of :meth:`encode`.
+            digest: the next registration is unchanged if it has the same one. body_bytes: the length of its body.
+            topic_count: how many topics it names, when ``registration`` holds only some of them.
+            default_timeout_ms: the heartbeat timeout of a broker that does not say its own.
+            applied: id and seq of the last entry of the change stream that the compared tables contain; the status is
+                LOST when Redis does not have it any more.
+        """
+        r, version = registration, registration.data_version
+        if topic_count is None:
+            topic_count = len(r.topics)
+        one_topic = topic_count == 1 and self.behaviour.refuses_first_single_topic
+        parts = list(_parts(map(self.encode, _batches(diff.topics)) if encoded is None else encoded))
+        before = b"" if diff.before is None else _pack(diff.before if any(diff.before) else ())
+        filters = r.filter_servers
+        timeout_ms = default_timeout_ms
+        if r.heartbeat_timeout_ms is not None:
+            timeout_ms = min(max(r.heartbeat_timeout_ms, _TIMEOUT_MS[0]), _TIMEOUT_MS[1])
+        reply = await self._call(
+            "register_broker",
+            self.behaviour.who(r.cluster, r.broker_addr), diff.epoch, diff.rev, diff.n, diff.config_rev,
+            r.cluster, r.broker_name, r.broker_id, r.broker_addr, _maybe(r.ha_server_addr), _maybe(r.zone_name),
+            "1" if r.enable_acting_master else "0", timeout_ms,
+            version.counter, version.timestamp, version.state_version,
+            digest, *channel, body_bytes, "1" if one_topic else "0",
+            -1 if filters is None else len(filters), len(parts), len(diff.dropped), len(diff.mappings),
+            before, *(applied or ("", 0)), *(filters or ()), *_flat(parts), *diff.dropped, *_flat(diff.mappings),
+        )  # fmt: skip
+        status = reply[0].decode()
+        if status in ("OK", "REFRESHED"):
+            changed = status == "OK" and reply[4] == 1
+            return Registered(status, reply[1], text(reply[2]), _text_or_none(reply[3]), changed)
+        if status == "RETRY":
+            return Registered(status, reply[1], n=reply[2].decode(), data_version=_data_version(*reply[3:6]))
+        return Registered(status, reply[1])
+
+    def encode(self, topics: dict[str, QueueData]) -> EncodedTopics:
+        """Encode some topics, at least one, and no more than an event holds.
+
+        Keys and queue data travel as MessagePack in one argument: 20,000 arguments would cost redis-py, and the Redis
+        parser, more than the script itself. Only the keys are built topic by topic in Python.
+        """
+        # queue data holds only numbers, so `},{` can only be a boundary between two items
+        queue_datas = _encode(list(topics.values()))[1:-1].decode().replace("},{", "}\n{").split("\n")
+        prefix = self._topic_prefix
+        keys_of = [prefix + topic for topic in topics]
+        return EncodedTopics(len(topics), _strings(keys_of), _strings(queue_datas), _encode(topics)[1:-1])
+
+    async def touch_broker(
+        self,
+        cluster: str,
+        broker_addr: str,
+        channel: Channel = NO_CHANNEL,
+        body_bytes: int = 0,
+        *,
+        only_version: DataVersion | None = None,
+    ) -> Touched:
+        """Refresh a broker by a heartbeat without registration (322, 904). One round trip, O(1).
+
+        Args:
+            only_version: refresh only if this is the broker's data version; None: always.
+        """
+        v = only_version
+        reply = await self._call(
+            "touch_broker", self.behaviour.who(cluster, broker_addr), *channel, body_bytes,
+            "" if v is None else f"{v.counter} {v.timestamp} {v.state_version}",
+        )  # fmt: skip
+        known = reply[0] != b"UNKNOWN"
+        return Touched(reply[1], _data_version(*reply[2:5]) if known else None, reply[0] == b"OK")
+
+    async def unregister_broker(
+        self, cluster: str, broker_addr: str, broker_name: str, broker_id: int | None = None
+    ) -> int:
+        """Remove a broker that leaves (104); returns the seq from which the tables show it.
+
+        Args:
+            broker_id: with compat 4.8 it says which broker is removed; the address then only removes a live info.
+        """
+        if self.behaviour.unregisters_by_id and broker_id is not None:
+            identity = self.behaviour.who(cluster, broker_addr)
+            reply = await self._call("unregister_broker_id", identity, broker_addr, broker_name, broker_id, cluster)
+        else:
+            scope = cluster if self._live_by_cluster else ""
+            reply = await self._call("unregister_broker", scope, broker_addr, broker_name)
+        return int(reply[1])
+
+    async def channel_destroyed(self, broker: str, channel: Channel) -> str:
+        """Report that a broker's connection closed; returns REMOVED, KEPT or STALE."""
+        return text((await self._call("channel_destroyed", broker, *channel))[0])
+
+    async def set_write_perm(self, broker_name: str, mode: Literal["wipe", "add"]) -> tuple[int, int]:
+        """Wipe or add write permission; returns (seq, how many topics the brokerName has)."""
+        _, seq, count = await self._call("set_write_perm", broker_name, mode)
+        return seq, count
+
+    async def delete_topic(self, topic: str, cluster: str = "") -> int:
+        """Delete a topic, everywhere or from one cluster's brokers (5.x); returns the seq."""
+        if not self.behaviour.deletes_in_one_cluster:
+            cluster = ""
+        return int((await self._call("delete_topic", topic, cluster))[1])
+
+    async def register_topic(self, topic: str, queue_datas: Iterable[tuple[str, QueueData]]) -> int:
+        """Give a topic queues at known brokers (217); returns the seq."""
+        flat: list[Any] = []
+        for broker_name, queue_data in queue_datas:
+            flat += (broker_name, _encode(queue_data))
+        return int((await self._call("register_topic", topic, *flat))[1])
+
+
+def _batches(topics: dict[str, QueueData]) -> Iterator[dict[str, QueueData]]:
+    items = iter(topics.items())
+    while batch := dict(itertools.islice(items, TOPICS_PER_EVENT)):
+        yield batch
+
+
+def _strings(texts: list[str]) -> bytes:
+    """MessagePack strings, without the head of the array that they would make."""
+    return _pack(texts)[1 if len(texts) < 16 else 3 :]
+
+
+def _array(size: int, *items: bytes) -> bytes:
+    """A MessagePack array (of format array 16) of items that are encoded already."""
+    return b"".join((_ARRAY_16, size.to_bytes(2, "big"), *items))
+
+
+def _parts(encoded: Iterable[EncodedTopics]) -> Iterator[tuple[bytes, bytes]]:
+    """Join encoded topics to (cells, body) pairs as the script has them, each of no more topics than an event holds."""
+    part: list[EncodedTopics] = []
+    for one in encoded:
+        if part and sum(other.size for other in part) + one.size > TOPICS_PER_EVENT:
+            yield _part(part)
+            part = []
+        part.append(one)
+    if part:
+        yield _part(part)
+
+
+def _part(part: list[EncodedTopics]) -> tuple[bytes, bytes]:
+    size = sum(one.size for one in part)
+    keys_of, queue_datas = [one.keys for one in part], [one.queue_datas for one in part]
+    cells = _array(2, _array(size, *keys_of), _array(size, *queue_datas))
+    return cells, b",".join([one.members for one in part])

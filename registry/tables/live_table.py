@@ -1,0 +1,89 @@
+"""Live info in memory (Java's brokerLiveTable), changed by nothing but events; ``Tables`` has everything else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from ..events.cells import EndLive, Operation, SetLive, addr_of, operations
+from ..events.changes import Change
+from .tables import Tables
+
+
+class LiveInfo(NamedTuple):
+    """What a broker process said of itself, under one brokerName.
+
+    The three numbers of its data version are None where Redis has none: a process whose registration was refused
+    (``broker_refused``), or that said goodbye under one of several names, does not count as alive. A replay passes
+    over these events and keeps the numbers that the process had, as silver does: an audit compares them only where
+    Redis has some.
+    """
+
+    cluster: str
+    addr: str
+    broker_id: int
+    timeout_ms: int
+    counter: int | None
+    timestamp: int | None
+    state_version: int | None
+    ha: str | None
+
+
+class LiveTable:
+    """who -> brokerName -> live info.
+
+    Args:
+        tables: the tables that the same events are applied to, before they are applied here.
+        live_by_cluster: see ``Behaviour``.
+    """
+
+    def __init__(self, tables: Tables, *, live_by_cluster: bool = True) -> None:
+        self.by_who: dict[str, dict[str, LiveInfo]] = {}
+        self.tables = tables
+        self._live_by_cluster = live_by_cluster
+
+    def apply(self, change: Change) -> None:
+        """Apply one event that the tables have had already."""
+        for operation in operations(change):
+            self.apply_operation(operation)
+
+    def apply_operation(self, operation: Operation) -> Iterable[tuple[str, LiveInfo | None]]:
+        """Apply one operation of an event.
+
+        Returns:
+            the brokerNames under which the live info of the operation's process is another one now; None: gone.
+        """
+        if type(operation) is SetLive:
+            return self._set(operation)
+        return self._end(operation) if type(operation) is EndLive else ()
+
+    def _set(self, operation: SetLive) -> Iterable[tuple[str, LiveInfo | None]]:
+        live, names = operation.live, self.by_who.setdefault(operation.who, {})
+        new = LiveInfo(
+            operation.cluster, operation.addr, operation.broker_id, live.timeout_ms, live.counter, live.timestamp,
+            live.state_version, live.ha,
+        )  # fmt: skip
+        for name, info in names.items():
+            names[name] = new._replace(broker_id=info.broker_id)
+        names[operation.broker_name] = new
+        return list(names.items())
+
+    def _end(self, operation: EndLive) -> Iterable[tuple[str, LiveInfo | None]]:
+        names, addr = self.by_who.get(operation.who, {}), addr_of(operation.who)
+        ended = []
+        name = operation.broker_name
+        if name in names and (operation.certain or not self._has_addr(name, addr)):
+            ended.append(name)
+        left = names.keys() - ended
+        by_address = operation.goodbye and not self._live_by_cluster
+        if by_address and not any(self._has_addr(name, addr) for name in left):
+            ended += left  # with 4.8 a goodbye ends an address under every name
+        for name in ended:
+            del names[name]
+        if not names:
+            self.by_who.pop(operation.who, None)
+        return [(name, None) for name in ended]
+
+    def _has_addr(self, name: str, addr: str) -> bool:
+        row = self.tables.brokers.get(name)
+        return row is not None and addr in row.broker_addrs.values()

@@ -1,0 +1,129 @@
+"""Decides what a registration changes, given the tables: the comparing part of registerBroker, without any I/O.
+
+Source: RouteInfoManager.registerBroker of RocketMQ 5.x; docs/semantics.md 12 to 25.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ..model import MASTER_ID, PERM_WRITE, BrokerRow, DataVersion, QueueData, Registration
+from .tables import Tables
+
+
+class RegistrationDiff(NamedTuple):
+    """What a registration changes in the tables as they are at (epoch, rev, n, config_rev).
+
+    epoch: of the registry. rev: of the broker's row, 0 without one. n: of the broker's live info, "0" without one.
+    topics: queue data to write. dropped: topics that the brokerName loses. mappings: to store, as (topic, brokerName,
+    JSON).
+    before: what each of ``topics`` replaces, in their order, None where there was nothing. The whole is None when that
+    is not known, and the script then asks for each key's type before it writes.
+    """
+
+    epoch: str
+    rev: int
+    n: str
+    config_rev: int
+    topics: dict[str, QueueData]
+    dropped: Sequence[str]
+    mappings: Sequence[tuple[str, str, str]]
+    before: Sequence[QueueData | None] | None = None
+
+
+def compare(
+    registration: Registration,
+    known_version: DataVersion | None,
+    tables: Tables,
+    *,
+    epoch: str = "",
+    n: str = "0",
+    delete_missing_topics: bool = False,
+    restore_missing_topics: bool = True,
+) -> RegistrationDiff:
+    """Find which queue data, topics and mappings a registration changes.
+
+    Only the master's topics count, or with acting masters those of the lowest id (whose write permission goes
+    while enableActingMaster is true). With the version unchanged, queue data that exists is left alone, so that
+    a wiped permission survives, and queue data that is absent is added (5.x).
+
+    Args:
+        known_version: the DataVersion of this very process's last registration; None: it is not alive.
+        epoch, n: of the registry and of the broker's live info, for the result.
+        delete_missing_topics: deleteTopicWithBrokerRegistration.
+        restore_missing_topics: whether an unchanged version brings back what was deleted meanwhile (5.x).
+    """
+    name = registration.broker_name
+    row = tables.brokers.get(name)
+    topics: dict[str, QueueData] = {}
+    dropped: list[str] = []
+    mappings: list[tuple[str, str, str]] = []
+    before: list[QueueData | None] = []
+    diff = RegistrationDiff(epoch, row.rev if row else 0, n, tables.config_rev, topics, dropped, mappings, before)
+    role = role_of(registration, row)
+    if not role.counts:
+        return diff
+
+    everything = role.is_new or known_version != registration.data_version
+    perm_mask = ~PERM_WRITE if role.wipes_write else -1
+    table = tables.topics if name in tables.broker_topics else {}  # a new brokerName has no queue data: look up none
+    for topic, config in registration.topics.items():
+        queue_datas = table.get(topic)
+        present = queue_datas.get(name) if queue_datas else None
+        read, write, flag = config.read_queue_nums, config.write_queue_nums, config.topic_sys_flag
+        perm = config.perm & perm_mask
+        if present is None:
+            if not everything and not restore_missing_topics:
+                continue
+        elif not everything or (
+            present.read_queue_nums == read
+            and present.write_queue_nums == write
+            and present.perm == perm
+            and present.topic_sys_flag == flag
+        ):
+            continue
+        topics[topic] = QueueData(read, write, perm, flag)
+        before.append(present)
+
+    if delete_missing_topics and not registration.mappings:
+        dropped += sorted(tables.broker_topics.get(name, set()) - registration.topics.keys())
+    if everything:
+        for topic, (mapped_name, mapping) in registration.mappings.items():
+            if tables.mappings.get(topic, {}).get(mapped_name) != mapping:
+                mappings.append((topic, mapped_name, mapping))
+    return diff
+
+
+class Role(NamedTuple):
+    """What a registration is for its brokerName.
+
+    counts: its topics are the brokerName's. wipes_write: without write permission. is_new: nobody had its id.
+    """
+
+    counts: bool
+    wipes_write: bool
+    is_new: bool
+
+
+def role_of(registration: Registration, row: BrokerRow | None) -> Role:
+    """Work out the role of a registration, given the brokerName's row before it."""
+    ids = _ids_after(registration, row)
+    is_new = row is None or registration.broker_id not in ids
+    ids.add(registration.broker_id)
+    is_master = registration.broker_id == MASTER_ID
+    is_prime_slave = (
+        registration.enable_acting_master is not None and not is_master and registration.broker_id == min(ids)
+    )
+    return Role(is_master or is_prime_slave, is_prime_slave and bool(registration.enable_acting_master), is_new)
+
+
+def _ids_after(registration: Registration, row: BrokerRow | None) -> set[int]:
+    """Broker ids of the name once the address has left any other id that it had: one address has one id."""
+    if row is None:
+        return set()
+    return {
+        broker_id
+        for broker_id, addr in row.broker_addrs.items()
+        if addr != registration.broker_addr or broker_id == registration.broker_id
+    }

@@ -1,0 +1,86 @@
+"""Computes one topic's route from the tables, without any I/O.
+
+Source: RouteInfoManager.pickupTopicRouteData and ZoneRouteRPCHook (rocketmq 5.x).
+"""
+
+from __future__ import annotations
+
+from ..model import MASTER_ID, ORDER_TOPIC_CONFIG, PERM_WRITE, BrokerRow, QueueData, TopicRoute, who
+from .tables import Tables
+
+# The topic under which 5.x brokers ask for their own group: always with the true ids.
+SYNC_BROKER_MEMBER_GROUP_PREFIX = "rmq_sys_SYNC_BROKER_MEMBER_"
+
+
+def pick_up_route(
+    tables: Tables,
+    topic: str,
+    *,
+    acting_master: bool = False,
+    order_messages: bool = False,
+    live_by_cluster: bool = True,
+) -> TopicRoute | None:
+    """One topic's route.
+
+    Args:
+        acting_master: supportActingMaster: a group without a master shows its lowest id as master.
+        order_messages: orderMessageEnable: the route has the topic's ORDER_TOPIC_CONFIG.
+        live_by_cluster: filter servers are known by (cluster, address); else by the address alone (4.8).
+
+    Returns:
+        None when the topic has no queue data, or none of its brokerNames has a row.
+    Cost: O(brokerNames of the topic).
+    """
+    queue_datas = tables.topics.get(topic)
+    if not queue_datas:
+        return None
+    rows = {name: row for name in queue_datas if (row := tables.brokers.get(name)) is not None}
+    if not rows:
+        return None
+    filter_servers: dict[str, list[str]] = {}
+    if tables.filter_servers:
+        for row in rows.values():
+            for addr in row.broker_addrs.values():
+                servers = tables.filter_servers.get(who(row.cluster if live_by_cluster else "", addr))
+                if servers:
+                    filter_servers[addr] = servers
+    if acting_master and not topic.startswith(SYNC_BROKER_MEMBER_GROUP_PREFIX):
+        rows = {name: _with_acting_master(row, queue_datas[name]) for name, row in rows.items()}
+    return TopicRoute(
+        queue_datas=queue_datas,
+        broker_rows=rows,
+        filter_servers=filter_servers,
+        mappings=tables.mappings.get(topic),
+        order_topic_conf=tables.kv.get(ORDER_TOPIC_CONFIG, {}).get(topic) if order_messages else None,
+    )
+
+
+def _with_acting_master(row: BrokerRow, queue_data: QueueData) -> BrokerRow:
+    """A group that lost its master, and may be read only, shows its lowest id's address under id 0."""
+    addrs = row.broker_addrs
+    if not addrs or MASTER_ID in addrs or not row.enable_acting_master or queue_data.perm & PERM_WRITE:
+        return row
+    lowest = min(addrs)
+    shown = {broker_id: addr for broker_id, addr in addrs.items() if broker_id != lowest}
+    shown[MASTER_ID] = addrs[lowest]
+    return BrokerRow(row.cluster, shown, row.zone_name, row.enable_acting_master, row.rev)
+
+
+def in_zone(route: TopicRoute, zone_name: str) -> TopicRoute:
+    """What a client of one zone gets: brokers of that zone (ignoring case), and groups without a master.
+
+    Nothing left is an answer too, with empty lists (``docs/semantics.md 39``).
+    """
+    rows = {
+        name: row
+        for name, row in route.broker_rows.items()
+        if MASTER_ID not in row.broker_addrs or (row.zone_name or "").lower() == zone_name.lower()
+    }
+    gone = {addr for name, row in route.broker_rows.items() if name not in rows for addr in row.broker_addrs.values()}
+    return TopicRoute(
+        queue_datas={name: data for name, data in route.queue_datas.items() if name in rows},
+        broker_rows=rows,
+        filter_servers={addr: servers for addr, servers in route.filter_servers.items() if addr not in gone},
+        mappings=route.mappings,
+        order_topic_conf=route.order_topic_conf,
+    )

@@ -1,0 +1,160 @@
+"""What ``mqregistry pipeline run`` finds wrong before it starts Spark, and how it ends when it is interrupted."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from mqregistry.cli.pipeline.extras import spark_extra
+from mqregistry.errors import StartError
+from mqregistry.pipeline import jobs
+from mqregistry.pipeline.lake import lock
+from mqregistry.pipeline.lake.lake import Lake, LakeError
+from mqregistry.pipeline.spark import session
+from tests.cli.conftest import command, env, home  # noqa: F401 - fixtures
+
+REDIS = ("--redis", "redis://127.0.0.1:1")
+
+
+@pytest.fixture
+def no_spark(monkeypatch):
+    def started(**_):
+        raise AssertionError("Spark was started")
+
+    monkeypatch.setattr(session, "open_session", started)
+
+
+@pytest.fixture(autouse=True)
+def handlers():
+    before = {one: signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)}
+    yield
+    for one, handler in before.items():
+        signal.signal(one, handler)
+
+
+@pytest.mark.parametrize("name", ["run", "audit", "backfill"])
+@pytest.mark.parametrize(
+    ("option", "value", "said"),
+    [
+        ("--driver-memory", "abc", "'abc': expected a whole number with its unit: 512m, 2g"),
+        ("--driver-memory", "0g", "expected a whole number"),
+        ("--master", "foo", "'foo': expected local, local[N], local[*], yarn, spark://HOST:PORT"),
+        ("--master", "local[x]", "expected local"),
+    ],
+)
+def test_options_that_spark_would_refuse_are_wrong_usage(no_spark, command, name, option, value, said):  # noqa: F811
+    assert said in " ".join(command("pipeline", name, option, value, expect=2).output.split())
+
+
+@pytest.mark.parametrize("place", ["a file", "below a file", "/proc/lake"])
+def test_a_lake_that_cannot_be_written_is_said_before_spark_starts(no_spark, command, tmp_path, place):  # noqa: F811
+    (tmp_path / "file").touch()
+    lake = {"a file": tmp_path / "file", "below a file": tmp_path / "file" / "lake"}.get(place, place)
+    error = command("pipeline", "run", *REDIS, "--lake", str(lake), expect=1).exception
+    assert isinstance(error, StartError)
+    assert f"cannot write the lake at file://{lake}: " in str(error)
+
+
+def test_a_lake_of_an_unknown_kind_is_said(command):  # noqa: F811
+    error = command("pipeline", "run", *REDIS, "--lake", "foo://bar", expect=1).exception
+    assert isinstance(error, LakeError)
+    assert "--lake foo://bar: Unrecognized filesystem type" in str(error)
+
+
+def test_another_run_is_seen_before_spark_starts(no_spark, command, tmp_path, monkeypatch, caplog):  # noqa: F811
+    waits = lock._wait_for_others
+    monkeypatch.setattr(lock, "_wait_for_others", lambda *rest: waits(*rest[:3], -1))
+    other = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    with lock.run_lock(Lake(str(tmp_path)), other.pid):
+        for name in (("run", *REDIS), ("run", "--once", *REDIS)):
+            error = command("pipeline", *name, "--lake", str(tmp_path), expect=1).exception
+            assert f"another run (process {other.pid}) works on the lake" in str(error)
+    other.communicate()
+
+
+def test_a_wait_for_another_run_is_said(tmp_path, caplog):
+    other = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    lake = Lake(str(tmp_path))
+    with lock.run_lock(lake, other.pid), pytest.raises(StartError), lock.run_lock(lake, os.getpid(), patience_s=0.01):
+        pass
+    assert f"another run (process {other.pid}) works on the lake at {lake.root}: waiting" in caplog.text
+    other.communicate()
+
+
+def test_this_process_holds_the_lake_before_its_java_does(tmp_path):
+    java = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    lake = Lake(str(tmp_path))
+    with lock.run_lock(lake, os.getpid()), lock.run_lock(lake, java.pid, patience_s=-1):
+        assert str(java.pid) in (tmp_path / "running.json").read_text()
+    assert not (tmp_path / "running.json").exists()
+    java.communicate()
+
+
+@pytest.mark.parametrize("lacking", ["pyspark", "py4j", "pyarrow"])
+def test_without_the_extra_it_says_how_to_install_it(env, lacking):  # noqa: F811
+    run = f"import sys; sys.modules[{lacking!r}] = None; from mqregistry.__main__ import main; main()"
+    lake = ("--lake", env["HOME"] + "/lake")
+    done = subprocess.run([sys.executable, "-c", run, "pipeline", "run", *REDIS, *lake], env=env, capture_output=True,
+                          text=True, check=False, timeout=60)  # fmt: skip
+    wanted = f"mqregistry: cannot start: this command needs {lacking}: pip install 'mqregistry[spark]'\n"
+    assert (done.returncode, done.stderr) == (253, wanted)
+
+
+def test_an_error_of_our_own_imports_is_not_taken_for_a_missing_extra():
+    for name in ("mqregistry.pipeline.gone", "asyncio.gone"):
+        with pytest.raises(ModuleNotFoundError), spark_extra():
+            raise ModuleNotFoundError(name=name)
+
+
+def test_ctrl_c_ends_the_wait_for_spark_at_once():
+    ended = threading.Event()
+
+    def start():
+        os.kill(os.getpid(), signal.SIGINT)
+        ended.wait(60)
+
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    with pytest.raises(KeyboardInterrupt):
+        session._started(start, "local[1]")
+    assert not ended.is_set()
+    ended.set()
+
+
+def test_ctrl_c_while_spark_starts_says_that_it_ends(command, tmp_path, monkeypatch):  # noqa: F811
+    monkeypatch.setattr(session, "open_session", lambda **_: signal.raise_signal(signal.SIGINT))
+    result = command("pipeline", "run", "--once", *REDIS, "--lake", str(tmp_path), expect=1)
+    assert "mqregistry: stopped\n" in result.stderr
+    assert "Aborted!" in result.stderr, "which main() makes 130 of"
+
+
+def test_spark_that_does_not_start_is_one_line():
+    from pyspark.errors import PySparkRuntimeError
+
+    def start():
+        raise PySparkRuntimeError(errorClass="JAVA_GATEWAY_EXITED", messageParameters={})
+
+    with pytest.raises(StartError, match=r"^Spark with --master local\[1\] did not start: .*JAVA_GATEWAY_EXITED.*$"):
+        session._started(start, "local[1]")
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_single_round_that_was_interrupted_is_no_success(command, tmp_path, monkeypatch, number, status):  # noqa: F811
+    monkeypatch.setattr(session, "open_session", lambda **_: None)
+    monkeypatch.setattr(session, "ending", lambda spark: contextlib.nullcontext())
+
+    def interrupted(*_, stop, **__):
+        signal.raise_signal(number)
+        assert stop.is_set()
+
+    monkeypatch.setattr(jobs, "run", interrupted)
+    once = command("pipeline", "run", "--once", *REDIS, "--lake", str(tmp_path), expect=status)
+    assert "mqregistry: stopping; once more to stop at once" in once.stderr
+    command("pipeline", "run", *REDIS, "--lake", str(tmp_path), expect=0)

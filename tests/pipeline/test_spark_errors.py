@@ -1,0 +1,56 @@
+"""Errors that come back from Spark: those of this project as they were raised, the others as Spark's."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from pyspark.errors import PySparkException
+
+from mqregistry.errors import RegistryError
+from mqregistry.pipeline.redis_stream.stream import GapError, OtherPast
+from mqregistry.pipeline.silver.next_changes import MissingChanges
+from mqregistry.pipeline.spark.errors import WorkerLate, plain_errors
+
+
+def trace(error: Exception) -> str:
+    """What Spark says of an error in a Python task."""
+    kind = type(error)
+    return (
+        "[STREAM_FAILED] Query terminated with exception: Traceback (most recent call last):\n"
+        '  File "worker.py", line 1, in main\n'
+        f"{kind.__module__}.{kind.__qualname__}: {error}\n SQLSTATE: XXKST"
+    )
+
+
+@pytest.mark.parametrize("error", [GapError("3 changes are lost"), OtherPast("twice"), RegistryError("no")])
+def test_an_error_of_this_project_is_raised_as_it_was(error):
+    with pytest.raises(type(error)) as caught, plain_errors():
+        raise PySparkException(trace(error))
+    assert type(caught.value) is type(error)
+    assert str(caught.value) == str(error)
+
+
+def test_an_error_that_is_made_of_more_than_its_message_keeps_the_message():
+    error = MissingChanges("default", 3, 7)
+    with pytest.raises(RegistryError) as caught, plain_errors():
+        raise PySparkException(trace(error))
+    assert str(caught.value) == str(error)
+
+
+def test_what_spark_itself_raised_stays():
+    with pytest.raises(PySparkException, match="out of memory"), plain_errors():
+        raise PySparkException("java.lang.OutOfMemoryError: out of memory")
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "said"),
+    [
+        ("Python worker failed to connect back.", WorkerLate, "is this machine very busy"),
+        ("ModuleNotFoundError: No module named 'msgspec'", RegistryError, "No module named 'msgspec'; PYSPARK_PYTHON"),
+    ],
+)
+def test_what_this_machine_lacks_is_said(text, kind, said):
+    with pytest.raises(kind, match=said), plain_errors():
+        raise PySparkException(text)

@@ -1,0 +1,280 @@
+"""The view follows Redis through slow, failing and contradicted loads. In this process, on a real Redis."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import Counter
+
+import pytest
+
+from mqregistry.errors import StoreError, StoreUnavailable
+from mqregistry.server.view import lease_loop
+from mqregistry.server.view.freshness import Freshness
+from mqregistry.store import keys
+from mqregistry.store.store import Store
+
+from .harness import Broker
+from .here import Here, Peer
+
+
+class HookedStore(Store):
+    """Counts scripts; a hook is awaited before, or after, each run of the script that it is for."""
+
+    def __init__(self, *args, **options):
+        super().__init__(*args, **options)
+        self.calls = Counter()
+        self.before = {}
+        self.after = {}
+
+    async def call(self, name, *arguments):
+        what = f"{name} {arguments[0]}" if name == "snapshot" else name
+        self.calls[what] += 1
+        if what in self.before:
+            await self.before[what]()
+        reply = await super().call(name, *arguments)
+        if what in self.after:
+            await self.after[what](reply)
+        return reply
+
+
+async def until(condition, what, within_s=20.0):
+    async with asyncio.timeout(within_s):
+        while not condition():  # noqa: ASYNC110 (a condition of other tasks)
+            await asyncio.sleep(0.01)
+    assert condition(), what
+
+
+def hooked(redis_url):
+    return Here(redis_url, store_class=HookedStore)
+
+
+async def put(here, value):
+    """Change one KV value; its seq."""
+    return await here.front_end.kv.put("ns", "key", value)
+
+
+async def empty_redis(here):
+    """Redis comes back without this namespace."""
+    await here.store.client.delete(*await here.store.client.keys(f"{keys.prefix(here.store.namespace)}*"))
+
+
+def failing(error, times):
+    """A hook that fails so many times."""
+    left = [times]
+
+    async def hook():
+        left[0] -= 1
+        if left[0] >= 0:
+            raise error
+
+    return hook
+
+
+async def test_a_rebuild_that_takes_long_is_one_although_a_value_changes_meanwhile(redis_url, monkeypatch):
+    monkeypatch.setattr(lease_loop, "BEHIND_S", -1.0)  # to be behind at two renewals is too long
+    async with hooked(redis_url) as here:
+        reading, may_go_on = asyncio.Event(), asyncio.Event()
+
+        async def hold():
+            reading.set()
+            await may_go_on.wait()
+
+        here.store.before["snapshot kv"] = hold
+        here.follower.look_again()
+        await reading.wait()
+        heads = here.store.calls["snapshot head"]
+        for number in range(5):
+            seq = await put(here, f"during-{number}")
+            await here.lease_loop.renew()
+            assert here.view.freshness is Freshness.REBUILDING
+        may_go_on.set()
+        await here.front_end.effect(seq)
+        assert here.view.served.kv["ns"]["key"] == "during-4"
+        for number in range(5):
+            await here.front_end.effect(await put(here, f"after-{number}"))
+            await here.lease_loop.renew()
+            assert here.view.freshness is Freshness.FRESH
+        assert here.store.calls["snapshot head"] == heads
+        assert here.view.load_id == 2
+
+
+async def test_a_rebuild_that_was_asked_for_is_not_forgotten_when_it_fails(redis_url):
+    async with hooked(redis_url) as here:
+        here.store.before["snapshot head"] = failing(StoreUnavailable("a hiccup"), 3)
+        here.follower.look_again()
+        await until(lambda: here.view.load_id == 2, "the tables are read again")
+        await here.lease_loop.renew()
+        assert here.view.freshness is Freshness.FRESH
+        assert here.store.calls["snapshot head"] == 5
+
+
+async def test_a_rebuild_asked_for_while_redis_is_away_is_done_when_it_is_back(redis_url):
+    async with hooked(redis_url) as here:
+        away = True
+
+        async def no_answer():
+            if away:
+                raise StoreUnavailable("away")
+
+        here.store.before |= {"renew_lease": no_answer, "snapshot head": no_answer}
+        lease = asyncio.create_task(here.lease_loop.run())
+        await until(lambda: here.view.freshness is Freshness.AWAY, "it noticed")
+        with pytest.raises(StoreUnavailable, match="nothing was changed"):
+            here.front_end.check_store()
+        here.follower.look_again()
+        assert here.view.freshness is Freshness.AWAY
+        away = False
+        await until(lambda: here.view.freshness is Freshness.FRESH, "it is back")
+        assert here.view.load_id == 2
+        lease.cancel()
+        await asyncio.gather(lease, return_exceptions=True)
+
+
+async def test_a_renewal_that_is_older_than_what_the_tail_has_applied_is_no_loss(redis_url):
+    async with hooked(redis_url) as here:
+
+        async def overtaken(reply):
+            await here.front_end.effect(await put(here, f"after {reply[1]}"))
+
+        here.store.after["renew_lease"] = overtaken
+        for _ in range(3):
+            await here.lease_loop.renew()
+            assert here.lease_loop.renewal.seq < here.view.seq
+            assert here.view.freshness is Freshness.FRESH
+        assert here.view.load_id == 1
+
+
+async def test_a_gap_in_the_change_stream_has_the_tables_read_again(redis_url):
+    async with hooked(redis_url) as here:
+        stream = keys.changes(here.store.namespace)
+        client = here.store.client
+        here._tail.cancel()
+        await asyncio.gather(here._tail, return_exceptions=True)
+        await put(here, "1")
+        await put(here, "2")
+        await client.xtrim(stream, maxlen=1, approximate=False)
+        here._tail = asyncio.create_task(here.follower.tail())
+        await until(lambda: here.view.load_id == 2, "the tables are read again")
+        assert here.view.exact.kv == {"ns": {"key": "2"}}
+        assert not here.view.merged, "a trimmed stream is no loss"
+
+
+@pytest.mark.parametrize("error", [StoreUnavailable("a hiccup"), StoreError("no")], ids=["away", "refused"])
+async def test_channels_of_a_lost_lease_are_attached_until_it_has_succeeded(redis_url, error):
+    async with hooked(redis_url) as here:
+        assert (await here.register(Broker())).code == 0
+        ((who, _),) = here.channels.channels()
+        peer = Peer()
+        peer.channel = here.channels.new_channel()
+        here.channels.registered(who, peer, here.view.seq)
+        attached = []
+
+        async def seen(reply):
+            attached.append(reply[1])
+
+        here.store.before["attach_channels"] = failing(error, 2)
+        here.store.after["attach_channels"] = seen
+        await here.store.client.delete(f"{keys.prefix(here.store.namespace)}lease:{here.channels.incarnation}")
+        for _ in range(2):
+            with contextlib.suppress(StoreUnavailable):
+                await here.lease_loop.renew()
+            assert attached == []
+        await here.lease_loop.renew()
+        assert attached == [1]
+        assert here.view.freshness is Freshness.FRESH
+        await here.lease_loop.renew()
+        assert attached == [1], "once is enough"
+
+
+@pytest.mark.parametrize("error", [StoreUnavailable("a hiccup"), StoreError("no")], ids=["away", "refused"])
+async def test_kv_that_redis_lost_is_given_back_until_it_has_succeeded(redis_url, error):
+    async with hooked(redis_url) as here:
+        await put(here, "kept")
+        await here.front_end.effect(await here.front_end.kv.set_config({"orderMessageEnable": "true"}))
+        here.store.before["restore_kv"] = failing(error, 2)
+        here.store.before["set_config"] = failing(error, 1)
+        await empty_redis(here)
+        await here.lease_loop.renew()
+        await until(lambda: here.view.load_id == 2, "the loss is seen")
+        await until(lambda: here.view.exact.kv == {"ns": {"key": "kept"}}, "KV is given back")
+        await until(lambda: here.view.exact.config == {"orderMessageEnable": "true"}, "the configuration, too")
+        assert here.store.calls["restore_kv"] == 4
+        assert here.view.load_id == 2, "no further rebuild"
+
+
+async def test_kv_is_given_back_even_when_the_grace_is_over_before_it_succeeds(redis_url):
+    async with hooked(redis_url) as here:
+        await here.front_end.effect(await put(here, "kept"))
+        failed = asyncio.Event()
+
+        async def fails_until_the_grace_is_over():
+            if here.view.merged or not failed.is_set():
+                failed.set()
+                raise StoreUnavailable("a hiccup")
+
+        here.store.before["restore_kv"] = fails_until_the_grace_is_over
+        await empty_redis(here)
+        lease = asyncio.create_task(here.lease_loop.run())
+        await failed.wait()
+        assert here.view.freshness is Freshness.MERGED
+        await until(lambda: here.view.exact.kv == {"ns": {"key": "kept"}}, "KV is given back")
+        assert not here.view.merged
+        lease.cancel()
+        await asyncio.gather(lease, return_exceptions=True)
+
+
+async def test_a_stream_that_is_trimmed_during_the_first_load_is_read_again_and_said(redis_url, caplog):
+    here = hooked(redis_url)
+    stream = keys.changes(here.store.namespace)
+
+    async def trimmed(reply):
+        del here.store.after["snapshot head"]
+        await put(here, "1")
+        await put(here, "2")
+        await here.store.client.xtrim(stream, maxlen=1, approximate=False)
+
+    here.store.after["snapshot head"] = trimmed
+    async with here:
+        assert here.view.freshness is Freshness.FRESH
+        assert here.view.exact.kv == {"ns": {"key": "2"}}
+        assert here.store.calls["snapshot head"] == 2
+    (record,) = [record for record in caplog.records if "not ready yet" in record.message]
+    assert "change 2 follows where change 1 is due" in record.message
+    assert "trimmed" in record.message
+
+
+async def test_a_lost_number_that_was_taken_again_lets_no_registration_rest_on_the_old_tables(redis_url):
+    async with hooked(redis_url) as here:
+        client, prefix = here.store.client, keys.prefix(here.store.namespace)
+        assert (await here.register(Broker())).code == 0
+        kept = {key: await client.dump(key) for key in await client.keys(f"{prefix}*")}
+        await here.front_end.effect(await put(here, "lost"))
+        here._tail.cancel()  # it would notice too, but only when it reads again
+        await asyncio.gather(here._tail, return_exceptions=True)
+        await empty_redis(here)
+        for key, value in kept.items():
+            await client.restore(key, 0, value)
+        assert await put(here, "another") == here.view.seq
+        load_id = here.view.load_id
+        with pytest.raises(StoreUnavailable, match="another state"):
+            await here.register(Broker(topics=["topic1", "topic2", "topic3"], counter=2))
+        assert here.view.freshness is Freshness.REBUILDING
+        assert not await client.exists(f"{prefix}topic:topic3")
+        here._tail = asyncio.create_task(here.follower.tail())
+        await until(lambda: here.view.load_id > load_id, "the tables are read again")
+        assert (await here.register(Broker(topics=["topic1", "topic2", "topic3"], counter=3))).code == 0
+        assert "topic3" in here.view.exact.topics
+
+
+async def test_a_stream_that_was_trimmed_beyond_the_view_stops_no_registration(redis_url):
+    async with hooked(redis_url) as here:
+        assert (await here.register(Broker())).code == 0
+        async with asyncio.timeout(10):
+            here._tail.cancel()
+            await asyncio.gather(here._tail, return_exceptions=True)
+            await put(here, "1")
+            await put(here, "2")
+            await here.store.client.xtrim(keys.changes(here.store.namespace), maxlen=1, approximate=False)
+            here._tail = asyncio.create_task(here.follower.tail())
+            assert (await here.register(Broker(counter=2, topics=["topic1", "topic3"]))).code == 0

@@ -1,0 +1,294 @@
+"""What clients make a worker hold is bounded, and whoever holds the most goes; the others see nothing of it."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+import zlib
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import psutil
+import pytest
+
+from mqregistry.protocol.bodies.register import text_bytes
+from mqregistry.protocol.codes import RequestCode
+from mqregistry.protocol.command import Command, encode_command
+from mqregistry.server.net.connections import ConnectionLimits
+from mqregistry.server.net.held_memory import HeldMemory
+from mqregistry.server.requests.decoding_turns import LARGE_AT_ONCE, DecodingTurns
+from mqregistry.server.requests.registration import register_broker
+from mqregistry.store.route_writes import NO_CHANNEL, HeartbeatReply
+
+from .harness import Broker
+from .pair import Pair
+
+MB = 1 << 20
+
+
+class Client:
+    def __init__(self, held: HeldMemory, host: str) -> None:
+        self.held, self.host = held, host
+        self.dropped = ""
+
+    def drop(self, reason: str) -> None:
+        self.dropped = reason
+        self.held.holds(self, 0)
+
+
+def test_the_largest_holder_goes_then_the_one_that_has_held_longest() -> None:
+    held = HeldMemory(160)
+    clients = [Client(held, f"10.0.0.{n}") for n in range(12)]
+    for client, size in zip(clients, (10, 15, 15, *[14] * 8), strict=False):
+        held.holds(client, size)
+    held.holds(clients[11], 12)
+    assert [n for n, client in enumerate(clients) if client.dropped] == [1]
+    assert held.bytes == 149
+    held.holds(clients[11], 0)
+    held.holds(clients[0], 0)
+    assert held.bytes == 127
+
+
+def test_an_address_with_more_than_its_share_goes_before_a_larger_holder_of_another() -> None:
+    held = HeldMemory(160)
+    other, hogs = Client(held, "10.0.0.1"), [Client(held, "10.0.0.2") for _ in range(15)]
+    held.holds(other, 19)
+    for hog in hogs:
+        held.holds(hog, 10)
+    assert not other.dropped
+    assert [n for n, hog in enumerate(hogs) if hog.dropped] == [0, 1]
+
+
+def test_whoever_alone_holds_too_much_goes() -> None:
+    held = HeldMemory(160)
+    client = Client(held, "10.0.0.1")
+    held.holds(client, 161)
+    assert "it holds 161" in client.dropped
+    assert held.bytes == 0
+
+
+# over the wire
+
+
+def unfinished(front_end: Any, host: str, size: int = 15 * MB) -> socket.socket:
+    """A connection that holds so many bytes of a frame, or that was dropped meanwhile."""
+    connection = socket.create_connection(("127.0.0.1", front_end.port), 10, (host, 0))
+    try:
+        connection.sendall(struct.pack(">i", 16_000_000))
+        connection.sendall(b"x" * size)
+    except OSError:
+        pass
+    return connection
+
+
+def test_unfinished_frames_that_fill_the_memory_keep_no_broker_out(front_end: Any) -> None:
+    mine = unfinished(front_end, "127.0.0.1", 15 * MB + 1)  # larger than each of theirs
+    theirs = [unfinished(front_end, "127.0.0.2") for _ in range(20)]
+    try:
+        for n in range(10):
+            broker = Broker(f"broker-{n}", f"127.0.0.1:{11000 + n}", topics=[f"topic-{i}" for i in range(1000)])
+            with front_end.client() as client:
+                assert client.register(broker).code == 0
+        front_end.wait_until(lambda: "bytes of unfinished frames" in front_end.log, "some of theirs were dropped")
+        assert "dropping the connection of 127.0.0.1" not in front_end.log
+        mine.settimeout(0.2)
+        with pytest.raises(TimeoutError):
+            mine.recv(1)
+    finally:
+        for connection in (mine, *theirs):
+            connection.close()
+    front_end.wait_until(lambda: front_end.poll().get("held_bytes", -1) == 0, "all was given back")
+
+
+def test_answers_that_nobody_reads_are_counted(front_end: Any) -> None:
+    with front_end.client() as broker, front_end.client() as client:
+        broker.register(Broker(topics=[f"a-rather-long-topic-name-{i:04}" for i in range(2000)]))
+        for _ in range(200):
+            client.send(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+        front_end.wait_until(lambda: front_end.poll().get("held_bytes", -1) > 1 * MB, "they are counted")
+        for _ in range(200):
+            assert client.receive() is not None
+        front_end.wait_until(lambda: front_end.poll().get("held_bytes", -1) == 0, "they were read")
+
+
+def _length(part: bytes) -> bytes:
+    return struct.pack(">i", len(part))
+
+
+def test_compressed_registrations_are_bounded_by_what_they_inflate_to(front_end: Any) -> None:
+    """Each is 62 KB on the wire, below the size that takes turns, and 60 MB of text."""
+    process = psutil.Process(front_end.process.pid)
+    before = process.memory_info().rss
+    padding = b" " * (60 * MB)
+    version, topic, other = b'{"counter":1}' + padding, b"t 4 4 6 SINGLE_TAG", b"u 4 4 6 SINGLE_TAG"
+    no_servers = b"[]"
+    text = b"".join(
+        (
+            _length(version),
+            version,
+            struct.pack(">i", 2),
+            _length(topic),
+            topic,
+            _length(other),
+            other,
+            _length(no_servers),
+            no_servers,
+        )
+    )
+    body = zlib.compress(text + struct.pack(">i", 0), 9)
+    assert len(body) < 64 * 1024
+    clients = [front_end.client(timeout_s=60) for _ in range(5)]
+    most = 0
+    try:
+        for n, client in enumerate(clients):
+            ext, _ = Broker(f"broker-{n}", f"127.0.0.1:{11000 + n}").registration()
+            client.send(RequestCode.REGISTER_BROKER, ext | {"compressed": "true", "bodyCrc32": "0"}, body)
+
+        def all_answered() -> bool:
+            nonlocal most
+            most = max(most, process.memory_info().rss)
+            answered = (front_end.counter(f'registrations_total{{path="{path}"}}') for path in ("changed", "error"))
+            return sum(answered) == 5
+
+        front_end.wait_until(all_answered, "all are answered", 40)
+    finally:
+        for client in clients:
+            client.close()
+    assert most < before + 300 * MB
+
+
+# within the process
+
+
+class StuckStore:
+    """Redis that never answers."""
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        async def never(*_: object, **__: object) -> None:
+            await asyncio.Event().wait()
+
+        return never
+
+
+async def test_headers_of_waiting_requests_count_and_a_dropped_connection_lets_go_of_all() -> None:
+    pair = Pair()
+    side = pair.quick
+    side.connections.limits = ConnectionLimits(queued_writes=1000)
+    side.connections.held = HeldMemory(3 * MB)
+    side.front_end.routes = StuckStore()  # type: ignore[assignment]
+    ext = {f"field-{n}": "" for n in range(1000)} | {"brokerName": "broker-a"}
+    frame = encode_command(Command(code=205, opaque=1, version=479, ext_fields=ext))
+    for _ in range(10):
+        side.connection.data_received(frame)
+    await asyncio.sleep(0)
+    assert side.connections.held.bytes > 10 * 200_000
+    assert side.front_end.in_flight == 10
+    for _ in range(10):
+        side.connection.data_received(frame)
+    assert side.wire.closed
+    assert side.connections.held.bytes == side.front_end.in_flight == 0
+    side.connection.connection_lost(None)
+    await asyncio.sleep(0)
+    assert side.connections.held.bytes == side.front_end.in_flight == 0
+
+
+async def test_a_frame_is_whole_in_time_or_the_connection_is_dropped() -> None:
+    pair = Pair()
+    side = pair.quick
+    side.connections.limits = ConnectionLimits(frame_s=0.3)
+    ticks = asyncio.create_task(side.connections.tick())
+    side.connection.data_received(struct.pack(">i", 100) + b"x" * 10)
+    try:
+        async with asyncio.timeout(10):
+            while not side.wire.closed:
+                await asyncio.sleep(0.05)
+                side.connection.active_at_s = side.connections.clock_s
+    finally:
+        ticks.cancel()
+
+
+async def test_the_time_in_which_the_server_does_not_read_is_not_the_clients() -> None:
+    side = Pair().quick
+    side.connection.data_received(struct.pack(">i", 100) + b"x" * 10)
+    assert side.connection.frame_since_s == side.connections.clock_s
+    side.connection.pause_writing()
+    side.connections.clock_s += 100
+    assert side.connection.frame_since_s == float("inf")
+    side.connection.resume_writing()
+    assert side.connection.frame_since_s == side.connections.clock_s
+
+
+async def test_a_huge_registration_is_decoded_beside_no_other_large_one() -> None:
+    turns, going = DecodingTurns(), []
+    may_go = {name: asyncio.Event() for name in ("one", "huge", "other huge", "small")}
+
+    async def decode(name: str, size: int) -> None:
+        async with turns.turn(size):
+            going.append(name)
+            await may_go[name].wait()
+            going.remove(name)
+
+    tasks = [
+        asyncio.create_task(decode(*one))
+        for one in (("one", MB), ("huge", 60 * MB), ("other huge", 60 * MB), ("small", 100))
+    ]
+    assert LARGE_AT_ONCE == 2
+
+    async def until(expected: list[str]) -> None:
+        async with asyncio.timeout(10):
+            while sorted(going) != sorted(expected):  # noqa: ASYNC110 (three changes, each within some steps)
+                await asyncio.sleep(0)
+
+    await until(["one", "small"])
+    may_go["one"].set()
+    await until(["huge", "small"])
+    may_go["huge"].set()
+    await until(["other huge", "small"])
+    may_go["other huge"].set()
+    may_go["small"].set()
+    await asyncio.gather(*tasks)
+    assert going == []
+
+
+@pytest.mark.parametrize(
+    ("body", "compressed", "expected"),
+    [
+        (b"{}", False, 2),
+        (zlib.compress(b"x" * 10_000_000), False, 10_000_000),
+        (zlib.compress(b"x" * 10_000_000), True, 10_000_000),
+        (zlib.compress(b"x" * 100_000)[:-4], True, 100_000),
+        (b"no zlib", True, 0),
+        (b"", True, 0),
+    ],
+)
+def test_the_size_of_a_text_is_that_after_inflating(body: bytes, compressed: bool, expected: int) -> None:
+    assert text_bytes(body, compressed=compressed) == expected
+
+
+def test_the_size_of_a_bomb_is_looked_at_only_as_far_as_it_may_go() -> None:
+    body = zlib.compress(b"\0" * (200 * MB), 9)
+    assert 64 * MB < text_bytes(body, compressed=True) < 66 * MB
+
+
+async def test_a_compressed_registration_takes_the_turn_of_its_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    context: Any = Pair().quick.front_end
+    asked: list[int] = []
+
+    async def heartbeat(*_: object) -> HeartbeatReply:
+        return HeartbeatReply(False, 0)
+
+    def turn(size: int) -> None:
+        asked.append(size)
+        raise LookupError
+
+    context.routes = SimpleNamespace(heartbeat=heartbeat)
+    monkeypatch.setattr(context.decoding_turns, "turn", turn)
+    ext, _ = Broker().registration()
+    body = zlib.compress(b" " * MB)
+    command = Command(code=103, opaque=1, version=479, ext_fields=ext | {"bodyCrc32": "0"}, body=body)
+    peer: Any = SimpleNamespace(channel=NO_CHANNEL)
+    with pytest.raises(LookupError):
+        await register_broker(context, command, 1, peer)
+    assert asked == [MB]

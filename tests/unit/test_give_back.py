@@ -1,0 +1,52 @@
+"""What Redis lost twice, before the first loss was given back."""
+
+from __future__ import annotations
+
+from mqregistry.errors import StoreUnavailable
+from mqregistry.server.view.loading import GiveBack
+from mqregistry.tables.tables import Tables
+
+
+class FakeKvStore:
+    def __init__(self):
+        self.away = True
+        self.restored = []
+        self.config = {}
+
+    async def restore(self, position, kv):
+        if self.away:
+            raise StoreUnavailable("away")
+        self.restored.append((position, {name: dict(table) for name, table in kv.items()}))
+        return len(kv)
+
+    async def set_config(self, changes):
+        self.config.update(changes)
+
+
+def tables(kv, config):
+    known = Tables()
+    known.kv, known.config = kv, config
+    return known
+
+
+async def test_a_second_loss_gives_back_what_the_first_has_left_and_newer_values_win():
+    store, there = FakeKvStore(), Tables()
+    first = GiveBack(store, "1-0", tables({"ns": {"a": "1", "b": "1"}}, {"x": "1", "y": "1"}), None)
+    assert not await first.is_done(there)
+    second = GiveBack(store, "2-0", tables({"ns": {"b": "2"}, "other": {}}, {"y": "2"}), first)
+    store.away = False
+    there.config = {"y": "3"}
+    assert await second.is_done(there)
+    assert store.restored == [("2-0", {"ns": {"a": "1", "b": "2"}, "other": {}})]
+    assert store.config == {"x": "1"}, "what Redis has is newer"
+
+
+async def test_a_failure_is_said_once(caplog):
+    store = FakeKvStore()
+    give_back = GiveBack(store, "1-0", tables({"ns": {"a": "1"}}, {}), None)
+    for _ in range(3):
+        assert not await give_back.is_done(Tables())
+    store.away = False
+    assert await give_back.is_done(Tables())
+    assert caplog.text.count("not given back") == 1
+    assert caplog.text.count("1 keys of the KV configuration were given back") == 1
