@@ -124,6 +124,15 @@ local function others_of(who, addr)
   return others
 end
 
+local function holds_addr(row, addr)
+  for field, value in pairs(row) do
+    if is_broker_id(field) and value == addr then
+      return true
+    end
+  end
+  return false
+end
+
 local function remove_who(who, reason)
   local live = hash(P .. "live:" .. who)
   check_who(who)
@@ -144,10 +153,10 @@ local function remove_who(who, reason)
       for i = 1, #others do
         stays = stays or call("HEXISTS", others[i], field) == 1
       end
-      if stays then
+      local row = stays and hash(P .. "broker:" .. name)
+      if row and holds_addr(row, live.addr) then
         -- with the row as it was: it tells readers that the process is gone, though its address is in it
-        emit_topics(reason, name, members_of(who, live.addr, live.cluster)
-          .. ',"row":' .. row_json(hash(P .. "broker:" .. name)), {})
+        emit_topics(reason, name, members_of(who, live.addr, live.cluster) .. ',"row":' .. row_json(row), {})
       else
         remove_from_row(name, who, live.addr, reason, live.cluster)
       end

@@ -159,3 +159,20 @@ async def test_a_broker_that_came_back_under_another_cluster_stays_while_it_beat
     after = await bed.contents()
     assert (after["brokers"], after["clusters"], after["topics"]) == ({}, {}, {})
     assert await bed.replay() == after
+
+
+async def test_a_name_that_is_gone_stays_gone_while_its_old_address_expires_under_two_clusters(bed, watched):
+    """Both entries of one address still name it, so the first is no reason to keep it: no row without an address."""
+    await bed.register("10.0.0.2:1", "broker-b")
+    await bed.register("10.0.0.2:1", "broker-b", cluster="c2")
+    await bed.register("10.0.0.3:1", "broker-b")  # takes the id from both
+    await bed.routes.unregister_broker("c1", "10.0.0.3:1", "broker-b", 0)
+    assert await bed.redis("EXISTS", bed.key("broker:broker-b")) == 0
+    await bed.let_pass(100_000)
+    await bed.register("10.0.0.4:1", "broker-c")  # keeps the cluster, where the other entry is looked for
+    await bed.register("10.0.0.5:1", "broker-d", cluster="c2")
+    await bed.let_pass(30_000)
+    assert sorted((await bed.leases.expire(10)).whos) == ["c1|10.0.0.2:1", "c2|10.0.0.2:1"]
+    assert await bed.redis("EXISTS", bed.key("broker:broker-b")) == 0
+    assert await bed.contents() == await bed.replay()
+    await bed.register("10.0.0.2:1", "broker-b")  # it can come back
