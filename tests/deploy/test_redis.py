@@ -70,7 +70,10 @@ def test_every_setting_is_in_effect(deployed):
             name, _, value = line.partition(" ")
             if not line or name in ("#", "bind", "port", "dir", "aclfile", "client-output-buffer-limit"):
                 continue
-            found = client.config_get(name)[name]
+            found = client.config_get(name).get(name)
+            if found is None:  # Valkey has no dynamic-hz any more, and takes the line all the same
+                assert name == "dynamic-hz"
+                continue
             number = re.fullmatch(r"(\d+)mb", value)
             assert found == (str(int(number[1]) << 20) if number else value.strip('"')), line
 
@@ -164,7 +167,7 @@ async def _fill(url, namespace):
 def test_other_commands_and_keys_are_refused(deployed, command):
     with (
         redis.Redis.from_url(login(deployed, "mqregistry")) as client,
-        pytest.raises(redis.exceptions.NoPermissionError),
+        pytest.raises(redis.exceptions.ResponseError, match=r"has no permissions|DEBUG command not allowed"),
     ):
         client.execute_command(*command.split())
 
@@ -177,7 +180,10 @@ def test_scripts_have_no_more_rights_than_their_user(deployed):
         ("mqoperator", "'DEL','mq:x'"),
         ("mqoperator", "'XADD','mq:x','*','f','v'"),
     ):
-        with redis.Redis.from_url(login(deployed, user)) as client, pytest.raises(redis.ResponseError, match="can't"):
+        with (
+            redis.Redis.from_url(login(deployed, user)) as client,
+            pytest.raises(redis.ResponseError, match=r"can't|has no permissions"),
+        ):
             client.eval(f"return redis.call({call})", 1, "mq:x")
 
 

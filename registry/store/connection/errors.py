@@ -28,6 +28,16 @@ _NO_WRITES_NOW: Final = {
 # Those that mean that the master is another server now, which has to be looked up.
 _DEMOTED: Final = ("READONLY", "UNBLOCKED")
 
+# redis-py makes a class of some codes and drops them from the text. Redis 6.2 names them inside a script's error, later
+# releases in front of it.
+_CLASSES: Final = {
+    exceptions.ReadOnlyError: "READONLY",
+    exceptions.OutOfMemoryError: "OOM",
+    exceptions.MasterDownError: "MASTERDOWN",
+    exceptions.ClusterDownError: "CLUSTERDOWN",
+    exceptions.TryAgainError: "TRYAGAIN",
+}
+
 # How a script says that its user lacks a right: Redis 6.2, and 7 or later.
 _REFUSALS: Final = ("The user executing the script can't", "ACL failure in script")
 _NO_FREE_CONNECTION: Final = ("No connection available", "no connection became free")
@@ -64,7 +74,7 @@ def mapped_errors(what: str) -> Iterator[None]:
                 f"{what}: this Redis user lacks a right: {text}; ACL LOG on the server names the command, and "
                 "deploy/users.acl holds every right that is needed"
             ) from error
-        code = _code(str(error), _NO_WRITES_NOW)
+        code = _code(error, _NO_WRITES_NOW)
         if code:
             raise StoreRefusesWrites(f"{what}: Redis cannot write now: {_NO_WRITES_NOW[code]} ({text})") from error
         raise StoreError(f"{what}: {text}") from error
@@ -83,9 +93,10 @@ def _refused_login(what: str, error: Exception) -> StoreError:
 
 def is_demoted(error: exceptions.ResponseError) -> bool:
     """Whether the server that gave this answer is no master any more."""
-    return bool(_code(str(error), _DEMOTED))
+    return bool(_code(error, _DEMOTED))
 
 
-def _code(text: str, codes: Collection[str]) -> str:
+def _code(error: exceptions.ResponseError, codes: Collection[str]) -> str:
     """The one of these codes that an error has, by itself or inside a script's error; "" for none."""
+    text = next((code for kind, code in _CLASSES.items() if isinstance(error, kind)), str(error))
     return next((c for c in codes if text.startswith(c) or f"-{c}" in text or f" {c} " in text), "")
