@@ -167,7 +167,7 @@ async def _fill(url, namespace):
 def test_other_commands_and_keys_are_refused(deployed, command):
     with (
         redis.Redis.from_url(login(deployed, "mqregistry")) as client,
-        pytest.raises(redis.exceptions.ResponseError, match=r"has no permissions|DEBUG command not allowed"),
+        pytest.raises(redis.exceptions.ResponseError, match=r"permissions to|DEBUG command not allowed"),
     ):
         client.execute_command(*command.split())
 
@@ -182,7 +182,7 @@ def test_scripts_have_no_more_rights_than_their_user(deployed):
     ):
         with (
             redis.Redis.from_url(login(deployed, user)) as client,
-            pytest.raises(redis.ResponseError, match=r"can't|has no permissions"),
+            pytest.raises(redis.ResponseError, match=r"can't|permissions to"),
         ):
             client.eval(f"return redis.call({call})", 1, "mq:x")
 
