@@ -48,6 +48,10 @@ class LimitExceeded(RegistryError):
     """More was to be stored than the registry keeps; definite: nothing was stored. The message names the limit."""
 
 
+class RateExceeded(RegistryError):
+    """Somebody does this more often than is granted; definite: nothing was done. The message names the limit."""
+
+
 class StoreError(RegistryError):
     """Redis answered, but not as this project needs it (wrong type, wrong schema, wrong version, no rights)."""
 

@@ -34,7 +34,8 @@ ALLOWED = {
     "client": {*TABLES, "protocol", "store", "tasks"},
     "server": set(),
     "server.view": {*TABLES, "protocol", "store", "tasks"},
-    "server.requests": {*TABLES, "protocol", "store", "config", "client", "server.view"},
+    "server.rates": {*VALUES, "protocol", "config"},
+    "server.requests": {*TABLES, "protocol", "store", "config", "client", "server.rates", "server.view"},
     "server.net": {*VALUES, "protocol", "config", "tasks", "server.requests", "server.view"},
     "server.process": {
         *TABLES, "store", "config", "tasks", "embedded",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any, Final, Literal, NamedTuple
 
 PREFIX: Final = "MQREGISTRY_"
@@ -26,7 +27,8 @@ class About(NamedTuple):
     flag: the command line's name where it differs from the attribute (also an environment name).
     metavar: what help shows as the value; default: the last word of the attribute, or the choices.
     zero_is_default: 0 asks for our default, as it asks for Netty's in Java.
-    form: (regular expression, description) of a text.
+    form: (regular expression, description) of a text. check: raises ValueError for a text that is not allowed, where
+        a regular expression cannot say it.
     secret: the value is never shown.
     """
 
@@ -41,6 +43,7 @@ class About(NamedTuple):
     metavar: str = ""
     zero_is_default: bool = False
     form: tuple[str, str] = ("", "a text")
+    check: Callable[[str], object] | None = None
     secret: bool = False
 
 
@@ -103,6 +106,8 @@ class Option(NamedTuple):
                 about.form[0] and re.fullmatch(about.form[0], text) is None
             ):
                 raise ValueError(text)
+            if about.check is not None:
+                about.check(text)
             return text
         if self.kind == "bool":
             if text.lower() not in ("true", "false"):

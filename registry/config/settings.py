@@ -10,6 +10,7 @@ from typing import Annotated, Final
 import msgspec
 
 from .option import About, Kind, Option, RunTime
+from .rate_settings import RateSettings
 
 _KINDS: Final[dict[type, Kind]] = {bool: "bool", int: "int", str: "str"}
 
@@ -42,7 +43,7 @@ def _kept(key: str, help: str, least: int = 1, most: int = 2**31 - 1) -> About:
 _Port = Annotated[int, About("listenPort", "Port of the name server.", least=1, most=65535, flag="port")]
 
 
-class Settings(msgspec.Struct, frozen=True, kw_only=True):
+class Settings(RateSettings, frozen=True, kw_only=True):
     """Every setting with its type, its default and what there is to know about it."""
 
     listen_port: _Port = 9876
@@ -313,9 +314,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         ),
     ] = 24  # fmt: skip
 
-    sources: dict[str, str] = {}
+    # A Struct makes a new dict for each instance.
+    sources: dict[str, str] = {}  # noqa: RUF012
     """attribute -> where its value came from; a setting that is absent has its default."""
-    without_effect: dict[str, str] = {}
+    without_effect: dict[str, str] = {}  # noqa: RUF012
     """Keys of :mod:`mqregistry.config.java_keys` that the properties file has -> their text, for request 319."""
 
     def source(self, name: str) -> str:
@@ -345,7 +347,10 @@ def options() -> dict[str, Option]:
     """The table of settings, by attribute."""
     hints = typing.get_type_hints(Settings, include_extras=True)
     table = {}
-    for field in msgspec.structs.fields(Settings):
+    # what is shown goes from the port to the limits
+    for field in sorted(
+        msgspec.structs.fields(Settings), key=lambda field: field.name in RateSettings.__struct_fields__
+    ):
         if field.name in ("sources", "without_effect"):
             continue
         kind, about = typing.get_args(hints[field.name])

@@ -28,6 +28,8 @@ def other_values(option: Option) -> list[str]:
         choices = [choice for choice in option.about.choices if choice != option.default]
         return [(choices + list(option.about.choices))[i % len(option.about.choices)] for i in range(5)]
     if option.kind == "str":
+        if option.about.check is not None:  # networks
+            return [f"10.0.{i}.0/24;::{i}" for i in range(5)]
         texts = [f"a{i}" for i in range(5)]
         return (
             [f"{text}:1" for text in texts] if option.about.form[0].find(":") > 0 and "addr" in option.name else texts

@@ -24,7 +24,7 @@ GRACE_MS = 1000
 
 class Peer:
     channel = NO_CHANNEL
-    address = "test"
+    address = host = "test"
 
     def close(self, reason):
         raise AssertionError(reason)

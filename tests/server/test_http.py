@@ -16,10 +16,12 @@ import pytest
 import redis
 from prometheus_client.parser import text_string_to_metric_families
 
+from mqregistry.config.settings import Settings, options
 from mqregistry.embedded import EmbeddedRedis
 from mqregistry.errors import StartError
 from mqregistry.server.process.http import HttpServer
 from mqregistry.server.process.metrics import METRICS, PREFIX, SILENT_S, Fleet, Status
+from mqregistry.server.rates.rates import Rates
 from mqregistry.server.requests.counters import Counters
 from mqregistry.store.streams import Alarm, Reader, ReaderPosition, StreamState, Survey
 
@@ -65,11 +67,16 @@ def serving(tmp_path, redis_url):
         yield start
 
 
+def counters():
+    """Every counter of a worker."""
+    return Counters().report() | Rates(Settings()).report()
+
+
 def told(**fields):
     """A status of a worker that has something of everything."""
     return Status(
         ready=True,
-        counters=Counters().report() | fields.pop("counters", {}),
+        counters=counters() | fields.pop("counters", {}),
         script_times=fields.pop("script_times", {"heartbeat": (2, 5.0)}),
         **fields,
     )
@@ -101,7 +108,7 @@ def test_every_documented_metric_is_exported_and_every_exported_one_is_documente
 
 
 def test_every_counter_of_a_worker_is_a_documented_metric():
-    for series in Counters().report():
+    for series in counters():
         name, _, label = series.partition("{")
         assert METRICS[name].kind == "counter"
         assert label.partition("=")[0] == METRICS[name].label
@@ -112,6 +119,12 @@ def test_every_label_value_is_named_in_the_help():
         match = re.fullmatch(r'(\w+)\{\w+="(\w+)"\}', series)
         if match is not None:
             assert match[2] in METRICS[match[1]].help, series
+
+
+def test_a_limit_is_named_by_its_setting():
+    named = {re.search(r'limit="(\w+)"', series)[1] for series in Rates(Settings()).report()}
+    assert named <= {option.key for option in options().values()}
+    assert len(named) == 10
 
 
 def test_a_scraper_may_ask_for_open_metrics(fleet, http_port):

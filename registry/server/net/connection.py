@@ -12,7 +12,7 @@ import math
 from collections import deque
 from typing import Any
 
-from ...errors import RegistryError, RemoteProtocolError, StoreUnavailable
+from ...errors import RegistryError, RemoteProtocolError
 from ...protocol.codes import FLAG_ONEWAY, FLAG_RESPONSE, RequestCode, ResponseCode
 from ...protocol.command import Command
 from ...protocol.frame import FrameReader, is_frame
@@ -21,6 +21,7 @@ from ..requests.writes import Write
 from ..view.freshness import Freshness
 from .connections import Connections
 from .large_frames import LARGE_FRAME_BYTES
+from .run_write import run_write
 
 logger = logging.getLogger(__name__)
 
@@ -41,7 +42,7 @@ class ServerConnection(asyncio.Protocol):
     __slots__ = (
         "_backlog", "_closing", "_connections", "_context", "_large", "_lost", "_queued_bytes", "_reader",
         "_reading_paused", "_transport", "_waits", "_writer", "_writes", "active_at_s", "address", "channel",
-        "frame_since_s", "paused_at_s", "unread_bytes",
+        "frame_since_s", "host", "paused_at_s", "unread_bytes",
     )  # fmt: skip
 
     def __init__(self, connections: Connections) -> None:
@@ -56,7 +57,9 @@ class ServerConnection(asyncio.Protocol):
         self._closing = self._lost = self._reading_paused = False
         self._large = self._waits = False
         self.channel = self._context.channels.new_channel()
-        self.address = "?"
+        self.address = self.host = "?"
+        """The client's address for the log; and without its port what decisions depend on: a PROXY header that is not
+        believed changes only the first."""
         self.active_at_s = connections.clock_s
         self.paused_at_s: float | None = None
         self.frame_since_s: float | None = None
@@ -69,12 +72,9 @@ class ServerConnection(asyncio.Protocol):
         self._transport = transport
         peer = transport.get_extra_info("peername")
         self.address = f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else str(peer or "?")
-        connections = self._connections
-        if len(connections.all) >= connections.limits.connections:
-            self.abort(f"more than {connections.limits.connections} connections")
-            return
-        connections.all.add(self)
-        self._transport.set_write_buffer_limits(high=connections.limits.write_buffer_bytes)
+        self.host = self.address.rpartition(":")[0]
+        self._transport.set_write_buffer_limits(high=self._connections.limits.write_buffer_bytes)
+        self._connections.add(self)
 
     def data_received(self, data: bytes) -> None:
         """Answer every whole frame, and keep what is left for the next read."""
@@ -136,8 +136,7 @@ class ServerConnection(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         """Forget the connection; its brokers lose their channel once its last write is done."""
         self._lost = self._closing = True
-        self._connections.all.discard(self)
-        self._connections.not_sent_away.discard(self)
+        self._connections.gone(self)
         self._context.watches.gone(self)
         self._backlog.clear()
         self._reader = FrameReader()
@@ -147,11 +146,6 @@ class ServerConnection(asyncio.Protocol):
         self._transport = None  # nothing is sent any more; under TLS, the two hold each other
         if self._writer is None:
             self._context.channels.closed(self)
-
-    @property
-    def host(self) -> str:
-        """The client's address without its port."""
-        return self.address.rpartition(":")[0]
 
     def measure(self) -> None:
         """Look how much of its answers the client has not read."""
@@ -180,10 +174,10 @@ class ServerConnection(asyncio.Protocol):
             self._closing = True
             self._transport.close()
 
-    def abort(self, reason: str) -> None:
-        """Close the connection at once."""
+    def abort(self, reason: str, level: int = logging.WARNING) -> None:
+        """Close the connection at once; the reason is logged."""
         if not self._lost:
-            logger.warning("dropping the connection of %s: %s", self.address, reason)
+            logger.log(level, "dropping the connection of %s: %s", self.address, reason)
             self._closing = True
             self._transport.abort()
 
@@ -320,7 +314,7 @@ class ServerConnection(asyncio.Protocol):
         try:
             while writes:
                 write, command, opaque, held_bytes = writes[0]
-                answer = await self._run_write(write, command, opaque)
+                answer = await run_write(self._context, write, command, opaque, self)
                 writes.popleft()
                 self._context.in_flight -= 1
                 self._queued_bytes -= held_bytes
@@ -340,25 +334,6 @@ class ServerConnection(asyncio.Protocol):
                 self._writer = None
                 if self._lost:
                     self._context.channels.closed(self)
-
-    async def _run_write(self, write: Write, command: Command, opaque: int) -> bytes:
-        try:
-            return await write(self._context, command, opaque, self)
-        except RegistryError as error:
-            # Known failures with a text of their own: bad input, Redis away.
-            if command.code == 103:
-                self._context.counters.registrations_error += 1
-            # the lease loop logs once that Redis is away; not again for each broker that tries meanwhile
-            away = isinstance(error, StoreUnavailable) and not self._context.view.freshness.redis_answers
-            logger.log(
-                logging.DEBUG if away else logging.WARNING, "request %d of %s: %s", command.code, self.address, error
-            )
-            return self._context.replies.system_error(opaque, str(error))
-        except Exception as error:  # a defect of ours: the broker gets an error and tries again
-            if command.code == 103:
-                self._context.counters.registrations_error += 1
-            logger.exception("request %d of %s failed", command.code, self.address)
-            return self._context.replies.system_error(opaque, f"{type(error).__name__}: {error}")
 
     # bounds
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from functools import partial
 from typing import Final, NamedTuple, Protocol
@@ -42,10 +43,12 @@ class ConnectionLimits(NamedTuple):
 class OpenConnection(Protocol):
     """What is known here of a connection.
 
-    active_at_s: of its last bytes. paused_at_s: since when it does not read. frame_since_s: when its unfinished frame
-    began. unread_bytes: of answers, when it was last measured.
+    host: the client's address without its port, as far as it is believed. active_at_s: of its last bytes.
+    paused_at_s: since when it does not read. frame_since_s: when its unfinished frame began. unread_bytes: of answers,
+    when it was last measured.
     """
 
+    host: str
     active_at_s: float
     paused_at_s: float | None
     frame_since_s: float | None
@@ -57,8 +60,8 @@ class OpenConnection(Protocol):
     def close(self, reason: str) -> None:
         """Hang up after what is written has gone out."""
 
-    def abort(self, reason: str) -> None:
-        """Close the connection at once."""
+    def abort(self, reason: str, level: int = logging.WARNING) -> None:
+        """Close the connection at once; the reason is logged."""
 
 
 class Connections:
@@ -78,11 +81,36 @@ class Connections:
         if behaviour.keeps_empty_binary_fields:
             self.decode = partial(decode_command, keep_empty_fields=True)
         self.all: set[OpenConnection] = set()
+        self._counted: set[OpenConnection] = set()
         self.not_sent_away: set[OpenConnection] = set()
         """Of clients that have asked while draining and are too old for code 1500 (GO_AWAY)."""
         self.clock_s = asyncio.get_running_loop().time()
         self.held = HeldMemory(limits.held_bytes)
         self.large_frames = LargeFrames(lambda: self.clock_s)
+
+    def add(self, connection: OpenConnection) -> None:
+        """Take a new connection in, or hang up when there are too many."""
+        if len(self.all) >= self.limits.connections:
+            self.context.rates.no_place()
+            connection.abort(f"more than {self.limits.connections} connections")
+        else:
+            self.all.add(connection)
+
+    def count(self, connection: OpenConnection) -> None:
+        """Count a connection that was taken in as one of its host's, or hang up when that has too many."""
+        if connection in self.all:
+            self._counted.add(connection)
+            why_not = self.context.rates.opened(connection.host)
+            if why_not:
+                connection.abort(why_not, level=logging.DEBUG)  # the rates log it, but not each one
+
+    def gone(self, connection: OpenConnection) -> None:
+        """Forget a connection that is closed."""
+        self.all.discard(connection)
+        self.not_sent_away.discard(connection)
+        if connection in self._counted:
+            self._counted.discard(connection)
+            self.context.rates.closed(connection.host)
 
     async def tick(self) -> None:
         """Advance the clock; close connections that send nothing, send too slowly or do not read.
@@ -95,6 +123,7 @@ class Connections:
             self.clock_s = now = loop.time()
             self.context.watches.expire(now)
             self.large_frames.tick()
+            self.context.rates.tick(now)
             idle_before, slow_before = now - self.limits.idle_s, now - self.limits.slow_client_s
             frame_before, quiet_before = now - self.limits.frame_s, now - 3 * _TICK_S
             for number, connection in enumerate(list(self.all)):

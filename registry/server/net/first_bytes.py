@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Final
 
+from ...config.networks import Networks
 from ...errors import RemoteProtocolError
 from .connection import ServerConnection
 from .connections import Connections
@@ -24,12 +25,18 @@ _TICK_S: Final = 0.1
 
 
 class Doorway:
-    """Accepts the connections of a worker; drops those whose first bytes or TLS handshake take too long."""
+    """Accepts the connections of a worker; drops those whose first bytes or TLS handshake take too long.
 
-    def __init__(self, connections: Connections, tls: Tls, *, proxy_protocol: bool, handshake_s: float) -> None:
+    proxy_protocol: whether PROXY headers are read; believed_from: networks of the balancers whose headers are believed.
+    """
+
+    def __init__(
+        self, connections: Connections, tls: Tls, *, proxy_protocol: bool, believed_from: Networks, handshake_s: float
+    ) -> None:
         self.connections = connections
         self.tls = tls
         self.proxy_protocol = proxy_protocol
+        self.believed_from = believed_from
         self._handshake_s = handshake_s
         # connection -> when it must have opened, in this order
         self._pending: dict[ServerConnection, float] = {}
@@ -73,20 +80,25 @@ class Opening(asyncio.Protocol):
     It counts against the limits from the start, because its :class:`Connection` exists from the start.
     """
 
-    __slots__ = ("_connection", "_doorway", "_header", "_header_may_come", "_held", "_transport")
+    __slots__ = ("_believed", "_connection", "_doorway", "_header", "_header_may_come", "_held", "_transport")
 
     def __init__(self, doorway: Doorway) -> None:
         self._doorway = doorway
         self._connection = ServerConnection(doorway.connections)
         self._header: ProxyHeaderReader | None = None
         self._header_may_come = doorway.proxy_protocol
+        self._believed = False
         self._held = b""
         self._transport: Any = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Called by the event loop."""
         self._transport = transport
-        self._connection.connection_made(transport)
+        connection, doorway = self._connection, self._doorway
+        connection.connection_made(transport)
+        self._believed = self._header_may_come and doorway.believed_from.has(connection.host)
+        if not self._believed:  # else its header will say whose it is
+            doorway.connections.count(connection)
 
     def data_received(self, data: bytes) -> None:
         """Called by the event loop."""
@@ -101,7 +113,9 @@ class Opening(asyncio.Protocol):
                     return
                 self._doorway.settled(self._connection)
                 self._header_may_come, data = False, rest
-            if data:
+                if self._believed:
+                    self._doorway.connections.count(self._connection)
+            if data and not self._connection.closing:
                 self._open(data)
         except RemoteProtocolError as error:
             self._doorway.settled(self._connection)
@@ -124,7 +138,10 @@ class Opening(asyncio.Protocol):
             self._header = ProxyHeaderReader()
         rest = self._header.feed(data)
         if rest is not None:
-            self._connection.address = self._header.address or self._connection.address
+            if self._header.address:
+                self._connection.address = self._header.address
+                if self._believed:
+                    self._connection.host = self._header.address.rpartition(":")[0]
             self._header = None
         return rest
 

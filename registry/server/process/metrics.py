@@ -47,6 +47,12 @@ METRICS: Final[Mapping[str, Metric]] = {
     ),
     "bad_frames_total": Metric("counter", "Connections closed for bytes that are no frame."),
     "slow_clients_total": Metric("counter", "Connections closed because the client did not read."),
+    "rate_seen_total": Metric(
+        "counter", "Connections, writes and new brokers that a limit was asked about; limit: its setting.", "limit"
+    ),
+    "rate_exceeded_total": Metric("counter", "How many of them were over the limit, refused or not.", "limit"),
+    "rate_refused_total": Metric("counter", "How many of them were refused: its mode is enforce.", "limit"),
+    "rate_addresses": Metric("gauge", "Addresses whose rates are kept, counted once for each kind of limit."),
     "brokers_expired_total": Metric("counter", "Brokers that a sweeper of this process removed for silence."),
     "brokers_reaped_total": Metric("counter", "Brokers that a sweeper of this process removed after a dead worker."),
     "script_seconds": Metric("summary", "Time of the Lua scripts, as a worker waits for them.", "script"),
@@ -102,6 +108,7 @@ class Status(msgspec.Struct, kw_only=True, frozen=True):
     channels: int = 0
     closes_pending: int = 0
     held_bytes: int = 0
+    rate_addresses: int = 0
     brokers: int = 0
     topics: int = 0
     rebuilds: int = 0
@@ -253,6 +260,7 @@ class Fleet:
             "leases": sum(s.ready and not s.redis_away for s in heard),
             "connections": sum(s.connections for s in heard),
             "held_bytes": sum(s.held_bytes for s in heard),
+            "rate_addresses": sum(s.rate_addresses for s in heard),
             "workers": answering,
             "worker_restarts_total": self.restarts,
             "brokers_expired_total": self.brokers_expired,

@@ -24,6 +24,7 @@ import msgspec
 import uvloop
 
 from ...behaviour import behaviour_of
+from ...config.networks import Networks
 from ...config.settings import DEFAULT, Settings, options
 from ...errors import RegistryError, StoreUnavailable
 from ...names import PrintableFormatter
@@ -156,6 +157,7 @@ class Worker:
             connections,
             tls,
             proxy_protocol=self._proxy_protocol,
+            believed_from=Networks(settings.proxy_protocol_from),
             handshake_s=settings.handshake_timeout_ms / 1000,
         )
         async with asyncio.TaskGroup() as group:
@@ -306,7 +308,8 @@ class Worker:
             "brokers": sum(len(row.broker_addrs) for row in view.served.brokers.values()),
             "topics": len(view.served.topics),
             "rebuilds": view.load_id,
-            "counters": self._counters.report(),
+            "counters": {**self._counters.report(), **self._context.rates.report()},
+            "rate_addresses": self._context.rates.addresses,
             "script_times": {name: (times.count[name], times.total_ms[name]) for name in times.count},
         }
 

@@ -13,6 +13,7 @@ from ...events.changes import ConfigSet
 from ...protocol.codes import Encoding
 from ...store.config_writes import KvStore
 from ...store.route_writes import RouteStore
+from ..rates.rates import Rates
 from ..view.channels import ChannelOwner, Closable
 from ..view.effects import Effects
 from ..view.lookup_counts import LookupCounts
@@ -36,6 +37,10 @@ class Health(Protocol):
 class Peer(Closable, Protocol):
     """The connection a request came over."""
 
+    @property
+    def host(self) -> str:
+        """The client's address without its port, as far as it is believed."""
+
 
 class RequestContext:
     """What the handlers of one worker share; each of them gets it as its first argument."""
@@ -54,6 +59,7 @@ class RequestContext:
         self.replies = Replies(behaviour.reply_version, behaviour.faq, Encoding[settings.serialize_type])
         self._own_settings = settings
         self.settings = settings = in_force(settings, {})
+        self.rates = Rates(settings)
         self.shared: Mapping[str, str] = {}
         self.product = ProductEnvironment(
             settings.product_env_namesrv_addr, settings.product_env_namesrv_domain, settings.product_env_name
@@ -86,6 +92,7 @@ class RequestContext:
         """Apply the shared run-time configuration. Routes are encoded again when it changes how they look."""
         self.shared = dict(shared)
         self.settings = settings = in_force(self._own_settings, shared)
+        self.rates.configure(settings)
         if self.answers.configure(
             acting_master=settings.support_acting_master, order_messages=settings.has_order_in_routes
         ):

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from ...behaviour import FIVE
-from ...errors import RegistrationRejected, StoreUnavailable
+from ...errors import RateExceeded, RegistrationRejected, StoreUnavailable
 from ...model import ORDER_TOPIC_CONFIG, Registration
 from ...protocol.bodies.register import check_crc32, null_part, text_bytes
 from ...protocol.bodies.register_chunks import ChunkedBody, TopicChunk
@@ -66,6 +66,7 @@ async def register_broker(context: RequestContext, command: Command, opaque: int
 
     Raises:
         RegistrationRejected: the header lacks who the broker is. RemoteProtocolError: the body cannot be read.
+        RateExceeded: it changes something, and is over a limit that is enforced.
         StoreUnavailable: Redis is away, or the view does not show the change in time.
     """
     header = RegisterBroker.from_ext_fields(command.ext_fields)
@@ -88,6 +89,7 @@ async def register_broker(context: RequestContext, command: Command, opaque: int
     beat = await request.ask()
     if beat.same:
         return _unchanged(request, opaque, beat)
+    await _check_rates(request, is_new=beat.data_version is None)
     if not check_crc32(command.body, header.body_crc32):
         return _crc_mismatch(context, opaque, who)
     request = request._replace(size=text_bytes(command.body, compressed=header.compressed))
@@ -98,6 +100,25 @@ async def register_broker(context: RequestContext, command: Command, opaque: int
             if beat.same:
                 return _unchanged(request, opaque, beat)
         return await _register_changed(request, opaque, beat)
+
+
+async def _check_rates(request: _Request, *, is_new: bool) -> None:
+    """Refuse what is over a limit; a broker that is in the tables stays there: it lives, although it is not heard.
+
+    Raises:
+        RateExceeded: it is refused.
+    """
+    context, sender, peer = request.context, request.sender, request.peer
+    try:
+        context.rates.check_registration(peer.host, is_new=is_new)
+    except RateExceeded:
+        context.counters.registrations_refused += 1
+        if not is_new:
+            size = len(request.command.body)
+            touched = await context.routes.touch_broker(sender.cluster, sender.broker_addr, peer.channel, size)
+            if touched.refreshed:
+                context.channels.touched(request.who, peer)
+        raise
 
 
 async def _register_changed(request: _Request, opaque: int, beat: HeartbeatReply) -> bytes:

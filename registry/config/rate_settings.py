@@ -1,0 +1,103 @@
+"""The settings that say how often one address, and all clients of a front end together, may do what costs."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+import msgspec
+
+from .option import About, RunTime
+
+NETWORKS: Final = "addresses and networks, separated by ; (127.0.0.0/8;::1;10.1.2.3)"
+
+_GUARDS: Final = RunTime(False, "whoever is limited would lift the limit")
+
+
+def _mode(key: str, what: str) -> About:
+    help = f"{what}: nothing, counted and told, or also refused when they are over a limit."
+    return About(key, help, shared=True, run_time=_GUARDS, choices=("off", "observe", "enforce"))
+
+
+def _limit(key: str, help: str) -> About:
+    return About(key, help, shared=True, run_time=_GUARDS, most=1_000_000)
+
+
+def _check_networks(text: str) -> None:
+    from .networks import Networks  # here: the module that it needs takes 3 ms, and most lists are the defaults
+
+    Networks(text)
+
+
+def _networks(key: str, help: str, *, shared: bool = False) -> About:
+    run_time = _GUARDS if shared else None
+    return About(key, help, shared=shared, run_time=run_time, form=("", NETWORKS), check=_check_networks)
+
+
+class RateSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """A limit holds in each worker process by itself; 0 = no limit. Each mode is that of all limits of its kind.
+
+    The defaults let 4,000 brokers and 10,000 clients behind one address connect and register at once, also several
+    times a minute.
+    """
+
+    limit_connections: Annotated[str, _mode("limitConnections", "Open connections")] = "observe"
+    limit_new_connections: Annotated[str, _mode("limitNewConnections", "New connections")] = "observe"
+    limit_writes: Annotated[
+        str, _mode("limitWrites", "Writes of brokers (104, and 103 unless it repeats the last one)")
+    ] = "observe"
+    limit_admin_writes: Annotated[
+        str, _mode("limitAdminWrites", "Writes of tools (100, 102, 205, 216, 217, 318, 327)")
+    ] = "observe"
+    limit_new_brokers: Annotated[
+        str, _mode("limitNewBrokers", "Registrations of brokers that are not in the tables")
+    ] = "observe"
+
+    address_connections: Annotated[
+        int, _limit("addressConnections", "Open connections of one address; of all: maxConnections.")
+    ] = 16_000
+    address_new_connections_per_second: Annotated[
+        int, _limit("addressNewConnectionsPerSecond", "New connections of one address a second.")
+    ] = 1000
+    address_writes_per_second: Annotated[
+        int, _limit("addressWritesPerSecond", "Writes of brokers of one address a second.")
+    ] = 1000
+    address_admin_writes_per_second: Annotated[
+        int, _limit("addressAdminWritesPerSecond", "Writes of tools of one address a second.")
+    ] = 200
+    address_new_brokers_per_second: Annotated[
+        int, _limit("addressNewBrokersPerSecond", "New brokers of one address a second.")
+    ] = 200
+    namespace_new_connections_per_second: Annotated[
+        int, _limit("namespaceNewConnectionsPerSecond", "New connections of all addresses a second.")
+    ] = 5000
+    namespace_writes_per_second: Annotated[
+        int, _limit("namespaceWritesPerSecond", "Writes of brokers of all addresses a second.")
+    ] = 5000
+    namespace_admin_writes_per_second: Annotated[
+        int, _limit("namespaceAdminWritesPerSecond", "Writes of tools of all addresses a second.")
+    ] = 500
+    namespace_new_brokers_per_second: Annotated[
+        int, _limit("namespaceNewBrokersPerSecond", "New brokers of all addresses a second.")
+    ] = 500
+    rate_burst_seconds: Annotated[
+        int,
+        About(
+            "rateBurstSeconds", "So many seconds' worth of what a limit grants may come at once.",
+            shared=True, run_time=_GUARDS, least=1, most=3600,
+        ),
+    ] = 60  # fmt: skip
+    unlimited_addresses: Annotated[
+        str,
+        _networks(
+            "unlimitedAddresses",
+            "Networks whose addresses have no limits of their own (a gateway, a balancer without PROXY protocol).",
+            shared=True,
+        ),
+    ] = "127.0.0.0/8;::1"
+    proxy_protocol_from: Annotated[
+        str,
+        _networks(
+            "proxyProtocolFrom",
+            "Networks whose PROXY protocol headers are believed: the address that they name is the client's.",
+        ),
+    ] = ""

@@ -1,0 +1,221 @@
+"""Decides whether a connection or a write is within the limits, and counts it: one :class:`Rates` for each worker.
+
+Limits are those of one address, and those of all addresses together (the namespace's, as far as it comes to this
+worker). What is over a limit takes no token, whether it is refused or only observed: so *observe* counts exactly what
+*enforce* would refuse. An IPv6 address stands for its network of 64 bits, which one client may have all to itself.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from ipaddress import IPv6Network
+from typing import Final, Literal, NamedTuple
+
+from ...config.networks import Networks, address_of
+from ...config.settings import Settings, options
+from ...errors import RateExceeded
+from ...protocol.codes import RequestCode
+from .over_limit_log import OverLimitLog
+from .token_buckets import TokenBuckets
+
+MOST_ADDRESSES: Final = 8192
+"""Addresses whose buckets are kept, of each kind."""
+
+_ALL: Final = ""
+_IPV6_BITS: Final = 64
+
+Kind = Literal["new_connections", "writes", "admin_writes", "new_brokers"]
+_WHAT: Final[dict[Kind, str]] = {
+    "new_connections": "new connections", "writes": "writes", "admin_writes": "writes of tools",
+    "new_brokers": "new brokers",
+}  # fmt: skip
+
+# 103 is not among them: whether it writes anything is known only when Redis has compared it with the last one.
+_KIND_OF: Final[dict[int, Kind]] = {
+    RequestCode.UNREGISTER_BROKER: "writes",
+    RequestCode.PUT_KV_CONFIG: "admin_writes",
+    RequestCode.DELETE_KV_CONFIG: "admin_writes",
+    RequestCode.WIPE_WRITE_PERM_OF_BROKER: "admin_writes",
+    RequestCode.ADD_WRITE_PERM_OF_BROKER: "admin_writes",
+    RequestCode.DELETE_TOPIC_IN_NAMESRV: "admin_writes",
+    RequestCode.REGISTER_TOPIC_IN_NAMESRV: "admin_writes",
+    RequestCode.UPDATE_NAMESRV_CONFIG: "admin_writes",
+}
+
+
+class _Limit:
+    """One limit and what it has counted; ``buckets`` is None while there is no limit."""
+
+    def __init__(self, setting: str) -> None:
+        self.key = options()[setting].key
+        self.rate = self.seen = self.exceeded = self.refused = 0
+        self.buckets: TokenBuckets | None = None
+        self._setting = setting
+
+    def configure(self, settings: Settings, most: int) -> None:
+        self.rate, burst_s = getattr(settings, self._setting), settings.rate_burst_seconds
+        if not self.rate:
+            self.buckets = None
+        elif self.buckets is None:
+            self.buckets = TokenBuckets(self.rate, burst_s, most)
+        else:
+            self.buckets.change(self.rate, burst_s)
+
+
+class _Kind(NamedTuple):
+    """What holds for one kind of event; mode: the name of its setting."""
+
+    what: str
+    mode: str
+    address: _Limit
+    namespace: _Limit
+
+
+def _kind(name: Kind, what: str) -> _Kind:
+    return _Kind(
+        what, f"limit_{name}", _Limit(f"address_{name}_per_second"), _Limit(f"namespace_{name}_per_second")
+    )  # fmt: skip
+
+
+class Rates:
+    """The limits of one worker.
+
+    Args:
+        clock_ns: of the buckets.
+    """
+
+    def __init__(self, settings: Settings, clock_ns: Callable[[], int] = time.monotonic_ns) -> None:
+        self._clock_ns = clock_ns
+        self._log = OverLimitLog()
+        self._kinds = {name: _kind(name, what) for name, what in _WHAT.items()}
+        self._open: dict[str, int] = {}  # account -> its open connections
+        self._open_limit, self._places = _Limit("address_connections"), _Limit("max_connections")
+        self.configure(settings)
+
+    def configure(self, settings: Settings) -> None:
+        """Obey these settings from now on; what was taken from the buckets stays taken."""
+        self._settings = settings
+        self._open_limit.rate, self._places.rate = settings.address_connections, settings.max_connections
+        for kind in self._kinds.values():
+            kind.address.configure(settings, MOST_ADDRESSES)
+            kind.namespace.configure(settings, 1)
+        self._unlimited = Networks(settings.unlimited_addresses)
+
+    # what is asked
+
+    def opened(self, host: str) -> str:
+        """Count a connection of this address; :meth:`closed` is to be called when it closes, refused or not.
+
+        Returns:
+            "" when it may stay, else why not.
+        """
+        account, limit, mode = _account_of(host), self._open_limit, self._settings.limit_connections
+        open_now = self._open[account] = self._open.get(account, 0) + 1
+        try:
+            if mode != "off" and not self._unlimited.has(host):
+                limit.seen += 1
+                if limit.rate and open_now > limit.rate:
+                    said = f"more than {limit.rate} open connections of {account} ({limit.key}={limit.rate})"
+                    self._over(limit, said, "limit_connections", account)
+            self.check("new_connections", host)
+        except RateExceeded as error:
+            return str(error)
+        return ""
+
+    def closed(self, host: str) -> None:
+        """A connection that was counted is closed."""
+        account = _account_of(host)
+        self._open[account] -= 1
+        if not self._open[account]:
+            del self._open[account]
+
+    def no_place(self) -> None:
+        """Count a connection that was turned away because of maxConnections."""
+        self._places.exceeded += 1
+        self._places.refused += 1
+
+    def check_request(self, code: int, host: str) -> None:
+        """Count a request, if its code alone says that it is a write.
+
+        Raises:
+            RateExceeded: it is to be refused.
+        """
+        kind = _KIND_OF.get(code)
+        if kind is not None:
+            self.check(kind, host)
+
+    def check_registration(self, host: str, *, is_new: bool) -> None:
+        """Count a registration that does not repeat the broker's last one; is_new: the broker is not in the tables.
+
+        Raises:
+            RateExceeded: it is to be refused.
+        """
+        self.check("writes", host)
+        if is_new:
+            self.check("new_brokers", host)
+
+    def check(self, kind: Kind, host: str) -> None:
+        """Count one of these, of this address.
+
+        Raises:
+            RateExceeded: it is over a limit, and is to be refused.
+        """
+        what, mode, of_address, of_namespace = self._kinds[kind]
+        if getattr(self._settings, mode) == "off":
+            return
+        now_ns, account = self._clock_ns(), _account_of(host)
+        wanted = [(of_namespace, _ALL)] if self._unlimited.has(host) else [(of_address, account), (of_namespace, _ALL)]
+        for limit, key in wanted:
+            limit.seen += 1
+            if limit.buckets is not None and not limit.buckets.has_token(key, now_ns):
+                whose = account if key else f"all addresses together, now of {account}"
+                setting = f"{limit.key}={limit.rate}; {self._settings.rate_burst_seconds} s' worth may come at once"
+                self._over(limit, f"more than {limit.rate} {what} a second of {whose} ({setting})", mode, account)
+                return
+        for limit, key in wanted:
+            if limit.buckets is not None:
+                limit.buckets.take(key, now_ns)
+
+    def _over(self, limit: _Limit, said: str, mode: str, account: str) -> None:
+        refused = getattr(self._settings, mode) == "enforce"
+        limit.exceeded += 1
+        limit.refused += refused
+        done = "refused" if refused else f"not refused, because of {options()[mode].key}=observe"
+        self._log.over(f"{limit.key}={limit.rate}", account, f"{said}: {done}")
+        if refused:
+            raise RateExceeded(f"[OVERLOAD]{said}; nothing was done, try again later")
+
+    # what is told
+
+    def tick(self, now_s: float) -> None:
+        """Log summaries when it is time; to be called again and again."""
+        self._log.summarize(now_s)
+
+    def report(self) -> dict[str, int]:
+        """The counts by metric, for the status line that the supervisor reads."""
+        return {
+            f'rate_{name}_total{{limit="{limit.key}"}}': getattr(limit, name)
+            for limit in self._every_limit()
+            for name in ("seen", "exceeded", "refused")
+        }
+
+    @property
+    def addresses(self) -> int:
+        """How many buckets of addresses are kept, of all kinds together."""
+        return sum(len(kind.address.buckets) for kind in self._kinds.values() if kind.address.buckets is not None)
+
+    def _every_limit(self) -> Iterator[_Limit]:
+        yield from (self._places, self._open_limit)
+        for kind in self._kinds.values():
+            yield from (kind.address, kind.namespace)
+
+
+@lru_cache(MOST_ADDRESSES)
+def _account_of(host: str) -> str:
+    """Whose buckets an address takes from: its own, or those of its network (IPv6)."""
+    address = address_of(host)
+    if address is None:
+        return host or "?"
+    return str(IPv6Network((address, _IPV6_BITS), strict=False)) if address.version == 6 else str(address)

@@ -1,0 +1,50 @@
+"""Token buckets: how often something may happen, of one and of many. Pure: the caller brings the time.
+
+A bucket holds so many seconds' worth of tokens and is filled again at its rate. Each is one whole number, the moment
+at which it will be full again: taking a token moves that moment on by the time that one token needs, and there is a
+token as long as the moment lies no further ahead than a whole bucket takes to fill. A bucket whose moment has passed
+is full, and need not be kept.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Final
+
+SECOND_NS: Final = 1_000_000_000
+
+
+class TokenBuckets:
+    """Buckets of one rate, each by its key; at most so many are kept, those that were used last.
+
+    A bucket that is forgotten begins again as a full one. So whoever has more keys than are kept escapes these buckets,
+    and needs a bucket for all keys together beside them.
+
+    Args:
+        rate: tokens a second. burst_s: so many seconds' worth of them a full bucket holds. most: buckets that are kept.
+    """
+
+    def __init__(self, rate: int, burst_s: int, most: int = 1) -> None:
+        self._most = most
+        self._full_at_ns: OrderedDict[str, int] = OrderedDict()  # the bucket that was used last comes last
+        self.change(rate, burst_s)
+
+    def __len__(self) -> int:
+        return len(self._full_at_ns)
+
+    def change(self, rate: int, burst_s: int) -> None:
+        """Use another rate and size from now on; what was taken stays taken."""
+        self._token_ns = SECOND_NS // rate
+        self._bucket_ns = burst_s * SECOND_NS
+
+    def has_token(self, key: str, now_ns: int) -> bool:
+        """Whether this bucket has a token."""
+        return self._full_at_ns.get(key, 0) + self._token_ns <= now_ns + self._bucket_ns
+
+    def take(self, key: str, now_ns: int) -> None:
+        """Take a token that is there."""
+        buckets = self._full_at_ns
+        buckets[key] = max(buckets.get(key, 0), now_ns) + self._token_ns
+        buckets.move_to_end(key)
+        if len(buckets) > self._most:
+            buckets.popitem(last=False)
