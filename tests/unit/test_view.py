@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mqregistry.events.changes import BrokerRegistered, Row
+from mqregistry.events.changes import BrokerExpired, BrokerRegistered, Row
 from mqregistry.model import BrokerRow, QueueData
 from mqregistry.server.view.view import View
 from mqregistry.tables.tables import Tables
@@ -49,3 +49,18 @@ def test_each_load_has_an_identity_of_its_own():
     load_id = view.load_id
     view.end_merge()
     assert view.load_id == load_id, "what registrations are compared with is the same"
+
+
+def test_a_merged_view_keeps_an_address_that_is_alive_under_another_cluster():
+    """Redis came back with less, and the life of a broker ends under the cluster name that it had before."""
+    view = View()
+    view.apply(registered(1))
+    view.load_merged(view.exact, "e", 1)
+    view.load_merged(Tables(), "e", 1)
+    assert view.merged
+    view.apply(registered(2))
+    addr, row = "1.1.1.1:10911", Row("c", {0: "1.1.1.1:10911"})
+    view.apply(BrokerExpired(3, 1, broker_name="a", who=f"old|{addr}", cluster="old", addr=addr, row=row))
+    assert view.served.brokers["a"].broker_addrs == view.exact.brokers["a"].broker_addrs == {0: addr}
+    view.apply(BrokerExpired(4, 1, broker_name="a", who=f"c|{addr}", cluster="c", addr=addr, row=None))
+    assert "a" not in view.served.brokers

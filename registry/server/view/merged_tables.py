@@ -56,6 +56,8 @@ def apply_merged(known: Tables, change: Change) -> Collection[str]:
     if isinstance(change, BrokerRemoved):
         if old is None or change.addr is None or change.row is UNSET:
             return ()
+        if change.row is not None and change.addr in change.row.addrs.values():
+            return ()  # it is alive under another cluster, and stays
         addrs = {broker_id: addr for broker_id, addr in old.broker_addrs.items() if addr != change.addr}
         if not addrs:
             return known.drop_broker(name)

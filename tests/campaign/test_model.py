@@ -1,0 +1,186 @@
+"""The model that judges answers, with a clock that the test moves."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from .model import FOLLOW_S, GHOST_SLACK_S, BrokerState, KvModel, Line, Model
+from .timeline import Timeline
+
+TOPIC = "t-b1-0"
+FRONT_ENDS = 2
+MERGE_S = 9.0
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def timeline(clock):
+    return Timeline(clock)
+
+
+@pytest.fixture
+def model(timeline):
+    return Model(timeline, FRONT_ENDS, merge_s=MERGE_S)
+
+
+@pytest.fixture
+def broker(model, clock):
+    """Registered a minute ago, and beating until now."""
+    broker = model.add(BrokerState("b1/0", "b1", 0, "1.1.1.1:1", "c1", 9.0, (0, 1)))
+    broker.acknowledged(clock.now, clock.now, [TOPIC])
+    clock.now += 60
+    broker.acknowledged(clock.now, clock.now, [TOPIC])
+    return broker
+
+
+def rows(*brokers):
+    return {broker.name: SimpleNamespace(broker_addrs={broker.broker_id: broker.addr}) for broker in brokers}
+
+
+def judge(model, line, at, code, found=None, took_s=0.01):
+    return model.judge_route(line, TOPIC, at - took_s, at, code, found or {})
+
+
+def window(timeline, clock, lasts_s, *places):
+    for place in places:
+        timeline.begin(place)
+    clock.now += lasts_s
+    for place in places:
+        timeline.end(place)
+
+
+def test_17_for_a_topic_of_a_living_broker_is_wrong(model, broker, clock):
+    assert "code 17" in judge(model, Line(0), clock.now + 1, 17)[0]
+
+
+def test_an_error_is_wrong_only_over_a_connection_that_had_the_route(model, broker, clock):
+    line = Line(0)
+    assert judge(model, line, clock.now + 1, 1) == []
+    assert judge(model, line, clock.now + 1.1, 0, rows(broker)) == []
+    assert "over a connection that had" in judge(model, line, clock.now + 1.2, 1)[0]
+
+
+def test_a_route_without_its_address_is_wrong(model, broker, clock):
+    other = model.add(BrokerState("b2/0", "b2", 0, "1.1.1.2:1", "c1", 9.0, (0, 1)))
+    other.acknowledged(clock.now, clock.now, [TOPIC])
+    assert "a route without 1.1.1.1:1" in judge(model, Line(0), clock.now + 1, 0, rows(other))[0]
+
+
+def test_a_broker_that_was_not_heard_in_time_is_not_judged(model, broker, clock):
+    assert judge(model, Line(0), clock.now + 8.5, 17)
+    assert judge(model, Line(0), clock.now + 9.5, 17) == []
+
+
+def test_a_gap_that_nobody_could_hear_does_not_count(model, broker, timeline, clock):
+    line = Line(0)
+    judge(model, line, clock.now, 0, rows(broker))
+    window(timeline, clock, 20, "redis")
+    assert judge(model, line, clock.now + 0.5, 17)
+
+
+def test_a_gap_of_one_front_end_counts(model, broker, timeline, clock):
+    line = Line(0)
+    judge(model, line, clock.now, 0, rows(broker))
+    window(timeline, clock, 20, "gap0")
+    assert judge(model, line, clock.now + 0.5, 17) == []
+
+
+def test_a_gap_of_all_front_ends_does_not_count_but_for_what_is_not_noticed(model, broker, timeline, clock):
+    line = Line(0)
+    judge(model, line, clock.now, 0, rows(broker))
+    window(timeline, clock, 20, "gap0", "gap1")
+    assert judge(model, line, clock.now + 5, 17)
+    assert judge(model, line, clock.now + 6.5, 17) == []
+
+
+def test_a_close_of_its_own_ends_the_judging_until_it_registers_again(model, broker, clock):
+    line = Line(0)
+    judge(model, line, clock.now, 0, rows(broker))
+    broker.may_be_gone(clock.now)
+    broker.acknowledged(clock.now - 0.1, clock.now + 0.1, [TOPIC])  # sent before the close
+    assert judge(model, line, clock.now + 1, 17) == []
+    broker.acknowledged(clock.now + 1, clock.now + 1.1, [TOPIC])
+    assert judge(model, line, clock.now + 2, 17) == []  # this connection never saw its new life, and it is young
+    broker.acknowledged(clock.now + 5, clock.now + 5.1, [TOPIC])
+    assert judge(model, line, clock.now + 2 + FOLLOW_S, 17)
+
+
+def test_what_was_registered_elsewhere_may_be_unknown_while_a_front_end_has_just_been_disturbed(
+    model, broker, timeline, clock
+):
+    window(timeline, clock, 1, "fe0")
+    assert judge(model, Line(0), clock.now + 1, 17) == []
+    assert judge(model, Line(1), clock.now + 1, 17)
+    broker.acknowledged(clock.now + 5, clock.now + 5, [TOPIC])
+    assert judge(model, Line(0), clock.now + FOLLOW_S + 1, 17)
+
+
+def test_after_a_loss_a_known_route_is_kept_until_its_broker_had_the_time_to_register_again(model, broker, clock):
+    line = Line(0)
+    judge(model, line, clock.now, 0, rows(broker))
+    model.lost(0.0, clock.now)
+    broker.beaten(clock.now + 7)
+    assert judge(model, line, clock.now + 7, 17)
+    assert judge(model, Line(1), clock.now + 7, 17) == []  # a front end that began since knows nothing of it
+    assert judge(model, line, clock.now + MERGE_S + 1, 17) == []  # a heartbeat alone brings nothing back
+    broker.acknowledged(clock.now + 8, clock.now + 8, [TOPIC])
+    assert judge(model, line, clock.now + MERGE_S + 1, 17)
+    assert judge(model, Line(1), clock.now + MERGE_S + 1, 17)
+
+
+def test_a_loss_of_the_last_seconds_leaves_what_is_older(model, broker, clock):
+    model.lost(clock.now - 5, clock.now)
+    assert judge(model, Line(1), clock.now + 1, 17)
+
+
+def test_a_silent_broker_must_go_in_time(model, broker, clock):
+    broker.end(clock.now, "silent")
+    assert judge(model, Line(0), clock.now + 9 + GHOST_SLACK_S - 0.5, 0, rows(broker)) == []
+    assert "beyond its bound" in judge(model, Line(0), clock.now + 9 + GHOST_SLACK_S + 0.5, 0, rows(broker))[0]
+
+
+def test_only_undisturbed_time_counts_against_a_silent_broker(model, broker, timeline, clock):
+    broker.end(clock.now, "silent")
+    window(timeline, clock, 30, "sweep")
+    assert judge(model, Line(0), clock.now + 9, 0, rows(broker)) == []
+
+
+def test_a_broker_that_unregistered_or_closed_goes_at_once(model, broker, timeline, clock):
+    broker.end(clock.now, "unregistered")
+    assert judge(model, Line(0), clock.now + GHOST_SLACK_S + 0.5, 0, rows(broker))
+    broker.ended = None
+    broker.end(clock.now, "closed")
+    assert judge(model, Line(0), clock.now + GHOST_SLACK_S + 0.5, 0, rows(broker))
+    broker.moved_at = clock.now - 1  # it still stands under its old cluster, too, until that one's deadline
+    assert judge(model, Line(0), clock.now + GHOST_SLACK_S + 0.5, 0, rows(broker)) == []
+
+
+def test_an_address_that_nobody_registered_is_wrong(model, broker, clock):
+    stranger = BrokerState("x", "x", 0, "9.9.9.9:9", "c1", 9.0, (0,))
+    assert "nobody registered" in judge(model, Line(0), clock.now, 0, rows(broker, stranger))[0]
+
+
+def test_kv_the_last_acknowledged_value_or_one_that_nobody_knows_the_fate_of(clock):
+    kv = KvModel(clock)
+    kv.written("a", "1", acked=True)
+    kv.written("a", "2", acked=True)
+    assert kv.judge({"a": "2"}) == []
+    assert "acknowledged was 2" in kv.judge({"a": "1"})[0]
+    assert kv.judge({})
+    kv.written("a", None, acked=False)
+    assert kv.judge({}) == kv.judge({"a": "2"}) == []
+    assert "nobody wrote it" in kv.judge({"a": "2", "b": "1"})[0]

@@ -1,0 +1,299 @@
+"""One round's world: Redis, front ends, sweepers, brokers and clients; what was found wrong in it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from mqregistry.embedded import EmbeddedRedis
+from mqregistry.protocol.command import Command
+
+from .clients import Admin, Looker
+from .hosts import REFUSED_AFTER_S, Host, Member
+from .model import BrokerState, Model
+from .processes import BOOT_S, Daemon, DedicatedSweeper, FrontEnd, WallClock
+from .timeline import Timeline
+from .wire import Wire
+
+LIFE_MS = 9000
+REDIS_TIMEOUT_MS = 500
+CLUSTERS = ("c1", "c2")
+STALLED_S = 0.4
+# A command of Redis that takes longer than this is a finding; the machine may be busy with something else meanwhile.
+SLOW_MS = 400
+RSS_MIB = 400
+
+
+class World:
+    """Everything of one round.
+
+    wrong: what was found, the first being what matters. rng: of the world's making and of the peers, not of the
+    schedule.
+    """
+
+    def __init__(self, folder: Path, seed: int) -> None:
+        self.folder, self.random = folder, Random(f"world {seed}")
+        self.began = time.monotonic()
+        self.timeline = Timeline(time.monotonic)
+        self.namespace = "campaign"
+        self.prefix = f"mq:{{{self.namespace}}}:"
+        self.clock = WallClock(folder)
+        self.redis = EmbeddedRedis(
+            folder / "r", extra=("--slowlog-log-slower-than", "30000", "--slowlog-max-len", "512", "--hz", "20")
+        )
+        common: dict[str, object] = {
+            "namespace": self.namespace, "redis_timeout_ms": REDIS_TIMEOUT_MS, "heartbeats_max_entries": 3000,
+        }  # fmt: skip
+        serving = common | {"broker_channel_expired_time_ms": LIFE_MS, "shutdown_wait_time_seconds": 3}
+        self.front_ends = [
+            FrontEnd(0, 1, folder, self.clock, serving | {"sweep": "false"}),
+            FrontEnd(1, 2, folder, self.clock, serving),
+        ]
+        self.sweeper = DedicatedSweeper(self.namespace, folder, self.clock, {"redis_timeout_ms": REDIS_TIMEOUT_MS})
+        self.daemons: list[Daemon] = [*self.front_ends, self.sweeper]
+        self.model = Model(self.timeline, len(self.front_ends), merge_s=LIFE_MS / 1000)
+        self.hosts: list[Host] = []
+        self.lookers = [Looker(self, index, seed * 10 + n) for n, index in enumerate((0, 0, 1, 1, 1))]
+        self.admin = Admin(self, seed)
+        self.wrong: list[str] = []
+        self.found = asyncio.Event()
+        self.busy: set[str] = set()
+        self.slow: list[str] = []
+        self.slowest_ms = 0.0
+        self.rss_mib = 0.0
+        self.names = 0
+        self.replayable = True
+        self.ends: dict[int, list[float]] = {0: [], 1: []}
+        self._tasks: list[asyncio.Task[Any]] = []
+        self._slowlog_id = -1
+        self._stalled_s = 0.0
+
+    # making it
+
+    async def start(self, *, topics: int = 6) -> None:
+        self.redis.start()
+        for daemon in self.daemons:
+            await daemon.link.start(self.redis.socket_path)
+            daemon.start()
+        for daemon in self.daemons:
+            await self.boot(daemon)
+        self.make_brokers(topics)
+        run = asyncio.create_task
+        self._tasks = [run(self._watch_stalls()), run(self._watch())]
+        await self.until(lambda: all(broker.lives for broker in self.model.brokers.values()), "all brokers registered")
+        self._tasks += [run(self._guarded(client.run())) for client in (*self.lookers, self.admin)]
+
+    def ended(self, daemon: Daemon) -> None:
+        """A process that knew the tables ended, or one began that knows nothing of before."""
+        if isinstance(daemon, FrontEnd):
+            self.ends[daemon.index].append(time.monotonic())
+
+    async def boot(self, daemon: Daemon, within_s: float = BOOT_S) -> None:
+        began = time.monotonic()
+        while not daemon.booted():
+            if not daemon.runs:
+                return  # the watch says how it ended
+            if time.monotonic() > began + within_s:
+                self.judged([f"{daemon.name} did not serve within {within_s:g} s of its start"])
+                return
+            await asyncio.sleep(0.02)
+
+    def make_brokers(self, topics: int) -> None:
+        """Masters and a slave in two clusters; three brokers that share connections; one that knows one front end."""
+        everybody = (0, 1)
+        self.add_host([self.broker(0, topics=topics)], everybody)
+        master = self.hosts[0].members[0].state
+        self.add_host([self.broker(1, name=master.name, cluster=master.cluster)], everybody)
+        for _ in range(3):
+            self.add_host([self.broker(0, topics=topics)], everybody)
+        self.add_host([self.broker(0, topics=topics) for _ in range(3)], everybody)
+        self.add_host([self.broker(0, topics=topics)], (1,))
+        self.add_host([self.broker(0, topics=topics)], (0,))
+
+    def broker(
+        self, broker_id: int, *, name: str = "", topics: int = 4, timeout_s: float | None = None, cluster: str = "",
+        addr: str = "", prefix: str = "",
+    ) -> Member:  # fmt: skip
+        """A broker that nobody has heard of yet."""
+        self.names += 1
+        number = self.names
+        name = name or f"b{number}"
+        addr = addr or f"127.0.0.1:{1000 + number}"
+        if timeout_s is None:
+            timeout_s = self.random.choice((8.0, 9.0, 9.0, 12.0))
+        cluster = cluster or self.random.choice(CLUSTERS)
+        own = [f"t-{name}-{prefix}{index}" for index in range(topics)]
+        state = BrokerState(f"{name}/{broker_id}#{number}", name, broker_id, addr, cluster, timeout_s, (0, 1))
+        volatile = [f"v-{self.random.randrange(6)}" for _ in range(2)]
+        return Member(self.model.add(state), ["common", *volatile, *own])
+
+    def add_host(
+        self, members: list[Member], front_ends: tuple[int, ...], *, period_s: float = 1.0, name: str = ""
+    ) -> Host:
+        for member in members:
+            member.state.front_ends = front_ends
+        seed = self.random.randrange(1 << 30)
+        name = name or members[0].state.uid
+        host = Host(self, name, members, front_ends, seed, period_s=period_s)
+        self.hosts.append(host)
+        return host
+
+    # what was found
+
+    def judged(self, wrong: list[str]) -> None:
+        for text in wrong:
+            self.wrong.append(f"at {time.monotonic() - self.began:.2f} s: {text}")
+            self.found.set()
+
+    def judge_write(self, index: int, answer: Command, what: str, sent: float) -> None:
+        """0, or 1 while or shortly after something was disturbed, or 1500 of one that drains."""
+        if answer.code in (0, 1500):
+            return
+        now = time.monotonic()
+        places = ("redis", "clock", "peers", "loss", "load", f"fe{index}")
+        if answer.code != 1 or self.timeline.is_quiet(sent - REFUSED_AFTER_S, now, places):
+            self.judged([f"fe{index} answered {what} with code {answer.code} in quiet times: {answer.remark}"])
+
+    def unanswered(self, index: int, what: str) -> None:
+        now = time.monotonic()
+        if self.timeline.is_quiet(now - 20, now, ("peers", f"fe{index}")):
+            self.judged([f"fe{index} runs and did not answer {what} in time"])
+
+    def hung_up(self, index: int, host: Host | None, wire: Wire) -> None:
+        """A front end closed a connection: it may if it ends, or if every broker on it fell silent."""
+        at = wire.closed_at or time.monotonic()
+        if wire.sent_away or not self.timeline.is_quiet(at - 5, at + 0.2, (f"fe{index}", "peers")):
+            return
+        if host is None:
+            self.judged([f"fe{index} hung up on a client that asks all the time"])
+            return
+        living = [m.state.uid for m in host.members if not m.silent and self.model.lives(m.state, at)]
+        if living:
+            self.judged([f"fe{index} hung up on a connection over which {', '.join(living)} beat in time"])
+
+    # watching
+
+    async def _guarded(self, coroutine: Any) -> None:
+        try:
+            await coroutine
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:
+            self.judged([f"the campaign itself failed: {error!r}"])
+            raise
+
+    async def _watch_stalls(self) -> None:
+        """This process had no processor time, or its loop was blocked: brokers could not beat."""
+        last = time.monotonic()
+        while True:
+            await asyncio.sleep(0.05)
+            now = time.monotonic()
+            if now - last > STALLED_S:
+                self.timeline.add("peers", last, now)
+                self._stalled_s += now - last
+            last = now
+
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(0.5)
+            self.look_at_processes()
+            await asyncio.to_thread(self.read_slowlog)
+
+    def look_at_processes(self) -> None:
+        for daemon in self.daemons:
+            self.judged(daemon.complaints())
+            rss_mib = daemon.rss_bytes() / (1 << 20)
+            self.rss_mib = max(self.rss_mib, rss_mib)
+            if rss_mib > RSS_MIB:
+                self.judged([f"a process of {daemon.name} has {rss_mib:.0f} MiB"])
+
+    def admin_redis(self, timeout_s: float = 2.0) -> redis.Redis:
+        return redis.Redis(
+            unix_socket_path=str(self.redis.socket_path), protocol=2, socket_timeout=timeout_s,
+            retry=Retry(NoBackoff(), 0),
+        )  # fmt: skip
+
+    async def tell_redis(self, call: Callable[[redis.Redis], object]) -> bool:
+        """Have an administrator's command run, past all proxies; False: Redis is away."""
+
+        def run() -> bool:
+            with contextlib.suppress(redis.RedisError, OSError), self.admin_redis() as client:
+                call(client)
+                return True
+            return False
+
+        return await asyncio.to_thread(run)
+
+    def read_slowlog(self) -> None:
+        """Scripts that held up Redis."""
+        from mqregistry.store import scripts
+
+        with contextlib.suppress(redis.RedisError, OSError), self.admin_redis(0.5) as client:
+            for entry in reversed(client.slowlog_get(512)):
+                if entry["id"] <= self._slowlog_id:
+                    continue
+                self._slowlog_id = entry["id"]
+                ms = entry["duration"] / 1000
+                words = entry["command"].split(b" ")[:2]
+                names = [name for name, script in scripts.load().items() if script.sha.encode() in words]
+                if words[0].upper().startswith(b"EVAL"):
+                    self.slowest_ms = max(self.slowest_ms, ms)
+                    if ms > SLOW_MS:
+                        self.slow.append(f"{names or 'a script'} took {ms:.0f} ms of Redis")
+        # one that is slow only because the machine was is no finding: the second is
+        if len(self.slow) >= 2 or any("took" in one and float(one.split()[-4]) > 3 * SLOW_MS for one in self.slow):
+            self.judged(self.slow)
+            self.slow = []
+
+    async def until(self, condition: Any, what: str, within_s: float = 30.0) -> bool:
+        """Wait; what does not come in time is a finding."""
+        end = time.monotonic() + within_s
+        while True:
+            found = condition()
+            if asyncio.iscoroutine(found):
+                found = await found
+            if found:
+                return True
+            if self.found.is_set():
+                return False
+            if time.monotonic() > end:
+                self.judged([f"not within {within_s:g} s: {what}"])
+                return False
+            await asyncio.sleep(0.1)
+
+    # ending it
+
+    async def heal(self) -> None:
+        """Everything as it should be: all processes run, all links pass, Redis takes writes."""
+        for daemon in self.daemons:
+            daemon.link.heal()
+            daemon.signal_all(signal.SIGCONT)
+        if self.redis.pid is not None:
+            os.kill(self.redis.pid, signal.SIGCONT)
+
+    async def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for host in self.hosts:
+            await host.stop()
+        await self.heal()
+        for daemon in self.daemons:
+            daemon.asked_to_end = True
+            daemon.signal_all(signal.SIGKILL)
+        for daemon in self.daemons:
+            if daemon.process is not None:
+                daemon.process.wait()
+            await daemon.link.close()
+        self.redis.kill()
