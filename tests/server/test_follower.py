@@ -203,6 +203,18 @@ async def test_kv_that_redis_lost_is_given_back_until_it_has_succeeded(redis_url
         assert here.view.load_id == 2, "no further rebuild"
 
 
+async def test_a_second_loss_within_one_grace_is_given_back_too(redis_url):
+    """A8: the first loss is given back; before its grace is over Redis loses everything again."""
+    async with hooked(redis_url) as here:
+        await here.front_end.effect(await put(here, "kept"))
+        for loads in (2, 3):
+            await empty_redis(here)
+            await here.lease_loop.renew()
+            await until(lambda n=loads: here.view.load_id == n, "the loss is seen")
+            assert here.view.merged
+            await until(lambda: here.view.exact.kv == {"ns": {"key": "kept"}}, "KV is given back")
+
+
 async def test_kv_is_given_back_even_when_the_grace_is_over_before_it_succeeds(redis_url):
     async with hooked(redis_url) as here:
         await here.front_end.effect(await put(here, "kept"))

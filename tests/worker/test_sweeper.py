@@ -341,6 +341,31 @@ async def test_at_maxmemory_it_starts_trims_first_and_tells(runner, caplog):
             assert set((await bed.contents())["brokers"]) == {"broker-a"}
 
 
+async def test_at_maxmemory_it_trims_although_a_removal_fails(runner):
+    """A15: Redis is full, and a removal needs memory at once: an overdue broker lost its id, so it is only told of."""
+    with tempfile.TemporaryDirectory(prefix="mq") as folder, EmbeddedRedis(Path(folder)) as server:
+        async with Store(server.url, "full", timeout_ms=2000) as store:
+            await store.connect()
+            bed = Bed(store)
+            await bed.leases.renew("w1", 3_600_000)
+            await bed.let_pass(60_000)
+            await bed.register(heartbeat_timeout_ms=LIFE_MS)
+            await bed.register("10.0.0.2:10911")  # takes its id
+            for number in range(300):
+                await bed.kv.put("n", "k", f"{number}" + "x" * 10_000)
+            await bed.let_pass(LIFE_MS + 1)
+            used = (await store.client.info("memory"))["used_memory"]
+            await bed.redis("CONFIG", "SET", "maxmemory", used - 500_000)
+            with pytest.raises(StoreUnavailable, match="OOM"):
+                await bed.leases.expire(10)
+            settings = Settings(changes_max_entries=1000, changes_max_mib=1, stream_hard_limit_percent=100)
+            sweeper = Sweeper(store, settings)
+            async with sweeping(sweeper):
+                await until(partial(writes, bed), "there is room again")
+                await bed.leases.renew("w1", 3_600_000)
+                await until(lambda: sweeper.expired == 2, "both are overdue, and go")
+
+
 async def writes(bed: Bed) -> bool:
     with contextlib.suppress(StoreUnavailable):
         return bool(await bed.kv.put("n", "k", "2"))
