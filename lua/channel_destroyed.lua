@@ -21,6 +21,8 @@
 --- @include "include/each_topics"
 --- @include "include/queue_data"
 --- @include "include/emit_topics"
+--- @include "include/leaving"
+--- @include "include/wiping"
 --- @include "include/remove_who"
 local who, key = ARGV[1], P .. "channels:" .. ARGV[1]
 if call("HGET", key, ARGV[2]) ~= ARGV[3] then

@@ -11,10 +11,11 @@
 --- @include "include/expect"
 --- @include "include/emit"
 --- @include "include/emptied"
+--- @include "include/leaving_names"
 local topic = ARGV[1]
-local names, taken = call("HKEYS", P .. "topic:" .. topic), {}
+local names, leaving, taken = call("HKEYS", P .. "topic:" .. topic), leaving_names() or {}, {}
 for i = 1, #names do
-  if ARGV[2] == "" or call("SISMEMBER", P .. "cluster:" .. ARGV[2], names[i]) == 1 then
+  if not leaving[names[i]] and (ARGV[2] == "" or call("SISMEMBER", P .. "cluster:" .. ARGV[2], names[i]) == 1) then
     taken[#taken + 1] = names[i]
   end
 end

@@ -15,14 +15,15 @@
   REPEAT  the same      COST O(topics asked for) ]]
 --- @include "include/open"
 local name, count = ARGV[1], tonumber(ARGV[2])
-local queue_datas, mappings = {}, {}
+local row, queue_datas, mappings = call("HGETALL", P .. "broker:" .. name), {}, {}
+local has_topics = #row > 0 -- what is left of a name that is gone counts for nobody (include/leaving)
 for i = 4, 3 + count do
-  queue_datas[#queue_datas + 1] = call("HGET", P .. "topic:" .. ARGV[i], name)
+  queue_datas[#queue_datas + 1] = has_topics and call("HGET", P .. "topic:" .. ARGV[i], name)
 end
 for i = 4 + count, #ARGV, 2 do
   mappings[#mappings + 1] = call("HGET", P .. "mapping:" .. ARGV[i], ARGV[i + 1])
 end
-local names = ARGV[3] == "1" and call("SMEMBERS", P .. "broker-topics:" .. name) or {}
-return {epoch, seq, config_rev, call("HGETALL", P .. "broker:" .. name), queue_datas, mappings, names,
+local names = ARGV[3] == "1" and has_topics and call("SMEMBERS", P .. "broker-topics:" .. name) or {}
+return {epoch, seq, config_rev, row, queue_datas, mappings, names,
   call("HGETALL", P .. "config"), call("HGETALL", P .. "kv:ORDER_TOPIC_CONFIG"),
   call("SISMEMBER", P .. "kv", "ORDER_TOPIC_CONFIG")}

@@ -1,11 +1,12 @@
 --[[ reap_worker: clean up after worker processes whose lease ran out
   KEYS[1] meta       HASH
   ARGV[1] limit      int   brokers a call, 1..1000
-  ARGV[2] topics     int   topics of the removed brokers a call; one broker is removed even if it has more
+  ARGV[2] topics     int   topics of the removed brokers a call; those of a brokerName with more are left to
+                     expire_brokers (include/leaving)
   DERIVED every table of the namespace
   RETURNS {seq, more 0|1, reaped entries, who...}: those that were removed
   EVENTS  broker_reaped for a broker that has no connection left, if one of them was seen closing
-  REPEAT  no effect      COST O(workers + limit + topics); at least O(topics of one broker)
+  REPEAT  no effect      COST O(workers + limit + topics)
   SOURCE  After an outage nothing is reaped until every worker had the time to renew, and nothing at all while nobody
           hears brokers (include/seen). For front ends "direct:..." see include/give_up ]]
 --- @include "include/open"
@@ -19,6 +20,9 @@
 --- @include "include/each_topics"
 --- @include "include/queue_data"
 --- @include "include/emit_topics"
+--- @include "include/leaving"
+room = tonumber(ARGV[2])
+--- @include "include/wiping"
 --- @include "include/remove_who"
 --- @include "include/give_up"
 --- @include "include/seen"
@@ -27,13 +31,13 @@ local SETTLE_MS = 10000
 if not heard or now_ms < up_since + SETTLE_MS then
   return {seq, 0, 0}
 end
-local limit, budget, removed = math.min(1000, tonumber(ARGV[1])), tonumber(ARGV[2]), {}
+local limit, removed = math.min(1000, tonumber(ARGV[1])), {}
 local incarnations, entries, more = call("SMEMBERS", P .. "leases"), 0, false
 for i = 1, #incarnations do
   local incarnation = incarnations[i]
   if call("EXISTS", P .. "lease:" .. incarnation) == 0 then
     local taken
-    taken, budget, more = give_up(incarnation, limit - entries, budget, removed)
+    taken, more = give_up(incarnation, limit - entries, removed)
     entries = entries + taken
     if more then
       break

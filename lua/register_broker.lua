@@ -45,6 +45,8 @@
            {"REFRESHED", seq, masterAddr, haServerAddr}: an older registration that came late; a sign of life only
            {"REFUSED_STATE", seq}: another address holds the id with a higher stateVersion
            {"REFUSED_ONE_TOPIC", seq}
+           {"LEAVING", seq}: a removal of the brokerName is not done (include/leaving, include/wiping): call
+           clear_broker first; nothing is written
            an error "MQLIMIT ...": the brokerName has as many ids as a row may have, and this one is new
   EVENTS   broker_registered when anything but the time of the last update changed; in parts of 500 topics
            broker_refused, ignorable: with REFUSED_STATE, when the process had counted as alive until then
@@ -96,6 +98,11 @@ if epoch ~= ARGV[2] or (row.rev or "0") ~= ARGV[3] or config_rev ~= ARGV[5] or (
     return {"REFRESHED", seq, master_addr, ha_server_addr}
   end
   return {"RETRY", seq, live.n or "0", live.counter or "", live.timestamp or "", live.state_version or ""}
+end
+
+if not row.rev and call("HEXISTS", P .. "leaving", name) == 1
+  or row.acting == "1" and not row["0"] and call("HEXISTS", P .. "wiping", name) == 1 then
+  return {"LEAVING", seq}
 end
 
 -- 2. Refusals; nothing is stored.

@@ -11,13 +11,25 @@
 --- @include "include/open"
 --- @include "include/expect"
 --- @include "include/emit"
+--- @include "include/leaving_names"
 local topic, key = ARGV[1], P .. "topic:" .. ARGV[1]
 local last = #ARGV
 expect("hash", key)
 expect("set", P .. "topics")
+
+local function is_there()
+  local names, leaving = call("HKEYS", key), leaving_names() or {}
+  for i = 1, #names do
+    if not leaving[names[i]] then
+      return true
+    end
+  end
+  return false
+end
+
 for i = 2, #ARGV, 2 do
   if call("EXISTS", P .. "broker:" .. ARGV[i]) == 0 then
-    last = call("EXISTS", key) == 1 and i - 1 or 1
+    last = is_there() and i - 1 or 1
     break
   end
   expect("hash", P .. "broker:" .. ARGV[i])

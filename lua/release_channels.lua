@@ -2,12 +2,13 @@
   KEYS[1] meta         HASH
   ARGV[1] incarnation
   ARGV[2] limit        int   brokers a call, 1..1000
-  ARGV[3] topics       int   topics of the removed brokers a call; one broker is removed even if it has more
+  ARGV[3] topics       int   topics of the removed brokers a call; those of a brokerName with more are left to
+                       expire_brokers (include/leaving)
   DERIVED every table of the namespace
   RETURNS {seq, more 0|1}
   EVENTS  broker_reaped, as with reap_worker: for a broker that has no connection left, if one of them was seen
           closing. The other brokers live on: they come back through another front end
-  REPEAT  no effect      COST O(limit + topics); at least O(topics of one broker) ]]
+  REPEAT  no effect      COST O(limit + topics) ]]
 --- @include "include/open"
 --- @include "include/expect"
 --- @include "include/emit"
@@ -19,11 +20,14 @@
 --- @include "include/each_topics"
 --- @include "include/queue_data"
 --- @include "include/emit_topics"
+--- @include "include/leaving"
+room = tonumber(ARGV[3])
+--- @include "include/wiping"
 --- @include "include/remove_who"
 --- @include "include/give_up"
 expect("set", P .. "leases", P .. "held:" .. ARGV[1])
 expect("hash", P .. "releases")
-local _, _, more = give_up(ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), {})
+local _, more = give_up(ARGV[1], tonumber(ARGV[2]), {})
 if not more then
   call("DEL", P .. "lease:" .. ARGV[1])
   call("SREM", P .. "leases", ARGV[1])

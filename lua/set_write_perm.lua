@@ -1,11 +1,14 @@
---[[ set_write_perm: take or give write permission for every topic of a brokerName (205, 327)
+--[[ set_write_perm: take or give write permission for every topic of a brokerName (205, 327), some with each call
+  Between two calls other changes have their turn. Each topic that the name has all the time is changed once.
   KEYS[1] meta         HASH
   ARGV[1] broker_name
   ARGV[2] mode         "wipe": the write bit goes; "add": the perm becomes 6, whatever it was
-  DERIVED broker-topics:<brokerName>, topic:<topic>, broker:<brokerName>
-  RETURNS {"OK", seq, topics of the name}
-  EVENTS  write_perm_set, in parts of 500 topics, when any perm changed
-  REPEAT  no effect, the same count      COST O(topics of the name)
+  ARGV[3] topics       int   topics a call, about
+  ARGV[4] rest         "" begins; else what the call before returned
+  DERIVED broker-topics:<brokerName>, topic:<topic>, broker:<brokerName>, wiping
+  RETURNS {"OK", seq, topics of the name, rest}; rest "": those were all, else call again with it
+  EVENTS  write_perm_set, in parts of 500 topics, when any perm changed: a change for each call
+  REPEAT  no effect, the same count      COST O(topics)
   SOURCE  RouteInfoManager.operateWritePermOfBroker; docs/semantics.md 14, 15 ]]
 --- @include "include/open"
 --- @include "include/expect"
@@ -14,13 +17,20 @@
 --- @include "include/each_topics"
 --- @include "include/queue_data"
 --- @include "include/emit_topics"
-local wipe = ARGV[2] == "wipe"
-expect("hash", P .. "broker:" .. ARGV[1])
-local count, bodies, write = plan_perms(ARGV[1], function(perm)
+local name, wipe, most = ARGV[1], ARGV[2] == "wipe", tonumber(ARGV[3])
+expect("hash", P .. "broker:" .. name, P .. "wiping")
+if call("EXISTS", P .. "broker:" .. name) == 0 then
+  return {"OK", seq, 0, ""}
+end
+local count = call("SCARD", P .. "broker-topics:" .. name)
+local bodies, write, rest = plan_perms(name, function(perm)
   return wipe and bit.band(perm, bit.bnot(2)) or 6
-end)
+end, count > most and most or nil, ARGV[4])
+if not wipe then
+  call("HDEL", P .. "wiping", name) -- this is newer than a wipe that is not done
+end
 if #bodies > 0 then
   write()
-  emit_topics("write_perm_set", ARGV[1], "", bodies)
+  emit_topics("write_perm_set", name, "", bodies)
 end
-return {"OK", seq, count}
+return {"OK", seq, count, rest}

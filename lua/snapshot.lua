@@ -13,6 +13,7 @@
   EVENTS  none
   REPEAT  the same      COST O(count * size of one) ]]
 --- @include "include/open"
+--- @include "include/leaving_names"
 local section, cursor, count = ARGV[1], ARGV[2], ARGV[3]
 if section == "head" then
   local last = call("XREVRANGE", P .. "changes", "+", "-", "COUNT", 1)
@@ -36,9 +37,19 @@ if not source then
 end
 local page = call(source[1], P .. source[2], cursor, "COUNT", count)
 if section == "topics" then
-  local topics, rows = {}, {}
+  local topics, rows, leaving = {}, {}, leaving_names()
   for _, topic in ipairs(page[2]) do
     local row = call("HGETALL", P .. "topic:" .. topic)
+    if leaving then
+      local counts = {}
+      for i = 1, #row, 2 do
+        if not leaving[row[i]] then
+          counts[#counts + 1] = row[i]
+          counts[#counts + 1] = row[i + 1]
+        end
+      end
+      row = counts
+    end
     if #row > 0 then
       topics[#topics + 1] = topic
       rows[#rows + 1] = row

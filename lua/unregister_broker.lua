@@ -21,6 +21,8 @@
 --- @include "include/each_topics"
 --- @include "include/queue_data"
 --- @include "include/emit_topics"
+--- @include "include/leaving"
+--- @include "include/wiping"
 --- @include "include/remove_who"
 local cluster, addr, name = ARGV[1], ARGV[2], ARGV[3]
 local row = hash(P .. "broker:" .. name)
@@ -50,9 +52,9 @@ if is_in_row then
   remove_from_row(name, whos[1], addr, "broker_unregistered", cluster)
 elseif row.acting == "1" and not master then
   -- as in Java, any goodbye to a name without a master takes its write permission
-  local _, bodies, write_perms = plan_perms(name, without_write)
+  local bodies, write_perms = plan_wipe(name)
+  write_perms()
   if #bodies > 0 then
-    write_perms()
     emit_topics("write_perm_set", name, "", bodies)
   end
 end

@@ -23,6 +23,8 @@
 --- @include "include/each_topics"
 --- @include "include/queue_data"
 --- @include "include/emit_topics"
+--- @include "include/leaving"
+--- @include "include/wiping"
 --- @include "include/remove_who"
 local who, addr, name, id, cluster = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local live_key = P .. "live:" .. who

@@ -1,18 +1,19 @@
 --[[ give_up: delete the channel entries of a worker that is dead, or is shutting down
   NEEDS  open, hash, remove_who
-  GIVES  give_up(incarnation, limit, budget, removed) -> entries taken, budget that is left, whether there is more. It
-         takes at most limit entries. If a broker has no connection left, and one of them was seen closing, it is
-         removed and appended to removed; else it lives on until its deadline or its next beat. budget: how many topics
-         the removed brokers may have in all; the first broker is removed even if it has more.
+  GIVES  give_up(incarnation, limit, removed) -> entries taken, whether there is more. It takes at most limit entries.
+         If a broker has no connection left, and one of them was seen closing, it is removed and appended to removed;
+         else it lives on until its deadline or its next beat. Brokers for whose topics there is no room any more
+         (include/leaving) wait, but the first one.
          A front end "direct:..." is a broker's own process, which writes to Redis itself. The end of any other front
          end says nothing about its brokers; the end of this one is the close of the broker's connection.
   USED BY reap_worker, release_channels ]]
-local function give_up(incarnation, limit, budget, removed)
+local most = room
+local function give_up(incarnation, limit, removed)
   local held, taken = P .. "held:" .. incarnation, 0
   while taken < limit do
     local who = call("SRANDMEMBER", held)
     if not who then
-      return taken, budget, false
+      return taken, false
     end
     local key, live_key = P .. "channels:" .. who, P .. "live:" .. who
     local own, others, direct = {}, 0, false
@@ -26,9 +27,9 @@ local function give_up(incarnation, limit, budget, removed)
     end
     local live = call("EXISTS", live_key) == 1
     if others == 0 and live and (direct or call("HEXISTS", live_key, "closed_at") == 1) then
-      budget = budget - topics_of(who)
-      if budget < 0 and #removed > 0 then
-        return taken, budget, true
+      local topics = topics_of(who)
+      if topics > room and topics <= most and #removed > 0 then
+        return taken, true
       end
       remove_who(who, "broker_reaped")
       removed[#removed + 1] = who
@@ -43,5 +44,5 @@ local function give_up(incarnation, limit, budget, removed)
     call("SREM", held, who)
     taken = taken + 1
   end
-  return taken, budget, call("EXISTS", held) == 1
+  return taken, call("EXISTS", held) == 1
 end

@@ -1,11 +1,15 @@
 --[[ queue_data: change the perm of every topic of a brokerName, and tell
   NEEDS  open, collect, each_topics
-  GIVES  plan_perms(broker_name, change) -> topics in all, event bodies (JSON text of the changed queue data, at
-         most 500 topics each), write(); change(perm) returns the new perm. Only write() writes.
-  USED BY remove_who, set_write_perm ]]
-local function plan_perms(broker_name, change)
+  GIVES  plan_perms(broker_name, change, most, rest) -> event bodies (JSON text of the changed queue data, at most 500
+         topics each), write(), rest; change(perm) returns the new perm. Only write() writes. It looks at about most
+         topics, nil: at all. rest "": those were all; else a later script goes on with it.
+  USED BY wiping, set_write_perm ]]
+local function plan_perms(broker_name, change, most, rest)
   local bodies, plan, last_is_half = {}, {}, false
-  each_topics(broker_name, function(topics)
+  -- A cursor means something to the server alone that gave it: after a failover it is begun anew.
+  local server = most and string.match(call("INFO", "server"), "run_id:(%x+)") or ""
+  local of, cursor = string.match(rest or "", "^(%x*) (%d+)$")
+  cursor = each_topics(broker_name, function(topics)
     local body, keys, datas = {}, {}, {}
     for i = 1, #topics do
       local key = P .. "topic:" .. topics[i]
@@ -29,8 +33,8 @@ local function plan_perms(broker_name, change)
       last_is_half = not last_is_half
       plan[#plan + 1] = cmsgpack.pack({keys, datas}) -- one text instead of two a topic: see collect
     end
-  end)
-  return call("SCARD", P .. "broker-topics:" .. broker_name), bodies, function()
+  end, of == server and cursor or nil, most)
+  return bodies, function()
     for part = 1, #plan do
       local keys, datas = unpack(cmsgpack.unpack(plan[part]))
       for i = 1, #keys do
@@ -38,5 +42,5 @@ local function plan_perms(broker_name, change)
       end
       collect()
     end
-  end
+  end, cursor ~= "0" and server .. " " .. cursor or ""
 end

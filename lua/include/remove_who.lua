@@ -1,17 +1,19 @@
 --[[ remove_who: take one broker process out of every table
-  NEEDS  open, expect, emit, hash, in_chunks, row_json, emptied, collect, each_topics, queue_data, emit_topics
+  NEEDS  open, expect, emit, hash, in_chunks, row_json, emptied, collect, each_topics, emit_topics, leaving, wiping
   GIVES  remove_who(who, reason): reason is the event's type. Removes the address from the row of every brokerName
          that it is in. The last address of a name takes the name, its queue data, its topics where nobody else has
-         them, and its place in every cluster. A name that keeps other addresses, none of them a master, while
-         acting masters are enabled, loses its write permission. An id that another address took meanwhile
+         them, and its place in every cluster. Queue data for which there is no room any more counts for nobody from
+         then on, and is taken away by later scripts (include/leaving).
+         A name that keeps other addresses, none of them a master, while
+         acting masters are enabled, loses its write permission (include/wiping). An id that another address took meanwhile
          stays with that address. A place in which the address is alive under another cluster stays: the broker came
          back under that name without closing its channel first.
          Its parts: check_who(who) before anything is written, remove_from_row(...) (who nil: the process lives on
          without this place), forget_who(who).
          topics_of(who) -> topics of all the brokerNames whose rows it is in: what removing it costs at most.
   USED BY unregister_broker, unregister_broker_id, channel_destroyed, expire_brokers, reap_worker
-  COST   O(topics of a name that goes) ]]
-expect("set", P .. "topics", P .. "brokers")
+  COST   O(topics of a name that goes), or loses write permission, at most room ]]
+expect("set", P .. "brokers")
 expect("zset", P .. "deadlines")
 
 local function remove_name(name)
@@ -20,27 +22,25 @@ local function remove_name(name)
     cluster_keys[i] = P .. "cluster:" .. clusters[i]
     expect("set", cluster_keys[i])
   end
-  local topics_key, topic_prefix, pcall = P .. "topics", P .. "topic:", redis.pcall
-  each_topics(name, function(topics)
-    local keys = {}
-    for i = 1, #topics do
-      local key = topic_prefix .. topics[i]
-      keys[i] = key
-      pcall("HDEL", key, name) -- a key that is not a hash holds nothing of this broker: it must not stop the removal
-    end
-    in_chunks("SREM", topics_key, emptied(topics, keys))
-  end)
-  call("UNLINK", P .. "broker-topics:" .. name, P .. "broker:" .. name)
+  local topics_key = P .. "broker-topics:" .. name
+  local count = call("SCARD", topics_key)
+  if count > room then
+    leave(name)
+  else
+    room = room - count
+    each_topics(name, function(topics)
+      drop_cells(name, topics)
+    end)
+    call("UNLINK", topics_key)
+  end
+  call("UNLINK", P .. "broker:" .. name)
+  call("HDEL", P .. "wiping", name)
   call("SREM", P .. "brokers", name)
   for i = 1, #clusters do
     if call("SREM", cluster_keys[i], name) == 1 and call("EXISTS", cluster_keys[i]) == 0 then
       call("SREM", P .. "clusters", clusters[i])
     end
   end
-end
-
-local function without_write(perm)
-  return bit.band(perm, bit.bnot(2))
 end
 
 local function members_of(who, addr, cluster)
@@ -74,8 +74,7 @@ local function remove_from_row(name, who, addr, reason, cluster)
   end
   local bodies, write_perms = {}, nil
   if row.acting == "1" and not master then
-    local _
-    _, bodies, write_perms = plan_perms(name, without_write)
+    bodies, write_perms = plan_wipe(name)
   end
   call("HDEL", P .. "broker:" .. name, mine)
   row[mine] = nil

@@ -123,7 +123,7 @@ def topics(namespace: str) -> str:
     """SET: the names of the topics that have queues anywhere.
 
     TTL: none. Java: RouteInfoManager.topicQueueTable, its keys.
-    Writers: register_broker, register_topic, delete_topic, removals.
+    Writers: register_broker, register_topic, delete_topic, clear_broker, removals.
     """
     return prefix(namespace) + "topics"
 
@@ -133,7 +133,7 @@ def topic(namespace: str, name: str) -> str:
     (topicSysFlag).
 
     TTL: none. Java: RouteInfoManager.topicQueueTable.
-    Writers: register_broker, register_topic, delete_topic, set_write_perm, removals.
+    Writers: register_broker, register_topic, delete_topic, set_write_perm, clear_broker, removals.
     """
     return f"{prefix(namespace)}topic:{name}"
 
@@ -142,9 +142,29 @@ def broker_topics(namespace: str, broker_name: str) -> str:
     """SET: the topics of one brokerName: the other direction of ``topic``.
 
     TTL: none. Java: none: Java goes through all topics.
-    Writers: register_broker, register_topic, delete_topic, removals.
+    Writers: register_broker, register_topic, delete_topic, clear_broker, removals.
     """
     return f"{prefix(namespace)}broker-topics:{broker_name}"
+
+
+def leaving(namespace: str) -> str:
+    """HASH: brokerName -> when it went (ms), of those that are gone and had so many topics that these are taken away in
+    parts: what is left of them in ``topic`` and ``broker_topics`` counts for nobody (lua/include/leaving).
+
+    TTL: none. Java: none.
+    Writers: clear_broker, removals.
+    """
+    return prefix(namespace) + "leaving"
+
+
+def wiping(namespace: str) -> str:
+    """HASH: brokerName that lost its last master -> what to go on with, while its topics lose their write permission in
+    parts (lua/include/wiping).
+
+    TTL: none. Java: none.
+    Writers: set_write_perm, clear_broker, removals.
+    """
+    return prefix(namespace) + "wiping"
 
 
 def mappings(namespace: str) -> str:

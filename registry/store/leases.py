@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ..events.changes import SCHEMA_MINOR
+from .route_writes import TOPICS_AT_ONCE
 from .store import Store
 
 # Renewed every second; a worker that is silent this long counts as dead.
@@ -16,10 +17,6 @@ RENEW_EVERY_S = 1.0
 # A channel's front end with this prefix is a broker's own process, which writes here itself: with its lease the
 # broker's connection ends (reap_worker).
 DIRECT = "direct:"
-
-# Removing a broker takes some 4 microseconds of Redis for each of its topics: this many are 40 ms, in which Redis does
-# nothing else.
-TOPICS_PER_REMOVAL = 10_000
 
 # A clock that also runs while the machine sleeps; outside Linux, the closest one available.
 _CLOCK: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
@@ -67,7 +64,7 @@ class Expired(NamedTuple):
     """One batch of the sweep: the brokers that were removed, and when to look again (None: there is no broker).
 
     heard: False when no process that hears brokers renews its lease: nobody is removed until one does.
-    more: the limits of one call were reached, and others are due now.
+    more: the limits of one call were reached, and others are due now, or topics of a broker that is gone are left.
     """
 
     whos: list[str]
@@ -105,16 +102,19 @@ class LeaseStore:
         If this was a broker's last channel, the broker is removed only if another of its channels closed since its last
         heartbeat.
         """
-        while (await self._call("release_channels", incarnation, _RELEASES_PER_CALL, TOPICS_PER_REMOVAL))[1]:
+        while (await self._call("release_channels", incarnation, _RELEASES_PER_CALL, TOPICS_AT_ONCE))[1]:
             pass
 
-    async def expire(self, limit: int, topics: int = TOPICS_PER_REMOVAL) -> Expired:
-        """Remove up to ``limit`` overdue brokers with at most ``topics`` topics in all, but at least one broker."""
+    async def expire(self, limit: int, topics: int = TOPICS_AT_ONCE) -> Expired:
+        """Remove up to ``limit`` overdue brokers, and take at most ``topics`` topics of such brokers away.
+
+        A broker with more goes at once, and its topics in parts with the next calls.
+        """
         _, deadline, now, heard, more, *whos = await self._call("expire_brokers", limit, topics)
         next_deadline_ms = int(deadline) if deadline else None
         return Expired([name.decode() for name in whos], next_deadline_ms, int(now), bool(heard), bool(more))
 
-    async def reap(self, limit: int, topics: int = TOPICS_PER_REMOVAL) -> tuple[list[str], bool]:
+    async def reap(self, limit: int, topics: int = TOPICS_AT_ONCE) -> tuple[list[str], bool]:
         """Clean up after dead workers, within the same limits.
 
         Returns:

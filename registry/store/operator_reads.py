@@ -146,8 +146,8 @@ async def read_topic_tables(store: Store, topic: str) -> Tables:
     queue_datas = {name.decode(): decode_queue_data(topic, data) for name, data in flat.items()}
     rows = await store.read(*(("HGETALL", keys.broker(namespace, name)) for name in queue_datas))
     for (name, data), row in zip(queue_datas.items(), rows, strict=True):
-        tables.set_queue_data(topic, name, data)
-        if row:
+        if row:  # what is left of a name that is gone counts for nobody (lua/include/leaving)
+            tables.set_queue_data(topic, name, data)
             tables.brokers[name] = broker_row([part for pair in row.items() for part in pair])
     who = behaviour_of(store.compat).who
     whos = [who(row.cluster, addr) for row in tables.brokers.values() for addr in row.broker_addrs.values()]

@@ -17,6 +17,10 @@ from .store import Store, text
 TOPICS_PER_EVENT: Final = 500
 """No event has more topics: 10,000 of them would be 520 kB."""
 
+TOPICS_AT_ONCE: Final = 3000
+"""A script takes no more topics away, or changes the perm of no more: that takes up to 10 microseconds of Redis each,
+and Redis does nothing else then."""
+
 # The heartbeat timeout that a broker may ask for: one second to one hour; other values become the nearer of these. Java
 # takes any value, so that a broker could be removed between two heartbeats, or stay for years.
 _TIMEOUT_MS = (1000, 3_600_000)
@@ -155,8 +159,7 @@ class RouteStore:
         timeout_ms = default_timeout_ms
         if r.heartbeat_timeout_ms is not None:
             timeout_ms = min(max(r.heartbeat_timeout_ms, _TIMEOUT_MS[0]), _TIMEOUT_MS[1])
-        reply = await self._call(
-            "register_broker",
+        arguments = (
             self.behaviour.who(r.cluster, r.broker_addr), diff.epoch, diff.rev, diff.n, diff.config_rev,
             r.cluster, r.broker_name, r.broker_id, r.broker_addr, _maybe(r.ha_server_addr), _maybe(r.zone_name),
             "1" if r.enable_acting_master else "0", timeout_ms,
@@ -165,6 +168,9 @@ class RouteStore:
             -1 if filters is None else len(filters), len(parts), len(diff.dropped), len(diff.mappings),
             before, *(applied or ("", 0)), *(filters or ()), *_flat(parts), *diff.dropped, *_flat(diff.mappings),
         )  # fmt: skip
+        while (reply := await self._call("register_broker", *arguments))[0] == b"LEAVING":
+            while (await self._call("clear_broker", r.broker_name, TOPICS_AT_ONCE))[1]:
+                pass
         status = reply[0].decode()
         if status in ("OK", "REFRESHED"):
             changed = status == "OK" and reply[4] == 1
@@ -228,9 +234,15 @@ class RouteStore:
         return text((await self._call("channel_destroyed", broker, *channel))[0])
 
     async def set_write_perm(self, broker_name: str, mode: Literal["wipe", "add"]) -> tuple[int, int]:
-        """Wipe or add write permission; returns (seq, how many topics the brokerName has)."""
-        _, seq, count = await self._call("set_write_perm", broker_name, mode)
-        return seq, count
+        """Wipe or add write permission; returns (seq, how many topics the brokerName has).
+
+        Some thousand topics at a time. If it fails half way, those that were changed stay so: repeat it.
+        """
+        rest = b""
+        while True:
+            _, seq, count, rest = await self._call("set_write_perm", broker_name, mode, TOPICS_AT_ONCE, rest)
+            if not rest:
+                return seq, count
 
     async def delete_topic(self, topic: str, cluster: str = "") -> int:
         """Delete a topic, everywhere or from one cluster's brokers (5.x); returns the seq."""

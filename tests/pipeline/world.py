@@ -9,7 +9,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from mqregistry.behaviour import FOUR_EIGHT
 from mqregistry.events.changes import Change, Parts, decode_change
+from mqregistry.model import Registration
 from mqregistry.pipeline.lake.lake import Lake, places
 from mqregistry.pipeline.lake.schema import BRONZE, SILVER
 from mqregistry.pipeline.silver.files import read_files
@@ -17,41 +19,56 @@ from mqregistry.pipeline.silver.manifest import log_of, read_last
 from mqregistry.store.store import Store
 from mqregistry.tables.live_table import LiveTable
 from mqregistry.tables.tables import Tables
-from tests.store.bed import RW, Bed, FrontEnd, registration
+from tests.store.bed import RW, Bed, FrontEnd, Prepared, in_small_parts, registration
+from tests.store.consistent import Told, assert_consistent
 
 TOPICS = [f"topic-{number}" for number in range(12)]
-PROCESSES = [  # cluster, brokerName, id, address; addresses and names that cross
+PROCESSES = [  # cluster, brokerName, id, address; addresses, names, ids and clusters that cross
     ("c1", "broker-a", 0, "10.0.0.1:10911"),
     ("c1", "broker-a", 1, "10.0.0.2:10911"),
     ("c1", "broker-b", 0, "10.0.0.3:10911"),
     ("c1", "broker-b", 0, "10.0.0.4:10911"),
+    ("c2", "broker-b", 0, "10.0.0.4:10911"),
     ("c2", "broker-b", 1, "10.0.0.4:10911"),
     ("c2", "broker-c", 0, "10.0.0.5:10911"),
     ("c1", "broker-c", 0, "10.0.0.1:10911"),
+    ("c2", "broker-a", 1, "10.0.0.1:10911"),
     ("c2", "broker-d", 2, "10.0.0.6:10911"),
 ]
+FRONT_ENDS = ("fe1", "fe2", "fe3")
+OPERATIONS = {
+    "register": 30, "same": 6, "late": 5, "touch": 6, "unregister": 8, "close": 8, "perm": 4, "delete": 6, "topic": 6,
+    "kv": 6, "restore": 1, "config": 1, "time": 7, "clock": 1, "sweep": 3, "die": 2, "drain": 1, "reap": 2,
+}  # fmt: skip
 
 
 class World:
-    """Random operations through three front ends on one namespace."""
+    """Random operations through three front ends on one namespace.
+
+    After each of them every key agrees with every other one, and with what the change stream tells.
+    """
 
     def __init__(self, store: Store, seed: int) -> None:
+        if seed % 2:
+            in_small_parts(store, 3)
         self.bed = Bed(store)
-        self.front_ends = [FrontEnd(store, f"fe{number}", f"w{number}") for number in (1, 2, 3)]
+        self.front_ends = [FrontEnd(store, name, f"{name}.0") for name in FRONT_ENDS]
         self.random = random.Random(seed)
         self.version = 0
+        self.born = 0
         self.channels: dict[tuple[str, str, str], int] = {}
+        self.on_the_way: list[tuple[FrontEnd, Prepared]] = []
+        self.told = Told(store)
 
     async def run(self, operations: int) -> None:
         for _ in range(operations):
             await self.step()
+            await assert_consistent(self.bed.store)
+            await self.told.assert_true()
 
     async def step(self) -> None:
         pick = self.random
-        kind = pick.choices(
-            ["register", "same", "unregister", "close", "perm", "delete", "topic", "kv", "config", "time", "clock"],
-            [30, 6, 6, 8, 4, 6, 6, 6, 1, 5, 1],
-        )[0]
+        kind = pick.choices(list(OPERATIONS), list(OPERATIONS.values()))[0]
         front_end = pick.choice(self.front_ends)
         cluster, name, broker_id, addr = pick.choice(PROCESSES)
         match kind:
@@ -59,6 +76,10 @@ class World:
                 await self.register(front_end, cluster, name, broker_id, addr, new=True)
             case "same":
                 await self.register(front_end, cluster, name, broker_id, addr, new=False)
+            case "late":
+                await self.late(front_end, self.registration(cluster, name, broker_id, addr, new=pick.random() < 0.5))
+            case "touch":
+                await front_end.routes.touch_broker(cluster, addr, front_end.channel(pick.randint(1, 3)), 1)
             case "unregister":
                 await front_end.routes.unregister_broker(cluster, addr, name, broker_id)
             case "close":
@@ -73,6 +94,9 @@ class World:
                 await front_end.routes.register_topic(pick.choice(TOPICS), [(n, self.queue_data()) for n in names])
             case "kv":
                 await self.kv(front_end)
+            case "restore":
+                values = {topic: pick.choice(["1", "3"]) for topic in pick.sample(TOPICS[:3], 2)}
+                await front_end.kv.restore((await self.bed.head()).last_id, {pick.choice(["other", "third"]): values})
             case "config":
                 values = {pick.choice(["orderMessageEnable", "supportActingMaster"]): pick.choice(["true", "false"])}
                 await front_end.kv.set_config(values)
@@ -81,6 +105,35 @@ class World:
                 await front_end.leases.expire(100)
             case "clock":
                 await self.bed.move_clock(pick.choice([-7_000, -1, 3_600_000]))
+            case _:
+                await self.workers(kind, front_end)
+
+    async def workers(self, kind: str, front_end: FrontEnd) -> None:
+        """What workers and sweepers do of themselves, each in a moment of its own."""
+        pick = self.random
+        match kind:
+            case "sweep":  # one broker, or one at a time
+                await self.bed.let_pass(pick.choice([0, 5_000, 21_000, 121_000]))
+                await front_end.leases.expire(1, pick.choice([1, 5, 1000]))
+            case "die":
+                await self.bed.redis("DEL", self.bed.key(f"lease:{front_end.incarnation}"))
+                await self.new_worker(front_end)
+            case "drain":
+                await front_end.leases.release(front_end.incarnation)
+                await self.new_worker(front_end)
+            case "reap":
+                await self.bed.let_pass(11_000)
+                await front_end.leases.reap(pick.choice([1, 100]))
+
+    async def new_worker(self, front_end: FrontEnd) -> None:
+        self.born += 1
+        front_end.incarnation = f"{front_end.front_end}.{self.born}"
+        await front_end.leases.renew(front_end.incarnation, 10**9)
+        whos = ["|".join((process[0], process[3])) for process in self.random.sample(PROCESSES, 2)]
+        if self.random.random() < 0.5:  # it was only paused, and attaches what it has
+            await front_end.leases.attach(
+                front_end.front_end, [(who, front_end.channel(number + 1).value) for number, who in enumerate(whos)]
+            )
 
     def queue_data(self) -> Any:
         return type(RW)(self.random.choice([4, 8]), self.random.choice([4, 8]), self.random.choice([2, 4, 6]))
@@ -94,9 +147,7 @@ class World:
         else:
             await front_end.kv.put(namespace, key, pick.choice(["1", "2", 'ä"\\', None]))
 
-    async def register(
-        self, front_end: FrontEnd, cluster: str, name: str, broker_id: int, addr: str, *, new: bool
-    ) -> None:
+    def registration(self, cluster: str, name: str, broker_id: int, addr: str, *, new: bool) -> Registration:
         pick = self.random
         self.version += new
         topics = {topic: (8, pick.choice([4, 8]), 6) for topic in pick.sample(TOPICS, pick.randint(0, 7))}
@@ -115,9 +166,24 @@ class World:
             addr, name, broker_id, cluster, topics=topics, counter=self.version, timestamp=self.version,
             state_version=pick.choice([0, 0, 1]), **extra,
         )  # fmt: skip
-        connection = pick.randint(1, 3)
+        return wanted if self.bed.store.compat == "5.x" else FOUR_EIGHT.seen(wanted)
+
+    async def register(
+        self, front_end: FrontEnd, cluster: str, name: str, broker_id: int, addr: str, *, new: bool
+    ) -> None:
+        wanted = self.registration(cluster, name, broker_id, addr, new=new)
+        connection = self.random.randint(1, 3)
         self.channels[front_end.front_end, cluster, addr] = connection
-        await front_end.register(wanted, connection=connection, delete_missing_topics=pick.random() < 0.5)
+        await front_end.register(wanted, connection=connection, delete_missing_topics=self.random.random() < 0.5)
+
+    async def late(self, front_end: FrontEnd, wanted: Registration) -> None:
+        """Of up to three registrations that were compared, one arrives, however long ago that was."""
+        connection = self.random.randint(1, 3)
+        self.on_the_way.append((front_end, await front_end.prepare(wanted, connection=connection)))
+        if len(self.on_the_way) > 3 or self.random.random() < 0.5:
+            of, prepared = self.on_the_way.pop(self.random.randrange(len(self.on_the_way)))
+            if prepared.diff is not None:
+                await of.send(prepared)
 
 
 async def entries(store: Store, after: str = "-") -> list[tuple[str, str]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import re
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
@@ -11,7 +12,7 @@ import msgspec
 
 from mqregistry.events.changes import Change, Parts
 from mqregistry.model import DEFAULT_HEARTBEAT_TIMEOUT_MS, DataVersion, QueueData, Registration, TopicConfig
-from mqregistry.store import keys
+from mqregistry.store import keys, scripts
 from mqregistry.store.change_reader import ChangeReader
 from mqregistry.store.config_writes import KvStore
 from mqregistry.store.leases import LeaseStore
@@ -58,6 +59,16 @@ async def until(ask: Callable[[], Awaitable[Any]], holds: Callable[[Any], bool],
     async with asyncio.timeout(timeout_s):
         while not holds(await ask()):  # noqa: ASYNC110 - there is no event to wait for
             await asyncio.sleep(0.005)
+
+
+def in_small_parts(store: Store, topics: int) -> None:
+    """Have removals of this store take so few topics away with each script, so that a few topics take many parts."""
+    changed = {}
+    for name, script in scripts.load().items():
+        source = re.sub(r"^local room = \d+$", f"local room = {topics}", script.source, flags=re.M)
+        sha = hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest()
+        changed[name] = script._replace(source=source, sha=sha)
+    store._scripts = changed
 
 
 class Prepared(NamedTuple):

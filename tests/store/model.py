@@ -313,14 +313,14 @@ class Model:
         """Whether a front end renewed its lease just now: without one, silence says nothing about a broker."""
         return self.seen == self.now
 
+    def due(self) -> set[tuple[str, str]]:
+        """Whom a sweep removes now."""
+        return {who for who, live in self.lives.items() if live.deadline <= self.now} if self.heard() else set()
+
     def expire(self) -> set[tuple[str, str]]:
-        gone: set[tuple[str, str]] = set()
-        if not self.heard():
-            return gone
-        for who, live in list(self.lives.items()):
-            if live.deadline <= self.now:
-                gone.add(who)
-                self.remove(who)
+        gone = self.due()
+        for who in sorted(gone):
+            self.remove(who)
         return gone
 
     def reap(self) -> set[tuple[str, str]]:

@@ -83,6 +83,16 @@ async def use_everything(bed: Bed) -> None:
     # what 104 is with compat 4.8
     gone = who("c1", by_id.broker_addr)
     assert (await store.call("unregister_broker_id", gone, by_id.broker_addr, "broker-e", 0, "c1"))[2] == 1
+    # a group with many topics loses its master, and then its last broker; it comes back before all of that is done
+    big = {"name": "broker-f", "topics": [f"t{i}" for i in range(3100)], "enable_acting_master": True}
+    for _ in range(2):
+        await bed.register("10.0.0.7:10911", **big)
+        await bed.register("10.0.0.8:10911", broker_id=1, **big)
+        await routes.unregister_broker("c1", "10.0.0.7:10911", "broker-f")
+    await bed.register("10.0.0.8:10911", broker_id=1, counter=2, **big)
+    await routes.unregister_broker("c1", "10.0.0.8:10911", "broker-f")
+    await bed.register("10.0.0.7:10911", **big)
+    await routes.unregister_broker("c1", "10.0.0.7:10911", "broker-f")
     # a master goes: the slave stands in, without write permission
     await routes.unregister_broker("c1", "10.0.0.1:10911", "broker-a")
     await routes.unregister_broker("other", "10.0.0.2:10911", "broker-a")

@@ -18,7 +18,7 @@ from mqregistry.config.settings import Settings
 from mqregistry.embedded import EmbeddedRedis
 from mqregistry.errors import StoreError, StoreUnavailable
 from mqregistry.events import changes as kinds
-from mqregistry.store.leases import TOPICS_PER_REMOVAL
+from mqregistry.store.route_writes import TOPICS_AT_ONCE
 from mqregistry.store.store import Store
 from mqregistry.store.streams import Alarm, StreamStore
 from mqregistry.worker.sweeper import _BATCH_PAUSE_S, BROKERS_PER_CALL, Sweeper, reach
@@ -221,7 +221,7 @@ async def test_many_due_at_once_go_in_bounded_batches_with_short_pauses(bed, sto
     sweeper = Sweeper(store, SETTINGS, removed=lambda expired, reaped: batches.append(expired))
     pauses = [await sweeper.sweep() for _ in range(4)]
     assert (batches, pauses) == ([BROKERS_PER_CALL] * 4, [_BATCH_PAUSE_S] * 4)
-    limits = (BROKERS_PER_CALL, TOPICS_PER_REMOVAL)
+    limits = (BROKERS_PER_CALL, TOPICS_AT_ONCE)
     assert [arguments for name, arguments in calls.made if name == "expire_brokers"] == [limits] * 4
     assert await sweeper.sweep() > 0
     assert (await bed.contents())["brokers"] == {}

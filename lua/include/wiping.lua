@@ -1,0 +1,54 @@
+--[[ wiping: the write permission of a brokerName that has lost its last master goes, in parts where it must
+  NEEDS  open, expect, emit_topics, queue_data, leaving
+  GIVES  plan_wipe(name, nil) -> event bodies of the topics that there is room for (include/leaving), write(); write also
+         notes if topics are left
+         wipe_on(name): goes on with a name of which topics are left -> whether those were all
+         wipe_names(): the same of all such names -> whether those were all
+         What is left of a wipe is done by expire_brokers, and before the name registers (clear_broker). Meanwhile
+         the name keeps its write permission for the topics that are left. 217 may set it for one of them, and loses it.
+  EVENTS write_perm_set for each part but the first, which is told with what took the master away
+  USED BY remove_who, unregister_broker, expire_brokers, clear_broker ]]
+expect("hash", P .. "wiping")
+
+local function without_write(perm)
+  return bit.band(perm, bit.bnot(2))
+end
+
+local function plan_wipe(name, rest)
+  local count = call("SCARD", P .. "broker-topics:" .. name)
+  local most = count > room and math.max(1, room) or nil
+  local bodies, write_perms
+  bodies, write_perms, rest = plan_perms(name, without_write, most, rest)
+  room = room - math.min(count, most or count)
+  return bodies, function()
+    write_perms()
+    if rest ~= "" then
+      call("HSET", P .. "wiping", name, rest)
+    else
+      call("HDEL", P .. "wiping", name)
+    end
+  end, rest
+end
+
+local function wipe_on(name)
+  if call("EXISTS", P .. "broker:" .. name) == 0 then
+    call("HDEL", P .. "wiping", name)
+    return true
+  end
+  local bodies, write, rest = plan_wipe(name, call("HGET", P .. "wiping", name))
+  write()
+  if #bodies > 0 then
+    emit_topics("write_perm_set", name, "", bodies)
+  end
+  return rest == ""
+end
+
+local function wipe_names()
+  local names = call("HKEYS", P .. "wiping")
+  for i = 1, #names do
+    if room <= 0 or not wipe_on(names[i]) then
+      return false
+    end
+  end
+  return true
+end
