@@ -92,17 +92,21 @@ class Admin:
             await self.write_kv(index)
         elif choice < 0.7:
             key = self.random.choice(SETTINGS)
-            await self._ask(index, 318, None, f"{key}={self.random.choice(('true', 'false'))}\n".encode())
+            await self.set_config(index, key, self.random.choice(("true", "false")))
         elif choice < 0.8:
             self.values += 1
             value = f"env{self.values}"
-            acked = await self._ask(index, 318, None, f"productEnvName={value}\n".encode())
+            acked = await self.set_config(index, "productEnvName", value)
             self.settings.written("productEnvName", value, acked=acked)
         elif choice < 0.9:
             name = self.random.choice(list(self.world.model.brokers.values())).name
-            await self._ask(index, self.random.choice((205, 327)), {"brokerName": name})
+            await self.ask(index, self.random.choice((205, 327)), {"brokerName": name})
         else:
-            await self._ask(index, 216, {"topic": f"v-{self.random.randrange(6)}"})
+            await self.ask(index, 216, {"topic": f"v-{self.random.randrange(6)}"})
+
+    async def set_config(self, index: int, key: str, value: str) -> bool:
+        """318; whether it was acknowledged."""
+        return await self.ask(index, 318, None, f"{key}={value}\n".encode())
 
     async def write_kv(self, index: int, key: str = "", *, delete: bool | None = None) -> bool:
         """Put or delete one key; whether it was acknowledged."""
@@ -114,11 +118,11 @@ class Admin:
         if not delete:
             self.values += 1
             value = ext["value"] = f"value{self.values}"
-        acked = await self._ask(index, 102 if delete else 100, ext)
+        acked = await self.ask(index, 102 if delete else 100, ext)
         self.kv.written(key, value, acked=acked)
         return acked
 
-    async def _ask(self, index: int, code: int, ext: dict[str, str] | None, body: bytes = b"") -> bool:
+    async def ask(self, index: int, code: int, ext: dict[str, str] | None, body: bytes = b"") -> bool:
         sent = time.monotonic()
         try:
             wire = await Wire.open(self.world.front_ends[index].port, timeout_s=3)

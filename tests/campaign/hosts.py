@@ -68,6 +68,7 @@ class Host:
         self.random = Random(seed)
         self.closes_late_answers = self.random.random() < 0.5
         self.runs = True
+        self.rounds = 0
         self.wires: dict[int, Wire] = {}
         self.held: set[int] = set()
         self._tasks = [asyncio.create_task(self._speak(index)) for index in front_ends]
@@ -125,6 +126,7 @@ class Host:
                     member.in_flight -= 1
                 if wire.sent_away:
                     return
+            self.rounds += 1
             pause_s = self.period_s * self.random.uniform(0.8, 1.2) - (time.monotonic() - began)
             end = time.monotonic() + max(0.05, pause_s)
             while self.runs and wire.is_open and time.monotonic() < end:  # noqa: ASYNC110 (three conditions)
