@@ -24,6 +24,7 @@ def main() -> int:
     parser.add_argument("--only", default="", help="rows or mutants, with commas between them: A06,B01b")
     parser.add_argument("--campaign", type=float, default=0.0, metavar="MINUTES", help="run the campaign for so long")
     parser.add_argument("--seed", type=int, default=1, help="of the campaign")
+    parser.add_argument("--schedule", default="", help="of the campaign, for all; else that which the mutant names")
     parser.add_argument("--no-tests", action="store_true", help="the campaign alone")
     parser.add_argument("--no-baseline", action="store_true", help="do not see the named tests pass first")
     parser.add_argument("--processes", type=int, default=2, help="mutants that are tried at the same time")
@@ -32,7 +33,7 @@ def main() -> int:
     chosen = choose(read_mutants(), options.only)
     if not chosen:
         parser.error(f"no mutant is called {options.only}")
-    how = Options(options.campaign, options.seed, named=not options.no_tests)
+    how = Options(options.campaign, options.seed, options.schedule, named=not options.no_tests)
 
     def say(line: str) -> None:
         print(line, file=sys.stderr if options.json else sys.stdout, flush=True)

@@ -1,7 +1,7 @@
 """Reads the mutants in ``patches/``, and applies them to a copy of the checkout.
 
 A mutant is a TOML file. ``what`` says in one sentence what is wrong with it. ``tests`` are the tests that fail then.
-``campaign`` is the profile of ``tests.campaign`` that fits best (none: the campaign's own choice). Each
+``campaign`` is the schedule of ``tests.campaign`` that should find it (none: all kinds of faults). Each
 ``[[change]]`` replaces the text ``mended``, which stands exactly once in ``file``, by ``broken``.
 
 Exact texts and not unified diffs: a diff names lines, which move with each edit above them, and is hard to read in

@@ -6,6 +6,8 @@ import ast
 
 import pytest
 
+from tests.campaign.schedule import weights
+
 from .patches import ROOT, ROWS, SELF_CHECKS, WITHOUT, Change, DoesNotApply, Mutant, read_mutants
 from .trial import STILL_WORKS
 
@@ -23,6 +25,11 @@ def test_it_applies_and_what_it_makes_can_be_read(mutant, tmp_path):
         assert text != (ROOT / file).read_text()
         if file.endswith(".py"):
             ast.parse(text, file)
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.id)
+def test_the_campaign_knows_its_schedule(mutant):
+    assert weights(mutant.campaign or "all")
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.id)

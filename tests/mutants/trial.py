@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import shutil
@@ -26,14 +27,20 @@ STILL_WORKS: Final = (
 """Passes with every mutant: one that breaks everything says nothing about the tests of its row."""
 TEST_S: Final = 60
 """Pytest ends a test after this time: with a mutant, tests may wait for what never comes."""
-_START_S: Final = 60
+LAST_ROUND_S: Final = 240
+"""A round of the campaign that has begun is played to its end."""
 
 
 class Options(msgspec.Struct, frozen=True):
-    """How mutants are tried. campaign_minutes: 0 = without the campaign. tests_s: for all named tests of one."""
+    """How mutants are tried.
+
+    campaign_minutes: 0 = without the campaign. schedule: of the campaign; "" = what each mutant names. tests_s: for all
+    named tests of one mutant.
+    """
 
     campaign_minutes: float = 0.0
     seed: int = 1
+    schedule: str = ""
     named: bool = True
     tests_s: float = 600.0
 
@@ -159,8 +166,8 @@ def play_campaign(checkout: Path, mutant: Mutant, options: Options) -> Played:
     status = _run(
         checkout,
         ["-m", "tests.campaign", "--minutes", str(options.campaign_minutes), "--seed", str(options.seed),
-         *(("--profile", mutant.campaign) if mutant.campaign else ())],
-        log, 60 * options.campaign_minutes * 1.5 + _START_S,
+         "--schedule", options.schedule or mutant.campaign or "all", "--shorten-s", "0"],
+        log, 60 * options.campaign_minutes + LAST_ROUND_S,
     )  # fmt: skip
     after_s = time.monotonic() - began
     if status in (0, 1):
@@ -170,9 +177,10 @@ def play_campaign(checkout: Path, mutant: Mutant, options: Options) -> Played:
 
 
 def _found(log: Path) -> str:
-    """The line in which the campaign says what it found."""
+    """What the campaign says that it found; it stands below the line of the round that failed."""
     lines = log.read_text(errors="replace").splitlines()
-    return next((line.strip() for line in lines if re.search(r"\bFAIL|\bfound\b|does not hold", line)), _tail(log, 1))
+    after = (below.strip() for line, below in itertools.pairwise(lines) if re.match(r"round \d+: FAILED", line))
+    return next(after, _tail(log, 1))
 
 
 def try_mutant(mutant: Mutant, options: Options) -> Result:

@@ -87,11 +87,15 @@ def test_unfinished_frames_that_fill_the_memory_keep_no_broker_out(front_end: An
     mine = unfinished(front_end, "127.0.0.1", 15 * MB + 1)  # larger than each of theirs
     theirs = [unfinished(front_end, "127.0.0.2") for _ in range(20)]
     try:
+        front_end.wait_until(lambda: "bytes of unfinished frames" in front_end.log, "some of theirs were dropped")
+        theirs += [unfinished(front_end, "127.0.0.2", 40_000) for _ in range(40)]  # and no gap is left
+        with front_end.client() as client:
+            for _ in range(3):  # they are read meanwhile
+                assert client.route("topic").code == 17
         for n in range(10):
             broker = Broker(f"broker-{n}", f"127.0.0.1:{11000 + n}", topics=[f"topic-{i}" for i in range(1000)])
             with front_end.client() as client:
                 assert client.register(broker).code == 0
-        front_end.wait_until(lambda: "bytes of unfinished frames" in front_end.log, "some of theirs were dropped")
         assert "dropping the connection of 127.0.0.1" not in front_end.log
         mine.settimeout(0.2)
         with pytest.raises(TimeoutError):

@@ -23,7 +23,7 @@ class Listening:
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.addr = f"127.0.0.1:{self.listener.getsockname()[1]}"
         self.heard: list[dict[str, str]] = []
-        self._connections: list[socket.socket] = []
+        self._connections: list[tuple[socket.socket, threading.Thread]] = []
         self._threads = [threading.Thread(target=self._accept, daemon=True)]
         self._threads[0].start()
 
@@ -33,9 +33,10 @@ class Listening:
                 connection, _ = self.listener.accept()
             except OSError:
                 return
-            self._connections.append(connection)
-            self._threads.append(threading.Thread(target=self._read, args=(connection,), daemon=True))
-            self._threads[-1].start()
+            reading = threading.Thread(target=self._read, args=(connection,), daemon=True)
+            self._connections.append((connection, reading))
+            self._threads.append(reading)
+            reading.start()
 
     def _read(self, connection: socket.socket) -> None:
         reader = FrameReader()
@@ -56,16 +57,17 @@ class Listening:
         return heard
 
     def hang_up(self) -> None:
-        for connection in self._connections:
+        for connection, _ in self._connections:
             connection.shutdown(socket.SHUT_RDWR)
             connection.close()
         self._connections.clear()
 
     def reset(self) -> None:
         """End its connections with RST, as a broker's machine does that restarted."""
-        for connection in self._connections:
+        for connection, reading in self._connections:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             connection.shutdown(socket.SHUT_RD)  # wakes the thread that reads
+            reading.join()  # while it reads, the connection stays open whatever is closed here
             connection.close()
         self._connections.clear()
 
