@@ -25,7 +25,7 @@ LIVE_FIELDS = {"cluster", "addr", "timeout_ms", "counter", "timestamp", "state_v
                "digest", "rev", "config_rev", "closed_at"}  # fmt: skip
 VERSION = {"counter", "timestamp", "state_version"}
 ALONE = {"meta", "topics", "clusters", "brokers", "deadlines", "mappings", "kv", "kv_sizes", "config", "leases",
-         "leaving", "wiping",         "changes", "heartbeats", "lookups", "readers", "counted"}  # fmt: skip
+         "releases", "leaving", "wiping", "changes", "heartbeats", "lookups", "readers", "counted"}  # fmt: skip
 FAMILIES = ("topic", "cluster", "broker", "broker-topics", "live", "beat", "filter", "mapping", "kv", "channels",
             "lease", "held")  # fmt: skip
 
