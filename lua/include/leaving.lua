@@ -31,13 +31,13 @@ end
 
 local function clear_name(name)
   local topics_key, pcall, gone = P .. "broker-topics:" .. name, redis.pcall, call("EXISTS", P .. "broker:" .. name) == 0
-  while gone do
+  while gone and call("EXISTS", topics_key) == 1 do
     if room <= 0 then
       return false
     end
     -- Not by a cursor: after a failover it would mean other topics. A key that is no set says nothing of topics.
     local topics = pcall("SRANDMEMBER", topics_key, math.min(room, LEAVE_AT_ONCE))
-    if topics.err or #topics == 0 then
+    if topics.err then
       break
     end
     drop_cells(name, topics)

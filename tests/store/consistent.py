@@ -162,11 +162,12 @@ def _lives(found: Dump) -> None:
         assert alive in (set(), {"n", "digest", *VERSION}), f"live {who}: half alive: {live}"
         if alive:
             assert 0 < int(live["n"]) <= int(meta["n"]), live
-            # a heartbeat with this digest is answered "same": the place must be there. The digest is that of one of
-            # the names; a deleted topic gives several names one rev
-            places = [rows[name].get(i) for name, i in names.items() if live["rev"] == rows.get(name, {}).get("rev")]
-            if places and live["config_rev"] == meta["config_rev"]:
-                assert live["addr"] in places, f"live {who}: its digest counts, but not its place"
+            # a heartbeat with this digest is answered "same": the place must be there (of several names it is not known
+            # whose digest it is, and one change may have given them one rev)
+            ((name, broker_id), *others) = names.items()
+            row = rows.get(name, {})
+            if not others and live["rev"] == row.get("rev") and live["config_rev"] == meta["config_rev"]:
+                assert row.get(broker_id) == live["addr"], f"live {who}: its digest counts, but not its place"
 
 
 def _connections(found: Dump) -> None:
