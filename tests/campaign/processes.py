@@ -72,8 +72,8 @@ class WallClock:
             file.write(struct.pack("<d", self.offset_s))
 
     def environ(self) -> dict[str, str]:
-        path = os.pathsep.join(filter(None, (self.hook, os.environ.get("PYTHONPATH"))))
-        return {"PYTHONPATH": path, "CAMPAIGN_CLOCK": str(self._path)}
+        paths = [self.hook, *filter(None, [os.environ.get("PYTHONPATH")])]
+        return {"PYTHONPATH": os.pathsep.join(paths), "CAMPAIGN_CLOCK": str(self._path)}
 
 
 class Daemon:
