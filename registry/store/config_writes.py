@@ -12,6 +12,11 @@ from ..errors import LimitExceeded, StoreError
 from . import keys
 from .store import Store, text
 
+# What put_kv refuses beyond (lua/include/kv_size), for those who must know before they begin.
+MAX_VALUE_BYTES: Final = 64 << 10
+MAX_NAMESPACE_BYTES: Final = 16 << 20
+MAX_KEYS: Final = 20_000
+
 # Of restore_kv: what a script takes at a time (lua/include/collect).
 _KEYS_AT_ONCE: Final = 250
 _BYTES_AT_ONCE: Final = 1 << 20
