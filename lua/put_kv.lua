@@ -18,13 +18,13 @@
 local key = P .. "kv:" .. ARGV[1]
 expect("set", P .. "kv")
 expect("hash", key)
-local value, old, why, size = nil, call("HGET", key, ARGV[2]), nil, nil
-if ARGV[3] == "1" then
+local value, old, why, size = nil, call("HGET", key, ARGV[2]), no_namespace(ARGV[1]), nil
+if not why and ARGV[3] == "1" then
   value = ARGV[4]
   why, size = no_room(ARGV[1], ARGV[2], old, value)
-  if why then
-    return {"REFUSED", seq, why}
-  end
+end
+if why then
+  return {"REFUSED", seq, why}
 end
 local changed = call("SADD", P .. "kv", ARGV[1]) == 1
 if old ~= (value or false) then

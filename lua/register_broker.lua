@@ -30,16 +30,20 @@
   ARGV[23] parts           number of (cells, body) pairs that follow, each of <= 500 topics that get new queue data.
                            cells is a MessagePack array of two arrays: keys (topic:<topic>, whole), queue data of each;
                            body is the same as JSON members for the event
-  ARGV[24] dropped         number of topics to take from this brokerName that follow
-  ARGV[25] mappings        number of (topic, brokerName, JSON) triples that follow
+  ARGV[24] dropped         number of MessagePack arrays that follow, each of <= 250 topics to take from this brokerName
+  ARGV[25] mappings        the same, each of <= 250 (topic, brokerName, JSON) triples, flat. Arguments are in Lua's memory
+                           until the script ends, so names come packed: see include/collect
   ARGV[26] before          MessagePack array: what each cell replaces, nil where there was nothing; "" = not known. If
                            given, key types are not checked beforehand (that takes a call for each topic). A key of
                            the wrong type fails when it is written; what was written before it is then restored
   ARGV[27] applied_id      entry of the change stream that the caller applied last, "" = not known
   ARGV[28] applied_seq     seq of its event
-  ARGV[29...] filter servers, pairs, dropped, triples
+  ARGV[29] more            "1": the caller writes the rest of this registration by further calls. Until the last one has
+                           come, the broker keeps the DataVersion that it had, or zeros, and no digest counts; so if
+                           the caller dies, its next registration is compared as a whole. No entry on heartbeats
+  ARGV[30...] filter servers, pairs, dropped, mappings
   DERIVED  every table of the namespace
-  RETURNS  {"OK", seq, masterAddr, haServerAddr, changed 0|1}
+  RETURNS  {"OK", seq, masterAddr, haServerAddr, changed 0|1, rev, n}: of the row and of the live info now
            {"RETRY", seq, n, counter, timestamp, stateVersion}: compare again
            {"LOST", seq}: the event that the caller applied last is gone; nothing is written
            {"REFRESHED", seq, masterAddr, haServerAddr}: an older registration that came late; a sign of life only
@@ -47,7 +51,8 @@
            {"REFUSED_ONE_TOPIC", seq}
            {"LEAVING", seq}: a removal of the brokerName is not done (include/leaving, include/wiping): call
            clear_broker first; nothing is written
-           an error "MQLIMIT ...": the brokerName has as many ids as a row may have, and this one is new
+           an error "MQLIMIT ...": the brokerName has as many ids as a row may have, the process as many brokerNames,
+           or the namespace as many clusters, and this one is new
   EVENTS   broker_registered when anything but the time of the last update changed; in parts of 500 topics
            broker_refused, ignorable: with REFUSED_STATE, when the process had counted as alive until then
   REPEAT   the same tables, no second event      COST O(topics sent)
@@ -68,6 +73,8 @@
 --- @include "include/write_cells"
 -- Every registration and every event of the row shows all of them; a group of brokers has a few.
 local MOST_IDS = 256
+-- Scripts read all of them at once: the brokerNames of one process, of which there is one, and the clusters.
+local MOST_NAMES, MOST_CLUSTERS = 256, 1000
 local who, cluster, name, id, addr = ARGV[1], ARGV[6], ARGV[7], ARGV[8], ARGV[9]
 local scope = string.sub(who, 1, #who - #addr - 1) -- the cluster; "" with compat 4.8: live info is kept by address
 local live_key, row_key = P .. "live:" .. who, P .. "broker:" .. name
@@ -78,7 +85,7 @@ local new_version = {counter = ARGV[14], timestamp = ARGV[15], state_version = A
 if ARGV[27] ~= "" then
   local found = call("XRANGE", P .. "changes", ARGV[27], "+", "COUNT", 1)[1]
   -- a later event whose number is higher: those before it were trimmed
-  if not found or found[1] ~= ARGV[27] and cjson.decode(found[2][2]).seq <= tonumber(ARGV[28]) then
+  if not found or found[1] ~= ARGV[27] and tonumber(string.match(found[2][2], '^{"seq":(%d+)')) <= tonumber(ARGV[28]) then
     return {"LOST", seq}
   end
 end
@@ -124,7 +131,7 @@ if ARGV[21] == "1" and not holder then
 end
 
 -- 3. What changes?
-local at = 29
+local at = 30
 local function take(count)
   local first = at
   at = at + count
@@ -134,7 +141,7 @@ local filter_first, filter_last = take(math.max(0, tonumber(ARGV[22])))
 local parts = tonumber(ARGV[23])
 local parts_first = take(2 * parts)
 local dropped_first, dropped_last = take(tonumber(ARGV[24]))
-local mapping_first, mapping_last = take(3 * tonumber(ARGV[25]))
+local mapping_first, mapping_last = take(tonumber(ARGV[25]))
 
 local new_row = {cluster = row.cluster or cluster, acting = ARGV[12], [id] = addr}
 if ARGV[11] ~= "" then
@@ -161,17 +168,38 @@ end
 if ids > MOST_IDS and not holder then
   return redis.error_reply("MQLIMIT a brokerName has at most " .. MOST_IDS .. " broker ids, " .. name .. " has as many")
 end
+if not live["name:" .. name] then
+  local names = 0
+  for field in pairs(live) do
+    names = names + (string.sub(field, 1, 5) == "name:" and 1 or 0)
+  end
+  if names >= MOST_NAMES then
+    return redis.error_reply("MQLIMIT a process has at most " .. MOST_NAMES .. " brokerNames, " .. who .. " has as many")
+  end
+end
 local row_changed = #moved > 0 or row.zone ~= new_row.zone or #row_fields > 0
 local cluster_changed = call("SISMEMBER", P .. "cluster:" .. cluster, name) == 0
+if cluster_changed and call("SCARD", P .. "clusters") >= MOST_CLUSTERS
+  and call("SISMEMBER", P .. "clusters", cluster) == 0 then
+  return redis.error_reply("MQLIMIT a namespace has at most " .. MOST_CLUSTERS .. " clusters, " .. cluster
+    .. " would be one more")
+end
 local cells, bodies = {}, {}
 for i = 1, parts do
   cells[i], bodies[i] = ARGV[parts_first + 2 * i - 2], ARGV[parts_first + 2 * i - 1]
 end
-local dropped, dropped_keys = {}, {}
-local topic_prefix = P .. "topic:"
-for i = dropped_first, dropped_last do
-  dropped[#dropped + 1] = ARGV[i]
-  dropped_keys[#dropped_keys + 1] = topic_prefix .. ARGV[i]
+local topic_prefix, mapping_prefix = P .. "topic:", P .. "mapping:"
+-- the packed names of these arguments, some hundreds at a time: use(names, the key of every step-th of them)
+local function each_packed(first, last, prefix, step, use)
+  for i = first, last do
+    local names, keys = cmsgpack.unpack(ARGV[i]), {}
+    for j = 1, #names, step do
+      keys[#keys + 1] = prefix .. names[j]
+    end
+    use(names, keys)
+    names, keys = nil, nil
+    collect()
+  end
 end
 local queue_data_changed = parts > 0 or dropped_last >= dropped_first
 
@@ -192,8 +220,10 @@ if ARGV[22] ~= "-1" then
   end
 end
 
+local more = ARGV[29] == "1"
 local new_live = {cluster = cluster, addr = addr, timeout_ms = ARGV[13], ["name:" .. name] = id,
-  counter = ARGV[14], timestamp = ARGV[15], state_version = ARGV[16],
+  counter = more and (live.counter or "0") or ARGV[14], timestamp = more and (live.timestamp or "0") or ARGV[15],
+  state_version = more and (live.state_version or "0") or ARGV[16],
   ha = ARGV[10] ~= "" and string.sub(ARGV[10], 2) or nil}
 local live_changed = live.ha ~= new_live.ha
 for field, value in pairs(new_live) do
@@ -207,10 +237,11 @@ for i = 1, ARGV[26] == "" and parts or 0 do
   expect_hashes(cmsgpack.unpack(cells[i])[1])
   collect()
 end
-expect_hashes(dropped_keys)
-for i = mapping_first, mapping_last, 3 do
-  expect("hash", P .. "mapping:" .. ARGV[i])
+local function check(_, keys)
+  expect_hashes(keys)
 end
+each_packed(dropped_first, dropped_last, topic_prefix, 1, check)
+each_packed(mapping_first, mapping_last, mapping_prefix, 3, check)
 check_liveness(who, ARGV[19])
 if row["0"] then -- master_of reads it
   expect("hash", P .. "live:" .. scope .. "|" .. row["0"])
@@ -241,20 +272,27 @@ if row_changed then
     call("HSET", row_key, unpack(row_fields))
   end
 end
-local dropped_json = {}
-for i = 1, #dropped do
-  call("HDEL", dropped_keys[i], name)
-  dropped_json[i] = cjson.encode(dropped[i])
-end
-in_chunks("SREM", P .. "broker-topics:" .. name, dropped)
-in_chunks("SREM", P .. "topics", emptied(dropped, dropped_keys))
-local mappings = {}
-for i = mapping_first, mapping_last, 3 do
-  call("SADD", P .. "mappings", ARGV[i])
-  call("HSET", P .. "mapping:" .. ARGV[i], ARGV[i + 1], ARGV[i + 2])
-  mappings[#mappings + 1] = "[" .. cjson.encode(ARGV[i]) .. "," .. cjson.encode(ARGV[i + 1]) .. ","
-    .. cjson.encode(ARGV[i + 2]) .. "]"
-end
+local dropped_json, mappings_json = {}, {} -- a text for each argument
+each_packed(dropped_first, dropped_last, topic_prefix, 1, function(topics, keys)
+  local items = {}
+  for i = 1, #topics do
+    call("HDEL", keys[i], name)
+    items[i] = cjson.encode(topics[i])
+  end
+  in_chunks("SREM", P .. "broker-topics:" .. name, topics)
+  in_chunks("SREM", P .. "topics", emptied(topics, keys))
+  dropped_json[#dropped_json + 1] = table.concat(items, ",")
+end)
+each_packed(mapping_first, mapping_last, mapping_prefix, 3, function(triples, keys)
+  local items = {}
+  for i = 1, #keys do
+    local topic, holder_name, json = triples[3 * i - 2], triples[3 * i - 1], triples[3 * i]
+    call("SADD", P .. "mappings", topic)
+    call("HSET", keys[i], holder_name, json)
+    items[i] = "[" .. cjson.encode(topic) .. "," .. cjson.encode(holder_name) .. "," .. cjson.encode(json) .. "]"
+  end
+  mappings_json[#mappings_json + 1] = table.concat(items, ",")
+end)
 if filter_json then
   call("DEL", filter_key)
   in_chunks("RPUSH", filter_key, filters)
@@ -264,13 +302,13 @@ local rev = row.rev or "0"
 if changed then
   local members = ',"who":' .. cjson.encode(who) .. ',"cluster":' .. cjson.encode(cluster)
     .. ',"broker_id":' .. id .. ',"addr":' .. cjson.encode(addr)
-    .. ',"live":{"timeout_ms":' .. ARGV[13] .. ',"counter":' .. ARGV[14] .. ',"timestamp":' .. ARGV[15]
-    .. ',"state_version":' .. ARGV[16] .. (new_live.ha and (',"ha":' .. cjson.encode(new_live.ha)) or "") .. "}"
+    .. ',"live":{"timeout_ms":' .. ARGV[13] .. ',"counter":' .. new_live.counter
+    .. ',"timestamp":' .. new_live.timestamp .. ',"state_version":' .. new_live.state_version .. (new_live.ha and (',"ha":' .. cjson.encode(new_live.ha)) or "") .. "}"
     .. (live.addr and "" or ',"new":true')
     .. (row_changed and (',"row":' .. row_json(new_row)) or "")
     .. (filter_json and (',"filter_servers":' .. filter_json) or "")
-    .. (#dropped > 0 and (',"dropped":[' .. table.concat(dropped_json, ",") .. "]") or "")
-    .. (#mappings > 0 and (',"mappings":[' .. table.concat(mappings, ",") .. "]") or "")
+    .. (#dropped_json > 0 and (',"dropped":[' .. table.concat(dropped_json, ",") .. "]") or "")
+    .. (#mappings_json > 0 and (',"mappings":[' .. table.concat(mappings_json, ",") .. "]") or "")
   if row_changed or queue_data_changed then
     rev = emit_topics("broker_registered", name, members, bodies)
   else
@@ -281,8 +319,8 @@ end
 -- n is new with every registration that counts, so that a slower one can be told from it
 local n = call("HINCRBY", KEYS[1], "n", 1)
 call("HSET", live_key, "cluster", cluster, "addr", addr, "name:" .. name, id, "timeout_ms", ARGV[13],
-  "counter", ARGV[14], "timestamp", ARGV[15], "state_version", ARGV[16],
-  "n", n, "digest", ARGV[17], "rev", rev, "config_rev", config_rev)
+  "counter", new_live.counter, "timestamp", new_live.timestamp, "state_version", new_live.state_version,
+  "n", n, "digest", more and "" or ARGV[17], "rev", rev, "config_rev", config_rev)
 if new_live.ha then
   call("HSET", live_key, "ha", new_live.ha)
 elseif live.ha then
@@ -290,6 +328,8 @@ elseif live.ha then
 end
 refresh(who, tonumber(ARGV[13]), live.closed_at)
 attach(who, ARGV[18], ARGV[19], false)
-heard(who, name, ARGV[18], "changed", live.update_ms, ARGV[20])
+if not more then
+  heard(who, name, ARGV[18], "changed", live.update_ms, ARGV[20])
+end
 local master_addr, ha_server_addr = master_of(scope, name, id)
-return {"OK", seq, master_addr, ha_server_addr, changed and 1 or 0}
+return {"OK", seq, master_addr, ha_server_addr, changed and 1 or 0, rev, n}

@@ -11,7 +11,7 @@
   REPEAT  the same      COST O(1); after a gap O(brokers) ]]
 --- @include "include/open"
 --- @include "include/expect"
---- @include "include/in_chunks"
+--- @include "include/collect"
 --- @include "include/seen"
 --- @include "include/keep_seen"
 expect("set", P .. "leases")

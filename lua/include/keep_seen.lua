@@ -1,5 +1,5 @@
 --[[ keep_seen: note that brokers can be heard, and make up for the time in which they could not
-  NEEDS  open, in_chunks, seen
+  NEEDS  open, collect, seen
   GIVES  keep_seen(), and up_since afterwards.
          A gap is more than three lease renewals without one: Redis or all front ends were away or paused, or the clock
          jumped forward. The rule, for each broker that was not overdue when brokers were last heard:
@@ -13,6 +13,8 @@
          is moved to one timeout from now.
   USED BY renew_lease
   COST   O(1); after a gap O(brokers) ]]
+local BROKERS_AT_ONCE = 250
+
 local function keep_seen()
   if heard then
     if now_ms > seen_ms then
@@ -21,22 +23,36 @@ local function keep_seen()
     return
   end
   local went_back, gap_ms = now_ms < seen_ms, now_ms - seen_ms
-  local deadlines, moved = call("ZRANGE", P .. "deadlines", 0, -1, "WITHSCORES"), {}
-  for i = 1, #deadlines, 2 do
-    local who, deadline = deadlines[i], tonumber(deadlines[i + 1])
-    local whole = now_ms + tonumber(call("HGET", P .. "live:" .. who, "timeout_ms") or "0")
-    local new = deadline
-    if went_back then
-      new = math.min(deadline, whole)
-    elseif deadline > seen_ms then
-      new = math.min(math.max(deadline, now_ms) + gap_ms, whole)
+  local moved = {} -- first all are read: a deadline that is written has another rank
+  local first, more = 0, true
+  while more do
+    local some = call("ZRANGE", P .. "deadlines", first, first + BROKERS_AT_ONCE - 1, "WITHSCORES")
+    local pairs_of = {}
+    first, more = first + BROKERS_AT_ONCE, #some > 0
+    for i = 1, #some, 2 do
+      local who, deadline = some[i], tonumber(some[i + 1])
+      local whole = now_ms + tonumber(call("HGET", P .. "live:" .. who, "timeout_ms") or "0")
+      local new = deadline
+      if went_back then
+        new = math.min(deadline, whole)
+      elseif deadline > seen_ms then
+        new = math.min(math.max(deadline, now_ms) + gap_ms, whole)
+      end
+      if new ~= deadline then
+        pairs_of[#pairs_of + 1] = int(new)
+        pairs_of[#pairs_of + 1] = who
+      end
     end
-    if new ~= deadline then
-      moved[#moved + 1] = int(new)
-      moved[#moved + 1] = who
+    if #pairs_of > 0 then
+      moved[#moved + 1] = cmsgpack.pack(pairs_of)
     end
+    some, pairs_of = nil, nil
+    collect()
   end
   up_since = now_ms
   call("HSET", KEYS[1], "seen_ms", int(now_ms), "up_since", int(now_ms), "shifted_at", int(now_ms))
-  in_chunks("ZADD", P .. "deadlines", moved)
+  for part = 1, #moved do
+    call("ZADD", P .. "deadlines", unpack(cmsgpack.unpack(moved[part])))
+    collect()
+  end
 end

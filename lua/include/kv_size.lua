@@ -1,12 +1,14 @@
---[[ kv_size: how much a namespace of the KV configuration may hold
+--[[ kv_size: how much a namespace of the KV configuration may hold, and how many there may be
   NEEDS  open, expect, collect
   GIVES  no_room(kv_namespace, key, old, value) -> why the value may not be stored (nil: it may), and the size then;
          old is the present value or nil.
+         no_namespace(kv_namespace) -> why the namespace may not be made (nil: it may, or it is there).
          save_size(kv_namespace, size); smaller(kv_namespace, key, old): that key is gone.
          A size is {bytes of keys and values, when they were counted}. kv_sizes keeps it beside the HASH. An older
          release changes the HASH alone, so it is counted again before somebody is refused, at most once a minute.
   USED BY put_kv, delete_kv ]]
 local MOST_VALUE_BYTES, MOST_BYTES, MOST_KEYS = 64 * 1024, 16 * 1024 * 1024, 20000
+local MOST_NAMESPACES = 1000
 local COUNT_AGAIN_MS = 60000
 expect("hash", P .. "kv_sizes")
 
@@ -37,6 +39,12 @@ local function smaller(kv_namespace, key, old)
   local size = size_of(kv_namespace)
   if size then
     save_size(kv_namespace, {size[1] - #key - #old, size[2]})
+  end
+end
+
+local function no_namespace(kv_namespace)
+  if call("SCARD", P .. "kv") >= MOST_NAMESPACES and call("SISMEMBER", P .. "kv", kv_namespace) == 0 then
+    return "there are at most " .. MOST_NAMESPACES .. " KV namespaces, this would be one more"
   end
 end
 

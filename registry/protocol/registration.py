@@ -22,6 +22,9 @@ from .headers import RegisterBroker
 LARGE_BYTES: Final = 64 * 1024
 """A body from this size on is decoded in chunks."""
 
+MAX_FILTER_SERVERS: Final = 1000
+"""Of one broker, which has a few; each route of its topics shows all of them."""
+
 # The second version in the body of a 5.x broker. Nobody reads it, and the broker writes the present time there, so that
 # no two bodies would be equal. Quotes within a string have a backslash before them, so this text is not in a string.
 _DATED: Final = re.compile(rb'"mappingDataVersion":\{"counter":[0-9]+,"stateVersion":[0-9]+,"timestamp":[0-9]+\},')
@@ -129,8 +132,15 @@ def with_body(sender: Registration, body: RegisterBody) -> Registration:
     """The registration that consists of this header and this body.
 
     Raises:
-        RegistrationRejected: a name in the body has a fault (docs/differences.md D9).
+        RegistrationRejected: a name in the body has a fault (docs/differences.md D9), or it has too many filter
+            servers (D18).
     """
+    filter_servers = len(body.filter_servers or ())
+    if filter_servers > MAX_FILTER_SERVERS:
+        raise RegistrationRejected(
+            f"register broker failed: {filter_servers} filter servers, at most {MAX_FILTER_SERVERS} are taken; "
+            "nothing was stored"
+        )
     mapped = {mapping.bname for mapping in body.mappings.values() if mapping.bname}
     for kind, names in (
         ("topic", body.topics),

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from ..model import BrokerRow
+from ..model import ORDER_TOPIC_CONFIG, BrokerRow
 from ..tables.tables import Tables
+from . import keys
+from .large_rows import read_hashes, read_set
 from .snapshot import broker_row, decode_queue_data, pairs
 from .store import Store
 
@@ -43,35 +45,40 @@ async def read_broker(
     Args:
         topics: those that it names. mappings: its static topics, with the brokerName of each mapping.
         all_topics: also the names of the others that the brokerName has; their queue data stays unknown.
-    Cost: a round trip for each thousand of them.
+    Cost: a round trip for each thousand of them, and for each five hundred names.
     """
     tables = Tables()
     pages = [topics[at : at + _TOPICS_PER_CALL] for at in range(0, len(topics), _TOPICS_PER_CALL)] or [()]
     first = None
     for page in pages:
-        pairs = [part for pair in mappings for part in pair] if page is pages[0] else []
-        reply = await store.call(
-            "read_broker", broker_name, len(page), "1" if all_topics and page is pages[0] else "0", *page, *pairs
-        )  # fmt: skip
+        mapped = [part for pair in mappings for part in pair] if page is pages[0] else []
+        reply = await store.call("read_broker", broker_name, len(page), *page, *mapped)
         first = first or reply
         for topic, queue_data in zip(page, reply[4], strict=True):
             if queue_data is not None:
                 tables.set_queue_data(topic, broker_name, decode_queue_data(topic, queue_data))
     assert first is not None
-    epoch, seq, config_rev, flat_row, _, found_mappings, names, config, order, has_order = first
+    epoch, seq, config_rev, flat_row, _, found_mappings, config, has_order = first
     for (topic, mapped_name), mapping in zip(mappings, found_mappings, strict=True):
         if mapping is not None:
             tables.set_mapping(topic, mapped_name, mapping.decode())
-    if names:
-        tables.broker_topics.setdefault(broker_name, set()).update(name.decode() for name in names)
+    if all_topics and flat_row:
+        # later than the rest: whoever writes sends the row's rev, which moves with each of its topics
+        names = await read_set(store, keys.broker_topics(store.namespace, broker_name))
+        if names:
+            tables.broker_topics.setdefault(broker_name, set()).update(name.decode() for name in names)
+    order = None
+    if has_order:
+        (order,) = await read_hashes(store, [keys.kv(store.namespace, ORDER_TOPIC_CONFIG)], large_values=True)
     tables.config_rev = int(config_rev)
     row = broker_row(flat_row) if flat_row else None
     if row is not None:
         tables.brokers[broker_name] = row
     return BrokerView(
-        epoch.decode(), seq, int(config_rev), row, tables, _text(config), _text(order) if has_order else None
-    )
+        epoch.decode(), seq, int(config_rev), row, tables, _text(pairs(config)),
+        _text(order.items()) if order is not None else None,
+    )  # fmt: skip
 
 
-def _text(flat: list[bytes]) -> dict[str, str]:
-    return {key.decode(): value.decode("utf-8", "replace") for key, value in pairs(flat)}
+def _text(fields: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
+    return {key.decode(): value.decode("utf-8", "replace") for key, value in fields}

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator
-from typing import Any, Final, Literal, NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final, Literal, NamedTuple, TypeVar
 
 import msgspec
 
@@ -21,6 +21,16 @@ TOPICS_AT_ONCE: Final = 3000
 """A script takes no more topics away, or changes the perm of no more: that takes up to 10 microseconds of Redis each,
 and Redis does nothing else then."""
 
+ENTRIES_PER_CALL: Final = 10_000
+"""One call writes so many topics, for Redis does nothing else meanwhile: names of 255 bytes take some 6 microseconds
+each. A larger registration is written by several calls, whose changes show one after the other."""
+
+_BROKERS_PER_CALL: Final = 2000
+"""Of which one call takes a topic: some 10 microseconds each. Hardly any topic is at more brokers."""
+
+_NAMES_PER_ARGUMENT: Final = 250
+"""Scripts unpack and free so many foreign names at a time (lua/include/collect)."""
+
 # The heartbeat timeout that a broker may ask for: one second to one hour; other values become the nearer of these. Java
 # takes any value, so that a broker could be removed between two heartbeats, or stay for years.
 _TIMEOUT_MS = (1000, 3_600_000)
@@ -28,6 +38,7 @@ _TIMEOUT_MS = (1000, 3_600_000)
 _encode = msgspec.json.encode
 _pack = msgspec.msgpack.encode
 _flat = itertools.chain.from_iterable
+_T = TypeVar("_T")
 _ARRAY_16: Final = b"\xdc"
 
 
@@ -141,6 +152,9 @@ class RouteStore:
     ) -> Registered:  # fmt: skip
         """Write what a registration changes, if the tables are still as they were compared. O(topics of the diff).
 
+        More than ENTRIES_PER_CALL topics are written by several calls. If one is not accepted, or this process ends,
+        the earlier ones stay, and the next registration is compared as a whole.
+
         Args:
             encoded: ``diff.topics`` in their order, when they are encoded already; each by one call of :meth:`encode`.
             digest: the next registration is unchanged if it has the same one. body_bytes: the length of its body.
@@ -153,28 +167,31 @@ class RouteStore:
         if topic_count is None:
             topic_count = len(r.topics)
         one_topic = topic_count == 1 and self.behaviour.refuses_first_single_topic
-        parts = list(_parts(map(self.encode, _batches(diff.topics)) if encoded is None else encoded))
-        before = b"" if diff.before is None else _pack(diff.before if any(diff.before) else ())
         filters = r.filter_servers
         timeout_ms = default_timeout_ms
         if r.heartbeat_timeout_ms is not None:
             timeout_ms = min(max(r.heartbeat_timeout_ms, _TIMEOUT_MS[0]), _TIMEOUT_MS[1])
-        arguments = (
-            self.behaviour.who(r.cluster, r.broker_addr), diff.epoch, diff.rev, diff.n, diff.config_rev,
-            r.cluster, r.broker_name, r.broker_id, r.broker_addr, _maybe(r.ha_server_addr), _maybe(r.zone_name),
-            "1" if r.enable_acting_master else "0", timeout_ms,
-            version.counter, version.timestamp, version.state_version,
-            digest, *channel, body_bytes, "1" if one_topic else "0",
-            -1 if filters is None else len(filters), len(parts), len(diff.dropped), len(diff.mappings),
-            before, *(applied or ("", 0)), *(filters or ()), *_flat(parts), *diff.dropped, *_flat(diff.mappings),
-        )  # fmt: skip
-        while (reply := await self._call("register_broker", *arguments))[0] == b"LEAVING":
-            while (await self._call("clear_broker", r.broker_name, TOPICS_AT_ONCE))[1]:
-                pass
-        status = reply[0].decode()
+        rev, n, changed = diff.rev, diff.n, False
+        for step in _steps(diff, _parts(map(self.encode, _batches(diff.topics)) if encoded is None else encoded)):
+            arguments = (
+                self.behaviour.who(r.cluster, r.broker_addr), diff.epoch, rev, n, diff.config_rev,
+                r.cluster, r.broker_name, r.broker_id, r.broker_addr, _maybe(r.ha_server_addr), _maybe(r.zone_name),
+                "1" if r.enable_acting_master else "0", timeout_ms,
+                version.counter, version.timestamp, version.state_version,
+                digest, *channel, body_bytes, "1" if one_topic else "0",
+                -1 if filters is None else len(filters), len(step.parts), len(step.dropped), len(step.mappings),
+                step.before, *(applied or ("", 0)), "1" if step.more else "0",
+                *(filters or ()), *_flat(step.parts), *step.dropped, *step.mappings,
+            )  # fmt: skip
+            while (reply := await self._call("register_broker", *arguments))[0] == b"LEAVING":
+                while (await self._call("clear_broker", r.broker_name, TOPICS_AT_ONCE))[1]:
+                    pass
+            status = reply[0].decode()
+            if status != "OK":
+                break
+            changed, rev, n = changed or reply[4] == 1, int(reply[5]), str(reply[6])
         if status in ("OK", "REFRESHED"):
-            changed = status == "OK" and reply[4] == 1
-            return Registered(status, reply[1], text(reply[2]), _text_or_none(reply[3]), changed)
+            return Registered(status, reply[1], text(reply[2]), _text_or_none(reply[3]), status == "OK" and changed)
         if status == "RETRY":
             return Registered(status, reply[1], n=reply[2].decode(), data_version=_data_version(*reply[3:6]))
         return Registered(status, reply[1])
@@ -248,7 +265,10 @@ class RouteStore:
         """Delete a topic, everywhere or from one cluster's brokers (5.x); returns the seq."""
         if not self.behaviour.deletes_in_one_cluster:
             cluster = ""
-        return int((await self._call("delete_topic", topic, cluster))[1])
+        while True:
+            _, seq, _, more = await self._call("delete_topic", topic, cluster, _BROKERS_PER_CALL)
+            if not more:
+                return int(seq)
 
     async def register_topic(self, topic: str, queue_datas: Iterable[tuple[str, QueueData]]) -> int:
         """Give a topic queues at known brokers (217); returns the seq."""
@@ -264,6 +284,11 @@ def _batches(topics: dict[str, QueueData]) -> Iterator[dict[str, QueueData]]:
         yield batch
 
 
+def _slices(items: Sequence[_T]) -> Iterator[Sequence[_T]]:
+    for first in range(0, len(items), _NAMES_PER_ARGUMENT):
+        yield items[first : first + _NAMES_PER_ARGUMENT]
+
+
 def _strings(texts: list[str]) -> bytes:
     """MessagePack strings, without the head of the array that they would make."""
     return _pack(texts)[1 if len(texts) < 16 else 3 :]
@@ -274,8 +299,48 @@ def _array(size: int, *items: bytes) -> bytes:
     return b"".join((_ARRAY_16, size.to_bytes(2, "big"), *items))
 
 
-def _parts(encoded: Iterable[EncodedTopics]) -> Iterator[tuple[bytes, bytes]]:
-    """Join encoded topics to (cells, body) pairs as the script has them, each of no more topics than an event holds."""
+class _Call(NamedTuple):
+    """What one call of register_broker writes, in the form of its arguments; more: it is not the last one."""
+
+    parts: Sequence[tuple[bytes, bytes]]
+    before: bytes
+    dropped: Sequence[bytes]
+    mappings: Sequence[bytes]
+    more: bool = False
+
+
+def _steps(diff: RegistrationDiff, parts: Iterable[tuple[int, bytes, bytes]]) -> list[_Call]:
+    """The diff in as many calls as it takes: nearly always one."""
+    dropped = [_pack(some) for some in _slices(diff.dropped)]
+    mappings = [_pack(list(_flat(some))) for some in _slices(diff.mappings)]
+    # taking a topic away, and a mapping, each cost twice as much as queue data
+    if len(diff.topics) + 2 * (len(diff.dropped) + len(diff.mappings)) <= ENTRIES_PER_CALL:
+        return [_Call([part[1:] for part in parts], _before(diff.before), dropped, mappings)]
+    at_once = max(1, ENTRIES_PER_CALL // _NAMES_PER_ARGUMENT // 2)
+    steps = [_Call((), b"", dropped[at : at + at_once], ()) for at in range(0, len(dropped), at_once)]
+    steps += [_Call((), b"", (), mappings[at : at + at_once]) for at in range(0, len(mappings), at_once)]
+    first = size = 0
+    some: list[tuple[bytes, bytes]] = []
+    for count, *part in parts:
+        if some and size + count > ENTRIES_PER_CALL:
+            steps.append(_Call(some, _before(diff.before, first, first + size), (), ()))
+            first, size, some = first + size, 0, []
+        some.append((part[0], part[1]))
+        size += count
+    if some:
+        steps.append(_Call(some, _before(diff.before, first, first + size), (), ()))
+    return [step._replace(more=True) for step in steps[:-1]] + steps[-1:]
+
+
+def _before(before: Sequence[QueueData | None] | None, first: int = 0, end: int | None = None) -> bytes:
+    if before is None:
+        return b""
+    some = before[first:end]
+    return _pack(some if any(some) else ())
+
+
+def _parts(encoded: Iterable[EncodedTopics]) -> Iterator[tuple[int, bytes, bytes]]:
+    """Join encoded topics as the script has them, each (topics, cells, body) of no more than an event holds."""
     part: list[EncodedTopics] = []
     for one in encoded:
         if part and sum(other.size for other in part) + one.size > TOPICS_PER_EVENT:
@@ -286,8 +351,8 @@ def _parts(encoded: Iterable[EncodedTopics]) -> Iterator[tuple[bytes, bytes]]:
         yield _part(part)
 
 
-def _part(part: list[EncodedTopics]) -> tuple[bytes, bytes]:
+def _part(part: list[EncodedTopics]) -> tuple[int, bytes, bytes]:
     size = sum(one.size for one in part)
     keys_of, queue_datas = [one.keys for one in part], [one.queue_datas for one in part]
     cells = _array(2, _array(size, *keys_of), _array(size, *queue_datas))
-    return cells, b",".join([one.members for one in part])
+    return size, cells, b",".join([one.members for one in part])

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import logging
 import re
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import msgspec
@@ -17,6 +18,7 @@ from ..tables.live_table import LiveInfo
 from ..tables.tables import Tables
 from ..tables.topics_loader import TopicsLoader
 from . import keys
+from .large_rows import read_hashes, read_list, read_set
 from .store import Store
 
 logger = logging.getLogger(__name__)
@@ -28,13 +30,22 @@ _PAGE = {
     "clusters": 20,
     "filters": 300,
     "mappings": 200,
-    "kv": 50,
-    "live": 150,
+    "live": 80,
 }
+_KV_AT_ONCE = 10  # namespaces whose values are read side by side
 _queue_data = msgspec.json.Decoder(QueueData)
 # Most topics of a registry have one of few values.
 _decode_queue_data = functools.lru_cache(maxsize=16_384)(_queue_data.decode)
 _decode_rows = msgspec.msgpack.Decoder(tuple[list[str], list[list[str]]]).decode
+# section -> the key of one row of it
+_ROW: dict[str, Callable[[str, str], str]] = {
+    "brokers": keys.broker,
+    "clusters": keys.cluster,
+    "topics": keys.topic,
+    "filters": keys.filter_servers,
+    "mappings": keys.mapping,
+    "live": keys.live,
+}
 _BROKER_ID = re.compile(rb"-?\d+\Z")
 
 
@@ -78,12 +89,49 @@ async def read_section(store: Store, section: str) -> AsyncIterator[tuple[str, l
     """One table but topics, page by page: (name, flat HASH, SET or LIST of that name). A name may come twice.
 
     Args:
-        section: as the script snapshot names it.
+        section: as the script snapshot names it, or "kv".
     """
+    if section == "kv":
+        async for name, flat in _read_kv_section(store):
+            yield name, flat
+        return
     async for page in _pages(store, section):
-        for i in range(1, len(page), 2):
+        for i in range(2, len(page), 2):
             with _left_out_if_broken(store, f"name {page[i]!r} in {section}"):
                 yield page[i].decode(), page[i + 1]
+        for large in page[1]:
+            with _left_out_if_broken(store, f"name {large!r} in {section}"):
+                name = large.decode()
+                flat = await _large_row(store, section, name)
+                if flat:  # else it has vanished meanwhile
+                    yield name, flat
+
+
+async def _large_row(store: Store, section: str, name: str) -> list[bytes]:
+    """A row that the script left to plain commands."""
+    key = _ROW[section](store.namespace, name)
+    if section == "clusters":
+        return list(await read_set(store, key))
+    if section == "filters":
+        return await read_list(store, key)
+    (fields,) = await read_hashes(store, [key])
+    return _flat(fields)
+
+
+def _flat(fields: dict[bytes, bytes]) -> list[bytes]:
+    return list(itertools.chain.from_iterable(fields.items()))
+
+
+async def _read_kv_section(store: Store) -> AsyncIterator[tuple[str, list[bytes]]]:
+    names = []
+    for raw in sorted(await read_set(store, keys.kv_namespaces(store.namespace))):
+        with _left_out_if_broken(store, f"name {raw!r} in kv"):
+            names.append(raw.decode())
+    for first in range(0, len(names), _KV_AT_ONCE):
+        some = names[first : first + _KV_AT_ONCE]
+        found = await read_hashes(store, [keys.kv(store.namespace, name) for name in some], large_values=True)
+        for name, fields in zip(some, found, strict=True):
+            yield name, _flat(fields)
 
 
 @contextlib.contextmanager
@@ -147,11 +195,22 @@ async def read_topic_rows(store: Store) -> AsyncIterator[list[tuple[str, list[st
         StoreError: a name that is not UTF-8.
     """
     async for page in _pages(store, "topics"):
+        found: list[tuple[str, list[str]]] = []
         try:
-            topics, rows = _decode_rows(page[1])
+            for pack in page[2:]:
+                topics, rows = _decode_rows(pack)
+                found += zip(topics, rows, strict=True)
+            if page[1]:
+                # Before the rows: names that begin to leave later are told by events that the reader applies.
+                (leaving,) = await read_hashes(store, [keys.leaving(store.namespace)])
+            for name in map(bytes.decode, page[1]):
+                flat = [text for pair in pairs(await _large_row(store, "topics", name)) if pair[0] not in leaving
+                        for text in pair]  # fmt: skip
+                if flat:
+                    found.append((name, [text.decode() for text in flat]))
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise StoreError(f"a topic or brokerName in {keys.prefix(store.namespace)}topics: {error}") from error
-        yield list(zip(topics, rows, strict=True))
+        yield found
 
 
 class _SharedQueueData(dict[str, QueueData]):

@@ -172,3 +172,30 @@ def test_what_export_prints_import_takes_elsewhere(kv, tables, redis_url, namesp
     kv("delete", "ORDER_TOPIC_CONFIG", "t1")
     kv("import", str(file))
     assert tables() == before
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        (
+            {"a": "v", "k": "x" * 65_537},
+            "configTable.ns.k has 65537 bytes, at most 65536 are kept; nothing",
+        ),
+        ({f"k{i}": "" for i in range(20_001)}, "would have 20001 keys"),
+        ({f"k{i}": "x" * 60_000 for i in range(280)}, "at most 20000 and 16777216 are kept; nothing was imported"),
+        ({"a": "v", "k\n": "v"}, "has a control character"),
+        ({"a": "v", "k" * 256: "v"}, "has 256 bytes, at most 255 are allowed"),
+    ],
+    ids=["value", "keys", "bytes", "control", "long name"],
+)
+def test_import_of_more_than_is_kept_imports_nothing(kv, tables, java_file, table, said):
+    """B3: the first keys would have been stored, and the rest refused."""
+    java_file.write_text(json.dumps({"configTable": {"ns": table}}))
+    assert said in kv("import", str(java_file), expect=1).stderr
+    assert tables() == {}
+
+
+def test_put_refuses_what_is_not_kept(kv, tables):
+    assert "has a control character; nothing was changed" in kv("put", "ns", "k\x1b", "v", expect=1).stderr
+    assert "at most 65536 bytes" in str(kv("put", "ns", "k", "x" * 65_537, expect=1).exception)
+    assert tables() == {}

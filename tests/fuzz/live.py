@@ -22,6 +22,7 @@ from mqregistry.embedded import EmbeddedRedis
 from mqregistry.errors import RemoteProtocolError
 from mqregistry.protocol.command import Command, decode_command, encode_command
 from mqregistry.protocol.frame import FrameReader
+from tests.hostile.script_times import ScriptTimes
 from tests.server.harness import Broker
 from tests.server.serving import free_ports
 
@@ -29,6 +30,9 @@ from .mutate import Stream
 
 ANSWER_S = 20.0
 """Longer than this without an answer and without a close is a hang."""
+
+MOST_SCRIPT_MS = 250.0
+"""No script may keep Redis longer, whatever is sent."""
 
 SENTINEL = 0x5EED_0000
 # A broker that no stream knows of: it registers at every check, and must be found.
@@ -76,7 +80,9 @@ class Live:
         self.control = self.connect()
         self.codes: Counter[int] = Counter()
         self.connections = self.answers = self.hung_up = self.bytes = 0
-        self.slowest_s = self.slowest_control_s = 0.0
+        self.slowest_s = self.slowest_control_s = self.slowest_script_ms = 0.0
+        assert self._redis.pid is not None
+        self._script_times = ScriptTimes(self._redis.url, self._redis.pid)
         self.slowest: bytes = b""
 
     def _read_log(self) -> None:
@@ -176,6 +182,17 @@ class Live:
         if self.process.poll() is not None or not self.worker.is_running():
             raise Wrong("the process ended:\n" + "\n".join(list(self.log)[-60:]))
         return took
+
+    def check_scripts(self) -> None:
+        """Look at the scripts that ran since the last look.
+
+        Raises:
+            Wrong: one kept Redis too long.
+        """
+        slowest = self._script_times.look()
+        self.slowest_script_ms = max(self.slowest_script_ms, slowest.took_ms)
+        if slowest.took_ms > MOST_SCRIPT_MS:
+            raise Wrong(f"a script took {slowest.took_ms:.0f} ms, at most {MOST_SCRIPT_MS:.0f}: {slowest.command!r}")
 
     def rss(self) -> int:
         """Bytes of the worker process."""

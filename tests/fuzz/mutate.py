@@ -14,6 +14,8 @@ from random import Random
 from typing import Any, NamedTuple
 
 import tests.golden as golden
+from tests.hostile.request_fields import CODES as KNOWN_CODES
+from tests.hostile.request_fields import every_field, fields_of
 
 JSON_FORM, BINARY_FORM = 0, 1
 LONG = 70_000
@@ -28,19 +30,10 @@ VALUES: tuple[Any, ...] = (
     None, True, False, 0, 1, -1, 2**31 - 1, 2**31, -(2**31), 2**63 - 1, 2**63, -(2**63), 10**30, 0.5, 1e308, -0.0,
     [], {}, [None], {"": None}, {"0": 0}, [[[]]], {"a": {"b": {"c": {}}}},
 )  # fmt: skip
-CODES = (
-    100, 101, 102, 103, 104, 105, 106, 205, 206, 216, 217, 219, 224, 304, 311, 312, 313, 318, 319, 322, 327, 901, 904,
-    0, 1, -1, 10, 1000, 1500, 9999, 32767, -32768, 2**31 - 1,
-)  # fmt: skip
+CODES = (*KNOWN_CODES, 0, 1, -1, 10, 1000, 1500, 9999, 32767, -32768, 2**31 - 1)
 VERSIONS = (0, 1, 47, 48, 49, 317, 373, 400, 401, 412, 413, 479, 495, 513, -1, 2**31 - 1)
 BYTES = (0, 1, 0x0A, 0x16, 0x20, 0x22, 0x2C, 0x5B, 0x5C, 0x7B, 0x7D, 0x7F, 0x80, 0xC3, 0xED, 0xFE, 0xFF)
-FIELDS = (
-    "brokerId", "brokerName", "brokerAddr", "clusterName", "haServerAddr", "bodyCrc32", "compressed", "topic",
-    "zoneName",
-    "enableActingMaster", "heartbeatTimeoutMillis", "namespace", "key", "value", "cluster", "acceptStandardJsonOnly",
-    "__ZONE_MODE", "__ZONE_NAME", "x",
-)  # fmt: skip
-
+FIELDS = (*every_field(), "x")
 
 NUMBERS = (0, 1, -1, 2, 4, 6, 7, 16, 255, 65535, 2**31 - 1, 2**31, -(2**31), 2**53 + 1, 2**63 - 1, 2**63, -(2**63), 0.5)
 # How much more often than others these codes come: what changes tables has the longest way to go.
@@ -77,10 +70,14 @@ def corpus() -> list[Request]:
 
 @cache
 def requests_by_code() -> tuple[list[list[Request]], list[int]]:
-    """The corpus by request code, and the weight of each."""
+    """Requests by their code, and the weight of each: the corpus, and one with all fields of a code that it lacks."""
     found: dict[Any, list[Request]] = {}
     for request in corpus():
         found.setdefault(request.header.get("code"), []).append(request)
+    for code in KNOWN_CODES:
+        if code not in found:
+            header = {"code": code, "version": 479, "flag": 0, "extFields": dict.fromkeys(fields_of(code), "1")}
+            found[code] = [Request(header, b"[]", JSON_FORM)]
     return list(found.values()), [WEIGHTS.get(code, 1) for code in found]
 
 

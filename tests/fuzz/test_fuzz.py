@@ -6,9 +6,12 @@ from random import Random
 
 import pytest
 
+from tests.hostile.request_fields import CODES
+
+from . import __main__ as fuzz
 from .found import FOUND
-from .live import Live
-from .mutate import Stream, stream
+from .live import Live, Wrong
+from .mutate import Stream, requests_by_code, stream
 from .protocol import Tally, try_stream
 
 SEED = 1
@@ -62,3 +65,26 @@ def test_what_was_found_once_stays_found(live: Live, name: str) -> None:
 def test_a_stream_comes_from_its_number_alone() -> None:
     assert [stream(3, number) for number in range(20)] == [stream(3, number) for number in range(20)]
     assert len({stream(3, number).data for number in range(100)}) > 95
+
+
+def test_every_request_code_is_fuzzed() -> None:
+    groups, weights = requests_by_code()
+    assert set(CODES) <= {group[0].header.get("code") for group in groups}
+    assert min(weights) > 0
+
+
+def test_a_finding_is_told_and_the_run_ends_with_1(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def wrong(*_: object) -> None:
+        raise Wrong("it complained")
+
+    monkeypatch.setattr("sys.argv", ["fuzz", "--no-live", "--minutes", "0.001", "--seed", "3"])
+    assert fuzz.main() == 0
+    assert "seed 3: 0 findings" in capsys.readouterr().out
+    monkeypatch.setattr(fuzz, "try_stream", wrong)
+    monkeypatch.setattr("sys.argv", ["fuzz", "--no-live", "--seed", "3", "--findings", "2"])
+    assert fuzz.main() == 1
+    told = capsys.readouterr().out
+    assert "FINDING 1: seed 3 stream 0: Wrong: it complained" in told
+    assert "seed 3: 2 findings" in told

@@ -27,7 +27,7 @@ from .world import World  # noqa: E402
 
 # For a database number, and for a Redis Cluster.
 NOT_HERE = {"select", "command", "cluster|slots", "asking"}
-FROM_HERE = {"eval", "evalsha", "hmget", "xinfo|stream", "xlen", "xrange", "xread", "xrevrange"}
+FROM_HERE = {"eval", "evalsha", "hmget", "hscan", "sscan", "xinfo|stream", "xlen", "xrange", "xread", "xrevrange"}
 
 
 @pytest.fixture

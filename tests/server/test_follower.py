@@ -80,7 +80,7 @@ async def test_a_rebuild_that_takes_long_is_one_although_a_value_changes_meanwhi
             reading.set()
             await may_go_on.wait()
 
-        here.store.before["snapshot kv"] = hold
+        here.store.before["snapshot mappings"] = hold
         here.follower.look_again()
         await reading.wait()
         heads = here.store.calls["snapshot head"]

@@ -100,3 +100,14 @@ async def test_a_namespace_has_at_most_sixteen_mib(bed):
     await bed.kv.put("ns", "most", "x" * 60_000)
     await bed.kv.delete("ns", "most")
     await bed.kv.put("ns", "most", "x" * 60_000)
+
+
+async def test_there_are_at_most_1000_namespaces(bed):
+    """B3; those that are there may still change."""
+    await bed.redis("SADD", bed.key("kv"), *(f"ns{i}" for i in range(1000)))
+    before = await bed.dump()
+    for value in ("1", None):
+        with pytest.raises(LimitExceeded, match="there are at most 1000 KV namespaces, this would be one more"):
+            await bed.kv.put("new", "k", value)
+    assert await bed.dump() == before
+    await bed.kv.put("ns7", "k", "1")

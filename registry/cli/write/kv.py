@@ -10,7 +10,8 @@ from typing import Any, Final, NamedTuple
 import click
 import msgspec
 
-from ...store.config_writes import KvStore
+from ...names import fault_of_name
+from ...store.config_writes import MAX_KEYS, MAX_NAMESPACE_BYTES, MAX_VALUE_BYTES, KvStore
 from ...store.operator_reads import read_kv_value
 from ...store.snapshot import read_kv
 from ...store.store import Store
@@ -31,6 +32,14 @@ def _not_empty(ctx: click.Context, param: click.Parameter, text: str) -> str:
     if not text:
         raise click.BadParameter("it must not be empty", ctx, param)
     return text
+
+
+def _checked(name: str) -> str:
+    """The name of something that is to be stored."""
+    fault = fault_of_name(name)
+    if fault is not None:
+        raise click.ClickException(f"the name {name[:100]!r} {fault}; nothing was changed")
+    return name
 
 
 _kv_namespace = click.argument(
@@ -84,7 +93,7 @@ async def get(store: Store, kv_namespace: str, key: str, as_json: bool) -> None:
 async def put(store: Store, kv_namespace: str, key: str, value: str, as_json: bool) -> None:
     """Set KEY to VALUE."""
     before = await read_kv_value(store, kv_namespace, key)
-    await KvStore(store).put(kv_namespace, key, value)
+    await KvStore(store).put(_checked(kv_namespace), _checked(key), value)
     if as_json:
         output.json_line({"kv_namespace": kv_namespace, "key": key, "value": value, "before": before})
     else:
@@ -135,7 +144,9 @@ async def import_(store: Store, file: Path, dry_run: bool, as_json: bool) -> Non
     Its keys are set; keys that are only here stay. Doing it again changes nothing.
     """
     tables = read_file(file)
-    plan = compare(tables, await _read(store))
+    known = await _read(store)
+    plan = compare(tables, known)
+    _check_sizes(file, tables, known)
     if not dry_run:
         store_kv = KvStore(store)
         for name in plan.namespaces:
@@ -172,6 +183,10 @@ def read_file(file: Path) -> Kv:
         for key, value in _object(file, place, table).items():
             if not name or not key:
                 raise click.ClickException(f"{file}: {place}.{key}: names must not be empty")
+            for part in (name, key):
+                fault = fault_of_name(part)
+                if fault is not None:
+                    raise click.ClickException(f"{file}: {place}.{key}: name {part[:100]!r} {fault}")
             if value is not None and not isinstance(value, str):
                 raise click.ClickException(f"{file}: {place}.{key} is {_TYPE_NAMES[type(value)]}, expected a text")
             if value is not None:
@@ -183,6 +198,25 @@ def _object(file: Path, place: str, value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise click.ClickException(f"{file}: {place} is {_TYPE_NAMES.get(type(value), 'a text')}, expected an object")
     return value
+
+
+def _check_sizes(file: Path, wanted: Kv, known: Kv) -> None:
+    """Refuse before anything is written what the registry would not keep."""
+    for name, table in wanted.items():
+        for key, value in table.items():
+            size = len(value.encode("utf-8", "surrogatepass"))
+            if size > MAX_VALUE_BYTES:
+                raise click.ClickException(
+                    f"{file}: configTable.{name}.{key} has {size} bytes, at most {MAX_VALUE_BYTES} are kept; "
+                    "nothing was imported"
+                )
+        after = known.get(name, {}) | table
+        size = sum(len(text.encode("utf-8", "surrogatepass")) for pair in after.items() for text in pair)
+        if len(after) > MAX_KEYS or size > MAX_NAMESPACE_BYTES:
+            raise click.ClickException(
+                f"{file}: configTable.{name} would have {len(after)} keys and {size} bytes, at most {MAX_KEYS} and "
+                f"{MAX_NAMESPACE_BYTES} are kept; nothing was imported"
+            )
 
 
 def compare(wanted: Kv, known: Kv) -> KvImport:

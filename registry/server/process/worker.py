@@ -45,6 +45,7 @@ from ..view.lease_loop import LeaseLoop
 from ..view.lookup_counts import LookupJournal
 from ..view.notify_min_broker_id import MinBrokerIdNotifier
 from ..view.view import View
+from .kv_log import log_kv
 from .malloc import keep_large_blocks, trim_after_bursts
 from .received_connections import ReceivedConnections
 
@@ -54,7 +55,7 @@ logger = logging.getLogger(__name__)
 _COLLECT_AFTER_S: Final = 10.0
 
 EXIT_COULD_NOT_START = 253
-# As the Java NameServer does: every key of the KV configuration is logged, first after a minute.
+# As the Java NameServer does: the KV configuration is logged, first after a minute.
 KV_PRINT_FIRST_S = 60.0
 KV_PRINT_EVERY_S = 600.0
 # How long clients that know it are sent away with 1500 before this worker stops accepting.
@@ -265,12 +266,10 @@ class Worker:
             await asyncio.sleep(0.02)
 
     async def _print_kv(self) -> None:
-        """Log all KV configuration every ten minutes; one worker of a front end does it for all."""
+        """Log the KV configuration every ten minutes; one worker of a front end does it for all."""
         await asyncio.sleep(KV_PRINT_FIRST_S)
         while self._spec.index == 0:
-            for namespace, table in sorted(self._view.served.kv.items()):
-                for key, value in sorted(table.items()):
-                    logger.info("KV config: namespace %s key %s value %s", namespace, key, value)
+            await log_kv(self._view.served.kv)
             await asyncio.sleep(KV_PRINT_EVERY_S)
 
     # telling the supervisor

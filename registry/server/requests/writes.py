@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Awaitable, Callable
-from typing import Literal
+from typing import Final, Literal
 
 from ...behaviour import Behaviour
 from ...errors import RemoteProtocolError
@@ -27,6 +27,10 @@ from .context import Peer, RequestContext
 from .registration import register_broker
 
 logger = logging.getLogger(__name__)
+
+# Of a 217: a topic has queues at a few brokers, and one script writes all of them.
+MAX_QUEUE_DATAS: Final = 1000
+MAX_QUEUE_DATA_BYTES: Final = 1 << 20
 
 Write = Callable[[RequestContext, Command, int, Peer], Awaitable[bytes]]
 
@@ -160,8 +164,18 @@ async def delete_topic(context: RequestContext, command: Command, opaque: int, p
 async def register_topic(context: RequestContext, command: Command, opaque: int, peer: Peer) -> bytes:
     """217: give a topic queues at brokers that are known."""
     topic = headers.RegisterTopic.checked(command.ext_fields).topic
+    if len(command.body) > MAX_QUEUE_DATA_BYTES:
+        raise RemoteProtocolError(
+            f"queue data of {len(command.body)} bytes: at most {MAX_QUEUE_DATA_BYTES} are taken at once; nothing was "
+            "changed"
+        )
     queue_datas = decode_route(command.body).queue_datas if command.body and not is_null(command.body) else {}
     if topic and queue_datas:
+        if len(queue_datas) > MAX_QUEUE_DATAS:
+            raise RemoteProtocolError(
+                f"queues at {len(queue_datas)} brokers: at most {MAX_QUEUE_DATAS} are taken at once; nothing was "
+                "changed"
+            )
         fault = fault_of_names(queue_datas)
         if fault is not None:
             raise RemoteProtocolError(f"brokerName {fault}; nothing was changed")

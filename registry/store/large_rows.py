@@ -1,0 +1,48 @@
+"""Reads HASHes, SETs and LISTs of any size by plain commands, page by page.
+
+Scripts read only small ones. Many thousand names of one row may cost seconds in Lua (lua/include/collect), and a whole
+KV namespace may have 16 MiB.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from .store import Store
+
+_FIELDS: Final = 500
+_VALUES: Final = 50  # of up to 64 KiB
+
+
+async def read_hashes(store: Store, keys: Sequence[str], *, large_values: bool = False) -> list[dict[bytes, bytes]]:
+    """HASHes, side by side; a field that is deleted or set meanwhile may be there or not, and have either value."""
+    found: list[dict[bytes, bytes]] = [{} for _ in keys]
+    cursors: dict[int, Any] = dict.fromkeys(range(len(keys)), 0)
+    count = _VALUES if large_values else _FIELDS
+    while cursors:
+        pages = await store.read(*(("HSCAN", keys[at], cursor, "COUNT", count) for at, cursor in cursors.items()))
+        for at, (cursor, fields) in zip(list(cursors), pages, strict=True):
+            found[at].update(fields)
+            if int(cursor):
+                cursors[at] = cursor
+            else:
+                del cursors[at]
+    return found
+
+
+async def read_set(store: Store, key: str) -> set[bytes]:
+    """A SET, with the same reservation."""
+    members: set[bytes] = set()
+    cursor: Any = 0
+    while True:
+        ((cursor, page),) = await store.read(("SSCAN", key, cursor, "COUNT", _FIELDS))
+        members.update(page)
+        if not int(cursor):
+            return members
+
+
+async def read_list(store: Store, key: str) -> list[bytes]:
+    """A LIST; all of one moment."""
+    (items,) = await store.read(("LRANGE", key, 0, -1))
+    return list(items)

@@ -1,0 +1,1 @@
+"""Input made to harm, over the wire: what it costs Redis, a front end's memory and other clients."""
