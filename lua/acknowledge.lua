@@ -25,7 +25,7 @@ if not present and call("HLEN", P .. "readers") >= MOST_READERS then
   return redis.error_reply("MQREADER there are " .. MOST_READERS .. " readers already: forget those that are gone "
     .. "(mqregistry streams --forget NAME)")
 end
-local reader = present and cjson.decode(present) or {positions = {}}
+local reader = present and decode_reader(present) or {positions = {}}
 for i = 3, #ARGV, 2 do
   local stream, id = ARGV[i], ARGV[i + 1] or ""
   if not (stream == "changes" or stream == "heartbeats" or stream == "lookups") then

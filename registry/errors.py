@@ -56,6 +56,10 @@ class StoreError(RegistryError):
     """Redis answered, but not as this project needs it (wrong type, wrong schema, wrong version, no rights)."""
 
 
+class MissingRight(StoreError):
+    """What was asked of Redis is not among the rights of the login; definite: nothing was done."""
+
+
 class NoNamespace(StoreError):
     """The namespace is not in this Redis, and the operation makes none."""
 

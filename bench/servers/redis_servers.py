@@ -28,12 +28,19 @@ def free_port_and_bus() -> int:
 
 
 class RedisProcess:
-    """One redis-server process. options: lines of its configuration file, which Redis may rewrite."""
+    """One redis-server process.
+
+    Args:
+        options: lines of its configuration file, which Redis may rewrite.
+        program: the server; "" = the embedded one.
+    """
 
     def __init__(
-        self, folder: Path, options: Sequence[str] = (), *, sentinel: bool = False, login: dict[str, Any] | None = None
-    ) -> None:
+        self, folder: Path, options: Sequence[str] = (), *, sentinel: bool = False,
+        login: dict[str, Any] | None = None, program: str = "",
+    ) -> None:  # fmt: skip
         self.folder = folder
+        self._program = program
         self.options = list(options)
         self._sentinel = sentinel
         self._login = login or {}
@@ -61,7 +68,11 @@ class RedisProcess:
                 self.port = free_port_and_bus()
                 self._write_config()
             self._process = subprocess.Popen(
-                [find_server(), str(self.folder / "redis.conf"), *(["--sentinel"] if self._sentinel else [])],
+                [
+                    self._program or find_server(),
+                    str(self.folder / "redis.conf"),
+                    *(["--sentinel"] if self._sentinel else []),
+                ],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,

@@ -1,7 +1,8 @@
 --[[ readers: who reads the streams, how far each has come, and what the streams hold
   NEEDS  open
   GIVES  STREAMS; stream_id(text) -> ms, number; before(a, b): is id a older than id b;
-         read_readers() -> name -> {seen_ms, silent, positions}; positions: stream -> {id, needs, seq, at, state}.
+         decode_reader(text) -> {seen_ms, silent, positions}, or nil: it is no reader; read_readers() -> name -> reader;
+         positions: stream -> {id, needs, seq, at, state}.
          id is the last entry that the reader acknowledged. needs is the oldest entry that must still be there, or the
          reader has a gap: id itself, or the oldest entry of all for a reader that has none yet.
          save_reader(name, reader);
@@ -23,10 +24,29 @@ local function before(a, b)
   return a_ms < b_ms or (a_ms == b_ms and a_number < b_number)
 end
 
+-- The logins of readers may write this HASH: what is no reader is passed over, so that it does not stop the trimming.
+local function decode_reader(text)
+  local fine, reader = pcall(cjson.decode, text)
+  if not fine or type(reader) ~= "table" or type(reader.positions) ~= "table" or type(reader.seen_ms) ~= "number" then
+    return nil
+  end
+  local positions = {}
+  for _, stream in ipairs(STREAMS) do
+    local position = reader.positions[stream]
+    if type(position) == "table" and stream_id(tostring(position.id)) and type(position.state) == "string"
+      and (position.needs == "" or stream_id(tostring(position.needs))) then
+      position.seq, position.at = tonumber(position.seq), tonumber(position.at)
+      positions[stream] = position
+    end
+  end
+  reader.positions = positions
+  return reader
+end
+
 local function read_readers()
   local flat, readers = call("HGETALL", P .. "readers"), {}
   for i = 1, #flat, 2 do
-    readers[flat[i]] = cjson.decode(flat[i + 1])
+    readers[flat[i]] = decode_reader(flat[i + 1])
   end
   return readers
 end

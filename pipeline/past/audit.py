@@ -11,7 +11,8 @@ from functools import reduce
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
-from mqregistry.errors import StoreError
+from mqregistry.errors import StartError, StoreError
+from mqregistry.store.snapshot import read_head
 from mqregistry.store.store import open_existing
 from mqregistry.tables.live_table import LiveInfo, LiveTable
 from mqregistry.tables.tables import Tables
@@ -63,6 +64,38 @@ class Audit(NamedTuple):
     def ok(self) -> bool:
         """Whether history and tables are the same."""
         return not self.differences and self.missing is None
+
+
+def check(redis_url: str, namespace: str, lake: Lake) -> None:
+    """Look at everything that an audit needs but Spark, which takes seconds to start.
+
+    Raises:
+        LakeError: the lake has nothing of this namespace, or nothing of the epoch that Redis is in.
+        StartError: the lake cannot be written; the replay is.
+        StoreError: no such namespace, or another schema. StoreUnavailable: no answer.
+    """
+    if not lake.folders("commits", "snapshots", f"namespace={namespace}"):
+        raise LakeError(
+            f"the lake at {lake.root} holds nothing of namespace {namespace!r}: is it another --lake or --namespace? "
+            "'mqregistry pipeline run' fills it"
+        )
+    epoch = asyncio.run(_read_epoch(redis_url, namespace))
+    if snapshot.first(lake, namespace, epoch) is None:
+        raise LakeError(
+            f"the lake at {lake.root} holds nothing of namespace {namespace!r} since Redis began anew (epoch {epoch}): "
+            "run 'mqregistry pipeline run --once' first, or is it another --redis?"
+        )
+    area = f"audit/{secrets.token_hex(4)}"
+    try:
+        lake.filesystem.create_dir(lake.path(area), recursive=True)
+        lake.remove(area)
+    except OSError as error:
+        raise StartError(f"cannot write the lake at {lake.root}: {error.strerror or error}") from error
+
+
+async def _read_epoch(redis_url: str, namespace: str) -> str:
+    async with open_existing(redis_url, namespace) as store:
+        return (await read_head(store)).epoch
 
 
 def audit(
@@ -293,4 +326,4 @@ def _row(row: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-__all__ = ["Audit", "Difference", "LakeError", "audit", "compare"]
+__all__ = ["Audit", "Difference", "LakeError", "audit", "check", "compare"]

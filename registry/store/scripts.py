@@ -7,15 +7,18 @@ meta key (its hash tag carries every other key), ``ARGV[i]`` lines name the argu
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib import resources
 from importlib.resources.abc import Traversable
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from ..errors import StoreError
+from redis import exceptions
+
+from ..errors import MissingRight, StoreError
 
 _INCLUDE = re.compile(r'^--- @include "([a-z_/0-9]+)"\n', re.M)
 _HEADER = re.compile(r"\A--\[\[ (\w+): (.*?)\]\]\n", re.S)
@@ -27,6 +30,10 @@ def _find_folder() -> Traversable:
     if not (folder / "heartbeat.lua").is_file():
         raise StoreError(f"no Lua scripts in {folder}: the installation is not complete, install it again")
     return folder
+
+
+FOR_READERS: Final = ("acknowledge", "read_broker", "read_streams", "snapshot")
+"""Scripts of logins that may run loaded scripts and send none of their own: front ends and sweepers load them."""
 
 
 class Script(NamedTuple):
@@ -45,6 +52,23 @@ class Script(NamedTuple):
             raise StoreError(
                 f"lua/{self.name}.lua takes {least}{self.arguments} arguments, called with {len(arguments)}"
             )
+
+
+@contextlib.contextmanager
+def may_be_sent(name: str) -> Iterator[None]:
+    """Say what to do when a script is not loaded, and this login may not send it.
+
+    Raises:
+        MissingRight: that is so.
+    """
+    try:
+        yield
+    except exceptions.NoPermissionError as error:
+        raise MissingRight(
+            f"the script {name} is not loaded in this Redis, and this Redis user may not send it: front ends and "
+            "sweepers load it when they start; start one of this release, or use the login of one (mqregistry in "
+            "deploy/users.acl)"
+        ) from error
 
 
 def expand(path: Traversable, folder: Traversable) -> str:

@@ -16,11 +16,13 @@ from ..events.changes import SCHEMA_MAJOR, SCHEMA_MINOR
 from . import keys, scripts
 from .connection.client import open_client
 from .connection.errors import mapped_errors
-from .connection.url import without_password
+from .connection.url import is_open_to_others, without_password
 
 logger = logging.getLogger(__name__)
 
 OLDEST_REDIS = (6, 2)
+# A Redis that has lost one script has lost all of them: they are loaded once, not with each.
+_LOAD_AGAIN_S = 1.0
 
 ENFORCING = "+auth"
 """What the schema major of a namespace ends in while requests are refused there that no rule allows. A release before
@@ -83,6 +85,8 @@ class Store:
         self.times = ScriptTimes()
         self._meta_key = keys.meta(namespace)
         self._scripts = scripts.load()
+        self._keeps_tables = False
+        self._load_again_at_s = 0.0
 
     async def __aenter__(self) -> Store:
         return self
@@ -133,7 +137,26 @@ class Store:
         try:
             return await self.client.evalsha(script.sha, 1, self._meta_key, *arguments)
         except exceptions.NoScriptError:
-            return await self.client.eval(script.source, 1, self._meta_key, *arguments)
+            with scripts.may_be_sent(script.name):
+                reply = await self.client.eval(script.source, 1, self._meta_key, *arguments)
+            if self._keeps_tables:  # this Redis has just started, or was a replica: it lacks theirs, too
+                await self._load_for_readers()
+            return reply
+
+    async def _load_for_readers(self) -> None:
+        """Have Redis know the scripts of logins that may not send any; whoever calls does not depend on it."""
+        if time.monotonic() < self._load_again_at_s:
+            return
+        self._load_again_at_s = time.monotonic() + _LOAD_AGAIN_S
+        try:
+            for name in scripts.FOR_READERS:
+                await self.client.execute_command("SCRIPT LOAD", self._scripts[name].source, **self._any_node())
+        except (exceptions.RedisError, OSError) as error:
+            logger.warning(
+                "scripts are not loaded for logins that may not send them (mqoperator, mqpipeline): %s; the right is "
+                "script|load, in deploy/users.acl",
+                error,
+            )
 
     async def exists(self) -> bool:
         """Whether anybody has made the namespace."""
@@ -184,6 +207,12 @@ class Store:
                 "set it to noeviction (CONFIG SET maxmemory-policy noeviction)"
             )
         warnings = []
+        if is_open_to_others(self.url):
+            warnings.append(
+                f"Redis at {without_password(self.url)} is used without a password, and is not on this machine: "
+                "whoever reaches it can change every route; set up users (deploy/users.acl), or keep its network to "
+                "yourself"
+            )
         if not int(persistence.get("aof_enabled", 0)):
             warnings.append(
                 "Redis does not write an append-only file: after a Redis restart routes return with the brokers' "
@@ -200,7 +229,7 @@ class Store:
         return {"target_nodes": found} if found is not None else {}
 
     async def connect(self) -> Namespace:
-        """First contact: server checks, namespace, warnings logged."""
+        """First contact of a process that keeps the tables: server checks, namespace, scripts; warnings logged."""
         initialize = getattr(self.client, "initialize", None)
         if initialize is not None:
             with mapped_errors(f"cannot use Redis at {without_password(self.url)}"):
@@ -208,6 +237,8 @@ class Store:
         for warning in await self.check_server():
             logger.warning("%s", warning)
         found = await self.init_namespace()
+        self._keeps_tables = True
+        await self._load_for_readers()
         if found.schema_minor > SCHEMA_MINOR:
             logger.info(
                 "namespace %s was also written by schema %s.%d; this is %d.%d, and ignores what that adds",

@@ -148,7 +148,7 @@ def acknowledge_with(
     """Do what :meth:`StreamStore.acknowledge` does, over a synchronous client of redis-py (one Redis or a cluster).
 
     Raises:
-        StoreUnavailable, StoreError: as there.
+        StoreUnavailable, StoreError: as there. MissingRight: this login may write nothing.
     """
     script = scripts.load()["acknowledge"]
     arguments = _arguments(reader, positions, epoch)
@@ -156,7 +156,8 @@ def acknowledge_with(
         try:
             client.evalsha(script.sha, 1, keys.meta(namespace), *arguments)
         except exceptions.NoScriptError:
-            client.eval(script.source, 1, keys.meta(namespace), *arguments)
+            with scripts.may_be_sent(script.name):
+                client.eval(script.source, 1, keys.meta(namespace), *arguments)
 
 
 def _arguments(reader: str, positions: Mapping[str, str], epoch: str) -> list[str]:

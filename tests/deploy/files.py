@@ -31,13 +31,28 @@ def compose() -> dict[str, Any]:
     return yaml.safe_load(text("compose.yaml"))
 
 
-def acl_users() -> dict[str, list[str]]:
-    """User -> rules."""
-    return {line.split()[1]: line.split()[2:] for line in text("users.acl").splitlines()}
+def password(user: str) -> str:
+    """What tests choose for a user of users.acl."""
+    return f"chosen-for-{user}"
 
 
-def granted(user: str) -> set[str]:
-    return {rule[1:] for rule in acl_users()[user] if rule.startswith("+")}
+def acl_text(name: str = "users.acl") -> str:
+    """An ACL file with the passwords of the tests."""
+    return re.sub(r"#password-of-(\w+)", lambda match: ">" + password(match[1]), text(name))
+
+
+def acl_users(name: str = "users.acl") -> dict[str, list[str]]:
+    """User -> rules, with the passwords of the tests."""
+    return {line.split()[1]: line.split()[2:] for line in acl_text(name).splitlines()}
+
+
+def login(server: Any, user: str) -> str:
+    """The URL with which this user logs in."""
+    return f"redis://{user}:{password(user)}@{server.address}"
+
+
+def granted(user: str, name: str = "users.acl") -> set[str]:
+    return {rule[1:] for rule in acl_users(name)[user] if rule.startswith("+")}
 
 
 def dockerfile() -> list[tuple[str, str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import shutil
@@ -15,7 +16,9 @@ from mqregistry.config.properties import parse
 from mqregistry.config.settings import options_by_key
 from mqregistry.config.sources import build
 from mqregistry.embedded import find_server
+from mqregistry.errors import ConfigError
 from mqregistry.store.connection.client import open_client
+from mqregistry.store.connection.url import parse_url
 
 from .files import DEPLOY, ROOT, acl_users, command_lines, compose, dockerfile, environment, text, units
 
@@ -51,7 +54,8 @@ def test_command_lines_are_found_and_a_wrong_one_would_be_noticed():
         test_command_line_is_understood("here", ["serve", "--no-such-option"])
 
 
-def test_environment_and_properties_are_known_and_valid():
+def test_environment_and_properties_are_known_and_valid(monkeypatch):
+    monkeypatch.setenv("MQREGISTRY_REDIS_PASSWORD", "chosen")
     warnings: list[str] = []
     settings = build(config_file=DEPLOY / "namesrv.properties", environ=environment(), warn=warnings.append)
     assert warnings == []
@@ -61,12 +65,44 @@ def test_environment_and_properties_are_known_and_valid():
     open_client(settings.redis, timeout_ms=100, max_connections=1)
 
 
-def test_passwords_of_the_examples_agree():
+def test_nothing_starts_before_passwords_are_chosen():
     rules = acl_users()
-    assert f">{environment()['MQREGISTRY_REDIS_PASSWORD']}" in rules["mqregistry"]
     assert environment()["MQREGISTRY_REDIS"].startswith("redis://mqregistry@")
     assert "off" in rules["default"]
-    assert "mqregistry" in text("README.md")
+    for name in ("users.acl", "users-7.acl"):
+        for line in text(name).splitlines()[1:]:
+            user, _, password, *_ = line.split()[1:]
+            assert password == f"#password-of-{user}"  # Redis refuses it: no SHA-256
+    with pytest.raises(ConfigError, match="the password is that of the example"):
+        parse_url(environment()["MQREGISTRY_REDIS"], environment()["MQREGISTRY_REDIS_PASSWORD"])
+
+
+def test_the_two_files_of_users_differ_in_one_right():
+    lines, lines_7 = text("users.acl").splitlines(), text("users-7.acl").splitlines()
+    assert lines[:-1] == lines_7[:-1]
+    assert lines_7[-1] == lines[-1] + " (~mq:{*}:readers -@all +hset)"
+
+
+def test_passwords_are_chosen_once(tmp_path):
+    folder = tmp_path / "deploy"
+    shutil.copytree(DEPLOY, folder)
+    first = subprocess.run(["sh", folder / "passwords.sh"], capture_output=True, text=True, check=True)
+    shown = dict(line.split(": ") for line in first.stdout.splitlines())
+    assert shown.pop("mqregistry") == "in mqregistry.env"
+    (chosen,) = re.findall(r"^MQREGISTRY_REDIS_PASSWORD=(\w{48})$", (folder / "mqregistry.env").read_text(), re.M)
+    hashes = {
+        user: hashlib.sha256(value.encode()).hexdigest() for user, value in {**shown, "mqregistry": chosen}.items()
+    }
+    for name in ("users.acl", "users-7.acl"):
+        found = (folder / name).read_text()
+        assert dict(re.findall(r"^user (\w+) on #(\w{64}) ", found, re.M)) == hashes
+        assert re.sub(r"#\w{64}", "", found) == re.sub(r"#[\w-]+", "", text(name))
+    assert (folder / "mqregistry.env").stat().st_mode & 0o777 == 0o600
+    assert len({*hashes.values()}) == len(acl_users()) - 1
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    again = subprocess.run(["sh", folder / "passwords.sh"], capture_output=True, text=True, check=True)
+    assert again.stdout == ""
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
 
 
 def test_compose_fits_the_other_files():
@@ -92,7 +128,7 @@ def test_compose_fits_the_other_files():
             assert (DEPLOY / source).is_file() if source.startswith(".") else source in compose()["volumes"]
             if source == "./redis.conf":
                 assert target == services["redis"]["command"][1]
-            elif source == "./users.acl":
+            elif source == "./users-7.acl":  # its image is of Redis 7
                 assert f"\naclfile {target}\n" in text("redis.conf")
             elif source == "./namesrv.properties":
                 assert target in service["command"]

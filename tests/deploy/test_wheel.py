@@ -19,7 +19,7 @@ from bench.servers.processes import free_port
 from mqregistry.embedded import die_with_parent
 
 from ..server.harness import wait_until
-from .files import ROOT, dockerfile, environment
+from .files import ROOT, dockerfile, environment, password
 
 
 @pytest.fixture(scope="module")
@@ -80,6 +80,7 @@ def test_front_ends_and_sweeper_run_from_the_wheel_and_are_healthy(installed, de
         **{name: value for name, value in os.environ.items() if not name.startswith(("MQREGISTRY_", "PYTHON"))},
         **environment(),
         "MQREGISTRY_REDIS": re.sub(r"@[\w:]+", f"@{deployed.address}", environment()["MQREGISTRY_REDIS"]),
+        "MQREGISTRY_REDIS_PASSWORD": password("mqregistry"),
         "MQREGISTRY_NAMESPACE": namespace,
         "MQREGISTRY_HOST": "127.0.0.1",
         "MQREGISTRY_PORT": str(port),

@@ -1,7 +1,8 @@
-"""What ``mqregistry pipeline run`` finds wrong before it starts Spark, and how it ends when it is interrupted."""
+"""What ``pipeline run`` and ``audit`` find wrong before they start Spark, and how a run ends when it is interrupted."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import signal
@@ -10,15 +11,18 @@ import sys
 import threading
 
 import pytest
+import redis
 
 pytest.importorskip("pyspark")
 
 from mqregistry.cli.pipeline.extras import spark_extra
-from mqregistry.errors import StartError
+from mqregistry.errors import NoNamespace, StartError, StoreUnavailable
 from mqregistry.pipeline import jobs
-from mqregistry.pipeline.lake import lock
+from mqregistry.pipeline.lake import lock, snapshot
 from mqregistry.pipeline.lake.lake import Lake, LakeError
 from mqregistry.pipeline.spark import session
+from mqregistry.store.keys import meta
+from mqregistry.store.store import Store
 from tests.cli.conftest import command, env, home  # noqa: F401 - fixtures
 
 REDIS = ("--redis", "redis://127.0.0.1:1")
@@ -61,6 +65,75 @@ def test_a_lake_that_cannot_be_written_is_said_before_spark_starts(no_spark, com
     error = command("pipeline", "run", *REDIS, "--lake", str(lake), expect=1).exception
     assert isinstance(error, StartError)
     assert f"cannot write the lake at file://{lake}: " in str(error)
+
+
+@pytest.fixture
+def recorded(redis_url, namespace, tmp_path):
+    """A lake that has a snapshot of this namespace; its folder, and how commands name both."""
+
+    async def begin():
+        async with Store(redis_url, namespace) as store:
+            await store.connect()
+        await snapshot.take_async(redis_url, namespace, Lake(str(tmp_path / "lake")))
+
+    asyncio.run(begin())
+    return tmp_path / "lake", ("--namespace", namespace, "--redis", redis_url, "--lake", str(tmp_path / "lake"))
+
+
+def test_an_audit_starts_spark_when_lake_and_redis_are_there(command, recorded, monkeypatch):  # noqa: F811
+    class Started(Exception):
+        pass
+
+    def started(**_):
+        raise Started
+
+    monkeypatch.setattr(session, "open_session", started)
+    result = command("pipeline", "audit", *recorded[1], expect=1)
+    assert isinstance(result.exception, Started)
+    assert "starting Spark" in result.stderr
+    assert not list(recorded[0].glob("audit/*"))
+
+
+@pytest.mark.parametrize("place", ["empty", "a file", "not there", "another namespace"])
+def test_an_audit_says_that_the_lake_has_nothing_before_spark_starts(
+    no_spark, command, recorded, tmp_path, place  # noqa: F811
+):  # fmt: skip
+    (tmp_path / "file").touch()
+    (tmp_path / "empty").mkdir()
+    lake = {"a file": tmp_path / "file", "another namespace": recorded[0]}.get(place, tmp_path / place)
+    more = ("--namespace", "another") if place == "another namespace" else ()
+    result = command("pipeline", "audit", *recorded[1], "--lake", str(lake), *more, expect=1)
+    assert isinstance(result.exception, LakeError)
+    assert f"the lake at file://{str(lake).replace(' ', '%20')} holds nothing of namespace" in str(result.exception)
+    assert "starting Spark" not in result.stderr
+
+
+def test_an_audit_says_that_redis_is_away_before_spark_starts(no_spark, command, recorded):  # noqa: F811
+    result = command("pipeline", "audit", *recorded[1], *REDIS, expect=1)
+    assert isinstance(result.exception, StoreUnavailable)
+    assert "starting Spark" not in result.stderr
+
+
+def test_an_audit_says_that_redis_began_anew_before_spark_starts(
+    no_spark, command, recorded, redis_url, namespace  # noqa: F811
+):  # fmt: skip
+    with redis.Redis.from_url(redis_url) as client:
+        client.hset(meta(namespace), "epoch", "another")
+    error = command("pipeline", "audit", *recorded[1], expect=1).exception
+    assert isinstance(error, LakeError)
+    assert "since Redis began anew (epoch another): run 'mqregistry pipeline run --once' first" in str(error)
+    with redis.Redis.from_url(redis_url) as client:
+        client.delete(meta(namespace))
+    assert isinstance(command("pipeline", "audit", *recorded[1], expect=1).exception, NoNamespace)
+
+
+def test_an_audit_says_that_the_lake_cannot_be_written_before_spark_starts(
+    no_spark, command, recorded  # noqa: F811
+):  # fmt: skip
+    (recorded[0] / "audit").touch()  # as good as a folder that belongs to somebody else
+    error = command("pipeline", "audit", *recorded[1], expect=1).exception
+    assert isinstance(error, StartError)
+    assert f"cannot write the lake at file://{recorded[0]}: " in str(error)
 
 
 def test_a_lake_of_an_unknown_kind_is_said(command):  # noqa: F811

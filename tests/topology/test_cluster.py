@@ -13,7 +13,7 @@ from mqregistry.errors import StoreError, StoreUnavailable
 from mqregistry.store import keys
 from mqregistry.store.store import Store
 
-from ..deploy.files import acl_users
+from ..deploy.files import acl_users, password
 from ..server.fleet import beating, watching
 from ..server.harness import Broker, wait_until
 from ..store.bed import Bed
@@ -51,7 +51,7 @@ async def test_cluster_every_script_and_read_works_on_every_node(cluster):
     for node in cluster.nodes:
         node.call("ACL", "SETUSER", "mqregistry", *acl_users()["mqregistry"])
         node.call("ACL", "LOG", "RESET")
-    url = cluster.url.replace("//", "//mqregistry:change-me@")
+    url = cluster.url.replace("//", f"//mqregistry:{password('mqregistry')}@")
     for node in cluster.nodes[:3]:
         async with Store(url, namespace_on(cluster, node)) as store:
             assert (await store.connect()).created

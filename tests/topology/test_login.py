@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import subprocess
+import sys
 
 import pytest
+import redis
 
 from bench.servers.redis_servers import HOST, RedisProcess
 from mqregistry.errors import ConfigError, StoreError, StoreUnavailable
 from mqregistry.store.change_reader import ChangeReader
 from mqregistry.store.connection.client import open_client
-from mqregistry.store.connection.url import PASSWORD_VARIABLE, without_password
+from mqregistry.store.connection.url import PASSWORD_VARIABLE, is_open_to_others, without_password
 from mqregistry.store.snapshot import read_tables
 from mqregistry.store.store import Store
 
@@ -144,6 +148,76 @@ def test_tls_front_ends_end_to_end(behind_tls, certificates, front_end_with):
 def test_url_that_is_none_is_a_clear_error(url, message):
     with pytest.raises(ConfigError, match=message):
         open_client(url, timeout_ms=100, max_connections=1)
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("redis://:change-me@h", "the password is that of the example, which everybody knows"),
+        ("redis://u:change-me-5@127.0.0.1:1", "the password is that of the example"),
+        ("redis+sentinel://:x@h/m?sentinel_password=change-me-4", "the password is that of the example"),
+        ("redis+cluster://u:change-me@h", "the password is that of the example"),
+        ("unix://u:change-me@/s", "the password is that of the example"),
+        ("redis://u@h", "names the user 'u', and there is no password: set MQREGISTRY_REDIS_PASSWORD"),
+        ("redis://u:@h", "names the user 'u', and there is no password"),
+        ("redis+cluster://u@h", "names the user 'u', and there is no password"),
+    ],
+)
+def test_login_that_protects_nothing_is_refused(url, message, monkeypatch):
+    monkeypatch.setenv(PASSWORD_VARIABLE, "")
+    with pytest.raises(ConfigError, match=message) as caught:
+        open_client(url, timeout_ms=100, max_connections=1)
+    assert "change-me" not in str(caught.value)
+
+
+def test_example_password_in_the_environment_starts_nothing(guarded, tmp_path):
+    """Not a front end, not a sweeper, and no command that looks."""
+    environ = {**os.environ, PASSWORD_VARIABLE: "change-me"}
+    guarded.call("CONFIG", "SET", "requirepass", "change-me")
+    try:
+        for command, code in (("serve", 253), ("sweep", 253), ("clusters", 2)):
+            ended = subprocess.run(
+                [sys.executable, "-m", "mqregistry", command, "--redis", guarded.url],
+                env=environ, capture_output=True, text=True, timeout=30, cwd=tmp_path,
+            )  # fmt: skip
+            assert ended.returncode == code, ended.stderr
+            assert "the password is that of the example" in ended.stderr
+            assert "Traceback" not in ended.stderr
+    finally:
+        with redis.Redis(HOST, guarded.port, password="change-me") as admin:
+            admin.config_set("requirepass", "pass/word")
+
+
+@pytest.mark.parametrize(
+    ("url", "is_open"),
+    [
+        ("redis://10.0.0.1", True),
+        ("redis://redis:6379/0", True),
+        ("redis+cluster://127.0.0.1,10.0.0.1", True),
+        ("redis+sentinel://a/m", True),
+        ("redis://:x@10.0.0.1", False),
+        ("redis+cluster://:x@10.0.0.1", False),
+        ("rediss://10.0.0.1?ssl_certfile=me.pem", False),
+        ("redis://127.0.0.1:6379", False),
+        ("redis://localhost", False),
+        ("redis://[::1]:6379", False),
+        ("redis+cluster://127.0.0.1,127.0.0.2", False),
+        ("unix:///run/redis.sock", False),
+    ],
+)
+def test_redis_elsewhere_without_a_password_is_noticed(url, is_open, monkeypatch):
+    monkeypatch.setenv(PASSWORD_VARIABLE, "")
+    assert is_open_to_others(url) == is_open
+    monkeypatch.setenv(PASSWORD_VARIABLE, "chosen")
+    assert not is_open_to_others(url)
+
+
+async def test_redis_elsewhere_without_a_password_is_warned_of(folder, own_namespace, monkeypatch, caplog):
+    monkeypatch.setattr("mqregistry.store.store.is_open_to_others", lambda url: True)
+    with RedisProcess(folder / "node") as server:
+        async with Store(server.url, own_namespace) as store:
+            await store.connect()
+    assert "whoever reaches it can change every route" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -34,13 +34,15 @@ def audit(as_json: bool, config_file: Path | None, lake: str, master: str, drive
     with spark_extra():
         from mqregistry.pipeline.lake.lake import Lake
         from mqregistry.pipeline.past.audit import audit as run_audit
+        from mqregistry.pipeline.past.audit import check
         from mqregistry.pipeline.spark.session import ending, open_session
-    begun = time.monotonic()
+    begun, where = time.monotonic(), Lake(lake)
+    check(settings.redis, settings.namespace, where)
     click.echo("starting Spark", err=True)
     spark = open_session(master=master, driver_memory=driver_memory)
     with ending(spark):
         click.echo("replaying", err=True)
-        found = run_audit(spark, settings.redis, settings.namespace, Lake(lake))
+        found = run_audit(spark, settings.redis, settings.namespace, where)
     if as_json:
         output.json_page(found._asdict() | {"differences": [d._asdict() for d in found.differences]})
     else:

@@ -25,6 +25,7 @@ from .. import output
 from ..read.route import read_route
 from ..target import open_target
 from .logging_setup import configure_logging
+from .private_folder import write_private_files
 from .up import DEFAULTS, run_up
 
 CLUSTER: Final = "c1"
@@ -67,6 +68,7 @@ def demo(once: bool) -> None:
             )
         except ConfigError as error:
             raise StartError(str(error)) from error
+        write_private_files()
         configure_logging(settings)
         run_up(settings, kind="demo", beside=[lambda effective: _show(effective, once)], quiet=True)
 

@@ -21,6 +21,7 @@ from typing import Final
 import msgspec
 
 from ...errors import StartError
+from .private_folder import make_private
 
 logger = logging.getLogger(__name__)
 
@@ -69,7 +70,7 @@ def locked(data_dir: Path) -> Iterator[None]:
         StartError: another process owns it (the message says which), or it cannot be made.
     """
     try:
-        data_dir.mkdir(parents=True, exist_ok=True)
+        make_private(data_dir)
         lock = (data_dir / _LOCK).open("a+b")
     except OSError as error:
         raise StartError(

@@ -19,6 +19,7 @@ from ...embedded import EmbeddedRedis
 from ...errors import StartError
 from ..options import config_file_option, print_option, set_option, setting_options, start_settings
 from .logging_setup import configure_logging
+from .private_folder import write_private_files
 from .state_files import Running, announced, locked
 
 if TYPE_CHECKING:
@@ -47,11 +48,13 @@ _LOG_BYTES: Final = 4 * 1024 * 1024
 def up(config_file: Path | None, print_config: bool, **flags: Any) -> None:
     """Start a whole registry on this machine: an embedded Redis, the name server, and a sweeper.
 
-    The tables are kept in the data folder between runs. One Ctrl-C stops everything.
+    The tables are kept in the data folder between runs; nobody but this user may read them. One Ctrl-C stops
+    everything.
     """
     settings = start_settings(
         flags, config_file, print_config=print_config, defaults=DEFAULTS, redis_of=_running_redis
     )  # fmt: skip
+    write_private_files()
     configure_logging(settings)
     run_up(settings, kind="up")
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from redis import exceptions
 
-from ...errors import StoreError, StoreRefusesWrites, StoreUnavailable
+from ...errors import MissingRight, StoreError, StoreRefusesWrites, StoreUnavailable
 from .url import PASSWORD_VARIABLE
 
 # Error codes of a Redis that answers but cannot take a write just now, and what each means.
@@ -57,6 +57,7 @@ def mapped_errors(what: str) -> Iterator[None]:
     Raises:
         StoreUnavailable: no answer in time, or none at all.
         StoreRefusesWrites: Redis answers, but cannot write now.
+        MissingRight: this Redis user may not do it.
         StoreError: an error that repeating the operation does not mend.
     """
     try:
@@ -70,7 +71,7 @@ def mapped_errors(what: str) -> Iterator[None]:
     except exceptions.ResponseError as error:
         text = _SCRIPT_PLACE.sub("", str(error))
         if isinstance(error, exceptions.NoPermissionError) or any(refusal in text for refusal in _REFUSALS):
-            raise StoreError(
+            raise MissingRight(
                 f"{what}: this Redis user lacks a right: {text}; ACL LOG on the server names the command, and "
                 "deploy/users.acl holds every right that is needed"
             ) from error

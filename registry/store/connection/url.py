@@ -15,12 +15,16 @@ from __future__ import annotations
 
 import os
 import re
-from typing import Any, NamedTuple
+from ipaddress import ip_address
+from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from ...errors import ConfigError
 
 PASSWORD_VARIABLE = "MQREGISTRY_REDIS_PASSWORD"
+
+# What the passwords of deploy/ begin with before they are chosen.
+_EXAMPLE: Final = "change-me"
 
 _QUERY_OPTIONS = frozenset({"ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "ssl_cert_reqs", "db"})
 _SENTINEL_OPTIONS = frozenset({"sentinel_username", "sentinel_password"})
@@ -55,7 +59,8 @@ def parse_url(url: str, password: str | None = None) -> RedisAddress:
         password: used where the URL has none; without it MQREGISTRY_REDIS_PASSWORD is.
 
     Raises:
-        ConfigError: it has none of the forms; no message contains a password.
+        ConfigError: it has none of the forms, a user without a password, or the password of an example; no message
+            contains a password.
     """
     try:
         parts = urlsplit(url)
@@ -70,6 +75,8 @@ def parse_url(url: str, password: str | None = None) -> RedisAddress:
         if key.startswith("ssl_") and tls != "rediss":
             raise ConfigError(f"redis: {without_password(url)!r}: {key} needs a URL that begins with rediss")
     password = password or os.environ.get(PASSWORD_VARIABLE) or None
+    _check_login(url, unquote(parts.username or ""), unquote(parts.password or "") or password or "")
+    _check_login(url, query.get("sentinel_username", ""), query.get("sentinel_password", ""))
     if not form and parts.scheme in ("redis", "rediss", "unix"):
         return RedisAddress("", url, {"password": password} if password and parts.password is None else {}, [])
     if form not in ("sentinel", "cluster") or tls not in ("redis", "rediss"):
@@ -98,6 +105,37 @@ def parse_url(url: str, password: str | None = None) -> RedisAddress:
     hosts = _hosts(parts.netloc, 26379)
     database = _database(url, path[1:] or [query["db"]] if "db" in query else path[1:])
     return RedisAddress(form, url, login, hosts, path[0], database, sentinel_login)
+
+
+def _check_login(url: str, username: str, password: str) -> None:
+    """Refuse a login that protects nothing."""
+    if password.startswith(_EXAMPLE):
+        raise ConfigError(
+            f"redis: {without_password(url)!r}: the password is that of the example, which everybody knows: choose one "
+            f"(sh deploy/passwords.sh does), for users.acl and {PASSWORD_VARIABLE}"
+        )
+    if username and not password:
+        raise ConfigError(
+            f"redis: {without_password(url)!r} names the user {username!r}, and there is no password: set "
+            f"{PASSWORD_VARIABLE}, or put it into the URL"
+        )
+
+
+def is_open_to_others(url: str) -> bool:
+    """Whether this Redis is on another machine, and is used without a password (and without a client certificate)."""
+    address, parts = parse_url(url), urlsplit(url)
+    hosts = [host for host, _ in address.hosts] or [parts.hostname or ""]
+    protected = parts.password or address.login.get("password") or "ssl_certfile=" in parts.query
+    return not protected and parts.scheme != "unix" and not all(map(_is_this_machine, hosts))
+
+
+def _is_this_machine(host: str) -> bool:
+    if host in ("", "localhost"):
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:  # a name
+        return False
 
 
 def without_password(url: str) -> str:
