@@ -1,1 +1,28 @@
-"""A random schedule of faults against real processes, and what must hold at every moment and after healing."""
+"""A random schedule of faults against real processes, and what must hold at every moment and after healing.
+
+Which operations (``operations.py``, ``fragments.py``) produce the sequences that once broke mqregistry, by the rows of
+the table in which they were collected; tests/mutants asks whether they are found again:
+
+=== ================================================================================================================
+A1  slow_load_while_kv_changes; link_slow with stream_trimmed; script_cut at ``snapshot``
+A2  front_ends_paused_together, links_cut_together, while sweepers go on
+A3  many_topics_fall_silent
+A4  smallest_id_told_to_broken_listeners
+A5  long_names
+A6  lost_numbers_taken_again; redis_rolled_back with new_topics
+A7  broker_falls_silent, of the three that share connections
+A8  hiccup_while_kv_is_given_back, who_knows_less_gives_back_first; flushall or redis_emptied with script_cut
+A9  drained_after_the_last_other_close; broker_reconnects with front_end_drained
+A10 cluster_moved
+A11 redis_paused_again_and_again with broker_falls_silent
+A12 bad_byte; trimmed_while_a_front_end_loads; stream_trimmed with front_end_killed
+A13 attaching_fails_once; front_end_paused with script_cut at ``attach_channels``
+A14 wall_clock_stepped_between_two_connections
+A15 full_until_trimmed
+A16 nobody_sweeps
+A17 KV keys are deleted all the time, beside redis_rolled_back, flushall and links_cut_together
+A18 lost_numbers_taken_again
+A19 started_while_redis_is_away; front_end_killed, sweeper_restarted with redis_killed or redis_full
+A20 redis_rolled_back, which loses what a failover loses
+=== ================================================================================================================
+"""

@@ -78,16 +78,25 @@ class Admin:
         self.settings = KvModel(time.monotonic)
         self.values = 0
         self.every_s = 0.5
-        self.only_kv = False
+        self.rests = False
+        self.resting = asyncio.Event()
 
     async def run(self) -> None:
         while True:
             await asyncio.sleep(self.every_s * self.random.uniform(0.5, 1.5))
+            if self.rests:
+                self.resting.set()
+                continue
             index = self.random.randrange(len(self.world.front_ends))
             await self.write_once(index)
 
+    async def rest(self) -> None:
+        """Write nothing more; returns when the last write is answered."""
+        self.rests = True
+        await self.resting.wait()
+
     async def write_once(self, index: int) -> None:
-        choice = 0.0 if self.only_kv else self.random.random()
+        choice = self.random.random()
         if choice < 0.6:
             await self.write_kv(index)
         elif choice < 0.7:

@@ -103,7 +103,7 @@ class Host:
         if wire is None or not wire.is_open:
             return
         for member in self.members:
-            member.state.may_be_gone(time.monotonic())
+            member.state.may_be_gone(time.monotonic(), index)
         if reset:
             wire.drop()
         else:
@@ -156,7 +156,7 @@ class Host:
             code, body = (904, b"") if self.random.random() < 0.5 else (322, version_body)
             answer = await wire.ask(code, ext, body)
             if answer.code == 0:
-                state.beaten(sent)
+                state.beaten(sent, time.monotonic())
         self.world.judge_write(index, answer, f"{state.uid} beat", sent)
 
     async def _look(self, index: int, wire: Wire, line: Line, member: Member, topic: str) -> None:

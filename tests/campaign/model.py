@@ -9,15 +9,18 @@ not judged.
 from __future__ import annotations
 
 import dataclasses
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from .timeline import Timeline
+from .timeline import Timeline, united, within
 
 MARGIN_S = 0.3
 """Of a broker's timeout: what the measuring itself may take."""
 FOLLOW_S = 4.0
 """A worker that does not hear the change stream says so after this: a read of 1 s, 1 s of silence, a renewal."""
+CLOSE_S = 2.0
+"""What a front end had to do for a connection that closed is done after so much undisturbed time."""
 GHOST_SLACK_S = 3.5
 """A sweeper is back within milliseconds of a deadline; the rest is for a busy machine."""
 
@@ -29,7 +32,9 @@ class BrokerState:
     life: counts the times at which it may have been removed. beat_sent: when the last acknowledged sign of life was
     sent; repeated: the same of registrations alone. topics: those that it registers as a master, and that nobody else
     touches -> when first acknowledged in this life. ended: (when, how), how one of silent, closed, unregistered.
-    closed_at: when it last closed a connection itself. moved_at: when it last took another cluster name.
+    closed_at: when it last closed a connection itself; closes: front end -> the same of that one. moved_at: when it
+    last took another cluster name. beats: the last acknowledged ones, as (answered, sent); spells: (when, whether it
+    lives from then on).
     """
 
     uid: str
@@ -47,7 +52,10 @@ class BrokerState:
     topics: dict[str, float] = dataclasses.field(default_factory=dict)
     ended: tuple[float, str] | None = None
     closed_at: float = 0.0
+    closes: dict[int, float] = dataclasses.field(default_factory=dict)
     moved_at: float = -1e9
+    beats: deque[tuple[float, float]] = dataclasses.field(default_factory=lambda: deque(maxlen=300))
+    spells: list[tuple[float, bool]] = dataclasses.field(default_factory=list)
 
     @property
     def who(self) -> str:
@@ -59,22 +67,35 @@ class BrokerState:
             return
         if not self.lives:
             self.lives, self.life, self.registered_at, self.topics = True, self.life + 1, answered, {}
+            self.spells.append((answered, True))
+        self.beats.append((answered, sent))
         self.beat_sent = self.repeated = max(self.beat_sent, sent)
         for topic in topics:
             self.topics.setdefault(topic, answered)
 
-    def beaten(self, sent: float) -> None:
+    def beaten(self, sent: float, answered: float) -> None:
         """A heartbeat without registration was answered with 0; one that was removed it does not bring back."""
         if self.lives:
+            self.beats.append((answered, sent))
             self.beat_sent = max(self.beat_sent, sent)
 
-    def may_be_gone(self, at: float) -> None:
-        """It closed a connection itself: the registry may remove it, until it registers again."""
-        self.lives, self.closed_at = False, at
+    def may_be_gone(self, at: float, front_end: int) -> None:
+        """It closed a connection itself: the registry may remove it, until it registers again.
+
+        What this front end has still to do for that connection, its close last of all, may come later.
+        """
+        self._ends(at)
+        self.closed_at = self.closes[front_end] = at
 
     def end(self, when: float, how: str) -> None:
         """It will not be heard any more."""
-        self.lives, self.ended = False, (when, how)
+        self._ends(when)
+        self.ended = when, how
+
+    def _ends(self, at: float) -> None:
+        if self.lives:
+            self.spells.append((at, False))
+        self.lives = False
 
 
 @dataclasses.dataclass
@@ -109,18 +130,38 @@ class Model:
         self.by_addr: dict[tuple[str, str], BrokerState] = {}
 
     def add(self, broker: BrokerState) -> BrokerState:
+        before = self.by_addr.get((broker.name, broker.addr))
+        if before is not None:  # another process on the same address: the closes of the first may still come
+            broker.closes, broker.closed_at = dict(before.closes), before.closed_at
         self.brokers[broker.uid] = broker
         self.by_addr[(broker.name, broker.addr)] = broker
         return broker
 
     def lives(self, broker: BrokerState, at: float) -> bool:
         """Whether every table must have it at this moment."""
-        if not broker.lives:
-            return False
-        if any(broker.repeated < loss.until + 0.5 and at > loss.until + self.merge_s - 0.5 for loss in self.losses):
+        return broker.lives and self._heard(broker, at, broker.beat_sent, broker.repeated)
+
+    def lived(self, broker: BrokerState, at: float) -> bool:
+        """The same of a moment that has passed."""
+        lives = [lives for when, lives in broker.spells if when < at]
+        sent = [sent for answered, sent in broker.beats if answered < at]
+        return bool(lives and lives[-1] and sent) and self._heard(broker, at, max(sent), max(sent))
+
+    def _heard(self, broker: BrokerState, at: float, beat_sent: float, repeated: float) -> bool:
+        if any(repeated < loss.until + 0.5 and at > loss.until + self.merge_s - 0.5 for loss in self.losses):
             return False  # it had the time to register again, and did not, or was not heard
-        excused_s = self.timeline.excused_s(self.everybody, broker.beat_sent, at)
-        return at - broker.beat_sent - excused_s < broker.timeout_s - MARGIN_S
+        if any(not self._is_done(closed, front_end, at) for front_end, closed in broker.closes.items()):
+            return False
+        excused_s = self.timeline.excused_s(self.everybody, beat_sent, at)
+        return at - beat_sent - excused_s < broker.timeout_s - MARGIN_S
+
+    def _is_done(self, closed: float, front_end: int, at: float) -> bool:
+        """Whether a front end must have done everything for a connection that closed, and told Redis."""
+        if closed > at:
+            return True
+        places = ("redis", "peers", "load", f"fe{front_end}")
+        busy = within(united(window for place in places for window in self.timeline.windows(place, 0.5)), closed, at)
+        return at - closed - busy > CLOSE_S
 
     def living(self, at: float) -> list[BrokerState]:
         return [broker for broker in self.brokers.values() if self.lives(broker, at)]
@@ -164,12 +205,12 @@ class Model:
             if line.known.get(key) == broker.life:
                 wrong.append(
                     f"fe{line.front_end} answered {topic} with {what} over a connection that had the route of "
-                    f"{broker.uid}; {self._says(broker, answered)}"
+                    f"{broker.uid}; {self.says(broker, answered)}"
                 )
             elif code in (0, 17) and self._must_be_known(line.front_end, broker, since, asked):
                 wrong.append(
                     f"fe{line.front_end} answered {topic} with {what}, {answered - since:.2f} s after it was "
-                    f"acknowledged to {broker.uid}; {self._says(broker, answered)}"
+                    f"acknowledged to {broker.uid}; {self.says(broker, answered)}"
                 )
         if code == 0:
             wrong += self.judge_rows(line.front_end, rows, answered)
@@ -211,7 +252,7 @@ class Model:
             return False
         return self.lost_since(broker, since) is None
 
-    def _says(self, broker: BrokerState, at: float) -> str:
+    def says(self, broker: BrokerState, at: float) -> str:
         return (
             f"its life {broker.life} began {at - broker.registered_at:.2f} s ago, its last acknowledged beat was sent "
             f"{at - broker.beat_sent:.2f} s ago, its timeout is {broker.timeout_s:g} s"

@@ -488,7 +488,7 @@ async def twice_connected(world: World, host: Host, index: int) -> None:
                 await asyncio.sleep(1.0)
                 new.close()
                 for member in host.members:
-                    member.state.may_be_gone(time.monotonic())
+                    member.state.may_be_gone(time.monotonic(), index)
         finally:
             host.held.discard(index)
 

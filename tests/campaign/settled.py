@@ -33,6 +33,7 @@ USED_MIB = 160
 async def settle(world: World) -> None:
     """Wait until everything has settled; what does not in time, or settles wrongly, is a finding."""
     model = world.model
+    await world.admin.rest()
     if not await world.until(lambda: _all_fresh(world), "every front end answers 17 for an unknown topic", FRESH_S):
         return
     wrong: list[str] = []

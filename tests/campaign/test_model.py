@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from .model import FOLLOW_S, GHOST_SLACK_S, BrokerState, KvModel, Line, Model
+from .model import CLOSE_S, FOLLOW_S, GHOST_SLACK_S, BrokerState, KvModel, Line, Model
 from .timeline import Timeline
 
 TOPIC = "t-b1-0"
@@ -110,13 +110,35 @@ def test_a_gap_of_all_front_ends_does_not_count_but_for_what_is_not_noticed(mode
 def test_a_close_of_its_own_ends_the_judging_until_it_registers_again(model, broker, clock):
     line = Line(0)
     judge(model, line, clock.now, 0, rows(broker))
-    broker.may_be_gone(clock.now)
+    broker.may_be_gone(clock.now, 0)
     broker.acknowledged(clock.now - 0.1, clock.now + 0.1, [TOPIC])  # sent before the close
     assert judge(model, line, clock.now + 1, 17) == []
     broker.acknowledged(clock.now + 1, clock.now + 1.1, [TOPIC])
-    assert judge(model, line, clock.now + 2, 17) == []  # this connection never saw its new life, and it is young
+    assert judge(model, line, clock.now + 1.5, 0, rows(broker)) == []
+    assert judge(model, line, clock.now + 1.6, 17) == []  # the close may still come, after its last write
+    assert judge(model, line, clock.now + CLOSE_S + 0.1, 17)
+    assert judge(model, Line(1), clock.now + CLOSE_S + 0.1, 17) == []  # never saw its new life, and that is young
     broker.acknowledged(clock.now + 5, clock.now + 5.1, [TOPIC])
-    assert judge(model, line, clock.now + 2 + FOLLOW_S, 17)
+    assert judge(model, Line(1), clock.now + 2 + FOLLOW_S, 17)
+
+
+def test_the_close_of_a_connection_may_be_handled_late_by_a_front_end_that_is_disturbed(model, broker, timeline, clock):
+    line = Line(0)
+    broker.may_be_gone(clock.now, 0)
+    broker.acknowledged(clock.now + 0.1, clock.now + 0.2, [TOPIC])
+    judge(model, line, clock.now + 0.3, 0, rows(broker))
+    window(timeline, clock, 5, "fe0")
+    broker.acknowledged(clock.now, clock.now, [TOPIC])
+    assert judge(model, line, clock.now + 0.5, 17) == []
+    assert judge(model, line, clock.now + CLOSE_S + 0.6, 17)
+
+
+def test_who_lived_when_something_happened(model, broker, timeline, clock):
+    assert model.lived(broker, clock.now + 5)
+    assert not model.lived(broker, clock.now + 9)
+    broker.end(clock.now + 3, "silent")
+    assert model.lived(broker, clock.now + 2)
+    assert not model.lived(broker, clock.now + 4)
 
 
 def test_what_was_registered_elsewhere_may_be_unknown_while_a_front_end_has_just_been_disturbed(
@@ -133,7 +155,7 @@ def test_after_a_loss_a_known_route_is_kept_until_its_broker_had_the_time_to_reg
     line = Line(0)
     judge(model, line, clock.now, 0, rows(broker))
     model.lost(0.0, clock.now)
-    broker.beaten(clock.now + 7)
+    broker.beaten(clock.now + 7, clock.now + 7)
     assert judge(model, line, clock.now + 7, 17)
     assert judge(model, Line(1), clock.now + 7, 17) == []  # a front end that began since knows nothing of it
     assert judge(model, line, clock.now + MERGE_S + 1, 17) == []  # a heartbeat alone brings nothing back

@@ -10,7 +10,7 @@ from typing import Any
 from mqregistry.protocol.command import Command, decode_command, encode_command
 from mqregistry.protocol.frame import FrameReader
 
-ANSWER_S = 12.0
+ANSWER_S = 20.0
 """Longer than any answer may take while its front end runs: a request that waits for Redis has bounds of its own."""
 
 

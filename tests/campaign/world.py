@@ -23,6 +23,7 @@ from mqregistry.store import scripts
 
 from .clients import Admin, Looker
 from .hosts import REFUSED_AFTER_S, Host, Member
+from .journal import Journal
 from .model import BrokerState, Model
 from .processes import BOOT_S, Daemon, DedicatedSweeper, FrontEnd, WallClock
 from .timeline import Timeline
@@ -68,6 +69,7 @@ class World:
         self.hosts: list[Host] = []
         self.lookers = [Looker(self, index, seed * 10 + n) for n, index in enumerate((0, 0, 1, 1, 1))]
         self.admin = Admin(self, seed)
+        self.journal = Journal(self)
         self.wrong: list[str] = []
         self.found = asyncio.Event()
         self.busy: set[str] = set()
@@ -94,7 +96,7 @@ class World:
         run = asyncio.create_task
         self._tasks = [run(self._watch_stalls()), run(self._watch())]
         await self.until(lambda: all(broker.lives for broker in self.model.brokers.values()), "all brokers registered")
-        self._tasks += [run(self._guarded(client.run())) for client in (*self.lookers, self.admin)]
+        self._tasks += [run(self._guarded(client.run())) for client in (*self.lookers, self.admin, self.journal)]
 
     def ended(self, daemon: Daemon) -> None:
         """A process that knew the tables ended, or one began that knows nothing of before."""
@@ -117,8 +119,9 @@ class World:
         self.add_host([self.broker(0, topics=topics)], everybody)
         master = self.hosts[0].members[0].state
         self.add_host([self.broker(1, name=master.name, cluster=master.cluster)], everybody)
-        for _ in range(3):
+        for _ in range(2):
             self.add_host([self.broker(0, topics=topics)], everybody)
+        self.add_host([self.broker(0, topics=topics, timeout_s=14.0)], everybody, period_s=3.0)
         self.add_host([self.broker(0, topics=topics) for _ in range(3)], everybody)
         self.add_host([self.broker(0, topics=topics)], (1,))
         self.add_host([self.broker(0, topics=topics)], (0,))
@@ -169,7 +172,7 @@ class World:
 
     def unanswered(self, index: int, what: str) -> None:
         now = time.monotonic()
-        if self.timeline.is_quiet(now - 20, now, ("peers", f"fe{index}")):
+        if self.timeline.is_quiet(now - 30, now, ("peers", f"fe{index}")):
             self.judged([f"fe{index} runs and did not answer {what} in time"])
 
     def hung_up(self, index: int, host: Host | None, wire: Wire) -> None:
