@@ -30,6 +30,7 @@ ALLOWED = {
     "events": VALUES,
     "tables": {*VALUES, "events"},
     "protocol": VALUES,
+    "auth": VALUES,
     "store": TABLES,
     "client": {*TABLES, "protocol", "store", "tasks"},
     "server": set(),

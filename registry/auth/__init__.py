@@ -1,0 +1,1 @@
+"""Who may do what: users, rights, rules, signatures, and the decision on a request. Pure, no I/O."""
