@@ -1,1 +1,1 @@
-"""Who may do what: users, rights, rules, signatures, and the decision on a request. Pure, no I/O."""
+"""Who may do what at the name server: users, rights, and the decision on one request. Pure: no I/O, no clock."""

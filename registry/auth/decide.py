@@ -1,0 +1,76 @@
+"""Decides whether a user may do what a request asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .compiled import UserRules
+from .decision import Decision, Reason
+from .networks import Address
+from .policy import Policy
+from .rights import READING, Resource, Right
+from .users import Rule, User
+
+
+def decide(
+    policy: Policy, user: User | None, right: Right, resources: Sequence[Resource], source: Address | None
+) -> Decision:
+    """What the rules say of a request; what follows from it is the mode's.
+
+    A rule that denies wins. Then each resource has to be allowed, by a role or by a rule. What is left of a read is
+    allowed to everybody, unless a rule denies it to anonymous.
+
+    Args:
+        user: as the request proved; None: anonymous.
+        resources: all that the request is on; none: it is on everything, and only rules on everything allow it.
+        source: where it comes from; None: not known. Then no rule that asks for a network allows, and every one denies.
+
+    Cost: a role's right without rules 0.5 microseconds, some more for each rule on the right.
+    """
+    known = policy.anonymous if user is None else user
+    if not known.enabled:
+        return Decision(False, Reason.DISABLED, right, user, tuple(resources), None, source)
+    rules = policy.rules_of(known)
+    if rules.sources is not None and not rules.sources.has(source):
+        return Decision(False, Reason.USER_SOURCE, right, user, tuple(resources), None, source)
+    if rules.deny:
+        denied = _denied(rules, right, resources, source)
+        if denied is not None:
+            return Decision(False, Reason.DENIED, right, user, denied[0], denied[1], source)
+    if right in rules.everywhere:
+        return Decision(True, Reason.GRANTED, right, user)
+    reason, refused = _not_allowed(rules, right, resources, source)
+    if reason is Reason.GRANTED or (
+        right in READING and _denied(policy.rules_of(policy.anonymous), right, refused, source) is None
+    ):
+        return Decision(True, Reason.GRANTED, right, user)
+    return Decision(False, reason, right, user, refused, None, source)
+
+
+def _denied(
+    rules: UserRules, right: Right, resources: Sequence[Resource], source: Address | None
+) -> tuple[tuple[Resource, ...], Rule | None] | None:
+    """The resource that a rule denies, with the rule; None: no rule denies any."""
+    for rule in rules.deny.get(right, ()):
+        if source is None or rule.is_from(source):
+            for resource in resources or (None,):
+                if rule.is_on(resource):
+                    return (() if resource is None else (resource,)), rule.rule
+    return None
+
+
+def _not_allowed(
+    rules: UserRules, right: Right, resources: Sequence[Resource], source: Address | None
+) -> tuple[Reason, tuple[Resource, ...]]:
+    """The resources that no rule allows, and whether other addresses may; GRANTED: all are allowed."""
+    allow = rules.allow.get(right, ())
+    elsewhere, refused = True, []
+    for resource in resources or (None,):
+        on = [rule for rule in allow if rule.is_on(resource)]
+        if not any(rule.is_from(source) for rule in on):
+            refused.append(resource)
+            elsewhere = elsewhere and bool(on)
+    if not refused:
+        return Reason.GRANTED, ()
+    reason = Reason.RULE_SOURCE if elsewhere else Reason.NO_RULE
+    return reason, tuple(resource for resource in refused if resource is not None)

@@ -1,0 +1,105 @@
+"""What the rules say of one request: allowed or not, why, and the command that would allow it."""
+
+from __future__ import annotations
+
+import enum
+import shlex
+from typing import Final, NamedTuple
+
+from .networks import Address
+from .rights import Kind, Resource, Right, Role
+from .users import ANONYMOUS, Rule, User
+
+
+class Reason(enum.StrEnum):
+    """Why a request is allowed or refused; also the value of a label in metrics."""
+
+    GRANTED = "granted"
+    DENIED = "denied"  # a rule denies it
+    NO_RULE = "no_rule"  # nothing allows it
+    RULE_SOURCE = "rule_source"  # a rule allows it, but not from this address
+    USER_SOURCE = "user_source"  # the user may do nothing from this address
+    DISABLED = "disabled"  # the user is
+
+
+_MISSING: Final = {
+    Reason.GRANTED: "it is allowed",
+    Reason.DENIED: "a rule denies it",
+    Reason.NO_RULE: "no rule allows it",
+    Reason.RULE_SOURCE: "no rule allows it from this address",
+    Reason.USER_SOURCE: "the user may do nothing from this address",
+    Reason.DISABLED: "the user is disabled",
+}
+
+
+class Decision(NamedTuple):
+    """What the rules say of one request.
+
+    user: None: anonymous. refused: the resources that it was refused for; none: it is on everything.
+    rule: the one that denies it.
+    """
+
+    allowed: bool
+    reason: Reason
+    right: Right
+    user: User | None = None
+    refused: tuple[Resource, ...] = ()
+    rule: Rule | None = None
+    source: Address | None = None
+
+    @property
+    def user_name(self) -> str:
+        """Who asked."""
+        return ANONYMOUS if self.user is None else self.user.name
+
+    @property
+    def resource(self) -> str:
+        """What it was refused for, as words; ``*``: everything."""
+        return " ".join(map(str, self.refused)) or "*"
+
+    @property
+    def text(self) -> str:
+        """The refusal as the peer is told: user, right, resource, address, and what is missing. Names are foreign."""
+        who = "nobody known (anonymous)" if self.user is None else f"user {self.user.name}"
+        address = self.source or "an unknown address"
+        return f"{who} has no right {self.right} on {self.resource} from {address}: {_MISSING[self.reason]}"
+
+    @property
+    def mend(self) -> str:
+        """The command that would allow it; "" when none would.
+
+        Names of resources come from the peer, and an operator copies the command into a shell: each is quoted, and one
+        with a ``*``, which would be a pattern there, is proposed to nobody.
+        """
+        if self.allowed or any("*" in resource.name for resource in self.refused):
+            return ""
+        return "mqregistry auth " + self._mend()
+
+    def _mend(self) -> str:
+        name = shlex.quote(self.user_name)
+        if self.rule is not None:
+            rights = ",".join(self.rule.rights)
+            return f"deny {name} {rights} {shlex.quote(self.rule.resource)}{_from(self.rule.sources)} --remove"
+        if self.user is None:
+            return self._mend_for_anonymous()
+        if self.reason is Reason.DISABLED:
+            return f"user enable {name}"
+        here = (str(self.source or "ADDRESS"),)
+        if self.reason is Reason.USER_SOURCE:
+            return f"user set {name}{_from((*self.user.sources, *here))}"
+        words = " ".join(shlex.quote(str(resource)) for resource in self.refused) or "'*'"
+        return f"allow {name} {self.right} {words}{_from(here) if self.reason is Reason.RULE_SOURCE else ''}"
+
+    def _mend_for_anonymous(self) -> str:
+        """A user that may do it. A broker may be too old to sign: it is known by its address."""
+        names = {resource.kind: shlex.quote(resource.name) for resource in self.refused}
+        if self.right is Right.REGISTER:
+            broker, cluster = names.get(Kind.BROKER, "BROKER_NAME"), names.get(Kind.CLUSTER)
+            on = (f" --cluster {cluster}" if cluster else "") + f" --broker {broker}"
+            return f"user add {broker} --role {Role.BROKER}{on} --network {self.source or 'ADDRESS'}"
+        role = Role.ADMIN if self.right is Right.CONFIG_WRITE else Role.OPERATOR
+        return f"user add NAME --role {role}"
+
+
+def _from(networks: tuple[str, ...]) -> str:
+    return "".join(f" --from {network}" for network in networks)

@@ -1,0 +1,114 @@
+"""All users and the mode of a namespace: what a front end decides by.
+
+What changes a policy, and what is refused then, is in :mod:`.changes`; what Redis holds is checked again when it is
+decoded.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Mapping
+from ipaddress import ip_network
+
+from .compiled import UserRules, compile_rules
+from .networks import Address
+from .rights import READING
+from .users import ANONYMOUS, BadPolicy, User, decode_user, only_denies
+
+
+class Mode(enum.StrEnum):
+    """What follows from a decision.
+
+    OFF: nothing is decided. OBSERVE: what would be refused is noted, and done all the same. ENFORCE: it is refused.
+    """
+
+    OFF = "off"
+    OBSERVE = "observe"
+    ENFORCE = "enforce"
+
+
+class Policy:
+    """All that decides on requests in one namespace at one moment. Never changed: a change makes another one.
+
+    revision: rises with every change; of two policies the one with the higher revision is in force.
+    """
+
+    __slots__ = ("_by_certificate", "_by_network", "_everybody", "_rules", "anonymous", "mode", "revision", "users")
+
+    def __init__(self, mode: Mode = Mode.OFF, revision: int = 0, users: Iterable[User] = ()) -> None:
+        self.mode = mode
+        self.revision = revision
+        self.users: Mapping[str, User] = {user.name: user for user in users}
+        self.anonymous = self.users.get(ANONYMOUS) or User(ANONYMOUS)
+        self._by_certificate = {name: user for user in self.users.values() for name in user.certificates}
+        self._by_network: dict[tuple[int, int], dict[int, User]] = {}  # (version, prefix length) -> address -> user
+        for user in self.users.values():
+            for text in user.networks:
+                network = ip_network(text)
+                table = self._by_network.setdefault((network.version, network.prefixlen), {})
+                table[int(network.network_address)] = user
+        self._by_network = dict(sorted(self._by_network.items(), reverse=True))  # the longest prefix first
+        self._rules: dict[str, UserRules] = {}
+        denied = {right for rule in self.anonymous.rules for right in rule.rights}
+        self._everybody = READING - denied
+
+    @classmethod
+    def decode(cls, mode: str, revision: int, users: Mapping[str, bytes]) -> Policy:
+        """The policy as Redis holds it.
+
+        Raises:
+            BadPolicy: it is not as any script of this release writes it. The message contains no secret.
+        """
+        try:
+            known_mode = Mode(mode)
+        except ValueError:
+            raise BadPolicy(f"authentication has the mode {mode!r}, which this release does not know") from None
+        decoded = []
+        for name, data in users.items():
+            user = decode_user(name, data)
+            try:
+                compile_rules(user)
+                if name == ANONYMOUS and not only_denies(user):
+                    raise ValueError("nobody can be given a right under this name")
+                for text in user.networks:
+                    ip_network(text)
+            except ValueError as error:
+                raise BadPolicy(f"user {name!r}: {error}") from None
+            decoded.append(user)
+        return cls(known_mode, revision, decoded)
+
+    def by_access_key(self, access_key: str) -> User | None:
+        """The user that signs with this AccessKey; None: nobody does."""
+        return None if access_key == ANONYMOUS else self.users.get(access_key)
+
+    def by_certificate(self, names: Iterable[str]) -> User | None:
+        """The user that a verified certificate belongs to: the first of its names that anybody has.
+
+        Args:
+            names: ``URI:...`` of the SAN, then ``DNS:...`` of it, then ``CN:...`` of the subject.
+        """
+        return next((user for name in names if (user := self._by_certificate.get(name)) is not None), None)
+
+    def by_source(self, address: Address | None) -> User | None:
+        """The user of the smallest network that the address is in; None: of no network."""
+        if address is None:
+            return None
+        number, version, bits = int(address), address.version, address.max_prefixlen
+        for (of_version, prefix), table in self._by_network.items():
+            if of_version == version:
+                shift = bits - prefix
+                found = table.get(number >> shift << shift)
+                if found is not None:
+                    return found
+        return None
+
+    def able_admins(self) -> list[str]:
+        """The names of the users that can act as admin."""
+        return [user.name for user in self.users.values() if user.is_able_admin]
+
+    def rules_of(self, user: User) -> UserRules:
+        """The user's rules and roles, ready for decisions; made on first use."""
+        rules = self._rules.get(user.name)
+        if rules is None:
+            rules = self._rules[user.name] = compile_rules(user, self._everybody)
+        return rules

@@ -1,0 +1,125 @@
+"""Users with their rules and secrets: the values, and how they are kept as JSON.
+
+JSON with a member that this release does not know is refused: the member may restrict something.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Final, NoReturn
+
+import msgspec
+
+from ..errors import RegistryError
+from .rights import Kind, Right, Role
+
+ANONYMOUS: Final = "anonymous"
+"""Whoever does not say who he is. A user of this name has rules only, and they can only take reading rights away."""
+
+MOST_SECRETS: Final = 2
+"""Of one user at a time: an old one and a new one while programs change over."""
+
+
+class Effect(enum.StrEnum):
+    """What a rule does. One that denies wins over all that allow."""
+
+    ALLOW = "allow"
+    DENY = "deny"
+
+
+class BadPolicy(RegistryError):
+    """Redis holds rules that this release cannot read; they are not used, and none are made up instead."""
+
+
+class Secret(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A secret key that a user signs with.
+
+    id: its public name, random and unique. key: the secret itself, which is shown nowhere, repr included.
+    When it was last used is kept apart, so that it is no change of the policy.
+    """
+
+    id: str
+    key: str
+    created_ms: int = 0
+
+    def __repr__(self) -> str:
+        return f"Secret(id={self.id!r}, key=..., created_ms={self.created_ms})"
+
+
+class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, rename={"sources": "from"}):
+    """Allows or denies rights on the resources of one kind whose name matches a pattern.
+
+    kind: None: on everything, and the pattern is ``*``. pattern: a name; ``*`` in it stands for any characters.
+    sources: networks; if there are any, the rule counts only for requests that come from them.
+    """
+
+    effect: Effect
+    rights: tuple[Right, ...]
+    kind: Kind | None = None
+    pattern: str = "*"
+    sources: tuple[str, ...] = ()
+
+    @property
+    def resource(self) -> str:
+        """As commands name it: ``topic:orders-*``, or ``*`` for everything."""
+        return "*" if self.kind is None else f"{self.kind}:{self.pattern}"
+
+
+class User(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, rename={"sources": "from"}):
+    """Somebody who is known.
+
+    name: also the AccessKey that its requests are signed with.
+    certificates: names in client certificates, ``URI:...``, ``DNS:...``, ``CN:...``, by which it is known as well.
+    networks: whoever comes from them, and shows neither signature nor certificate, is this user.
+    sources: networks; if there are any, the user may do nothing from anywhere else.
+    """
+
+    name: str
+    enabled: bool = True
+    roles: tuple[Role, ...] = ()
+    rules: tuple[Rule, ...] = ()
+    secrets: tuple[Secret, ...] = ()
+    certificates: tuple[str, ...] = ()
+    networks: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
+
+    @property
+    def is_able_admin(self) -> bool:
+        """Whether it can act as admin: it has the role, is enabled, and can show who it is."""
+        known_by = self.secrets or self.certificates or self.networks
+        return self.enabled and Role.ADMIN in self.roles and bool(known_by)
+
+
+def only_denies(user: User) -> bool:
+    """Whether the user is nothing but rules that deny: what may be said of anonymous."""
+    return user == User(user.name, rules=user.rules) and all(rule.effect is Effect.DENY for rule in user.rules)
+
+
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder(User)
+
+
+def encode_user(user: User) -> bytes:
+    """A user as Redis holds it, secrets included."""
+    return _encoder.encode(user)
+
+
+def decode_user(name: str, data: bytes) -> User:
+    """A user as Redis holds it.
+
+    Raises:
+        BadPolicy: it is not as this release stores users. The message contains no secret.
+    """
+    try:
+        user = _decoder.decode(data)
+    except msgspec.DecodeError as error:
+        _refuse(name, str(error))
+    if user.name != name:
+        _refuse(name, "it is stored under another name")
+    return user
+
+
+def _refuse(name: str, why: str) -> NoReturn:
+    raise BadPolicy(
+        f"user {name!r} is not stored as this release stores users ({why}): use the release that stored it"
+    ) from None
