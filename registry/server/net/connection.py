@@ -12,15 +12,18 @@ import math
 from collections import deque
 from typing import Any
 
-from ...errors import RegistryError, RemoteProtocolError, StoreUnavailable
+from ...errors import RegistryError, RemoteProtocolError
 from ...protocol.codes import FLAG_ONEWAY, FLAG_RESPONSE, RequestCode, ResponseCode
 from ...protocol.command import Command
 from ...protocol.frame import FrameReader, is_frame
 from ...protocol.watch import ROUTE_WATCH, WatchAnswer
+from ..auth.authorization import Verified
+from ..auth.caller import NO_CERTIFICATE, Caller
 from ..requests.writes import Write
 from ..view.freshness import Freshness
 from .connections import Connections
 from .large_frames import LARGE_FRAME_BYTES
+from .run_write import run_write
 
 logger = logging.getLogger(__name__)
 
@@ -40,8 +43,9 @@ class ServerConnection(asyncio.Protocol):
 
     __slots__ = (
         "_backlog", "_closing", "_connections", "_context", "_large", "_lost", "_queued_bytes", "_reader",
-        "_reading_paused", "_transport", "_waits", "_writer", "_writes", "active_at_s", "address", "channel",
-        "frame_since_s", "paused_at_s", "unread_bytes",
+        "_reading_paused", "_transport", "_waits", "_writer", "_writes", "active_at_s", "address", "caller",
+        "certificate", "channel", "frame_since_s", "is_tls", "known", "last_caller", "own_caller", "paused_at_s",
+        "source", "unread_bytes", "verified", "via",
     )  # fmt: skip
 
     def __init__(self, connections: Connections) -> None:
@@ -56,7 +60,13 @@ class ServerConnection(asyncio.Protocol):
         self._closing = self._lost = self._reading_paused = False
         self._large = self._waits = False
         self.channel = self._context.channels.new_channel()
-        self.address = "?"
+        self.address, self.source, self.via = "?", "", ""
+        self.is_tls, self.certificate = False, NO_CERTIFICATE
+        self.caller: Caller | None = None
+        self.own_caller: Caller | None = None
+        self.last_caller: Caller | None = None
+        self.verified: Verified | None = None
+        self.known = connections.known_at_first
         self.active_at_s = connections.clock_s
         self.paused_at_s: float | None = None
         self.frame_since_s: float | None = None
@@ -69,6 +79,7 @@ class ServerConnection(asyncio.Protocol):
         self._transport = transport
         peer = transport.get_extra_info("peername")
         self.address = f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else str(peer or "?")
+        self.source = peer[0] if isinstance(peer, tuple) else ""
         connections = self._connections
         if len(connections.all) >= connections.limits.connections:
             self.abort(f"more than {connections.limits.connections} connections")
@@ -83,7 +94,7 @@ class ServerConnection(asyncio.Protocol):
         connections = self._connections
         self.active_at_s = connections.clock_s
         if not self._reader.pending and not self._backlog:
-            answer = connections.known.answer(data)
+            answer = self.known.answer(data)
             if answer is not None:
                 self._transport.write(answer)
                 return
@@ -96,7 +107,7 @@ class ServerConnection(asyncio.Protocol):
             if is_frame(data):  # one, and whole, as most come
                 self._answer([data[4:]], out)
                 return
-            data = data[self._connections.known.answer_several(data, out, _WRITE_BYTES) :]
+            data = data[self.known.answer_several(data, out, _WRITE_BYTES) :]
         frames = reader.feed(data)
         if reader.pending or self.frame_since_s is not None:
             if not reader.pending:
@@ -162,6 +173,11 @@ class ServerConnection(asyncio.Protocol):
             self.unread_bytes = unread_bytes
             self._hold()
 
+    def named_by_proxy(self, address: str, *, counts: bool) -> None:
+        """A PROXY header names the client; counts: also for rules, else its address counts as not known."""
+        self.via, self.address = self.address, address
+        self.source = self.host if counts else ""
+
     def use_transport(self, transport: Any) -> None:
         """Write answers to this transport from now on: TLS has been put between the connection and the socket."""
         self._transport = transport
@@ -223,10 +239,8 @@ class ServerConnection(asyncio.Protocol):
                 return
             if command.flag & FLAG_RESPONSE:
                 continue
-            answer = self._read_or_queue(command, len(frame))
+            answer = self._read_or_queue(command, frame)
             if answer is not None:
-                if command.code == _LOOKUP:
-                    connections.known.learn(frame, command)
                 out.append(answer)
                 out_bytes += len(answer)
                 if out_bytes >= _WRITE_BYTES:
@@ -237,8 +251,8 @@ class ServerConnection(asyncio.Protocol):
                         return
         self._send(out)
 
-    def _read_or_queue(self, command: Command, frame_bytes: int) -> bytes | None:
-        context = self._context
+    def _read_or_queue(self, command: Command, frame: bytes) -> bytes | None:
+        context, authorization = self._context, self._context.authorization
         context.counters.requests += 1
         opaque = command.opaque
         if opaque is None:
@@ -249,11 +263,19 @@ class ServerConnection(asyncio.Protocol):
             self._connections.not_sent_away.add(self)
         if context.view.freshness is _LOADING:
             return None if command.flag & FLAG_ONEWAY else context.replies.no_tables_yet.reply(opaque)
+        answer: bytes | None
         read = self._connections.reads.get(command.code)
+        if authorization is not None and (read is not None or command.code == ROUTE_WATCH):
+            refusal = authorization.of_read(command, self)
+            if refusal is not None:
+                return None if command.flag & FLAG_ONEWAY else context.replies.no_permission(opaque, refusal.text)
+            if authorization.own_caller(self).user is None:
+                self.known = self._connections.known
         if read is not None:
-            answer: bytes | None
             try:
                 answer = read(context, command, opaque)
+                if answer is not None and command.code == _LOOKUP and (authorization is None or authorization.keeps):
+                    self._connections.known.learn(frame, command)
             except RegistryError as error:
                 answer = context.replies.system_error(opaque, str(error))
             except Exception as error:  # a defect of ours must not take the other clients' answers along
@@ -264,7 +286,7 @@ class ServerConnection(asyncio.Protocol):
         write = self._connections.writes.get(command.code)
         if write is not None:
             if context.in_flight < self._connections.limits.in_flight:
-                self._queue(write, command, opaque, frame_bytes)
+                self._queue(write, command, opaque, len(frame))
                 return None
             answer = context.replies.overloaded.reply(opaque)
         elif command.code == ROUTE_WATCH and not command.flag & FLAG_ONEWAY:
@@ -320,7 +342,7 @@ class ServerConnection(asyncio.Protocol):
         try:
             while writes:
                 write, command, opaque, held_bytes = writes[0]
-                answer = await self._run_write(write, command, opaque)
+                answer = await run_write(self._context, write, command, opaque, self)
                 writes.popleft()
                 self._context.in_flight -= 1
                 self._queued_bytes -= held_bytes
@@ -340,25 +362,6 @@ class ServerConnection(asyncio.Protocol):
                 self._writer = None
                 if self._lost:
                     self._context.channels.closed(self)
-
-    async def _run_write(self, write: Write, command: Command, opaque: int) -> bytes:
-        try:
-            return await write(self._context, command, opaque, self)
-        except RegistryError as error:
-            # Known failures with a text of their own: bad input, Redis away.
-            if command.code == 103:
-                self._context.counters.registrations_error += 1
-            # the lease loop logs once that Redis is away; not again for each broker that tries meanwhile
-            away = isinstance(error, StoreUnavailable) and not self._context.view.freshness.redis_answers
-            logger.log(
-                logging.DEBUG if away else logging.WARNING, "request %d of %s: %s", command.code, self.address, error
-            )
-            return self._context.replies.system_error(opaque, str(error))
-        except Exception as error:  # a defect of ours: the broker gets an error and tries again
-            if command.code == 103:
-                self._context.counters.registrations_error += 1
-            logger.exception("request %d of %s failed", command.code, self.address)
-            return self._context.replies.system_error(opaque, f"{type(error).__name__}: {error}")
 
     # bounds
 

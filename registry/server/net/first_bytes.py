@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Final
 
+from ...auth.networks import Networks, parse_address
 from ...errors import RemoteProtocolError
 from .connection import ServerConnection
 from .connections import Connections
@@ -21,15 +22,24 @@ _TLS_HANDSHAKE: Final = 0x16
 # Java 5.x reads nothing of a connection before it can tell whether a PROXY protocol header comes first.
 _AWAITED_BYTES: Final = len(V2_START)
 _TICK_S: Final = 0.1
+NO_NETWORKS: Final = Networks(())
 
 
 class Doorway:
-    """Accepts the connections of a worker; drops those whose first bytes or TLS handshake take too long."""
+    """Accepts the connections of a worker; drops those whose first bytes or TLS handshake take too long.
 
-    def __init__(self, connections: Connections, tls: Tls, *, proxy_protocol: bool, handshake_s: float) -> None:
+    Args:
+        trusted_proxies: whose PROXY header names the client for rules.
+    """
+
+    def __init__(
+        self, connections: Connections, tls: Tls, *, proxy_protocol: bool, handshake_s: float,
+        trusted_proxies: Networks = NO_NETWORKS,
+    ) -> None:  # fmt: skip
         self.connections = connections
         self.tls = tls
         self.proxy_protocol = proxy_protocol
+        self.trusted_proxies = trusted_proxies
         self._handshake_s = handshake_s
         # connection -> when it must have opened, in this order
         self._pending: dict[ServerConnection, float] = {}
@@ -124,7 +134,9 @@ class Opening(asyncio.Protocol):
             self._header = ProxyHeaderReader()
         rest = self._header.feed(data)
         if rest is not None:
-            self._connection.address = self._header.address or self._connection.address
+            if self._header.address:
+                counts = self._doorway.trusted_proxies.has(parse_address(self._connection.source))
+                self._connection.named_by_proxy(self._header.address, counts=counts)
             self._header = None
         return rest
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from ...behaviour import behaviour_of
@@ -13,6 +13,7 @@ from ...events.changes import ConfigSet
 from ...protocol.codes import Encoding
 from ...store.config_writes import KvStore
 from ...store.route_writes import RouteStore
+from ..auth.authorization import Authorization, Sender
 from ..view.channels import ChannelOwner, Closable
 from ..view.effects import Effects
 from ..view.lookup_counts import LookupCounts
@@ -33,7 +34,7 @@ class Health(Protocol):
         """Have the tables read again: Redis contradicts the view."""
 
 
-class Peer(Closable, Protocol):
+class Peer(Closable, Sender, Protocol):
     """The connection a request came over."""
 
 
@@ -76,6 +77,9 @@ class RequestContext:
         self.decoding_turns = DecodingTurns()
         self.draining = False
         self.in_flight = 0
+        self.authorization: Authorization | None = None
+        """Decides on every request; None: nobody does (auth mode off)."""
+        self.on_policy: Callable[[], object] = lambda: None
         self._opaque = 0
 
     def _applied(self, applied: Applied) -> None:
@@ -90,6 +94,15 @@ class RequestContext:
             acting_master=settings.support_acting_master, order_messages=settings.has_order_in_routes
         ):
             self.watches.all_changed()
+
+    def authorize(self, authorization: Authorization | None) -> None:
+        """Decide by this from now on, for every request that is not worked on yet."""
+        self.authorization = authorization
+        self.on_policy()
+
+    def owner(self, peer: Peer) -> str:
+        """Who owns the broker that a request speaks for, as scripts want it; "" = nobody asks."""
+        return "" if self.authorization is None else self.authorization.owner(peer)
 
     async def effect(self, seq: int) -> None:
         """Wait until this worker's view shows the change with this seq, so that an answer comes after its effect.

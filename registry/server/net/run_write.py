@@ -1,0 +1,42 @@
+"""Runs one write of a connection: decides whether it may, has it done, and makes an answer of every failure."""
+
+from __future__ import annotations
+
+import logging
+
+from ...errors import RegistryError, StoreUnavailable
+from ...protocol.codes import RequestCode
+from ...protocol.command import Command
+from ..requests.context import Peer, RequestContext
+from ..requests.writes import Write
+
+logger = logging.getLogger(__name__)
+
+_REGISTER = int(RequestCode.REGISTER_BROKER)
+_LOOKUP = int(RequestCode.GET_ROUTEINFO_BY_TOPIC)
+
+
+async def run_write(context: RequestContext, write: Write, command: Command, opaque: int, connection: Peer) -> bytes:
+    """Answer one write."""
+    try:
+        authorization = context.authorization
+        if authorization is not None and command.code != _LOOKUP:  # on a lookup it was decided as on any read
+            refusal = await authorization.of_write(command, connection)
+            if refusal is not None:
+                return context.replies.no_permission(opaque, refusal.text)
+        return await write(context, command, opaque, connection)
+    except RegistryError as error:
+        # Known failures with a text of their own: bad input, Redis away.
+        if command.code == _REGISTER:
+            context.counters.registrations_error += 1
+        # the lease loop logs once that Redis is away; not again for each broker that tries meanwhile
+        away = isinstance(error, StoreUnavailable) and not context.view.freshness.redis_answers
+        logger.log(
+            logging.DEBUG if away else logging.WARNING, "request %d of %s: %s", command.code, connection.address, error
+        )
+        return context.replies.system_error(opaque, str(error))
+    except Exception as error:  # a defect of ours: the broker gets an error and tries again
+        if command.code == _REGISTER:
+            context.counters.registrations_error += 1
+        logger.exception("request %d of %s failed", command.code, connection.address)
+        return context.replies.system_error(opaque, f"{type(error).__name__}: {error}")
