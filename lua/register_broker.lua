@@ -37,12 +37,14 @@
                            the wrong type fails when it is written; what was written before it is then restored
   ARGV[27] applied_id      entry of the change stream that the caller applied last, "" = not known
   ARGV[28] applied_seq     seq of its event
-  ARGV[29...] filter servers, pairs, dropped, triples
+  ARGV[29] owner           who asks, see include/owner
+  ARGV[30...] filter servers, pairs, dropped, triples
   DERIVED  every table of the namespace
-  RETURNS  {"OK", seq, masterAddr, haServerAddr, changed 0|1}
+  RETURNS  {"OK", seq, masterAddr, haServerAddr, changed 0|1, other owner ("" = none)}
            {"RETRY", seq, n, counter, timestamp, stateVersion}: compare again
            {"LOST", seq}: the event that the caller applied last is gone; nothing is written
            {"REFRESHED", seq, masterAddr, haServerAddr}: an older registration that came late; a sign of life only
+           {"FOREIGN", seq, owner}: another user registered this broker or the one that has the id; nothing is written
            {"REFUSED_STATE", seq}: another address holds the id with a higher stateVersion
            {"REFUSED_ONE_TOPIC", seq}
            an error "MQLIMIT ...": the brokerName has as many ids as a row may have, and this one is new
@@ -64,6 +66,7 @@
 --- @include "include/int64"
 --- @include "include/collect"
 --- @include "include/write_cells"
+--- @include "include/owner"
 -- Every registration and every event of the row shows all of them; a group of brokers has a few.
 local MOST_IDS = 256
 local who, cluster, name, id, addr = ARGV[1], ARGV[6], ARGV[7], ARGV[8], ARGV[9]
@@ -71,6 +74,14 @@ local scope = string.sub(who, 1, #who - #addr - 1) -- the cluster; "" with compa
 local live_key, row_key = P .. "live:" .. who, P .. "broker:" .. name
 local live, row = hash(live_key), hash(row_key)
 local new_version = {counter = ARGV[14], timestamp = ARGV[15], state_version = ARGV[16]}
+
+-- Before all else: what another user's broker is told says nothing of this one. No stateVersion counts here.
+local holder = row[id]
+local caller, enforced = asked_by(ARGV[29])
+local owner = foreign_at(caller, addr) or (holder and holder ~= addr and foreign_at(caller, holder)) or nil
+if owner and enforced then
+  return {"FOREIGN", seq, owner}
+end
 
 -- 1. Is what the caller compared with still so?
 if ARGV[27] ~= "" then
@@ -99,7 +110,6 @@ if epoch ~= ARGV[2] or (row.rev or "0") ~= ARGV[3] or config_rev ~= ARGV[5] or (
 end
 
 -- 2. Refusals; nothing is stored.
-local holder = row[id]
 if holder and holder ~= addr then
   local held_version = call("HGET", P .. "live:" .. scope .. "|" .. holder, "state_version")
   if held_version and less(new_version.state_version, held_version) then
@@ -117,7 +127,7 @@ if ARGV[21] == "1" and not holder then
 end
 
 -- 3. What changes?
-local at = 29
+local at = 30
 local function take(count)
   local first = at
   at = at + count
@@ -281,8 +291,13 @@ if new_live.ha then
 elseif live.ha then
   call("HDEL", live_key, "ha")
 end
+if caller and caller ~= "" then
+  call("HSET", live_key, "user", n .. " " .. caller)
+elseif live.user then
+  call("HDEL", live_key, "user")
+end
 refresh(who, tonumber(ARGV[13]), live.closed_at)
 attach(who, ARGV[18], ARGV[19], false)
 heard(who, name, ARGV[18], "changed", live.update_ms, ARGV[20])
 local master_addr, ha_server_addr = master_of(scope, name, id)
-return {"OK", seq, master_addr, ha_server_addr, changed and 1 or 0}
+return {"OK", seq, master_addr, ha_server_addr, changed and 1 or 0, owner or ""}

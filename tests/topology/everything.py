@@ -52,7 +52,7 @@ async def use_everything(bed: Bed) -> None:
     by_id = await bed.register("10.0.0.6:10911", "broker-e", topics=["t1", "only-e"])
     # what 104 is with compat 4.8
     gone = who("c1", by_id.broker_addr)
-    assert (await store.call("unregister_broker_id", gone, by_id.broker_addr, "broker-e", 0, "c1"))[2] == 1
+    assert (await store.call("unregister_broker_id", gone, by_id.broker_addr, "broker-e", 0, "c1", ""))[2] == 1
     # a master goes: the slave stands in, without write permission
     await routes.unregister_broker("c1", "10.0.0.1:10911", "broker-a")
     await routes.unregister_broker("other", "10.0.0.2:10911", "broker-a")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from ...auth.decide import decide
@@ -16,7 +16,7 @@ from ...auth.decision import Decision, Reason
 from ...auth.networks import Address, Networks, parse_address
 from ...auth.policy import Mode, Policy
 from ...auth.requests import Need, broker_addr_of, needs_of
-from ...auth.rights import WRITING
+from ...auth.rights import WRITING, Kind, Resource, Right
 from ...auth.signature import access_key_of
 from ...auth.users import User
 from ...protocol.codes import RequestCode
@@ -126,6 +126,17 @@ class Authorization:
         need = needs_of(command)[0]
         missing = f"user {owner} registered this broker, and it is alive"
         refusal = Refusal.of_caller(NOT_OWNER, caller, need, sender, missing)
+        self._tally.refused(refusal, enforced=self.enforces)
+        return refusal if self.enforces else None
+
+    def of_other_brokers(self, command: Command, sender: Sender, names: Collection[str]) -> Refusal | None:
+        """Why a registration may not name these other brokerNames as well; None: it may."""
+        caller = sender.caller or NOBODY
+        resources = [Resource(Kind.BROKER, name) for name in sorted(names)]
+        decision = decide(self.policy, caller.user, Right.REGISTER, resources, source_of(sender))
+        if decision.allowed:
+            return None
+        refusal = Refusal.of_decision(decision, caller.how, sender)
         self._tally.refused(refusal, enforced=self.enforces)
         return refusal if self.enforces else None
 

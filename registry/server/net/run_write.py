@@ -7,7 +7,7 @@ import logging
 from ...errors import RegistryError, StoreUnavailable
 from ...protocol.codes import RequestCode
 from ...protocol.command import Command
-from ..requests.context import Peer, RequestContext
+from ..requests.context import NotAllowed, Peer, RequestContext
 from ..requests.writes import Write
 
 logger = logging.getLogger(__name__)
@@ -23,8 +23,12 @@ async def run_write(context: RequestContext, write: Write, command: Command, opa
         if authorization is not None and command.code != _LOOKUP:  # on a lookup it was decided as on any read
             refusal = await authorization.of_write(command, connection)
             if refusal is not None:
-                return context.replies.no_permission(opaque, refusal.text)
+                raise NotAllowed(refusal.text)
         return await write(context, command, opaque, connection)
+    except NotAllowed as error:
+        if command.code == _REGISTER:
+            context.counters.registrations_refused += 1
+        return context.replies.no_permission(opaque, str(error))
     except RegistryError as error:
         # Known failures with a text of their own: bad input, Redis away.
         if command.code == _REGISTER:

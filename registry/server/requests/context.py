@@ -8,9 +8,11 @@ from typing import Protocol
 from ...behaviour import behaviour_of
 from ...config.in_force import in_force
 from ...config.settings import Settings
-from ...errors import StoreUnavailable
+from ...errors import RegistryError, StoreUnavailable
 from ...events.changes import ConfigSet
+from ...model import Registration
 from ...protocol.codes import Encoding
+from ...protocol.command import Command
 from ...store.config_writes import KvStore
 from ...store.route_writes import RouteStore
 from ..auth.authorization import Authorization, Sender
@@ -32,6 +34,10 @@ class Health(Protocol):
 
     def look_again(self) -> None:
         """Have the tables read again: Redis contradicts the view."""
+
+
+class NotAllowed(RegistryError):
+    """The rules refuse a request; definite: nothing was changed. It is answered with code 16 (NO_PERMISSION)."""
 
 
 class Peer(Closable, Sender, Protocol):
@@ -103,6 +109,32 @@ class RequestContext:
     def owner(self, peer: Peer) -> str:
         """Who owns the broker that a request speaks for, as scripts want it; "" = nobody asks."""
         return "" if self.authorization is None else self.authorization.owner(peer)
+
+    def check_owner(self, command: Command, peer: Peer, owner: str) -> None:
+        """Refuse a request that speaks for a broker that another user registered, or only tell of it.
+
+        Args:
+            owner: that user; "" = there is none.
+
+        Raises:
+            NotAllowed: it is refused, and nothing was changed.
+        """
+        if owner and self.authorization is not None:
+            refusal = self.authorization.not_owner(command, peer, owner)
+            if refusal is not None:
+                raise NotAllowed(refusal.text)
+
+    def check_mappings(self, command: Command, peer: Peer, registration: Registration) -> None:
+        """Refuse a registration with static topics for a brokerName that its sender may not register, or tell of it.
+
+        Raises:
+            NotAllowed: it is refused, and nothing was changed.
+        """
+        if registration.mappings and self.authorization is not None:
+            names = {name for name, _ in registration.mappings.values()} - {registration.broker_name}
+            refusal = self.authorization.of_other_brokers(command, peer, names) if names else None
+            if refusal is not None:
+                raise NotAllowed(refusal.text)
 
     async def effect(self, seq: int) -> None:
         """Wait until this worker's view shows the change with this seq, so that an answer comes after its effect.
