@@ -4,6 +4,8 @@
   ARGV[2] schema        int, the schema major of the caller
   ARGV[3] compat        "5.x" or "4.8"; counts only when the namespace is new
   ARGV[4] schema_minor  int, the schema minor of the caller; the highest that ever came is kept
+  DERIVED mqauth: policy; a new namespace begins with the mode observe. So a Redis login that may not write there cannot
+          make a namespace
   RETURNS {epoch, schema, compat, seq, created 0|1, schema_minor}
   EVENTS  none
   REPEAT  no effect, and no write: a sweeper can start on a Redis that is at its maxmemory, and make room
@@ -11,11 +13,17 @@
 local created = 0
 if redis.call("HEXISTS", KEYS[1], "epoch") == 0 then
   created = 1
-  redis.call("HSET", KEYS[1], "epoch", ARGV[1], "seq", 0, "n", 0, "config_rev", 0, "schema", ARGV[2], "compat", ARGV[3])
+  local policy = "mqauth" .. string.sub(KEYS[1], 3, -5) .. "policy"
+  if redis.call("HEXISTS", policy, "mode") == 0 then -- first, for the login may lack the right
+    redis.call("HSET", policy, "mode", "observe", "revision", 1)
+  end
+  local kept = redis.call("HMGET", policy, "mode", "revision")
+  redis.call("HSET", KEYS[1], "epoch", ARGV[1], "seq", 0, "n", 0, "config_rev", 0,
+    "schema", ARGV[2] .. (kept[1] == "enforce" and "+auth" or ""), "compat", ARGV[3], "auth_revision", kept[2])
 end
 local meta = redis.call("HMGET", KEYS[1], "epoch", "schema", "compat", "seq", "schema_minor")
 local minor = meta[5] or "0"
-if meta[2] == ARGV[2] and meta[3] == ARGV[3] and tonumber(minor) < tonumber(ARGV[4]) then
+if string.match(meta[2], "^%d+") == ARGV[2] and meta[3] == ARGV[3] and tonumber(minor) < tonumber(ARGV[4]) then
   -- at maxmemory it is noted another time
   if type(redis.pcall("HSET", KEYS[1], "schema_minor", ARGV[4])) == "number" then
     minor = ARGV[4]

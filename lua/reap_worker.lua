@@ -22,6 +22,7 @@
 --- @include "include/remove_who"
 --- @include "include/give_up"
 --- @include "include/seen"
+expect("hash", P .. "releases")
 local SETTLE_MS = 10000
 if not heard or now_ms < up_since + SETTLE_MS then
   return {seq, 0, 0}
@@ -38,6 +39,7 @@ for i = 1, #incarnations do
       break
     end
     call("SREM", P .. "leases", incarnation)
+    call("HDEL", P .. "releases", incarnation)
   end
 end
 return {seq, more and 1 or 0, entries, unpack(removed)}

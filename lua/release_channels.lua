@@ -22,9 +22,11 @@
 --- @include "include/remove_who"
 --- @include "include/give_up"
 expect("set", P .. "leases", P .. "held:" .. ARGV[1])
+expect("hash", P .. "releases")
 local _, _, more = give_up(ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), {})
 if not more then
   call("DEL", P .. "lease:" .. ARGV[1])
   call("SREM", P .. "leases", ARGV[1])
+  call("HDEL", P .. "releases", ARGV[1])
 end
 return {seq, more and 1 or 0}

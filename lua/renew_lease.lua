@@ -2,10 +2,11 @@
   KEYS[1] meta         HASH
   ARGV[1] incarnation  random, of this worker process
   ARGV[2] lease_ms     int
-  DERIVED lease:<incarnation>, leases, seen_ms and up_since in meta; deadlines after a gap
-  RETURNS {epoch, seq, config_rev, up_since, now, lost 0|1, first deadline (ms, "" = no broker)}; lost: the lease had
-          run out (or is new), and the caller must attach its channels again. A first deadline that has passed for
-          longer than a sweep takes says that no sweeper runs
+  ARGV[3] schema_minor int, of the caller's release
+  DERIVED lease:<incarnation>, leases, releases, seen_ms and up_since in meta; deadlines after a gap
+  RETURNS {epoch, seq, config_rev, up_since, now, lost 0|1, first deadline (ms, "" = no broker), auth_revision}; lost:
+          the lease had run out (or is new), and the caller must attach its channels again. A first deadline that has
+          passed for longer than a sweep takes says that no sweeper runs. auth_revision: of the policy (read_auth)
   EVENTS  none
   REPEAT  the same      COST O(1); after a gap O(brokers) ]]
 --- @include "include/open"
@@ -14,11 +15,14 @@
 --- @include "include/seen"
 --- @include "include/keep_seen"
 expect("set", P .. "leases")
+expect("hash", P .. "releases")
 expect("zset", P .. "deadlines")
 keep_seen()
 local key = P .. "lease:" .. ARGV[1]
 local lost = 1 - call("EXISTS", key)
 call("SET", key, int(now_ms), "PX", ARGV[2])
 call("SADD", P .. "leases", ARGV[1])
+call("HSET", P .. "releases", ARGV[1], ARGV[3])
 local first = call("ZRANGE", P .. "deadlines", 0, 0, "WITHSCORES")
-return {epoch, seq, config_rev, int(up_since), int(now_ms), lost, first[2] or ""}
+return {epoch, seq, config_rev, int(up_since), int(now_ms), lost, first[2] or "",
+  call("HGET", KEYS[1], "auth_revision") or "0"}

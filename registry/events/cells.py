@@ -206,7 +206,7 @@ def _config_set(change: changes.ConfigSet) -> list[Operation]:
     return [SetConfig(change.config, change.config_rev)]
 
 
-def _nothing(change: changes.BrokerRefused | changes.StreamAlarm) -> tuple[()]:
+def _nothing(change: changes.BrokerRefused | changes.StreamAlarm | changes.AuthChanged) -> tuple[()]:
     """No cell changes: tables and history keep the live info of a process that does not count as alive."""
     return ()
 
@@ -231,6 +231,7 @@ MEANINGS: Final[dict[type[Change], Callable[[Any], Sequence[Operation]]]] = {
     changes.KvDeleted: _kv_deleted,
     changes.ConfigSet: _config_set,
     changes.StreamAlarm: _nothing,
+    changes.AuthChanged: _nothing,
     changes.LaterChange: _unknown,
 }
 

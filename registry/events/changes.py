@@ -38,7 +38,7 @@ from ..errors import RegistryError
 from ..model import BrokerRow, QueueData
 
 SCHEMA_MAJOR = 1
-SCHEMA_MINOR = 1
+SCHEMA_MINOR = 2
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -214,6 +214,15 @@ class StreamAlarm(Change, frozen=True, tag="stream_alarm"):
     stream: str | None = None
 
 
+class AuthChanged(Change, frozen=True, tag="auth_changed"):
+    """Users, rules or the mode of authentication were changed. Changes no table, ignorable.
+
+    revision: of the policy, which whoever may read it reads from Redis: the event tells nothing of it.
+    """
+
+    revision: int = 0
+
+
 class LaterChange(Change, frozen=True):
     """An event of a type that this release does not know."""
 
@@ -223,6 +232,7 @@ class LaterChange(Change, frozen=True):
 Event = (
     BrokerRegistered | BrokerRefused | BrokerUnregistered | BrokerClosed | BrokerExpired | BrokerReaped
     | WritePermSet | TopicDeleted | TopicRegistered | KvPut | KvDeleted | ConfigSet | StreamAlarm
+    | AuthChanged
 )  # fmt: skip
 EVENTS: Final[tuple[type[Change], ...]] = get_args(Event)
 TYPES: Final = frozenset(event.type for event in EVENTS)

@@ -1,5 +1,8 @@
 """Every Redis key of the project, by kind. ``P`` is ``mq:{<namespace>}:``: one namespace is one hash slot.
 
+What authentication keeps is outside of ``P``, below ``mqauth:{<namespace>}:``, in the same slot: secrets are among it,
+and Redis logins that may read ``mq:*`` must not read those.
+
 Each function names one kind of key; its docstring gives the type, the contents, the expiry (TTL), the Lua scripts that
 write it, and the table of the Java NameServer that it is. *Removals* are unregister_broker, unregister_broker_id,
 channel_destroyed, expire_brokers and reap_worker. *who* is ``<cluster>|<broker address>`` (``Behaviour.who``), an
@@ -17,14 +20,20 @@ def prefix(namespace: str) -> str:
 
 def meta(namespace: str) -> str:
     """HASH: epoch (random, of this history of the namespace), seq (of the last change), n (of the last registration),
-    config_rev, schema, schema_minor, compat; seen_ms (when a lease was last renewed), up_since and shifted_at (the last
-    gap without renewals, lua/include/seen); kv_given_by (who gave KV back, restore_kv); of the streams stream_limits
-    (the most entries each may have), changes_bytes and lookups_bytes (bytes of all entries there ever were).
+    config_rev, auth_revision (a copy of the policy's), schema, schema_minor, compat; seen_ms (when a lease was last
+    renewed), up_since and shifted_at (the last gap without renewals, lua/include/seen); kv_given_by (who gave KV back,
+    restore_kv); of the streams stream_limits (the most entries each may have), changes_bytes and lookups_bytes (bytes
+    of all entries there ever were).
 
     TTL: none. Java: none.
     Writers: every script that changes something; init_namespace makes it.
     """
     return prefix(namespace) + "meta"
+
+
+def auth_prefix(namespace: str) -> str:
+    """What the keys of authentication begin with."""
+    return f"mqauth:{{{namespace}}}:"
 
 
 def changes(namespace: str) -> str:
@@ -234,6 +243,15 @@ def held(namespace: str, incarnation: str) -> str:
     return f"{prefix(namespace)}held:{incarnation}"
 
 
+def releases(namespace: str) -> str:
+    """HASH: worker incarnation -> the schema minor of its release; of those in ``leases``.
+
+    TTL: none. Java: none.
+    Writers: renew_lease, release_channels, reap_worker.
+    """
+    return prefix(namespace) + "releases"
+
+
 def kv_namespaces(namespace: str) -> str:
     """SET: the KV namespaces, empty ones too.
 
@@ -268,3 +286,48 @@ def config(namespace: str) -> str:
     Writers: set_config.
     """
     return prefix(namespace) + "config"
+
+
+def auth_policy(namespace: str) -> str:
+    """HASH: mode (off, observe, enforce), revision (rises with every change of users, rules or the mode).
+
+    TTL: none. Java: none: it authenticates nobody.
+    Writers: init_namespace, change_auth, restore_auth.
+    """
+    return auth_prefix(namespace) + "policy"
+
+
+def auth_users(namespace: str) -> str:
+    """HASH: name of a user -> its JSON, with roles, rules, secrets (:class:`mqregistry.auth.users.User`).
+
+    TTL: none. Java: plain_acl.yml, and the metadata of ACL 2.0, of brokers.
+    Writers: change_auth, restore_auth.
+    """
+    return auth_prefix(namespace) + "users"
+
+
+def auth_used(namespace: str) -> str:
+    """HASH: id of a secret -> the time (ms) of its last use, to a minute.
+
+    TTL: none. Java: none.
+    Writers: note_auth_used, change_auth, restore_auth.
+    """
+    return auth_prefix(namespace) + "used"
+
+
+def auth_refused(namespace: str) -> str:
+    """HASH: kind of request that was refused, as JSON -> how many, and when (:mod:`mqregistry.auth.refused`).
+
+    TTL: none; note_refused keeps 2,000 kinds. Java: none.
+    Writers: note_refused.
+    """
+    return auth_prefix(namespace) + "refused"
+
+
+def auth_refusals(namespace: str) -> str:
+    """STREAM: what front ends reported of refused requests: one field e (:mod:`mqregistry.auth.refused`).
+
+    TTL: none; note_refused keeps some 10,000 entries. Java: none.
+    Writers: note_refused.
+    """
+    return auth_prefix(namespace) + "refusals"

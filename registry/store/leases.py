@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from ..events.changes import SCHEMA_MINOR
 from .store import Store
 
 # Renewed every second; a worker that is silent this long counts as dead.
@@ -44,6 +45,7 @@ class Renewal(NamedTuple):
         now_ms: Redis' clock.
         lost: the lease had run out, or is new: the caller attaches its channels again.
         first_deadline_ms: when the next broker is overdue; None: there is no broker.
+        auth_revision: of the policy in Redis (``PolicyStore.read``); 0: there is none.
     """
 
     epoch: str
@@ -53,6 +55,7 @@ class Renewal(NamedTuple):
     now_ms: int
     lost: bool
     first_deadline_ms: int | None = None
+    auth_revision: int = 0
 
     @property
     def overdue_ms(self) -> int:
@@ -82,10 +85,12 @@ class LeaseStore:
 
     async def renew(self, incarnation: str, lease_ms: int = LEASE_MS) -> Renewal:
         """Say that this worker lives, and hears brokers, for the next ``lease_ms``."""
-        epoch, seq, config_rev, up_since, now, lost, first = await self._call("renew_lease", incarnation, lease_ms)
-        first_deadline_ms = int(first) if first else None
+        epoch, seq, config_rev, up_since, now, lost, first, auth_revision = await self._call(
+            "renew_lease", incarnation, lease_ms, SCHEMA_MINOR
+        )
         return Renewal(
-            epoch.decode(), seq, int(config_rev), int(up_since), int(now), bool(lost), first_deadline_ms
+            epoch.decode(), seq, int(config_rev), int(up_since), int(now), bool(lost), int(first) if first else None,
+            int(auth_revision),
         )  # fmt: skip
 
     async def attach(self, front_end: str, channels: Sequence[tuple[str, str]]) -> None:

@@ -22,6 +22,10 @@ logger = logging.getLogger(__name__)
 
 OLDEST_REDIS = (6, 2)
 
+ENFORCING = "+auth"
+"""What the schema major of a namespace ends in while requests are refused there that no rule allows. A release before
+1.2, which would let everybody in, takes that for another major, and does not start."""
+
 
 class ScriptTimes:
     """Counts the calls of each script and their time in ms, with the way to Redis and back."""
@@ -53,7 +57,7 @@ def check_schema(namespace: str, major: str) -> None:
     Raises:
         StoreError: it may not; the message says what to do.
     """
-    if major != str(SCHEMA_MAJOR):
+    if major.removesuffix(ENFORCING) != str(SCHEMA_MAJOR):
         raise StoreError(
             f"namespace {namespace!r} has schema version {major}, this is version {SCHEMA_MAJOR}: use the release "
             "that wrote it, or another --namespace (the section Upgrading of docs/operating.md shows how brokers move)"

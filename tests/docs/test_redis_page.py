@@ -14,14 +14,14 @@ def keys_in_lua():
     """Every key, or the beginning of one, that a script builds."""
     found = set()
     for script in (ROOT / "lua").rglob("*.lua"):
-        found |= set(re.findall(r'\bP \.\. "([a-z:_-]+)"', script.read_text(encoding="utf-8")))
-    return found
+        found |= set(re.findall(r'\b([PA] \.\. "[a-z:_-]+)"', script.read_text(encoding="utf-8")))
+    return {key.replace(' .. "', ":") for key in found}
 
 
 def test_every_key_of_the_scripts_is_described():
     keys = keys_in_lua()
     assert len(keys) > 20
-    described = {name.split("<")[0] for name in re.findall(r"\| `P:([^`]+)` \|", PAGE)}
+    described = {name.split("<")[0] for name in re.findall(r"\| `([PA]:[^`]+)` \|", PAGE)}
     assert keys - described == set()
     assert described - keys == set(), "no script uses these"
 

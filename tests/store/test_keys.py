@@ -10,21 +10,22 @@ import pytest
 from mqregistry.store import keys, scripts
 
 P = "mq:{ns}:"
+A = "mqauth:{ns}:"
 KINDS = {
     name: function
     for name, function in vars(keys).items()
-    if inspect.isfunction(function) and name != "prefix" and function.__module__ == keys.__name__
+    if inspect.isfunction(function) and not name.endswith("prefix") and function.__module__ == keys.__name__
 }
 REMOVALS = {"unregister_broker", "unregister_broker_id", "channel_destroyed", "expire_brokers", "reap_worker"}
 STREAMS = {"changes", "heartbeats", "lookups"}  # scripts also name these by a variable: P .. stream
 
 
 def ending(name):
-    """What follows ``P`` in a key of this kind, up to the part that varies."""
+    """What follows ``P`` in a key of this kind, up to the part that varies; what follows ``A`` with that before it."""
     parameters = list(inspect.signature(KINDS[name]).parameters)[1:]
     key = KINDS[name]("ns", *("\0" for _ in parameters))
-    assert key.startswith(P)
-    return key.removeprefix(P).rstrip("\0")
+    assert key.startswith((P, A))
+    return (f"A{key.removeprefix(A)}" if key.startswith(A) else key.removeprefix(P)).rstrip("\0")
 
 
 ENDINGS = {ending(name): name for name in KINDS}
@@ -37,6 +38,8 @@ def code(script):
 def named_in(text):
     """The kinds of key that a Lua source names."""
     found = set(re.findall(r'\bP \.\. "([a-z_-]+:?)', text))
+    found |= {f"A{name}" for name in re.findall(r'\bA \.\. "([a-z_-]+)', text)}
+    found |= {"Apolicy"} if '.. "policy"' in text else set()  # init_namespace has no A
     # tables of names that are put behind P: snapshot's sources, the streams
     found |= {
         part for row in re.findall(r'= \{"[SZ]SCAN", ("[^}]+)\}', text) for part in re.findall(r'"([a-z_:-]+)"', row)
@@ -71,7 +74,8 @@ def test_the_type_is_the_one_that_scripts_insist_on(name):
     assert kind in {"HASH", "SET", "ZSET", "LIST", "STREAM", "STRING"}
     for script in scripts.load().values():
         for expected, arguments in re.findall(r'\bexpect\("(\w+)", ([^\n]*)\)', code(script)):
-            if re.search(rf'P \.\. "{re.escape(ending(name))}"', arguments):
+            prefix, rest = ("A", ending(name)[1:]) if ending(name).startswith("A") else ("P", ending(name))
+            if re.search(rf'\b{prefix} \.\. "{re.escape(rest)}"', arguments):
                 assert expected.upper() == kind, script.name
 
 

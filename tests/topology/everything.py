@@ -4,13 +4,43 @@ from __future__ import annotations
 
 import asyncio
 
+from mqregistry.auth.changes import add_secret, add_user, drop_secret, remove_user, set_mode
+from mqregistry.auth.decide import decide
+from mqregistry.auth.policy import Mode
+from mqregistry.auth.refused import Last, RefusedKind
+from mqregistry.auth.rights import Kind, Resource, Right, Role
+from mqregistry.auth.users import User
 from mqregistry.model import ORDER_TOPIC_CONFIG, QueueData, who
-from mqregistry.store import scripts
+from mqregistry.store import keys, scripts
+from mqregistry.store.auth.policies import PolicyStore, new_secret
+from mqregistry.store.auth.refusals import RefusalStore, read_last_use
 from mqregistry.store.read_broker import read_broker
 from mqregistry.store.snapshot import read_section, read_topic_rows
 from mqregistry.store.streams import StreamLimits, StreamStore, lookup_entries
 
 from ..store.bed import Bed, registration
+
+
+async def use_authentication(bed: Bed) -> None:
+    """Users and what is noted of their requests."""
+    policies, refusals = PolicyStore(bed.store), RefusalStore(bed.store)
+    made = await policies.change(lambda policy: add_user(policy, User("boss", roles=(Role.ADMIN,))))
+    secrets = [new_secret(1), new_secret(1)]
+    for secret in secrets:
+        await policies.change(lambda policy, secret=secret: add_secret(policy, "boss", secret))
+    await policies.note_used([("boss", secret.id) for secret in secrets])
+    enforced = await policies.change(lambda policy: set_mode(policy, Mode.ENFORCE))
+    await policies.change(lambda policy: drop_secret(policy, "boss", secrets[0].id))
+    assert (await read_last_use(bed.store)).keys() == {secrets[1].id}
+    assert await policies.restore(enforced) > enforced.revision > made.revision
+    await policies.switch_off()
+    await policies.change(lambda policy: remove_user(policy, "boss"))
+    await bed.redis("DEL", keys.auth_policy(bed.store.namespace))  # as a Redis that lost it
+    assert await policies.restore(made) == (await policies.read()).revision == made.revision
+    decision = decide(made, None, Right.PERM, (Resource(Kind.BROKER, "broker-a"),), None)
+    await refusals.note("fe1", Mode.OBSERVE, [(RefusedKind.of(decision), 3, Last("10.0.0.1", ""))] * 2)
+    assert [(row.count, row.kind.user) for row in await refusals.summary()] == [(6, "anonymous")]
+    assert [entry.count for entry in await refusals.entries()] == [3, 3]
 
 
 async def use_everything(bed: Bed) -> None:
@@ -74,6 +104,7 @@ async def use_everything(bed: Bed) -> None:
     assert await bed.fe1.close(last, connection=last.broker_addr) == "REMOVED"
     await leases.release("w1")
     assert await bed.contents() == await bed.replay()
+    await use_authentication(bed)
     streams = StreamStore(store)
     await streams.acknowledge("reader", {"changes": (await bed.head()).last_id})
     await streams.write_lookups("fe1", "w1", 1, 10_000, lookup_entries({"t1": 1}, {"none": 2}))

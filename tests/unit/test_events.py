@@ -125,6 +125,7 @@ MEANT = [
     (changes.KvDeleted(1, 1, kv_namespace="n", key="k"), [SetKv("n", "k", None)]),
     (changes.ConfigSet(1, 1, config={"a": "1"}, config_rev=4), [SetConfig({"a": "1"}, 4)]),
     (changes.StreamAlarm(1, 1, ignorable=True, alarm="near"), []),
+    (changes.AuthChanged(1, 1, ignorable=True, revision=7), []),
     (changes.LaterChange(1, 1, ignorable=True, unknown_type="later"), []),
 ]  # fmt: skip
 

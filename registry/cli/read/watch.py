@@ -15,6 +15,7 @@ import msgspec
 from ...config.settings import Settings
 from ...errors import StoreUnavailable
 from ...events.changes import (
+    AuthChanged,
     BrokerChange,
     BrokerRegistered,
     BrokerRemoved,
@@ -111,6 +112,8 @@ def _what(change: Change) -> str:
             return f"{change.kv_namespace}/{change.key}{value}"
         case ConfigSet():
             return ", ".join(f"{key}={value}" for key, value in change.config.items())
+        case AuthChanged():
+            return f"revision {change.revision}"
         case StreamAlarm():
             return f"reader {change.reader}: {change.alarm}" + (f" on {change.stream}" if change.stream else "")
         case TopicDeleted():

@@ -1,0 +1,23 @@
+--[[ note_auth_used: note that secrets were used just now
+  KEYS[1] meta  HASH
+  ARGV[1...] pairs of a user's name and the id of its secret
+  DERIVED mqauth: used, users
+  RETURNS {"OK", noted}: those that the users still have
+  EVENTS  none
+  REPEAT  a later time      COST O(pairs) ]]
+--- @include "include/open"
+--- @include "include/expect"
+--- @include "include/auth"
+expect("hash", A .. "used", A .. "users")
+local flat = {}
+for i = 1, #ARGV, 2 do
+  local user = call("HGET", A .. "users", ARGV[i])
+  if user and string.find(user, '"id":' .. cjson.encode(ARGV[i + 1]), 1, true) then
+    flat[#flat + 1] = ARGV[i + 1]
+    flat[#flat + 1] = int(now_ms)
+  end
+end
+if #flat > 0 then
+  call("HSET", A .. "used", unpack(flat))
+end
+return {"OK", #flat / 2}

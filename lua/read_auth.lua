@@ -1,0 +1,10 @@
+--[[ read_auth: the whole policy of one moment, read only
+  KEYS[1] meta  HASH
+  DERIVED mqauth: policy, users
+  RETURNS {revision, mode, {name, JSON, name, JSON, ...}}; 0 and "off" in a namespace that an older release made
+  EVENTS  none
+  REPEAT  the same      COST O(users) ]]
+--- @include "include/open"
+--- @include "include/auth"
+local policy = call("HMGET", A .. "policy", "revision", "mode")
+return {policy[1] or "0", policy[2] or "off", call("HGETALL", A .. "users")}

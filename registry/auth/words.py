@@ -1,0 +1,70 @@
+"""The words for rights and resources: ours, and those of RocketMQ's ACL 2.0 (``Pub`` on ``Topic:orders*``)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from .rights import KINDS, READING, WRITING, Kind, Right
+
+_ALL: Final = tuple(Right)
+
+# ACL 2.0's actions on its kinds of resources; None: on everything. A topic or a group has no List at a name server.
+_ACTIONS: Final[dict[Kind | None, dict[str, tuple[Right, ...]]]] = {
+    Kind.TOPIC: {
+        **dict.fromkeys(("pub", "sub", "get"), (Right.ROUTE,)),
+        **dict.fromkeys(("create", "update", "delete"), (Right.TOPIC_WRITE,)),
+        **dict.fromkeys(("all", "any"), (Right.ROUTE, Right.TOPIC_WRITE)),
+    },
+    Kind.CLUSTER: {
+        **dict.fromkeys(("get", "list"), (Right.LIST,)),
+        **dict.fromkeys(("create", "update", "delete"), (Right.REGISTER, Right.TOPIC_WRITE)),
+        **dict.fromkeys(("all", "any"), (Right.LIST, Right.REGISTER, Right.TOPIC_WRITE)),
+    },
+    None: {
+        **dict.fromkeys(("pub", "sub"), (Right.ROUTE,)),
+        **dict.fromkeys(("get", "list"), tuple(right for right in _ALL if right in READING)),
+        **dict.fromkeys(("create", "update", "delete"), tuple(right for right in _ALL if right in WRITING)),
+        **dict.fromkeys(("all", "any"), _ALL),
+    },
+}
+
+
+def parse_rights(texts: Iterable[str], kind: Kind | None) -> tuple[Right, ...]:
+    """Rights by our words or ACL 2.0's actions; ``all``: every right that can be on this kind of resource.
+
+    Raises:
+        ValueError: a word is none; the message names those that there are.
+    """
+    found: set[Right] = set()
+    for text in texts:
+        word = text.strip().lower()
+        action = _ACTIONS.get(kind, {}).get(word)
+        if word in _ALL:
+            found.add(Right(word))
+        elif word == "all":
+            found.update(right for right in _ALL if kind is None or kind in KINDS[right])
+        elif action is not None:
+            found.update(action)
+        else:
+            more = ", ".join(name.capitalize() for name in _ACTIONS.get(kind, {}))
+            raise ValueError(
+                f"{text!r} is no right on {kind or 'everything'}: expected {', '.join(_ALL)}, all"
+                + (f", or of ACL 2.0 {more}" if more else "")
+            )
+    return tuple(right for right in _ALL if right in found)
+
+
+def parse_resource(text: str) -> tuple[Kind | None, str]:
+    """``topic:orders-*`` as kind and pattern; ``*`` is everything. The kind may be written as in ACL 2.0: ``Topic:``.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    if text == "*":
+        return None, "*"
+    kind, colon, pattern = text.partition(":")
+    if not colon or not pattern or kind.lower() not in tuple(Kind):
+        kinds = ", ".join(f"{kind}:NAME" for kind in Kind)
+        raise ValueError(f"{text!r}: expected {kinds} (* in a name stands for any characters), or '*' for everything")
+    return Kind(kind.lower()), pattern

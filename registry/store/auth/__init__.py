@@ -1,0 +1,1 @@
+"""Users, rules and secrets in Redis, and what was refused."""

@@ -1,0 +1,129 @@
+"""Reads and changes the policy of a namespace: users, rules, secrets and the mode.
+
+A change is worked out and checked here, on the whole policy, by the pure functions of :mod:`mqregistry.auth.changes`.
+The script that stores it compares the revision, so two changes at a time cannot undo each other's checks.
+"""
+
+from __future__ import annotations
+
+import secrets
+import string
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+from ...auth.changes import RefusedChange
+from ...auth.policy import Mode, Policy
+from ...auth.users import Secret, encode_user
+from ...errors import StoreUnavailable
+from ..store import Store
+
+AUTH_MINOR: Final = 2
+"""The least schema minor of a release whose front ends decide on requests."""
+
+_ATTEMPTS: Final = 20
+_PAIRS_PER_CALL: Final = 500
+_KEY_CHARACTERS: Final = string.ascii_letters + string.digits
+_KEY_LENGTH: Final = 32  # 190 bits
+
+
+def new_secret(now_ms: int, key: str | None = None) -> Secret:
+    """A secret with a random key, or with one that somebody chose."""
+    chosen = key if key is not None else "".join(secrets.choice(_KEY_CHARACTERS) for _ in range(_KEY_LENGTH))
+    return Secret(secrets.token_hex(6), chosen, now_ms)
+
+
+class PolicyStore:
+    """The policy of one namespace."""
+
+    def __init__(self, store: Store) -> None:
+        self._call = store.call
+        self._namespace = store.namespace
+
+    async def read(self) -> Policy:
+        """The policy now.
+
+        Raises:
+            BadPolicy: a later release wrote what this one cannot read.
+            StoreError: this Redis login may not read it.
+        """
+        revision, mode, users = await self._read()
+        return Policy.decode(mode, revision, users)
+
+    async def change(self, change: Callable[[Policy], Policy]) -> Policy:
+        """Change the policy.
+
+        Args:
+            change: gives another policy, as the functions of :mod:`mqregistry.auth.changes` do. It is called again when
+                somebody else changed the policy meanwhile.
+
+        Returns:
+            the policy that is in force then.
+
+        Raises:
+            RefusedChange: the change is refused, and nothing was changed.
+        """
+        for _ in range(_ATTEMPTS):
+            before = await self.read()
+            after = change(before)
+            users = _changed_users(before, after)
+            if after.mode is before.mode and not users:
+                return before
+            revision = await self._send(before.revision, after.mode, users)
+            if revision is not None:
+                return Policy(after.mode, revision, after.users.values())
+        raise StoreUnavailable(
+            f"namespace {self._namespace!r}: somebody else changes users all the time; nothing was changed, try again"
+        )
+
+    async def switch_off(self) -> int:
+        """Set the mode off, whatever the rules are, also if they cannot be read; returns the revision."""
+        for _ in range(_ATTEMPTS):
+            before, mode, _ = await self._read()
+            if mode == Mode.OFF:
+                return before
+            revision = await self._send(before, Mode.OFF, {})
+            if revision is not None:
+                return revision
+        raise StoreUnavailable(f"namespace {self._namespace!r}: somebody else changes users all the time; try again")
+
+    async def restore(self, policy: Policy) -> int:
+        """Give Redis this policy, which it lost; keep the one that it has if that is of the same or a higher revision.
+
+        Returns:
+            the revision that Redis has now.
+        """
+        flat = [part for user in policy.users.values() for part in (user.name, encode_user(user))]
+        return int((await self._call("restore_auth", policy.revision, policy.mode.value, *flat))[1])
+
+    async def note_used(self, used: Iterable[tuple[str, str]]) -> None:
+        """Note that secrets are in use: pairs of a user's name and the id of its secret.
+
+        A front end calls it at most once a minute, with all that it has seen since.
+        """
+        flat = [part for pair in used for part in pair]
+        for first in range(0, len(flat), _PAIRS_PER_CALL * 2):
+            await self._call("note_auth_used", *flat[first : first + _PAIRS_PER_CALL * 2])
+
+    async def _read(self) -> tuple[int, str, dict[str, bytes]]:
+        revision, mode, flat = await self._call("read_auth")
+        names = (name.decode() for name in flat[::2])
+        return int(revision), mode.decode(), dict(zip(names, flat[1::2], strict=True))
+
+    async def _send(self, revision: int, mode: Mode, users: Mapping[str, bytes]) -> int | None:
+        """Send a change; the new revision, None: the policy is another one than the change was worked out from."""
+        flat: list[Any] = [part for pair in users.items() for part in pair]
+        reply = await self._call("change_auth", revision, mode.value, AUTH_MINOR, *flat)
+        if reply[0] == b"OLD":
+            raise RefusedChange(
+                f"{len(reply) - 1} worker processes of an older release serve namespace {self._namespace!r}, which "
+                "would let everybody in: replace their front ends (mqregistry serve of this release), then try again"
+            )
+        return int(reply[1]) if reply[0] == b"OK" else None
+
+
+def _changed_users(before: Policy, after: Policy) -> dict[str, bytes]:
+    """User -> its JSON, of those that differ; empty JSON for those that are gone."""
+    changed: dict[str, bytes] = {
+        name: encode_user(user) for name, user in after.users.items() if before.users.get(name) != user
+    }
+    return changed | dict.fromkeys(before.users.keys() - after.users.keys(), b"")

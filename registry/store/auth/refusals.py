@@ -1,0 +1,91 @@
+"""Notes what was refused, and reads the notes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from ...auth.policy import Mode
+from ...auth.refused import Last, RefusedEntry, RefusedKind, RefusedSummary
+from ...errors import StoreError
+from .. import keys
+from ..store import Store
+
+_KINDS_PER_CALL: Final = 100
+_ENTRIES_PER_CALL: Final = 1000
+
+_encode: Final = msgspec.json.Encoder().encode
+_decode_kind: Final = msgspec.json.Decoder(RefusedKind).decode
+_decode_entry: Final = msgspec.json.Decoder(RefusedEntry).decode
+
+
+class _Counted(msgspec.Struct, frozen=True):
+    count: int
+    first_ms: int
+    last_ms: int
+    mode: Mode
+    last: Last
+
+
+_decode_counted: Final = msgspec.json.Decoder(_Counted).decode
+
+
+class RefusalStore:
+    """Refused requests of one namespace: a summary of each kind, and a stream of what front ends reported. Both are
+    bounded (lua/note_refused.lua).
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def note(self, front_end: str, mode: Mode, refused: Sequence[tuple[RefusedKind, int, Last]]) -> None:
+        """Note some kinds, each with the number of requests since it was noted last."""
+        for first in range(0, len(refused), _KINDS_PER_CALL):
+            flat = [
+                part
+                for kind, count, last in refused[first : first + _KINDS_PER_CALL]
+                for part in (_encode(kind), count, _encode(last))
+            ]
+            await self._store.call("note_refused", front_end, mode.value, *flat)
+
+    async def summary(self) -> list[RefusedSummary]:
+        """Every kind that is kept, the one that was seen last first."""
+        (found,) = await self._store.read(("HGETALL", keys.auth_refused(self._store.namespace)))
+        rows = []
+        try:
+            for kind, counted in found.items():
+                one = _decode_counted(counted)
+                rows.append(
+                    RefusedSummary(one.count, one.first_ms, one.last_ms, one.mode, one.last, _decode_kind(kind))
+                )
+        except msgspec.DecodeError as error:
+            raise _later(error) from error
+        return sorted(rows, key=lambda row: row.last_ms, reverse=True)
+
+    async def entries(self, since_ms: int = 0) -> list[RefusedEntry]:
+        """What was reported since a moment, the oldest first, as far as it is kept."""
+        found: list[RefusedEntry] = []
+        begin = str(since_ms)
+        while True:
+            (page,) = await self._store.read(
+                ("XRANGE", keys.auth_refusals(self._store.namespace), begin, "+", "COUNT", _ENTRIES_PER_CALL)
+            )
+            try:
+                found += (_decode_entry(fields[b"e"]) for _, fields in page)
+            except msgspec.DecodeError as error:
+                raise _later(error) from error
+            if len(page) < _ENTRIES_PER_CALL:
+                return found
+            begin = "(" + page[-1][0].decode()
+
+
+async def read_last_use(store: Store) -> dict[str, int]:
+    """When each secret was last used (ms of Redis' clock), by its id; those that never were are not there."""
+    (found,) = await store.read(("HGETALL", keys.auth_used(store.namespace)))
+    return {secret_id.decode(): int(ms) for secret_id, ms in found.items()}
+
+
+def _later(error: Exception) -> StoreError:
+    return StoreError(f"what was refused is not stored as this release stores it ({error}): use the release that did")
