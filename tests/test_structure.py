@@ -25,7 +25,7 @@ ALLOWED = {
     "names": set(),
     "tasks": set(),
     "embedded": {"errors"},
-    "auth": {*VALUES, "protocol"},
+    "auth": VALUES,
     "behaviour": VALUES,
     "config": {*VALUES, "behaviour"},
     "events": VALUES,

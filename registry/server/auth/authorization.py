@@ -15,7 +15,6 @@ from ...auth.decide import decide
 from ...auth.decision import Decision, Reason
 from ...auth.networks import Address, Networks, parse_address
 from ...auth.policy import Mode, Policy
-from ...auth.requests import Need, broker_addr_of, needs_of
 from ...auth.rights import WRITING, Kind, Resource, Right
 from ...auth.signature import access_key_of
 from ...auth.users import User
@@ -24,6 +23,7 @@ from ...protocol.command import Command
 from ...protocol.registration import digest_of
 from .caller import NOBODY, Caller, Callers, How, Origin, Unproven, source_of
 from .refusal import BROKER_ADDR, NEEDS_TLS, NOT_OWNER, Refusal, from_here
+from .requests import Need, broker_addr_of, needs_of
 
 logger = logging.getLogger(__name__)
 
@@ -185,7 +185,7 @@ class Authorization:
     def _look(self, command: Command, sender: Sender, caller: Caller | Unproven) -> Refusal | None:
         needs = needs_of(command)
         if isinstance(caller, Unproven):
-            return Refusal.of_signature(caller, needs[0] if needs else None, sender)
+            return Refusal.of_signature(caller, sender)
         if not needs:
             return None
         user, source = caller.user, source_of(sender)
@@ -229,7 +229,7 @@ class Authorization:
         host = broker_addr.rpartition(":")[0].strip("[]")
         address = parse_address(host)
         if address is None:
-            return f"DNS:{host}" in user.certificates
+            return f"DNS:{host.lower()}" in user.certificates
         return address == source or self._networks_of(user).has(address)
 
     def _networks_of(self, user: User) -> Networks:

@@ -60,11 +60,12 @@ WRONG_SIGNATURE: Final = "wrong_signature"
 class Certificate(NamedTuple):
     """A client's certificate, verified.
 
-    names: ``URI:...`` and ``DNS:...`` of its SAN, then ``CN:...`` of its subject. serial: its number at its CA.
+    names: ``URI:...`` and ``DNS:...`` (lower case) of its SAN, then ``CN:...`` of its subject.
+    id: the issuer, and its number there.
     """
 
     names: tuple[str, ...] = ()
-    serial: int = 0
+    id: tuple[bytes, int] = (b"", 0)
 
 
 NO_CERTIFICATE: Final = Certificate()

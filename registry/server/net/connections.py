@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from functools import partial
 from typing import Final, NamedTuple, Protocol
 
@@ -130,6 +130,12 @@ class Connections:
             connection.own_caller = connection.verified = None
             if why:
                 connection.close(why)
+
+    def revoked(self, certificates: Container[tuple[bytes, int]]) -> None:
+        """Hang up on whoever showed one of these certificates."""
+        for connection in list(self.all):
+            if connection.certificate.id in certificates:
+                connection.close("its certificate was revoked")
 
     @property
     def busy(self) -> bool:

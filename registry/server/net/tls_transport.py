@@ -144,9 +144,9 @@ class TlsTransport(asyncio.Protocol):
         self._tls.do_handshake()
         self._is_open = True
         self._connection.is_tls = True
-        shown = self._tls.getpeercert()  # empty unless it was verified
-        if shown:
-            self._connection.certificate = read_certificate(shown)
+        shown, der = self._tls.getpeercert(), self._tls.getpeercert(binary_form=True)
+        if shown and der:  # empty unless it was verified
+            self._connection.certificate = read_certificate(shown, der)
         self._opened(self._connection)
         logger.debug("%s speaks %s, %s", self._connection.address, self._tls.version(), self._tls.cipher())
 

@@ -44,6 +44,7 @@ from ..view.lease_loop import LeaseLoop
 from ..view.lookup_counts import LookupJournal
 from ..view.notify_min_broker_id import MinBrokerIdNotifier
 from ..view.view import View
+from .authentication import Authentication, trusted_proxies
 from .malloc import keep_large_blocks, trim_after_bursts
 from .received_connections import ReceivedConnections
 
@@ -104,12 +105,15 @@ class Worker:
             grace_ms=self._grace_ms,
         )
         self._lease_loop = LeaseLoop(
-            LeaseStore(self._lease_store), self._view, self._follower, self._channels, grace_ms=self._grace_ms
-        )
+            LeaseStore(self._lease_store), self._view, self._follower, self._channels, grace_ms=self._grace_ms,
+            renewed=lambda renewal: self._authentication.renewed(renewal),
+        )  # fmt: skip
         self._context = RequestContext(
             settings, self._view, routes, KvStore(self._store), self._channels, self._counters, self._follower
         )
         self._view.subscribe(self._channels.applied)
+        self._authentication = Authentication(self._store, self._context, spec.front_end, warns=spec.index == 0)
+        self._view.subscribe(self._authentication.applied)
         self._notifier = MinBrokerIdNotifier(lambda: self._context.settings.notify_min_broker_id_changed)
         if spec.index == 0:  # one worker of a front end tells the brokers
             self._view.subscribe(self._notifier.applied)
@@ -157,6 +161,7 @@ class Worker:
             tls,
             proxy_protocol=self._proxy_protocol,
             handshake_s=settings.handshake_timeout_ms / 1000,
+            trusted_proxies=trusted_proxies(settings),
         )
         async with asyncio.TaskGroup() as group:
             tasks = [
@@ -165,7 +170,7 @@ class Worker:
                     ("tick", connections.tick()),
                     ("status", self._report(connections)),
                     ("doorway", doorway.tick()),
-                    ("tls", tls.watch()),
+                    ("tls", tls.watch(connections.revoked)),
                 )
             ]
             server: Server | None = None
@@ -183,6 +188,7 @@ class Worker:
                     ("closes", self._channels.tell_closes()),
                     ("kv", self._print_kv()),
                     ("lookups", self._lookups.run()),
+                    *self._authentication.tasks(),
                     ("notify", self._notifier.run()),
                     ("memory", trim_after_bursts(lambda: self._counters.registrations_changed)),
                 )
@@ -199,6 +205,7 @@ class Worker:
             for task in tasks:
                 task.cancel()
         await self._lookups.close()
+        await self._authentication.close()
         with contextlib.suppress(RegistryError):
             await LeaseStore(self._store).release(self._channels.incarnation)
         await self._context.product.close()
@@ -215,6 +222,7 @@ class Worker:
         """
         try:
             await self._store.connect()
+            await self._authentication.start()
             await self._follower.start()
             await self._lease_loop.renew()
         except StoreUnavailable as error:
@@ -306,7 +314,8 @@ class Worker:
             "brokers": sum(len(row.broker_addrs) for row in view.served.brokers.values()),
             "topics": len(view.served.topics),
             "rebuilds": view.load_id,
-            "counters": self._counters.report(),
+            **self._authentication.status(),
+            "counters": self._counters.report() | self._authentication.counters(),
             "script_times": {name: (times.count[name], times.total_ms[name]) for name in times.count},
         }
 

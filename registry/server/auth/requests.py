@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
-from ..errors import RemoteProtocolError
-from ..protocol import headers
-from ..protocol.bodies.route import decode_route
-from ..protocol.bodies.wire_json import is_null
-from ..protocol.codes import RequestCode
-from ..protocol.command import Command
-from ..protocol.watch import ROUTE_WATCH, WatchRequest
-from .rights import Kind, Resource, Right
+from ...auth.rights import Kind, Resource, Right
+from ...errors import RemoteProtocolError
+from ...protocol import headers
+from ...protocol.bodies.route import decode_route
+from ...protocol.bodies.wire_json import is_null
+from ...protocol.codes import RequestCode
+from ...protocol.command import Command
+from ...protocol.watch import ROUTE_WATCH, WatchRequest
 
 
 class Need(NamedTuple):
