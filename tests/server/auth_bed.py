@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import socket
 from collections.abc import Callable
 from typing import Any
+
+import msgspec
+import redis
 
 from mqregistry.auth import changes
 from mqregistry.auth.policy import Mode, Policy
@@ -15,7 +19,6 @@ from mqregistry.auth.users import Effect, Rule, Secret, User
 from mqregistry.protocol.command import Command
 from mqregistry.store.auth.policies import PolicyStore
 from mqregistry.store.auth.refusals import RefusalStore
-from mqregistry.store.snapshot import read_tables
 from mqregistry.store.store import Store
 
 from .harness import Client, FrontEnd
@@ -42,6 +45,10 @@ def broker_user(name: str, broker_name: str, cluster: str = "c1", **more: Any) -
 
 
 ADMIN = user("root", Role.ADMIN)
+
+
+# Keys that change without any change of the tables.
+LIFE = {"lease", "leases", "releases", "beat", "heartbeats", "lookups", "counted", "meta", "deadlines"}
 
 
 class Rules:
@@ -79,8 +86,6 @@ class Rules:
         return self.change(lambda policy: changes.set_mode(policy, Mode(mode)))
 
     def edit(self, name: str, **fields: Any) -> Policy:
-        import msgspec
-
         return self.change(
             lambda policy: changes.edit_user(policy, name, lambda one: msgspec.structs.replace(one, **fields))
         )
@@ -88,31 +93,33 @@ class Rules:
     def read(self) -> Policy:
         return self._run(lambda store: PolicyStore(store).read())
 
-    def tables(self) -> dict[str, Any]:
-        """What the routes are made of."""
+    @functools.cached_property
+    def redis(self) -> redis.Redis:
+        """For looking."""
+        return redis.Redis.from_url(self.redis_url)
 
-        async def read(store: Store) -> dict[str, Any]:
-            return (await read_tables(store))[1].contents()
+    def names(self, kind: str) -> set[str]:
+        """The members of a set of the tables."""
+        return {one.decode() for one in self.redis.smembers(f"mq:{{{self.namespace}}}:{kind}")}
 
-        return self._run(read)
-
-    def kept(self) -> dict[str, Any]:
-        """Every key of the tables, without what any sign of life or lease changes."""
-
-        async def read(store: Store) -> dict[str, Any]:
-            found = {}
-            for key in sorted(await store.client.keys(f"mq:{{{self.namespace}}}:*")):
-                name = key.decode().split("}:", 1)[1]
-                if name.split(":")[0] in ("lease", "beat", "heartbeats", "lookups", "counted", "meta", "deadlines"):
-                    continue
-                if name.startswith("live:"):
-                    fields = await store.client.hgetall(key)
-                    found[name] = {field: value for field, value in fields.items() if field != b"update_ms"}
-                else:
-                    found[name] = await store.client.dump(key)
-            return found
-
-        return self._run(read)
+    def kept(self, *, events: bool = True) -> dict[str, Any]:
+        """The tables and whose connections are kept for them, key by key; not what any sign of life changes."""
+        found: dict[str, Any] = {}
+        prefix = f"mq:{{{self.namespace}}}:"
+        for key in sorted(self.redis.keys(prefix + "*")):
+            name = key.decode().removeprefix(prefix)
+            kind, first = self.redis.type(key), name.split(":")[0]
+            if first in LIFE:
+                continue
+            if first == "changes":
+                found[name] = self.redis.xlen(key) if events else None
+            elif kind == b"hash":
+                fields = self.redis.hgetall(key)
+                fields.pop(b"update_ms", None)
+                found[name] = fields
+            else:
+                found[name] = self.redis.smembers(key) if kind == b"set" else self.redis.dump(key)
+        return found
 
     def refused(self) -> list[Any]:
         """The summaries of what was refused."""
@@ -121,6 +128,9 @@ class Rules:
     def reported(self) -> list[Any]:
         """The stream of what was refused."""
         return self._run(lambda store: RefusalStore(store).entries())
+
+    def close(self) -> None:
+        self.redis.close()
 
 
 class Caller(Client):

@@ -110,9 +110,12 @@ class Authorization:
         sender.caller = NOBODY
         try:
             caller = await self._caller_of_write(command, sender)
+            refusal = self._look(command, sender, caller)
             if isinstance(caller, Caller):
                 sender.caller = sender.last_caller = caller
-            return self._outcome(self._look(command, sender, caller), caller)
+            if refusal is not None:
+                sender.caller = sender.caller._replace(refused=True)
+            return self._outcome(refusal, caller)
         except Exception as error:
             return self._undecided(command, sender, error)
 
@@ -123,6 +126,8 @@ class Authorization:
             owner: that user's name.
         """
         caller = sender.caller or NOBODY
+        if caller.refused:
+            return None
         need = needs_of(command)[0]
         missing = f"user {owner} registered this broker, and it is alive"
         refusal = Refusal.of_caller(NOT_OWNER, caller, need, sender, missing)
@@ -132,6 +137,8 @@ class Authorization:
     def of_other_brokers(self, command: Command, sender: Sender, names: Collection[str]) -> Refusal | None:
         """Why a registration may not name these other brokerNames as well; None: it may."""
         caller = sender.caller or NOBODY
+        if caller.refused:
+            return None
         resources = [Resource(Kind.BROKER, name) for name in sorted(names)]
         decision = decide(self.policy, caller.user, Right.REGISTER, resources, source_of(sender))
         if decision.allowed:

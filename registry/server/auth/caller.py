@@ -29,13 +29,15 @@ class Caller(NamedTuple):
     """Who sends a request.
 
     user: None: nobody that is known. secret_id: of the secret that it is signed with.
-    digest: of a registration, when it was worked out to recognise the request.
+    digest: of a registration, when it was worked out to recognise the request. refused: the request would be refused
+    if the mode were enforce; that is told already.
     """
 
     how: How
     user: User | None = None
     secret_id: str = ""
     digest: str = ""
+    refused: bool = False
 
     @property
     def name(self) -> str:
