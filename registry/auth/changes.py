@@ -21,7 +21,8 @@ MOST_RULES: Final = 500
 """Of one user. A decision goes through those on its right."""
 MOST_NAMES: Final = 100
 """Certificates, or networks, of one user."""
-SECRET_CHARACTERS: Final = (8, 256)
+SECRET_CHARACTERS: Final = (7, 256)
+"""The least and the most of a secret. ACL 1.0 of brokers asks for more than six as well."""
 
 _SECRET: Final = re.compile(r"[!-~]+")
 _CERTIFICATE: Final = re.compile(r"(URI|DNS|CN):(.+)", re.S)
@@ -34,9 +35,7 @@ class RefusedChange(RegistryError):
 def add_user(policy: Policy, user: User) -> Policy:
     """Make a user."""
     if user.name == ANONYMOUS:
-        raise RefusedChange(
-            f"{ANONYMOUS!r} stands for everybody who is not known: rules can deny it something, no more"
-        )
+        raise RefusedChange(f"{ANONYMOUS!r} stands for everybody who is not known: it can only be denied something")
     if user.name in policy.users:
         raise RefusedChange(
             f"there is a user {user.name!r} already: change it with 'auth user set', 'auth allow' and 'auth secret'"
@@ -61,9 +60,7 @@ def add_secret(policy: Policy, name: str, secret: Secret) -> Policy:
     user = find_user(policy, name)
     if len(user.secrets) >= MOST_SECRETS:
         ids = ", ".join(one.id for one in user.secrets)
-        raise RefusedChange(
-            f"user {name!r} has {len(user.secrets)} secrets ({ids}): drop the one that nobody uses first"
-        )
+        raise RefusedChange(f"user {name!r} has two secrets already ({ids}): drop the one that nobody uses any more")
     if any(one.key == secret.key for one in user.secrets):
         raise RefusedChange(f"user {name!r} has this secret already")
     return edit_user(policy, name, lambda user: msgspec.structs.replace(user, secrets=(*user.secrets, secret)))
@@ -237,10 +234,8 @@ def _check_rule(rule: Rule) -> None:
         raise RefusedChange(f"rule {text!r} names more than {MOST_NAMES} networks")
     for right in rule.rights:
         if rule.kind not in KINDS[right]:
-            kinds = " or ".join(f"{kind}:..." for kind in sorted(KINDS[right]))
-            raise RefusedChange(
-                f"rule {text!r}: {right} is on {f'{kinds}, or ' if kinds else ''}'*', not on {rule.kind}"
-            )
+            expected = " or ".join((*(f"{kind}:NAME" for kind in sorted(KINDS[right])), "'*'"))
+            raise RefusedChange(f"rule {text!r}: {right} can be on {expected}, not on {rule.kind}")
 
 
 def _check_unique(policy: Policy) -> None:

@@ -68,10 +68,10 @@ class Decision(NamedTuple):
     def mend(self) -> str:
         """The command that would allow it; "" when none would.
 
-        Names of resources come from the peer, and an operator copies the command into a shell: each is quoted, and one
-        with a ``*``, which would be a pattern there, is proposed to nobody.
+        Names of resources come from the peer, and an operator copies the command into a shell: each is quoted. One with
+        a ``*``, which would be a pattern there, or that looks like an option, is proposed to nobody.
         """
-        if self.allowed or any("*" in resource.name for resource in self.refused):
+        if self.allowed or any("*" in one.name or one.name.startswith("-") for one in self.refused):
             return ""
         return "mqregistry auth " + self._mend()
 

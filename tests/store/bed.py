@@ -243,7 +243,9 @@ class Bed:
     async def dump(self) -> dict[bytes, bytes]:
         """Every key of the namespace but what any call leaves (clock, heartbeats, beats with their TTL)."""
         found = {}
-        for key in await self.store.client.keys(self.prefix.replace("[", "\\[") + "*"):
+        prefixes = (self.prefix, keys.auth_prefix(self.store.namespace))
+        patterns = [prefix.replace("[", "\\[") + "*" for prefix in prefixes]
+        for key in [key for pattern in patterns for key in await self.store.client.keys(pattern)]:
             if not key.endswith(b":heartbeats") and b":beat:" not in key and b":lease:" not in key:
                 found[key] = await self.store.client.dump(key)
         return found

@@ -16,9 +16,16 @@ from typing import Any
 import msgspec
 import pytest
 
+from mqregistry.auth.changes import add_user, drop_secret, remove_user, set_mode
+from mqregistry.auth.policy import Mode, Policy
+from mqregistry.auth.refused import Last, RefusedKind
+from mqregistry.auth.rights import Role
+from mqregistry.auth.users import Secret, User
 from mqregistry.errors import RegistryError
 from mqregistry.model import QueueData
 from mqregistry.store import scripts
+from mqregistry.store.auth.policies import PolicyStore
+from mqregistry.store.auth.refusals import RefusalStore
 from tests.topology.everything import use_everything
 
 from .bed import registration
@@ -100,6 +107,8 @@ async def test_no_script_writes_before_it_has_looked_at_the_types_of_all_its_key
 
 
 MADE = registration("10.0.0.2:1", "broker-b", topics=["t1", "t2", "t3"], filter_servers=["f"])
+BOSS = User("boss", roles=(Role.ADMIN,), secrets=(Secret("id-1", "key-number-1"), Secret("id-2", "key-number-2")))
+OTHER = User("other", secrets=(Secret("id-3", "key-number-3"),))
 OPERATIONS: dict[str, Callable[[Any], Awaitable[Any]]] = {
     "register": lambda bed: bed.fe1.register(MADE),
     "register_changed": lambda bed: bed.fe1.register(registration(topics=["t1", "t9"], counter=2)),
@@ -116,6 +125,15 @@ OPERATIONS: dict[str, Callable[[Any], Awaitable[Any]]] = {
     "reap": lambda bed: bed.leases.reap(10),
     "release": lambda bed: bed.leases.release("w1"),
     "renew": lambda bed: bed.leases.renew("w1"),
+    "add_user": lambda bed: PolicyStore(bed.store).change(lambda policy: add_user(policy, User("new"))),
+    "remove_user": lambda bed: PolicyStore(bed.store).change(lambda policy: remove_user(policy, "other")),
+    "drop_secret": lambda bed: PolicyStore(bed.store).change(lambda policy: drop_secret(policy, "boss", "id-1")),
+    "enforce": lambda bed: PolicyStore(bed.store).change(lambda policy: set_mode(policy, Mode.ENFORCE)),
+    "restore_auth": lambda bed: PolicyStore(bed.store).restore(Policy(Mode.ENFORCE, 99_999_999_999_999, [OTHER])),
+    "note_auth_used": lambda bed: PolicyStore(bed.store).note_used([("boss", "id-1"), ("other", "id-3")]),
+    "note_refused": lambda bed: RefusalStore(bed.store).note(
+        "fe1", Mode.OBSERVE, [(RefusedKind.unproved(f"u{i}", "unknown_user"), 1, Last()) for i in range(3)]
+    ),
 }
 
 
@@ -125,6 +143,9 @@ async def test_a_script_that_fails_before_it_writes_leaves_everything_as_it_was(
     await traced.leases.renew("w1")
     r = await traced.register()
     await traced.kv.put("ns", "k", "1")
+    policies = PolicyStore(traced.store)
+    await policies.change(lambda policy: add_user(add_user(policy, BOSS), OTHER))
+    await policies.note_used([("boss", "id-1"), ("other", "id-3")])
     await traced.let_pass(60_000)
     if operation == "reap":
         await traced.fe2.register(r)

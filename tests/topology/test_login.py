@@ -57,19 +57,8 @@ async def test_wrong_login_is_a_clear_error(guarded, own_namespace, login):
 
 
 async def test_missing_right_is_a_clear_error(guarded, own_namespace):
-    user = [
-        "on",
-        ">x",
-        "~mq:*",
-        "~mqauth:*",
-        "+info",
-        "+eval",
-        "+evalsha",
-        "+hset",
-        "+hexists",
-        "+hmget",
-        "+time",
-    ]
+    commands = ("info", "eval", "evalsha", "hset", "hexists", "hmget", "time")
+    user = ["on", ">x", "~mq:*", "~mqauth:*", *(f"+{command}" for command in commands)]
     guarded.call("ACL", "SETUSER", "limited", *user)
     async with Store(f"redis://limited:x@{guarded.address}", own_namespace) as store:
         await store.connect()

@@ -1,0 +1,441 @@
+"""Users, rules and secrets in Redis: change_auth, restore_auth, read_auth, note_auth_used, note_refused."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+
+import msgspec
+import pytest
+
+from mqregistry.auth import changes
+from mqregistry.auth.changes import RefusedChange
+from mqregistry.auth.decide import decide
+from mqregistry.auth.policy import Mode, Policy
+from mqregistry.auth.refused import Last, RefusedKind
+from mqregistry.auth.rights import Kind, Resource, Right, Role
+from mqregistry.auth.users import BadPolicy, Effect, Rule, Secret, User
+from mqregistry.errors import StoreError
+from mqregistry.events.changes import AuthChanged
+from mqregistry.store import keys
+from mqregistry.store.auth.policies import AUTH_MINOR, PolicyStore, new_secret
+from mqregistry.store.auth.refusals import RefusalStore, read_last_use
+from mqregistry.store.store import ENFORCING, Store, check_schema
+
+SECRET = "the-secret-of-boss"
+BOSS = User("boss", roles=(Role.ADMIN,), secrets=(Secret("id-1", SECRET, 5),))
+DENY = Rule(Effect.DENY, (Right.PERM,), Kind.BROKER, "pay-*")
+
+
+@pytest.fixture
+def policies(store):
+    return PolicyStore(store)
+
+
+@pytest.fixture
+def refusals(store):
+    return RefusalStore(store)
+
+
+def add(*users):
+    def change(policy):
+        for user in users:
+            policy = changes.add_user(policy, user)
+        return policy
+
+    return change
+
+
+def mode(value):
+    return lambda policy: changes.set_mode(policy, value)
+
+
+READS = {
+    "hash": "HGETALL KEY", "set": "SMEMBERS KEY", "string": "GET KEY", "stream": "XRANGE KEY - +",
+    "zset": "ZRANGE KEY 0 -1", "list": "LRANGE KEY 0 -1",
+}  # fmt: skip
+
+
+async def raw(bed):
+    """All that Redis holds of the namespace, but for users: every text in it."""
+    client, found = bed.store.client, []
+    for key in await client.keys(f"*{{{bed.store.namespace}}}*"):
+        if key.decode() == keys.auth_users(bed.store.namespace):
+            continue
+        kind = (await client.type(key)).decode()
+        found.append((key, await bed.redis(*READS[kind].replace("KEY", key.decode()).split(" "))))
+    return repr(found)
+
+
+async def test_a_new_namespace_observes_and_an_old_one_is_off(bed, policies):
+    policy = await policies.read()
+    assert (policy.mode, policy.revision, policy.users) == (Mode.OBSERVE, 1, {})
+    assert (await bed.leases.renew("w1")).auth_revision == 1
+    await bed.redis("DEL", keys.auth_policy(bed.store.namespace))
+    await bed.redis("HDEL", bed.key("meta"), "auth_revision")
+    await bed.store.init_namespace()
+    policy = await policies.read()
+    assert (policy.mode, policy.revision) == (Mode.OFF, 0)
+    assert (await bed.leases.renew("w1")).auth_revision == 0
+
+
+async def test_a_change_is_stored_told_and_has_a_higher_revision(bed, policies):
+    before = await bed.now_ms()
+    first = await policies.change(add(BOSS))
+    second = await policies.change(lambda policy: changes.add_rules(policy, "boss", [DENY]))
+    assert before <= first.revision < second.revision
+    found = await policies.read()
+    assert (found.mode, found.revision, dict(found.users)) == (Mode.OBSERVE, second.revision, dict(second.users))
+    assert found.users["boss"].rules == (DENY,)
+    assert (await bed.leases.renew("w1")).auth_revision == second.revision
+    events = await bed.events()
+    assert [(type(event), event.revision, event.ignorable) for event in events] == [
+        (AuthChanged, first.revision, True), (AuthChanged, second.revision, True),
+    ]  # fmt: skip
+    assert await bed.replay() == await bed.contents()
+
+
+async def test_a_change_that_changes_nothing_is_not_told(bed, policies):
+    made = await policies.change(add(BOSS))
+    await bed.events()
+    assert (await policies.change(lambda policy: policy)).revision == made.revision
+    assert (await policies.change(mode(Mode.OBSERVE))).revision == made.revision
+    assert await bed.events() == []
+
+
+async def test_a_refused_change_changes_nothing(bed, policies):
+    await policies.change(add(BOSS))
+    before = await bed.dump()
+    with pytest.raises(RefusedChange, match="no admin"):
+        await policies.change(lambda policy: changes.remove_user(policy, "boss"))
+    assert await bed.dump() == before
+
+
+async def test_two_admins_cannot_remove_each_other_at_once(bed, policies):
+    """Each is checked against what the other has done."""
+    await policies.change(add(BOSS, User("second", roles=(Role.ADMIN,), certificates=("CN:x",))))
+    both_have_read, waiting = asyncio.Event(), 0
+
+    async def remove(name):
+        async with Store(bed.store.url, bed.store.namespace) as store:
+            own = PolicyStore(store)
+            read = own.read
+
+            async def read_together():
+                nonlocal waiting
+                policy = await read()
+                waiting += 1
+                if waiting == 2:
+                    both_have_read.set()
+                await both_have_read.wait()
+                return policy
+
+            own.read = read_together
+            await own.change(lambda policy: changes.remove_user(policy, name))
+
+    done = await asyncio.gather(remove("boss"), remove("second"), return_exceptions=True)
+    assert sorted(type(one).__name__ for one in done) == ["NoneType", "RefusedChange"]
+    assert len((await policies.read()).able_admins()) == 1
+
+
+async def test_many_changes_at_once_are_all_made(bed, policies):
+    async def one(name):
+        async with Store(bed.store.url, bed.store.namespace) as store:
+            await PolicyStore(store).change(add(User(name)))
+
+    await asyncio.gather(*(one(f"u{i}") for i in range(8)))
+    assert {*(await policies.read()).users} == {f"u{i}" for i in range(8)}
+    revisions = [event.revision for event in await bed.events()]
+    assert revisions == sorted(set(revisions))
+    assert len(revisions) == 8
+
+
+# enforce and older releases
+
+
+async def test_enforce_is_refused_while_an_older_release_serves(bed, policies):
+    await policies.change(add(BOSS))
+    await bed.leases.renew("new")
+    await bed.store.call("renew_lease", "old", 5000, AUTH_MINOR - 1)
+    before = await bed.dump()
+    with pytest.raises(RefusedChange, match="1 worker processes of an older release serve"):
+        await policies.change(mode(Mode.ENFORCE))
+    assert await bed.dump() == before
+    await bed.redis("HDEL", bed.key("releases"), "old")  # that release knows nothing of the key
+    with pytest.raises(RefusedChange, match="older release"):
+        await policies.change(mode(Mode.ENFORCE))
+    await bed.redis("DEL", bed.key("lease:old"))
+    assert (await policies.change(mode(Mode.ENFORCE))).mode is Mode.ENFORCE
+
+
+async def test_workers_that_are_gone_leave_no_release_behind(bed):
+    await bed.leases.renew("w1")
+    await bed.leases.renew("w2")
+    assert await bed.hash("releases") == {"w1": str(AUTH_MINOR), "w2": str(AUTH_MINOR)}
+    await bed.leases.release("w1")
+    await bed.let_pass(20_000)
+    await bed.redis("DEL", bed.key("lease:w2"))
+    await bed.leases.reap(10)
+    assert await bed.hash("releases") == {}
+
+
+async def test_while_the_mode_is_enforce_an_older_release_does_not_start(bed, policies):
+    async def schema():
+        return (await bed.hash("meta"))["schema"]
+
+    await policies.change(add(BOSS))
+    assert await schema() == "1"
+    await policies.change(mode(Mode.ENFORCE))
+    assert await schema() == "1+auth", "which a release that compares it with '1' refuses"
+    assert (await bed.store.init_namespace()).schema == "1+auth"
+    assert await bed.store.connect()
+    await policies.change(lambda policy: changes.add_rules(policy, "boss", [DENY]))
+    assert await schema() == "1+auth"
+    await policies.change(mode(Mode.OBSERVE))
+    assert await schema() == "1"
+    check_schema("n", "1" + ENFORCING)
+    with pytest.raises(StoreError, match=r"2\+auth"):
+        check_schema("n", "2" + ENFORCING)
+
+
+async def test_the_minor_of_a_later_release_is_noted_also_in_enforce(bed, policies, monkeypatch):
+    await policies.change(add(BOSS))
+    await policies.change(mode(Mode.ENFORCE))
+    monkeypatch.setattr("mqregistry.store.store.SCHEMA_MINOR", 9)
+    assert (await bed.store.init_namespace()).schema_minor == 9
+
+
+# losses
+
+
+async def test_a_lost_policy_is_given_back_once(bed, policies):
+    await policies.change(add(BOSS))
+    known = await policies.change(mode(Mode.ENFORCE))
+    await bed.redis("DEL", keys.auth_policy(bed.store.namespace), keys.auth_users(bed.store.namespace), bed.key("meta"))
+    await bed.redis("DEL", bed.key("changes"))
+    empty = await policies.read()  # which makes the namespace anew
+    assert (empty.mode, empty.revision) == (Mode.OBSERVE, 1), "so a front end that knows a higher revision keeps it"
+    assert await policies.restore(known) == known.revision
+    found = await policies.read()
+    assert (found.mode, found.revision, dict(found.users)) == (Mode.ENFORCE, known.revision, dict(known.users))
+    assert (await bed.hash("meta"))["schema"] == "1+auth"
+    assert (await bed.leases.renew("w1")).auth_revision == known.revision
+    before = await bed.dump()
+    assert await policies.restore(known) == known.revision, "another front end does the same"
+    assert await bed.dump() == before
+
+
+async def test_an_older_policy_does_not_undo_a_newer_one(bed, policies):
+    old = await policies.change(add(BOSS, User("gone")))
+    new = await policies.change(lambda policy: changes.remove_user(policy, "gone"))
+    assert await policies.restore(old) == new.revision
+    assert {*(await policies.read()).users} == {"boss"}
+
+
+async def test_what_is_changed_after_a_loss_is_newer_than_what_was_lost(bed, policies):
+    """The replica that took over had missed the last changes: an operator's next change counts."""
+    await policies.change(add(BOSS))
+    older = {key: await bed.store.client.dump(key) for key in (keys.auth_policy(bed.store.namespace),
+                                                               keys.auth_users(bed.store.namespace))}  # fmt: skip
+    lost = await policies.change(add(User("lost")))
+    for key, value in older.items():
+        await bed.store.client.restore(key, 0, value, replace=True)
+    await bed.let_pass(1000)  # no replica takes over within a millisecond
+    after = await policies.change(add(User("after")))
+    assert after.revision > lost.revision
+    assert await policies.restore(lost) == after.revision
+
+
+async def test_a_restored_policy_has_no_user_of_before(bed, policies):
+    await policies.change(add(User("stranger")))
+    await bed.redis("HSET", keys.auth_policy(bed.store.namespace), "revision", 1)
+    await policies.restore(Policy(Mode.ENFORCE, 10, [BOSS]))
+    assert {*(await policies.read()).users} == {"boss"}
+
+
+# what cannot be read
+
+
+async def test_off_is_the_way_back_in_even_if_the_rules_cannot_be_read(bed, policies):
+    await policies.change(add(BOSS))
+    await policies.change(mode(Mode.ENFORCE))
+    await bed.redis("HSET", keys.auth_users(bed.store.namespace), "boss", '{"name":"boss","later":1}')
+    with pytest.raises(BadPolicy, match="unknown field `later`"):
+        await policies.read()
+    with pytest.raises(BadPolicy):
+        await policies.change(mode(Mode.OFF))
+    revision = await policies.switch_off()
+    assert await bed.redis("HGETALL", keys.auth_policy(bed.store.namespace)) == {
+        b"mode": b"off", b"revision": str(revision).encode(),
+    }  # fmt: skip
+    assert await policies.switch_off() == revision
+    assert (await bed.events())[-1].revision == revision
+
+
+# half done
+
+CHANGES = {
+    "add": lambda p: p.change(add(User("new"))),
+    "remove": lambda p: p.change(lambda policy: changes.remove_user(policy, "second")),
+    "drop": lambda p: p.change(lambda policy: changes.drop_secret(policy, "second", "id-2")),
+    "enforce": lambda p: p.change(mode(Mode.ENFORCE)),
+    "off": lambda p: p.switch_off(),
+    "restore": lambda p: p.restore(Policy(Mode.OBSERVE, 99_999_999_999_999, [User("only")])),
+}
+SECOND = User("second", roles=(Role.ADMIN,), secrets=(Secret("id-2", "another-secret"),), certificates=("CN:2",))
+
+
+@pytest.mark.parametrize("name", ["policy", "users", "used"])
+@pytest.mark.parametrize("change", CHANGES)
+async def test_a_key_of_the_wrong_type_stops_a_change_before_it_begins(bed, policies, change, name):
+    await policies.change(add(BOSS, SECOND))
+    before, revision = await policies._read(), (await policies.read()).revision
+    key = keys.auth_prefix(bed.store.namespace) + name
+    await bed.redis("DEL", key)
+    await bed.redis("PFADD", key, "no type of ours")
+    dumped = await bed.dump()
+
+    async def known():
+        return before
+
+    policies._read = known
+    with pytest.raises(StoreError, match="WRONGTYPE"):
+        await CHANGES[change](policies)
+    assert await bed.dump() == dumped
+    assert revision == before[0]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+async def test_a_stream_of_the_wrong_type_stops_a_change_before_it_begins(bed, policies, change):
+    await policies.change(add(BOSS, SECOND))
+    await bed.redis("DEL", bed.key("changes"))
+    await bed.redis("PFADD", bed.key("changes"), "no type of ours")
+    before = await bed.dump()
+    with pytest.raises(StoreError, match="WRONGTYPE"):
+        await CHANGES[change](policies)
+    assert await bed.dump() == before
+
+
+# secrets
+
+
+async def test_a_secret_stands_with_its_user_and_nowhere_else(bed, policies, refusals):
+    await bed.register()
+    await bed.leases.renew("w1")
+    await policies.change(add(BOSS))
+    made = new_secret(7)
+    await policies.change(lambda policy: changes.add_secret(policy, "boss", made))
+    await policies.note_used([("boss", made.id)])
+    policy = await policies.change(mode(Mode.ENFORCE))
+    refused = decide(policy, BOSS, Right.PERM, (), None)
+    await refusals.note("fe", Mode.ENFORCE, [(RefusedKind.of(refused), 1, Last())])
+    await policies.change(lambda policy: changes.drop_secret(policy, "boss", "id-1"))
+    text = await raw(bed)
+    assert "auth_changed" in text
+    assert made.id in text, "its id is no secret"
+    assert made.key not in text
+    assert SECRET not in text
+    users = await bed.redis("HGETALL", keys.auth_users(bed.store.namespace))
+    assert made.key in repr(users)
+    assert SECRET not in repr(users), "a dropped one is gone"
+
+
+async def test_no_key_of_authentication_is_among_those_that_operators_may_read(bed, policies):
+    await policies.change(add(BOSS))
+    assert keys.auth_prefix("n") == "mqauth:{n}:"
+    found = await bed.store.client.keys(f"mq:{{{bed.store.namespace}}}:*")
+    assert [key for key in found if b"auth" in key] == []
+
+
+def test_a_made_secret_is_random_and_fits():
+    made = [new_secret(1) for _ in range(50)]
+    assert len({one.key for one in made}) == len({one.id for one in made}) == 50
+    assert all(re.fullmatch(r"[A-Za-z0-9]{32}", one.key) for one in made)
+    for one in made:
+        changes.check_secret_key(one.key)
+    assert new_secret(1, "one-of-mine").key == "one-of-mine"
+
+
+async def test_the_last_use_is_noted_for_secrets_that_there_are(bed, policies):
+    await policies.change(add(BOSS, SECOND))
+    revision = (await policies.read()).revision
+    await policies.note_used([("boss", "id-1"), ("second", "id-1"), ("nobody", "id-2")])
+    found = await read_last_use(bed.store)
+    assert found == {"id-1": pytest.approx(await bed.now_ms(), abs=5000)}
+    await bed.let_pass(120_000)
+    await policies.note_used([("boss", "id-1"), ("second", "id-2")])
+    later = await read_last_use(bed.store)
+    assert later["id-1"] >= found["id-1"] + 120_000
+    assert (await policies.read()).revision == revision, "that is no change of the policy"
+    await policies.change(lambda policy: changes.drop_secret(policy, "second", "id-2"))
+    assert {*await read_last_use(bed.store)} == {"id-1"}
+    await policies.note_used([("boss", f"no-such-{i}") for i in range(1200)])
+    assert {*await read_last_use(bed.store)} == {"id-1"}
+
+
+async def test_a_removed_user_takes_the_last_use_of_its_secrets_along(bed, policies):
+    await policies.change(add(BOSS, SECOND))
+    await policies.note_used([("boss", "id-1"), ("second", "id-2")])
+    await policies.change(lambda policy: changes.remove_user(policy, "second"))
+    assert {*await read_last_use(bed.store)} == {"id-1"}
+
+
+# what was refused
+
+KIND = RefusedKind("anonymous", Right.REGISTER, ("cluster:c1", "broker:b ü\"'"), "no_rule")
+
+
+async def test_refusals_of_a_kind_are_counted_together(bed, refusals):
+    await refusals.note("fe1", Mode.OBSERVE, [(KIND, 1, Last("10.0.0.1", ""))])
+    first = (await bed.head()).now_ms
+    await bed.let_pass(60_000)
+    await refusals.note("fe2", Mode.ENFORCE, [(KIND, 41, Last("10.0.0.2", "network"))])
+    (row,) = await refusals.summary()
+    assert (row.kind, row.count, row.mode, row.last) == (KIND, 42, Mode.ENFORCE, Last("10.0.0.2", "network"))
+    assert row.first_ms == pytest.approx(first, abs=5000)
+    assert row.last_ms - row.first_ms >= 60_000
+    assert [(one.front_end, one.count, one.kind) for one in await refusals.entries()] == [
+        ("fe1", 1, KIND), ("fe2", 41, KIND),
+    ]  # fmt: skip
+    assert await bed.events() == []
+
+
+async def test_the_kinds_and_the_entries_that_are_kept_are_bounded_and_the_oldest_go(bed, refusals):
+    await refusals.note("fe", Mode.OBSERVE, [(RefusedKind.unproved("first", "unknown_user"), 1, Last())])
+    await bed.let_pass(60_000)
+    await refusals.note("fe", Mode.OBSERVE, [(KIND, 1, Last())])
+    await bed.let_pass(60_000)
+    many = [(RefusedKind.unproved(f"u{i}", "unknown_user"), 1, Last()) for i in range(1998)]
+    await refusals.note("fe", Mode.OBSERVE, many)
+    assert len(await refusals.summary()) == 2000
+    await bed.let_pass(60_000)
+    await refusals.note("fe", Mode.OBSERVE, [(KIND, 1, Last()), (RefusedKind.unproved("x", "unknown_user"), 1, Last())])
+    rows = await refusals.summary()
+    assert len(rows) == 2000
+    assert {row.kind.user for row in rows[:2]} == {"x", "anonymous"}
+    assert "first" not in {row.kind.user for row in rows}
+    for _ in range(5):
+        await refusals.note("fe", Mode.OBSERVE, many)
+    assert 10_000 <= await bed.redis("XLEN", keys.auth_refusals(bed.store.namespace)) < 10_300
+    assert len(await refusals.entries()) >= 10_000, "more than a page of them"
+
+
+async def test_names_that_nobody_has_proved_are_cut(refusals):
+    await refusals.note("fe", Mode.OBSERVE, [(RefusedKind.unproved("x" * 100_000, "bad_signature"), 1, Last())])
+    (row,) = await refusals.summary()
+    assert (row.kind.user, row.kind.right) == ("x" * 255, None)
+
+
+def test_the_kind_of_a_decision_can_be_decided_again():
+    resources = (Resource(Kind.CLUSTER, "c1"), Resource(Kind.BROKER, "a:b"))
+    kind = RefusedKind.of(decide(Policy(), None, Right.REGISTER, resources, None))
+    assert msgspec.json.decode(msgspec.json.encode(kind), type=RefusedKind).parsed_resources() == resources
+
+
+@pytest.mark.parametrize("name", ["refused", "refusals"])
+async def test_a_key_of_the_wrong_type_stops_a_note_before_it_begins(bed, refusals, name):
+    await bed.redis("PFADD", keys.auth_prefix(bed.store.namespace) + name, "no type of ours")
+    before = await bed.dump()
+    with pytest.raises(StoreError, match="WRONGTYPE"):
+        await refusals.note("fe", Mode.OBSERVE, [(KIND, 1, Last())])
+    assert await bed.dump() == before
