@@ -152,7 +152,11 @@ class Authorization:
         return ("=" if self.enforces else "~") + (sender.caller or NOBODY).name
 
     def why_out(self, sender: Sender) -> str:
-        """Why a connection is closed whose user, secret or certificate counts no more; "" = it is not."""
+        """Why a connection is closed whose user or certificate counts no more; "" = it is not.
+
+        A secret that was dropped is no reason: who signs with it is refused, and who has a new one may have beaten with
+        it already, and not have been looked at for a minute.
+        """
         for caller in filter(None, (sender.last_caller, sender.own_caller)):
             before = caller.user
             if before is None:
@@ -160,8 +164,6 @@ class Authorization:
             now = self.policy.users.get(before.name)
             if now is None or not now.enabled:
                 return f"user {before.name} {'is gone' if now is None else 'is disabled'}"
-            if caller.secret_id and all(secret.id != caller.secret_id for secret in now.secrets):
-                return f"a secret of user {now.name} was dropped"
             if caller.how is How.CERTIFICATE and self.policy.by_certificate(sender.certificate.names) is not now:
                 return f"the certificate is not that of user {now.name} any more"
         return ""
