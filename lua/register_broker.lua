@@ -41,12 +41,15 @@
   ARGV[29] more            "1": the caller writes the rest of this registration by further calls. Until the last one has
                            come, the broker keeps the DataVersion that it had, or zeros, and no digest counts; so if
                            the caller dies, its next registration is compared as a whole. No entry on heartbeats
-  ARGV[30...] filter servers, pairs, dropped, mappings
+  ARGV[30] owner           who asks, see include/owner
+  ARGV[31...] filter servers, pairs, dropped, mappings
   DERIVED  every table of the namespace
-  RETURNS  {"OK", seq, masterAddr, haServerAddr, changed 0|1, rev, n}: of the row and of the live info now
+  RETURNS  {"OK", seq, masterAddr, haServerAddr, changed 0|1, rev, n, other owner ("" = none)}: rev of the row and n of
+           the live info now
            {"RETRY", seq, n, counter, timestamp, stateVersion}: compare again
            {"LOST", seq}: the event that the caller applied last is gone; nothing is written
            {"REFRESHED", seq, masterAddr, haServerAddr}: an older registration that came late; a sign of life only
+           {"FOREIGN", seq, owner}: another user registered this broker or the one that has the id; nothing is written
            {"REFUSED_STATE", seq}: another address holds the id with a higher stateVersion
            {"REFUSED_ONE_TOPIC", seq}
            {"LEAVING", seq}: a removal of the brokerName is not done (include/leaving, include/wiping): call
@@ -71,6 +74,7 @@
 --- @include "include/int64"
 --- @include "include/collect"
 --- @include "include/write_cells"
+--- @include "include/owner"
 -- Every registration and every event of the row shows all of them; a group of brokers has a few.
 local MOST_IDS = 256
 -- Scripts read all of them at once: the brokerNames of one process, of which there is one, and the clusters.
@@ -80,6 +84,14 @@ local scope = string.sub(who, 1, #who - #addr - 1) -- the cluster; "" with compa
 local live_key, row_key = P .. "live:" .. who, P .. "broker:" .. name
 local live, row = hash(live_key), hash(row_key)
 local new_version = {counter = ARGV[14], timestamp = ARGV[15], state_version = ARGV[16]}
+
+-- Before all else: what another user's broker is told says nothing of this one. No stateVersion counts here.
+local holder = row[id]
+local caller, enforced = asked_by(ARGV[30])
+local owner = foreign_at(caller, addr) or (holder and holder ~= addr and foreign_at(caller, holder)) or nil
+if owner and enforced then
+  return {"FOREIGN", seq, owner}
+end
 
 -- 1. Is what the caller compared with still so?
 if ARGV[27] ~= "" then
@@ -113,7 +125,6 @@ if not row.rev and call("HEXISTS", P .. "leaving", name) == 1
 end
 
 -- 2. Refusals; nothing is stored.
-local holder = row[id]
 if holder and holder ~= addr then
   local held_version = call("HGET", P .. "live:" .. scope .. "|" .. holder, "state_version")
   if held_version and less(new_version.state_version, held_version) then
@@ -131,7 +142,7 @@ if ARGV[21] == "1" and not holder then
 end
 
 -- 3. What changes?
-local at = 30
+local at = 31
 local function take(count)
   local first = at
   at = at + count
@@ -326,10 +337,15 @@ if new_live.ha then
 elseif live.ha then
   call("HDEL", live_key, "ha")
 end
+if caller and caller ~= "" then
+  call("HSET", live_key, "user", n .. " " .. caller)
+elseif live.user then
+  call("HDEL", live_key, "user")
+end
 refresh(who, tonumber(ARGV[13]), live.closed_at)
 attach(who, ARGV[18], ARGV[19], false)
 if not more then
   heard(who, name, ARGV[18], "changed", live.update_ms, ARGV[20])
 end
 local master_addr, ha_server_addr = master_of(scope, name, id)
-return {"OK", seq, master_addr, ha_server_addr, changed and 1 or 0, rev, n}
+return {"OK", seq, master_addr, ha_server_addr, changed and 1 or 0, rev, n, owner or ""}

@@ -5,9 +5,11 @@
   ARGV[3] channel    <worker incarnation>/<connection>, "" = none
   ARGV[4] bytes      size of the body
   ARGV[5] version    "" = any; else "<counter> <timestamp> <stateVersion>": it counts only if the broker has this one
+  ARGV[6] owner      who asks, see include/owner
   DERIVED live:<who>, beat:<who>, deadlines, channels:<who>, heartbeats, held:, leases
-  RETURNS {"OK", seq, counter, timestamp, stateVersion}; {"UNKNOWN", seq}: nothing was refreshed
+  RETURNS {"OK", seq, counter, timestamp, stateVersion, other owner ("" = none)}; {"UNKNOWN", seq}: nothing was refreshed
           {"OTHER", seq, counter, timestamp, stateVersion}: nothing was refreshed, the broker has this other version
+          {"FOREIGN", seq, owner}: nothing was refreshed, the broker is another user's
   EVENTS  none (an entry on heartbeats)
   REPEAT  the same answer      COST O(1)
   SOURCE  DefaultRequestProcessor.queryBrokerTopicConfig, brokerHeartbeat ]]
@@ -15,11 +17,17 @@
 --- @include "include/expect"
 --- @include "include/liveness"
 --- @include "include/heard"
+--- @include "include/owner"
 local who = ARGV[1]
 local live = call("HMGET", P .. "live:" .. who, "timeout_ms", "update_ms", "counter", "timestamp", "state_version",
-  "closed_at")
+  "closed_at", "user", "n")
 if not live[3] then
   return {"UNKNOWN", seq}
+end
+local caller, enforced = asked_by(ARGV[6])
+local owner = foreign(caller, live[7], live[8])
+if owner and enforced then
+  return {"FOREIGN", seq, owner}
 end
 if ARGV[5] ~= "" and ARGV[5] ~= live[3] .. " " .. live[4] .. " " .. live[5] then
   return {"OTHER", seq, live[3], live[4], live[5]}
@@ -29,4 +37,4 @@ refresh(who, tonumber(live[1]), live[6])
 -- So a restarted front end gets the channels of brokers that only send heartbeats, and takes none from another worker.
 attach(who, ARGV[2], ARGV[3], true)
 heard(who, "", ARGV[2], "touch", live[2], ARGV[4])
-return {"OK", seq, live[3], live[4], live[5]}
+return {"OK", seq, live[3], live[4], live[5], owner or ""}

@@ -3,8 +3,10 @@
   ARGV[1] cluster      as the broker says it
   ARGV[2] broker_addr
   ARGV[3] broker_name
+  ARGV[4] owner        who asks, see include/owner
   DERIVED every table of the namespace
-  RETURNS {"OK", seq, removed 0|1}
+  RETURNS {"OK", seq, removed 0|1, other owner ("" = none)}
+          {"FOREIGN", seq, owner}: the broker is another user's, and nothing was removed
   EVENTS  broker_unregistered: one for the row it stood in, one for each cluster that it was alive under;
           write_perm_set: it stood nowhere, but the name has no master while acting masters are enabled
   REPEAT  no effect      COST O(topics of a name that goes)
@@ -24,6 +26,7 @@
 --- @include "include/leaving"
 --- @include "include/wiping"
 --- @include "include/remove_who"
+--- @include "include/owner"
 local cluster, addr, name = ARGV[1], ARGV[2], ARGV[3]
 local row = hash(P .. "broker:" .. name)
 local is_in_row, master = false, false
@@ -47,6 +50,11 @@ end
 for i = 1, #whos do
   expect("hash", P .. "live:" .. whos[i])
   check_who(whos[i])
+end
+local caller, enforced = asked_by(ARGV[4])
+local owner = foreign_at(caller, addr)
+if owner and enforced then
+  return {"FOREIGN", seq, owner}
 end
 if is_in_row then
   remove_from_row(name, whos[1], addr, "broker_unregistered", cluster)
@@ -81,4 +89,4 @@ for i = 1, #whos do
     end
   end
 end
-return {"OK", seq, is_in_row and 1 or 0}
+return {"OK", seq, is_in_row and 1 or 0, owner or ""}

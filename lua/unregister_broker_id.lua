@@ -5,8 +5,10 @@
   ARGV[3] broker_name  "" = no id is removed
   ARGV[4] broker_id    decimal
   ARGV[5] cluster      as the broker says it, for the event; "" = that of the row
+  ARGV[6] owner        who asks, see include/owner
   DERIVED every table of the namespace
-  RETURNS {"OK", seq, removed 0|1}
+  RETURNS {"OK", seq, removed 0|1, other owner ("" = none)}
+          {"FOREIGN", seq, owner}: the broker is another user's, and nothing was removed
   EVENTS  broker_unregistered: for the removed id (without who, if another address had it), and for the live info
           of an address that did not have this id
   REPEAT  no effect      COST O(topics of a name that goes)
@@ -26,6 +28,7 @@
 --- @include "include/leaving"
 --- @include "include/wiping"
 --- @include "include/remove_who"
+--- @include "include/owner"
 local who, addr, name, id, cluster = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local live_key = P .. "live:" .. who
 expect("hash", live_key, P .. "broker:" .. name)
@@ -49,6 +52,11 @@ if addr ~= "" and live.addr then
   end
 end
 
+local caller, enforced = asked_by(ARGV[6])
+local owner = (addr ~= "" and foreign_at(caller, addr)) or (holder and foreign_at(caller, holder)) or nil
+if owner and enforced then
+  return {"FOREIGN", seq, owner}
+end
 if holder then
   remove_from_row(name, holder == addr and who or nil, holder, "broker_unregistered",
     cluster ~= "" and cluster or row.cluster)
@@ -69,4 +77,4 @@ if addr ~= "" and live.addr then
       .. ',"cluster":' .. cjson.encode(live.cluster) .. ',"addr":' .. cjson.encode(addr))
   end
 end
-return {"OK", seq, holder and 1 or 0}
+return {"OK", seq, holder and 1 or 0, owner or ""}

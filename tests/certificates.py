@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import ssl
 import subprocess
+import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
@@ -46,13 +47,34 @@ class Authority:
     def cert(self) -> Path:
         return self.pair.cert
 
-    def sign(self, name: str, *, password: str = "") -> Pair:
+    def sign(self, name: str, *, password: str = "", names: str = "IP:127.0.0.1") -> Pair:
+        """A certificate; names: its subjectAltName, as openssl wants it."""
         return _make(
             self._folder, name,
             "-CA", str(self.pair.cert), "-CAkey", str(self.pair.key),
-            "-addext", "basicConstraints=critical,CA:FALSE", "-addext", "subjectAltName=IP:127.0.0.1",
+            "-addext", "basicConstraints=critical,CA:FALSE", "-addext", f"subjectAltName={names}",
             password=password,
         )  # fmt: skip
+
+    def revoke(self, *pairs: Pair) -> Path:
+        """A list of these certificates as revoked, PEM."""
+        folder = Path(tempfile.mkdtemp(dir=self._folder))
+        serials = [_openssl("x509", "-in", str(pair.cert), "-noout", "-serial").strip().split("=")[1] for pair in pairs]
+        entries = [f"R\t400101000000Z\t250101000000Z\t{serial}\tunknown\t/CN={serial}\n" for serial in serials]
+        (folder / "index.txt").write_text("".join(entries))
+        (folder / "ca.conf").write_text(
+            f"[ca]\ndefault_ca=d\n[d]\ndatabase={folder}/index.txt\ndefault_md=sha256\ndefault_crl_days=2\n"
+        )
+        made = folder / "revoked.pem"
+        _openssl("ca", "-gencrl", "-config", str(folder / "ca.conf"), "-cert", str(self.pair.cert),
+                 "-keyfile", str(self.pair.key), "-out", str(made))  # fmt: skip
+        return made
+
+
+def _openssl(*arguments: str) -> str:
+    done = subprocess.run(["openssl", *arguments], capture_output=True, text=True, timeout=30)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def _make(folder: Path, name: str, *options: str, password: str = "") -> Pair:

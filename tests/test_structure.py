@@ -34,13 +34,16 @@ ALLOWED = {
     "store": TABLES,
     "client": {*TABLES, "protocol", "store", "tasks"},
     "server": set(),
+    "server.auth": {*VALUES, "auth", "protocol", "store", "tasks"},
     "server.view": {*TABLES, "protocol", "store", "tasks"},
     "server.rates": {*VALUES, "protocol", "config"},
-    "server.requests": {*TABLES, "protocol", "store", "config", "client", "server.rates", "server.view"},
-    "server.net": {*VALUES, "protocol", "config", "tasks", "server.requests", "server.view"},
+    "server.requests": {
+        *TABLES, "protocol", "store", "config", "client", "server.auth", "server.rates", "server.view",
+    },
+    "server.net": {*VALUES, "auth", "protocol", "config", "tasks", "server.auth", "server.requests", "server.view"},
     "server.process": {
         *TABLES, "store", "config", "tasks", "embedded",
-        "server.net", "server.requests", "server.view",
+        "server.auth", "server.net", "server.requests", "server.view",
     },
     "worker": {*VALUES, "config", "store"},
     "pipeline": {*TABLES, "config", "store", "tasks"},
@@ -62,8 +65,8 @@ THIRD_PARTY = {
     "uvloop": {"server.process", "cli", "worker"},
     "prometheus_client": {"server.process"},
     "asyncio": {
-        "tasks", "store", "client", "server.view", "server.requests", "server.net", "server.process", "worker",
-        "pipeline", "simulate", "cli",
+        "tasks", "store", "client", "server.auth", "server.view", "server.requests", "server.net", "server.process",
+        "worker", "pipeline", "simulate", "cli",
     },
 }  # fmt: skip
 

@@ -145,7 +145,7 @@ async def _a_heartbeat(url: str) -> bytes:
         assert written.status == "OK", written
         return _resp(
             "EVALSHA", scripts.load()["heartbeat"].sha, 1, keys.meta("straight"), f"c1|{r.broker_addr}", "c1",
-            r.broker_name, 0, "d", *channel, 1,
+            r.broker_name, 0, "d", *channel, 1, "",
         )  # fmt: skip
 
 

@@ -28,6 +28,10 @@ _ADDRESSES: Final = (
     rf"(?:(?:[^\s;:\[\]]+|\[[0-9A-Fa-f:.]+\]):{_PORT}(?:;|$))*",
     "addresses host:port, separated by ;",
 )
+_NETWORKS: Final = (
+    r"(?:[0-9A-Fa-f.:]+(?:/\d{1,3})?(?:;|$))*",
+    "networks such as 10.0.0.0/8 or addresses, separated by ;",
+)
 _DOMAIN: Final = (rf"(?:[\w.-]+|\[[0-9A-Fa-f:.]+\])?(?::{_PORT})?", "host or host:port")
 # Request 319 answers with one line for each key: a value with a line end would be read as another key.
 _LINE: Final = (r"[^\r\n]{0,1000}", "one line of at most 1000 characters")
@@ -118,6 +122,13 @@ class Settings(RateSettings, frozen=True, kw_only=True):
         bool,
         About("proxyProtocol", "A PROXY protocol header (1 or 2) may come first and name the client's address (5.x)."),
     ] = True
+    auth_require_tls: Annotated[
+        bool,
+        About(
+            "authRequireTls",
+            "What only brokers, operators and admins may do needs TLS, loopback, or a network that names the user.",
+        ),
+    ] = True
     handshake_timeout_ms: Annotated[
         int,
         About(
@@ -141,6 +152,10 @@ class Settings(RateSettings, frozen=True, kw_only=True):
     ] = ""
     tls_server_trust_cert_path: Annotated[
         str, About("tlsServerTrustCertPath", "Certificates that clients' certificates must come from, PEM.")
+    ] = ""
+    tls_server_crl_path: Annotated[
+        str,
+        About("tlsServerCrlPath", "Lists of revoked client certificates, PEM; one of each CA that signs them."),
     ] = ""
     tls_server_need_client_auth: Annotated[
         str,

@@ -197,7 +197,8 @@ def filter_servers(namespace: str, who: str) -> str:
 def live(namespace: str, who: str) -> str:
     """HASH: the live info of one broker process: cluster, addr, name:<brokerName> -> broker id, timeout_ms, counter,
     timestamp and state_version (its data version), ha, update_ms (last sign of life), closed_at (a connection
-    closed, others were open); of its last registration n, digest, rev, config_rev.
+    closed, others were open); of its last registration n, digest, rev, config_rev, user ("<n> <user>": whose broker it
+    is; counts only while n is the same; absent: nobody's that is known).
 
     TTL: none; ``deadlines`` decides when it is removed. Java: RouteInfoManager.brokerLiveTable.
     Writers: heartbeat, register_broker, touch_broker, channel_destroyed, reap_worker, removals.

@@ -83,15 +83,19 @@ class EncodedTopics(NamedTuple):
 
 
 class Registered(NamedTuple):
-    """The outcome of the script register_broker, which explains the statuses; n and data_version: of RETRY alone."""
+    """The outcome of the script register_broker, which explains the statuses; n and data_version: of RETRY alone.
 
-    status: Literal["OK", "RETRY", "LOST", "REFRESHED", "REFUSED_STATE", "REFUSED_ONE_TOPIC"]
+    owner: of OK and FOREIGN: another user who had registered this broker or its id; "" = nobody had.
+    """
+
+    status: Literal["OK", "RETRY", "LOST", "REFRESHED", "FOREIGN", "REFUSED_STATE", "REFUSED_ONE_TOPIC"]
     seq: int
     master_addr: str = ""
     ha_server_addr: str | None = None
     changed: bool = False
     n: str = "0"
     data_version: DataVersion | None = None
+    owner: str = ""
 
     @property
     def compare_with(self) -> HeartbeatReply:
@@ -102,12 +106,23 @@ class Registered(NamedTuple):
 class Touched(NamedTuple):
     """The outcome of a heartbeat without registration; data_version None: the broker is not known.
 
-    refreshed: it counted as a sign of life.
+    refreshed: it counted as a sign of life. owner: another user who registered this broker; "" = nobody did. foreign:
+    for that it did not count.
     """
 
     seq: int
     data_version: DataVersion | None
     refreshed: bool = False
+    owner: str = ""
+    foreign: bool = False
+
+
+class Unregistered(NamedTuple):
+    """The outcome of a 104; seq: from which the tables show it. owner, foreign: as of :class:`Touched`."""
+
+    seq: int
+    owner: str = ""
+    foreign: bool = False
 
 
 def _maybe(value: str | None) -> str:
@@ -124,7 +139,10 @@ def _data_version(counter: bytes, timestamp: bytes, state_version: bytes) -> Dat
 
 
 class RouteStore:
-    """Runs the scripts that change the route tables; ``behaviour`` is that of the store's compat mode."""
+    """Runs the scripts that change the route tables; ``behaviour`` is that of the store's compat mode.
+
+    ``owner`` of the methods: who asks, as lua/include/owner has it; "" = nobody decides on requests.
+    """
 
     def __init__(self, store: Store) -> None:
         self._call = store.call
@@ -134,12 +152,12 @@ class RouteStore:
 
     async def heartbeat(
         self, cluster: str, broker_name: str, broker_id: int, broker_addr: str, digest: str,
-        channel: Channel = NO_CHANNEL, body_bytes: int = 0,
+        channel: Channel = NO_CHANNEL, body_bytes: int = 0, owner: str = "",
     ) -> HeartbeatReply:  # fmt: skip
         """Ask whether this is the same registration as last time. One round trip, O(1)."""
         reply = await self._call(
             "heartbeat", self.behaviour.who(cluster, broker_addr), cluster if self._live_by_cluster else "",
-            broker_name, broker_id, digest, *channel, body_bytes,
+            broker_name, broker_id, digest, *channel, body_bytes, owner,
         )  # fmt: skip
         if reply[0] == b"SAME":
             return HeartbeatReply(True, reply[1], text(reply[2]), _text_or_none(reply[3]))
@@ -149,6 +167,7 @@ class RouteStore:
         self, registration: Registration, diff: RegistrationDiff, *, encoded: Iterable[EncodedTopics] | None = None,
         digest: str = "", channel: Channel = NO_CHANNEL, body_bytes: int = 0, topic_count: int | None = None,
         default_timeout_ms: int = DEFAULT_HEARTBEAT_TIMEOUT_MS, applied: tuple[str, int] | None = None,
+        owner: str = "",
     ) -> Registered:  # fmt: skip
         """Write what a registration changes, if the tables are still as they were compared. O(topics of the diff).
 
@@ -180,7 +199,7 @@ class RouteStore:
                 version.counter, version.timestamp, version.state_version,
                 digest, *channel, body_bytes, "1" if one_topic else "0",
                 -1 if filters is None else len(filters), len(step.parts), len(step.dropped), len(step.mappings),
-                step.before, *(applied or ("", 0)), "1" if step.more else "0",
+                step.before, *(applied or ("", 0)), "1" if step.more else "0", owner,
                 *(filters or ()), *_flat(step.parts), *step.dropped, *step.mappings,
             )  # fmt: skip
             while (reply := await self._call("register_broker", *arguments))[0] == b"LEAVING":
@@ -191,10 +210,13 @@ class RouteStore:
                 break
             changed, rev, n = changed or reply[4] == 1, int(reply[5]), str(reply[6])
         if status in ("OK", "REFRESHED"):
-            return Registered(status, reply[1], text(reply[2]), _text_or_none(reply[3]), status == "OK" and changed)
+            had = text(reply[7]) if status == "OK" else ""
+            return Registered(
+                status, reply[1], text(reply[2]), _text_or_none(reply[3]), status == "OK" and changed, owner=had
+            )
         if status == "RETRY":
             return Registered(status, reply[1], n=reply[2].decode(), data_version=_data_version(*reply[3:6]))
-        return Registered(status, reply[1])
+        return Registered(status, reply[1], owner=text(reply[2]) if status == "FOREIGN" else "")
 
     def encode(self, topics: dict[str, QueueData]) -> EncodedTopics:
         """Encode some topics, at least one, and no more than an event holds.
@@ -216,6 +238,7 @@ class RouteStore:
         body_bytes: int = 0,
         *,
         only_version: DataVersion | None = None,
+        owner: str = "",
     ) -> Touched:
         """Refresh a broker by a heartbeat without registration (322, 904). One round trip, O(1).
 
@@ -225,26 +248,32 @@ class RouteStore:
         v = only_version
         reply = await self._call(
             "touch_broker", self.behaviour.who(cluster, broker_addr), *channel, body_bytes,
-            "" if v is None else f"{v.counter} {v.timestamp} {v.state_version}",
+            "" if v is None else f"{v.counter} {v.timestamp} {v.state_version}", owner,
         )  # fmt: skip
-        known = reply[0] != b"UNKNOWN"
-        return Touched(reply[1], _data_version(*reply[2:5]) if known else None, reply[0] == b"OK")
+        if reply[0] == b"FOREIGN":
+            return Touched(reply[1], None, owner=text(reply[2]), foreign=True)
+        known, ok = reply[0] != b"UNKNOWN", reply[0] == b"OK"
+        return Touched(reply[1], _data_version(*reply[2:5]) if known else None, ok, text(reply[5]) if ok else "")
 
     async def unregister_broker(
-        self, cluster: str, broker_addr: str, broker_name: str, broker_id: int | None = None
-    ) -> int:
-        """Remove a broker that leaves (104); returns the seq from which the tables show it.
+        self, cluster: str, broker_addr: str, broker_name: str, broker_id: int | None = None, *, owner: str = ""
+    ) -> Unregistered:
+        """Remove a broker that leaves (104).
 
         Args:
             broker_id: with compat 4.8 it says which broker is removed; the address then only removes a live info.
         """
         if self.behaviour.unregisters_by_id and broker_id is not None:
             identity = self.behaviour.who(cluster, broker_addr)
-            reply = await self._call("unregister_broker_id", identity, broker_addr, broker_name, broker_id, cluster)
+            reply = await self._call(
+                "unregister_broker_id", identity, broker_addr, broker_name, broker_id, cluster, owner
+            )
         else:
             scope = cluster if self._live_by_cluster else ""
-            reply = await self._call("unregister_broker", scope, broker_addr, broker_name)
-        return int(reply[1])
+            reply = await self._call("unregister_broker", scope, broker_addr, broker_name, owner)
+        if reply[0] == b"FOREIGN":
+            return Unregistered(reply[1], text(reply[2]), foreign=True)
+        return Unregistered(reply[1], text(reply[3]))
 
     async def channel_destroyed(self, broker: str, channel: Channel) -> str:
         """Report that a broker's connection closed; returns REMOVED, KEPT or STALE."""

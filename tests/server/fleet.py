@@ -33,6 +33,10 @@ class Beating:
         for client in self._clients.values():
             client.close()
 
+    def connect(self, port: int) -> Client:
+        """A new connection."""
+        return Client(port, timeout_s=4)
+
     def add_topics(self, topics: dict[str, tuple[int, int, int]]) -> None:
         """A new version of the broker, between two rounds: the first front end is the first that hears of it."""
         wait_until(lambda: self.welcome, "every front end takes this broker")
@@ -44,7 +48,7 @@ class Beating:
         try:
             client = self._clients.get(port)
             if client is None:
-                client = self._clients[port] = Client(port, timeout_s=4)
+                client = self._clients[port] = self.connect(port)
             code = client.register(self.broker).code
             self.answers[code] += 1
             return code == 0

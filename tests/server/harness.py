@@ -44,7 +44,7 @@ class FrontEnd:
         command: Sequence[str] = WORKER_COMMAND, **settings: Any,
     ) -> None:  # fmt: skip
         self.settings = Settings(
-            redis=redis_url, namespace=namespace, bind_address="127.0.0.1", http_port=0, **settings
+            **{"redis": redis_url, "namespace": namespace, "bind_address": "127.0.0.1", "http_port": 0, **settings}
         )
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.port = self.listener.getsockname()[1]

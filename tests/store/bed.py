@@ -84,6 +84,7 @@ class FrontEnd:
     """One worker of one front end, with a connection for each broker process unless told otherwise."""
 
     default_timeout_ms = DEFAULT_HEARTBEAT_TIMEOUT_MS
+    owner = ""  # who asks, lua/include/owner
 
     def __init__(self, store: Store, front_end: str = "fe1", incarnation: str = "w1") -> None:
         self.store = store
@@ -102,7 +103,7 @@ class FrontEnd:
         """The first half of a registration: heartbeat, and the comparison if that declined."""
         channel = self.channel(connection)
         beat = await self.routes.heartbeat(
-            r.cluster, r.broker_name, r.broker_id, r.broker_addr, digest_of(r), channel, 100
+            r.cluster, r.broker_name, r.broker_id, r.broker_addr, digest_of(r), channel, 100, self.owner
         )
         if beat.same:
             return Prepared(r, beat, None, channel)
@@ -129,7 +130,7 @@ class FrontEnd:
         r = prepared.registration
         return await self.routes.register_broker(
             r, prepared.diff, digest=digest_of(r), channel=prepared.channel, body_bytes=100,
-            default_timeout_ms=self.default_timeout_ms,
+            default_timeout_ms=self.default_timeout_ms, owner=self.owner,
         )  # fmt: skip
 
     async def send(self, prepared: Prepared, *, delete_missing_topics: bool = False) -> Registered:

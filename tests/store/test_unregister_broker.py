@@ -15,7 +15,7 @@ EMPTY = {
 
 
 async def unregister(bed, cluster="c1", addr=ADDR, name="broker-a"):
-    reply = await bed.store.call("unregister_broker", cluster, addr, name)
+    reply = await bed.store.call("unregister_broker", cluster, addr, name, "")
     assert reply[0] == b"OK"
     return reply[2]
 

@@ -17,6 +17,8 @@ from ...protocol.codes import FLAG_ONEWAY, FLAG_RESPONSE, RequestCode, ResponseC
 from ...protocol.command import Command
 from ...protocol.frame import FrameReader, is_frame
 from ...protocol.watch import ROUTE_WATCH, WatchAnswer
+from ..auth.authorization import Verified
+from ..auth.caller import NO_CERTIFICATE, Caller
 from ..requests.writes import Write
 from ..view.freshness import Freshness
 from .connections import Connections
@@ -41,8 +43,9 @@ class ServerConnection(asyncio.Protocol):
 
     __slots__ = (
         "_backlog", "_closing", "_connections", "_context", "_large", "_lost", "_queued_bytes", "_reader",
-        "_reading_paused", "_transport", "_waits", "_writer", "_writes", "active_at_s", "address", "channel",
-        "frame_since_s", "host", "paused_at_s", "unread_bytes",
+        "_reading_paused", "_transport", "_waits", "_writer", "_writes", "active_at_s", "address", "caller",
+        "certificate", "channel", "frame_since_s", "host", "is_tls", "known", "last_caller", "own_caller",
+        "paused_at_s", "source", "unread_bytes", "verified", "via",
     )  # fmt: skip
 
     def __init__(self, connections: Connections) -> None:
@@ -58,8 +61,15 @@ class ServerConnection(asyncio.Protocol):
         self._large = self._waits = False
         self.channel = self._context.channels.new_channel()
         self.address = self.host = "?"
-        """The client's address for the log; and without its port what decisions depend on: a PROXY header that is not
+        """The client's address for the log; and without its port what limits depend on: a PROXY header that is not
         believed changes only the first."""
+        self.source = self.via = ""
+        self.is_tls, self.certificate = False, NO_CERTIFICATE
+        self.caller: Caller | None = None
+        self.own_caller: Caller | None = None
+        self.last_caller: Caller | None = None
+        self.verified: Verified | None = None
+        self.known = connections.known_at_first
         self.active_at_s = connections.clock_s
         self.paused_at_s: float | None = None
         self.frame_since_s: float | None = None
@@ -73,6 +83,7 @@ class ServerConnection(asyncio.Protocol):
         peer = transport.get_extra_info("peername")
         self.address = f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else str(peer or "?")
         self.host = self.address.rpartition(":")[0]
+        self.source = peer[0] if isinstance(peer, tuple) else ""
         self._transport.set_write_buffer_limits(high=self._connections.limits.write_buffer_bytes)
         self._connections.add(self)
 
@@ -83,7 +94,7 @@ class ServerConnection(asyncio.Protocol):
         connections = self._connections
         self.active_at_s = connections.clock_s
         if not self._reader.pending and not self._backlog:
-            answer = connections.known.answer(data)
+            answer = self.known.answer(data)
             if answer is not None:
                 self._transport.write(answer)
                 return
@@ -96,7 +107,7 @@ class ServerConnection(asyncio.Protocol):
             if is_frame(data):  # one, and whole, as most come
                 self._answer([data[4:]], out)
                 return
-            data = data[self._connections.known.answer_several(data, out, _WRITE_BYTES) :]
+            data = data[self.known.answer_several(data, out, _WRITE_BYTES) :]
         frames = reader.feed(data)
         if reader.pending or self.frame_since_s is not None:
             if not reader.pending:
@@ -155,6 +166,12 @@ class ServerConnection(asyncio.Protocol):
         if unread_bytes != self.unread_bytes:
             self.unread_bytes = unread_bytes
             self._hold()
+
+    def named_by_proxy(self, address: str, *, counts: bool) -> None:
+        """A PROXY header names the client; counts: also for rules, else its address counts as not known."""
+        self.via, self.address, self.source = self.address, address, ""
+        if counts:
+            self.host = self.source = address.rpartition(":")[0]
 
     def use_transport(self, transport: Any) -> None:
         """Write answers to this transport from now on: TLS has been put between the connection and the socket."""
@@ -217,10 +234,8 @@ class ServerConnection(asyncio.Protocol):
                 return
             if command.flag & FLAG_RESPONSE:
                 continue
-            answer = self._read_or_queue(command, len(frame))
+            answer = self._read_or_queue(command, frame)
             if answer is not None:
-                if command.code == _LOOKUP:
-                    connections.known.learn(frame, command)
                 out.append(answer)
                 out_bytes += len(answer)
                 if out_bytes >= _WRITE_BYTES:
@@ -231,8 +246,8 @@ class ServerConnection(asyncio.Protocol):
                         return
         self._send(out)
 
-    def _read_or_queue(self, command: Command, frame_bytes: int) -> bytes | None:
-        context = self._context
+    def _read_or_queue(self, command: Command, frame: bytes) -> bytes | None:
+        context, authorization = self._context, self._context.authorization
         context.counters.requests += 1
         opaque = command.opaque
         if opaque is None:
@@ -243,11 +258,19 @@ class ServerConnection(asyncio.Protocol):
             self._connections.not_sent_away.add(self)
         if context.view.freshness is _LOADING:
             return None if command.flag & FLAG_ONEWAY else context.replies.no_tables_yet.reply(opaque)
+        answer: bytes | None
         read = self._connections.reads.get(command.code)
+        if authorization is not None and (read is not None or command.code == ROUTE_WATCH):
+            refusal = authorization.of_read(command, self)
+            if refusal is not None:
+                return None if command.flag & FLAG_ONEWAY else context.replies.no_permission(opaque, refusal.text)
+            if authorization.own_caller(self).user is None:
+                self.known = self._connections.known
         if read is not None:
-            answer: bytes | None
             try:
                 answer = read(context, command, opaque)
+                if answer is not None and command.code == _LOOKUP and (authorization is None or authorization.keeps):
+                    self._connections.known.learn(frame, command)
             except RegistryError as error:
                 answer = context.replies.system_error(opaque, str(error))
             except Exception as error:  # a defect of ours must not take the other clients' answers along
@@ -258,7 +281,7 @@ class ServerConnection(asyncio.Protocol):
         write = self._connections.writes.get(command.code)
         if write is not None:
             if context.in_flight < self._connections.limits.in_flight:
-                self._queue(write, command, opaque, frame_bytes)
+                self._queue(write, command, opaque, len(frame))
                 return None
             answer = context.replies.overloaded.reply(opaque)
         elif command.code == ROUTE_WATCH and not command.flag & FLAG_ONEWAY:

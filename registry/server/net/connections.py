@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from functools import partial
 from typing import Final, NamedTuple, Protocol
 
 from ...protocol.command import Command, decode_command
+from ..auth.authorization import Sender
 from ..requests.context import RequestContext
-from ..requests.lookup_cache import LookupCache
+from ..requests.lookup_cache import LookupCache, NoLookups
 from ..requests.reads import reads
 from ..requests.writes import writes
 from .held_memory import HeldMemory
@@ -40,12 +41,12 @@ class ConnectionLimits(NamedTuple):
     write_buffer_bytes: int = 4 << 20
 
 
-class OpenConnection(Protocol):
+class OpenConnection(Sender, Protocol):
     """What is known here of a connection.
 
     host: the client's address without its port, as far as it is believed. active_at_s: of its last bytes.
     paused_at_s: since when it does not read. frame_since_s: when its unfinished frame began. unread_bytes: of answers,
-    when it was last measured.
+    when it was last measured. known: answers the lookups that it knows by their bytes.
     """
 
     host: str
@@ -53,6 +54,7 @@ class OpenConnection(Protocol):
     paused_at_s: float | None
     frame_since_s: float | None
     unread_bytes: int
+    known: LookupCache | NoLookups
 
     def measure(self) -> None:
         """Look how much of its answers the client has not read."""
@@ -77,6 +79,7 @@ class Connections:
         self.reads = reads(behaviour)
         self.writes = writes(behaviour)
         self.known = LookupCache(context)
+        self._unknown = NoLookups()
         self.decode: Callable[[bytes], Command] = decode_command
         if behaviour.keeps_empty_binary_fields:
             self.decode = partial(decode_command, keep_empty_fields=True)
@@ -85,6 +88,7 @@ class Connections:
         self.not_sent_away: set[OpenConnection] = set()
         """Of clients that have asked while draining and are too old for code 1500 (GO_AWAY)."""
         self.clock_s = asyncio.get_running_loop().time()
+        context.on_policy = self.policy_changed
         self.held = HeldMemory(limits.held_bytes)
         self.large_frames = LargeFrames(lambda: self.clock_s)
 
@@ -139,6 +143,28 @@ class Connections:
                     connection.abort(f"it has not read its answers for {self.limits.slow_client_s:g} s")
                 elif connection.active_at_s < idle_before:
                     connection.close(f"idle for {self.limits.idle_s:g} s")
+
+    @property
+    def known_at_first(self) -> LookupCache | NoLookups:
+        """What a connection knows of lookups until it is known whose it is."""
+        return self.known if self.context.authorization is None else self._unknown
+
+    def policy_changed(self) -> None:
+        """Forget what was decided by other rules; hang up on whoever is no user any more."""
+        self.known.clear()
+        authorization = self.context.authorization
+        for connection in list(self.all):
+            connection.known = self.known_at_first
+            why = authorization.why_out(connection) if authorization is not None and authorization.enforces else ""
+            connection.own_caller = connection.verified = None
+            if why:
+                connection.close(why)
+
+    def revoked(self, certificates: Container[tuple[bytes, int]]) -> None:
+        """Hang up on whoever showed one of these certificates."""
+        for connection in list(self.all):
+            if connection.certificate.id in certificates:
+                connection.close("its certificate was revoked")
 
     @property
     def busy(self) -> bool:

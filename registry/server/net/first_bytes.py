@@ -139,9 +139,7 @@ class Opening(asyncio.Protocol):
         rest = self._header.feed(data)
         if rest is not None:
             if self._header.address:
-                self._connection.address = self._header.address
-                if self._believed:
-                    self._connection.host = self._header.address.rpartition(":")[0]
+                self._connection.named_by_proxy(self._header.address, counts=self._believed)
             self._header = None
         return rest
 

@@ -25,6 +25,7 @@ import msgspec
 from ...config import properties
 from ...config.settings import Settings, options
 from ...errors import RemoteProtocolError, StartError
+from .revocation import CertificateId, revoked_in
 
 logger = logging.getLogger(__name__)
 
@@ -53,6 +54,7 @@ class TlsFiles(NamedTuple):
     key_path: str = ""
     key_password: str = ""
     trust_cert_path: str = ""
+    crl_path: str = ""
     need_client_auth: str = "none"
     auth_client: bool = False
 
@@ -92,6 +94,8 @@ class Tls:
         self._changed: set[str] = set()
         self._reload_for = ""
         self._complaint = ""
+        self.revoked: frozenset[CertificateId] = frozenset()
+        """Certificates that tlsServerCrlPath revokes."""
         if self.mode != "disabled":
             self._start(_with_java_file(settings))
 
@@ -130,12 +134,19 @@ class Tls:
                 f"TLS: tlsServerNeedClientAuth=require with tlsServerMode={self.mode} would still serve clients that "
                 "do not use TLS: set tlsServerMode=enforcing, or tlsServerNeedClientAuth=optional while clients move"
             )
+        if files.crl_path and not (files.auth_client and files.need_client_auth != "none"):
+            raise StartError(
+                "TLS: tlsServerCrlPath revokes nothing while no client is asked for its certificate: set "
+                "tlsServerAuthClient=true, and tlsServerNeedClientAuth=optional or require"
+            )
         if not files.cert_path:
             self._start_without_certificate(settings)
             return
-        for path in dict.fromkeys(filter(None, (files.cert_path, files.key_path, files.trust_cert_path))):
+        paths = (files.cert_path, files.key_path, files.trust_cert_path, files.crl_path)
+        for path in dict.fromkeys(filter(None, paths)):
             self._look(path)
         self._context = make_context(files)
+        self.revoked = read_revoked(files.crl_path)
         logger.info("TLS is %s", self.mode)
 
     def _start_without_certificate(self, settings: Settings) -> None:
@@ -158,12 +169,19 @@ class Tls:
 
     # files that change
 
-    async def watch(self) -> None:
-        """Check the files every second until cancelled; returns at once when there are none."""
+    async def watch(self, revoked: Callable[[frozenset[CertificateId]], object] = lambda revoked: None) -> None:
+        """Check the files every second until cancelled; returns at once when there are none.
+
+        Args:
+            revoked: called when more certificates are revoked, with all that are.
+        """
         while self._context is not None and (self._stamps or self._unseen):
             await asyncio.sleep(WATCH_S)
+            before = self.revoked
             # in a thread: the files may be on a slow disk
             await asyncio.to_thread(self.look)
+            if self.revoked - before:
+                revoked(self.revoked)
 
     def look(self) -> None:
         """Reload changed files; if they cannot be used, keep the current context and try again next time."""
@@ -173,13 +191,15 @@ class Tls:
         self._changed |= changed & pair
         if files.trust_cert_path in changed:
             self._reload_for = "the trust certificate"
+        if files.crl_path in changed:
+            self._reload_for = "the list of revoked certificates"
         if files.cert_path and self._changed >= pair:
             self._changed.clear()
             self._reload_for = "the certificate and private key"
         if not self._reload_for:
             return
         try:
-            self._context = make_context(files)
+            self._context, self.revoked = make_context(files), read_revoked(files.crl_path)
         except StartError as error:
             if str(error) != self._complaint:
                 self._complaint = str(error)
@@ -224,6 +244,8 @@ def make_context(files: TlsFiles) -> ssl.SSLContext:
         required = files.need_client_auth == "require"
         context.verify_mode = ssl.CERT_REQUIRED if required else ssl.CERT_OPTIONAL
         _load_trust(context, files.trust_cert_path)
+        if files.crl_path:
+            _load_revoked(context, files.crl_path)
     return context
 
 
@@ -237,6 +259,28 @@ def _load_trust(context: ssl.SSLContext, path: str) -> None:
         context.load_verify_locations(path)
     except (OSError, ValueError) as error:
         raise StartError(f"TLS: cannot use the trust certificates {path}: {_why(error)}") from error
+
+
+def _load_revoked(context: ssl.SSLContext, path: str) -> None:
+    try:
+        context.load_verify_locations(path)
+    except (OSError, ValueError) as error:
+        raise StartError(f"TLS: cannot use the list of revoked certificates {path}: {_why(error)}") from error
+    context.verify_flags |= ssl.VerifyFlags.VERIFY_CRL_CHECK_LEAF
+
+
+def read_revoked(path: str) -> frozenset[CertificateId]:
+    """The certificates that a file revokes; none without a file.
+
+    Raises:
+        StartError: it cannot be read.
+    """
+    if not path:
+        return frozenset()
+    try:
+        return revoked_in(Path(path).read_bytes())
+    except (OSError, ValueError, IndexError, StopIteration) as error:
+        raise StartError(f"TLS: cannot read the list of revoked certificates {path}: {_why(error)}") from error
 
 
 def _self_signed() -> ssl.SSLContext:

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from ...errors import RemoteProtocolError
+from .client_certificate import read_certificate
 from .connection import ServerConnection
 
 logger = logging.getLogger(__name__)
@@ -142,6 +143,10 @@ class TlsTransport(asyncio.Protocol):
     def _shake_hands(self) -> None:
         self._tls.do_handshake()
         self._is_open = True
+        self._connection.is_tls = True
+        shown, der = self._tls.getpeercert(), self._tls.getpeercert(binary_form=True)
+        if shown and der:  # empty unless it was verified
+            self._connection.certificate = read_certificate(shown, der)
         self._opened(self._connection)
         logger.debug("%s speaks %s, %s", self._connection.address, self._tls.version(), self._tls.cipher())
 

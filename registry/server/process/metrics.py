@@ -53,6 +53,16 @@ METRICS: Final[Mapping[str, Metric]] = {
     "rate_exceeded_total": Metric("counter", "How many of them were over the limit, refused or not.", "limit"),
     "rate_refused_total": Metric("counter", "How many of them were refused: its mode is enforce.", "limit"),
     "rate_addresses": Metric("gauge", "Addresses whose rates are kept, counted once for each kind of limit."),
+    "auth_decisions_total": Metric(
+        "counter",
+        "Decisions by result: allowed, refused, would_be_refused; without lookups known by their bytes.",
+        "result",
+    ),
+    "auth_failures_total": Metric("counter", "Requests that were or would be refused, by reason.", "reason"),
+    "auth_revision": Metric("gauge", "Revision of the rules on who may do what; the lowest of the workers."),
+    "auth_last_anonymous_write_seconds": Metric(
+        "gauge", "When somebody not known last changed something, in seconds since 1970; 0: never. Not in mode off."
+    ),
     "brokers_expired_total": Metric("counter", "Brokers that a sweeper of this process removed for silence."),
     "brokers_reaped_total": Metric("counter", "Brokers that a sweeper of this process removed after a dead worker."),
     "script_seconds": Metric("summary", "Time of the Lua scripts, as a worker waits for them.", "script"),
@@ -112,6 +122,8 @@ class Status(msgspec.Struct, kw_only=True, frozen=True):
     brokers: int = 0
     topics: int = 0
     rebuilds: int = 0
+    auth_revision: int = 0
+    last_anonymous_write_s: float = 0.0
     counters: dict[str, float] = {}
     script_times: dict[str, tuple[int, float]] = {}
 
@@ -262,6 +274,8 @@ class Fleet:
             "held_bytes": sum(s.held_bytes for s in heard),
             "rate_addresses": sum(s.rate_addresses for s in heard),
             "workers": answering,
+            "auth_revision": min((s.auth_revision for s in heard), default=0),
+            "auth_last_anonymous_write_seconds": max((s.last_anonymous_write_s for s in heard), default=0.0),
             "worker_restarts_total": self.restarts,
             "brokers_expired_total": self.brokers_expired,
             "brokers_reaped_total": self.brokers_reaped,

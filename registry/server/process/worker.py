@@ -45,6 +45,7 @@ from ..view.lease_loop import LeaseLoop
 from ..view.lookup_counts import LookupJournal
 from ..view.notify_min_broker_id import MinBrokerIdNotifier
 from ..view.view import View
+from .authentication import Authentication
 from .kv_log import log_kv
 from .malloc import keep_large_blocks, trim_after_bursts
 from .received_connections import ReceivedConnections
@@ -106,12 +107,15 @@ class Worker:
             grace_ms=self._grace_ms,
         )
         self._lease_loop = LeaseLoop(
-            LeaseStore(self._lease_store), self._view, self._follower, self._channels, grace_ms=self._grace_ms
-        )
+            LeaseStore(self._lease_store), self._view, self._follower, self._channels, grace_ms=self._grace_ms,
+            renewed=lambda renewal: self._authentication.renewed(renewal),
+        )  # fmt: skip
         self._context = RequestContext(
             settings, self._view, routes, KvStore(self._store), self._channels, self._counters, self._follower
         )
         self._view.subscribe(self._channels.applied)
+        self._authentication = Authentication(self._store, self._context, spec.front_end, warns=spec.index == 0)
+        self._view.subscribe(self._authentication.applied)
         self._notifier = MinBrokerIdNotifier(lambda: self._context.settings.notify_min_broker_id_changed)
         if spec.index == 0:  # one worker of a front end tells the brokers
             self._view.subscribe(self._notifier.applied)
@@ -168,7 +172,7 @@ class Worker:
                     ("tick", connections.tick()),
                     ("status", self._report(connections)),
                     ("doorway", doorway.tick()),
-                    ("tls", tls.watch()),
+                    ("tls", tls.watch(connections.revoked)),
                 )
             ]
             server: Server | None = None
@@ -186,6 +190,7 @@ class Worker:
                     ("closes", self._channels.tell_closes()),
                     ("kv", self._print_kv()),
                     ("lookups", self._lookups.run()),
+                    *self._authentication.tasks(),
                     ("notify", self._notifier.run()),
                     ("memory", trim_after_bursts(lambda: self._counters.registrations_changed)),
                 )
@@ -202,6 +207,7 @@ class Worker:
             for task in tasks:
                 task.cancel()
         await self._lookups.close()
+        await self._authentication.close()
         with contextlib.suppress(RegistryError):
             await LeaseStore(self._store).release(self._channels.incarnation)
         await self._context.product.close()
@@ -218,6 +224,7 @@ class Worker:
         """
         try:
             await self._store.connect()
+            await self._authentication.start()
             await self._follower.start()
             await self._lease_loop.renew()
         except StoreUnavailable as error:
@@ -307,8 +314,9 @@ class Worker:
             "brokers": sum(len(row.broker_addrs) for row in view.served.brokers.values()),
             "topics": len(view.served.topics),
             "rebuilds": view.load_id,
-            "counters": {**self._counters.report(), **self._context.rates.report()},
             "rate_addresses": self._context.rates.addresses,
+            **self._authentication.status(),
+            "counters": self._counters.report() | self._context.rates.report() | self._authentication.counters(),
             "script_times": {name: (times.count[name], times.total_ms[name]) for name in times.count},
         }
 

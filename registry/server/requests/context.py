@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from ...behaviour import behaviour_of
 from ...config.in_force import in_force
 from ...config.settings import Settings
-from ...errors import StoreUnavailable
+from ...errors import RegistryError, StoreUnavailable
 from ...events.changes import ConfigSet
+from ...model import Registration
 from ...protocol.codes import Encoding
+from ...protocol.command import Command
 from ...store.config_writes import KvStore
 from ...store.route_writes import RouteStore
+from ..auth.authorization import Authorization, Sender
 from ..rates.rates import Rates
 from ..view.channels import ChannelOwner, Closable
 from ..view.effects import Effects
@@ -34,7 +37,11 @@ class Health(Protocol):
         """Have the tables read again: Redis contradicts the view."""
 
 
-class Peer(Closable, Protocol):
+class NotAllowed(RegistryError):
+    """The rules refuse a request; definite: nothing was changed. It is answered with code 16 (NO_PERMISSION)."""
+
+
+class Peer(Closable, Sender, Protocol):
     """The connection a request came over."""
 
     @property
@@ -82,6 +89,9 @@ class RequestContext:
         self.decoding_turns = DecodingTurns()
         self.draining = False
         self.in_flight = 0
+        self.authorization: Authorization | None = None
+        """Decides on every request; None: nobody does (auth mode off)."""
+        self.on_policy: Callable[[], object] = lambda: None
         self._opaque = 0
 
     def _applied(self, applied: Applied) -> None:
@@ -97,6 +107,41 @@ class RequestContext:
             acting_master=settings.support_acting_master, order_messages=settings.has_order_in_routes
         ):
             self.watches.all_changed()
+
+    def authorize(self, authorization: Authorization | None) -> None:
+        """Decide by this from now on, for every request that is not worked on yet."""
+        self.authorization = authorization
+        self.on_policy()
+
+    def owner(self, peer: Peer) -> str:
+        """Who owns the broker that a request speaks for, as scripts want it; "" = nobody asks."""
+        return "" if self.authorization is None else self.authorization.owner(peer)
+
+    def check_owner(self, command: Command, peer: Peer, owner: str) -> None:
+        """Refuse a request that speaks for a broker that another user registered, or only tell of it.
+
+        Args:
+            owner: that user; "" = there is none.
+
+        Raises:
+            NotAllowed: it is refused, and nothing was changed.
+        """
+        if owner and self.authorization is not None:
+            refusal = self.authorization.not_owner(command, peer, owner)
+            if refusal is not None:
+                raise NotAllowed(refusal.text)
+
+    def check_mappings(self, command: Command, peer: Peer, registration: Registration) -> None:
+        """Refuse a registration with static topics for a brokerName that its sender may not register, or tell of it.
+
+        Raises:
+            NotAllowed: it is refused, and nothing was changed.
+        """
+        if registration.mappings and self.authorization is not None:
+            names = {name for name, _ in registration.mappings.values()} - {registration.broker_name}
+            refusal = self.authorization.of_other_brokers(command, peer, names) if names else None
+            if refusal is not None:
+                raise NotAllowed(refusal.text)
 
     async def effect(self, seq: int) -> None:
         """Wait until this worker's view shows the change with this seq, so that an answer comes after its effect.

@@ -3,8 +3,8 @@
 Clients send the same frame for a topic each time, but for the opaque. A frame is split at its opaque's digits, what is
 left of it is looked up, and the digits are copied into the kept answer for the topic: no JSON, no command, no handler.
 A frame that is not in the cache is decoded and answered by :mod:`mqregistry.server.net.connection`, and so is every
-frame while the view is not fresh or the worker is draining; each lookup that was answered there is shown to
-:meth:`LookupCache.learn`.
+frame while the view is not fresh or the worker is draining; each lookup that was answered there, and allowed, is shown
+to :meth:`LookupCache.learn`.
 
 Why the answer is the same, byte for byte: what is learned is valid JSON in which these digits, and nothing else, are
 the opaque (two other numbers in their place make the same command with that opaque), so any other number there, written
@@ -45,7 +45,8 @@ _BEGINNINGS: Final = tuple(_HEAD.pack(max(0, size - 4), max(0, size - 8)) for si
 _PLAIN_FIELDS: Final = frozenset(
     ("code", "extFields", "flag", "language", "opaque", "remark", "serializeTypeCurrentRPC", "version")
 )
-# The last three are those of RocketMQ's ACL, which no name server checks; the same lookup has the same signature.
+# The last three are those of RocketMQ's ACL: the same lookup has the same signature. A lookup is learned only if it is
+# allowed to whoever sends these bytes (Authorization.keeps), and forgotten when the rules change.
 _PLAIN_EXT_FIELDS: Final = frozenset(("topic", "acceptStandardJsonOnly", "AccessKey", "Signature", "SecurityToken"))
 _PROBES: Final = (1, 2**31 - 1)
 # Joins the bytes before the opaque and those after it into a key; this byte occurs nowhere in JSON.
@@ -147,6 +148,10 @@ class LookupCache:
         front, _, rest = frame.rpartition(_NAME)
         self._keep(_SEAM.join((front[4:], rest.partition(b",")[2])), kept)
 
+    def clear(self) -> None:
+        """Forget every lookup: a decision on it may be another now."""
+        self._newer, self._older = {}, {}
+
     def _head(self, digits_bytes: int, body_bytes: int) -> bytes:
         heads = self._heads[digits_bytes]
         if len(heads) >= _MAX_HEADS:
@@ -159,6 +164,17 @@ class LookupCache:
         if len(self._newer) >= max(self._max_known, len(self._view.served.topics)):
             self._older, self._newer = self._newer, {}
         self._newer[key] = kept
+
+
+class NoLookups:
+    """Knows no lookup, for connections over which a lookup may be decided otherwise than over others."""
+
+    def answer(self, data: bytes) -> bytes | None:
+        """Nothing."""
+
+    def answer_several(self, data: bytes, out: list[bytes], max_bytes: int) -> int:
+        """None of them."""
+        return 0
 
 
 def _is_plain(frame: bytes, command: Command) -> bool:

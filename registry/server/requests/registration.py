@@ -57,7 +57,7 @@ class _Request(NamedTuple):
         sender = self.sender
         return await self.context.routes.heartbeat(
             sender.cluster, sender.broker_name, sender.broker_id, sender.broker_addr, self.digest, self.peer.channel,
-            len(self.command.body),
+            len(self.command.body), self.context.owner(self.peer),
         )  # fmt: skip
 
 
@@ -79,7 +79,8 @@ async def register_broker(context: RequestContext, command: Command, opaque: int
         context.counters.registrations_refused += 1
         return context.replies.crc_mismatch.reply(opaque)
     who = context.behaviour.who(sender.cluster, sender.broker_addr)
-    digest = digest_of(command)
+    caller = peer.caller
+    digest = (caller.digest if caller is not None else "") or digest_of(command)
     # The digest of a dated body covers neither its time nor the header's crc32: although it is that of last time, the
     # body may not match its crc32.
     if dated(command) and not check_crc32(command.body, header.body_crc32):
@@ -225,6 +226,7 @@ async def _write(
     context, view = request.context, request.context.view
     load_id, compared_at, applied = view.load_id, view.seq, view.last_entry
     role = role_of(registration, view.exact.brokers.get(registration.broker_name))
+    context.check_mappings(request.command, request.peer, registration)
     diff = compare(
         registration,
         beat.data_version,
@@ -245,7 +247,9 @@ async def _write(
         digest=request.digest, channel=request.peer.channel, body_bytes=len(request.command.body),
         topic_count=sum(chunk.size for chunk in chunks) if chunks else None,
         default_timeout_ms=context.settings.broker_channel_expired_time_ms, applied=applied,
+        owner=context.owner(request.peer),
     )  # fmt: skip
+    context.check_owner(request.command, request.peer, result.owner)
     if result.status == "LOST" or (result.status == "RETRY" and result.seq <= compared_at and result.n == beat.n):
         # Nothing happened since, and still Redis disagrees: it is not the Redis from which the view was read.
         context.health.look_again()

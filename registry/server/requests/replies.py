@@ -72,6 +72,10 @@ class Replies:
         """Code 1: the request failed; the sender tries again, or shows the remark to somebody."""
         return self.reply(opaque, ResponseCode.SYSTEM_ERROR, remark)
 
+    def no_permission(self, opaque: int, remark: str) -> bytes:
+        """Code 16: the rules refuse it. Clients keep the routes that they have, brokers log it and try again."""
+        return self.reply(opaque, ResponseCode.NO_PERMISSION, remark)
+
     def topic_not_exist(self, opaque: int, topic: str | None) -> bytes:
         """Code 17, the remark as in Java (a missing topic reads ``null``)."""
         name = "null" if topic is None else topic

@@ -44,7 +44,9 @@ async def unregister_broker(context: RequestContext, command: Command, opaque: i
     name, addr, cluster = header.broker_name, header.broker_addr, header.cluster_name
     if header.broker_id is not None and name and addr and cluster:
         context.check_store()
-        await context.effect(await context.routes.unregister_broker(cluster, addr, name))
+        done = await context.routes.unregister_broker(cluster, addr, name, owner=context.owner(peer))
+        context.check_owner(command, peer, done.owner)
+        await context.effect(done.seq)
         logger.info("unregister broker %s of %s, id %d", who(cluster, addr), name, header.broker_id)
     return context.replies.success.reply(opaque)
 
@@ -59,7 +61,9 @@ async def unregister_broker_id(context: RequestContext, command: Command, opaque
     if header.broker_id is None:
         return context.replies.system_error(opaque, "unregister broker failed: brokerId is null or no number")
     context.check_store()
-    await context.effect(await context.routes.unregister_broker(cluster, addr, name, header.broker_id))
+    done = await context.routes.unregister_broker(cluster, addr, name, header.broker_id, owner=context.owner(peer))
+    context.check_owner(command, peer, done.owner)
+    await context.effect(done.seq)
     logger.info("unregister id %d of %s, address %s", header.broker_id, name, addr)
     return context.replies.success.reply(opaque)
 
@@ -80,8 +84,9 @@ async def query_data_version(context: RequestContext, command: Command, opaque: 
     context.check_store()
     touched = await context.routes.touch_broker(
         cluster or "", addr or "", peer.channel, len(command.body),
-        only_version=None if behaviour.version_query_always_refreshes else sent,
+        only_version=None if behaviour.version_query_always_refreshes else sent, owner=context.owner(peer),
     )  # fmt: skip
+    context.check_owner(command, peer, touched.owner)
     known = touched.data_version
     if touched.refreshed:
         context.channels.touched(behaviour.who(cluster or "", addr or ""), peer)
@@ -100,7 +105,10 @@ async def broker_heartbeat(context: RequestContext, command: Command, opaque: in
     if cluster is None or addr is None:
         return context.replies.system_error(opaque, "heartbeat failed: clusterName or brokerAddr is null")
     context.check_store()
-    touched = await context.routes.touch_broker(cluster, addr, peer.channel, len(command.body))
+    touched = await context.routes.touch_broker(
+        cluster, addr, peer.channel, len(command.body), owner=context.owner(peer)
+    )
+    context.check_owner(command, peer, touched.owner)
     if touched.refreshed:
         context.channels.touched(context.behaviour.who(cluster, addr), peer)
     return context.replies.success.reply(opaque)

@@ -39,16 +39,19 @@ class LeaseLoop:
     Args:
         leases: with its own connections, so that a high load is not mistaken for an absent Redis.
         grace_ms: after Redis came back with less, how long the view goes on serving what Redis lost.
+        renewed: called with each renewal.
     """
 
     def __init__(
-        self, leases: LeaseStore, view: View, follower: Follower, channels: ChannelOwner, *, grace_ms: Callable[[], int]
-    ) -> None:
+        self, leases: LeaseStore, view: View, follower: Follower, channels: ChannelOwner, *,
+        grace_ms: Callable[[], int], renewed: Callable[[Renewal], object] = lambda renewal: None,
+    ) -> None:  # fmt: skip
         self._leases = leases
         self._view = view
         self._follower = follower
         self._channels = channels
         self._grace_ms = grace_ms
+        self._renewed = renewed
         self._behind: _Behind | None = None
         self._must_attach = False
         self.renewal: Renewal | None = None
@@ -82,6 +85,7 @@ class LeaseLoop:
         load_id, known_seq = view.load_id, view.seq
         self.renewal = renewal = await self._leases.renew(self._channels.incarnation)
         view.saw(Seen.ANSWERED)
+        self._renewed(renewal)
         self._must_attach = self._must_attach or renewal.lost
         if view.freshness is not Freshness.LOADING and view.load_id == load_id:
             self._compare(renewal, known_seq)

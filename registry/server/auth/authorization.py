@@ -1,0 +1,277 @@
+"""Decides on every request of one worker, by one policy: on a read at once, on a write when its turn comes.
+
+There is an :class:`Authorization` only while the mode is observe or enforce: otherwise a request costs one test of an
+attribute. A decision that fails refuses: no defect of ours lets anybody in.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Collection, Sequence
+from typing import Final, NamedTuple, Protocol
+
+from ...auth.decide import decide
+from ...auth.decision import Decision, Reason
+from ...auth.networks import Address, Networks, parse_address
+from ...auth.policy import Mode, Policy
+from ...auth.rights import WRITING, Kind, Resource, Right
+from ...auth.signature import access_key_of
+from ...auth.users import User
+from ...protocol.codes import RequestCode
+from ...protocol.command import Command
+from ...protocol.registration import digest_of
+from .caller import NOBODY, Caller, Callers, How, Origin, Unproven, source_of
+from .refusal import BROKER_ADDR, NEEDS_TLS, NOT_OWNER, Refusal, from_here
+from .requests import Need, broker_addr_of, needs_of
+
+logger = logging.getLogger(__name__)
+
+# The signature of a registration that a connection repeats is checked again after so long.
+VERIFIED_FOR_S: Final = 60.0
+
+_REGISTER: Final = int(RequestCode.REGISTER_BROKER)
+
+
+class Tally(Protocol):
+    """Counts what was decided, and tells of what was refused."""
+
+    def allowed(self) -> None:
+        """A request is allowed."""
+
+    def refused(self, refusal: Refusal, *, enforced: bool) -> None:
+        """A request is refused; not enforced: it would be."""
+
+    def signed(self, caller: Caller) -> None:
+        """A secret was used."""
+
+
+class Verified(NamedTuple):
+    """A registration whose signature fits: until then the next one with its digest is by the same caller."""
+
+    caller: Caller
+    policy: Policy
+    until_s: float
+
+
+class Sender(Origin, Protocol):
+    """A connection.
+
+    caller: who sent the write that is being worked on; None: nothing was decided yet. last_caller: who sent the last
+    request that was decided. own_caller: who sends what is not signed; None: not worked out for the policy in force.
+    verified: the last signed registration over it.
+    """
+
+    caller: Caller | None
+    last_caller: Caller | None
+    own_caller: Caller | None
+    verified: Verified | None
+
+
+class Authorization:
+    """What one policy means for the requests of one worker.
+
+    enforces: whether what is refused is not done. keeps: whether the last read is allowed, and is so whenever the same
+    bytes come over a connection whose own caller is nobody.
+
+    Args:
+        require_tls: rights that write need TLS, loopback, or a network that names the user.
+    """
+
+    def __init__(
+        self, policy: Policy, tally: Tally, *, require_tls: bool, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.policy = policy
+        self.enforces = policy.mode is Mode.ENFORCE
+        self.keeps = False
+        self._tally = tally
+        self._require_tls = require_tls
+        self._clock = clock
+        self._callers = Callers(policy)
+        self._named_networks: dict[str, Networks] = {}
+        self._looks_at_address = {user.name: _looks_at_address(user) for user in policy.users.values()}
+        self._anonymous_does = _looks_at_address(policy.anonymous)
+
+    def of_read(self, command: Command, sender: Sender) -> Refusal | None:
+        """Why a read is not answered; None: it is."""
+        self.keeps = False
+        try:
+            caller = self._callers.of_signature(command) or self.own_caller(sender)
+            refusal = self._look(command, sender, caller)
+            self.keeps = refusal is None and self._is_same_anywhere(caller)
+            if isinstance(caller, Caller):
+                sender.last_caller = caller
+            return self._outcome(refusal, caller)
+        except Exception as error:
+            return self._undecided(command, sender, error)
+
+    async def of_write(self, command: Command, sender: Sender) -> Refusal | None:
+        """Why a write is not done; None: it is, and ``sender.caller`` says who sent it."""
+        sender.caller = NOBODY
+        try:
+            caller = await self._caller_of_write(command, sender)
+            refusal = self._look(command, sender, caller)
+            if isinstance(caller, Caller):
+                sender.caller = sender.last_caller = caller
+            if refusal is not None:
+                sender.caller = sender.caller._replace(refused=True)
+            return self._outcome(refusal, caller)
+        except Exception as error:
+            return self._undecided(command, sender, error)
+
+    def not_owner(self, command: Command, sender: Sender, owner: str) -> Refusal | None:
+        """Why a broker that another user registered is left alone; None: it is not.
+
+        Args:
+            owner: that user's name.
+        """
+        caller = sender.caller or NOBODY
+        if caller.refused:
+            return None
+        need = needs_of(command)[0]
+        missing = f"user {owner} registered this broker, and it is alive"
+        refusal = Refusal.of_caller(NOT_OWNER, caller, need, sender, missing)
+        self._tally.refused(refusal, enforced=self.enforces)
+        return refusal if self.enforces else None
+
+    def of_other_brokers(self, command: Command, sender: Sender, names: Collection[str]) -> Refusal | None:
+        """Why a registration may not name these other brokerNames as well; None: it may."""
+        caller = sender.caller or NOBODY
+        if caller.refused:
+            return None
+        resources = [Resource(Kind.BROKER, name) for name in sorted(names)]
+        decision = decide(self.policy, caller.user, Right.REGISTER, resources, source_of(sender))
+        if decision.allowed:
+            return None
+        refusal = Refusal.of_decision(decision, caller.how, sender)
+        self._tally.refused(refusal, enforced=self.enforces)
+        return refusal if self.enforces else None
+
+    def owner(self, sender: Sender) -> str:
+        """Who owns the broker that a write speaks for, as scripts want it (lua/include/owner)."""
+        return ("=" if self.enforces else "~") + (sender.caller or NOBODY).name
+
+    def why_out(self, sender: Sender) -> str:
+        """Why a connection is closed whose user or certificate counts no more; "" = it is not.
+
+        A secret that was dropped is no reason: who signs with it is refused, and who has a new one may have beaten with
+        it already, and not have been looked at for a minute.
+        """
+        for caller in filter(None, (sender.last_caller, sender.own_caller)):
+            before = caller.user
+            if before is None:
+                continue
+            now = self.policy.users.get(before.name)
+            if now is None or not now.enabled:
+                return f"user {before.name} {'is gone' if now is None else 'is disabled'}"
+            if caller.how is How.CERTIFICATE and self.policy.by_certificate(sender.certificate.names) is not now:
+                return f"the certificate is not that of user {now.name} any more"
+        return ""
+
+    def own_caller(self, sender: Sender) -> Caller:
+        """Who sends what comes over this connection and is not signed."""
+        caller = sender.own_caller
+        if caller is None:
+            caller = sender.own_caller = self._callers.of_connection(sender)
+        return caller
+
+    async def _caller_of_write(self, command: Command, sender: Sender) -> Caller | Unproven:
+        if access_key_of(command.ext_fields) is None:
+            return self.own_caller(sender)
+        if command.code != _REGISTER:
+            return await self._callers.of_large_signature(command) or self.own_caller(sender)
+        digest, now_s, known = digest_of(command), self._clock(), sender.verified
+        if known and known.policy is self.policy and known.caller.digest == digest and now_s < known.until_s:
+            return known.caller
+        caller = await self._callers.of_large_signature(command) or self.own_caller(sender)
+        if isinstance(caller, Caller):
+            caller = caller._replace(digest=digest)
+            sender.verified = Verified(caller, self.policy, now_s + VERIFIED_FOR_S)
+        return caller
+
+    # decide
+
+    def _look(self, command: Command, sender: Sender, caller: Caller | Unproven) -> Refusal | None:
+        needs = needs_of(command)
+        if isinstance(caller, Unproven):
+            return Refusal.of_signature(caller, sender)
+        if not needs:
+            return None
+        user, source = caller.user, source_of(sender)
+        decision = self._decide(user, needs, source)
+        if not decision.allowed:
+            return Refusal.of_decision(decision, caller.how, sender)
+        if user is None or decision.right not in WRITING:
+            return None
+        if self._require_tls and not sender.is_tls and not self._is_near(user, source):
+            missing = "it takes TLS, loopback, or a network that the user is bound to (authRequireTls)"
+            return Refusal.of_caller(NEEDS_TLS, caller, needs[0], sender, missing, from_here(user, sender.source))
+        addr = broker_addr_of(command)
+        if addr and not self._is_at(user, addr, source):
+            host = addr.rpartition(":")[0]
+            missing = (
+                f"the broker address {addr} is neither the connection's nor in a network that the user is bound to"
+            )
+            return Refusal.of_caller(
+                BROKER_ADDR, caller, needs[0], sender, missing, from_here(user, sender.source, host)
+            )
+        return None
+
+    def _decide(self, user: User | None, needs: Sequence[Need], source: Address | None) -> Decision:
+        """One of them is enough; a rule that denies one of them wins."""
+        decisions = [decide(self.policy, user, need.right, need.resources, source) for need in needs]
+        if len(decisions) > 1:
+            for decision in decisions:
+                if decision.reason is Reason.DENIED:
+                    return decision
+            for decision in decisions:
+                if decision.allowed:
+                    return decision
+        return decisions[0]
+
+    def _is_near(self, user: User, source: Address | None) -> bool:
+        """Whether the connection needs no TLS."""
+        return source is not None and (source.is_loopback or self._networks_of(user).has(source))
+
+    def _is_at(self, user: User, broker_addr: str, source: Address | None) -> bool:
+        """Whether the user may speak for a broker at this address: its own, or one that the user is bound to."""
+        host = broker_addr.rpartition(":")[0].strip("[]")
+        address = parse_address(host)
+        if address is None:
+            return f"DNS:{host.lower()}" in user.certificates
+        return address == source or self._networks_of(user).has(address)
+
+    def _networks_of(self, user: User) -> Networks:
+        found = self._named_networks.get(user.name)
+        if found is None:
+            found = self._named_networks[user.name] = Networks((*user.networks, *user.sources))
+        return found
+
+    def _is_same_anywhere(self, caller: Caller | Unproven) -> bool:
+        if self._anonymous_does or isinstance(caller, Unproven):
+            return False
+        if caller.user is None:
+            return True
+        return caller.how is How.SIGNATURE and not self._looks_at_address.get(caller.user.name, True)
+
+    # count and tell
+
+    def _outcome(self, refusal: Refusal | None, caller: Caller | Unproven) -> Refusal | None:
+        if isinstance(caller, Caller) and caller.secret_id:
+            self._tally.signed(caller)
+        if refusal is None:
+            self._tally.allowed()
+            return None
+        self._tally.refused(refusal, enforced=self.enforces)
+        return refusal if self.enforces else None
+
+    def _undecided(self, command: Command, sender: Sender, error: Exception) -> Refusal | None:
+        logger.error("the decision on request %d of %s failed", command.code, sender.address, exc_info=error)
+        refusal = Refusal.undecided(sender, f"{type(error).__name__}, see the log of the name server")
+        self._tally.refused(refusal, enforced=self.enforces)
+        return refusal if self.enforces else None
+
+
+def _looks_at_address(user: User) -> bool:
+    """Whether any rule on this user asks where a request comes from."""
+    return bool(user.sources) or any(rule.sources for rule in user.rules)

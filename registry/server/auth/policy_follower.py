@@ -1,0 +1,123 @@
+"""Keeps a worker's rules those of Redis: reads them at the start, and again when an event or a renewal tells of others.
+
+While Redis is away, the rules that were last known go on. A Redis that came back with older rules, or without any, gets
+the last known ones back: it is never open for having forgotten.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from ...auth.policy import Mode, Policy
+from ...errors import RegistryError, StartError, StoreUnavailable
+from ...store.auth.policies import PolicyStore
+from ...tasks import cancelled, pause
+
+logger = logging.getLogger(__name__)
+
+_RETRY_S: Final = 0.1
+_RETRY_AFTER_ERROR_S: Final = 1.0
+
+# Nobody is known by these, and so nobody changes anything.
+NO_USERS: Final = Policy(Mode.ENFORCE)
+
+
+class PolicyFollower:
+    """The rules of one worker.
+
+    policy: in force; None: none was read yet.
+
+    Args:
+        use: called with each policy that comes into force.
+        is_enforced: asks Redis whether rules are enforced in this namespace, without reading them.
+    """
+
+    def __init__(
+        self, policies: PolicyStore, use: Callable[[Policy], object], *, is_enforced: Callable[[], Awaitable[bool]]
+    ) -> None:
+        self._policies = policies
+        self._use = use
+        self._is_enforced = is_enforced
+        self.policy: Policy | None = None
+        self._due = asyncio.Event()
+        self._complaint = ""
+
+    @property
+    def revision(self) -> int:
+        """Of the rules in force; 0: none were read yet."""
+        return 0 if self.policy is None else self.policy.revision
+
+    async def start(self) -> None:
+        """Read the rules for the first time.
+
+        Raises:
+            StoreUnavailable: Redis does not answer.
+            StartError: they cannot be read, and are enforced in this namespace.
+        """
+        try:
+            await self._read()
+        except StoreUnavailable:
+            raise
+        except RegistryError as error:
+            if await self._is_enforced():
+                raise StartError(
+                    f"the rules of this namespace are enforced, and cannot be read: {error}. Mend that, or let "
+                    "everybody in with 'mqregistry auth mode off'"
+                ) from error
+            self._complain(error)
+            self._due.set()
+
+    def heard(self, revision: int) -> None:
+        """Redis has rules of this revision, as an event or a renewal says."""
+        if revision != self.revision:
+            self._due.set()
+
+    async def run(self) -> None:
+        """Follow. Runs until cancelled."""
+        while not cancelled():
+            await self._due.wait()
+            self._due.clear()
+            try:
+                await self._read()
+                self._complaint = ""
+            except StoreUnavailable:
+                self._due.set()
+                await pause(_RETRY_S)
+            except RegistryError as error:
+                self._complain(error)
+                if self.policy is None:
+                    await self._close_if_enforced()
+                self._due.set()
+                await pause(_RETRY_AFTER_ERROR_S)
+
+    async def _read(self) -> None:
+        policy = await self._policies.read()
+        known = self.policy
+        if known is not None and policy.revision < known.revision:
+            logger.warning(
+                "Redis came back with older rules on who may do what (revision %d, was %d): it is given the last known",
+                policy.revision, known.revision,
+            )  # fmt: skip
+            if await self._policies.restore(known) != known.revision:
+                policy = await self._policies.read()  # somebody else's are newer
+        if known is None or policy.revision > known.revision:
+            self.policy = policy
+            self._use(policy)
+
+    async def _close_if_enforced(self) -> None:
+        """Nobody changes anything while rules are enforced that were never read."""
+        try:
+            if await self._is_enforced():
+                self._use(NO_USERS)
+        except RegistryError as error:
+            logger.debug("whether rules are enforced is not known: %s", error)
+
+    def _complain(self, error: RegistryError) -> None:
+        if str(error) == self._complaint:
+            return
+        self._complaint = str(error)
+        known = "those that were read last go on" if self.policy is not None else "nothing is decided"
+        logger.error("the rules on who may do what cannot be read, %s: %s", known, error)

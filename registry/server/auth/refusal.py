@@ -1,0 +1,94 @@
+"""A request that is refused, or would be: what the peer is told, and what an operator sees."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Final, NamedTuple, Self
+
+from ...auth.decision import Decision
+from ...auth.refused import MOST_CHARACTERS, MOST_RESOURCES, RefusedKind
+from ...auth.users import ANONYMOUS, User
+from ...names import printable
+from .caller import UNKNOWN_ACCESS_KEY, WRONG_SIGNATURE, Caller, How, Origin, Unproven
+from .requests import Need
+
+# Reasons besides those of a decision, and of a signature that does not fit.
+NEEDS_TLS: Final = "needs_tls"
+BROKER_ADDR: Final = "broker_addr"
+NOT_OWNER: Final = "not_owner"
+UNDECIDED: Final = "undecided"
+
+REASONS: Final = (UNKNOWN_ACCESS_KEY, WRONG_SIGNATURE, NEEDS_TLS, BROKER_ADDR, NOT_OWNER, UNDECIDED)
+
+_TEXT_CHARS: Final = 1000
+
+
+class Refusal(NamedTuple):
+    """Why a request is refused.
+
+    kind: of such requests, as they are counted together. how: the user of ``kind`` is known, or claims to be.
+    source: the client's address. text: what the peer is told. mend: the command that would allow it; "" = none would.
+    """
+
+    kind: RefusedKind
+    how: How
+    source: str
+    text: str
+    mend: str = ""
+
+    @classmethod
+    def of_decision(cls, decision: Decision, how: How, origin: Origin) -> Self:
+        """What the rules refuse."""
+        return cls._bounded(RefusedKind.of(decision), how, origin, f"{decision.text}{_proxied(origin)}", decision.mend)
+
+    @classmethod
+    def of_signature(cls, unproven: Unproven, origin: Origin) -> Self:
+        """A signature that does not fit; whether the rules would allow the request is not looked at."""
+        name = unproven.access_key[:MOST_CHARACTERS]
+        missing, mend = "the signature is by none of this user's secrets", ""
+        if unproven.reason == UNKNOWN_ACCESS_KEY:
+            missing, mend = "no user has this AccessKey", f"mqregistry auth user add {shlex.quote(name)}"
+        text = f"the AccessKey {name} from {origin.address} proves nothing: {missing}"
+        kind = RefusedKind.unproved(name, unproven.reason)
+        return cls._bounded(kind, How.SIGNATURE, origin, text, mend)
+
+    @classmethod
+    def of_caller(
+        cls, reason: str, caller: Caller, need: Need, origin: Origin, missing: str, mend: str = ""
+    ) -> Self:  # fmt: skip
+        """What is refused although the rules allow it."""
+        resources = tuple(str(one)[:MOST_CHARACTERS] for one in need.resources[:MOST_RESOURCES])
+        kind = RefusedKind(caller.name or ANONYMOUS, need.right, resources, reason)
+        who = "nobody known (anonymous)" if caller.user is None else f"user {caller.name}"
+        on = " ".join(resources) or "*"
+        text = f"{who} has no right {need.right} on {on} from {origin.address}: {missing}{_proxied(origin)}"
+        return cls._bounded(kind, caller.how, origin, text, mend)
+
+    @classmethod
+    def undecided(cls, origin: Origin, why: str) -> Self:
+        """A decision that failed."""
+        kind = RefusedKind(ANONYMOUS, None, (), UNDECIDED)
+        return cls._bounded(kind, How.ANONYMOUS, origin, f"the decision failed: {why}", "")
+
+    @classmethod
+    def _bounded(cls, kind: RefusedKind, how: How, origin: Origin, text: str, mend: str) -> Self:
+        # a command that is cut off, or that acts on a terminal, is proposed to nobody
+        if len(mend) > _TEXT_CHARS or printable(mend) != mend:
+            mend = ""
+        text = printable(text[:_TEXT_CHARS]) + ("..." if len(text) > _TEXT_CHARS else "")
+        return cls(kind, how, origin.source, f"no permission: {text}", mend)
+
+
+def from_here(user: User, *addresses: str) -> str:
+    """The command that binds a user to these addresses, besides those that it is bound to."""
+    networks = dict.fromkeys((*user.sources, *(address or "ADDRESS" for address in addresses)))
+    return f"mqregistry auth user set {shlex.quote(user.name)}" + "".join(
+        f" --from {shlex.quote(network)}" for network in networks
+    )
+
+
+def _proxied(origin: Origin) -> str:
+    """Why the address is not known although the connection names one."""
+    if origin.via and not origin.source:
+        return f" (the PROXY header of {origin.via} does not count: proxyProtocolFrom does not name it)"
+    return ""

@@ -1,0 +1,198 @@
+"""Counts decisions for /metrics, and tells Redis and the log of what was refused.
+
+The first of a kind is told at once, then come summaries. All of it is bounded: kinds have names from peers who have
+proved nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from typing import Final
+
+from ...auth.policy import Mode
+from ...auth.refused import Last, RefusedKind
+from ...auth.rights import WRITING
+from ...errors import RegistryError, StoreUnavailable
+from ...store.auth.policies import PolicyStore
+from ...store.auth.refusals import RefusalStore
+from ...tasks import cancelled, pause
+from .caller import Caller, How
+from .refusal import Refusal
+
+logger = logging.getLogger(__name__)
+
+_SUMMARY_EVERY_S: Final = 10.0
+_USED_EVERY_S: Final = 60.0
+# Of requests that are refused for the first time: so soon they are told, and so many kinds at a time.
+_SOON_S: Final = 0.2
+_NEW_AT_A_TIME: Final = 10
+# Lines in the log between two summaries: a fleet that is only observed must not fill it.
+_MOST_LINES: Final = {True: 20, False: 3}  # enforced -> lines
+# Kinds that are counted apart between two summaries, and kinds that are remembered as told.
+MOST_KINDS: Final = 300
+_MOST_TOLD: Final = 3000
+
+
+class _Count:
+    """Requests of one kind since the last report. enforced: the last of them was refused, not only observed."""
+
+    __slots__ = ("enforced", "last", "times")
+
+    def __init__(self) -> None:
+        self.times = 0
+        self.last = Last()
+        self.enforced = False
+
+
+class Tally:
+    """What one worker decided since its start, and what it has not told yet.
+
+    last_anonymous_write_s: when somebody whom nobody knows last changed something (unix time); 0 = never.
+
+    Args:
+        front_end: its name, as Redis knows it.
+    """
+
+    def __init__(self, policies: PolicyStore, refusals: RefusalStore, front_end: str) -> None:
+        self._policies = policies
+        self._refusals = refusals
+        self._front_end = front_end
+        self._allowed = 0
+        self._refused = {True: 0, False: 0}  # enforced -> requests
+        self._failures: dict[str, int] = {}
+        self._untold: dict[RefusedKind, _Count] = {}
+        self._told: dict[RefusedKind, None] = {}
+        self._only_counted = 0
+        self._lines = self._unlogged = 0
+        self._used: set[tuple[str, str]] = set()
+        self._news = asyncio.Event()
+        self.last_anonymous_write_s = 0.0
+
+    # counting, on the way of a request
+
+    def allowed(self) -> None:
+        """A request is allowed."""
+        self._allowed += 1
+
+    def refused(self, refusal: Refusal, *, enforced: bool) -> None:
+        """A request is refused; not enforced: it would be."""
+        self._refused[enforced] += 1
+        kind = refusal.kind
+        self._failures[kind.reason] = self._failures.get(kind.reason, 0) + 1
+        if not enforced and kind.right in WRITING and refusal.how is How.ANONYMOUS:
+            self.last_anonymous_write_s = time.time()
+        count = self._untold.get(kind)
+        if count is None:
+            if len(self._untold) >= MOST_KINDS:
+                self._only_counted += 1
+                return
+            count = self._untold[kind] = _Count()
+            if kind not in self._told:
+                self._news.set()
+                self._log(refusal, enforced)
+        count.times += 1
+        count.last, count.enforced = Last(refusal.source, refusal.how), enforced
+
+    def signed(self, caller: Caller) -> None:
+        """A secret was used."""
+        self._used.add((caller.name, caller.secret_id))
+
+    def _log(self, refusal: Refusal, enforced: bool) -> None:
+        if self._lines >= _MOST_LINES[enforced]:
+            self._unlogged += 1
+            return
+        self._lines += 1
+        logger.warning(
+            "%s: %s%s", "refused" if enforced else "would be refused", refusal.text,
+            f"; to allow it: {refusal.mend}" if refusal.mend else "",
+        )  # fmt: skip
+
+    def report(self) -> dict[str, int]:
+        """The counts by metric, for the status line that the supervisor reads."""
+        return {
+            'auth_decisions_total{result="allowed"}': self._allowed,
+            'auth_decisions_total{result="refused"}': self._refused[True],
+            'auth_decisions_total{result="would_be_refused"}': self._refused[False],
+            **{f'auth_failures_total{{reason="{reason}"}}': count for reason, count in self._failures.items()},
+        }
+
+    # telling
+
+    async def run(self) -> None:
+        """Tell of what is refused, and of secrets that are used. Runs until cancelled."""
+        loop = asyncio.get_running_loop()
+        next_summary = loop.time() + _SUMMARY_EVERY_S
+        next_used = loop.time()
+        while not cancelled():
+            try:
+                async with asyncio.timeout_at(min(next_summary, next_used if self._used else next_summary)):
+                    await self._news.wait()
+            except TimeoutError:
+                pass
+            self._news.clear()
+            now = loop.time()
+            if now >= next_summary:
+                next_summary = now + _SUMMARY_EVERY_S
+                self._log_the_rest()
+                await self._tell(list(self._untold))
+            else:
+                new = [kind for kind in self._untold if kind not in self._told]
+                await self._tell(new[:_NEW_AT_A_TIME])
+                if len(new) > _NEW_AT_A_TIME:
+                    self._news.set()
+            if self._used and now >= next_used:
+                next_used = now + _USED_EVERY_S
+                await self._note_used()
+            await pause(_SOON_S)
+
+    def _log_the_rest(self) -> None:
+        if self._unlogged:
+            logger.warning(
+                "requests of %d more kinds were, or would be, refused: 'mqregistry auth observe' shows them",
+                self._unlogged,
+            )
+        if self._only_counted:
+            logger.warning("%d refused requests of yet other kinds were only counted", self._only_counted)
+        self._lines = self._unlogged = self._only_counted = 0
+
+    async def close(self) -> None:
+        """Tell what is left, once."""
+        await self._tell(list(self._untold))
+        await self._note_used()
+
+    async def _tell(self, kinds: list[RefusedKind]) -> None:
+        """Tell of these kinds; what Redis does not take is kept for the next time."""
+        for mode, enforced in ((Mode.ENFORCE, True), (Mode.OBSERVE, False)):
+            counts = {kind: self._untold.pop(kind) for kind in kinds if self._is_now(kind, enforced)}
+            if not counts:
+                continue
+            try:
+                await self._refusals.note(
+                    self._front_end, mode, [(kind, one.times, one.last) for kind, one in counts.items()]
+                )
+            except StoreUnavailable:
+                for kind, one in counts.items():
+                    there = self._untold.setdefault(kind, one)
+                    if there is not one:
+                        there.times += one.times
+                return
+            except RegistryError as error:
+                logger.error("what was refused cannot be noted in Redis: %s", error)
+            self._told.update(dict.fromkeys(counts))
+            while len(self._told) > _MOST_TOLD:
+                del self._told[next(iter(self._told))]
+
+    def _is_now(self, kind: RefusedKind, enforced: bool) -> bool:
+        return kind in self._untold and self._untold[kind].enforced is enforced
+
+    async def _note_used(self) -> None:
+        used, self._used = self._used, set()
+        try:
+            if used:
+                await self._policies.note_used(used)
+        except StoreUnavailable:
+            self._used |= used
+        except RegistryError as error:
+            logger.error("the use of secrets cannot be noted in Redis: %s", error)

@@ -1,0 +1,96 @@
+"""Puts together what one worker needs to decide on requests: rules that follow Redis, decisions, and what is told."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Coroutine
+from functools import partial
+from typing import Any, Final
+
+from ...auth.networks import parse_address
+from ...auth.policy import Mode, Policy
+from ...events.changes import AuthChanged
+from ...store.auth.enforced import is_enforced
+from ...store.auth.policies import PolicyStore
+from ...store.auth.refusals import RefusalStore
+from ...store.leases import Renewal
+from ...store.store import Store
+from ..auth.authorization import Authorization
+from ..auth.policy_follower import PolicyFollower
+from ..auth.tally import Tally
+from ..requests.context import RequestContext
+from ..view.view import Applied
+
+logger = logging.getLogger(__name__)
+
+WHAT_STRANGERS_MAY: Final = (
+    "authentication is off, and %s:%d is not loopback: whoever reaches that port may take a master's place, evict "
+    "brokers, delete topics and change the configuration. See 'mqregistry auth mode observe' and docs/security.md"
+)
+
+
+class Authentication:
+    """The rules of one worker.
+
+    Args:
+        warns: whether this worker of the front end says in the log what strangers may do.
+    """
+
+    def __init__(self, store: Store, context: RequestContext, front_end: str, *, warns: bool) -> None:
+        policies = PolicyStore(store)
+        self._context = context
+        self._warns = warns
+        self._tally = Tally(policies, RefusalStore(store), front_end)
+        self._follower = PolicyFollower(policies, self._use, is_enforced=partial(is_enforced, store))
+
+    async def start(self) -> None:
+        """Read the rules for the first time.
+
+        Raises:
+            StoreUnavailable: Redis does not answer.
+            StartError: they are enforced, and cannot be read.
+        """
+        await self._follower.start()
+
+    def tasks(self) -> tuple[tuple[str, Coroutine[Any, Any, None]], ...]:
+        """What runs as long as the worker does, with names."""
+        return ("rules", self._follower.run()), ("refusals", self._tally.run())
+
+    async def close(self) -> None:
+        """Tell what has not been told."""
+        await self._tally.close()
+
+    def applied(self, applied: Applied) -> None:
+        """The view has this change; it may be one of the rules."""
+        if isinstance(applied.change, AuthChanged):
+            self._follower.heard(applied.change.revision)
+
+    def renewed(self, renewal: Renewal) -> None:
+        """The worker's lease was renewed: that tells the revision of the rules, too."""
+        self._follower.heard(renewal.auth_revision)
+
+    def status(self) -> dict[str, Any]:
+        """Its part of the status line."""
+        return {
+            "auth_revision": self._follower.revision,
+            "last_anonymous_write_s": self._tally.last_anonymous_write_s,
+        }
+
+    def counters(self) -> dict[str, int]:
+        """Its counters by metric."""
+        return self._tally.report()
+
+    def _use(self, policy: Policy) -> None:
+        settings = self._context.settings
+        logger.info("authentication: mode %s, revision %d, %d users", policy.mode, policy.revision, len(policy.users))
+        if policy.mode is not Mode.OFF:
+            self._context.authorize(Authorization(policy, self._tally, require_tls=settings.auth_require_tls))
+            return
+        self._context.authorize(None)
+        if self._warns and not _is_loopback(settings.bind_address):
+            logger.warning(WHAT_STRANGERS_MAY, settings.bind_address, settings.listen_port)
+
+
+def _is_loopback(host: str) -> bool:
+    address = parse_address(host)
+    return address.is_loopback if address is not None else host == "localhost"
