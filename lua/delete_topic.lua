@@ -4,7 +4,7 @@
   ARGV[2] cluster   only from the brokers of this cluster; "" = everywhere
   DERIVED topic:<topic>, topics, broker-topics:<brokerName>, broker:<brokerName>, cluster:<cluster>
   RETURNS {"OK", seq, brokerNames it was taken from}
-  EVENTS  topic_deleted, when anything was there
+  EVENTS  topic_deleted, when anything was there; with the queue data that it had, unless at more than 500 brokerNames
   REPEAT  no effect      COST O(brokerNames of the topic)
   SOURCE  RouteInfoManager.deleteTopic ]]
 --- @include "include/open"
@@ -26,8 +26,12 @@ for i = 1, #taken do
   expect("hash", P .. "broker:" .. taken[i])
   expect("set", P .. "broker-topics:" .. taken[i])
 end
-local rev, listed = int(seq + 1), {}
+local MOST_BEFORE = 500 -- as many topics as an event has: a default topic may be at 10,000 brokerNames
+local rev, listed, before = int(seq + 1), {}, {}
 for i = 1, #taken do
+  if #taken <= MOST_BEFORE then
+    before[i] = cjson.encode(taken[i]) .. ":" .. call("HGET", P .. "topic:" .. topic, taken[i])
+  end
   call("HDEL", P .. "topic:" .. topic, taken[i])
   call("SREM", P .. "broker-topics:" .. taken[i], topic)
   call("HSET", P .. "broker:" .. taken[i], "rev", rev)
@@ -37,5 +41,6 @@ if #emptied({topic}, {P .. "topic:" .. topic}) == 1 then
   call("SREM", P .. "topics", topic)
 end
 emit("topic_deleted", ',"topic":' .. cjson.encode(topic) .. ',"rev":' .. rev
-  .. ',"broker_names":[' .. table.concat(listed, ",") .. "]")
+  .. ',"broker_names":[' .. table.concat(listed, ",") .. "]"
+  .. (#before > 0 and (',"before":{' .. table.concat(before, ",") .. "}") or ""))
 return {"OK", seq, #taken}

@@ -9,6 +9,7 @@ from typing import Any, Final, Literal, NamedTuple
 import msgspec
 
 from ..behaviour import behaviour_of
+from ..events.by import By
 from ..model import DEFAULT_HEARTBEAT_TIMEOUT_MS, DataVersion, QueueData, Registration
 from ..tables.registration import RegistrationDiff
 from . import keys
@@ -109,7 +110,10 @@ def _data_version(counter: bytes, timestamp: bytes, state_version: bytes) -> Dat
 
 
 class RouteStore:
-    """Runs the scripts that change the route tables; ``behaviour`` is that of the store's compat mode."""
+    """Runs the scripts that change the route tables; ``behaviour`` is that of the store's compat mode.
+
+    ``by`` of the methods: who causes the change; default: this process.
+    """
 
     def __init__(self, store: Store) -> None:
         self._call = store.call
@@ -134,6 +138,7 @@ class RouteStore:
         self, registration: Registration, diff: RegistrationDiff, *, encoded: Iterable[EncodedTopics] | None = None,
         digest: str = "", channel: Channel = NO_CHANNEL, body_bytes: int = 0, topic_count: int | None = None,
         default_timeout_ms: int = DEFAULT_HEARTBEAT_TIMEOUT_MS, applied: tuple[str, int] | None = None,
+        by: By | None = None,
     ) -> Registered:  # fmt: skip
         """Write what a registration changes, if the tables are still as they were compared. O(topics of the diff).
 
@@ -164,6 +169,7 @@ class RouteStore:
             digest, *channel, body_bytes, "1" if one_topic else "0",
             -1 if filters is None else len(filters), len(parts), len(diff.dropped), len(diff.mappings),
             before, *(applied or ("", 0)), *(filters or ()), *_flat(parts), *diff.dropped, *_flat(diff.mappings),
+            by=by,
         )  # fmt: skip
         status = reply[0].decode()
         if status in ("OK", "REFRESHED"):
@@ -208,7 +214,7 @@ class RouteStore:
         return Touched(reply[1], _data_version(*reply[2:5]) if known else None, reply[0] == b"OK")
 
     async def unregister_broker(
-        self, cluster: str, broker_addr: str, broker_name: str, broker_id: int | None = None
+        self, cluster: str, broker_addr: str, broker_name: str, broker_id: int | None = None, *, by: By | None = None
     ) -> int:
         """Remove a broker that leaves (104); returns the seq from which the tables show it.
 
@@ -217,33 +223,39 @@ class RouteStore:
         """
         if self.behaviour.unregisters_by_id and broker_id is not None:
             identity = self.behaviour.who(cluster, broker_addr)
-            reply = await self._call("unregister_broker_id", identity, broker_addr, broker_name, broker_id, cluster)
+            reply = await self._call(
+                "unregister_broker_id", identity, broker_addr, broker_name, broker_id, cluster, by=by
+            )
         else:
             scope = cluster if self._live_by_cluster else ""
-            reply = await self._call("unregister_broker", scope, broker_addr, broker_name)
+            reply = await self._call("unregister_broker", scope, broker_addr, broker_name, by=by)
         return int(reply[1])
 
-    async def channel_destroyed(self, broker: str, channel: Channel) -> str:
+    async def channel_destroyed(self, broker: str, channel: Channel, *, by: By | None = None) -> str:
         """Report that a broker's connection closed; returns REMOVED, KEPT or STALE."""
-        return text((await self._call("channel_destroyed", broker, *channel))[0])
+        return text((await self._call("channel_destroyed", broker, *channel, by=by))[0])
 
-    async def set_write_perm(self, broker_name: str, mode: Literal["wipe", "add"]) -> tuple[int, int]:
+    async def set_write_perm(
+        self, broker_name: str, mode: Literal["wipe", "add"], *, by: By | None = None
+    ) -> tuple[int, int]:
         """Wipe or add write permission; returns (seq, how many topics the brokerName has)."""
-        _, seq, count = await self._call("set_write_perm", broker_name, mode)
+        _, seq, count = await self._call("set_write_perm", broker_name, mode, by=by)
         return seq, count
 
-    async def delete_topic(self, topic: str, cluster: str = "") -> int:
+    async def delete_topic(self, topic: str, cluster: str = "", *, by: By | None = None) -> int:
         """Delete a topic, everywhere or from one cluster's brokers (5.x); returns the seq."""
         if not self.behaviour.deletes_in_one_cluster:
             cluster = ""
-        return int((await self._call("delete_topic", topic, cluster))[1])
+        return int((await self._call("delete_topic", topic, cluster, by=by))[1])
 
-    async def register_topic(self, topic: str, queue_datas: Iterable[tuple[str, QueueData]]) -> int:
+    async def register_topic(
+        self, topic: str, queue_datas: Iterable[tuple[str, QueueData]], *, by: By | None = None
+    ) -> int:
         """Give a topic queues at known brokers (217); returns the seq."""
         flat: list[Any] = []
         for broker_name, queue_data in queue_datas:
             flat += (broker_name, _encode(queue_data))
-        return int((await self._call("register_topic", topic, *flat))[1])
+        return int((await self._call("register_topic", topic, *flat, by=by))[1])
 
 
 def _batches(topics: dict[str, QueueData]) -> Iterator[dict[str, QueueData]]:

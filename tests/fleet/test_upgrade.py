@@ -25,7 +25,7 @@ from tests.store.bed import replay
 
 LATER = str(Path(__file__).with_name("later_release.py"))
 GET_GRADES = 19_001
-NEXT_MINOR = (sys.executable, LATER, "1.2", "worker")
+NEXT_MINOR = (sys.executable, LATER, "1.3", "worker")
 NEXT_MAJOR = (sys.executable, LATER, "2.0", "worker")
 KV = {"namespace": "ORDER_TOPIC_CONFIG", "key": "topic1"}
 
@@ -119,7 +119,7 @@ def test_a_minor_rolls_in_and_out_beside_this_release_and_nobody_notices(redis_u
         settle("before")
         roll(one, NEXT_MINOR)
         settle("beside")
-        assert fields(redis_url, namespace, "meta")[b"schema_minor"] == b"2"
+        assert fields(redis_url, namespace, "meta")[b"schema_minor"] == b"3"
         # Broker-b has registered through both, first through the later one: what that wrote is there, and so it is
         # after the next registration, wipe and topic deletion that this release writes by itself.
         roll(one, WORKER_COMMAND)

@@ -25,6 +25,7 @@ GRACE_MS = 1000
 class Peer:
     channel = NO_CHANNEL
     address = "test"
+    via = ""
 
     def close(self, reason):
         raise AssertionError(reason)

@@ -41,7 +41,7 @@ class ServerConnection(asyncio.Protocol):
     __slots__ = (
         "_backlog", "_closing", "_connections", "_context", "_large", "_lost", "_queued_bytes", "_reader",
         "_reading_paused", "_transport", "_waits", "_writer", "_writes", "active_at_s", "address", "channel",
-        "frame_since_s", "paused_at_s", "unread_bytes",
+        "frame_since_s", "paused_at_s", "unread_bytes", "via",
     )  # fmt: skip
 
     def __init__(self, connections: Connections) -> None:
@@ -57,6 +57,7 @@ class ServerConnection(asyncio.Protocol):
         self._large = self._waits = False
         self.channel = self._context.channels.new_channel()
         self.address = "?"
+        self.via = ""
         self.active_at_s = connections.clock_s
         self.paused_at_s: float | None = None
         self.frame_since_s: float | None = None

@@ -124,7 +124,9 @@ class Opening(asyncio.Protocol):
             self._header = ProxyHeaderReader()
         rest = self._header.feed(data)
         if rest is not None:
-            self._connection.address = self._header.address or self._connection.address
+            if self._header.address:
+                connection = self._connection
+                connection.via, connection.address = connection.address, self._header.address
             self._header = None
         return rest
 

@@ -1,7 +1,7 @@
 """Reads PROXY protocol headers (HAProxy, versions 1 and 2), by which a balancer names the client behind it.
 
 Java accepts such a header from every peer, and so does this server unless ``proxyProtocol`` is false: the address is
-only logged, no decision depends on it.
+only logged and told in events, together with the balancer's; no decision depends on it.
 
 Source: https://www.haproxy.org/download/3.0/doc/proxy-protocol.txt, sections 2.1 and 2.2; the 5.x NameServer accepts
 the headers that Netty's HAProxyMessageDecoder accepts.

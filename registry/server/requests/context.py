@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import Protocol
 
@@ -9,6 +10,7 @@ from ...behaviour import behaviour_of
 from ...config.in_force import in_force
 from ...config.settings import Settings
 from ...errors import StoreUnavailable
+from ...events.by import By
 from ...events.changes import ConfigSet
 from ...protocol.codes import Encoding
 from ...store.config_writes import KvStore
@@ -35,6 +37,11 @@ class Health(Protocol):
 
 class Peer(Closable, Protocol):
     """The connection a request came over."""
+
+
+def log_write(logger: logging.Logger, by: By, text: str, *arguments: object) -> None:
+    """Log what a request changed, with who sent it."""
+    logger.info(f"{text}, by %s", *arguments, by)
 
 
 class RequestContext:
@@ -90,6 +97,10 @@ class RequestContext:
             acting_master=settings.support_acting_master, order_messages=settings.has_order_in_routes
         ):
             self.watches.all_changed()
+
+    def by(self, peer: Peer) -> By:
+        """Who sends what comes over this connection, for the events that it causes."""
+        return self.channels.by(peer)
 
     async def effect(self, seq: int) -> None:
         """Wait until this worker's view shows the change with this seq, so that an answer comes after its effect.

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from ...errors import ConfigError
+from ...names import MAX_NAME_BYTES, printable
 
 PASSWORD_VARIABLE = "MQREGISTRY_REDIS_PASSWORD"
 
@@ -98,6 +99,15 @@ def parse_url(url: str, password: str | None = None) -> RedisAddress:
     hosts = _hosts(parts.netloc, 26379)
     database = _database(url, path[1:] or [query["db"]] if "db" in query else path[1:])
     return RedisAddress(form, url, login, hosts, path[0], database, sentinel_login)
+
+
+def username_of(url: str) -> str | None:
+    """The Redis user that a URL names; None: it names none, or cannot be read."""
+    try:
+        username = urlsplit(url).username
+    except ValueError:
+        return None
+    return printable(unquote(username))[:MAX_NAME_BYTES] if username else None
 
 
 def without_password(url: str) -> str:
