@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from mqregistry.events.by import By
 from mqregistry.events.changes import Change, Parts, decode_change
 from mqregistry.pipeline.lake.lake import Lake, places
 from mqregistry.pipeline.lake.schema import BRONZE, SILVER
@@ -40,6 +41,7 @@ class World:
         self.front_ends = [FrontEnd(store, f"fe{number}", f"w{number}") for number in (1, 2, 3)]
         self.random = random.Random(seed)
         self.version = 0
+        self.steps = 0
         self.channels: dict[tuple[str, str, str], int] = {}
 
     async def run(self, operations: int) -> None:
@@ -48,6 +50,8 @@ class World:
 
     async def step(self) -> None:
         pick = self.random
+        self.bed.store.by = By("direct", f"user-{self.steps % 5}", f"host/{self.steps % 3}")
+        self.steps += 1
         kind = pick.choices(
             ["register", "same", "unregister", "close", "perm", "delete", "topic", "kv", "config", "time", "clock"],
             [30, 6, 6, 8, 4, 6, 6, 6, 1, 5, 1],
