@@ -5,7 +5,7 @@
   ARGV[3] limit     int   brokerNames a call, about
   DERIVED topic:<topic>, topics, broker-topics:<brokerName>, broker:<brokerName>, cluster:<cluster>
   RETURNS {"OK", seq, brokerNames it was taken from, more 0|1}; more: the limit was reached, call again
-  EVENTS  topic_deleted, when anything was there
+  EVENTS  topic_deleted, when anything was there; with the queue data that it had, unless at more than 500 brokerNames
   REPEAT  no effect      COST O(limit); with a cluster also O(brokerNames of the topic)
   SOURCE  RouteInfoManager.deleteTopic ]]
 --- @include "include/open"
@@ -38,10 +38,14 @@ until cursor == "0" or count >= limit
 if count == 0 then
   return {"OK", seq, 0, 0}
 end
-local rev, listed = int(seq + 1), {}
+local MOST_BEFORE = 500 -- as many topics as an event has: a default topic may be at 10,000 brokerNames
+local rev, listed, before = int(seq + 1), {}, {}
 for part = 1, #packed do
   local taken, items = cmsgpack.unpack(packed[part]), {}
   for i = 1, #taken do
+    if count <= MOST_BEFORE then
+      before[#before + 1] = cjson.encode(taken[i]) .. ":" .. call("HGET", key, taken[i])
+    end
     call("HDEL", key, taken[i])
     call("SREM", P .. "broker-topics:" .. taken[i], topic)
     call("HSET", P .. "broker:" .. taken[i], "rev", rev)
@@ -55,5 +59,6 @@ if #emptied({topic}, {key}) == 1 then
   call("SREM", P .. "topics", topic)
 end
 emit("topic_deleted", ',"topic":' .. cjson.encode(topic) .. ',"rev":' .. rev
-  .. ',"broker_names":[' .. table.concat(listed, ",") .. "]")
+  .. ',"broker_names":[' .. table.concat(listed, ",") .. "]"
+  .. (#before > 0 and (',"before":{' .. table.concat(before, ",") .. "}") or ""))
 return {"OK", seq, count, cursor ~= "0" and 1 or 0}

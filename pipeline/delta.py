@@ -25,6 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from deltalake import Schema as DeltaSchema
 from deltalake.exceptions import CommitFailedError, DeltaError
 
 from .gold.tables import MOMENT_OF, Commit, last_commit, read_batches
@@ -104,6 +105,10 @@ class _PublishedTable:
             raise LakeError(
                 f"{uri} is not this lake's: it says {found!r}, expected {about!r}; give --delta another folder"
             )
+        there = {field.name for field in self.delta.schema().fields}
+        added = [field for field in DeltaSchema.from_arrow(schema).fields if field.name not in there]
+        if added:  # the table was made by an older release
+            self.delta.alter.add_columns(added)
 
     def at(self, app: str) -> int | None:
         """The commit of the lake that the table has of ``app``; None: none."""

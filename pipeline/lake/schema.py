@@ -52,13 +52,17 @@ QUARANTINE: Final = pa.schema(
 
 # from_seq, to_seq: the changes that began and ended the row (a snapshot's rows begin with its seq).
 # ended_by: type of the event that ended it; null while it holds.
+# from_by, to_by: who caused these changes, as JSON like the event's (docs/events.md); null where it does not say.
 _VALID: Final = [
     pa.field("valid_from", MOMENT, nullable=False),
     pa.field("valid_to", MOMENT),
     pa.field("from_seq", pa.int64(), nullable=False),
     pa.field("to_seq", pa.int64()),
     pa.field("ended_by", pa.string()),
+    pa.field("from_by", pa.string()),
+    pa.field("to_by", pa.string()),
 ]
+AUTHORS: Final = ("from_by", "to_by")
 
 
 def _silver(key: list[tuple[str, pa.DataType]], values: list[tuple[str, pa.DataType, bool]]) -> pa.Schema:

@@ -16,17 +16,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mqregistry.behaviour import behaviour_of
+from mqregistry.events.by import By
 from mqregistry.model import ORDER_TOPIC_CONFIG, BrokerRow, QueueData, TopicRoute
 from mqregistry.tables.live_table import LiveInfo
 from mqregistry.tables.route import pick_up_route
 from mqregistry.tables.tables import Tables
 
 from ..lake.lake import Lake, LakeError, places, whole_files
-from ..lake.schema import BRONZE, MOMENT, SILVER
+from ..lake.schema import BRONZE, MOMENT, SILVER, SILVER_KEYS
 from ..silver.buckets import bucket_of
 from ..silver.files import read_files
 from ..silver.manifest import Manifest, log_of, observed_ms, read_last
 
+_FROM_BY: Final = SILVER["live"].names.index("from_by") - len(SILVER_KEYS["live"])
 _ATTEMPTS: Final = 3  # a running pipeline may merge the files that a reader was about to open
 _Answer = TypeVar("_Answer")
 
@@ -43,13 +45,33 @@ class LastBeat(NamedTuple):
 
 
 class BrokerThen(NamedTuple):
-    """One broker process under one brokerName, at an instant. sign: None: the lake has no heartbeat of it."""
+    """One broker process under one brokerName, at an instant.
+
+    sign: None: the lake has no heartbeat of it. by: who registered it so; None: not known.
+    """
 
     who: str
     broker_name: str
     info: LiveInfo
     registered_ms: int
     sign: LastBeat | None
+    by: By | None = None
+
+
+class Origin(NamedTuple):
+    """When a value began to hold, and who caused that; by None: not known."""
+
+    ms: int
+    by: By | None
+
+
+class End(NamedTuple):
+    """When a topic ended at its last brokerNames, by which type of event, and who caused it; by None: not known."""
+
+    ms: int
+    kind: str
+    by: By | None
+    broker_names: list[str]
 
 
 class Past:
@@ -132,6 +154,27 @@ class Past:
             live_by_cluster=behaviour_of(self.manifest.compat).live_by_cluster,
         )
 
+    def origins(self, topic: str, at_ms: int) -> dict[str, Origin]:
+        """Since when a topic's queue data were as they were at an instant, by brokerName."""
+        columns = ["broker_name", "valid_from", "from_by"]
+        rows = self.rows("queue_data", at_ms, topic=topic, columns=columns)
+        return {name: Origin(_ms(since), _by(by)) for name, since, by in rows}
+
+    def end_of(self, topic: str, at_ms: int) -> End | None:
+        """How a topic that is not there at an instant had ended; None: it had never been there."""
+        at_us = at_ms * 1000
+        files = [file for file in self.manifest.of("queue_data", bucket=bucket_of(topic)) if file.from_us <= at_us]
+        if not files:
+            return None
+        ended = (pc.field("topic") == topic) & (pc.field("valid_to") <= pa.scalar(at_us, MOMENT))
+        columns = ["to_seq", "valid_to", "ended_by", "to_by", "broker_name"]
+        rows = read_files(self.lake, "queue_data", files).to_table(columns=columns, filter=ended).to_pylist()
+        if not rows:
+            return None
+        last = max(rows, key=lambda row: row["to_seq"])
+        names = sorted(row["broker_name"] for row in rows if row["to_seq"] == last["to_seq"])
+        return End(_ms(last["valid_to"]), last["ended_by"], _by(last["to_by"]), names)
+
     def topic_names(self, at_ms: int) -> set[str]:
         """All topics that existed at an instant."""
         return {topic for (topic,) in self.rows("queue_data", at_ms, columns=["topic"])}
@@ -183,8 +226,8 @@ class Past:
         infos = [LiveInfo(*row[2 : 2 + len(LiveInfo._fields)]) for row in rows]
         signs = self._signs({row[0]: info.timeout_ms for row, info in zip(rows, infos, strict=True)}, at_ms)
         for (who, name, *rest), info in zip(rows, infos, strict=True):
-            registered: datetime = rest[len(LiveInfo._fields)]
-            found.append(BrokerThen(who, name, info, round(registered.timestamp() * 1000), signs.get(who)))
+            registered_ms, by = _ms(rest[len(LiveInfo._fields)]), _by(rest[_FROM_BY])
+            found.append(BrokerThen(who, name, info, registered_ms, signs.get(who), by))
         return sorted(found, key=lambda b: (b.info.cluster, b.broker_name, b.info.broker_id, b.info.addr))
 
     def _signs(self, timeouts: dict[str, int], at_ms: int) -> dict[str, LastBeat]:
@@ -229,6 +272,14 @@ class Past:
             if last_ms(at) > at_ms:
                 break
         return paths
+
+
+def _ms(moment: datetime) -> int:
+    return round(moment.timestamp() * 1000)
+
+
+def _by(text: str | None) -> By | None:
+    return None if text is None else msgspec.json.decode(text, type=By)
 
 
 def _front_ends(newest_ms: int, beats: list[list[int]]) -> int:

@@ -47,10 +47,14 @@ _Shares = Iterable[tuple[int, Operation]]
 
 
 class Payload(msgspec.Struct, array_like=True, gc=False):
-    """What one event does to the cells of one bucket; of the kind SNAPSHOT and empty: a snapshot follows."""
+    """What one event does to the cells of one bucket; of the kind SNAPSHOT and empty: a snapshot follows.
+
+    by: who caused it, as JSON.
+    """
 
     kind: int
     operations: list[Operation] = []
+    by: str | None = None
 
 
 SNAPSHOT_BEGINS: Final = msgspec.msgpack.encode(Payload(_NUMBER[SNAPSHOT]))
@@ -122,8 +126,9 @@ class BucketRouter:
             split = _SPLIT.get(type(operation), BucketRouter._to_head)
             for bucket, share in split(self, operation):
                 found.setdefault(bucket, []).append(share)
+        by = change.by.encoded().decode() if change.by is not None and found else None
         for bucket, shares in found.items():
-            yield bucket, order, ms, self._encode(Payload(_NUMBER[change.type], shares))
+            yield bucket, order, ms, self._encode(Payload(_NUMBER[change.type], shares, by))
 
     def _to_head(self, operation: Operation) -> _Shares:
         return ((HEAD, operation),)

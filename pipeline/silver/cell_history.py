@@ -12,11 +12,12 @@ Value = tuple[Any, ...]
 
 
 class Moment(NamedTuple):
-    """An event, as far as a row's validity goes; us: microseconds since 1970, UTC."""
+    """An event, as far as a row's validity goes; us: microseconds since 1970, UTC; by: who caused it, as JSON."""
 
     us: int
     seq: int
     kind: str
+    by: str | None = None
 
 
 class Held(NamedTuple):
@@ -25,6 +26,7 @@ class Held(NamedTuple):
     value: Value
     from_us: int
     from_seq: int
+    from_by: str | None = None
 
 
 class CellHistory:
@@ -47,7 +49,7 @@ class CellHistory:
             if old.value == value:
                 return
             self._end(key, old, at)
-        self.held[key] = Held(value, at.us, at.seq)
+        self.held[key] = Held(value, at.us, at.seq, at.by)
         self.touched = True
 
     def drop(self, key: Key, at: Moment) -> bool:
@@ -61,7 +63,7 @@ class CellHistory:
 
     def _end(self, key: Key, old: Held, at: Moment) -> None:
         if old.from_seq != at.seq:
-            self.ended.append((*key, *old.value, old.from_us, at.us, old.from_seq, at.seq, at.kind))
+            self.ended.append((*key, *old.value, old.from_us, at.us, old.from_seq, at.seq, at.kind, old.from_by, at.by))
 
     def begin_snapshot(self) -> None:
         """A snapshot follows: what it does not hold has ended, and nobody knows which event ended it."""
@@ -69,7 +71,7 @@ class CellHistory:
 
     def end_snapshot(self, at: Moment) -> None:
         """End what the snapshot did not set again; called before anything else is applied."""
-        at = at._replace(kind=SNAPSHOT)
+        at = at._replace(kind=SNAPSHOT, by=None)
         for key, old in self._before.items():
             now = self.held.get(key)
             if now is not None and now.value == old.value:
@@ -82,4 +84,4 @@ class CellHistory:
     def rows(self) -> Iterator[tuple[Any, ...]]:
         """The rows that still hold, as the table's schema has them."""
         for key, held in self.held.items():
-            yield (*key, *held.value, held.from_us, None, held.from_seq, None, None)
+            yield (*key, *held.value, held.from_us, None, held.from_seq, None, None, held.from_by, None)

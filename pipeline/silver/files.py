@@ -49,13 +49,14 @@ def read_held(lake: Lake, table: str, files: Iterable[File]) -> dict[tuple[Any, 
     keys = len(SILVER_KEYS[table])
     names = SILVER[table].names
     values = names.index("valid_from")
-    held = {}
+    held, authors = {}, dict[str | None, str | None]()  # one text for all rows of a large registration
     for file in files:
         rows = pq.read_table(lake.path(file.path), filesystem=lake.filesystem, schema=SILVER[table])
         columns = [rows.column(name).to_pylist() for name in names[:values]]
         columns += [rows.column("valid_from").cast(pa.int64()).to_pylist(), rows.column("from_seq").to_pylist()]
+        columns.append([authors.setdefault(by, by) for by in rows.column("from_by").to_pylist()])
         for row in zip(*columns, strict=True):
-            held[row[:keys]] = Held(row[keys:values], row[-2], row[-1])
+            held[row[:keys]] = Held(row[keys:values], *row[-3:])
     return held
 
 

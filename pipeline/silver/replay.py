@@ -77,7 +77,7 @@ def replay(plan: ReplayPlan, bucket: int, parcels: Iterable[tuple[int, int, byte
             tables.index()
             continue
         of_event = decode(payload)
-        at = Moment(ms * 1000, seq_of(order), KINDS[of_event.kind])
+        at = Moment(ms * 1000, seq_of(order), KINDS[of_event.kind], of_event.by)
         for operation in of_event.operations:
             tables.apply(operation, at)
         if len(busiest.ended) >= _TAKE_EVERY_ROWS:

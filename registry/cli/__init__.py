@@ -28,7 +28,7 @@ _MODULES: Final = {
         ("up", "run"), ("serve", "run"), ("sweep", "run"),
         ("clusters", "read"), ("brokers", "read"), ("topics", "read"), ("route", "read"),
         ("kv", "write"), ("config", "write"),
-        ("watch", "read"), ("streams", "read"), ("redis-cli", "read"),
+        ("watch", "read"), ("audit", "read"), ("streams", "read"), ("redis-cli", "read"),
         ("broker", "run"), ("pipeline", "pipeline"), ("demo", "run"), ("simulate", "run"),
     )
 } | {"completion": "mqregistry.cli.completion"}  # fmt: skip
@@ -46,6 +46,7 @@ def cli() -> None:
     In production:      mqregistry serve --redis URL
     Without a broker:   mqregistry demo
     Look at the tables: mqregistry clusters | brokers | topics | route TOPIC | watch
+    Who changed what:   mqregistry audit
     The event streams:  mqregistry streams
     Its Redis:          mqregistry redis-cli
     KV configuration:   mqregistry kv list | get | put | delete | export | import

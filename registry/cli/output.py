@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 import click
@@ -70,6 +71,11 @@ def perm(value: int) -> str:
     """A permission as RocketMQ writes it, with its meaning: ``6 RW``."""
     letters = ("R" if value & PERM_READ else "") + ("W" if value & PERM_WRITE else "")
     return f"{value} {letters or '-'}"
+
+
+def moment(ms: int) -> str:
+    """A time in the local time zone, to the millisecond."""
+    return datetime.fromtimestamp(ms / 1000).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
 
 
 def duration(ms: float) -> str:

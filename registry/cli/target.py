@@ -15,6 +15,7 @@ import msgspec
 
 from ..config.settings import Settings
 from ..errors import ConfigError, StoreRefusesWrites, StoreUnavailable
+from ..events.by import CLI, this_process
 from ..store.store import Store, open_existing
 from .options import config_file_option, read_settings, setting_options
 from .run.state_files import find_running
@@ -53,7 +54,7 @@ def find_target(flags: dict[str, Any], config_file: Path | None) -> Settings:
 
 def open_target(settings: Settings) -> AbstractAsyncContextManager[Store]:
     """A store on the namespace of the command, which must exist: looking makes none (see ``open_existing``)."""
-    return open_existing(settings.redis, settings.namespace, timeout_ms=settings.redis_timeout_ms)
+    return open_existing(settings.redis, settings.namespace, timeout_ms=settings.redis_timeout_ms, by=this_process(CLI))
 
 
 def target_command(work: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:

@@ -36,6 +36,7 @@ import msgspec
 
 from ..errors import RegistryError
 from ..model import BrokerRow, QueueData
+from .by import By
 
 SCHEMA_MAJOR = 1
 SCHEMA_MINOR = 2
@@ -78,6 +79,7 @@ class Change(msgspec.Struct, frozen=True):
     seq: counts the events of the namespace. ms: Redis time. part, parts: which entry of a change in several entries.
     ignorable: a release that does not know the type passes it over.
     at: the bytes of all events of the namespace up to this one, itself included (None: an older release wrote it).
+    by: who caused it (None: an older release wrote it).
     """
 
     seq: int
@@ -86,6 +88,7 @@ class Change(msgspec.Struct, frozen=True):
     parts: int = 1
     ignorable: bool = False
     at: int | None = None
+    by: By | None = None
 
     type = _Type()
 
@@ -166,11 +169,15 @@ class WritePermSet(Change, frozen=True, kw_only=True, tag="write_perm_set"):
 
 
 class TopicDeleted(Change, frozen=True, kw_only=True, tag="topic_deleted"):
-    """A topic was taken from these brokerNames (216)."""
+    """A topic was taken from these brokerNames (216).
+
+    before: the queue data that it had there (not those of more than 500 brokerNames).
+    """
 
     topic: str
     broker_names: list[str] = []
     rev: int | None = None
+    before: dict[str, QueueData] = {}
 
 
 class TopicRegistered(Change, frozen=True, kw_only=True, tag="topic_registered"):

@@ -9,6 +9,7 @@ from typing import Final
 import msgspec
 
 from ..errors import LimitExceeded, StoreError
+from ..events.by import By
 from . import keys
 from .store import Store, text
 
@@ -26,31 +27,34 @@ _unpack = msgspec.msgpack.Decoder(list[str]).decode
 
 
 class KvStore:
-    """Writes of requests 100, 102 and 318. Methods return the seq from which the tables show the change."""
+    """Writes of requests 100, 102 and 318. Methods return the seq from which the tables show the change.
+
+    ``by``: who causes it; default: this process.
+    """
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._call = store.call
 
-    async def put(self, kv_namespace: str, key: str, value: str | None) -> int:
+    async def put(self, kv_namespace: str, key: str, value: str | None, *, by: By | None = None) -> int:
         """Store one key; None makes the namespace exist and the key absent, as in Java.
 
         Raises:
             LimitExceeded: the value, or the namespace with it, would be larger than the registry keeps.
         """
-        reply = await self._call("put_kv", kv_namespace, key, "0" if value is None else "1", value or "")
+        reply = await self._call("put_kv", kv_namespace, key, "0" if value is None else "1", value or "", by=by)
         if reply[0] == b"REFUSED":
             raise LimitExceeded(f"KV configuration, namespace {kv_namespace!r}: {reply[2].decode()}")
         return int(reply[1])
 
-    async def delete(self, kv_namespace: str, key: str) -> int:
+    async def delete(self, kv_namespace: str, key: str, *, by: By | None = None) -> int:
         """Delete one key; its namespace stays."""
-        return int((await self._call("delete_kv", kv_namespace, key))[1])
+        return int((await self._call("delete_kv", kv_namespace, key, by=by))[1])
 
-    async def set_config(self, changes: Mapping[str, str]) -> int:
+    async def set_config(self, changes: Mapping[str, str], *, by: By | None = None) -> int:
         """Change the shared configuration of every front end of the namespace."""
         flat = [part for pair in changes.items() for part in pair]
-        return int((await self._call("set_config", *flat))[1])
+        return int((await self._call("set_config", *flat, by=by))[1])
 
     async def restore(self, position: str, kv: Mapping[str, Mapping[str, str]]) -> int:
         """Give a Redis that lost it the KV configuration back, unless one that knew more has done so.

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
 
 from ..behaviour import behaviour_of
+from ..errors import StoreError
+from ..events.by import By
 from ..model import ORDER_TOPIC_CONFIG, BrokerRow
 from ..tables.live_table import LiveInfo
 from ..tables.tables import Tables
@@ -23,6 +26,7 @@ from .snapshot import (
 from .store import Store
 
 _BROKERS_PER_CALL: Final = 500
+_REFUSALS_PER_CALL: Final = 1000
 
 
 class VersionInfo(msgspec.Struct, frozen=True, rename="camel"):
@@ -34,7 +38,10 @@ class VersionInfo(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class BrokerInfo(msgspec.Struct, frozen=True, rename="camel"):
-    """One broker process under one brokerName. ``expires_in_ms`` may be negative while a grace lasts."""
+    """One broker process under one brokerName. ``expires_in_ms`` may be negative while a grace lasts.
+
+    registered_by: who registered it so; UNSET: the tables in Redis do not say. None: the lake does not know.
+    """
 
     cluster: str
     broker_name: str
@@ -47,6 +54,7 @@ class BrokerInfo(msgspec.Struct, frozen=True, rename="camel"):
     heard_ms_ago: int
     expires_in_ms: int
     front_ends: int
+    registered_by: By | msgspec.UnsetType | None = msgspec.UNSET
 
 
 class TopicInfo(msgspec.Struct, frozen=True, rename="camel"):
@@ -59,14 +67,45 @@ class TopicInfo(msgspec.Struct, frozen=True, rename="camel"):
     perms: list[int]
 
 
+class RefusedKind(msgspec.Struct, frozen=True):
+    """What was asked for, and why it was refused; right None: it was not proved who asks."""
+
+    user: str = ""
+    right: str | None = None
+    resources: list[str] = []
+    reason: str = ""
+
+
+class LastRefused(msgspec.Struct, frozen=True):
+    """The last request of a kind."""
+
+    source: str = ""
+    how: str = ""
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """Requests of a kind that one front end refused, or would refuse (mode observe), since it told of them last."""
+
+    ms: int
+    front_end: str
+    mode: str
+    count: int
+    kind: RefusedKind
+    last: LastRefused = LastRefused()
+
+
+_refusal = msgspec.json.Decoder(Refusal)
+
+
 def broker_info(
-    name: str, live: LiveInfo, *, heard_ms: int, deadline_ms: int, now_ms: int, front_ends: int
-) -> BrokerInfo:
+    name: str, live: LiveInfo, *, heard_ms: int, deadline_ms: int, now_ms: int, front_ends: int,
+    by: By | msgspec.UnsetType | None = msgspec.UNSET,
+) -> BrokerInfo:  # fmt: skip
     """One broker process under one brokerName, as operators are shown it.
 
     Args:
         name: the brokerName. heard_ms: time of the last sign of life. deadline_ms: when it is removed unless it beats.
-        front_ends: how many it is connected to.
+        front_ends: how many it is connected to. by: who registered it.
     """
     return BrokerInfo(
         cluster=live.cluster,
@@ -80,6 +119,7 @@ def broker_info(
         heard_ms_ago=max(0, now_ms - heard_ms),
         expires_in_ms=deadline_ms - now_ms,
         front_ends=front_ends,
+        registered_by=by,
     )
 
 
@@ -144,11 +184,11 @@ async def read_topic_tables(store: Store, topic: str) -> Tables:
     )
     tables = Tables()
     queue_datas = {name.decode(): decode_queue_data(topic, data) for name, data in flat.items()}
-    rows = await store.read(*(("HGETALL", keys.broker(namespace, name)) for name in queue_datas))
-    for (name, data), row in zip(queue_datas.items(), rows, strict=True):
-        if row:  # what is left of a name that is gone counts for nobody (lua/include/leaving)
+    rows = await read_rows(store, queue_datas)
+    tables.brokers.update(rows)
+    for name, data in queue_datas.items():
+        if name in rows:  # what is left of a name that is gone counts for nobody (lua/include/leaving)
             tables.set_queue_data(topic, name, data)
-            tables.brokers[name] = broker_row([part for pair in row.items() for part in pair])
     who = behaviour_of(store.compat).who
     whos = [who(row.cluster, addr) for row in tables.brokers.values() for addr in row.broker_addrs.values()]
     filters = await store.read(*(("LRANGE", keys.filter_servers(namespace, one), 0, -1) for one in whos))
@@ -162,6 +202,17 @@ async def read_topic_tables(store: Store, topic: str) -> Tables:
     return tables
 
 
+async def read_rows(store: Store, broker_names: Iterable[str]) -> dict[str, BrokerRow]:
+    """The rows of those brokerNames that are there."""
+    names = list(broker_names)
+    rows = await store.read(*(("HGETALL", keys.broker(store.namespace, name)) for name in names))
+    return {
+        name: broker_row([part for pair in row.items() for part in pair])
+        for name, row in zip(names, rows, strict=True)
+        if row
+    }
+
+
 async def read_topic_names(store: Store) -> set[str]:
     """The names of all topics."""
     with mapped_errors(f"reading the topic names of namespace {store.namespace!r}"):
@@ -172,3 +223,23 @@ async def read_kv_value(store: Store, kv_namespace: str, key: str) -> str | None
     """One value of the KV configuration; None: there is no such key."""
     (value,) = await store.read(("HGET", keys.kv(store.namespace, kv_namespace), key))
     return None if value is None else value.decode("utf-8", "replace")
+
+
+async def read_refusals(store: Store, since_ms: int = 0) -> list[Refusal]:
+    """What front ends told of refused requests, the oldest first; nothing where nobody decides on requests.
+
+    Raises:
+        StoreError: this Redis login may not read it, or a later release wrote it.
+    """
+    key, found, begin = f"mqauth:{{{store.namespace}}}:refusals", list[Refusal](), str(since_ms)
+    while True:
+        (entries,) = await store.read(("XRANGE", key, begin, "+", "COUNT", _REFUSALS_PER_CALL))
+        try:
+            found += (_refusal.decode(fields[b"e"]) for _, fields in entries)
+        except msgspec.DecodeError as error:
+            raise StoreError(
+                f"{key}: an entry is none of this release's ({error}): use the release that wrote it"
+            ) from error
+        if len(entries) < _REFUSALS_PER_CALL:
+            return found
+        begin = "(" + entries[-1][0].decode()

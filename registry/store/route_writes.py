@@ -9,6 +9,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeVar
 import msgspec
 
 from ..behaviour import behaviour_of
+from ..events.by import By
 from ..model import DEFAULT_HEARTBEAT_TIMEOUT_MS, DataVersion, QueueData, Registration
 from ..tables.registration import RegistrationDiff
 from . import keys
@@ -142,6 +143,7 @@ class RouteStore:
     """Runs the scripts that change the route tables; ``behaviour`` is that of the store's compat mode.
 
     ``owner`` of the methods: who asks, as lua/include/owner has it; "" = nobody decides on requests.
+    ``by`` of them: who causes the change; default: this process.
     """
 
     def __init__(self, store: Store) -> None:
@@ -167,7 +169,7 @@ class RouteStore:
         self, registration: Registration, diff: RegistrationDiff, *, encoded: Iterable[EncodedTopics] | None = None,
         digest: str = "", channel: Channel = NO_CHANNEL, body_bytes: int = 0, topic_count: int | None = None,
         default_timeout_ms: int = DEFAULT_HEARTBEAT_TIMEOUT_MS, applied: tuple[str, int] | None = None,
-        owner: str = "",
+        owner: str = "", by: By | None = None,
     ) -> Registered:  # fmt: skip
         """Write what a registration changes, if the tables are still as they were compared. O(topics of the diff).
 
@@ -202,8 +204,8 @@ class RouteStore:
                 step.before, *(applied or ("", 0)), "1" if step.more else "0", owner,
                 *(filters or ()), *_flat(step.parts), *step.dropped, *step.mappings,
             )  # fmt: skip
-            while (reply := await self._call("register_broker", *arguments))[0] == b"LEAVING":
-                while (await self._call("clear_broker", r.broker_name, TOPICS_AT_ONCE))[1]:
+            while (reply := await self._call("register_broker", *arguments, by=by))[0] == b"LEAVING":
+                while (await self._call("clear_broker", r.broker_name, TOPICS_AT_ONCE, by=by))[1]:
                     pass
             status = reply[0].decode()
             if status != "OK":
@@ -256,8 +258,9 @@ class RouteStore:
         return Touched(reply[1], _data_version(*reply[2:5]) if known else None, ok, text(reply[5]) if ok else "")
 
     async def unregister_broker(
-        self, cluster: str, broker_addr: str, broker_name: str, broker_id: int | None = None, *, owner: str = ""
-    ) -> Unregistered:
+        self, cluster: str, broker_addr: str, broker_name: str, broker_id: int | None = None, *, owner: str = "",
+        by: By | None = None,
+    ) -> Unregistered:  # fmt: skip
         """Remove a broker that leaves (104).
 
         Args:
@@ -266,45 +269,49 @@ class RouteStore:
         if self.behaviour.unregisters_by_id and broker_id is not None:
             identity = self.behaviour.who(cluster, broker_addr)
             reply = await self._call(
-                "unregister_broker_id", identity, broker_addr, broker_name, broker_id, cluster, owner
+                "unregister_broker_id", identity, broker_addr, broker_name, broker_id, cluster, owner, by=by
             )
         else:
             scope = cluster if self._live_by_cluster else ""
-            reply = await self._call("unregister_broker", scope, broker_addr, broker_name, owner)
+            reply = await self._call("unregister_broker", scope, broker_addr, broker_name, owner, by=by)
         if reply[0] == b"FOREIGN":
             return Unregistered(reply[1], text(reply[2]), foreign=True)
         return Unregistered(reply[1], text(reply[3]))
 
-    async def channel_destroyed(self, broker: str, channel: Channel) -> str:
+    async def channel_destroyed(self, broker: str, channel: Channel, *, by: By | None = None) -> str:
         """Report that a broker's connection closed; returns REMOVED, KEPT or STALE."""
-        return text((await self._call("channel_destroyed", broker, *channel))[0])
+        return text((await self._call("channel_destroyed", broker, *channel, by=by))[0])
 
-    async def set_write_perm(self, broker_name: str, mode: Literal["wipe", "add"]) -> tuple[int, int]:
+    async def set_write_perm(
+        self, broker_name: str, mode: Literal["wipe", "add"], *, by: By | None = None
+    ) -> tuple[int, int]:
         """Wipe or add write permission; returns (seq, how many topics the brokerName has).
 
         Some thousand topics at a time. If it fails half way, those that were changed stay so: repeat it.
         """
         rest = b""
         while True:
-            _, seq, count, rest = await self._call("set_write_perm", broker_name, mode, TOPICS_AT_ONCE, rest)
+            _, seq, count, rest = await self._call("set_write_perm", broker_name, mode, TOPICS_AT_ONCE, rest, by=by)
             if not rest:
                 return seq, count
 
-    async def delete_topic(self, topic: str, cluster: str = "") -> int:
+    async def delete_topic(self, topic: str, cluster: str = "", *, by: By | None = None) -> int:
         """Delete a topic, everywhere or from one cluster's brokers (5.x); returns the seq."""
         if not self.behaviour.deletes_in_one_cluster:
             cluster = ""
         while True:
-            _, seq, _, more = await self._call("delete_topic", topic, cluster, _BROKERS_PER_CALL)
+            _, seq, _, more = await self._call("delete_topic", topic, cluster, _BROKERS_PER_CALL, by=by)
             if not more:
                 return int(seq)
 
-    async def register_topic(self, topic: str, queue_datas: Iterable[tuple[str, QueueData]]) -> int:
+    async def register_topic(
+        self, topic: str, queue_datas: Iterable[tuple[str, QueueData]], *, by: By | None = None
+    ) -> int:
         """Give a topic queues at known brokers (217); returns the seq."""
         flat: list[Any] = []
         for broker_name, queue_data in queue_datas:
             flat += (broker_name, _encode(queue_data))
-        return int((await self._call("register_topic", topic, *flat))[1])
+        return int((await self._call("register_topic", topic, *flat, by=by))[1])
 
 
 def _batches(topics: dict[str, QueueData]) -> Iterator[dict[str, QueueData]]:

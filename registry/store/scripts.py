@@ -2,7 +2,8 @@
 
 The only module that reads ``lua/``. A script's header is its contract: ``KEYS[1]`` is always the namespace's
 meta key (its hash tag carries every other key), ``ARGV[i]`` lines name the arguments, and a line
-``ARGV[i...]`` says that any number may follow.
+``ARGV[i...]`` says that any number may follow. A script that appends events takes one more, behind all of these: who
+caused them (``lua/include/emit.lua``).
 """
 
 from __future__ import annotations
@@ -37,13 +38,18 @@ FOR_READERS: Final = ("acknowledge", "read_broker", "read_streams", "snapshot")
 
 
 class Script(NamedTuple):
-    """One script, ready to run: ``arguments`` is the fixed number of ARGV, ``more`` whether others may follow."""
+    """One script, ready to run.
+
+    arguments: the fixed number of ARGV in its header. more: others may follow. emits: it appends events, and is told
+    who causes them.
+    """
 
     name: str
     source: str
     sha: str
     arguments: int
     more: bool
+    emits: bool = False
 
     def check(self, arguments: Sequence[Any]) -> None:
         """Refuse a call whose number of arguments is not the header's."""
@@ -108,5 +114,6 @@ def load() -> dict[str, Script]:
             raise StoreError(f"{path.name}: ARGV lines of the header are not numbered 1, 2, 3, ...")
         more = bool(numbered and numbered[-1][1])
         sha = hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest()
-        scripts[name] = Script(name, source, sha, len(numbered) - more, more)
+        emits = '"include/emit"' in path.read_text(encoding="utf-8")
+        scripts[name] = Script(name, source, sha, len(numbered) - more, more, emits)
     return scripts

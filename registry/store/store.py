@@ -9,14 +9,16 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from typing import Any, NamedTuple
 
+import msgspec
 from redis import exceptions
 
 from ..errors import NoNamespace, StoreError
+from ..events.by import DIRECT, By, this_process
 from ..events.changes import SCHEMA_MAJOR, SCHEMA_MINOR
 from . import keys, scripts
 from .connection.client import open_client
 from .connection.errors import mapped_errors
-from .connection.url import is_open_to_others, without_password
+from .connection.url import is_open_to_others, username_of, without_password
 
 logger = logging.getLogger(__name__)
 
@@ -71,17 +73,21 @@ class Store:
 
     Every method raises StoreUnavailable when Redis does not answer (indefinite: repeat it, all scripts may be
     repeated) and StoreError when it answers with something that no repetition mends.
+
+    Args:
+        by: who causes what no request causes; default: a program that uses this library. ``login`` is filled in.
     """
 
     def __init__(
         self, url: str, namespace: str = "default", *, timeout_ms: int = 2000, compat: str = "5.x",
-        max_connections: int = 32,
+        max_connections: int = 32, by: By | None = None,
     ) -> None:  # fmt: skip
         self.url = url
         self.namespace = namespace
         self.compat = compat
         self.timeout_ms = timeout_ms
         self.client = open_client(url, timeout_ms=timeout_ms, max_connections=max_connections)
+        self.by = msgspec.structs.replace(by or this_process(DIRECT), login=username_of(url))
         self.times = ScriptTimes()
         self._meta_key = keys.meta(namespace)
         self._scripts = scripts.load()
@@ -98,14 +104,19 @@ class Store:
         """Close every connection."""
         await self.client.aclose()
 
-    async def call(self, name: str, *arguments: Any) -> Any:
+    async def call(self, name: str, *arguments: Any, by: By | None = None) -> Any:
         """Run a script; one round trip, unless Redis lost the script or the namespace.
 
         NOSCRIPT (a restart, a failover) sends the text once; a namespace that was never initialised (Redis
         came back empty) is initialised, and the script runs again.
+
+        Args:
+            by: who causes what the script changes; default: this process.
         """
         script = self._scripts[name]
         script.check(arguments)
+        if script.emits:
+            arguments = (*arguments, (by or self.by).encoded())
         started = time.perf_counter()
         with mapped_errors(f"{name} in namespace {self.namespace!r}"):
             try:
@@ -248,15 +259,20 @@ class Store:
 
 
 @contextlib.asynccontextmanager
-async def open_existing(url: str, namespace: str, *, timeout_ms: int = 10_000) -> AsyncIterator[Store]:
+async def open_existing(
+    url: str, namespace: str, *, timeout_ms: int = 10_000, by: By | None = None
+) -> AsyncIterator[Store]:
     """A store on a namespace that is there already, with the compat mode that it was made for: looking makes none.
+
+    Args:
+        by: as of :class:`Store`.
 
     Raises:
         NoNamespace: there is none.
         StoreError: it is of another schema major.
         StoreUnavailable: no answer.
     """
-    async with Store(url, namespace, timeout_ms=timeout_ms) as store:
+    async with Store(url, namespace, timeout_ms=timeout_ms, by=by) as store:
         where = f"Redis at {without_password(url)}"
         with mapped_errors(where):
             schema, compat = await store.client.hmget(keys.meta(namespace), "schema", "compat")

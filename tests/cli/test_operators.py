@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import socket
 
 import pytest
 from redis import exceptions
@@ -173,7 +175,8 @@ def test_watch_from_start_prints_every_change(command, target):
     lines = command("watch", "--from-start", "-n", "5", **target).stdout.splitlines()
     assert "broker_registered" in lines[0]
     assert "c1/broker-a id 0 10.0.0.1:10911; new; 2 topic(s): topic1, topic2" in lines[0]
-    assert lines[4].endswith("topic_deleted       topic2 at broker-a, broker-b")
+    assert "topic_deleted       topic2 at broker-a, broker-b; by " in lines[4]
+    assert lines[4].endswith(f"(direct) on {socket.gethostname()}/{os.getpid()}")
     events = [json.loads(line) for line in command("watch", "--from-start", "-n", "5", "--json", **target)
               .stdout.splitlines()]  # fmt: skip
     assert [event["seq"] for event in events] == [1, 2, 3, 4, 5]
@@ -203,7 +206,9 @@ def test_watch_ctrl_c_is_no_error(start, target):
     assert process.err == ""
 
 
-@pytest.mark.parametrize("name", [["clusters"], ["brokers"], ["topics"], ["route", "t"], ["watch", "-n", "1"]])
+@pytest.mark.parametrize(
+    "name", [["clusters"], ["brokers"], ["topics"], ["route", "t"], ["watch", "-n", "1"], ["audit"]]
+)
 def test_unknown_namespace_is_not_made(command, redis_url, namespace, name, run):
     result = command(*name, "--redis", redis_url, "--namespace", namespace, expect=1)
     assert f"no namespace '{namespace}'" in str(result.exception)

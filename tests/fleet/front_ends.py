@@ -197,7 +197,8 @@ class FrontEnds(Server):
                 continue
             if "live" in event:
                 event["live"]["timestamp"] = without_clock(event["live"]["timestamp"])
-            events.append({key: value for key, value in event.items() if key not in ("seq", "ms", "rev", "at")})
+            assert event["by"]["peer"], event
+            events.append({key: value for key, value in event.items() if key not in ("seq", "ms", "rev", "at", "by")})
         return events
 
     def live(self) -> dict[str, dict[str, str]]:

@@ -69,11 +69,15 @@ async def test_the_tables_at_any_instant_are_those_of_a_plain_replay(store, lake
     instants = [first, last, *edges, *(moment - 1 for moment in edges if moment > first)]
     check(lake, store.namespace, model, instants + [pick.randint(first, last) for _ in range(INSTANTS)])
     assert plain(travel.find_past(lake, store.namespace, last).tables(last)) == plain(await world.bed.tables())
-    check_rows(lake, store.namespace, taken.epoch)
+    authors = {change.seq: change.by.encoded().decode() for change in changes}
+    assert len(set(authors.values())) == 15
+    check_rows(lake, store.namespace, taken.epoch, authors)
 
 
-def check_rows(lake: Lake, namespace: str, epoch: str) -> None:
-    """No cell holds two values at once, and every row but those of no length has an end behind its beginning."""
+def check_rows(lake: Lake, namespace: str, epoch: str, authors: dict[int, str]) -> None:
+    """No cell holds two values at once, every row but those of no length has an end behind its beginning, and both name
+    who caused them.
+    """
     from mqregistry.pipeline.lake.schema import SILVER, SILVER_KEYS
     from mqregistry.pipeline.silver.files import read_files
 
@@ -90,6 +94,8 @@ def check_rows(lake: Lake, namespace: str, epoch: str) -> None:
         for of_cell in cells.values():
             of_cell.sort(key=lambda row: row["from_seq"])
             for row, following in zip(of_cell, [*of_cell[1:], None], strict=True):
+                assert row["from_by"] == authors[row["from_seq"]]
+                assert row["to_by"] == authors.get(row["to_seq"])
                 if row["to_seq"] is None:
                     assert following is None
                     assert row["valid_to"] is None

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mqregistry.behaviour import FOUR_EIGHT
+from mqregistry.events.by import By
 from mqregistry.events.changes import Change, Parts, decode_change
 from mqregistry.model import Registration
 from mqregistry.pipeline.lake.lake import Lake, places
@@ -56,6 +57,7 @@ class World:
         self.random = random.Random(seed)
         self.version = 0
         self.born = 0
+        self.steps = 0
         self.channels: dict[tuple[str, str, str], int] = {}
         self.on_the_way: list[tuple[FrontEnd, Prepared]] = []
         self.told = Told(store)
@@ -68,6 +70,8 @@ class World:
 
     async def step(self) -> None:
         pick = self.random
+        self.bed.store.by = By("direct", f"user-{self.steps % 5}", f"host/{self.steps % 3}")
+        self.steps += 1
         kind = pick.choices(list(OPERATIONS), list(OPERATIONS.values()))[0]
         front_end = pick.choice(self.front_ends)
         cluster, name, broker_id, addr = pick.choice(PROCESSES)

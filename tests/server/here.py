@@ -25,6 +25,7 @@ GRACE_MS = 1000
 class Peer:
     channel = NO_CHANNEL
     address = host = "test"
+    via = ""
     caller = None
 
     def close(self, reason):

@@ -27,12 +27,12 @@ class HookedStore(Store):
         self.before = {}
         self.after = {}
 
-    async def call(self, name, *arguments):
+    async def call(self, name, *arguments, **by):
         what = f"{name} {arguments[0]}" if name == "snapshot" else name
         self.calls[what] += 1
         if what in self.before:
             await self.before[what]()
-        reply = await super().call(name, *arguments)
+        reply = await super().call(name, *arguments, **by)
         if what in self.after:
             await self.after[what](reply)
         return reply

@@ -11,7 +11,7 @@ async def test_delete_takes_the_key_and_keeps_the_namespace(bed):
     seq = await bed.kv.delete("ns", "key")
     assert (await bed.contents())["kv"] == {"ns": {}}
     (event,) = await bed.events()
-    assert event == kinds.KvDeleted(seq, event.ms, at=event.at, kv_namespace="ns", key="key")
+    assert event == kinds.KvDeleted(seq, event.ms, at=event.at, by=bed.store.by, kv_namespace="ns", key="key")
     assert await bed.replay() == await bed.contents()
 
 

@@ -51,9 +51,9 @@ async def test_scripts_that_redis_lost_are_sent_again(own, namespace):
     flushing = Bed(own.store)
     call = own.store.call
 
-    async def call_without_scripts(*arguments):
+    async def call_without_scripts(*arguments, **by):
         await own.redis("SCRIPT", "FLUSH")
-        return await call(*arguments)
+        return await call(*arguments, **by)
 
     for part in (flushing.fe1.routes, flushing.fe1.leases, flushing.fe1.kv):
         part._call = call_without_scripts

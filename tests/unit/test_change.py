@@ -58,7 +58,7 @@ def test_what_is_no_event_is_an_error(text):
 
 def test_an_event_of_a_later_type_is_known_by_its_head():
     later = decode_change(b'{"seq":4,"ms":5,"type":"queues_moved","part":1,"parts":2,"at":9,"row":[]}')
-    assert later == LaterChange(4, 5, 1, 2, False, 9, "queues_moved")
+    assert later == LaterChange(4, 5, 1, 2, at=9, unknown_type="queues_moved")
     assert later.type == "queues_moved"
     assert not may_pass_over(later)
     assert may_pass_over(decode_change(b'{"seq":4,"ms":5,"type":"queues_moved","ignorable":true}'))

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from msgspec import UNSET
 
 from ...config.settings import Settings
 from ...store.operator_reads import BrokerInfo, read_brokers
@@ -22,7 +23,8 @@ from ..target import find_target, open_target, run, target_options
 def brokers(as_json: bool, config_file: Path | None, at_ms: int | None, lake: str, **flags: Any) -> None:
     """Show each broker: when it was last heard, how long it has left, over how many front ends it is connected.
 
-    With --at: as it was then. A broker of which the lake has no heartbeat counts as last heard when it registered.
+    With --at: as it was then, and who registered it so. A broker of which the lake has no heartbeat counts as last
+    heard when it registered.
     """
     if at_ms is not None:
         from .lake_tables import read_brokers_at
@@ -48,13 +50,17 @@ def _show_brokers(infos: list[BrokerInfo], as_json: bool) -> None:
 
 
 def _brokers_text(infos: list[BrokerInfo]) -> str:
+    headings = ("CLUSTER", "BROKER NAME", "ID", "ADDRESS", "HEARD", "EXPIRES IN", "TIMEOUT", "DATA VERSION",
+                "FRONT ENDS")  # fmt: skip
+    with_authors = infos[0].registered_by is not UNSET
     return output.table(
-        ("CLUSTER", "BROKER NAME", "ID", "ADDRESS", "HEARD", "EXPIRES IN", "TIMEOUT", "DATA VERSION", "FRONT ENDS"),
+        (*headings, "REGISTERED BY") if with_authors else headings,
         (
             (
                 info.cluster, info.broker_name, info.broker_id, info.broker_addr, output.duration(info.heard_ms_ago),
                 output.duration(info.expires_in_ms), output.duration(info.heartbeat_timeout_millis),
                 f"{info.data_version.counter}@{info.data_version.timestamp}", info.front_ends,
+                *((info.registered_by or "not known",) if with_authors else ()),
             )
             for info in infos
         ),

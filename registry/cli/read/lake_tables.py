@@ -14,24 +14,28 @@ from ..options import read_settings
 from ..pipeline.extras import spark_extra
 
 if TYPE_CHECKING:
-    from mqregistry.pipeline.past.travel import BrokerThen, Past
+    from mqregistry.pipeline.past.travel import BrokerThen, End, Origin, Past
 
 
-def read_route_at(topic: str, at_ms: int, lake: str, flags: dict[str, Any], config_file: Path | None) -> TopicRoute:
-    """One topic's route as it was at ``at_ms``.
+def read_route_at(
+    topic: str, at_ms: int, lake: str, flags: dict[str, Any], config_file: Path | None
+) -> tuple[TopicRoute, dict[str, Origin]]:
+    """One topic's route as it was at ``at_ms``, and since when it was so at each brokerName.
 
     Raises:
-        click.ClickException: there was no such topic.
+        click.ClickException: there was no such topic; the message says who ended it.
         LakeError: the lake does not know that instant.
     """
 
-    def question(past: Past) -> TopicRoute:
+    def question(past: Past) -> tuple[TopicRoute, dict[str, Origin]]:
         found = past.route(topic, at_ms)
         if found is None:
-            raise click.ClickException(_no_such_topic(topic, past.topic_names(at_ms), at_ms))
-        return found
+            end = past.end_of(topic, at_ms)
+            known = past.topic_names(at_ms)
+            raise click.ClickException(_ended(topic, end, at_ms) if end else _no_such_topic(topic, known, at_ms))
+        return found, past.origins(topic, at_ms)
 
-    found: TopicRoute = _ask(at_ms, lake, flags, config_file, question)
+    found: tuple[TopicRoute, dict[str, Origin]] = _ask(at_ms, lake, flags, config_file, question)
     return found
 
 
@@ -66,8 +70,18 @@ def _info(broker: BrokerThen, at_ms: int) -> BrokerInfo:
     heard_ms = max(broker.registered_ms, broker.sign.ms) if broker.sign else broker.registered_ms
     return broker_info(
         broker.broker_name, broker.info, heard_ms=heard_ms, deadline_ms=heard_ms + broker.info.timeout_ms,
-        now_ms=at_ms, front_ends=broker.sign.front_ends if broker.sign else 0,
+        now_ms=at_ms, front_ends=broker.sign.front_ends if broker.sign else 0, by=broker.by,
     )  # fmt: skip
+
+
+def _ended(topic: str, end: End, at_ms: int) -> str:
+    from mqregistry.pipeline.past.travel import show_ms
+
+    return (
+        f"no topic {topic!r} at {show_ms(at_ms)}; it was at {', '.join(end.broker_names)} until {show_ms(end.ms)}: "
+        f"{end.kind} by {end.by or 'somebody whom the lake does not know'}. 'route {topic} --at TIME' with an earlier "
+        "time shows where it was"
+    )
 
 
 def _no_such_topic(topic: str, names: set[str], at_ms: int) -> str:

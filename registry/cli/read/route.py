@@ -51,7 +51,11 @@ def route(
 
         if namesrv is not None:
             raise click.UsageError("--namesrv knows only of now, --at reads the pipeline's tables: give one of them")
-        _show_route(topic, read_route_at(topic, at_ms, lake, flags, config_file), as_json)
+        found, origins = read_route_at(topic, at_ms, lake, flags, config_file)
+        _show_route(topic, found, as_json)
+        if not as_json:
+            output.show(*(f"{name} is so since {output.moment(at.ms)}, by {at.by or 'somebody not known'}"
+                          for name, at in sorted(origins.items())))  # fmt: skip
         return
     if namesrv is not None:
         if given := [f"--{name}" for name, value in flags.items() if value is not None]:

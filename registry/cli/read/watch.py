@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Collection
-from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -100,12 +99,13 @@ async def _watch(
 
 def line(change: Change) -> str:
     """One change for a reader."""
-    at = datetime.fromtimestamp(change.ms / 1000).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
     part = f" ({change.part}/{change.parts})" if change.parts > 1 else ""
-    return f"{at}  {change.seq:>8}  {change.type:<19} {_what(change)}{part}"
+    by = f"; by {change.by}" if change.by is not None else ""
+    return f"{output.moment(change.ms)}  {change.seq:>8}  {change.type:<19} {what(change)}{part}{by}"
 
 
-def _what(change: Change) -> str:
+def what(change: Change) -> str:
+    """What a change was made to, on one line."""
     match change:
         case KvPut() | KvDeleted():
             value = f" = {change.value}" if isinstance(change, KvPut) and change.value is not None else ""

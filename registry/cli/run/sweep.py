@@ -12,6 +12,7 @@ import click
 
 from ...config.settings import Settings
 from ...errors import ConfigError, StartError, StoreError, StoreUnavailable
+from ...events.by import SWEEPER, this_process
 from ..options import config_file_option, no_wait_option, print_option, setting_options, start_settings
 from .logging_setup import configure_logging
 
@@ -44,7 +45,10 @@ async def _run(settings: Settings, *, wait: bool) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     try:
-        store = Store(settings.redis, settings.namespace, timeout_ms=settings.redis_timeout_ms, compat=settings.compat)
+        store = Store(
+            settings.redis, settings.namespace, timeout_ms=settings.redis_timeout_ms, compat=settings.compat,
+            by=this_process(SWEEPER),
+        )  # fmt: skip
     except ConfigError as error:  # the URL
         raise StartError(str(error)) from error
     async with store:

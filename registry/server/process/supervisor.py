@@ -20,6 +20,7 @@ import msgspec
 
 from ...config.settings import Settings
 from ...errors import ConfigError, StartError, StoreError, StoreUnavailable
+from ...events.by import SWEEPER, front_end_name, this_process
 from ...store.store import Store
 from .acceptor import Acceptor, open_acceptor
 from .metrics import Fleet, Status
@@ -119,8 +120,10 @@ class Supervisor:
         """
         settings = self.settings
         try:
+            # the sweeper beside this front end writes with it
+            by = this_process(SWEEPER, front_end=front_end_name(settings.listen_port))
             store = Store(
-                settings.redis, settings.namespace, timeout_ms=settings.redis_timeout_ms, compat=settings.compat
+                settings.redis, settings.namespace, timeout_ms=settings.redis_timeout_ms, compat=settings.compat, by=by
             )
         except ConfigError as error:  # the URL
             raise StartError(str(error)) from error

@@ -27,6 +27,7 @@ from ...behaviour import behaviour_of
 from ...config.networks import Networks
 from ...config.settings import DEFAULT, Settings, options
 from ...errors import RegistryError, StoreUnavailable
+from ...events.by import WORKER, front_end_name, this_process
 from ...names import PrintableFormatter
 from ...store.config_writes import KvStore
 from ...store.leases import LeaseStore
@@ -90,12 +91,14 @@ class Worker:
         settings = spec.settings
         self._spec = spec
         self._settings = settings
-        store = partial(Store, settings.redis, settings.namespace, compat=settings.compat)
+        name = front_end_name(settings.listen_port)
+        by = this_process(WORKER, front_end=name)
+        store = partial(Store, settings.redis, settings.namespace, compat=settings.compat, by=by)
         self._store = store(timeout_ms=settings.redis_timeout_ms)
         self._tail_store = store(timeout_ms=BLOCK_MS + 1000, max_connections=2)
         self._lease_store = store(timeout_ms=settings.redis_timeout_ms, max_connections=1)
         routes = RouteStore(self._store)
-        self._channels = ChannelOwner(routes, spec.front_end, secrets.token_hex(8))
+        self._channels = ChannelOwner(routes, spec.front_end, secrets.token_hex(8), name)
         behaviour = behaviour_of(settings.compat)
         self._proxy_protocol = settings.proxy_protocol and behaviour.proxy_protocol
         self._view = View()

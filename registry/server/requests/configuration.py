@@ -18,7 +18,7 @@ from ...config.settings import Settings, options_by_key
 from ...protocol.codes import ResponseCode
 from ...protocol.command import Command
 from ...protocol.numbers import parse_boolean, parse_long
-from .context import Peer, RequestContext
+from .context import Peer, RequestContext, log_write
 
 logger = logging.getLogger(__name__)
 
@@ -60,9 +60,10 @@ async def update_namesrv_config(context: RequestContext, command: Command, opaqu
         return context.replies.reply(opaque, ResponseCode.NO_PERMISSION, f"Can not update config: {refusal}")
     if changes:
         context.check_store()
-        await context.effect(await context.kv.set_config(changes))
+        by = context.by(peer)
+        await context.effect(await context.kv.set_config(changes, by=by))
         shown = ", ".join(f"{key}={value}" for key, value in changes.items())
-        logger.info("%s set the shared configuration: %s", peer.address, shown)
+        log_write(logger, by, "set the shared configuration: %s", shown)
     return context.replies.success.reply(opaque)
 
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from typing import Protocol
+
+import msgspec
 
 from ...behaviour import behaviour_of
 from ...config.in_force import in_force
 from ...config.settings import Settings
 from ...errors import RegistryError, StoreUnavailable
+from ...events.by import By
 from ...events.changes import ConfigSet
 from ...model import Registration
 from ...protocol.codes import Encoding
@@ -47,6 +51,11 @@ class Peer(Closable, Sender, Protocol):
     @property
     def host(self) -> str:
         """The client's address without its port, as far as it is believed."""
+
+
+def log_write(logger: logging.Logger, by: By, text: str, *arguments: object) -> None:
+    """Log what a request changed, with who sent it."""
+    logger.info(f"{text}, by %s", *arguments, by)
 
 
 class RequestContext:
@@ -142,6 +151,13 @@ class RequestContext:
             refusal = self.authorization.of_other_brokers(command, peer, names) if names else None
             if refusal is not None:
                 raise NotAllowed(refusal.text)
+
+    def by(self, peer: Peer) -> By:
+        """Who sends what comes over this connection, for the events that it causes."""
+        by, caller = self.channels.by(peer), peer.caller
+        if caller is None or caller.user is None:
+            return by
+        return msgspec.structs.replace(by, how=caller.how.value, user=caller.name)
 
     async def effect(self, seq: int) -> None:
         """Wait until this worker's view shows the change with this seq, so that an answer comes after its effect.

@@ -28,7 +28,7 @@ from ...protocol.registration import LARGE_BYTES, cut, dated, decode, digest_of,
 from ...store.route_writes import TOPICS_PER_EVENT, EncodedTopics, HeartbeatReply, Registered
 from ...tables.registration import RegistrationDiff, Role, compare, role_of
 from .chunk_cache import LastBody
-from .context import Peer, RequestContext
+from .context import Peer, RequestContext, log_write
 
 logger = logging.getLogger(__name__)
 
@@ -248,6 +248,7 @@ async def _write(
         topic_count=sum(chunk.size for chunk in chunks) if chunks else None,
         default_timeout_ms=context.settings.broker_channel_expired_time_ms, applied=applied,
         owner=context.owner(request.peer),
+        by=context.by(request.peer),
     )  # fmt: skip
     context.check_owner(request.command, request.peer, result.owner)
     if result.status == "LOST" or (result.status == "RETRY" and result.seq <= compared_at and result.n == beat.n):
@@ -305,19 +306,24 @@ def _changed(request: _Request, opaque: int, result: Registered, *, is_new: bool
     context, sender = request.context, request.sender
     if result.status == "REFUSED_ONE_TOPIC":
         context.counters.registrations_refused += 1
-        logger.warning("%s registered one topic before its first full registration: refused", request.who)
+        logger.warning(
+            "%s registered one topic before its first full registration: refused, by %s",
+            request.who, context.by(request.peer),
+        )  # fmt: skip
         return context.replies.reply(opaque, ResponseCode.SYSTEM_ERROR, "register broker failed", {})
     if result.status == "REFUSED_STATE":
         context.counters.registrations_refused += 1
         logger.warning(
-            "%s claims id %d of %s with a state version lower than its holder's: not stored",
-            request.who, sender.broker_id, sender.broker_name,
+            "%s claims id %d of %s with a state version lower than its holder's: not stored, by %s",
+            request.who, sender.broker_id, sender.broker_name, context.by(request.peer),
         )  # fmt: skip
         return _answer(context, opaque)
     context.counters.registrations_changed += 1
     if is_new:
-        logger.info("new broker registered, %s, brokerName %s id %d, HAServer: %s", request.who, sender.broker_name,
-                    sender.broker_id, sender.ha_server_addr)  # fmt: skip
+        log_write(
+            logger, context.by(request.peer), "new broker registered, %s, brokerName %s id %d, HAServer: %s",
+            request.who, sender.broker_name, sender.broker_id, sender.ha_server_addr,
+        )  # fmt: skip
     return _answer(context, opaque, result.master_addr, result.ha_server_addr)
 
 

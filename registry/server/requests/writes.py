@@ -23,7 +23,7 @@ from ...protocol.codes import VERSION_V4_9_4, RequestCode
 from ...protocol.command import Command
 from ...tables.route import in_zone
 from .configuration import update_namesrv_config
-from .context import Peer, RequestContext
+from .context import Peer, RequestContext, log_write
 from .registration import register_broker
 
 logger = logging.getLogger(__name__)
@@ -44,10 +44,11 @@ async def unregister_broker(context: RequestContext, command: Command, opaque: i
     name, addr, cluster = header.broker_name, header.broker_addr, header.cluster_name
     if header.broker_id is not None and name and addr and cluster:
         context.check_store()
-        done = await context.routes.unregister_broker(cluster, addr, name, owner=context.owner(peer))
+        by = context.by(peer)
+        done = await context.routes.unregister_broker(cluster, addr, name, owner=context.owner(peer), by=by)
         context.check_owner(command, peer, done.owner)
         await context.effect(done.seq)
-        logger.info("unregister broker %s of %s, id %d", who(cluster, addr), name, header.broker_id)
+        log_write(logger, by, "unregister broker %s of %s, id %d", who(cluster, addr), name, header.broker_id)
     return context.replies.success.reply(opaque)
 
 
@@ -61,10 +62,13 @@ async def unregister_broker_id(context: RequestContext, command: Command, opaque
     if header.broker_id is None:
         return context.replies.system_error(opaque, "unregister broker failed: brokerId is null or no number")
     context.check_store()
-    done = await context.routes.unregister_broker(cluster, addr, name, header.broker_id, owner=context.owner(peer))
+    by = context.by(peer)
+    done = await context.routes.unregister_broker(
+        cluster, addr, name, header.broker_id, owner=context.owner(peer), by=by
+    )
     context.check_owner(command, peer, done.owner)
     await context.effect(done.seq)
-    logger.info("unregister id %d of %s, address %s", header.broker_id, name, addr)
+    log_write(logger, by, "unregister id %d of %s, address %s", header.broker_id, name, addr)
     return context.replies.success.reply(opaque)
 
 
@@ -120,8 +124,9 @@ async def put_kv_config(context: RequestContext, command: Command, opaque: int, 
     if header.namespace is None or header.key is None:
         return context.replies.system_error(opaque, "namespace or key is null")
     context.check_store()
-    await context.effect(await context.kv.put(header.namespace, header.key, header.value))
-    logger.info("put KV config, namespace %s key %s", header.namespace, header.key)
+    by = context.by(peer)
+    await context.effect(await context.kv.put(header.namespace, header.key, header.value, by=by))
+    log_write(logger, by, "put KV config, namespace %s key %s", header.namespace, header.key)
     return context.replies.success.reply(opaque)
 
 
@@ -130,32 +135,34 @@ async def delete_kv_config(context: RequestContext, command: Command, opaque: in
     header = headers.DeleteKVConfig.checked(command.ext_fields)
     if header.namespace is not None and header.key is not None:
         context.check_store()
-        await context.effect(await context.kv.delete(header.namespace, header.key))
-        logger.info("delete KV config, namespace %s key %s", header.namespace, header.key)
+        by = context.by(peer)
+        await context.effect(await context.kv.delete(header.namespace, header.key, by=by))
+        log_write(logger, by, "delete KV config, namespace %s key %s", header.namespace, header.key)
     return context.replies.success.reply(opaque)
 
 
 async def wipe_write_perm(context: RequestContext, command: Command, opaque: int, peer: Peer) -> bytes:
     """205: take the write permission from every topic of a brokerName."""
-    return await _set_write_perm(context, command, opaque, "wipe", "wipeTopicCount")
+    return await _set_write_perm(context, command, opaque, peer, "wipe", "wipeTopicCount")
 
 
 async def add_write_perm(context: RequestContext, command: Command, opaque: int, peer: Peer) -> bytes:
     """327: make the permission of every topic of a brokerName 6 (read and write)."""
-    return await _set_write_perm(context, command, opaque, "add", "addTopicCount")
+    return await _set_write_perm(context, command, opaque, peer, "add", "addTopicCount")
 
 
 async def _set_write_perm(
-    context: RequestContext, command: Command, opaque: int, mode: Literal["wipe", "add"], count_field: str
+    context: RequestContext, command: Command, opaque: int, peer: Peer, mode: Literal["wipe", "add"], count_field: str
 ) -> bytes:
     """The answer counts all topics of the name, also those whose permission did not change (docs/semantics.md 15)."""
     name = headers.WipeWritePerm.checked(command.ext_fields).broker_name
     count = 0
     if name:
         context.check_store()
-        seq, count = await context.routes.set_write_perm(name, mode)
+        by = context.by(peer)
+        seq, count = await context.routes.set_write_perm(name, mode, by=by)
         await context.effect(seq)
-        logger.info("%s write perm of broker %s, %d topics", mode, name, count)
+        log_write(logger, by, "%s write perm of broker %s, %d topics", mode, name, count)
     return context.replies.reply(opaque, ext_fields={count_field: str(count)})
 
 
@@ -164,8 +171,9 @@ async def delete_topic(context: RequestContext, command: Command, opaque: int, p
     header = headers.DeleteTopic.checked(command.ext_fields)
     if header.topic:
         context.check_store()
-        await context.effect(await context.routes.delete_topic(header.topic, header.cluster_name or ""))
-        logger.info("delete topic %s in cluster %s", header.topic, header.cluster_name or "(every)")
+        by = context.by(peer)
+        await context.effect(await context.routes.delete_topic(header.topic, header.cluster_name or "", by=by))
+        log_write(logger, by, "delete topic %s in cluster %s", header.topic, header.cluster_name or "(every)")
     return context.replies.success.reply(opaque)
 
 
@@ -188,8 +196,9 @@ async def register_topic(context: RequestContext, command: Command, opaque: int,
         if fault is not None:
             raise RemoteProtocolError(f"brokerName {fault}; nothing was changed")
         context.check_store()
-        await context.effect(await context.routes.register_topic(topic, queue_datas.items()))
-        logger.info("topic %s registered at %s", topic, ", ".join(queue_datas))
+        by = context.by(peer)
+        await context.effect(await context.routes.register_topic(topic, queue_datas.items(), by=by))
+        log_write(logger, by, "topic %s registered at %s", topic, ", ".join(queue_datas))
     return context.replies.success.reply(opaque)
 
 

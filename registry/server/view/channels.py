@@ -7,6 +7,7 @@ import logging
 from typing import Protocol
 
 from ...errors import RegistryError, StoreUnavailable
+from ...events.by import ANONYMOUS, By
 from ...events.changes import BrokerExpired
 from ...store.leases import opened_now
 from ...store.route_writes import Channel, RouteStore
@@ -19,10 +20,14 @@ _RETRY_S = (0.1, 0.2, 0.5, 1.0)
 
 
 class Closable(Protocol):
-    """What this module needs of a connection."""
+    """What this module needs of a connection.
+
+    address: of the client. via: of the proxy that it came through; "" = none.
+    """
 
     channel: Channel
     address: str
+    via: str
 
     def close(self, reason: str) -> None:
         """Close it; the reason is logged."""
@@ -36,16 +41,18 @@ class ChannelOwner:
 
     Args:
         front_end, incarnation: names of the front end and of this worker process, as Redis knows them.
+        name: of the front end, as events have it.
     """
 
-    def __init__(self, routes: RouteStore, front_end: str, incarnation: str) -> None:
+    def __init__(self, routes: RouteStore, front_end: str, incarnation: str, name: str = "") -> None:
         self.front_end = front_end
+        self._name = name or None
         self.incarnation = incarnation
         self._routes = routes
         self._owners: dict[str, Closable] = {}
         self._registered_at: dict[str, int] = {}
         self._held: dict[Closable, set[str]] = {}
-        self._closes: asyncio.Queue[tuple[str, Channel]] = asyncio.Queue()
+        self._closes: asyncio.Queue[tuple[str, Channel, By]] = asyncio.Queue()
         self._untold = 0
         self._connections = 0
         self._telling = True
@@ -57,6 +64,10 @@ class ChannelOwner:
         """An identity for a new connection, with the time that tells which of two workers' is younger."""
         self._connections += 1
         return Channel(self.front_end, f"{self.incarnation}/{self._connections}{opened_now()}")
+
+    def by(self, connection: Closable) -> By:
+        """Who causes what comes over a connection, and what its end causes."""
+        return By(ANONYMOUS, peer=connection.address, via=connection.via or None, front_end=self._name)
 
     def registered(self, who: str, connection: Closable, seq: int) -> None:
         """A registration of this broker came over this connection: it is the broker's channel now."""
@@ -78,7 +89,7 @@ class ChannelOwner:
                 self._registered_at.pop(who, None)
             if self._telling:
                 self._untold += 1
-                self._closes.put_nowait((who, connection.channel))
+                self._closes.put_nowait((who, connection.channel, self.by(connection)))
 
     def stop_telling(self) -> None:
         """Before a shutdown: connections that close from now on say nothing about their brokers."""
@@ -118,18 +129,18 @@ class ChannelOwner:
     async def tell_closes(self) -> None:
         """Tell Redis of closed connections, in order, each until Redis has taken it. Runs until cancelled."""
         while not cancelled():
-            who, channel = await self._closes.get()
+            closed = await self._closes.get()
             attempt = 0
-            while not cancelled() and not await self._tell(who, channel):
+            while not cancelled() and not await self._tell(*closed):
                 await pause(_RETRY_S[min(attempt, len(_RETRY_S) - 1)])
                 attempt += 1
             self._untold -= 1
             self._closes.task_done()
 
-    async def _tell(self, who: str, channel: Channel) -> bool:
+    async def _tell(self, who: str, channel: Channel, by: By) -> bool:
         """One try; False: Redis is away, try again."""
         try:
-            outcome = await self._routes.channel_destroyed(who, channel)
+            outcome = await self._routes.channel_destroyed(who, channel, by=by)
         except StoreUnavailable:
             return False
         except RegistryError:

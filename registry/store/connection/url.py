@@ -20,6 +20,7 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from ...errors import ConfigError
+from ...names import MAX_NAME_BYTES, printable
 
 PASSWORD_VARIABLE = "MQREGISTRY_REDIS_PASSWORD"
 
@@ -136,6 +137,15 @@ def _is_this_machine(host: str) -> bool:
         return ip_address(host).is_loopback
     except ValueError:  # a name
         return False
+
+
+def username_of(url: str) -> str | None:
+    """The Redis user that a URL names; None: it names none, or cannot be read."""
+    try:
+        username = urlsplit(url).username
+    except ValueError:
+        return None
+    return printable(unquote(username))[:MAX_NAME_BYTES] if username else None
 
 
 def without_password(url: str) -> str:

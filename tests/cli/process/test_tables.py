@@ -148,19 +148,22 @@ def test_watch_shows_what_was_and_what_comes(world, show, example, redis_url, na
     lines = show("watch", "--from-start", "-n", 8).stdout.splitlines()
     seqs = [int(line.split()[2]) for line in lines]
     assert seqs == list(range(seqs[0], seqs[0] + 8))
-    assert "".join(line[line.index("broker_registered") :] + "\n" for line in lines) == EVENTS
+    told = [line[line.index("broker_registered") :].partition("; by anonymous from 127.0.0.1:") for line in lines]
+    assert "".join(what + "\n" for what, _, _ in told) == EVENTS
+    assert len({by for _, _, by in told}) == 4, "each broker has a connection of its own"
     watch = world.start("watch", "--from-start", "--json", "--redis", redis_url, "--namespace", namespace)
     wait_until(lambda: len(watch.out.splitlines()) == 8, "it has shown what was")
     assert example["broker-b", 1].request(100, {"namespace": "n", "key": "k", "value": "ä"}).code == 0
     wait_until(lambda: len(watch.out.splitlines()) == 9, "it shows what comes")
     event = json.loads(watch.out.splitlines()[-1])
     assert (event["type"], event["kv_namespace"], event["key"], event["value"]) == ("kv_put", "n", "k", "ä")
+    assert event["by"]["peer"] == "{}:{}".format(*example["broker-b", 1].socket.getsockname())
     watch.process.send_signal(signal.SIGINT)
     assert watch.process.wait(5) == 0
     assert watch.err == ""
 
 
-COMMANDS = [["clusters"], ["brokers"], ["topics"], ["route", "topic1"], ["watch", "-n", "1"], ["kv", "list"]]
+COMMANDS = [["clusters"], ["brokers"], ["topics"], ["route", "topic1"], ["watch", "-n", "1"], ["audit"], ["kv", "list"]]
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])

@@ -1,0 +1,251 @@
+"""``audit``: who changed what, from the stream of changes; of one topic with its route before and after."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from typing import Any, Final
+
+import click
+import msgspec
+
+from ...events.by import By
+from ...events.changes import BrokerChange, Change, Parts, TopicDeleted, TopicRegistered, WritePermSet
+from ...store.change_reader import ChangeReader, read_back, read_first
+from ...store.operator_reads import Refusal, read_refusals, read_rows, read_topic_tables
+from ...store.store import Store
+from ...tables.topic_history import Place, Route, Step, TopicHistory
+from .. import complete_names, output
+from ..at_option import instant
+from ..target import target_command
+from .watch import line
+
+_MOST: Final = 50
+
+_Wanted = Callable[[Change], bool]
+
+
+@click.command()
+@click.option(
+    "--topic",
+    metavar="TOPIC",
+    shell_complete=complete_names.topics,
+    help="Only changes of its route, each with the route before and after.",
+)
+@click.option(
+    "--broker", metavar="NAME", shell_complete=complete_names.broker_names, help="Only changes of this broker name."
+)
+@click.option(
+    "--user", metavar="USER", help="Only what this user caused: of the registry, an operating system or Redis."
+)
+@click.option("--peer", metavar="HOST[:PORT]", help="Only what came from this address, or from a program on this host.")
+@click.option(
+    "--since",
+    "since_ms",
+    metavar="TIME",
+    callback=instant,
+    help="Only what happened since then: 2026-11-21T14:03, 14:03 (the last one), -2h.",
+)
+@click.option("--denied", is_flag=True, help="Requests that were refused, or would be with 'auth mode enforce'.")
+@click.option(
+    "-n",
+    "--number",
+    type=click.IntRange(min=0),
+    default=_MOST,
+    show_default=True,
+    metavar="N",
+    help="The last N; 0: all that the stream holds.",
+)
+@target_command
+async def audit(
+    store: Store, topic: str | None, broker: str | None, user: str | None, peer: str | None, since_ms: int | None,
+    denied: bool, number: int, as_json: bool,
+) -> None:  # fmt: skip
+    """Show who changed what, the newest last: which user or address, how that is known, through which front end.
+
+    The stream of changes is read, which keeps a week unless it is set otherwise ('mqregistry streams'). For what was
+    before that see 'mqregistry route TOPIC --at TIME'.
+    """  # fmt: skip
+    if denied:
+        if topic is not None or broker is not None:
+            raise click.UsageError("--denied lists requests: --topic and --broker do not choose from them")
+        await _show_refusals(store, user, peer, since_ms or 0, number, as_json)
+        return
+    wanted = [_by_author(user, peer)] if user is not None or peer is not None else []
+    if broker is not None:
+        wanted.append(lambda change: broker in _broker_names(change))
+    if topic is not None:
+        await _show_topic(store, topic, wanted, since_ms or 0, number, as_json)
+        return
+    found, more = await _last(
+        (_whole(parts) async for parts in read_back(store, since_ms=since_ms or 0)), wanted, number
+    )
+    for change in found:
+        if as_json:
+            output.json_line(change)
+        else:
+            output.show(line(change))
+    await _say_what_is_not_shown(store, since_ms, len(found), more=more)
+
+
+# which changes
+
+
+def _by_author(user: str | None, peer: str | None) -> _Wanted:
+    def wanted(change: Change) -> bool:
+        by = change.by
+        return by is not None and (user is None or user in (by.user, by.login)) and (peer is None or _is_at(by, peer))
+
+    return wanted
+
+
+def _is_at(by: By, peer: str) -> bool:
+    """Whether somebody is at an address; of a program host and process id are."""
+    return any(at is not None and (at == peer or at.startswith((f"{peer}:", f"{peer}/"))) for at in (by.peer, by.via))
+
+
+def _broker_names(change: Change) -> tuple[str, ...]:
+    match change:
+        case BrokerChange() | WritePermSet():
+            return (change.broker_name,)
+        case TopicDeleted():
+            return (*change.broker_names,)
+        case TopicRegistered():
+            return (*change.queue_datas,)
+    return ()
+
+
+def _whole(parts: list[Change]) -> Change:
+    """A change as if it were in one part."""
+    first = parts[0]
+    if len(parts) == 1:
+        return first
+    topics = {topic: data for part in parts for topic, data in getattr(part, "topics", {}).items()}
+    return msgspec.structs.replace(first, part=1, parts=1, topics=topics)
+
+
+async def _last(changes: AsyncIterator[Change], wanted: list[_Wanted], number: int) -> tuple[list[Change], bool]:
+    """The last ones that are wanted, the newest last, and whether there are more before them; changes: newest first."""
+    found: list[Change] = []
+    async for change in changes:
+        if all(one(change) for one in wanted):
+            if number and len(found) == number:
+                return found[::-1], True
+            found.append(change)
+    return found[::-1], False
+
+
+async def _say_what_is_not_shown(store: Store, since_ms: int | None, shown: int, *, more: bool) -> None:
+    """On stderr: whether earlier ones were left out, or are not in the stream any more."""
+    if more:
+        click.echo(f"these are the last {shown}; -n says how many are shown, -n 0 shows all", err=True)
+        return
+    first = await read_first(store)
+    if first is None:
+        click.echo("nothing was changed yet: the stream of changes is empty", err=True)
+    elif first.seq > 1 and (since_ms is None or since_ms < first.ms):
+        click.echo(
+            f"the stream begins at {output.moment(first.ms)}; what was before is in the lake, if 'mqregistry pipeline "
+            "run' has recorded it",
+            err=True,
+        )
+    elif not shown:
+        click.echo("nothing that was changed is of these", err=True)
+
+
+# one topic
+
+
+async def _show_topic(
+    store: Store, topic: str, wanted: list[_Wanted], since_ms: int, number: int, as_json: bool
+) -> None:  # fmt: skip
+    history, complete = await _read_history(store, topic)
+    now = (await read_topic_tables(store, topic)).topics.get(topic, {})
+    rows = await read_rows(store, {*now, *history.broker_names})
+    every = history.steps(now, rows, complete=complete)
+    steps = [step for step in every if step.change.ms >= since_ms and all(one(step.change) for one in wanted)]
+    shown = steps[-number:]
+    for step in shown:
+        if as_json:
+            output.json_line({"change": step.change, "before": _json(step.before), "after": _json(step.after)})
+        else:
+            output.show(*_lines(step))
+    if history.uncertain:
+        names = ", ".join(sorted(set(history.uncertain)))
+        click.echo(f"nothing tells whether {topic} was at these broker names, which were removed: {names}", err=True)
+    await _say_what_is_not_shown(store, since_ms, len(shown), more=len(shown) < len(steps))
+
+
+async def _read_history(store: Store, topic: str) -> tuple[TopicHistory, bool]:
+    """What the whole stream tells of a topic, and whether it holds every change that ever was."""
+    history, reader, parts = TopicHistory(topic), ChangeReader(store, "0-0"), Parts()
+    complete: bool | None = None
+    while changes := await reader.read(block_ms=0):
+        if complete is None:
+            complete = changes[0].seq == 1
+        for change in changes:
+            if whole := list(parts.add(change)):
+                history.add(whole)
+    return history, bool(complete)
+
+
+def _lines(step: Step) -> list[str]:
+    return [line(step.change), *_route_lines("before", step.before), *_route_lines("after", step.after)]
+
+
+def _route_lines(when: str, route: Route) -> list[str]:
+    if not route:
+        return [f"    {when:<6}  no route"]
+    width = max(map(len, route))
+    return [
+        f"    {when if at == 0 else '':<6}  {name:<{width}}  {_place(place)}"
+        for at, (name, place) in enumerate(route.items())
+    ]
+
+
+def _place(place: Place) -> str:
+    data = place.queue_data
+    queues = (
+        "not known, it is older than the stream"
+        if data is None
+        else f"{data.read_queue_nums} read, {data.write_queue_nums} write, {output.perm(data.perm)}"
+    )
+    if place.addrs is None:
+        return queues if data is None else f"{queues}; addresses not known"
+    return f"{queues}; {', '.join(f'{addr} id {number}' for number, addr in sorted(place.addrs.items()))}"
+
+
+def _json(route: Route) -> dict[str, Any]:
+    return {name: place._asdict() for name, place in route.items()}
+
+
+# what was refused
+
+
+async def _show_refusals(
+    store: Store, user: str | None, peer: str | None, since_ms: int, number: int, as_json: bool
+) -> None:  # fmt: skip
+    found = [
+        refusal
+        for refusal in await read_refusals(store, since_ms)
+        if (user is None or refusal.kind.user == user)
+        and (peer is None or refusal.last.source == peer or refusal.last.source.startswith(f"{peer}:"))
+    ]
+    shown = found[-number:]
+    for refusal in shown:
+        if as_json:
+            output.json_line(refusal)
+        else:
+            output.show(_refusal_line(refusal))
+    if len(shown) < len(found):
+        click.echo(f"these are the last {len(shown)}; -n says how many are shown, -n 0 shows all", err=True)
+    elif not found:
+        click.echo("no request was refused", err=True)
+
+
+def _refusal_line(refusal: Refusal) -> str:
+    kind, last = refusal.kind, refusal.last
+    by = By(last.how or "not proved", kind.user or None, last.source or None, front_end=refusal.front_end)
+    what = " ".join(filter(None, (kind.right or "any right", ", ".join(kind.resources))))
+    outcome = "refused" if refusal.mode == "enforce" else "would be refused"
+    times = "once" if refusal.count == 1 else f"{refusal.count} times"
+    return f"{output.moment(refusal.ms)}  {outcome} {times}: {what} ({kind.reason}); by {by}"

@@ -1,0 +1,111 @@
+"""Who caused a change: the member ``by`` of events, and what a process says there of itself."""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import socket
+from typing import Final
+
+import msgspec
+
+from ..names import MAX_NAME_BYTES, printable
+
+# How it is known who sent a request over the wire. A later release may know other ways.
+SIGNATURE: Final = "signature"
+CERTIFICATE: Final = "certificate"
+NETWORK: Final = "network"
+ANONYMOUS: Final = "anonymous"
+OVER_THE_WIRE: Final = frozenset({SIGNATURE, CERTIFICATE, NETWORK, ANONYMOUS})
+
+# Programs that somebody runs, and that write to Redis themselves; direct: a client helper in somebody's own program.
+CLI: Final = "cli"
+CONSOLE: Final = "console"
+DIRECT: Final = "direct"
+BY_HAND: Final = frozenset({CLI, CONSOLE, DIRECT})
+
+# Processes of the registry, where nobody asked: a broker's timeout or a dead worker, and a worker that shuts down or
+# gives back what Redis lost.
+SWEEPER: Final = "sweeper"
+WORKER: Final = "worker"
+
+_PLAIN: Final = re.compile(r"[\w.@+/:=,-]+")
+
+
+class By(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Who caused a change. None: not known, or there is nothing to say.
+
+    how: one of the words of this module; a later release may add others.
+    user: whom the registry knows the sender as; of a program that writes to Redis itself, the user of its operating
+        system.
+    peer: ``host:port`` of the sender; of a program that writes to Redis itself ``<host name>/<process id>``.
+    via: ``host:port`` of the proxy that the request came through (PROXY protocol).
+    front_end: ``<host name>:<port>`` of the front end that the request came to, or whose process did it.
+    login: the Redis user of a program that writes to Redis itself, if its URL names one.
+    """
+
+    how: str
+    user: str | None = None
+    peer: str | None = None
+    via: str | None = None
+    front_end: str | None = None
+    login: str | None = None
+
+    def encoded(self) -> bytes:
+        """As events have it."""
+        return msgspec.json.encode(self)
+
+    def __str__(self) -> str:
+        """For a reader; nothing in it acts on a terminal, and no name in it passes for another part of the text."""
+        login = f", Redis user {_shown(self.login)}" if self.login else ""
+        text = f"{_shown(self.user)} ({self.how}{login})" if self.user else f"{self.how}{login}"
+        if self.peer:
+            text += f" {'from' if self.how in OVER_THE_WIRE else 'on'} {_shown(self.peer)}"
+        if self.via:
+            text += f" via {_shown(self.via)}"
+        if self.front_end:
+            text += f" at {_shown(self.front_end)}"
+        return printable(text)
+
+
+def _shown(name: str) -> str:
+    return name if _PLAIN.fullmatch(name) else msgspec.json.encode(name).decode()
+
+
+def this_process(how: str, *, front_end: str | None = None, login: str | None = None) -> By:
+    """What this process says of itself in the events that it causes."""
+    user = _os_user() if how in BY_HAND else None
+    return By(how, user, f"{_host()}/{os.getpid()}", front_end=front_end, login=login)
+
+
+def front_end_name(port: int) -> str:
+    """What events call a front end that listens on this port of this machine."""
+    return f"{_host()}:{port}"
+
+
+@functools.cache
+def _host() -> str:
+    return _bounded(socket.gethostname())
+
+
+@functools.cache
+def _os_user() -> str:
+    """Who runs this process; under sudo, who called it."""
+    try:
+        import pwd
+    except ImportError:  # no Unix
+        return _bounded(os.environ.get("USERNAME", "unknown"))
+    user_id = os.getuid()
+    caller = os.environ.get("SUDO_USER") if user_id == 0 else None
+    if caller:
+        return _bounded(caller)
+    try:
+        return _bounded(pwd.getpwuid(user_id).pw_name)
+    except KeyError:  # a container may run as a number without a name
+        return f"uid {user_id}"
+
+
+def _bounded(text: str) -> str:
+    """A text of this machine, which may hold anything, as one that JSON can have."""
+    return printable(text)[:MAX_NAME_BYTES]

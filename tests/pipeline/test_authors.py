@@ -1,0 +1,143 @@
+"""Who caused a change, from the stream through bronze and silver to the commands that ask for the past."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+
+import pytest
+
+pytest.importorskip("pyarrow")
+
+import pyarrow.parquet as pq
+
+from mqregistry.events.by import By
+from mqregistry.pipeline import silver
+from mqregistry.pipeline.lake import snapshot
+from mqregistry.pipeline.lake.schema import AUTHORS
+from mqregistry.pipeline.past import travel
+from mqregistry.pipeline.past.audit import audit
+from mqregistry.pipeline.silver.manifest import log_of, read_last
+from tests.cli.conftest import command, env, home  # noqa: F401 - fixtures
+from tests.pipeline.test_travel import T0, begin, event, fill
+from tests.pipeline.world import entries, write_bronze
+from tests.store.bed import Bed, registration
+
+BROKER = By("anonymous", peer="10.0.0.1:40001", front_end="ns1:9876")
+ALICE = By("signature", "alice", "10.0.0.9:50123", "10.0.0.2:443", "ns1:9876")
+
+
+def at(ms):
+    return datetime.fromtimestamp(ms / 1000, UTC).isoformat()
+
+
+@pytest.fixture
+def deleted(store, run, lake):
+    """A lake in which alice has deleted t1; returns (past, ms before that, ms of it)."""
+    bed = Bed(store)
+
+    async def fill_it():
+        r = registration()
+        prepared = await bed.fe1.prepare(r)
+        await bed.routes.register_broker(r, prepared.diff, by=BROKER)
+        await bed.let_pass(60_000)
+        await bed.routes.delete_topic("t1", by=ALICE)
+        first, last = await bed.events()
+        epoch = (await snapshot.take_async(store.url, store.namespace, lake)).epoch
+        write_bronze(lake, store.namespace, epoch, 0, await entries(store))
+        return epoch, first.ms, last.ms
+
+    epoch, first_ms, last_ms = run(fill_it())
+    silver.advance(None, lake, store.namespace, epoch)
+    return travel.find_past(lake, store.namespace, last_ms), first_ms, last_ms
+
+
+def test_the_past_says_since_when_a_route_was_so_and_who_ended_it(deleted):
+    past, first_ms, last_ms = deleted
+    assert past.origins("t1", last_ms - 1) == {"broker-a": travel.Origin(first_ms, BROKER)}
+    assert past.origins("t1", last_ms) == {}
+    assert past.end_of("t1", last_ms) == travel.End(last_ms, "topic_deleted", ALICE, ["broker-a"])
+    assert past.end_of("t1", last_ms - 1) is None
+    assert past.end_of("never", last_ms) is None
+    [broker] = past.brokers(last_ms)
+    assert broker.by == BROKER
+
+
+def test_one_command_says_who_deleted_a_topic_and_another_where_it_was(deleted, store, lake, command):  # noqa: F811
+    _, _, last_ms = deleted
+    options = ("--lake", lake.root, "--namespace", store.namespace)
+    told = command("route", "t1", "--at", at(last_ms), *options, expect=1).output
+    assert "it was at broker-a until" in told
+    assert "topic_deleted by alice (signature) from 10.0.0.9:50123 via 10.0.0.2:443 at ns1:9876" in told
+    told = command("route", "t1", "--at", at(last_ms - 1), *options).output
+    assert "by anonymous from 10.0.0.1:40001 at ns1:9876" in told.splitlines()[-1]
+    told = command("brokers", "--at", at(last_ms), *options).output
+    assert "REGISTERED BY" in told.splitlines()[0]
+    assert told.splitlines()[1].endswith("anonymous from 10.0.0.1:40001 at ns1:9876")
+    [found] = json.loads(command("brokers", "--at", at(last_ms), *options, "--json").output)
+    assert found["registeredBy"] == json.loads(BROKER.encoded())
+
+
+def test_a_change_that_does_not_say_who_is_not_known(lake):
+    begin(lake, "e", T0)
+    queue_data = {"r": 1, "w": 1, "p": 6, "f": 0}
+    fill(lake, "e", [
+        event(1, T0, "topic_registered", topic="t", queue_datas={"a": queue_data}, rev=1),
+        event(2, T0 + 10, "topic_deleted", topic="t", broker_names=["a"], rev=2),
+    ])  # fmt: skip
+    past = travel.find_past(lake, "default", T0)
+    assert past.origins("t", T0) == {"a": travel.Origin(T0, None)}
+    assert past.end_of("t", T0 + 10) == travel.End(T0 + 10, "topic_deleted", None, ["a"])
+
+
+def test_tables_of_an_older_release_go_on_and_an_audit_finds_no_difference(store, run, lake):
+    """Their files lack the columns: nobody is known for their rows, and everybody for later ones."""
+    bed = Bed(store)
+
+    async def changes(first, count):
+        for number in range(first, first + count):
+            await bed.kv.put("ns", f"k{number % 7}", str(number), by=ALICE)
+
+    run(changes(0, 20))
+    epoch = run(snapshot.take_async(store.url, store.namespace, lake)).epoch
+    found = run(entries(store))
+    write_bronze(lake, store.namespace, epoch, 0, found)
+    silver.advance(None, lake, store.namespace, epoch)
+    _, manifest = read_last(lake, log_of(store.namespace, epoch))
+    for file in manifest.files:
+        path = lake.path(file.path)
+        pq.write_table(pq.read_table(path, partitioning=None).drop_columns(list(AUTHORS)), path)
+    for batch in range(1, 12):  # files of closed rows are merged meanwhile
+        run(changes(20 * batch, 20))
+        write_bronze(lake, store.namespace, epoch, batch, run(entries(store, found[-1][0])))
+        found = run(entries(store))
+        silver.advance(None, lake, store.namespace, epoch)
+    past = travel.all_pasts(lake, store.namespace)[0]
+    from mqregistry.pipeline.silver.files import read_files
+
+    rows = read_files(lake, "kv", past.manifest.of("kv")).to_table().to_pylist()
+    assert {row["from_by"] for row in rows if row["from_seq"] <= 20} == {None}
+    assert {row["from_by"] for row in rows if row["from_seq"] > 20} == {ALICE.encoded().decode()}
+    assert all(row["to_by"] == ALICE.encoded().decode() for row in rows if row["to_seq"] and row["to_seq"] > 20)
+    assert run_audit(store, lake) == []
+
+
+def run_audit(store, lake):
+    return list(audit(None, store.url, store.namespace, lake).differences)
+
+
+def test_delta_tables_of_an_older_release_get_the_columns(deleted, store, lake, tmp_path):
+    deltalake = pytest.importorskip("deltalake")
+    from mqregistry.pipeline import delta
+    from mqregistry.pipeline.lake.schema import SILVER
+
+    root = str(tmp_path / "delta")
+    name, schema, partitions = next(made for made in delta._tables() if made[0] == "silver/queue_data")
+    for column in AUTHORS:
+        schema = schema.remove(schema.get_field_index(column))
+    about = f"mqregistry, {name} of the lake {lake.root}"
+    deltalake.DeltaTable.create(f"{root}/{name}", schema, partition_by=partitions, description=about)
+    delta.publish(lake, root, store.namespace)
+    rows = deltalake.DeltaTable(f"{root}/{name}").to_pyarrow_table().to_pylist()
+    assert set(rows[0]) == {*SILVER["queue_data"].names, "namespace", "epoch"}
+    assert [(row["topic"], row["to_by"]) for row in rows if row["to_by"]] == [("t1", ALICE.encoded().decode())]

@@ -1,0 +1,131 @@
+"""Every change over the wire says whose it was, in the event and in the log: which peer deleted the topic."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+
+import pytest
+import redis
+
+from mqregistry.events.by import By
+from mqregistry.events.changes import decode_change
+from mqregistry.protocol.codes import RequestCode
+from mqregistry.server.requests.writes import WRITES
+
+from .harness import Broker, Client, FrontEnd, wait_until
+from .test_proxy_protocol import v2_inet
+
+QUEUE_DATAS = {"queueDatas": [{"brokerName": "broker-a", "readQueueNums": 1, "writeQueueNums": 1, "perm": 6}]}
+GOODBYE = {"clusterName": "c1", "brokerName": "broker-a", "brokerAddr": "127.0.0.1:10911", "brokerId": "0"}
+KEY = {"namespace": "ns", "key": "k"}
+# what it sends, and the type of the event; in this order each of them changes something
+SENT = {
+    RequestCode.WIPE_WRITE_PERM_OF_BROKER: ({"brokerName": "broker-a"}, b"", "write_perm_set"),
+    RequestCode.ADD_WRITE_PERM_OF_BROKER: ({"brokerName": "broker-a"}, b"", "write_perm_set"),
+    RequestCode.REGISTER_TOPIC_IN_NAMESRV: ({"topic": "given"}, json.dumps(QUEUE_DATAS).encode(), "topic_registered"),
+    RequestCode.DELETE_TOPIC_IN_NAMESRV: ({"topic": "given"}, b"", "topic_deleted"),
+    RequestCode.PUT_KV_CONFIG: (KEY | {"value": "v"}, b"", "kv_put"),
+    RequestCode.DELETE_KV_CONFIG: (KEY, b"", "kv_deleted"),
+    RequestCode.UPDATE_NAMESRV_CONFIG: ({}, b"orderMessageEnable=true", "config_set"),
+    RequestCode.UNREGISTER_BROKER: (GOODBYE, b"", "broker_unregistered"),
+}
+CHANGES_NOTHING = {
+    RequestCode.QUERY_DATA_VERSION, RequestCode.BROKER_HEARTBEAT, RequestCode.GET_ROUTEINFO_BY_TOPIC,
+}  # fmt: skip
+
+
+def events(front_end: FrontEnd) -> list:
+    client = redis.Redis.from_url(front_end.settings.redis, protocol=2)
+    with contextlib.closing(client):
+        entries = client.xrange(f"mq:{{{front_end.settings.namespace}}}:changes")
+    return [decode_change(fields[b"e"]) for _, fields in entries]
+
+
+def address(client: Client) -> str:
+    return "{}:{}".format(*client.socket.getsockname())
+
+
+def by_of(client: Client, via: str | None = None, peer: str | None = None) -> By:
+    return By("anonymous", peer=peer or address(client), via=via, front_end=f"{socket.gethostname()}:9876")
+
+
+def test_every_write_that_there_is_is_among_those_that_are_sent_here():
+    assert {*SENT, *CHANGES_NOTHING, RequestCode.REGISTER_BROKER} == set(WRITES)
+
+
+@pytest.mark.parametrize("compat", ["5.x", "4.8"])
+def test_every_write_says_which_peer_sent_it(front_end_with, compat):
+    front_end = front_end_with(compat=compat)
+    with front_end.client() as broker, front_end.client() as admin:
+        assert broker.register(Broker()).code == 0
+        (registered,) = events(front_end)
+        assert (registered.type, registered.by) == ("broker_registered", by_of(broker))
+        known = {code: sent for code, sent in SENT.items() if not (compat == "4.8" and code in (217, 327))}
+        if compat == "4.8":
+            known[RequestCode.DELETE_TOPIC_IN_NAMESRV] = ({"topic": "topic1"}, b"", "topic_deleted")
+        for code, (ext, body, kind) in known.items():
+            assert admin.request(code, ext, body).code == 0
+            last = events(front_end)[-1]
+            assert (last.type, last.by) == (kind, by_of(admin)), code
+        front_end.wait_until(lambda: f"by anonymous from {address(broker)}" in front_end.log, "the registration")
+        written = [line for line in front_end.log.splitlines() if f"by anonymous from {address(admin)} at " in line]
+        assert len(written) == len(known), front_end.log
+
+
+def test_which_peer_deleted_the_topic_and_what_it_was(front_end):
+    with front_end.client() as broker, front_end.client() as admin:
+        assert broker.register(Broker(topics={"orders": (4, 8, 6), "other": (1, 1, 6)})).code == 0
+        assert admin.request(RequestCode.DELETE_TOPIC_IN_NAMESRV, {"topic": "orders"}).code == 0
+        deleted = events(front_end)[-1]
+        assert deleted.by == by_of(admin)
+        assert deleted.before.keys() == {"broker-a"}
+        line = f"delete topic orders in cluster (every), by anonymous from {address(admin)} at "
+        front_end.wait_until(lambda: line in front_end.log, "it is logged")
+
+
+def test_the_end_of_a_connection_is_its_peers(front_end):
+    with front_end.client() as broker:
+        assert broker.register(Broker()).code == 0
+        whose = by_of(broker)
+    wait_until(lambda: events(front_end)[-1].type == "broker_closed", "the broker is removed")
+    assert events(front_end)[-1].by == whose
+
+
+def test_a_registration_that_is_refused_says_who_claimed_the_id(front_end):
+    holder, other = Broker(), Broker(addr="127.0.0.1:10912")
+    with front_end.client() as one, front_end.client() as two:
+        ext, body = other.registration(broker_id=1)
+        assert two.request(RequestCode.REGISTER_BROKER, ext, body).code == 0
+        ext, body = holder.registration()
+        body = body.replace(b'"stateVersion": 0', b'"stateVersion": 9')
+        assert one.request(RequestCode.REGISTER_BROKER, ext | {"bodyCrc32": "0"}, body).code == 0
+        ext, body = other.registration(broker_id=0, counter=2)
+        assert two.request(RequestCode.REGISTER_BROKER, ext, body).code == 0
+        refused = events(front_end)[-1]
+        assert (refused.type, refused.by) == ("broker_refused", by_of(two))
+        front_end.wait_until(lambda: f"not stored, by anonymous from {address(two)}" in front_end.log, "it is logged")
+
+
+def test_behind_a_proxy_the_client_is_the_peer_and_the_proxy_is_named(front_end):
+    with front_end.client() as client:
+        client.socket.sendall(v2_inet(0x11, "10.1.2.3", 56324))
+        assert client.request(RequestCode.PUT_KV_CONFIG, KEY | {"value": "v"}).code == 0
+        assert events(front_end)[-1].by == by_of(client, via=address(client), peer="10.1.2.3:56324")
+        line = f"namespace ns key k, by anonymous from 10.1.2.3:56324 via {address(client)} at "
+        front_end.wait_until(lambda: line in front_end.log, "it is logged")
+
+
+def test_a_proxy_that_names_no_client_is_the_peer(front_end):
+    with front_end.client() as client:
+        client.socket.sendall(b"PROXY UNKNOWN\r\n")
+        assert client.request(RequestCode.PUT_KV_CONFIG, KEY | {"value": "v"}).code == 0
+        assert events(front_end)[-1].by == by_of(client)
+
+
+def test_an_unchanged_heartbeat_leaves_no_event(front_end):
+    with front_end.client() as broker:
+        for _ in range(3):
+            assert broker.register(Broker()).code == 0
+        assert len(events(front_end)) == 1
