@@ -4,6 +4,10 @@ import json
 
 import pytest
 
+from mqregistry.auth.changes import add_user
+from mqregistry.auth.users import Secret, User
+from mqregistry.store.auth.policies import PolicyStore
+
 
 @pytest.fixture
 def completed(finished, redis_url, namespace):
@@ -39,6 +43,19 @@ def test_topics_broker_names_kv_namespaces_and_keys_are_completed(names, complet
     assert completed("broker", "run", "--namespace", namespace, "--name", "b") == ["broker-a"]
     assert completed("kv", "list", "ns") == completed("kv", "get", "ns") == ["ns-1", "ns-2"]
     assert completed("kv", "get", "ns-1", "") == ["key-1", "key-2"]
+
+
+def test_users_secrets_rights_and_resources_are_completed(names, run, store, completed):
+    policies = PolicyStore(store)
+    run(policies.change(lambda policy: add_user(policy, User("shop", secrets=(Secret("id-1", "key-of-shop"),)))))
+    assert completed("auth", "user", "show", "") == completed("auth", "allow", "s") == ["shop"]
+    assert completed("auth", "secret", "drop", "shop", "") == ["id-1"]
+    assert completed("auth", "allow", "shop", "kv") == ["kv.read", "kv.write"]
+    assert completed("auth", "deny", "shop", "route,p") == ["route,perm"]
+    assert completed("auth", "check", "shop", "route", "t") == ["topic:"]
+    assert "broker:broker-a" in completed("auth", "allow", "shop", "perm", "broker:b")
+    assert completed("auth", "mode", "e") == ["enforce"]
+    assert completed("auth", "user", "add", "x", "--role", "a") == ["admin"]
 
 
 def test_the_options_that_were_given_count(names, completed, redis_url, namespace):

@@ -16,7 +16,7 @@ import pytest
 import redis
 
 from mqregistry.errors import StoreError, StoreUnavailable
-from mqregistry.store import scripts
+from mqregistry.store import keys, scripts
 from mqregistry.store.change_reader import ChangeReader
 from mqregistry.store.store import Store
 
@@ -166,6 +166,34 @@ def test_other_commands_and_keys_are_refused(deployed, command):
         pytest.raises(redis.exceptions.ResponseError, match=r"permissions to|DEBUG command not allowed"),
     ):
         client.execute_command(*command.split())
+
+
+@pytest.mark.parametrize("user", ["mqoperator", "mqpipeline"])
+@pytest.mark.parametrize("command", ["HGETALL {}users", "HGET {}policy mode", "XRANGE {}refusals - +"])
+def test_only_front_ends_reach_users_and_secrets(deployed, user, command, namespace):
+    key = keys.auth_prefix(namespace)
+    words = command.format(key).split()
+    with redis.Redis.from_url(login(deployed, "mqregistry")) as client:
+        client.eval("return redis.call(unpack(ARGV))", 1, f"{key}users", *words)
+    with redis.Redis.from_url(login(deployed, user)) as client:
+        with pytest.raises(redis.exceptions.NoPermissionError):
+            client.execute_command(*words)
+        with pytest.raises(redis.ResponseError, match=r"can't|permissions"):  # by a key that the script does not declare
+            client.eval("return redis.call(unpack(ARGV))", 1, f"mq:{{{namespace}}}:meta", *words)
+
+
+@pytest.mark.parametrize("user", ["mqoperator", "mqpipeline"])
+async def test_who_may_not_set_a_mode_makes_no_namespace(deployed, namespace, user):
+    """Else it would have none, and be off."""
+    async with Store(login(deployed, user), namespace) as store:
+        with pytest.raises(StoreError, match="lacks a right"):
+            await store.init_namespace()
+        assert not await _exists(deployed, namespace)
+
+
+async def _exists(deployed, namespace):
+    async with Store(login(deployed, "mqregistry"), namespace) as store:
+        return await store.exists()
 
 
 def test_operator_has_no_command_that_writes(deployed):
