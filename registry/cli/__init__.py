@@ -23,11 +23,11 @@ COULD_NOT_START: Final = 253
 
 # The module of each command has the command's name.
 _MODULES: Final = {
-    name: f"mqregistry.cli.{folder}.{'group' if name == 'pipeline' else name.replace('-', '_')}"
+    name: f"mqregistry.cli.{folder}.{'group' if name == folder else name.replace('-', '_')}"
     for name, folder in (
         ("up", "run"), ("serve", "run"), ("sweep", "run"),
         ("clusters", "read"), ("brokers", "read"), ("topics", "read"), ("route", "read"),
-        ("kv", "write"), ("config", "write"),
+        ("kv", "write"), ("config", "write"), ("auth", "auth"),
         ("watch", "read"), ("streams", "read"), ("redis-cli", "read"),
         ("broker", "run"), ("pipeline", "pipeline"), ("demo", "run"), ("simulate", "run"),
     )
@@ -50,6 +50,7 @@ def cli() -> None:
     Its Redis:          mqregistry redis-cli
     KV configuration:   mqregistry kv list | get | put | delete | export | import
     Shared settings:    mqregistry config export | import
+    Who may do what:    mqregistry auth mode | user | secret | allow | deny | observe | check
     History, by Spark:  mqregistry pipeline run
     A test broker:      mqregistry broker run --name NAME
     A simulated day:    mqregistry simulate

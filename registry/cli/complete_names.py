@@ -1,4 +1,6 @@
-"""Shell completion of names in the tables of the registry that is found: topics, brokers, KV namespaces and keys."""
+"""Shell completion of names in the tables of the registry that is found: topics, brokers, KV namespaces and keys;
+and of users.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +12,7 @@ from typing import Any, Final
 
 import click
 
+from ..store.auth.policies import PolicyStore
 from ..store.operator_reads import read_clusters, read_topic_names
 from ..store.snapshot import read_kv
 from ..store.store import Store
@@ -50,8 +53,23 @@ async def _kv_namespaces(store: Store, given: dict[str, Any]) -> Iterable[str]:
     return await read_kv(store)
 
 
+async def _clusters(store: Store, given: dict[str, Any]) -> Iterable[str]:
+    return (await read_clusters(store))[0]
+
+
+async def _users(store: Store, given: dict[str, Any]) -> Iterable[str]:
+    return (await PolicyStore(store).read()).users
+
+
+async def _secret_ids(store: Store, given: dict[str, Any]) -> Iterable[str]:
+    users = (await PolicyStore(store).read()).users
+    return [secret.id for secret in users[given["name"]].secrets]
+
+
 async def _keys(store: Store, given: dict[str, Any]) -> Iterable[str]:
     return (await read_kv(store)).get(given["kv_namespace"], {})
 
 
-topics, broker_names, kv_namespaces, keys = map(_names, (_topics, _broker_names, _kv_namespaces, _keys))
+topics, clusters, broker_names, kv_namespaces, keys, users, secret_ids = map(
+    _names, (_topics, _clusters, _broker_names, _kv_namespaces, _keys, _users, _secret_ids)
+)

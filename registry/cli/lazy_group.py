@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import keyword
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,7 +11,10 @@ import click
 
 
 class LazyGroup(click.Group):
-    """A group whose commands are in modules: name -> module; the function has the command's name, with _ for -."""
+    """A group whose commands are in modules: name -> module.
+
+    The function has the command's name, with _ for -, and a _ after a word that Python keeps for itself.
+    """
 
     def __init__(self, *args: Any, modules: Mapping[str, str] | None = None, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -25,6 +29,7 @@ class LazyGroup(click.Group):
         module = self._modules.get(cmd_name)
         if module is None:
             return None
-        command = getattr(importlib.import_module(module), cmd_name.replace("-", "_"))
+        name = cmd_name.replace("-", "_") + ("_" if keyword.iskeyword(cmd_name) else "")
+        command = getattr(importlib.import_module(module), name)
         assert isinstance(command, click.Command)
         return command

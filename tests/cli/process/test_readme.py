@@ -15,7 +15,7 @@ from mqregistry.config.settings import options, options_by_key
 from .world import ROOT
 
 PAGES = ("README.md", "deploy/README.md", *(f"docs/{name}.md" for name in (
-    "commands", "operating", "pipeline", "python", "redis",
+    "commands", "operating", "pipeline", "python", "redis", "security",
 )))  # fmt: skip
 # Options of other programs that the pages show too.
 OTHERS = {
@@ -60,8 +60,9 @@ def test_command_lines_are_found():
 @pytest.mark.parametrize("name", PAGES)
 def test_every_command_line_is_of_a_command_with_these_options(name):
     for words in command_lines(name):
-        group = isinstance(KNOWN.get((words[0],)), click.Group)
-        path = tuple(words[:2]) if group and len(words) > 1 else (words[0],)
+        path = tuple(words[:1])
+        while isinstance(KNOWN.get(path), click.Group) and len(words) > len(path):
+            path = tuple(words[: len(path) + 1])
         command = KNOWN.get(path)
         assert command is not None, words
         flags = {flag for param in command.params for flag in param.opts}

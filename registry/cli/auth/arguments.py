@@ -1,0 +1,101 @@
+"""Arguments and options that the commands of ``auth`` share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeVar
+
+import click
+
+from ...auth.changes import canonical_certificate
+from ...auth.networks import canonical_network
+from ...auth.rights import KINDS, Kind, Right, Role
+from ...auth.users import Effect, Rule
+from ...auth.words import parse_resource, parse_rights
+from .. import complete_names
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+user_argument: Final = click.argument("name", metavar="USER", shell_complete=complete_names.users)
+
+
+def _each(parse: Callable[[str], str]) -> Callable[[click.Context, click.Parameter, Sequence[str]], tuple[str, ...]]:
+    """The callback of an option that may be given several times."""
+
+    def parse_all(ctx: click.Context, param: click.Parameter, texts: Sequence[str]) -> tuple[str, ...]:
+        try:
+            return tuple(dict.fromkeys(map(parse, texts)))
+        except ValueError as error:
+            raise click.BadParameter(str(error), ctx, param) from None
+
+    return parse_all
+
+
+from_option: Final = click.option(
+    "--from", "sources", multiple=True, metavar="NETWORK", callback=_each(canonical_network),
+    help="Only for requests that come from this network, e.g. 10.1.0.0/16. May be given several times.",
+)  # fmt: skip
+
+
+def user_options(function: _Function) -> _Function:
+    """What a user is: --role, --certificate, --network, --from."""
+    for option in (
+        from_option,
+        click.option(
+            "--network", "networks", multiple=True, metavar="NETWORK", callback=_each(canonical_network),
+            help="Whoever comes from there, and shows neither signature nor certificate, is this user.",
+        ),
+        click.option(
+            "--certificate", "certificates", multiple=True, metavar="NAME", callback=_each(canonical_certificate),
+            help="A name in its client certificate: URI:spiffe://..., DNS:broker-a.example or CN:broker-a.",
+        ),
+        click.option(
+            "--role", "roles", multiple=True, type=click.Choice([role.value for role in Role]), callback=_roles,
+            help="Rights that belong together; may be given several times.",
+        ),
+    ):  # fmt: skip
+        function = option(function)
+    return function
+
+
+def _roles(ctx: click.Context, param: click.Parameter, texts: Sequence[str]) -> tuple[Role, ...]:
+    return tuple(role for role in Role if role in texts)
+
+
+def complete_rights(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Rights, after a comma too."""
+    before, comma, last = incomplete.rpartition(",")
+    return [f"{before}{comma}{right}" for right in (*Right, "all") if right.startswith(last)]
+
+
+def complete_resources(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Kinds of resources, then the names that there are."""
+    kind, colon, name = incomplete.partition(":")
+    if not colon:
+        return [f"{kind}:" for kind in Kind if kind.startswith(incomplete)]
+    complete = {
+        "topic": complete_names.topics, "cluster": complete_names.clusters,
+        "broker": complete_names.broker_names, "kv": complete_names.kv_namespaces,
+    }.get(kind)  # fmt: skip
+    return [f"{kind}:{found}" for found in complete(ctx, param, name)] if complete else []
+
+
+def parse_rules(effect: Effect, rights: str, resources: Sequence[str], sources: tuple[str, ...]) -> list[Rule]:
+    """The rules that the words of a command mean, one for each resource.
+
+    Raises:
+        click.UsageError: a word is none, or no resource is named where one is needed.
+    """
+    words = rights.split(",")
+    try:
+        if not resources:
+            found = parse_rights(words, None)
+            if any(KINDS[right] for right in found):
+                raise click.UsageError(
+                    "say on what: " + ", ".join(f"{kind}:NAME" for kind in Kind) + ", or '*' for everything"
+                )
+            return [Rule(effect, found, sources=sources)]
+        places = [parse_resource(text) for text in resources]
+        return [Rule(effect, parse_rights(words, kind), kind, pattern, sources) for kind, pattern in places]
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None

@@ -1,0 +1,68 @@
+"""``auth check``: would this be allowed?"""
+
+from __future__ import annotations
+
+import click
+
+from ...auth.changes import find_user
+from ...auth.decide import decide
+from ...auth.networks import parse_address
+from ...auth.policy import Mode
+from ...auth.rights import Resource, Right
+from ...auth.users import ANONYMOUS
+from ...auth.words import parse_resource, parse_rights
+from ...store.auth.policies import PolicyStore
+from ...store.store import Store
+from .. import output
+from ..target import target_command
+from .arguments import complete_resources, complete_rights, user_argument
+
+_NOT_ALLOWED = 1
+
+
+@click.command()
+@user_argument
+@click.argument("action", shell_complete=complete_rights)
+@click.argument("resources", metavar="[RESOURCE]...", nargs=-1, shell_complete=complete_resources)
+@click.option("--from", "source", metavar="ADDRESS", help="The address that the request comes from.")
+@target_command
+async def check(
+    store: Store, name: str, action: str, resources: tuple[str, ...], source: str | None, as_json: bool
+) -> None:
+    """Tell whether USER may do ACTION on all of RESOURCE, and if not, which command would allow it.
+
+    USER may be "anonymous". ACTION is a right. Without RESOURCE: on everything together. Ends with 0 if it is allowed,
+    with 1 if not, whatever the mode is.
+    """
+    address = parse_address(source) if source else None
+    if source and address is None:
+        raise click.UsageError(f"--from {source!r}: expected an address, e.g. 10.1.2.3")
+    right, on = _words(action, resources)
+    policy = await PolicyStore(store).read()
+    decision = decide(policy, None if name == ANONYMOUS else find_user(policy, name), right, on, address)
+    if as_json:
+        output.json_line({
+            "allowed": decision.allowed, "reason": decision.reason, "user": decision.user_name, "right": right,
+            "resources": [str(one) for one in on], "mend": decision.mend, "mode": policy.mode,
+        })  # fmt: skip
+    elif decision.allowed:
+        click.echo("allowed")
+    else:
+        output.show(f"not allowed: {decision.text}")
+        if decision.mend:
+            output.show(decision.mend)
+        if policy.mode is not Mode.ENFORCE:
+            click.echo(f"the mode is {policy.mode}: it is done all the same", err=True)
+    if not decision.allowed:
+        raise click.exceptions.Exit(_NOT_ALLOWED)
+
+
+def _words(action: str, resources: tuple[str, ...]) -> tuple[Right, tuple[Resource, ...]]:
+    try:
+        places = [parse_resource(text) for text in resources if text != "*"]
+        rights = {right for kind, _ in places or [(None, "")] for right in parse_rights([action], kind)}
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    if len(rights) != 1:
+        raise click.UsageError(f"{action!r} is several rights: {', '.join(sorted(rights))}; ask for one of them")
+    return rights.pop(), tuple(Resource(kind, name) for kind, name in places if kind is not None)

@@ -1,0 +1,23 @@
+"""``auth deny``: what a user may not do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from ...auth.users import Effect
+from ...store.store import Store
+from ..target import target_command
+from .rules import change_rules, rule_arguments
+
+
+@click.command()
+@rule_arguments
+@target_command
+async def deny(store: Store, **words: Any) -> None:
+    """Deny USER these RIGHTS on each RESOURCE, whatever else allows them. The words are those of 'auth allow'.
+
+    The user "anonymous" is everybody who does not say who he is: it can be denied what everybody may read.
+    """
+    await change_rules(store, Effect.DENY, **words)

@@ -1,0 +1,78 @@
+"""``auth mode``: whether rules are enforced."""
+
+from __future__ import annotations
+
+import click
+
+from ...auth import changes
+from ...auth.decide import decide
+from ...auth.networks import parse_address
+from ...auth.policy import Mode, Policy
+from ...auth.refused import RefusedSummary
+from ...store.auth.policies import PolicyStore
+from ...store.auth.refusals import RefusalStore
+from ...store.store import Store
+from .. import output
+from ..target import target_command
+
+_MEANINGS = {
+    Mode.OFF: "everybody may do everything",
+    Mode.OBSERVE: "everybody may do everything; what rules would refuse is noted ('auth observe')",
+    Mode.ENFORCE: "what no rule allows is refused",
+}
+
+
+@click.command()
+@click.argument("mode", type=click.Choice([mode.value for mode in Mode]), required=False)
+@target_command
+async def mode(store: Store, mode: str | None, as_json: bool) -> None:
+    """Show or set the MODE of authentication.
+
+    \b
+    off      everybody may do everything
+    observe  the same; what rules would refuse is noted
+    enforce  what no rule allows is refused; needs an admin first
+    """  # noqa: D301 (\\b is for click)
+    policies = PolicyStore(store)
+    if mode == Mode.OFF:  # also if the rules cannot be read: it is the way back in
+        await policies.switch_off()
+        if as_json:
+            output.json_line({"mode": Mode.OFF})
+        else:
+            click.echo(f"off: {_MEANINGS[Mode.OFF]}")
+        return
+    policy = await policies.read()
+    before = policy.mode
+    if mode is not None:
+        wanted = Mode(mode)
+        policy = await policies.change(lambda policy: changes.set_mode(policy, wanted))
+    refused = still_refused(policy, await RefusalStore(store).summary())
+    if as_json:
+        output.json_line({
+            "mode": policy.mode, "before": before, "revision": policy.revision, "users": len(policy.users),
+            "admins": policy.able_admins(), "refused_kinds": len(refused),
+        })  # fmt: skip
+        return
+    was = f" (was {before})" if policy.mode is not before else ""
+    output.show(
+        f"{policy.mode}{was}: {_MEANINGS[policy.mode]}",
+        f"{len(policy.users)} users; admins: {', '.join(policy.able_admins()) or 'none'}",
+    )
+    if refused and policy.mode is not Mode.OFF:
+        click.echo(
+            f"{len(refused)} kinds of requests that were seen are not allowed: mqregistry auth observe", err=True
+        )
+
+
+def still_refused(policy: Policy, rows: list[RefusedSummary]) -> list[RefusedSummary]:
+    """Those of the requests that were refused which the rules refuse now."""
+    return [row for row in rows if not is_allowed_now(policy, row)]
+
+
+def is_allowed_now(policy: Policy, row: RefusedSummary) -> bool:
+    """Whether the rules allow now what was refused."""
+    kind = row.kind
+    if kind.right is None:
+        return False
+    user = policy.by_access_key(kind.user)
+    return decide(policy, user, kind.right, kind.parsed_resources(), parse_address(row.last.source)).allowed

@@ -1,0 +1,47 @@
+"""What ``auth allow`` and ``auth deny`` have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from ...auth import changes
+from ...auth.users import ANONYMOUS, Effect
+from ...store.auth.policies import PolicyStore
+from ...store.store import Store
+from .. import output
+from .arguments import complete_resources, complete_rights, from_option, parse_rules, user_argument
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+def rule_arguments(function: _Function) -> _Function:
+    """USER, RIGHTS, RESOURCE..., --from, --remove."""
+    for part in (
+        click.option("--remove", is_flag=True, help="Take these rights out of the rules on these resources instead."),
+        from_option,
+        click.argument("resources", metavar="[RESOURCE]...", nargs=-1, shell_complete=complete_resources),
+        click.argument("rights", shell_complete=complete_rights),
+        user_argument,
+    ):
+        function = part(function)
+    return function
+
+
+async def change_rules(
+    store: Store, effect: Effect, *, name: str, rights: str, resources: tuple[str, ...], sources: tuple[str, ...],
+    remove: bool, as_json: bool,
+) -> None:  # fmt: skip
+    """Add or remove the rules that the words of a command mean, and print the user's rules."""
+    rules = parse_rules(effect, rights, resources, sources)
+    change = changes.remove_rules if remove else changes.add_rules
+    policy = await PolicyStore(store).change(lambda policy: change(policy, name, rules))
+    left = policy.users[name].rules if name in policy.users else ()
+    if as_json:
+        output.json_line({"name": name, "rules": left})
+        return
+    who = "everybody who is not known" if name == ANONYMOUS else name
+    lines = [f"{who}: {changes.rule_text(rule)}" for rule in left]
+    output.show(*(lines or [f"{who}: no rules"]))
