@@ -24,6 +24,7 @@ SUITES = {
         "compare.command", "ours beside the Java NameServer under the same load (--full: everything)", True
     ),
     "hotpath": Suite("costs.hotpath", "where the time of a lookup and of a registration goes inside a worker"),
+    "authorization": Suite("costs.authorization", "what deciding on requests costs a worker, in each mode"),
     "scripts": Suite("costs.scripts", "what each Lua script costs Redis, against bare loops of the same commands"),
     "registrations": Suite("costs.registrations", "what registrations cost each process, and what they leave behind"),
     "start": Suite("delays.start", "how long `mqregistry up` takes to start, to start again, and to end"),

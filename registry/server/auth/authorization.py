@@ -205,7 +205,9 @@ class Authorization:
             return None
         if self._require_tls and not sender.is_tls and not self._is_near(user, source):
             missing = "it takes TLS, loopback, or a network that the user is bound to (authRequireTls)"
-            return Refusal.of_caller(NEEDS_TLS, caller, needs[0], sender, missing, from_here(user, sender.source))
+            return Refusal.of_caller(
+                NEEDS_TLS, caller, needs[0], sender, missing, lambda: from_here(user, sender.source)
+            )
         addr = broker_addr_of(command)
         if addr and not self._is_at(user, addr, source):
             host = addr.rpartition(":")[0]
@@ -213,7 +215,7 @@ class Authorization:
                 f"the broker address {addr} is neither the connection's nor in a network that the user is bound to"
             )
             return Refusal.of_caller(
-                BROKER_ADDR, caller, needs[0], sender, missing, from_here(user, sender.source, host)
+                BROKER_ADDR, caller, needs[0], sender, missing, lambda: from_here(user, sender.source, host)
             )
         return None
 

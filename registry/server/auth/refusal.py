@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Callable
 from typing import Final, NamedTuple, Self
 
 from ...auth.decision import Decision
@@ -27,19 +28,34 @@ class Refusal(NamedTuple):
     """Why a request is refused.
 
     kind: of such requests, as they are counted together. how: the user of ``kind`` is known, or claims to be.
-    source: the client's address. text: what the peer is told. mend: the command that would allow it; "" = none would.
+    source: the client's address. words: makes text and command; a fleet that is only observed needs them seldom.
     """
 
     kind: RefusedKind
     how: How
     source: str
-    text: str
-    mend: str = ""
+    words: Callable[[], tuple[str, str]]
+
+    @property
+    def text(self) -> str:
+        """What the peer is told."""
+        text = self.words()[0]
+        return f"no permission: {printable(text[:_TEXT_CHARS])}{'...' if len(text) > _TEXT_CHARS else ''}"
+
+    @property
+    def mend(self) -> str:
+        """The command that would allow it; "" = none would."""
+        mend = self.words()[1]
+        # one that is cut off, or that acts on a terminal, is proposed to nobody
+        return mend if len(mend) <= _TEXT_CHARS and printable(mend) == mend else ""
 
     @classmethod
     def of_decision(cls, decision: Decision, how: How, origin: Origin) -> Self:
         """What the rules refuse."""
-        return cls._bounded(RefusedKind.of(decision), how, origin, f"{decision.text}{_proxied(origin)}", decision.mend)
+        return cls(
+            RefusedKind.of(decision), how, origin.source,
+            lambda: (f"{decision.text}{_proxied(origin)}", decision.mend),
+        )  # fmt: skip
 
     @classmethod
     def of_signature(cls, unproven: Unproven, origin: Origin) -> Self:
@@ -50,33 +66,34 @@ class Refusal(NamedTuple):
             missing, mend = "no user has this AccessKey", f"mqregistry auth user add {shlex.quote(name)}"
         text = f"the AccessKey {name} from {origin.address} proves nothing: {missing}"
         kind = RefusedKind.unproved(name, unproven.reason)
-        return cls._bounded(kind, How.SIGNATURE, origin, text, mend)
+        return cls(kind, How.SIGNATURE, origin.source, lambda: (text, mend))
 
     @classmethod
     def of_caller(
-        cls, reason: str, caller: Caller, need: Need, origin: Origin, missing: str, mend: str = ""
+        cls, reason: str, caller: Caller, need: Need, origin: Origin, missing: str,
+        mend: Callable[[], str] = str,
     ) -> Self:  # fmt: skip
-        """What is refused although the rules allow it."""
+        """What is refused although the rules allow it.
+
+        Args:
+            mend: makes the command that would allow it.
+        """
         resources = tuple(str(one)[:MOST_CHARACTERS] for one in need.resources[:MOST_RESOURCES])
         kind = RefusedKind(caller.name or ANONYMOUS, need.right, resources, reason)
-        who = "nobody known (anonymous)" if caller.user is None else f"user {caller.name}"
-        on = " ".join(resources) or "*"
-        text = f"{who} has no right {need.right} on {on} from {origin.address}: {missing}{_proxied(origin)}"
-        return cls._bounded(kind, caller.how, origin, text, mend)
+
+        def words() -> tuple[str, str]:
+            who = "nobody known (anonymous)" if caller.user is None else f"user {caller.name}"
+            on = " ".join(resources) or "*"
+            text = f"{who} has no right {need.right} on {on} from {origin.address}: {missing}{_proxied(origin)}"
+            return text, mend()
+
+        return cls(kind, caller.how, origin.source, words)
 
     @classmethod
     def undecided(cls, origin: Origin, why: str) -> Self:
         """A decision that failed."""
         kind = RefusedKind(ANONYMOUS, None, (), UNDECIDED)
-        return cls._bounded(kind, How.ANONYMOUS, origin, f"the decision failed: {why}", "")
-
-    @classmethod
-    def _bounded(cls, kind: RefusedKind, how: How, origin: Origin, text: str, mend: str) -> Self:
-        # a command that is cut off, or that acts on a terminal, is proposed to nobody
-        if len(mend) > _TEXT_CHARS or printable(mend) != mend:
-            mend = ""
-        text = printable(text[:_TEXT_CHARS]) + ("..." if len(text) > _TEXT_CHARS else "")
-        return cls(kind, how, origin.source, f"no permission: {text}", mend)
+        return cls(kind, How.ANONYMOUS, origin.source, lambda: (f"the decision failed: {why}", ""))
 
 
 def from_here(user: User, *addresses: str) -> str:
