@@ -31,7 +31,7 @@
                            cells is a MessagePack array of two arrays: keys (topic:<topic>, whole), queue data of each;
                            body is the same as JSON members for the event
   ARGV[24] dropped         number of topics to take from this brokerName that follow
-  ARGV[25] mappings        number of (topic, brokerName, JSON) triples that follow
+  ARGV[25] mappings        number of (topic, brokerName, JSON) triples that follow; those that are there change nothing
   ARGV[26] before          MessagePack array: what each cell replaces, nil where there was nothing; "" = not known. If
                            given, key types are not checked beforehand (that takes a call for each topic). A key of
                            the wrong type fails when it is written; what was written before it is then restored
@@ -199,8 +199,15 @@ local live_changed = live.ha ~= new_live.ha
 for field, value in pairs(new_live) do
   live_changed = live_changed or live[field] ~= value
 end
+local new_mappings = {}
+for i = mapping_first, mapping_last, 3 do
+  expect("hash", P .. "mapping:" .. ARGV[i])
+  if call("HGET", P .. "mapping:" .. ARGV[i], ARGV[i + 1]) ~= ARGV[i + 2] then
+    new_mappings[#new_mappings + 1] = i
+  end
+end
 local changed = row_changed or cluster_changed or queue_data_changed or filter_json ~= nil or live_changed
-  or mapping_last >= mapping_first
+  or #new_mappings > 0
 
 expect("set", P .. "clusters", P .. "brokers", P .. "topics", P .. "broker-topics:" .. name, P .. "mappings")
 for i = 1, ARGV[26] == "" and parts or 0 do
@@ -208,9 +215,6 @@ for i = 1, ARGV[26] == "" and parts or 0 do
   collect()
 end
 expect_hashes(dropped_keys)
-for i = mapping_first, mapping_last, 3 do
-  expect("hash", P .. "mapping:" .. ARGV[i])
-end
 check_liveness(who, ARGV[19])
 if row["0"] then -- master_of reads it
   expect("hash", P .. "live:" .. scope .. "|" .. row["0"])
@@ -249,7 +253,7 @@ end
 in_chunks("SREM", P .. "broker-topics:" .. name, dropped)
 in_chunks("SREM", P .. "topics", emptied(dropped, dropped_keys))
 local mappings = {}
-for i = mapping_first, mapping_last, 3 do
+for _, i in ipairs(new_mappings) do
   call("SADD", P .. "mappings", ARGV[i])
   call("HSET", P .. "mapping:" .. ARGV[i], ARGV[i + 1], ARGV[i + 2])
   mappings[#mappings + 1] = "[" .. cjson.encode(ARGV[i]) .. "," .. cjson.encode(ARGV[i + 1]) .. ","
@@ -271,7 +275,7 @@ if changed then
     .. (filter_json and (',"filter_servers":' .. filter_json) or "")
     .. (#dropped > 0 and (',"dropped":[' .. table.concat(dropped_json, ",") .. "]") or "")
     .. (#mappings > 0 and (',"mappings":[' .. table.concat(mappings, ",") .. "]") or "")
-  if row_changed or queue_data_changed then
+  if row_changed or queue_data_changed or #mappings > 0 then
     rev = emit_topics("broker_registered", name, members, bodies)
   else
     emit("broker_registered", ',"broker_name":' .. cjson.encode(name) .. members)

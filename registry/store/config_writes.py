@@ -26,9 +26,13 @@ class KvStore:
             raise LimitExceeded(f"KV configuration, namespace {kv_namespace!r}: {reply[2].decode()}")
         return int(reply[1])
 
-    async def delete(self, kv_namespace: str, key: str) -> int:
-        """Delete one key; its namespace stays."""
-        return int((await self._call("delete_kv", kv_namespace, key))[1])
+    async def delete(self, kv_namespace: str, key: str, *, lost: bool = False) -> int:
+        """Delete one key; its namespace stays.
+
+        Args:
+            lost: Redis has lost the key: say that it is deleted, so that nobody gives it back.
+        """
+        return int((await self._call("delete_kv", kv_namespace, key, "1" if lost else "0"))[1])
 
     async def set_config(self, changes: Mapping[str, str]) -> int:
         """Change the shared configuration of every front end of the namespace."""

@@ -9,6 +9,8 @@ from collections import Counter
 import pytest
 
 from mqregistry.errors import StoreError, StoreUnavailable
+from mqregistry.protocol.command import Command, decode_command
+from mqregistry.server.requests import writes
 from mqregistry.server.view import lease_loop
 from mqregistry.server.view.freshness import Freshness
 from mqregistry.store import keys
@@ -222,6 +224,39 @@ async def test_kv_is_given_back_even_when_the_grace_is_over_before_it_succeeds(r
         assert not here.view.merged
         lease.cancel()
         await asyncio.gather(lease, return_exceptions=True)
+
+
+@pytest.mark.parametrize("noticed", [True, False])
+async def test_a_key_that_is_deleted_while_redis_lacks_it_is_not_given_back(redis_url, noticed):
+    """A17: noticed: the front end knows of the loss when the delete comes, and has not given back yet."""
+    async with hooked(redis_url) as here:
+        for key in ("gone", "kept"):
+            await here.front_end.effect(await here.front_end.kv.put("ns", key, "v"))
+        deleted = asyncio.Event()
+
+        async def when_it_is_deleted():
+            if not deleted.is_set():
+                raise StoreUnavailable("a hiccup")
+
+        here.store.before["restore_kv"] = when_it_is_deleted
+        await empty_redis(here)
+        if noticed:
+            await here.lease_loop.renew()
+            await until(lambda: here.view.merged, "the loss is seen")
+        reply = decode_command((await delete_kv(here, "gone"))[4:])
+        assert reply.code == 0
+        if noticed:
+            assert here.view.served.kv == {"ns": {"kept": "v"}}
+        deleted.set()
+        await here.lease_loop.renew()
+        await until(lambda: here.view.exact.kv.get("ns") == {"kept": "v"}, "KV is given back")
+        await until(lambda: not here.follower._give_back, "that was all")
+        assert here.view.exact.kv == {"ns": {"kept": "v"}}
+
+
+async def delete_kv(here, key):
+    command = Command(code=102, opaque=1, version=479, ext_fields={"namespace": "ns", "key": key})
+    return await writes.delete_kv_config(here.front_end, command, 1, Peer())
 
 
 async def test_a_stream_that_is_trimmed_during_the_first_load_is_read_again_and_said(redis_url, caplog):

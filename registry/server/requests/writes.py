@@ -119,6 +119,9 @@ async def delete_kv_config(context: RequestContext, command: Command, opaque: in
     if header.namespace is not None and header.key is not None:
         context.check_store()
         await context.effect(await context.kv.delete(header.namespace, header.key))
+        if header.key in context.view.served.kv.get(header.namespace, {}):
+            # Redis has lost it: it would be given back, unless its end is told
+            await context.effect(await context.kv.delete(header.namespace, header.key, lost=True))
         logger.info("delete KV config, namespace %s key %s", header.namespace, header.key)
     return context.replies.success.reply(opaque)
 
