@@ -31,7 +31,8 @@
                            cells is a MessagePack array of two arrays: keys (topic:<topic>, whole), queue data of each;
                            body is the same as JSON members for the event
   ARGV[24] dropped         number of MessagePack arrays that follow, each of <= 250 topics to take from this brokerName
-  ARGV[25] mappings        the same, each of <= 250 (topic, brokerName, JSON) triples, flat. Arguments are in Lua's memory
+  ARGV[25] mappings        the same, each of <= 250 (topic, brokerName, JSON) triples, flat; those
+                           that are there change nothing. Arguments are in Lua's memory
                            until the script ends, so names come packed: see include/collect
   ARGV[26] before          MessagePack array: what each cell replaces, nil where there was nothing; "" = not known. If
                            given, key types are not checked beforehand (that takes a call for each topic). A key of
@@ -200,10 +201,10 @@ for i = 1, parts do
   cells[i], bodies[i] = ARGV[parts_first + 2 * i - 2], ARGV[parts_first + 2 * i - 1]
 end
 local topic_prefix, mapping_prefix = P .. "topic:", P .. "mapping:"
--- the packed names of these arguments, some hundreds at a time: use(names, the key of every step-th of them)
-local function each_packed(first, last, prefix, step, use)
+-- the names in these packed texts, some hundreds at a time: use(names, the key of every step-th of them)
+local function each_packed(texts, first, last, prefix, step, use)
   for i = first, last do
-    local names, keys = cmsgpack.unpack(ARGV[i]), {}
+    local names, keys = cmsgpack.unpack(texts[i]), {}
     for j = 1, #names, step do
       keys[#keys + 1] = prefix .. names[j]
     end
@@ -240,8 +241,23 @@ local live_changed = live.ha ~= new_live.ha
 for field, value in pairs(new_live) do
   live_changed = live_changed or live[field] ~= value
 end
+local new_mappings = {} -- packed as they came
+each_packed(ARGV, mapping_first, mapping_last, mapping_prefix, 3, function(triples, keys)
+  expect_hashes(keys)
+  local new = {}
+  for i = 1, #keys do
+    if call("HGET", keys[i], triples[3 * i - 1]) ~= triples[3 * i] then
+      for j = 3 * i - 2, 3 * i do
+        new[#new + 1] = triples[j]
+      end
+    end
+  end
+  if #new > 0 then
+    new_mappings[#new_mappings + 1] = cmsgpack.pack(new)
+  end
+end)
 local changed = row_changed or cluster_changed or queue_data_changed or filter_json ~= nil or live_changed
-  or mapping_last >= mapping_first
+  or #new_mappings > 0
 
 expect("set", P .. "clusters", P .. "brokers", P .. "topics", P .. "broker-topics:" .. name, P .. "mappings")
 for i = 1, ARGV[26] == "" and parts or 0 do
@@ -251,8 +267,7 @@ end
 local function check(_, keys)
   expect_hashes(keys)
 end
-each_packed(dropped_first, dropped_last, topic_prefix, 1, check)
-each_packed(mapping_first, mapping_last, mapping_prefix, 3, check)
+each_packed(ARGV, dropped_first, dropped_last, topic_prefix, 1, check)
 check_liveness(who, ARGV[19])
 if row["0"] then -- master_of reads it
   expect("hash", P .. "live:" .. scope .. "|" .. row["0"])
@@ -284,7 +299,7 @@ if row_changed then
   end
 end
 local dropped_json, mappings_json = {}, {} -- a text for each argument
-each_packed(dropped_first, dropped_last, topic_prefix, 1, function(topics, keys)
+each_packed(ARGV, dropped_first, dropped_last, topic_prefix, 1, function(topics, keys)
   local items = {}
   for i = 1, #topics do
     call("HDEL", keys[i], name)
@@ -294,7 +309,7 @@ each_packed(dropped_first, dropped_last, topic_prefix, 1, function(topics, keys)
   in_chunks("SREM", P .. "topics", emptied(topics, keys))
   dropped_json[#dropped_json + 1] = table.concat(items, ",")
 end)
-each_packed(mapping_first, mapping_last, mapping_prefix, 3, function(triples, keys)
+each_packed(new_mappings, 1, #new_mappings, mapping_prefix, 3, function(triples, keys)
   local items = {}
   for i = 1, #keys do
     local topic, holder_name, json = triples[3 * i - 2], triples[3 * i - 1], triples[3 * i]
@@ -320,7 +335,7 @@ if changed then
     .. (filter_json and (',"filter_servers":' .. filter_json) or "")
     .. (#dropped_json > 0 and (',"dropped":[' .. table.concat(dropped_json, ",") .. "]") or "")
     .. (#mappings_json > 0 and (',"mappings":[' .. table.concat(mappings_json, ",") .. "]") or "")
-  if row_changed or queue_data_changed then
+  if row_changed or queue_data_changed or #new_mappings > 0 then
     rev = emit_topics("broker_registered", name, members, bodies)
   else
     emit("broker_registered", ',"broker_name":' .. cjson.encode(name) .. members)

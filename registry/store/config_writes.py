@@ -47,9 +47,13 @@ class KvStore:
             raise LimitExceeded(f"KV configuration, namespace {kv_namespace!r}: {reply[2].decode()}")
         return int(reply[1])
 
-    async def delete(self, kv_namespace: str, key: str, *, by: By | None = None) -> int:
-        """Delete one key; its namespace stays."""
-        return int((await self._call("delete_kv", kv_namespace, key, by=by))[1])
+    async def delete(self, kv_namespace: str, key: str, *, lost: bool = False, by: By | None = None) -> int:
+        """Delete one key; its namespace stays.
+
+        Args:
+            lost: Redis has lost the key: say that it is deleted, so that nobody gives it back.
+        """
+        return int((await self._call("delete_kv", kv_namespace, key, "1" if lost else "0", by=by))[1])
 
     async def set_config(self, changes: Mapping[str, str], *, by: By | None = None) -> int:
         """Change the shared configuration of every front end of the namespace."""

@@ -17,7 +17,7 @@ class RegistrationDiff(NamedTuple):
 
     epoch: of the registry. rev: of the broker's row, 0 without one. n: of the broker's live info, "0" without one.
     topics: queue data to write. dropped: topics that the brokerName loses. mappings: to store, as (topic, brokerName,
-    JSON).
+    JSON); some may be there already.
     before: what each of ``topics`` replaces, in their order, None where there was nothing. The whole is None when that
     is not known, and the script then asks for each key's type before it writes.
     """
@@ -90,7 +90,9 @@ def compare(
         dropped += sorted(tables.broker_topics.get(name, set()) - registration.topics.keys())
     if everything:
         for topic, (mapped_name, mapping) in registration.mappings.items():
-            if tables.mappings.get(topic, {}).get(mapped_name) != mapping:
+            # Mappings outlive their brokerName, and may be those of another one: then no rev tells that one changed.
+            guarded = row is not None and mapped_name == name
+            if not guarded or tables.mappings.get(topic, {}).get(mapped_name) != mapping:
                 mappings.append((topic, mapped_name, mapping))
     return diff
 

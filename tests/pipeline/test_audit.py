@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 
 import pyarrow.parquet as pq
 import pytest
@@ -15,7 +14,7 @@ from mqregistry.pipeline import silver
 from mqregistry.pipeline.lake import snapshot
 from mqregistry.pipeline.lake.lake import places
 from mqregistry.pipeline.past.audit import audit
-from tests.pipeline.world import World, entries, write_bronze
+from tests.pipeline.world import World, entries, new_seed, write_bronze
 
 OPERATIONS = int(os.environ.get("MQREGISTRY_TEST_OPERATIONS", "300"))
 
@@ -38,7 +37,7 @@ async def fill(store, lake, operations, *, seed, trimmed=0):
 
 @pytest.mark.spark
 def test_random_operations_leave_no_difference(spark, run, store, lake):
-    seed = secrets.randbits(32)
+    seed = new_seed()
     print("seed", seed)
     _, epoch = run(fill(store, lake, OPERATIONS, seed=seed, trimmed=3))
     silver.advance(None, lake, store.namespace, epoch)

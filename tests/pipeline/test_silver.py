@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import secrets
 
 import pytest
 
@@ -16,7 +15,7 @@ from mqregistry.pipeline.lake.lake import Lake
 from mqregistry.pipeline.past import travel
 from mqregistry.pipeline.silver.manifest import log_of, read_last
 from mqregistry.store.store import Store
-from tests.pipeline.world import Model, World, entries, plain, whole_changes, write_bronze
+from tests.pipeline.world import Model, World, entries, new_seed, plain, whole_changes, write_bronze
 
 INSTANTS = int(os.environ.get("MQREGISTRY_TEST_INSTANTS", "150"))
 OPERATIONS = int(os.environ.get("MQREGISTRY_TEST_OPERATIONS", "400"))
@@ -49,7 +48,7 @@ def check(lake: Lake, namespace: str, model: Model, instants: list[int]) -> None
 
 
 async def test_the_tables_at_any_instant_are_those_of_a_plain_replay(store, lake):
-    seed = int(os.environ.get("MQREGISTRY_TEST_SEED", secrets.randbits(32)))
+    seed = new_seed()
     print("seed", seed)
     world = World(store, seed)
     await world.run(OPERATIONS // 4)

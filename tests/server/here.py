@@ -41,7 +41,7 @@ class Here:
         self.view = View()
         routes = RouteStore(self.store)
         self.channels = channels = ChannelOwner(routes, "here", "worker")
-        self.follower = Follower(self.store, self.store, self.view, grace_ms=lambda: GRACE_MS)
+        self.follower = Follower(self.store, self.store, self.view)
         self.lease_loop = LeaseLoop(
             LeaseStore(self.store), self.view, self.follower, channels, grace_ms=lambda: GRACE_MS
         )

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections import Counter
+from types import SimpleNamespace
 
 import pytest
 
 from mqregistry.errors import StoreError, StoreUnavailable
-from mqregistry.server.view import lease_loop
+from mqregistry.protocol.command import Command, decode_command
+from mqregistry.server.requests import writes
+from mqregistry.server.view import follower, lease_loop
 from mqregistry.server.view.freshness import Freshness
 from mqregistry.store import keys
 from mqregistry.store.store import Store
 
 from .harness import Broker
-from .here import Here, Peer
+from .here import GRACE_MS, Here, Peer
 
 
 class HookedStore(Store):
@@ -234,6 +238,64 @@ async def test_kv_is_given_back_even_when_the_grace_is_over_before_it_succeeds(r
         assert not here.view.merged
         lease.cancel()
         await asyncio.gather(lease, return_exceptions=True)
+
+
+async def test_what_redis_lost_is_served_for_one_grace_however_often_redis_pauses(redis_url, monkeypatch):
+    """A11: brokers had three times 45 % of the grace, with a pause before each, that began it anew."""
+    passed_s = 0.0
+
+    def clock():
+        return time.monotonic() + passed_s
+
+    for module in (lease_loop, follower):
+        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=clock, time=time.time))
+    async with hooked(redis_url) as here:
+        assert (await here.register(Broker())).code == 0
+        await empty_redis(here)
+        await here.lease_loop.renew()
+        await until(lambda: here.view.merged, "the loss is seen")
+        await here.lease_loop.renew()
+        for _ in range(3):
+            assert here.view.merged
+            passed_s += 10.0  # a pause: the first renewal after it moves up_since
+            await here.store.client.hset(keys.meta(here.store.namespace), "seen_ms", 1)
+            await here.lease_loop.renew()
+            passed_s += 0.45 * GRACE_MS / 1000
+            await here.lease_loop.renew()
+        assert not here.view.merged
+
+
+@pytest.mark.parametrize("noticed", [True, False])
+async def test_a_key_that_is_deleted_while_redis_lacks_it_is_not_given_back(redis_url, noticed):
+    """A17: noticed: the front end knows of the loss when the delete comes, and has not given back yet."""
+    async with hooked(redis_url) as here:
+        for key in ("gone", "kept"):
+            await here.front_end.effect(await here.front_end.kv.put("ns", key, "v"))
+        deleted = asyncio.Event()
+
+        async def when_it_is_deleted():
+            if not deleted.is_set():
+                raise StoreUnavailable("a hiccup")
+
+        here.store.before["restore_kv"] = when_it_is_deleted
+        await empty_redis(here)
+        if noticed:
+            await here.lease_loop.renew()
+            await until(lambda: here.view.merged, "the loss is seen")
+        reply = decode_command((await delete_kv(here, "gone"))[4:])
+        assert reply.code == 0
+        if noticed:
+            assert here.view.served.kv == {"ns": {"kept": "v"}}
+        deleted.set()
+        await here.lease_loop.renew()
+        await until(lambda: here.view.exact.kv.get("ns") == {"kept": "v"}, "KV is given back")
+        await until(lambda: not here.follower._give_back, "that was all")
+        assert here.view.exact.kv == {"ns": {"kept": "v"}}
+
+
+async def delete_kv(here, key):
+    command = Command(code=102, opaque=1, version=479, ext_fields={"namespace": "ns", "key": key})
+    return await writes.delete_kv_config(here.front_end, command, 1, Peer())
 
 
 async def test_a_stream_that_is_trimmed_during_the_first_load_is_read_again_and_said(redis_url, caplog):

@@ -34,6 +34,17 @@ async def test_older_registration_that_comes_late_through_the_other_front_end_is
     assert (await bed.channels(late.registration))["fe2"] == late.channel.value
 
 
+async def test_older_registration_that_is_begun_late_counts_until_the_next_one(bed):
+    """A17: its front end had not even asked when the newer one was stored: as if the broker had gone back."""
+    older, newer = registration(topics=["t1", "t2"], counter=1), registration(topics={"t1": (4, 4, 4)}, counter=2)
+    await bed.fe1.register(registration(topics=["t1", "t2"]))
+    await bed.fe1.register(newer)
+    assert (await bed.fe2.register(older)).status == "OK"
+    assert (await bed.contents())["topics"]["t1"] == {"broker-a": QueueData(8, 8, 6)}
+    assert (await bed.fe2.register(newer)).status == "OK"
+    assert (await bed.contents())["topics"]["t1"] == {"broker-a": QueueData(4, 4, 4)}
+
+
 async def test_late_first_registration_of_what_is_registered_meanwhile_is_only_a_refresh(bed):
     late = await bed.fe2.prepare(registration(topics=["t1", "t2"]))
     await bed.register(topics=["t1", "t2"])
@@ -261,3 +272,45 @@ async def test_release_of_a_draining_worker_removes_no_broker(bed):
     await bed.register()
     await bed.leases.release("w1")
     assert await brokers(bed) == {"broker-a": {0: ADDR}}
+
+
+async def test_late_registration_keeps_its_static_topic_mapping_though_another_came_and_went(bed):
+    """A17: what it was compared with holds the mapping; then the name comes back with another one, and goes again."""
+
+    def mapped(text, **fields):
+        return registration(mappings={"t1": ("broker-a", text)}, **fields)
+
+    await bed.fe1.register(mapped("m1"), connection=1)
+    await bed.fe1.close(registration(), connection=1)
+    late = await bed.fe2.prepare(mapped("m1", counter=2))
+    await bed.fe1.register(mapped("m2", counter=3), connection=2)
+    await bed.fe1.close(registration(), connection=2)
+    assert (await bed.tables()).mappings == {"t1": {"broker-a": "m2"}}, "a mapping outlives its broker"
+    assert (await bed.fe2.send_once(late)).status == "OK"
+    assert (await bed.tables()).mappings == {"t1": {"broker-a": "m1"}}
+    assert await bed.replay() == await bed.contents()
+    await bed.events()
+    await bed.fe1.register(mapped("m1", counter=4))
+    (event,) = await bed.events()
+    assert event.mappings == [], "one that is there already is told once"
+
+
+async def test_late_registration_notices_that_another_member_changed_a_mapping(bed):
+    """A17: a slave that stands in has the mapping changed; the master was compared with the one before."""
+    slave = registration(OTHER, broker_id=1, enable_acting_master=True, mappings={"t1": ("broker-a", "m1")})
+    await bed.fe1.register(slave)
+    late = await bed.fe2.prepare(registration(mappings={"t1": ("broker-a", "m1")}))
+    newer = registration(OTHER, broker_id=1, enable_acting_master=True, counter=2, mappings={"t1": ("broker-a", "m2")})
+    await bed.fe1.register(newer)
+    assert (await bed.fe2.send_once(late)).status == "RETRY"
+    assert (await bed.fe2.send(late)).status == "OK"
+    assert (await bed.tables()).mappings == {"t1": {"broker-a": "m1"}}
+
+
+async def test_late_registration_keeps_a_mapping_of_another_name(bed):
+    """A17: a mapping may be that of another brokerName, whose registrations no rev of this row tells of."""
+    await bed.register(mappings={"t1": ("broker-z", "m1")})
+    late = await bed.fe2.prepare(registration(counter=2, mappings={"t1": ("broker-z", "m1")}))
+    await bed.register(OTHER, "broker-z", mappings={"t1": ("broker-z", "m2")})
+    assert (await bed.fe2.send_once(late)).status == "OK"
+    assert (await bed.tables()).mappings == {"t1": {"broker-z": "m1"}}

@@ -103,12 +103,7 @@ class Worker:
         self._proxy_protocol = settings.proxy_protocol and behaviour.proxy_protocol
         self._view = View()
         self._counters = Counters()
-        self._follower = Follower(
-            self._store,
-            self._tail_store,
-            self._view,
-            grace_ms=self._grace_ms,
-        )
+        self._follower = Follower(self._store, self._tail_store, self._view)
         self._lease_loop = LeaseLoop(
             LeaseStore(self._lease_store), self._view, self._follower, self._channels, grace_ms=self._grace_ms,
             renewed=lambda renewal: self._authentication.renewed(renewal),

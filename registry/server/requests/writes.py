@@ -137,6 +137,9 @@ async def delete_kv_config(context: RequestContext, command: Command, opaque: in
         context.check_store()
         by = context.by(peer)
         await context.effect(await context.kv.delete(header.namespace, header.key, by=by))
+        if header.key in context.view.served.kv.get(header.namespace, {}):
+            # Redis has lost it: it would be given back, unless its end is told
+            await context.effect(await context.kv.delete(header.namespace, header.key, lost=True, by=by))
         log_write(logger, by, "delete KV config, namespace %s key %s", header.namespace, header.key)
     return context.replies.success.reply(opaque)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
 from typing import Final
 
 from ...errors import RegistryError, StoreUnavailable
@@ -45,22 +44,13 @@ class Follower:
 
     Args:
         store: for scripts. tail_store: the same namespace with a timeout above BLOCK_MS.
-        grace_ms: after Redis came back with less, how long the view goes on serving what Redis lost.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        tail_store: Store,
-        view: View,
-        *,
-        grace_ms: Callable[[], int],
-    ) -> None:
+    def __init__(self, store: Store, tail_store: Store, view: View) -> None:
         self._store = store
         self._tail_store = tail_store
         self._view = view
         self._kv = KvStore(store)
-        self._grace_ms = grace_ms
         self._reader: ChangeReader | None = None  # None: the tables must be read, for the first time or again
         self._parts = Parts()
         self._last_seq = -1  # of the last event read; ahead of view.seq while a change's parts come in

@@ -21,6 +21,8 @@ logger = logging.getLogger(__name__)
 # the time that one read of it lasts.
 BEHIND_S: Final = 1.0
 _SILENT_S: Final = 1.0
+# Renewals that are further apart leave a gap, in which brokers could not register here; lua/include/seen has the same.
+_HEARD_S: Final = 3.0
 # While a renewal could change the view's state, renew this often. This is also how often the state is checked.
 _RENEW_SOON_S: Final = 0.2
 _SETTLED: Final = (Freshness.FRESH, Freshness.MERGED)
@@ -54,6 +56,9 @@ class LeaseLoop:
         self._renewed = renewed
         self._behind: _Behind | None = None
         self._must_attach = False
+        self._renewed_at: float | None = None
+        self._lost_at = 0.0
+        self._heard_since_loss_s = 0.0
         self.renewal: Renewal | None = None
 
     async def run(self) -> None:
@@ -84,6 +89,7 @@ class LeaseLoop:
         view = self._view
         load_id, known_seq = view.load_id, view.seq
         self.renewal = renewal = await self._leases.renew(self._channels.incarnation)
+        self._count_heard(time.monotonic())
         view.saw(Seen.ANSWERED)
         self._renewed(renewal)
         self._must_attach = self._must_attach or renewal.lost
@@ -113,16 +119,25 @@ class LeaseLoop:
             self._behind = None
             follower.look_again()
             return
-        grace_ms = self._grace_ms()
-        # up_since moves only after a gap of some seconds, and a failover with losses may be quicker
-        grace_is_over = renewal.now_ms >= renewal.up_since_ms + grace_ms and now >= follower.lost_at + grace_ms / 1000
-        if view.merged and grace_is_over:
+        if view.merged and self._heard_since_loss_s >= self._grace_ms() / 1000:
             logger.warning("the grace is over: only what Redis holds is served")
             view.end_merge()
         if now - follower.heard_at >= BLOCK_MS / 1000 + _SILENT_S:
             view.saw(Seen.UNHEARD)
         else:
             view.saw(Seen.LESS_THERE if view.merged else Seen.IN_STEP)
+
+    def _count_heard(self, now: float) -> None:
+        """Count how long brokers could register here since Redis was last seen to have less than before.
+
+        Gaps do not count, and do not begin the count anew: else Redis need only pause often enough, and what it has
+        lost would be served for ever.
+        """
+        before, self._renewed_at = self._renewed_at, now
+        if self._lost_at != self._follower.lost_at:
+            self._lost_at, self._heard_since_loss_s = self._follower.lost_at, 0.0
+        elif before is not None and now - before <= _HEARD_S:
+            self._heard_since_loss_s += now - before
 
     def _is_behind(self, seq: int, now: float) -> bool:
         """Whether the view is still behind, BEHIND_S later, the ``seq`` that Redis had when the lag was first noticed.

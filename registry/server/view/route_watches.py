@@ -2,8 +2,9 @@
 
 The same worker's view answers the lookup that follows, so the lookup shows the change that was announced.
 A client that asks again learns what changed meanwhile from a short history; when it asks from before that history,
-the answer is that all its topics may have changed. No history is kept while no client watches. The request is an
-extension of ours: see protocol/watch.
+the answer is that all its topics may have changed. So it is when other tables came since it asked last: Redis may have
+lost the change of its position, and have numbered others alike. No history is kept while no client watches. The request
+is an extension of ours: see protocol/watch.
 """
 
 from __future__ import annotations
@@ -53,6 +54,7 @@ class RouteWatches:
         self._held_topics = 0
         self._by_topic: dict[str, set[Watcher]] = {}
         self._watchers: set[Watcher] = set()  # every connection that has ever asked
+        self._untold: set[Watcher] = set()  # those that were not told yet that everything may have changed
         self._history: deque[_Entry] = deque()
         self._history_topics = 0
         self._known_from = -1  # the history has every change after this seq
@@ -70,6 +72,7 @@ class RouteWatches:
     def all_changed(self) -> None:
         """Every route may have changed."""
         self._forget_history()
+        self._untold = set(self._watchers)
         for watcher in list(self._held):
             self._answer(watcher, None)
 
@@ -114,7 +117,7 @@ class RouteWatches:
         held = _Held(opaque, request.topics, now_s + min(request.hold_ms / 1000, MAX_HOLD_S))
         changed: frozenset[str] | None = frozenset()
         if since is not None:
-            if since.epoch != self._epoch or since.seq < self._known_from:
+            if since.epoch != self._epoch or since.seq < self._known_from or watcher in self._untold:
                 changed = None
             else:
                 news = [entry.topics & request.topics for entry in self._history if entry.seq > since.seq]
@@ -133,6 +136,7 @@ class RouteWatches:
         """The connection is closed: drop its request, and the history with the last watcher."""
         self._release(watcher)
         self._watchers.discard(watcher)
+        self._untold.discard(watcher)
         if not self._watchers:
             self._forget_history()
 
@@ -154,6 +158,7 @@ class RouteWatches:
         self._send(watcher, held, topics)
 
     def _send(self, watcher: Watcher, held: _Held, topics: frozenset[str] | None) -> None:
+        self._untold.discard(watcher)
         answer = WatchAnswer(TablesVersion(self._epoch, self._seq), None if topics is None else tuple(sorted(topics)))
         watcher.answer_watch(held.opaque, answer)
 
