@@ -13,9 +13,11 @@ from typing import Any
 import psutil
 import pytest
 
-from mqregistry.protocol.bodies.register import text_bytes
+from mqregistry.protocol.bodies.register import measuring
+from mqregistry.protocol.bodies.register_compressed import BodySize
 from mqregistry.protocol.codes import RequestCode
 from mqregistry.protocol.command import Command, encode_command
+from mqregistry.protocol.slices import finish
 from mqregistry.server.net.connections import ConnectionLimits
 from mqregistry.server.net.held_memory import HeldMemory
 from mqregistry.server.requests.decoding_turns import LARGE_AT_ONCE, DecodingTurns
@@ -225,7 +227,7 @@ async def test_a_huge_registration_is_decoded_beside_no_other_large_one() -> Non
     may_go = {name: asyncio.Event() for name in ("one", "huge", "other huge", "small")}
 
     async def decode(name: str, size: int) -> None:
-        async with turns.turn(size):
+        async with turns.turn(BodySize(size, 0)):
             going.append(name)
             await may_go[name].wait()
             going.remove(name)
@@ -252,34 +254,43 @@ async def test_a_huge_registration_is_decoded_beside_no_other_large_one() -> Non
     assert going == []
 
 
+def measured(body: bytes, *, compressed: bool) -> BodySize:
+    return finish(measuring(body, compressed=compressed))
+
+
+FRONT = struct.pack(">i", 2) + b"{}" + struct.pack(">i", 77)
+
+
 @pytest.mark.parametrize(
     ("body", "compressed", "expected"),
     [
-        (b"{}", False, 2),
-        (zlib.compress(b"x" * 10_000_000), False, 10_000_000),
-        (zlib.compress(b"x" * 10_000_000), True, 10_000_000),
-        (zlib.compress(b"x" * 100_000)[:-4], True, 100_000),
-        (b"no zlib", True, 0),
-        (b"", True, 0),
+        (b'{"a":{}}', False, (8, 2)),
+        (zlib.compress(b"\0" * 10_000_000), False, (10_000_000, 0)),
+        (zlib.compress(FRONT + b"x" * 9_999_990), True, (10_000_000, 77)),
+        (zlib.compress(FRONT + b"x" * 99_990)[:-4], True, (100_000, 77)),
+        (zlib.compress(struct.pack(">i", -1) * 2), True, (8, 0)),
+        (zlib.compress(b"\x7f" * 100), True, (100, 0)),
+        (b"no zlib", True, (0, 0)),
+        (b"", True, (0, 0)),
     ],
 )
-def test_the_size_of_a_text_is_that_after_inflating(body: bytes, compressed: bool, expected: int) -> None:
-    assert text_bytes(body, compressed=compressed) == expected
+def test_the_size_of_a_text_is_that_after_inflating(body: bytes, compressed: bool, expected: tuple[int, int]) -> None:
+    assert measured(body, compressed=compressed) == expected
 
 
 def test_the_size_of_a_bomb_is_looked_at_only_as_far_as_it_may_go() -> None:
     body = zlib.compress(b"\0" * (200 * MB), 9)
-    assert 64 * MB < text_bytes(body, compressed=True) < 66 * MB
+    assert 64 * MB < measured(body, compressed=True).text_bytes < 66 * MB
 
 
 async def test_a_compressed_registration_takes_the_turn_of_its_text(monkeypatch: pytest.MonkeyPatch) -> None:
     context: Any = Pair().quick.front_end
-    asked: list[int] = []
+    asked: list[BodySize] = []
 
     async def heartbeat(*_: object) -> HeartbeatReply:
         return HeartbeatReply(False, 0)
 
-    def turn(size: int) -> None:
+    def turn(size: BodySize) -> None:
         asked.append(size)
         raise LookupError
 
@@ -291,4 +302,4 @@ async def test_a_compressed_registration_takes_the_turn_of_its_text(monkeypatch:
     peer: Any = SimpleNamespace(channel=NO_CHANNEL)
     with pytest.raises(LookupError):
         await register_broker(context, command, 1, peer)
-    assert asked == [MB]
+    assert [one.text_bytes for one in asked] == [MB]
