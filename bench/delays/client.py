@@ -29,7 +29,8 @@ from mqregistry.client.connection import PeerConnection
 from mqregistry.client.routes.client import CALL_TIMEOUT_S, RouteChange, RouteClient
 from mqregistry.embedded import EmbeddedRedis
 from mqregistry.model import DataVersion, TopicConfig
-from mqregistry.protocol.bodies.register import RegisterBody, encode_register_body
+from mqregistry.protocol.bodies.register import encode_register_body
+from mqregistry.protocol.bodies.register_content import RegisterBody
 from mqregistry.protocol.headers import RegisterBroker
 
 TOPICS = [f"topic-{number}" for number in range(20)]

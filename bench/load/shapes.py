@@ -15,7 +15,8 @@ from pathlib import Path
 from bench.load import plan
 from mqregistry.errors import RemoteProtocolError
 from mqregistry.model import BrokerRow, DataVersion, QueueData, TopicConfig, TopicRoute
-from mqregistry.protocol.bodies.register import RegisterBody, encode_register_body
+from mqregistry.protocol.bodies.register import encode_register_body
+from mqregistry.protocol.bodies.register_content import RegisterBody
 from mqregistry.protocol.bodies.route import decode_route, encode_route
 from mqregistry.protocol.command import Command
 from mqregistry.protocol.headers import RegisterBroker, UnregisterBroker

@@ -7,7 +7,8 @@ import socket
 import zlib
 
 from mqregistry.model import DataVersion, TopicConfig
-from mqregistry.protocol.bodies.register import RegisterBody, encode_register_body
+from mqregistry.protocol.bodies.register import encode_register_body
+from mqregistry.protocol.bodies.register_content import RegisterBody
 from mqregistry.protocol.command import Command, decode_command, encode_command
 from mqregistry.protocol.frame import FrameReader
 from mqregistry.protocol.headers import RegisterBroker

@@ -21,7 +21,13 @@ _MARK: Final = struct.Struct(">I")
 _BINARY_FIXED: Final = struct.Struct(">hbhiii")  # the last is the length of the remark
 _INT32: Final = struct.Struct(">i")
 _INT16: Final = struct.Struct(">h")
-_MAX_HEADER_BYTES: Final = 0xFFFFFF
+_HEADER_MASK: Final = 0xFFFFFF
+
+MAX_HEADER_BYTES: Final = 256 * 1024
+"""Of a frame that is read. The longest real one holds a KV value; a header is decoded in one go, and a frame full of
+fields would take a second."""
+MAX_BINARY_FIELDS: Final = 4096
+_MAX_LENIENT_BYTES: Final = 16 * 1024
 _JSON: Final = Encoding.JSON
 _ROCKETMQ: Final = Encoding.ROCKETMQ
 _INT32_MIN: Final = -(2**31)
@@ -90,11 +96,13 @@ def decode_command(frame: bytes, keep_empty_fields: bool = False) -> Command:
         (mark,) = _MARK.unpack_from(frame)
     except struct.error:
         raise RemoteProtocolError("a frame without a mark word", closes=True) from None
-    stop = 4 + (mark & _MAX_HEADER_BYTES)
+    stop = 4 + (mark & _HEADER_MASK)
     if stop > len(frame):
         raise RemoteProtocolError(f"header of {stop - 4} bytes in a frame of {len(frame)}", closes=True)
+    if stop > 4 + MAX_HEADER_BYTES:
+        raise RemoteProtocolError(f"a header of {stop - 4} bytes: at most {MAX_HEADER_BYTES} are taken", closes=True)
     header = frame[4:stop]
-    if mark <= _MAX_HEADER_BYTES:  # the serializer byte is 0, JSON
+    if mark <= _HEADER_MASK:  # the serializer byte is 0, JSON
         if not header:
             raise RemoteProtocolError("a frame with an empty header", closes=True)
         try:
@@ -111,6 +119,11 @@ def decode_command(frame: bytes, keep_empty_fields: bool = False) -> Command:
 
 
 def _decode_lenient_header(header: bytes) -> Command:
+    if len(header) > _MAX_LENIENT_BYTES:
+        raise RemoteProtocolError(
+            f"a header of {len(header)} bytes that is no standard JSON of the expected types: at most "
+            f"{_MAX_LENIENT_BYTES} are read leniently", closes=True,
+        )  # fmt: skip
     try:
         fields = lenient_json.loads(header)
     except RemoteProtocolError as error:
@@ -184,7 +197,11 @@ def _read_ext_fields(header: bytes, at: int, end: int, keep_empty: bool) -> dict
     if end > len(header):
         raise RemoteProtocolError("extFields are longer than the header", closes=True)
     ext_fields: dict[str, str] = {}
+    entries = 0
     while at < end:
+        entries += 1
+        if entries > MAX_BINARY_FIELDS:
+            raise RemoteProtocolError(f"a header of more than {MAX_BINARY_FIELDS} fields", closes=True)
         (size,) = _INT16.unpack_from(header, at)
         key, at = _read_text(header, at + _INT16.size, size)
         (size,) = _INT32.unpack_from(header, at)
@@ -229,7 +246,7 @@ def encode_command(command: Command) -> bytes:
     """
     encode = _encode_json_header if command.encoding == _JSON else _encode_binary_header
     header = encode(command)
-    if len(header) > _MAX_HEADER_BYTES:
+    if len(header) > _HEADER_MASK:
         raise LocalProtocolError(f"a header of {len(header)} bytes is too long")
     mark = command.encoding << 24 | len(header)
     return b"".join((_HEAD.pack(4 + len(header) + len(command.body), mark), header, command.body))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import time
 from collections.abc import MutableMapping
@@ -10,17 +11,23 @@ from typing import Final
 import msgspec
 import xxhash
 
-from ..errors import RegistrationRejected
+from ..errors import RegistrationRejected, RemoteProtocolError
 from ..model import Registration
 from ..names import fault_of_names
-from .bodies.register import RegisterBody, decode_register_body
+from .bodies import register
 from .bodies.register_chunks import ChunkedBody, TopicChunk, cut_body
+from .bodies.register_compressed import begins_like_zlib
+from .bodies.register_content import ENTRIES_PER_SLICE, RegisterBody
 from .codes import VERSION_V3_0_11
 from .command import Command
 from .headers import RegisterBroker
+from .slices import Slices, finish
 
 LARGE_BYTES: Final = 64 * 1024
 """A body from this size on is decoded in chunks."""
+
+MAX_UNCUT_BYTES: Final = 4 * 1024 * 1024
+"""The longest JSON body that is decoded in one go, because it is not as Java writes it."""
 
 MAX_FILTER_SERVERS: Final = 1000
 """Of one broker, which has a few; each route of its topics shows all of them."""
@@ -116,19 +123,38 @@ def decode(
     Raises:
         RemoteProtocolError: the body cannot be read. RegistrationRejected: a name in it has a fault.
     """
-    body = chunked.read_all(known) if chunked is not None else None
+    return finish(decoding(sender, header, command, chunked, known, mappings=mappings))
+
+
+def decoding(
+    sender: Registration,
+    header: RegisterBroker,
+    command: Command,
+    chunked: ChunkedBody | None,
+    known: MutableMapping[bytes, TopicChunk],
+    *,
+    mappings: bool,
+) -> Slices[Registration]:
+    """Do what :func:`decode` does, in slices."""
+    body = (yield from chunked.reading_all(known)) if chunked is not None else None
     if body is None:
-        body = decode_register_body(
+        is_json = not header.compressed and not begins_like_zlib(command.body)
+        if is_json and len(command.body) > MAX_UNCUT_BYTES:
+            raise RemoteProtocolError(
+                f"a register body of {len(command.body)} bytes that is not JSON as Java writes it: at most "
+                f"{MAX_UNCUT_BYTES} are taken (no spaces, each topic once, members in Java's order)"
+            )
+        body = yield from register.decoding(
             command.body,
             compressed=header.compressed,
             version=command.version,
             now_ms=_now_ms(),
             mappings=mappings,
         )
-    return with_body(sender, body)
+    return (yield from with_body(sender, body))
 
 
-def with_body(sender: Registration, body: RegisterBody) -> Registration:
+def with_body(sender: Registration, body: RegisterBody) -> Slices[Registration]:
     """The registration that consists of this header and this body.
 
     Raises:
@@ -148,9 +174,13 @@ def with_body(sender: Registration, body: RegisterBody) -> Registration:
         ("bname", mapped),
         ("filter server", body.filter_servers or ()),
     ):
-        fault = fault_of_names(names) if names else None
-        if fault is not None:
-            raise RegistrationRejected(f"register broker failed: {kind} {fault}; nothing was stored")
+        left = iter(names)
+        while some := list(itertools.islice(left, ENTRIES_PER_SLICE)):
+            fault = fault_of_names(some)
+            if fault is not None:
+                raise RegistrationRejected(f"register broker failed: {kind} {fault}; nothing was stored")
+            if len(some) == ENTRIES_PER_SLICE:
+                yield
     return msgspec.structs.replace(
         sender,
         data_version=body.data_version,

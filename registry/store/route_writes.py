@@ -345,27 +345,47 @@ class _Call(NamedTuple):
     more: bool = False
 
 
-def _steps(diff: RegistrationDiff, parts: Iterable[tuple[int, bytes, bytes]]) -> list[_Call]:
-    """The diff in as many calls as it takes: nearly always one."""
-    dropped = [_pack(some) for some in _slices(diff.dropped)]
-    mappings = [_pack(list(_flat(some))) for some in _slices(diff.mappings)]
+def _steps(diff: RegistrationDiff, parts: Iterable[tuple[int, bytes, bytes]]) -> Iterator[_Call]:
+    """The diff in as many calls as it takes: nearly always one. Encoded one after the other."""
     # taking a topic away, and a mapping, each cost twice as much as queue data
     if len(diff.topics) + 2 * (len(diff.dropped) + len(diff.mappings)) <= ENTRIES_PER_CALL:
-        return [_Call([part[1:] for part in parts], _before(diff.before), dropped, mappings)]
-    at_once = max(1, ENTRIES_PER_CALL // _NAMES_PER_ARGUMENT // 2)
-    steps = [_Call((), b"", dropped[at : at + at_once], ()) for at in range(0, len(dropped), at_once)]
-    steps += [_Call((), b"", (), mappings[at : at + at_once]) for at in range(0, len(mappings), at_once)]
+        dropped = [_pack(some) for some in _slices(diff.dropped)]
+        mappings = [_pack(list(_flat(some))) for some in _slices(diff.mappings)]
+        yield _Call([part[1:] for part in parts], _before(diff.before), dropped, mappings)
+        return
+    calls = itertools.chain(
+        (_Call((), b"", some, ()) for some in _groups(_pack(names) for names in _slices(diff.dropped))),
+        (_Call((), b"", (), some) for some in _groups(_pack(list(_flat(one))) for one in _slices(diff.mappings))),
+        _topic_calls(diff.before, parts),
+    )
+    last = None
+    for call in calls:
+        if last is not None:
+            yield last._replace(more=True)
+        last = call
+    if last is not None:
+        yield last
+
+
+def _groups(arguments: Iterable[bytes]) -> Iterator[list[bytes]]:
+    left = iter(arguments)
+    while some := list(itertools.islice(left, max(1, ENTRIES_PER_CALL // _NAMES_PER_ARGUMENT // 2))):
+        yield some
+
+
+def _topic_calls(
+    before: Sequence[QueueData | None] | None, parts: Iterable[tuple[int, bytes, bytes]]
+) -> Iterator[_Call]:
     first = size = 0
     some: list[tuple[bytes, bytes]] = []
-    for count, *part in parts:
+    for count, cells, body in parts:
         if some and size + count > ENTRIES_PER_CALL:
-            steps.append(_Call(some, _before(diff.before, first, first + size), (), ()))
+            yield _Call(some, _before(before, first, first + size), (), ())
             first, size, some = first + size, 0, []
-        some.append((part[0], part[1]))
+        some.append((cells, body))
         size += count
     if some:
-        steps.append(_Call(some, _before(diff.before, first, first + size), (), ()))
-    return [step._replace(more=True) for step in steps[:-1]] + steps[-1:]
+        yield _Call(some, _before(before, first, first + size), (), ())
 
 
 def _before(before: Sequence[QueueData | None] | None, first: int = 0, end: int | None = None) -> bytes:

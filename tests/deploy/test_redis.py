@@ -180,7 +180,7 @@ def test_only_front_ends_reach_users_and_secrets(deployed, user, command, namesp
             client.execute_command(*words)
         with pytest.raises(
             redis.ResponseError, match=r"can't|permissions"
-        ):  # by a key that the script does not declare
+        ):  # a key that it does not declare
             client.eval("return redis.call(unpack(ARGV))", 1, f"mq:{{{namespace}}}:meta", *words)
 
 

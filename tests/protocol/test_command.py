@@ -248,3 +248,22 @@ def decode_or_refuse(frame: bytes) -> None:
         return
     if command is not None:
         encode_command(command)  # whatever was read can be written
+
+
+@pytest.mark.parametrize(
+    ("mark", "header", "fault"),
+    [
+        (0, b"{" + b" " * (256 << 10) + b"}", "a header of 262146 bytes: at most 262144 are taken"),
+        (0, b'{"extFields":{"a":[' + b"[]," * 10_000 + b"[]]}}", "at most 16384 are read leniently"),
+        (
+            1,
+            struct.pack(">hbhiiii", 105, 0, 479, 1, 0, 0, 8 * 4097) + struct.pack(">hcic", 1, b"a", 1, b"b") * 4097,
+            "a header of more than 4096 fields",
+        ),
+    ],
+    ids=["long", "lenient", "fields"],
+)
+def test_a_header_that_is_too_long_closes_the_connection(mark: int, header: bytes, fault: str) -> None:
+    with pytest.raises(RemoteProtocolError, match=fault) as caught:
+        decode_command(struct.pack(">I", mark << 24 | len(header)) + header)
+    assert caught.value.closes

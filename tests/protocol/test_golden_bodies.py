@@ -12,8 +12,9 @@ from msgspec import structs
 
 from mqregistry.errors import RemoteProtocolError
 from mqregistry.model import TopicConfig
-from mqregistry.protocol.bodies.register import RegisterBody, check_crc32, decode_register_body, encode_register_body
+from mqregistry.protocol.bodies.register import check_crc32, decode_register_body, encode_register_body
 from mqregistry.protocol.bodies.register_chunks import cut_body
+from mqregistry.protocol.bodies.register_content import RegisterBody
 from mqregistry.protocol.bodies.route import (
     BrokerMemberGroup,
     decode_cluster_info,

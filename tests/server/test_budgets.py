@@ -39,8 +39,8 @@ def test_an_unchanged_registration_is_one_round_trip_and_its_body_is_not_decoded
                 raise AssertionError("the body was decoded")
 
             monkeypatch.setattr(here.store.client, "execute_command", counted)
-            for name in ("decode_register_body", "cut_body"):
-                monkeypatch.setattr(protocol_registration, name, not_decoded)
+            monkeypatch.setattr(protocol_registration, "cut_body", not_decoded)
+            monkeypatch.setattr(protocol_registration.register, "decoding", not_decoded)
             monkeypatch.setattr(register, "check_crc32", not_decoded)
             assert (await here.register(broker)).code == 0
             assert [call for call in calls if call != "XREAD"] == ["EVALSHA"]

@@ -13,9 +13,11 @@ from typing import Any
 import psutil
 import pytest
 
-from mqregistry.protocol.bodies.register import text_bytes
+from mqregistry.protocol.bodies.register import measuring
+from mqregistry.protocol.bodies.register_compressed import BodySize
 from mqregistry.protocol.codes import RequestCode
 from mqregistry.protocol.command import Command, encode_command
+from mqregistry.protocol.slices import finish
 from mqregistry.server.net.connections import ConnectionLimits
 from mqregistry.server.net.held_memory import HeldMemory
 from mqregistry.server.requests.decoding_turns import LARGE_AT_ONCE, DecodingTurns
@@ -118,49 +120,56 @@ def test_answers_that_nobody_reads_are_counted(front_end: Any) -> None:
 
 
 def _length(part: bytes) -> bytes:
-    return struct.pack(">i", len(part))
+    return struct.pack(">i", len(part)) + part
 
 
-def test_compressed_registrations_are_bounded_by_what_they_inflate_to(front_end: Any) -> None:
-    """Each is 62 KB on the wire, below the size that takes turns, and 60 MB of text."""
-    process = psutil.Process(front_end.process.pid)
+def _bad_last_line(topics: int, name_bytes: int) -> bytes:
+    """A compressed body of so many topics, the last of which is none: all are decoded, and nothing is stored."""
+    lines = [_length(b"%06d" % n + b"x" * (name_bytes - 6) + b" 4 4 6 SINGLE_TAG") for n in range(topics - 1)]
+    return zlib.compress(_length(b"{}") + struct.pack(">i", topics) + b"".join(lines) + _length(b"none"))
+
+
+def _most_memory(process: psutil.Process) -> int:
+    with open(f"/proc/{process.pid}/status") as status:
+        (line,) = (line for line in status if line.startswith("VmHWM"))
+    return int(line.split()[1]) << 10
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param(lambda: _bad_last_line(100_000, 255), id="long names"),
+        pytest.param(lambda: _bad_last_line(100_000, 6), id="short names"),
+        pytest.param(
+            lambda: (
+                b'{"topicConfigSerializeWrapper":{"topicConfigTable":{%b,"":{}}}}'
+                % b",".join(b'"%06x":{"perm":6}' % n for n in range(99_000))
+            ),
+            id="JSON",
+        ),
+    ],
+)
+def test_decoded_registrations_take_no_more_than_64_mib_at_a_time(front_end: Any, body: Callable[[], bytes]) -> None:
+    """B4: eight at once, each of which is decoded whole and then refused."""
+    process, sent = psutil.Process(front_end.process.pid), body()
+    with front_end.client() as client:
+        client.register(Broker())
     before = process.memory_info().rss
-    padding = b" " * (60 * MB)
-    version, topic, other = b'{"counter":1}' + padding, b"t 4 4 6 SINGLE_TAG", b"u 4 4 6 SINGLE_TAG"
-    no_servers = b"[]"
-    text = b"".join(
-        (
-            _length(version),
-            version,
-            struct.pack(">i", 2),
-            _length(topic),
-            topic,
-            _length(other),
-            other,
-            _length(no_servers),
-            no_servers,
-        )
-    )
-    body = zlib.compress(text + struct.pack(">i", 0), 9)
-    assert len(body) < 64 * 1024
-    clients = [front_end.client(timeout_s=60) for _ in range(5)]
-    most = 0
+    with open(f"/proc/{process.pid}/clear_refs", "w") as refs:
+        refs.write("5")  # so that the peak is that of this test
+    clients = [front_end.client(timeout_s=60) for _ in range(8)]
     try:
         for n, client in enumerate(clients):
             ext, _ = Broker(f"broker-{n}", f"127.0.0.1:{11000 + n}").registration()
-            client.send(RequestCode.REGISTER_BROKER, ext | {"compressed": "true", "bodyCrc32": "0"}, body)
-
-        def all_answered() -> bool:
-            nonlocal most
-            most = max(most, process.memory_info().rss)
-            answered = (front_end.counter(f'registrations_total{{path="{path}"}}') for path in ("changed", "error"))
-            return sum(answered) == 5
-
-        front_end.wait_until(all_answered, "all are answered", 40)
+            client.send(RequestCode.REGISTER_BROKER, ext | {"bodyCrc32": "0"}, sent)
+        for client in clients:
+            assert client.receive().code == 1
     finally:
         for client in clients:
             client.close()
-    assert most < before + 300 * MB
+    grown = _most_memory(process) - before - 8 * len(sent)  # the frames themselves are counted elsewhere
+    print(f"grown by {grown / MB:.1f} MB")
+    assert grown < 64 * MB
 
 
 # within the process
@@ -229,7 +238,7 @@ async def test_a_huge_registration_is_decoded_beside_no_other_large_one() -> Non
     may_go = {name: asyncio.Event() for name in ("one", "huge", "other huge", "small")}
 
     async def decode(name: str, size: int) -> None:
-        async with turns.turn(size):
+        async with turns.turn(BodySize(size, 0)):
             going.append(name)
             await may_go[name].wait()
             going.remove(name)
@@ -256,34 +265,43 @@ async def test_a_huge_registration_is_decoded_beside_no_other_large_one() -> Non
     assert going == []
 
 
+def measured(body: bytes, *, compressed: bool) -> BodySize:
+    return finish(measuring(body, compressed=compressed))
+
+
+FRONT = struct.pack(">i", 2) + b"{}" + struct.pack(">i", 77)
+
+
 @pytest.mark.parametrize(
     ("body", "compressed", "expected"),
     [
-        (b"{}", False, 2),
-        (zlib.compress(b"x" * 10_000_000), False, 10_000_000),
-        (zlib.compress(b"x" * 10_000_000), True, 10_000_000),
-        (zlib.compress(b"x" * 100_000)[:-4], True, 100_000),
-        (b"no zlib", True, 0),
-        (b"", True, 0),
+        (b'{"a":{}}', False, (8, 2)),
+        (zlib.compress(b"\0" * 10_000_000), False, (10_000_000, 0)),
+        (zlib.compress(FRONT + b"x" * 9_999_990), True, (10_000_000, 77)),
+        (zlib.compress(FRONT + b"x" * 99_990)[:-4], True, (100_000, 77)),
+        (zlib.compress(struct.pack(">i", -1) * 2), True, (8, 0)),
+        (zlib.compress(b"\x7f" * 100), True, (100, 0)),
+        (b"no zlib", True, (0, 0)),
+        (b"", True, (0, 0)),
     ],
 )
-def test_the_size_of_a_text_is_that_after_inflating(body: bytes, compressed: bool, expected: int) -> None:
-    assert text_bytes(body, compressed=compressed) == expected
+def test_the_size_of_a_text_is_that_after_inflating(body: bytes, compressed: bool, expected: tuple[int, int]) -> None:
+    assert measured(body, compressed=compressed) == expected
 
 
 def test_the_size_of_a_bomb_is_looked_at_only_as_far_as_it_may_go() -> None:
     body = zlib.compress(b"\0" * (200 * MB), 9)
-    assert 64 * MB < text_bytes(body, compressed=True) < 66 * MB
+    assert 64 * MB < measured(body, compressed=True).text_bytes < 66 * MB
 
 
 async def test_a_compressed_registration_takes_the_turn_of_its_text(monkeypatch: pytest.MonkeyPatch) -> None:
     context: Any = Pair().quick.front_end
-    asked: list[int] = []
+    asked: list[BodySize] = []
 
     async def heartbeat(*_: object) -> HeartbeatReply:
         return HeartbeatReply(False, 0)
 
-    def turn(size: int) -> None:
+    def turn(size: BodySize) -> None:
         asked.append(size)
         raise LookupError
 
@@ -295,4 +313,4 @@ async def test_a_compressed_registration_takes_the_turn_of_its_text(monkeypatch:
     peer: Any = SimpleNamespace(channel=NO_CHANNEL, host="10.0.0.1")
     with pytest.raises(LookupError):
         await register_broker(context, command, 1, peer)
-    assert asked == [MB]
+    assert [one.text_bytes for one in asked] == [MB]

@@ -106,14 +106,24 @@ def test_a_watch_of_such_a_name_is_refused(front_end, name, fault):
         assert fault in reply.remark
 
 
+def test_a_data_version_has_at_most_4_kib(front_end):
+    with front_end.client() as client:
+        client.register(Broker())
+        version = b'{"counter":1,"stateVersion":0,"timestamp":1700000000000}'
+        for size, code in ((4096, 0), (4097, 1), (4 << 20, 1)):
+            reply = client.request(RequestCode.QUERY_DATA_VERSION, _OF_A_BROKER, version.ljust(size))
+            assert reply.code == code, reply.remark
+        assert "a data version of 4194304 bytes: at most 4096 are taken" in reply.remark
+
+
 def test_kv_is_bounded(front_end):
     """B3, over the wire; its other bounds: tests/store/test_put_kv.py."""
     with front_end.client() as client:
-        for size, code in ((65_536, 0), (65_537, 1), (1 << 20, 1)):
+        for size, code in ((65_536, 0), (65_537, 1), (1 << 17, 1)):
             fields = {"namespace": "ns", "key": f"k{size}", "value": "v" * size}
             reply = client.request(RequestCode.PUT_KV_CONFIG, fields)
             assert reply.code == code, reply.remark
-        assert "a value has at most 65536 bytes, this one has 1048576" in reply.remark
+        assert "a value has at most 65536 bytes, this one has 131072" in reply.remark
         assert list(json.loads(client.request(219, {"namespace": "ns"}).body)["table"]) == ["k65536"]
         # in UTF-8, whatever the length in characters
         reply = client.request(RequestCode.PUT_KV_CONFIG, {"namespace": "ns", "key": "k", "value": "\u00e4" * 32_769})
@@ -135,7 +145,7 @@ def test_more_filter_servers_than_a_route_should_show_are_refused(front_end):
 def test_a_topic_is_given_queues_at_1000_brokers_at_most(front_end):
     with front_end.client() as client:
         client.register(Broker())
-        for count, fault in ((1001, "queues at 1001 brokers: at most 1000"), (40_000, "at most 1048576 are taken")):
+        for count, fault in ((1001, "queues at 1001 brokers: at most 1000"), (40_000, "at most 524288 are taken")):
             datas = [{"brokerName": f"b{n}", "readQueueNums": 1, "writeQueueNums": 1, "perm": 6} for n in range(count)]
             body = json.dumps({"queueDatas": [*datas[1:], datas[0] | {"brokerName": "broker-a"}]}).encode()
             reply = client.request(RequestCode.REGISTER_TOPIC_IN_NAMESRV, {"topic": "t"}, body)

@@ -16,7 +16,8 @@ from ...config.settings import Settings
 from ...config.sources import build
 from ...errors import ConfigError, PeerUnavailable, RegistryError, StartError
 from ...model import DataVersion, TopicConfig
-from ...protocol.bodies.register import RegisterBody, body_crc32, encode_register_body
+from ...protocol.bodies.register import body_crc32, encode_register_body
+from ...protocol.bodies.register_content import RegisterBody
 from ...protocol.codes import RequestCode, ResponseCode
 from ...protocol.headers import RegisterBroker
 from ...store.operator_reads import read_clusters

@@ -8,7 +8,8 @@ from collections.abc import Collection, Iterable
 import msgspec
 
 from ...model import DataVersion, TopicConfig, TopicQueueMapping
-from ...protocol.bodies.register import RegisterBody, encode_register_body
+from ...protocol.bodies.register import encode_register_body
+from ...protocol.bodies.register_content import RegisterBody
 from ...protocol.codes import VERSION_V5_0_0
 from ..checks import check_mapping, check_topic, passes
 from .config import BrokerConfig

@@ -14,7 +14,7 @@ import xxhash
 
 from ...errors import StoreUnavailable
 from ...model import DEFAULT_HEARTBEAT_TIMEOUT_MS, DataVersion, Registration
-from ...protocol.bodies.register import RegisterBody
+from ...protocol.bodies.register_content import RegisterBody
 from ...protocol.codes import VERSION_V5_0_0, ResponseCode
 from ...store.read_broker import BrokerView, read_broker
 from ...store.route_writes import Registered

@@ -21,40 +21,16 @@ from ...errors import LocalProtocolError, RemoteProtocolError
 from ...model import DataVersion, Int32, TopicConfig, TopicQueueMapping
 from .. import lenient_json
 from ..codes import SERVER_VERSION, VERSION_V3_0_11, VERSION_V5_0_0
-from ..numbers import parse_int
-from . import wire_json
+from ..slices import Slices, finish
+from . import register_compressed, wire_json
+from .register_compressed import BodySize, begins_like_zlib
+from .register_content import ENTRIES_PER_SLICE, MAX_ENTRIES, MAX_INFLATED_BYTES, RegisterBody, check_entries
 from .wire_json import TolerantDecoder, WireMapping, WireVersion
 
-MAX_INFLATED_BYTES: Final = 64 * 1024 * 1024
-
-MAX_ENTRIES: Final = 100_000
-"""Topics, mappings and filter servers of one registration: Redis serves nobody else while it writes them."""
-
-_UNCOUNTED_BYTES: Final = 4 * 1024 * 1024
-_PIECE_BYTES: Final = 1 << 18
+_UNCOUNTED_BYTES: Final = 256 * 1024
+# Topics with their attributes. To decode as many takes 100 ms at once.
+_MOST_OBJECTS: Final = 2 * MAX_ENTRIES + 1000
 _LENGTH: Final = struct.Struct(">i")
-_FILTER_TYPES: Final = frozenset({"SINGLE_TAG", "MULTI_TAG"})
-
-
-class RegisterBody(msgspec.Struct, frozen=True):
-    """What a broker says about itself beyond the header.
-
-    topics: topic name -> its configuration.
-    mappings: topic name -> static topic mapping at this broker.
-    filter_servers: None leaves the list as it is, an empty list removes it.
-    """
-
-    data_version: DataVersion = DataVersion()
-    topics: dict[str, TopicConfig] = {}
-    mappings: dict[str, TopicQueueMapping] = {}
-    filter_servers: list[str] | None = []
-
-    def stored_mappings(self, broker_name: str) -> dict[str, tuple[str, str]]:
-        """Topic -> (brokerName, JSON) of its mapping, as a Registration of this brokerName holds them."""
-        return {
-            topic: (mapping.bname or broker_name, wire_json.encode_mapping(mapping).decode())
-            for topic, mapping in self.mappings.items()
-        }
 
 
 class _WireTopic(msgspec.Struct, rename="camel", gc=False):
@@ -82,8 +58,6 @@ class WireBody(msgspec.Struct, rename="camel"):
 
 _body: Final = TolerantDecoder(WireBody, "register body", nulls=frozenset({"filterServerList"}))
 _wrapper: Final = TolerantDecoder(_WireWrapper, "topic table")
-_version: Final = TolerantDecoder(WireVersion, "data version")
-_filter_servers: Final = TolerantDecoder(list[str], "filter server list")
 
 
 def decode_register_body(
@@ -112,15 +86,42 @@ def decode_register_body(
     Source: DefaultRequestProcessor.registerBroker and RegisterBrokerBody.decode of RocketMQ 4.8 and 5.x; what they
         tolerate was found by trying.
     """
+    return finish(
+        decoding(
+            body,
+            compressed=compressed,
+            version=version,
+            now_ms=now_ms,
+            mappings=mappings,
+            max_inflated_bytes=max_inflated_bytes,
+        )
+    )
+
+
+def decoding(
+    body: bytes,
+    *,
+    compressed: bool,
+    version: int,
+    now_ms: int = 0,
+    mappings: bool = True,
+    max_inflated_bytes: int = MAX_INFLATED_BYTES,
+) -> Slices[RegisterBody]:
+    """Do what :func:`decode_register_body` does, in slices."""
     if version < VERSION_V3_0_11:
-        return decode_topic_config_wrapper(body, now_ms=now_ms)
+        return (yield from _decoding_wrapper(body, now_ms))
     if not body:
         return RegisterBody()
-    if compressed or _begins_like_zlib(body):
-        return _decode_compressed(_inflate(body, max_inflated_bytes), now_ms, mappings and version >= VERSION_V5_0_0)
-    check_objects(body)
+    if compressed or begins_like_zlib(body):
+        with_mappings = mappings and version >= VERSION_V5_0_0
+        return (
+            yield from register_compressed.decoding(
+                body, now_ms, with_mappings=with_mappings, limit_bytes=max_inflated_bytes
+            )
+        )
+    check_objects(body, _MOST_OBJECTS)
     wire = _body.decode(body)
-    return _register_body(wire.topic_config_serialize_wrapper, wire.filter_server_list, now_ms)
+    return (yield from _register_body(wire.topic_config_serialize_wrapper, wire.filter_server_list, now_ms))
 
 
 def decode_topic_config_wrapper(body: bytes, *, now_ms: int = 0) -> RegisterBody:
@@ -129,39 +130,47 @@ def decode_topic_config_wrapper(body: bytes, *, now_ms: int = 0) -> RegisterBody
     Raises:
         RemoteProtocolError: undecodable; ``closes`` is false.
     """
+    return finish(_decoding_wrapper(body, now_ms))
+
+
+def _decoding_wrapper(body: bytes, now_ms: int) -> Slices[RegisterBody]:
     if not body:
         return RegisterBody(filter_servers=None)
-    check_objects(body)
-    return _register_body(None if wire_json.is_null(body) else _wrapper.decode(body), None, now_ms)
+    check_objects(body, _MOST_OBJECTS)
+    return (yield from _register_body(None if wire_json.is_null(body) else _wrapper.decode(body), None, now_ms))
 
 
-def _register_body(wrapper: _WireWrapper | None, filter_servers: list[str] | None, now_ms: int) -> RegisterBody:
+def _register_body(wrapper: _WireWrapper | None, filter_servers: list[str] | None, now_ms: int) -> Slices[RegisterBody]:
     if wrapper is None:
         wrapper = _WireWrapper()
+    table, mapping_table = wrapper.topic_config_table or {}, wrapper.topic_queue_mapping_info_map or {}
+    check_entries(len(table) + len(mapping_table) + len(filter_servers or ()))
     topics: dict[str, TopicConfig] = {}
-    for key, wire in (wrapper.topic_config_table or {}).items():
+    for number, (key, wire) in enumerate(table.items()):
+        if number % ENTRIES_PER_SLICE == 0:
+            yield
         name = wire.topic_name or key
         topics[name] = TopicConfig(name, wire.read_queue_nums, wire.write_queue_nums, wire.perm, wire.topic_sys_flag)
-    mappings = {key: wire.value() for key, wire in (wrapper.topic_queue_mapping_info_map or {}).items()}
-    _check_size(len(topics) + len(mappings) + len(filter_servers or ()))
+    mappings = {key: wire.value() for key, wire in mapping_table.items()}
     return RegisterBody(wire_json.data_version(wrapper.data_version, now_ms), topics, mappings, filter_servers)
 
 
-def _check_size(entries: int) -> None:
-    if entries > MAX_ENTRIES:
-        raise RemoteProtocolError(
-            f"a registration of {entries} topics, mappings and filter servers: at most {MAX_ENTRIES} are taken at "
-            "once; a 5.x broker sends them in parts with enableSplitRegistration=true"
-        )
+def check_objects(body: bytes, most: int) -> None:
+    """Refuse a body of too many objects before it is decoded, which would take a second.
 
-
-def check_objects(body: bytes) -> None:
-    """Refuse a body of too many topics before it is decoded, which would take a second.
-
-    A topic is two objects, a static one has two or three more.
+    A topic is one object or two, a static one has two or three more.
     """
     if len(body) > _UNCOUNTED_BYTES:
-        _check_size(body.count(b"{") // 4)
+        objects = body.count(b"{")
+        if objects > most:
+            check_entries(max(objects // 4, MAX_ENTRIES + 1))
+
+
+def measuring(body: bytes, *, compressed: bool) -> Slices[BodySize]:
+    """Find how large a body is once it is inflated, and about how many objects are in it."""
+    if compressed or begins_like_zlib(body):
+        return (yield from register_compressed.measuring(body))
+    return BodySize(len(body), body.count(b"{"))
 
 
 def null_part(body: bytes, version: int) -> str | None:
@@ -172,7 +181,7 @@ def null_part(body: bytes, version: int) -> str | None:
     bare = version < VERSION_V3_0_11
     if bare and wire_json.is_null(body):
         return "wrapper"
-    if b"null" not in body or (not bare and _begins_like_zlib(body)):
+    if b"null" not in body or (not bare and begins_like_zlib(body)) or len(body) > lenient_json.MAX_BYTES:
         return None
     try:
         whole = lenient_json.loads(body)
@@ -182,105 +191,6 @@ def null_part(body: bytes, version: int) -> str | None:
     if wrapper is None:
         return "wrapper"
     return "table" if isinstance(wrapper, dict) and wrapper.get("topicConfigTable", {}) is None else None
-
-
-def text_bytes(body: bytes, *, compressed: bool) -> int:
-    """How large a body is once it is inflated, in bytes; of one that does not inflate, as far as it does.
-
-    Cost: 3 ms for each MB of text; little memory, whatever the body says.
-    """
-    if not compressed and not _begins_like_zlib(body):
-        return len(body)
-    inflater, size = zlib.decompressobj(), 0
-    try:
-        while body and size <= MAX_INFLATED_BYTES:
-            size += len(inflater.decompress(body, _PIECE_BYTES))
-            body = inflater.unconsumed_tail
-    except zlib.error:
-        pass
-    return size
-
-
-def _begins_like_zlib(body: bytes) -> bool:
-    """RFC 1950: method 8 and a header that is a multiple of 31; no JSON text begins with these bytes."""
-    return len(body) >= 2 and body[0] & 0x0F == 8 and (body[0] << 8 | body[1]) % 31 == 0
-
-
-def _inflate(body: bytes, limit_bytes: int) -> bytes:
-    inflater = zlib.decompressobj()
-    try:
-        inflated = inflater.decompress(body, limit_bytes + 1)
-    except zlib.error as error:
-        raise RemoteProtocolError(f"bad zlib stream: {error}") from None
-    if len(inflated) > limit_bytes:
-        raise RemoteProtocolError(f"a body inflates to more than {limit_bytes} bytes")
-    # A stream without its end is no error here, nor in Java: what is missing shows when it is read.
-    return inflated
-
-
-class _Inflated:
-    """Reads the inflated form from front to back."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-        self._at = 0
-
-    def number(self) -> int:
-        try:
-            (number,) = _LENGTH.unpack_from(self._data, self._at)
-        except struct.error:
-            raise RemoteProtocolError("compressed register body ends too early") from None
-        self._at += _LENGTH.size
-        return int(number)
-
-    def text(self) -> bytes:
-        size = self.number()
-        start, self._at = self._at, self._at + size
-        if size < 0 or self._at > len(self._data):
-            raise RemoteProtocolError("compressed register body ends too early")
-        return self._data[start : self._at]
-
-
-def _decode_compressed(data: bytes, now_ms: int, with_mappings: bool) -> RegisterBody:
-    inflated = _Inflated(data)
-    data_version = wire_json.data_version(_version.decode(inflated.text()), now_ms)
-    topics: dict[str, TopicConfig] = {}
-    count = inflated.number()
-    _check_size(count)
-    for _ in range(count):
-        topic = _decode_topic_line(inflated.text())
-        topics[topic.topic_name] = topic
-    filter_servers = _decode_filter_servers(inflated.text())
-    mappings: dict[str, TopicQueueMapping] = {}
-    if with_mappings:
-        count = inflated.number()
-        _check_size(count)
-        for _ in range(count):
-            mapping = wire_json.decode_mapping(inflated.text())
-            if mapping.topic is None:
-                raise RemoteProtocolError("a static topic mapping without a topic")
-            mappings[mapping.topic] = mapping
-    _check_size(len(topics) + len(mappings) + len(filter_servers or ()))
-    return RegisterBody(data_version, topics, mappings, filter_servers)
-
-
-def _decode_topic_line(line: bytes) -> TopicConfig:
-    words = line.decode("utf-8", "replace").split(" ", 5)
-    if len(words) >= 5 and words[4] in _FILTER_TYPES:
-        read, write, perm = parse_int(words[1]), parse_int(words[2]), parse_int(words[3])
-        if read is not None and write is not None and perm is not None:
-            return TopicConfig(words[0], read, write, perm)
-    raise RemoteProtocolError(f"bad topic line {line[:80]!r}")
-
-
-def _decode_filter_servers(data: bytes) -> list[str] | None:
-    # Java keeps going without the list when it cannot read it, and reads nothing as null.
-    if data.strip() in (b"", b"null"):
-        return None
-    try:
-        return _filter_servers.decode(data)
-    except RemoteProtocolError:
-        return []
 
 
 def encode_register_body(

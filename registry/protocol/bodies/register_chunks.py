@@ -21,13 +21,16 @@ import msgspec
 import xxhash
 
 from ...model import TopicConfig
-from ..lenient_json import REFUSALS
+from ..lenient_json import MAX_QUOTED_BYTES, REFUSALS
+from ..slices import Slices, finish
 from . import wire_json
-from .register import MAX_ENTRIES, RegisterBody, WireBody, check_objects
+from .register import WireBody, check_objects
+from .register_content import ENTRIES_PER_SLICE, MAX_ENTRIES, RegisterBody, check_entries
 
 CHUNK_BYTES: Final = 14 * 1024
 """A chunk is at least this long, and hardly ever longer than twice that: about a hundred topics."""
 
+_MOST_BYTES: Final = 256 * 1024  # of a chunk: there is nothing to cut at in a body with spaces between its topics
 _SEED: Final = secrets.randbits(64)  # nobody can make two chunks with one digest
 # One topic of this many ends a chunk once it is long enough. The fewer, the less is searched; the more, the sooner two
 # bodies are cut at the same topics again behind a topic that only one of them has.
@@ -86,6 +89,10 @@ class ChunkedBody:
         self._rest = rest
 
     def read_all(self, known: MutableMapping[bytes, TopicChunk]) -> RegisterBody | None:
+        """Do what :meth:`reading_all` does, at once."""
+        return finish(self.reading_all(known))
+
+    def reading_all(self, known: MutableMapping[bytes, TopicChunk]) -> Slices[RegisterBody | None]:
         """Decode the chunks that nobody has decoded before.
 
         Args:
@@ -93,13 +100,22 @@ class ChunkedBody:
 
         Returns:
             the same as ``decode_register_body``; None when the body is not as Java writes it, or names a topic twice.
+
+        Raises:
+            RemoteProtocolError: more topics than are taken at once.
         """
-        decoded = self._decoded(self._spans, known)
+        decoded = yield from self._decoded(self._spans, known)
         return None if decoded is None else self._whole(decoded, list(decoded), known)
 
     def read_changes(
         self, last: Sequence[TopicChunk], topic_names: Container[str], known: MutableMapping[bytes, TopicChunk]
     ) -> RegisterBody | None:
+        """Do what :meth:`reading_changes` does, at once."""
+        return finish(self.reading_changes(last, topic_names, known))
+
+    def reading_changes(
+        self, last: Sequence[TopicChunk], topic_names: Container[str], known: MutableMapping[bytes, TopicChunk]
+    ) -> Slices[RegisterBody | None]:
         """Decode the chunks that an earlier body of the same broker did not have.
 
         Args:
@@ -111,10 +127,15 @@ class ChunkedBody:
             a body whose ``topics`` are those of the chunks that are new: every other topic of this body was in the
             earlier one with the same numbers. None when that cannot be told (topics changed places or are gone), or
             when no chunk is as before.
+
+        Raises:
+            RemoteProtocolError: more topics than are taken at once.
         """
         before = {chunk.digest: chunk for chunk in last}
         changed = [span for span in self._spans if span.digest not in before]
-        decoded = self._decoded(changed, known) if len(changed) < len(self._spans) else None
+        if len(changed) == len(self._spans):
+            return None
+        decoded = yield from self._decoded(changed, known)
         if decoded is None:
             return None
         new = {chunk.digest: chunk for chunk in decoded}
@@ -131,10 +152,16 @@ class ChunkedBody:
             return None
         return self._whole(decoded, chunks, known)
 
-    def _decoded(self, spans: Sequence[_Span], known: Mapping[bytes, TopicChunk]) -> dict[TopicChunk, Topics] | None:
+    def _decoded(
+        self, spans: Sequence[_Span], known: Mapping[bytes, TopicChunk]
+    ) -> Slices[dict[TopicChunk, Topics] | None]:
         """The chunks at these places with their topics."""
         decoded: dict[TopicChunk, Topics] = {}
+        entries = in_slice = 0
         for span in spans:
+            if in_slice >= ENTRIES_PER_SLICE:
+                in_slice = 0
+                yield
             chunk = known.get(span.digest)
             topics = chunk.topics if chunk is not None else None
             if topics is None:
@@ -145,6 +172,8 @@ class ChunkedBody:
                 if any(topic.topic_name != key for key, topic in topics.items()):
                     return None
             decoded[chunk or TopicChunk(span.digest, span.end - span.begin, topics)] = topics
+            entries, in_slice = entries + len(topics), in_slice + len(topics)
+            check_entries(entries)
         return decoded
 
     def _whole(
@@ -181,9 +210,9 @@ def cut_body(body: bytes, *, now_ms: int = 0, chunk_bytes: int = CHUNK_BYTES) ->
     head = _HEAD.match(body)
     if head is None:
         return None
-    check_objects(body)
+    check_objects(body, 4 * MAX_ENTRIES)  # static topics have four or five
     end = _table_end(body, head.end())
-    if end is None:
+    if end is None or len(body) - end > MAX_QUOTED_BYTES:
         return None
     tail = body[end:]
     if b"\\" in tail or b"topicConfig" in tail:
@@ -193,7 +222,7 @@ def cut_body(body: bytes, *, now_ms: int = 0, chunk_bytes: int = CHUNK_BYTES) ->
     if wire is None or wrapper is None or wrapper.topic_config_table != {}:
         return None
     spans = list(_spans(body, head.end(), end, chunk_bytes))
-    if len({span.digest for span in spans}) != len(spans):
+    if len({span.digest for span in spans}) != len(spans) or any(span.end - span.begin > _MOST_BYTES for span in spans):
         return None
     mappings = {key: one.value() for key, one in (wrapper.topic_queue_mapping_info_map or {}).items()}
     version = wire_json.data_version(wrapper.data_version, now_ms)

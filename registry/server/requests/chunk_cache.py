@@ -19,11 +19,12 @@ from weakref import WeakValueDictionary
 from ...model import QueueData
 from ...protocol.bodies.register_chunks import TopicChunk
 from ...store.route_writes import TOPICS_PER_EVENT, EncodedTopics
+from .decoding_turns import OBJECT_BYTES
 
 KEPT_S: Final = 5.0
 """The topics of a chunk are forgotten when nobody used them for this long; its digest stays."""
-MAX_DECODED_BYTES: Final = 48 << 20
-"""Of text: about 280,000 topics."""
+MAX_DECODED_BYTES: Final = 24 << 20
+"""Of what they take: about 60,000 topics."""
 MAX_CHUNKS: Final = 50_000
 """Of last bodies. A chunk is 200 bytes or so without its topics: 10 MB for 500 brokers with 10,000 topics each."""
 
@@ -94,7 +95,7 @@ class ChunkCache:
         for chunk in chunks:
             if chunk.topics is not None:
                 if self._used_at.pop(chunk, None) is None:
-                    self.decoded_bytes += chunk.length
+                    self.decoded_bytes += _decoded_bytes(chunk)
                 self._used_at[chunk] = now
         while self.decoded_bytes > self._max_decoded_bytes:
             self._forget_topics(next(iter(self._used_at)))
@@ -129,5 +130,9 @@ class ChunkCache:
     def _forget_topics(self, chunk: TopicChunk) -> None:
         del self._used_at[chunk]
         self._encoded.pop(chunk, None)
-        self.decoded_bytes -= chunk.length
+        self.decoded_bytes -= _decoded_bytes(chunk)
         chunk.topics = None
+
+
+def _decoded_bytes(chunk: TopicChunk) -> int:
+    return chunk.length + OBJECT_BYTES * chunk.size

@@ -1,4 +1,4 @@
-"""Bounds how much of registrations one worker has decoded at a time.
+"""Bounds how much of registrations one worker has decoded at a time, and how long it decodes without a pause.
 
 Each large one takes this process and Redis tens of milliseconds. When a whole fleet comes at once, all of them together
 would outlast every timeout, their own and those of heartbeats and lease renewals between them. And each is held until
@@ -8,44 +8,120 @@ Redis has answered, decoded, which is several times the size of its text.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Final
+from contextlib import asynccontextmanager
+from typing import Final, TypeVar
 
+from ...protocol.bodies.register_compressed import BodySize
 from ...protocol.registration import LARGE_BYTES
+from ...protocol.slices import Slices, finish
+
+T = TypeVar("T")
 
 # One is decoded while Redis works on another's.
 LARGE_AT_ONCE: Final = 2
-# Of texts below LARGE_BYTES: 16 MiB together.
-SMALL_AT_ONCE: Final = 256
-# The largest text that another large one may be decoded beside: no more than 64 MiB in all.
-_HUGE_BYTES: Final = 24 << 20
+# Of what they take once they are decoded. With the chunks that are kept (chunk_cache): 64 MiB.
+LARGE_ROOM_BYTES: Final = 32 << 20
+SMALL_ROOM_BYTES: Final = 8 << 20
+_SMALL_AT_ONCE: Final = 1000
+OBJECT_BYTES: Final = 256
+"""What a topic takes beside its name: about so much."""
+# Decoding less takes no millisecond.
+_AT_ONCE_BYTES: Final = 16 << 10
+
+
+def decoded_bytes(size: BodySize) -> int:
+    """About what a body of this size takes once it is decoded."""
+    return size.text_bytes + OBJECT_BYTES * size.objects
+
+
+class _Room:
+    """Room for so many registrations that take so many bytes together, first come, first served.
+
+    One that is larger than all of it has it for itself.
+    """
+
+    def __init__(self, most_bytes: int, at_once: int) -> None:
+        self._most_bytes = self._left_bytes = most_bytes
+        self._left = at_once
+        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+
+    async def enter(self, size_bytes: int) -> bool:
+        """Wait until there is room, and take it; returns whether there was none at once."""
+        size_bytes = min(size_bytes, self._most_bytes)
+        if not self._waiting and self._take(size_bytes):
+            return False
+        turn = asyncio.get_running_loop().create_future()
+        self._waiting.append((size_bytes, turn))
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.cancelled():
+                self._waiting = deque(one for one in self._waiting if one[1] is not turn)
+                self._admit()
+            else:  # its turn had come in the same moment
+                self.leave(size_bytes)
+            raise
+        return True
+
+    def leave(self, size_bytes: int) -> None:
+        """Give the room back."""
+        self._left_bytes += min(size_bytes, self._most_bytes)
+        self._left += 1
+        self._admit()
+
+    def _take(self, size_bytes: int) -> bool:
+        if self._left == 0 or size_bytes > self._left_bytes:
+            return False
+        self._left_bytes -= size_bytes
+        self._left -= 1
+        return True
+
+    def _admit(self) -> None:
+        while self._waiting and self._take(self._waiting[0][0]):
+            self._waiting.popleft()[1].set_result(None)
 
 
 class DecodingTurns:
     """The turns of one worker's registrations; small ones do not wait for large ones."""
 
     def __init__(self) -> None:
-        self._small = asyncio.Semaphore(SMALL_AT_ONCE)
-        self._large = asyncio.Semaphore(LARGE_AT_ONCE)
-        self._huge = asyncio.Lock()
+        self._small = _Room(SMALL_ROOM_BYTES, _SMALL_AT_ONCE)
+        self._large = _Room(LARGE_ROOM_BYTES, LARGE_AT_ONCE)
+        self._slice = asyncio.Lock()
 
     @asynccontextmanager
-    async def turn(self, size: int) -> AsyncIterator[bool]:
+    async def turn(self, size: BodySize) -> AsyncIterator[bool]:
         """Wait for a turn and keep it.
 
         Args:
-            size: of the body's text in bytes, after inflating.
+            size: of the body.
 
         Returns:
             whether there was none at once.
         """
-        places = self._large if size >= LARGE_BYTES else self._small
-        waits = places.locked()
-        async with AsyncExitStack() as stack:
-            if size > _HUGE_BYTES:  # takes every place; one at a time, so that no two wait for each other's
-                await stack.enter_async_context(self._huge)
-                for _ in range(LARGE_AT_ONCE - 1):
-                    await stack.enter_async_context(places)
-            await stack.enter_async_context(places)
-            yield waits
+        takes = decoded_bytes(size)
+        room = self._large if size.text_bytes >= LARGE_BYTES else self._small
+        waited = await room.enter(takes)
+        try:
+            yield waited
+        finally:
+            room.leave(takes)
+
+    async def work(self, slices: Slices[T], size: BodySize | None = None) -> T:
+        """Do this work; between two slices, of this or of another one, the event loop serves others.
+
+        Args:
+            size: of the body that is worked on, when it is known: a small one is not cut.
+        """
+        if size is not None and decoded_bytes(size) <= _AT_ONCE_BYTES:
+            return finish(slices)
+        while True:
+            async with self._slice:
+                try:
+                    next(slices)
+                except StopIteration as done:
+                    result: T = done.value
+                    return result
+            await asyncio.sleep(0)

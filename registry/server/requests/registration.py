@@ -16,15 +16,18 @@ from typing import Final, NamedTuple
 import msgspec
 
 from ...behaviour import FIVE
-from ...errors import RateExceeded, RegistrationRejected, StoreUnavailable
+from ...errors import RateExceeded, RegistrationRejected, RemoteProtocolError, StoreUnavailable
 from ...model import ORDER_TOPIC_CONFIG, Registration
-from ...protocol.bodies.register import check_crc32, null_part, text_bytes
+from ...protocol.bodies.register import check_crc32, measuring, null_part
 from ...protocol.bodies.register_chunks import ChunkedBody, TopicChunk
+from ...protocol.bodies.register_compressed import BodySize, begins_like_zlib
+from ...protocol.bodies.register_content import MAX_INFLATED_BYTES
 from ...protocol.bodies.tables import encode_kv_table
 from ...protocol.codes import ResponseCode
 from ...protocol.command import Command
 from ...protocol.headers import RegisterBroker
-from ...protocol.registration import LARGE_BYTES, cut, dated, decode, digest_of, sender_of, with_body
+from ...protocol.registration import LARGE_BYTES, cut, dated, decoding, digest_of, sender_of, with_body
+from ...protocol.slices import finish
 from ...store.route_writes import TOPICS_PER_EVENT, EncodedTopics, HeartbeatReply, Registered
 from ...tables.registration import RegistrationDiff, Role, compare, role_of
 from .chunk_cache import LastBody
@@ -40,7 +43,7 @@ class _Request(NamedTuple):
     """One registration while it is worked on.
 
     sender: what its header says; the topics are not decoded yet. who, digest: its process, and what the next one of
-    that process is compared with. size: of its text, in bytes; 0 until it was inflated.
+    that process is compared with. size: of its body; 0 until it was measured.
     """
 
     context: RequestContext
@@ -50,7 +53,7 @@ class _Request(NamedTuple):
     sender: Registration
     who: str
     digest: str
-    size: int = 0
+    size: BodySize = BodySize(0, 0)
 
     async def ask(self) -> HeartbeatReply:
         """Ask Redis whether this is the registration of last time."""
@@ -93,7 +96,10 @@ async def register_broker(context: RequestContext, command: Command, opaque: int
     await _check_rates(request, is_new=beat.data_version is None)
     if not check_crc32(command.body, header.body_crc32):
         return _crc_mismatch(context, opaque, who)
-    request = request._replace(size=text_bytes(command.body, compressed=header.compressed))
+    size = await _measured(context, command, compressed=header.compressed)
+    if size.text_bytes > MAX_INFLATED_BYTES:
+        raise RemoteProtocolError(f"a body inflates to more than {MAX_INFLATED_BYTES} bytes")
+    request = request._replace(size=size)
     async with context.decoding_turns.turn(request.size) as waited:
         if waited:
             context.check_store()  # it may have gone away meanwhile
@@ -128,13 +134,13 @@ async def _register_changed(request: _Request, opaque: int, beat: HeartbeatReply
     await context.effect(beat.seq)  # first of all: what waits for it holds nothing decoded
     is_new = beat.data_version is None
     chunked = cut(request.header, request.command)
-    registration = _changed_topics(request, chunked, beat) if chunked is not None else None
+    registration = await _changed_topics(request, chunked, beat) if chunked is not None else None
     is_whole, deletes_missing = False, False
     for _ in range(_ATTEMPTS):
         if registration is None:
-            registration = _decode_whole(request, chunked)
+            registration = await _decode_whole(request, chunked)
             is_whole = True
-            if request.size >= LARGE_BYTES:
+            if request.size.text_bytes >= LARGE_BYTES:
                 await asyncio.sleep(0)  # lookups that came meanwhile do not wait for the comparison, too
             null = null_part(request.command.body, request.command.version) if not registration.topics else None
             if null and await _is_void(context, registration, null, beat.seq):
@@ -156,10 +162,17 @@ async def _register_changed(request: _Request, opaque: int, beat: HeartbeatReply
     raise StoreUnavailable(f"{request.sender.broker_name} is being changed from elsewhere all the time; register again")
 
 
+async def _measured(context: RequestContext, command: Command, *, compressed: bool) -> BodySize:
+    slices = measuring(command.body, compressed=compressed)
+    if compressed or begins_like_zlib(command.body):
+        return await context.decoding_turns.work(slices)
+    return finish(slices)
+
+
 # decide
 
 
-def _changed_topics(request: _Request, chunked: ChunkedBody, beat: HeartbeatReply) -> Registration | None:
+async def _changed_topics(request: _Request, chunked: ChunkedBody, beat: HeartbeatReply) -> Registration | None:
     """The registration with only the topics of the chunks that the broker's last body did not have.
 
     Used only if it has the same effect as the whole body. That needs: the tables hold the last body unchanged, and the
@@ -174,21 +187,27 @@ def _changed_topics(request: _Request, chunked: ChunkedBody, beat: HeartbeatRepl
     if last is None or last.broker_name != sender.broker_name or row is None or row.rev != last.rev:
         return None
     names = view.exact.broker_topics.get(sender.broker_name, set())
-    body = chunked.read_changes(last.chunks, names, context.chunks.known)
+    work = context.decoding_turns.work
+    body = await work(chunked.reading_changes(last.chunks, names, context.chunks.known))
     if body is None:
         return None
     context.chunks.used(chunked.chunks)
-    registration = _seen(context, with_body(sender, body))
+    registration = _seen(context, await work(with_body(sender, body)))
+    row = view.exact.brokers.get(sender.broker_name)
+    if row is None or row.rev != last.rev or view.load_id != last.load_id:
+        return None  # the tables have changed meanwhile
     role = role_of(registration, row)
     if not role.counts or role.wipes_write != last.wipes_write or registration.data_version == beat.data_version:
         return None
     return registration
 
 
-def _decode_whole(request: _Request, chunked: ChunkedBody | None) -> Registration:
+async def _decode_whole(request: _Request, chunked: ChunkedBody | None) -> Registration:
     chunks = request.context.chunks
     statics = request.context.behaviour.static_topics
-    registration = decode(request.sender, request.header, request.command, chunked, chunks.known, mappings=statics)
+    registration = await request.context.decoding_turns.work(
+        decoding(request.sender, request.header, request.command, chunked, chunks.known, mappings=statics), request.size
+    )
     if chunked is not None:
         chunks.used(chunked.chunks)
     return _seen(request.context, registration)

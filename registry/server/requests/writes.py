@@ -30,7 +30,9 @@ logger = logging.getLogger(__name__)
 
 # Of a 217: a topic has queues at a few brokers, and one script writes all of them.
 MAX_QUEUE_DATAS: Final = 1000
-MAX_QUEUE_DATA_BYTES: Final = 1 << 20
+MAX_QUEUE_DATA_BYTES: Final = 512 << 10
+# Of a 322; a real one has less than a hundred.
+MAX_DATA_VERSION_BYTES: Final = 4096
 
 Write = Callable[[RequestContext, Command, int, Peer], Awaitable[bytes]]
 
@@ -78,6 +80,10 @@ async def query_data_version(context: RequestContext, command: Command, opaque: 
     cluster, addr, behaviour = header.cluster_name, header.broker_addr, context.behaviour
     if not command.body and behaviour.version_query_needs_body:
         return context.replies.system_error(opaque, "query data version failed: there is no data version")
+    if len(command.body) > MAX_DATA_VERSION_BYTES:
+        raise RemoteProtocolError(
+            f"a data version of {len(command.body)} bytes: at most {MAX_DATA_VERSION_BYTES} are taken"
+        )
     # An absent timestamp is the clock's, as in Java, and so equal to none that is kept.
     body = b"{}" if is_null(command.body) else command.body
     sent = decode_data_version(body, now_ms=int(time.time() * 1000)) if body else None

@@ -1,0 +1,54 @@
+"""The content of a registerBroker request (103), and how much of it is taken."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from ...errors import RemoteProtocolError
+from ...model import DataVersion, TopicConfig, TopicQueueMapping
+from . import wire_json
+
+MAX_ENTRIES: Final = 100_000
+"""Topics, mappings and filter servers of one registration."""
+
+MAX_INFLATED_BYTES: Final = 64 * 1024 * 1024
+"""Of the compressed form."""
+
+ENTRIES_PER_SLICE: Final = 2000
+"""So many take a few milliseconds."""
+
+
+class RegisterBody(msgspec.Struct, frozen=True):
+    """What a broker says about itself beyond the header.
+
+    topics: topic name -> its configuration.
+    mappings: topic name -> static topic mapping at this broker.
+    filter_servers: None leaves the list as it is, an empty list removes it.
+    """
+
+    data_version: DataVersion = DataVersion()
+    topics: dict[str, TopicConfig] = {}
+    mappings: dict[str, TopicQueueMapping] = {}
+    filter_servers: list[str] | None = []
+
+    def stored_mappings(self, broker_name: str) -> dict[str, tuple[str, str]]:
+        """Topic -> (brokerName, JSON) of its mapping, as a Registration of this brokerName holds them."""
+        return {
+            topic: (mapping.bname or broker_name, wire_json.encode_mapping(mapping).decode())
+            for topic, mapping in self.mappings.items()
+        }
+
+
+def check_entries(entries: int) -> None:
+    """Refuse a registration of too many entries.
+
+    Raises:
+        RemoteProtocolError: with what to do; ``closes`` is false.
+    """
+    if entries > MAX_ENTRIES:
+        raise RemoteProtocolError(
+            f"a registration of {entries} topics, mappings and filter servers: at most {MAX_ENTRIES} are taken at "
+            "once; a 5.x broker sends them in parts with enableSplitRegistration=true"
+        )
