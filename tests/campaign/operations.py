@@ -119,11 +119,11 @@ def remove_aof(world: World) -> None:
     shutil.rmtree(world.redis.folder / "appendonlydir", ignore_errors=True)
 
 
-async def lose(world: World, since: float) -> None:
+async def lose(world: World, since: float, known_by: frozenset[int] | None = None) -> None:
     """Redis has lost what it learned since then; known routes are now served beside what it holds."""
     now = time.monotonic()
     world.replayable = False
-    world.model.lost(since, now)
+    world.model.lost(since, now, known_by)
     world.timeline.add("loss", now, now + world.model.merge_s + 4)
 
 
