@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 KV_NAMESPACE = "campaign"
 KV_KEYS = 6
-SETTINGS = ("orderMessageEnable", "supportActingMaster", "returnOrderTopicConfigToBroker", "notifyMinBrokerIdChanged")
+SETTINGS = ("orderMessageEnable", "supportActingMaster", "returnOrderTopicConfigToBroker")
 
 
 class Looker:

@@ -30,6 +30,7 @@ class Member:
             state.name, state.addr, broker_id=state.broker_id, cluster=state.cluster, topics=topics,
             heartbeatTimeoutMillis=str(int(state.timeout_s * 1000)), enableActingMaster="true",
         )  # fmt: skip
+        self.sim.separators = (",", ":")  # as Java writes it, which large bodies are cut by
         self.silent = False
         self.in_flight = 0
         self.checked: set[str] = set()

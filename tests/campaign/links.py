@@ -13,8 +13,8 @@ class Link:
     """One process's way to Redis.
 
     delay_s: each read of either direction waits so long. held: bytes do not pass, and nothing is closed. cut:
-    connections are reset at once, new ones too. trips: SHA-1 of a script -> how many calls of it are answered with a
-    reset, before Redis has seen them.
+    connections are reset at once, new ones too. trips: SHA-1 of a script, or the name of a command -> how many
+    calls of it are answered with a reset, before Redis has seen them.
     """
 
     def __init__(self) -> None:

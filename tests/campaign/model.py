@@ -108,10 +108,14 @@ class Line:
 
 @dataclasses.dataclass
 class Loss:
-    """Redis lost everything that it learned between ``since`` and ``until``."""
+    """Redis lost everything that it learned between ``since`` and ``until``.
+
+    known_by: the front ends that are sure to know everything that was acknowledged before it; None: work it out.
+    """
 
     since: float
     until: float
+    known_by: frozenset[int] | None = None
 
 
 class Model:
@@ -168,8 +172,8 @@ class Model:
 
     # losses
 
-    def lost(self, since: float, until: float) -> None:
-        self.losses.append(Loss(since, until))
+    def lost(self, since: float, until: float, known_by: frozenset[int] | None = None) -> None:
+        self.losses.append(Loss(since, until, known_by))
 
     def lost_since(self, broker: BrokerState, topic_at: float) -> float | None:
         """When Redis last lost something that was acknowledged at ``topic_at``, unless the broker repeated it since."""

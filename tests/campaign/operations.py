@@ -94,16 +94,6 @@ async def pause_redis(world: World, for_s: float) -> None:
         os.kill(world.redis.pid, signal.SIGCONT)
 
 
-@operation(1)
-async def redis_paused_again_and_again(world: World, rng: Random) -> None:
-    """Each pause is longer than a gap, the times between are longer still: who is silent must go all the same (A11)."""
-    with claimed(world, "redis"):
-        for _ in range(3):
-            with disturbed(world, "redis"):
-                await pause_redis(world, 3.6)
-            await asyncio.sleep(6.0)
-
-
 @operation(2)
 async def redis_killed(world: World, rng: Random) -> None:
     """SIGKILL and a start from the append-only file: nothing that was acknowledged is lost."""
@@ -119,11 +109,11 @@ def remove_aof(world: World) -> None:
     shutil.rmtree(world.redis.folder / "appendonlydir", ignore_errors=True)
 
 
-async def lose(world: World, since: float) -> None:
+async def lose(world: World, since: float, known_by: frozenset[int] | None = None) -> None:
     """Redis has lost what it learned since then; known routes are now served beside what it holds."""
     now = time.monotonic()
     world.replayable = False
-    world.model.lost(since, now)
+    world.model.lost(since, now, known_by)
     world.timeline.add("loss", now, now + world.model.merge_s + 4)
 
 

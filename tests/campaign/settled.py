@@ -18,6 +18,7 @@ from mqregistry.tables.tables import Tables
 from tests.store.bed import replay
 
 from .clients import KV_NAMESPACE
+from .model import Loss
 from .wire import Wire, connected
 
 if TYPE_CHECKING:
@@ -70,10 +71,15 @@ async def settle(world: World) -> None:
 
 def _has_witnesses(world: World) -> bool:
     """Whether of each loss one front end can tell that had everything before it, and has run ever since."""
+
+    def knew(loss: Loss, index: int) -> bool:
+        if loss.known_by is not None:
+            return index in loss.known_by
+        return world.timeline.is_quiet(loss.until - 4, loss.until, (f"fe{index}",))
+
     for loss in world.model.losses:
         if not any(
-            world.timeline.is_quiet(loss.until - 4, loss.until, (f"fe{index}",))
-            and all(at < loss.until - 4 for at in world.ends[index])
+            knew(loss, index) and all(at < loss.until - 4 for at in world.ends[index])
             for index in range(len(world.front_ends))
         ):
             return False
