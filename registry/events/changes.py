@@ -182,18 +182,20 @@ class TopicRegistered(Change, frozen=True, kw_only=True, tag="topic_registered")
 
 
 class KvPut(Change, frozen=True, kw_only=True, tag="kv_put"):
-    """A KV value was set (100); key None: the kv namespace exists now."""
+    """A KV value was set (100); key None: the kv namespace exists now. restored: given back after Redis had lost it."""
 
     kv_namespace: str
     key: str | None = None
     value: str | None = None
+    restored: bool = False
 
 
 class KvDeleted(Change, frozen=True, kw_only=True, tag="kv_deleted"):
-    """A key is gone from its kv namespace, which stays (102)."""
+    """A key is gone from its kv namespace, which stays (102). restored: Redis had lost that it was deleted."""
 
     kv_namespace: str
     key: str | None = None
+    restored: bool = False
 
 
 class ConfigSet(Change, frozen=True, tag="config_set"):

@@ -96,6 +96,34 @@ def test_lost_changes_hidden_by_as_many_new_ones_are_missed_all_the_same(
             assert alike(front_ends, ["only-a", "only-c"])
 
 
+def test_a_value_that_is_older_now_and_a_key_that_is_back_are_made_good(
+    server, front_end_with, sweeper_for, own_namespace
+):
+    """Redis comes back with the KV configuration of some seconds ago; both front ends know what was changed since."""
+    front_ends = [front_end_with(server.url, **SETTINGS) for _ in range(2)]
+    assert put(front_ends[0], "changed", "1") == put(front_ends[0], "deleted", "1") == 0
+    server.call("SAVE")
+    assert put(front_ends[0], "changed", "2") == put(front_ends[0], "new", "2") == 0
+    with front_ends[0].client() as client:
+        assert client.request(102, {"namespace": "ns", "key": "deleted"}).code == 0
+    for front_end in front_ends:
+        front_end.wait_until(lambda f=front_end: f.poll().get("seq") == 5, "it has it all")
+    server.kill()
+    server.start()
+    for front_end in front_ends:
+        front_end.wait_until(lambda f=front_end: "came back with less" in f.log, "it noticed")
+    known = {"ns": {"changed": "2", "new": "2"}}
+    wait_until(lambda: contents(server.url, own_namespace)["kv"] == known, "KV is given back")
+    for front_end in front_ends:
+        with front_end.client() as client:
+            wait_until(
+                lambda c=client: c.request(101, {"namespace": "ns", "key": "changed"}).ext_fields == {"value": "2"},
+                "it is served",
+            )
+    assert put(front_ends[1], "changed", "3") == 0
+    assert contents(server.url, own_namespace)["kv"]["ns"]["changed"] == "3"
+
+
 async def make_changes(url, namespace, count):
     async with Store(url, namespace) as store:
         for i in range(count):

@@ -119,14 +119,14 @@ class Follower:
                 "until the brokers had time to register again",
                 head.epoch, seq, view.epoch, view.seq,
             )  # fmt: skip
-        if lost or view.merged:
-            view.load_merged(tables, head.epoch, seq)
-        else:
-            view.load(tables, head.epoch, seq)
         if lost:
             position = view.last_entry.entry_id if view.last_entry else "0-0"
             self._give_back = GiveBack(self._kv, position, view.served, self._give_back)
             self._give_back_due.set()
+        if lost or view.merged:
+            view.load_merged(tables, head.epoch, seq)
+        else:
+            view.load(tables, head.epoch, seq)
         self._reader, self._parts, self._last_seq = loaded.reader, loaded.parts, seq
         view.last_entry = loaded.last_entry
         self.heard_at = time.monotonic()
@@ -169,6 +169,8 @@ class Follower:
             self._last_seq = change.seq
             for whole in self._parts.add(change):
                 self._view.apply(whole)
+                if self._give_back is not None:
+                    self._give_back.applied(whole)
         if changes:
             self.lag_ms = max(0.0, time.time() * 1000 - changes[-1].ms)
             self._view.last_entry = Entry(reader.last_id, self._last_seq)

@@ -6,7 +6,7 @@ import logging
 from typing import NamedTuple
 
 from ...errors import RegistryError
-from ...events.changes import Parts
+from ...events.changes import Change, KvDeleted, KvPut, Parts
 from ...store.change_reader import ChangeReader
 from ...store.config_writes import KvStore
 from ...store.snapshot import NamespaceHead, read_tables
@@ -87,20 +87,40 @@ class GiveBack:
     Args:
         position: id of the last entry of the change stream that was applied before the loss, "0-0" = none; of several
             front ends the one that had applied most decides.
-        known: the tables that are served. earlier: of an earlier loss, if it is not finished.
+        known: the tables that are served, before what Redis holds now is merged into them: where Redis came back with
+            older values, these are the newer ones. earlier: of an earlier loss, if it is not finished.
     """
 
     def __init__(self, kv_store: KvStore, position: str, known: Tables, earlier: GiveBack | None) -> None:
         self._kv_store = kv_store
         self._position = position
-        self._kv = known.kv  # not a copy: values that are changed or deleted meanwhile are not restored
-        self._config = known.config
-        if earlier is not None and earlier._kv is not known.kv:
+        if earlier is None:
             self._kv = {name: dict(table) for name, table in known.kv.items()}
-            for name, table in earlier._kv.items():
-                self._kv[name] = table | self._kv.get(name, {})
+            self._config = known.config
+        else:  # what is served may be older than what it still has to give
+            self._kv = earlier._with_changes(known)
             self._config = earlier._config | known.config
+        self._changed: dict[str, set[str]] = {}
         self._failed = False
+
+    def applied(self, change: Change) -> None:
+        """The view has this change: what is put or deleted after the loss is not undone."""
+        if isinstance(change, (KvPut, KvDeleted)) and not change.restored:
+            keys = self._changed.setdefault(change.kv_namespace, set())
+            if change.key is not None:
+                keys.add(change.key)
+
+    def _with_changes(self, there: Tables) -> dict[str, dict[str, str]]:
+        """The KV configuration to give back, with what was put or deleted since the loss as it is in ``there``."""
+        kv = {name: dict(table) for name, table in self._kv.items()}
+        for name, keys in self._changed.items():
+            table, new = kv.setdefault(name, {}), there.kv.get(name, {})
+            for key in keys:
+                if key in new:
+                    table[key] = new[key]
+                else:
+                    table.pop(key, None)
+        return kv
 
     async def is_done(self, there: Tables) -> bool:
         """Try once; False: try again later.
@@ -109,7 +129,7 @@ class GiveBack:
             there: the tables as Redis has them.
         """
         try:
-            restored = await self._kv_store.restore(self._position, self._kv)
+            restored = await self._kv_store.restore(self._position, self._with_changes(there))
             missing = {key: value for key, value in self._config.items() if key not in there.config}
             if missing:
                 await self._kv_store.set_config(missing)
