@@ -272,6 +272,30 @@ def test_observe_tells_who_would_be_refused_and_the_command_that_mends_it_works(
     assert auth("check", "broker-a", "register", "cluster:c1", "broker:broker-a").stdout == "allowed\n"
 
 
+def test_what_rules_allow_and_is_refused_all_the_same_is_shown(auth, in_store):
+    """By TLS, the broker's address, or whose the broker is: with enforce these would be locked out."""
+    auth("user", "add", "broker-a", "--role", "broker", "--cluster", "c1", "--broker", "broker-a")
+
+    def note(reason: str) -> None:
+        kind = RefusedKind("broker-a", Right.REGISTER, ("cluster:c1", "broker:broker-a"), reason)
+        last = Last("10.9.9.9", "signature")
+        in_store(lambda store: RefusalStore(store).note("fe", Mode.OBSERVE, [(kind, 1, last)]))
+
+    for reason in ("needs_tls", "broker_addr", "not_owner"):
+        note(reason)
+    rows = {row["reason"]: row for row in json.loads(auth("observe", "--json").stdout)}
+    assert not any(row["allowed_now"] for row in rows.values())
+    assert {reason: row["mend"] for reason, row in rows.items()} == {
+        "needs_tls": "mqregistry auth user set broker-a --from 10.9.9.9",
+        "broker_addr": "mqregistry auth user set broker-a --from 10.9.9.9 --from BROKER_ADDRESS",
+        "not_owner": "",
+    }
+    assert "3 kinds of requests that were seen are not allowed" in auth("mode").stderr
+    auth(*rows["needs_tls"]["mend"].split()[2:])
+    rows = {row["reason"]: row["allowed_now"] for row in json.loads(auth("observe", "--json").stdout)}
+    assert rows == {"needs_tls": True, "broker_addr": False, "not_owner": False}
+
+
 def test_observe_shows_the_last_ones_and_says_how_many_more_there_are(auth, refused):
     for number in range(5):
         refused(None, Right.PERM, f"broker:b{number}")

@@ -6,9 +6,10 @@ import click
 
 from ...auth import changes
 from ...auth.decide import decide
-from ...auth.networks import parse_address
+from ...auth.networks import Networks, parse_address
 from ...auth.policy import Mode, Policy
 from ...auth.refused import RefusedSummary
+from ...server.auth.refusal import BROKER_ADDR, NEEDS_TLS, NOT_OWNER
 from ...store.auth.policies import PolicyStore
 from ...store.auth.refusals import RefusalStore
 from ...store.store import Store
@@ -70,9 +71,11 @@ def still_refused(policy: Policy, rows: list[RefusedSummary]) -> list[RefusedSum
 
 
 def is_allowed_now(policy: Policy, row: RefusedSummary) -> bool:
-    """Whether the rules allow now what was refused."""
+    """Whether what was refused is allowed now; False where rules alone cannot tell."""
     kind = row.kind
-    if kind.right is None:
+    if kind.right is None or kind.reason in (BROKER_ADDR, NOT_OWNER):
         return False
-    user = policy.by_access_key(kind.user)
-    return decide(policy, user, kind.right, kind.parsed_resources(), parse_address(row.last.source)).allowed
+    user, source = policy.by_access_key(kind.user), parse_address(row.last.source)
+    if kind.reason == NEEDS_TLS and not (user and Networks((*user.networks, *user.sources)).has(source)):
+        return False
+    return decide(policy, user, kind.right, kind.parsed_resources(), source).allowed

@@ -8,6 +8,7 @@ from ...auth.decide import decide
 from ...auth.networks import parse_address
 from ...auth.policy import Policy
 from ...auth.refused import RefusedSummary
+from ...server.auth.refusal import BROKER_ADDR, NEEDS_TLS, from_here
 from ...store.auth.policies import PolicyStore
 from ...store.auth.refusals import RefusalStore
 from ...store.snapshot import read_head
@@ -61,6 +62,10 @@ def mend(policy: Policy, row: RefusedSummary) -> str:
     if kind.right is None:
         return ""
     user = policy.by_access_key(kind.user)
+    if user is not None and kind.reason == NEEDS_TLS:
+        return from_here(user, row.last.source)
+    if user is not None and kind.reason == BROKER_ADDR:
+        return from_here(user, row.last.source, "BROKER_ADDRESS")
     return decide(policy, user, kind.right, kind.parsed_resources(), parse_address(row.last.source)).mend
 
 

@@ -104,7 +104,9 @@ class Tally:
             self._unlogged += 1
             return
         self._lines += 1
-        logger.warning(
+        # While the mode is observe, nothing fails: whoever looks for it asks `mqregistry auth observe`.
+        logger.log(
+            logging.WARNING if enforced else logging.INFO,
             "%s: %s%s", "refused" if enforced else "would be refused", refusal.text,
             f"; to allow it: {refusal.mend}" if refusal.mend else "",
         )  # fmt: skip
