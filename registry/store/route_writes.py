@@ -19,21 +19,18 @@ TOPICS_PER_EVENT: Final = 500
 """No event has more topics: 10,000 of them would be 520 kB."""
 
 TOPICS_AT_ONCE: Final = 3000
-"""A script takes no more topics away, or changes the perm of no more: that takes up to 10 microseconds of Redis each,
-and Redis does nothing else then."""
+"""A script takes away, or changes the perm of, no more topics: Redis needs up to 10 microseconds for each."""
 
 ENTRIES_PER_CALL: Final = 10_000
-"""One call writes so many topics, for Redis does nothing else meanwhile: names of 255 bytes take some 6 microseconds
-each. A larger registration is written by several calls, whose changes show one after the other."""
+"""One call writes so many topics, up to 6 microseconds each; a larger registration takes several calls, in turn."""
 
 _BROKERS_PER_CALL: Final = 2000
-"""Of which one call takes a topic: some 10 microseconds each. Hardly any topic is at more brokers."""
+"""Of which one call takes a topic: some 10 microseconds each."""
 
 _NAMES_PER_ARGUMENT: Final = 250
 """Scripts unpack and free so many foreign names at a time (lua/include/collect)."""
 
-# The heartbeat timeout that a broker may ask for: one second to one hour; other values become the nearer of these. Java
-# takes any value, so that a broker could be removed between two heartbeats, or stay for years.
+# The least and the longest heartbeat timeout; other values become the nearer of these (docs/differences.md, D28).
 _TIMEOUT_MS = (1000, 3_600_000)
 
 _encode = msgspec.json.encode
@@ -44,10 +41,7 @@ _ARRAY_16: Final = b"\xdc"
 
 
 class Channel(NamedTuple):
-    """The connection of a broker: ``value`` is ``<worker incarnation>/<connection>@b<opened_ms>``.
-
-    opened_ms: :func:`mqregistry.store.leases.opened_now`.
-    """
+    """The connection of a broker: ``value`` is ``<worker incarnation>/<connection>`` and ``leases.opened_now()``."""
 
     front_end: str
     value: str
@@ -105,7 +99,7 @@ class Registered(NamedTuple):
 
 
 class Touched(NamedTuple):
-    """The outcome of a heartbeat without registration; data_version None: the broker is not known.
+    """The outcome of a heartbeat without registration, or of a 104; data_version None: the broker is not known.
 
     refreshed: it counted as a sign of life. owner: another user who registered this broker; "" = nobody did. foreign:
     for that it did not count.
@@ -118,21 +112,13 @@ class Touched(NamedTuple):
     foreign: bool = False
 
 
-class Unregistered(NamedTuple):
-    """The outcome of a 104; seq: from which the tables show it. owner, foreign: as of :class:`Touched`."""
-
-    seq: int
-    owner: str = ""
-    foreign: bool = False
-
-
 def _maybe(value: str | None) -> str:
     """An argument that is "" for None, and begins with "=" for a text, which may be empty."""
     return "" if value is None else "=" + value
 
 
-def _text_or_none(value: bytes | None) -> str | None:
-    return None if value is None else value.decode()
+def _or_none(value: bytes | None) -> str | None:
+    return value if value is None else value.decode()
 
 
 def _data_version(counter: bytes, timestamp: bytes, state_version: bytes) -> DataVersion | None:
@@ -162,7 +148,7 @@ class RouteStore:
             broker_name, broker_id, digest, *channel, body_bytes, owner,
         )  # fmt: skip
         if reply[0] == b"SAME":
-            return HeartbeatReply(True, reply[1], text(reply[2]), _text_or_none(reply[3]))
+            return HeartbeatReply(True, reply[1], text(reply[2]), _or_none(reply[3]))
         return HeartbeatReply(False, reply[1], n=reply[2].decode(), data_version=_data_version(*reply[3:6]))
 
     async def register_broker(
@@ -214,7 +200,7 @@ class RouteStore:
         if status in ("OK", "REFRESHED"):
             had = text(reply[7]) if status == "OK" else ""
             return Registered(
-                status, reply[1], text(reply[2]), _text_or_none(reply[3]), status == "OK" and changed, owner=had
+                status, reply[1], text(reply[2]), _or_none(reply[3]), status == "OK" and changed, owner=had
             )
         if status == "RETRY":
             return Registered(status, reply[1], n=reply[2].decode(), data_version=_data_version(*reply[3:6]))
@@ -260,8 +246,8 @@ class RouteStore:
     async def unregister_broker(
         self, cluster: str, broker_addr: str, broker_name: str, broker_id: int | None = None, *, owner: str = "",
         by: By | None = None,
-    ) -> Unregistered:  # fmt: skip
-        """Remove a broker that leaves (104).
+    ) -> Touched:  # fmt: skip
+        """Remove a broker that leaves (104); seq: from which the tables show it.
 
         Args:
             broker_id: with compat 4.8 it says which broker is removed; the address then only removes a live info.
@@ -275,8 +261,8 @@ class RouteStore:
             scope = cluster if self._live_by_cluster else ""
             reply = await self._call("unregister_broker", scope, broker_addr, broker_name, owner, by=by)
         if reply[0] == b"FOREIGN":
-            return Unregistered(reply[1], text(reply[2]), foreign=True)
-        return Unregistered(reply[1], text(reply[3]))
+            return Touched(reply[1], None, owner=text(reply[2]), foreign=True)
+        return Touched(reply[1], None, owner=text(reply[3]))
 
     async def channel_destroyed(self, broker: str, channel: Channel, *, by: By | None = None) -> str:
         """Report that a broker's connection closed; returns REMOVED, KEPT or STALE."""

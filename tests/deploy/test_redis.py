@@ -178,9 +178,7 @@ def test_only_front_ends_reach_users_and_secrets(deployed, user, command, namesp
     with redis.Redis.from_url(login(deployed, user)) as client:
         with pytest.raises(redis.exceptions.NoPermissionError):
             client.execute_command(*words)
-        with pytest.raises(
-            redis.ResponseError, match=r"can't|permissions"
-        ):  # a key that it does not declare
+        with pytest.raises(redis.ResponseError, match=r"can't|permissions"):  # a key that it does not declare
             client.eval("return redis.call(unpack(ARGV))", 1, f"mq:{{{namespace}}}:meta", *words)
 
 
