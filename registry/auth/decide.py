@@ -25,7 +25,7 @@ def decide(
         resources: all that the request is on; none: it is on everything, and only rules on everything allow it.
         source: where it comes from; None: not known. Then no rule that asks for a network allows, and every one denies.
 
-    Cost: a role's right without rules 0.5 microseconds, some more for each rule on the right.
+    Cost: 0.7 microseconds where a role or reading decides, 5.5 with two rules on two resources; linear in the rules.
     """
     known = policy.anonymous if user is None else user
     if not known.enabled:
