@@ -32,6 +32,7 @@ import redis
 from bench.servers.processes import free_port
 from bench.servers.wire import answers, ask, registration_frame
 from mqregistry.embedded import EmbeddedRedis
+from mqregistry.events.by import DIRECT, this_process
 from mqregistry.protocol.codes import RequestCode
 from mqregistry.protocol.command import Command, decode_command, encode_command
 from mqregistry.protocol.frame import FrameReader
@@ -90,6 +91,7 @@ class Prober:
     def __init__(self, redis_url: str, workers: list[socket.socket]) -> None:
         self._redis = redis.Redis.from_url(redis_url, protocol=2)
         self._put = scripts.load()["put_kv"]
+        self._by = this_process(DIRECT).encoded()
         self._workers = workers
         self._opaque = 0
         self.lags_ms: list[list[float]] = [[] for _ in workers]
@@ -99,7 +101,7 @@ class Prober:
         """Make one change and wait until every worker shows it."""
         value = str(number)
         began = time.perf_counter()
-        self._redis.eval(self._put.source, 1, keys.meta(NAMESPACE), KV_NAMESPACE, KV_KEY, "1", value)
+        self._redis.eval(self._put.source, 1, keys.meta(NAMESPACE), KV_NAMESPACE, KV_KEY, "1", value, self._by)
         ended = time.perf_counter()
         self.script_ms.append((ended - began) * 1000)
         waiting = {worker: (number_, FrameReader()) for number_, worker in enumerate(self._workers)}

@@ -27,7 +27,7 @@ _MODULES: Final = {
     for name, folder in (
         ("up", "run"), ("serve", "run"), ("sweep", "run"),
         ("clusters", "read"), ("brokers", "read"), ("topics", "read"), ("route", "read"),
-        ("kv", "write"), ("config", "write"), ("auth", "auth"),
+        ("topic", "write"), ("kv", "write"), ("config", "write"), ("auth", "auth"),
         ("watch", "read"), ("audit", "read"), ("streams", "read"), ("redis-cli", "read"),
         ("broker", "run"), ("pipeline", "pipeline"), ("demo", "run"), ("simulate", "run"),
     )
@@ -49,6 +49,7 @@ def cli() -> None:
     Who changed what:   mqregistry audit
     The event streams:  mqregistry streams
     Its Redis:          mqregistry redis-cli
+    Change the tables:  mqregistry broker wipe | restore | forget NAME, topic delete | set TOPIC
     KV configuration:   mqregistry kv list | get | put | delete | export | import
     Shared settings:    mqregistry config export | import
     Who may do what:    mqregistry auth mode | user | secret | allow | deny | observe | check

@@ -100,3 +100,28 @@ def test_a_key_that_the_compat_mode_of_the_namespace_does_not_know_is_refused(re
         in result.stderr
     )
     assert CliRunner(env=environ).invoke(cli, ["config", "export"]).stdout == ""
+
+
+def test_set_and_get_of_single_keys(config, stored, namespace):
+    told = config(namespace, "set", "orderMessageEnable=true", "brokerChannelExpiredTimeMs=90000").stdout
+    assert told == "orderMessageEnable=true\nbrokerChannelExpiredTimeMs=90000\n2 set, 0 the same\n"
+    assert config(namespace, "set", "orderMessageEnable=true").stdout == "0 set, 1 the same\n"
+    assert config(namespace, "get", "brokerChannelExpiredTimeMs").stdout == "90000\n"
+    shown = json.loads(config(namespace, "get", "orderMessageEnable", "--json").stdout)
+    assert shown == {"key": "orderMessageEnable", "value": "true"}
+    told = config(namespace, "get", "none", expect=1).output
+    assert "none is not set for all front ends; set are: brokerChannelExpiredTimeMs, orderMessageEnable" in told
+
+
+@pytest.mark.parametrize(
+    ("assignments", "reason", "code"),
+    [
+        (("orderMessageEnable=true", "listenPort=1"), "listenPort belongs to one process", 1),
+        (("orderMessageEnable=perhaps",), "orderMessageEnable=perhaps: expected", 1),
+        (("newInThree=1",), "newInThree: there is no such setting", 1),
+        (("orderMessageEnable",), "expected KEY=VALUE", 2),
+    ],
+)
+def test_a_key_that_no_front_end_would_follow_is_not_set(config, stored, namespace, assignments, reason, code):
+    assert reason in config(namespace, "set", *assignments, expect=code).output
+    assert stored(namespace)[0] == {}

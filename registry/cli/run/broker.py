@@ -1,4 +1,4 @@
-"""``broker run``: a broker that only registers, for drills."""
+"""``broker run``: a broker that only registers, for drills; and the group ``broker``."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from ...names import printable
 from ...protocol.codes import VERSION_V4_8_0, VERSION_V4_9_7, VERSION_V5_3_3, VERSION_V5_5_0, Encoding
 from .. import complete_names
 from ..tls import tls_options
+from ..write.broker_name import forget, restore, wipe
 from .state_files import find_running
 from .topics_file import parse_topic, read_topics
 
@@ -38,7 +39,11 @@ _RELEASES: Final = {
 
 @click.group()
 def broker() -> None:
-    """A test broker that only registers and stores no messages, to see how name servers answer."""
+    """Operators' changes of a broker name; and a test broker, which only registers and stores no messages."""
+
+
+for _command in (wipe, restore, forget):
+    broker.add_command(_command)
 
 
 @broker.command("run")
