@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 import secrets
@@ -103,6 +104,27 @@ class Store:
     async def close(self) -> None:
         """Close every connection."""
         await self.client.aclose()
+
+    async def is_answered_anew(self, within_s: float) -> bool:
+        """Whether Redis answers a new connection in time; never raises an error of Redis."""
+        client = open_client(self.url, timeout_ms=max(1, int(within_s * 1000)), max_connections=1)
+        try:
+            async with asyncio.timeout(within_s):
+                await client.exists(self._meta_key)
+        except (exceptions.RedisError, OSError, TimeoutError):
+            return False
+        finally:
+            await client.aclose()
+        return True
+
+    async def hang_up(self) -> None:
+        """Close every connection: calls that wait for an answer fail at once, later ones connect anew."""
+        nodes = getattr(self.client, "nodes_manager", None)
+        with mapped_errors("closing connections"):
+            if nodes is None:
+                await self.client.connection_pool.disconnect()
+            else:
+                await nodes.aclose()
 
     async def call(self, name: str, *arguments: Any, by: By | None = None) -> Any:
         """Run a script; one round trip, unless Redis lost the script or the namespace.

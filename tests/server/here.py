@@ -43,7 +43,12 @@ class Here:
         self.channels = channels = ChannelOwner(routes, "here", "worker")
         self.follower = Follower(self.store, self.store, self.view)
         self.lease_loop = LeaseLoop(
-            LeaseStore(self.store), self.view, self.follower, channels, grace_ms=lambda: GRACE_MS
+            LeaseStore(self.store),
+            self.view,
+            self.follower,
+            channels,
+            grace_ms=lambda: GRACE_MS,
+            own_store=self.store,
         )
         self.front_end = RequestContext(
             Settings(redis=redis_url, namespace=namespace),

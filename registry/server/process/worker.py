@@ -107,6 +107,7 @@ class Worker:
         self._lease_loop = LeaseLoop(
             LeaseStore(self._lease_store), self._view, self._follower, self._channels, grace_ms=self._grace_ms,
             renewed=lambda renewal: self._authentication.renewed(renewal),
+            own_store=self._lease_store, other_stores=(self._tail_store, self._store),
         )  # fmt: skip
         self._context = RequestContext(
             settings, self._view, routes, KvStore(self._store), self._channels, self._counters, self._follower

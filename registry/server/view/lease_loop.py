@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from ...errors import RegistryError, StoreError, StoreUnavailable
 from ...store.leases import RENEW_EVERY_S, LeaseStore, Renewal
+from ...store.store import Store
 from ...tasks import cancelled, pause
 from .channels import ChannelOwner
 from .follower import BLOCK_MS, Follower
@@ -23,6 +25,10 @@ BEHIND_S: Final = 1.0
 _SILENT_S: Final = 1.0
 # Renewals that are further apart leave a gap, in which brokers could not register here; lua/include/seen has the same.
 _HEARD_S: Final = 3.0
+# A renewal that is not answered for so long may have gone to a Redis that is silent, while another one has its place.
+_PATIENCE_S: Final = 0.25
+# What an answer to a busy Redis' older call may take longer than that to a new one.
+_BUSY_S: Final = 0.1
 # While a renewal could change the view's state, renew this often. This is also how often the state is checked.
 _RENEW_SOON_S: Final = 0.2
 _SETTLED: Final = (Freshness.FRESH, Freshness.MERGED)
@@ -40,13 +46,15 @@ class LeaseLoop:
 
     Args:
         leases: with its own connections, so that a high load is not mistaken for an absent Redis.
+        own_store: that of ``leases``. other_stores: this worker's other connections to Redis.
         grace_ms: after Redis came back with less, how long the view goes on serving what Redis lost.
         renewed: called with each renewal.
     """
 
     def __init__(
         self, leases: LeaseStore, view: View, follower: Follower, channels: ChannelOwner, *,
-        grace_ms: Callable[[], int], renewed: Callable[[Renewal], object] = lambda renewal: None,
+        grace_ms: Callable[[], int], own_store: Store, other_stores: Sequence[Store] = (),
+        renewed: Callable[[Renewal], object] = lambda renewal: None,
     ) -> None:  # fmt: skip
         self._leases = leases
         self._view = view
@@ -54,6 +62,8 @@ class LeaseLoop:
         self._channels = channels
         self._grace_ms = grace_ms
         self._renewed = renewed
+        self._own_store, self._other_stores = own_store, other_stores
+        self._unanswered = False
         self._behind: _Behind | None = None
         self._must_attach = False
         self._renewed_at: float | None = None
@@ -66,7 +76,7 @@ class LeaseLoop:
         while not cancelled():
             started = time.monotonic()
             try:
-                await self.renew()
+                await self._renew_where_it_answers()
             except StoreUnavailable as error:
                 if self._view.freshness is not Freshness.AWAY:
                     logger.warning("%s", error)
@@ -78,6 +88,38 @@ class LeaseLoop:
                 await pause(_RENEW_SOON_S)
                 if self._view.freshness not in _SETTLED or time.monotonic() - started >= RENEW_EVERY_S:
                     break
+
+    async def _renew_where_it_answers(self) -> None:
+        """Renew once. Connections to a Redis that is silent are given up as soon as new ones are answered.
+
+        A master that was paused, or whose host is gone without a word, keeps its connections open. Without this each
+        of them would wait for its whole timeout, although Sentinel, or an address that moved, leads to another one.
+
+        Raises:
+            StoreUnavailable, StoreError: as ``renew``.
+        """
+        renewal = asyncio.create_task(self.renew(), name="renews the lease")
+        try:
+            while not (await asyncio.wait((renewal,), timeout=_PATIENCE_S))[0]:
+                if not await self._own_store.is_answered_anew(_PATIENCE_S):
+                    continue
+                if not (await asyncio.wait((renewal,), timeout=_BUSY_S))[0]:
+                    logger.warning("Redis answers new connections and not those that are open: these are closed")
+                    await self._own_store.hang_up()
+                    await asyncio.wait((renewal,), timeout=_BUSY_S)
+                    break
+            if not renewal.done():  # it was still connecting
+                raise StoreUnavailable("Redis does not answer where it was asked; elsewhere it does")
+            await renewal
+        except StoreUnavailable:
+            self._unanswered = True
+            raise
+        finally:
+            renewal.cancel()
+        if self._unanswered:
+            self._unanswered = False
+            for store in self._other_stores:
+                await store.hang_up()
 
     async def renew(self) -> None:
         """Renew once, and act on the state of Redis that the renewal returns.
