@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import difflib
 import os
 import re
 from collections.abc import Callable, Mapping
@@ -143,6 +142,8 @@ def _assigned(ctx: click.Context, param: click.Parameter, texts: tuple[str, ...]
         key, equals, value = text.partition("=")
         option = known.get(key)
         if not equals or option is None:
+            import difflib  # for a mistake alone
+
             closest = difflib.get_close_matches(key, known, n=1)
             hint = f"; did you mean {closest[0]}?" if option is None and closest else ""
             raise click.BadParameter(f"{text!r}: expected KEY=VALUE with a key that -p shows{hint}", ctx, param)

@@ -6,7 +6,6 @@ environment < flag. Each setting knows where its value came from (``Settings.sou
 
 from __future__ import annotations
 
-import difflib
 import logging
 import os
 from collections.abc import Callable, Iterable, Mapping
@@ -124,6 +123,8 @@ def _read_file(path: Path) -> list[properties.Property]:
 
 
 def _closest(name: str, known: Iterable[str]) -> str:
+    import difflib  # for a mistake alone
+
     by_lower = {candidate.lower(): candidate for candidate in known}
     close = difflib.get_close_matches(name.lower(), by_lower, 1, 0.7)
     return f"; did you mean {by_lower[close[0]]}?" if close else ""

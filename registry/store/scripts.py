@@ -13,21 +13,27 @@ import functools
 import hashlib
 import re
 from collections.abc import Iterator, Sequence
-from importlib import resources
-from importlib.resources.abc import Traversable
-from typing import Any, Final, NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from redis import exceptions
 
 from ..errors import MissingRight, StoreError
 
-_INCLUDE = re.compile(r'^--- @include "([a-z_/0-9]+)"\n', re.M)
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
+
+_INCLUDE = '--- @include "'
 _HEADER = re.compile(r"\A--\[\[ (\w+): (.*?)\]\]\n", re.S)
 _ARGUMENT = re.compile(r"^\s+ARGV\[(\d+)(\.\.\.)?\]", re.M)
 
 
 def _find_folder() -> Traversable:
-    folder = resources.files("mqregistry") / "lua"  # a folder, or part of a wheel that Spark leaves packed (--py-files)
+    folder: Traversable = Path(__file__).parent.parent / "lua"
+    if not folder.is_dir():
+        from importlib import resources  # it takes a while to import
+
+        folder = resources.files("mqregistry") / "lua"  # part of a wheel that Spark leaves packed (--py-files)
     if not (folder / "heartbeat.lua").is_file():
         raise StoreError(f"no Lua scripts in {folder}: the installation is not complete, install it again")
     return folder
@@ -77,19 +83,30 @@ def may_be_sent(name: str) -> Iterator[None]:
         ) from error
 
 
-def expand(path: Traversable, folder: Traversable) -> str:
-    """A script's text with each include put in once, where it is first asked for."""
-    done: set[str] = set()
+def expand(path: Traversable, folder: Traversable, read: dict[str, str] | None = None) -> str:
+    """A script's text with each include put in once, where it is first asked for.
 
-    def put_in(match: re.Match[str]) -> str:
-        name = match.group(1)
+    Args:
+        read: name of an include -> its text, of those that were read before; those that are read now are added.
+    """
+    done: set[str] = set()
+    texts = {} if read is None else read
+
+    def expanded(text: str) -> str:
+        return "".join([
+            put_in(line) if line.startswith(_INCLUDE) else line for line in text.splitlines(keepends=True)
+        ])  # fmt: skip
+
+    def put_in(line: str) -> str:
+        name = line.removeprefix(_INCLUDE).rstrip('"\n')
         if name in done:
             return ""
         done.add(name)
-        text = (folder / f"{name}.lua").read_text(encoding="utf-8")
-        return _INCLUDE.sub(put_in, text)
+        if name not in texts:
+            texts[name] = (folder / f"{name}.lua").read_text(encoding="utf-8")
+        return expanded(texts[name])
 
-    return _INCLUDE.sub(put_in, path.read_text(encoding="utf-8"))
+    return expanded(path.read_text(encoding="utf-8"))
 
 
 @functools.cache
@@ -101,11 +118,12 @@ def load() -> dict[str, Script]:
     """
     folder = _find_folder()
     scripts: dict[str, Script] = {}
+    read: dict[str, str] = {}
     for path in sorted(folder.iterdir(), key=lambda path: path.name):
         name, _, kind = path.name.partition(".")
         if kind != "lua":
             continue
-        source = expand(path, folder)
+        source = expand(path, folder, read)
         header = _HEADER.match(source)
         if header is None or header.group(1) != name:
             raise StoreError(f"{path.name}: the header must open with '--[[ {name}: '")

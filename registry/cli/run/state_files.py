@@ -12,7 +12,6 @@ import fcntl
 import logging
 import os
 import stat
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -50,6 +49,8 @@ def runtime_folder() -> Path:
     base = os.environ.get("XDG_RUNTIME_DIR", "")
     if base.startswith("/") and os.access(base, os.W_OK):
         return Path(base) / "mqregistry"
+    import tempfile  # not needed where there is a run-time folder
+
     return Path(tempfile.gettempdir()) / f"mqregistry-{os.getuid()}"
 
 

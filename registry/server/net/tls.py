@@ -15,7 +15,6 @@ import logging
 import os
 import ssl
 import subprocess
-import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -284,6 +283,8 @@ def read_revoked(path: str) -> frozenset[CertificateId]:
 
 
 def _self_signed() -> ssl.SSLContext:
+    import tempfile  # for tests alone
+
     with tempfile.TemporaryDirectory(prefix="mqregistry-tls-") as folder:
         made = TlsFiles(cert_path=f"{folder}/cert.pem", key_path=f"{folder}/key.pem")
         command = [

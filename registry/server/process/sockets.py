@@ -15,7 +15,9 @@ _TAKEN: Final = frozenset({errno.EADDRINUSE})
 
 def _open(host: str, port: int) -> tuple[socket.socket, Any]:
     try:
-        found = socket.getaddrinfo(host or "0.0.0.0", port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        # as bytes: for a text Python imports the codec of international names
+        name = host.encode() if host.isascii() else host
+        found = socket.getaddrinfo(name or "0.0.0.0", port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError) as error:  # the latter: a part of a name that is too long or empty
         why = getattr(error, "strerror", None) or error
         raise StartError(f"cannot listen on {host}:{port}: no such address: {why}") from error

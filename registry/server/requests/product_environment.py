@@ -10,16 +10,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from ...client.address_server import AddressServer
-from ...client.addresses import LOOKUP_EVERY_S, NameServerAddresses
-from ...client.connection import PeerConnection
 from ...errors import PeerUnavailable, RemoteProtocolError
 from ...model import TopicRoute
 from ...protocol.bodies.route import decode_route
 from ...protocol.codes import RequestCode, ResponseCode
 from ...protocol.command import Command
+
+if TYPE_CHECKING:  # few front ends have such an environment: what asks it is imported when it is asked first
+    from ...client.addresses import NameServerAddresses
+    from ...client.connection import PeerConnection
 
 logger = logging.getLogger(__name__)
 
@@ -36,6 +37,13 @@ def parse_addresses(text: str) -> list[tuple[str, int]]:
     return [(host.strip("[]"), int(port)) for host, _, port in pairs]
 
 
+def _listed_at(domain: str, env_name: str) -> NameServerAddresses:
+    from ...client.address_server import AddressServer
+    from ...client.addresses import NameServerAddresses
+
+    return NameServerAddresses(AddressServer.at(domain, unit_name=env_name))
+
+
 class ProductEnvironment:
     """A client of the product environment's name servers. It connects at the first lookup.
 
@@ -49,9 +57,7 @@ class ProductEnvironment:
 
     def __init__(self, addresses: str, domain: str = "", env_name: str = "") -> None:
         self._addresses = parse_addresses(addresses)
-        self._listed = (
-            None if addresses or not domain else NameServerAddresses(AddressServer.at(domain, unit_name=env_name))
-        )
+        self._listed = _listed_at(domain, env_name) if domain and not addresses else None
         self._listed_until = 0.0
         self._listing = asyncio.Lock()
         self._connection: PeerConnection | None = None
@@ -116,6 +122,8 @@ class ProductEnvironment:
 
     async def _look_up(self, listed: NameServerAddresses) -> None:
         """Ask the address server, again after LOOKUP_EVERY_S. Without an answer the last list stays."""
+        from ...client.addresses import LOOKUP_EVERY_S
+
         async with self._listing:
             now = asyncio.get_running_loop().time()
             if now < self._listed_until:
@@ -153,6 +161,8 @@ class ProductEnvironment:
         async with self._connecting:
             if self._connection is None or self._connection.is_closed:
                 self._connection = None
+                from ...client.connection import PeerConnection
+
                 try:
                     host, port = self._addresses[0]
                     self._connection = await PeerConnection.connect(host, port, timeout_s=ADDRESS_S)
