@@ -1,11 +1,11 @@
 """A random schedule of faults against real processes, and what must hold at every moment and after healing.
 
-Which operations (``operations.py``, ``fragments.py``) produce the sequences that once broke mqregistry, by the rows of
+Which operations (``operations/``) produce the sequences that once broke mqregistry, by the rows of
 the table in which they were collected; tests/mutants asks whether they are found again:
 
 === ================================================================================================================
 A1  slow_load_while_kv_changes; link_slow with stream_trimmed; script_cut at ``snapshot``
-A2  front_ends_paused_together, links_cut_together, while sweepers go on
+A2  front_ends_paused_together, links_cut_together, while sweepers go on; reaped_while_nobody_hears
 A3  many_topics_fall_silent
 A4  smallest_id_told_to_broken_listeners
 A5  long_names
@@ -14,7 +14,7 @@ A7  broker_falls_silent, of the three that share connections
 A8  hiccup_while_kv_is_given_back, who_knows_less_gives_back_first; flushall or redis_emptied with script_cut
 A9  drained_after_the_last_other_close; broker_reconnects with front_end_drained
 A10 cluster_moved
-A11 redis_paused_again_and_again with broker_falls_silent
+A11 redis_paused_again_and_again
 A12 bad_byte; trimmed_while_a_front_end_loads; stream_trimmed with front_end_killed
 A13 attaching_fails_once; front_end_paused with script_cut at ``attach_channels``
 A14 wall_clock_stepped_between_two_connections

@@ -14,8 +14,9 @@ from collections import Counter
 from pathlib import Path
 from random import Random
 
+from .operations import OPERATIONS
 from .round import Outcome, play
-from .schedule import PROFILES, Plan, every_operation, from_json, plan
+from .schedule import PROFILES, Plan, from_json, plan
 from .shorten import shorten
 
 
@@ -40,7 +41,7 @@ def main() -> int:
     parser.add_argument("--operations", action="store_true", help="list the operations, and end")
     options = parser.parse_args()
     if options.operations:
-        for name, (weight, function) in every_operation().items():
+        for name, (weight, function) in OPERATIONS.items():
             print(
                 f"{name} ({weight:g}): {(function.__doc__ or '').strip().splitlines()[0] if function.__doc__ else ''}"
             )

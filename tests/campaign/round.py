@@ -14,8 +14,8 @@ from random import Random
 
 import uvloop
 
-from .operations import Busy
-from .schedule import Plan, Step, every_operation
+from .operations import OPERATIONS, Busy
+from .schedule import Plan, Step
 from .settled import settle
 from .world import World
 
@@ -99,7 +99,7 @@ async def _run_steps(world: World, plan: Plan, done: Counter[str]) -> None:
 
 async def _run_step(world: World, step: Step, done: Counter[str]) -> None:
     try:
-        await every_operation()[step.kind][1](world, Random(step.seed))
+        await OPERATIONS[step.kind][1](world, Random(step.seed))
         done[step.kind] += 1
     except Busy:
         pass

@@ -7,8 +7,7 @@ import json
 from collections.abc import Iterable, Mapping
 from random import Random
 
-from .fragments import FRAGMENTS
-from .operations import OPERATIONS, Operation
+from .operations import OPERATIONS
 
 PROFILES: dict[str, dict[str, float]] = {
     "all": {},
@@ -53,13 +52,9 @@ def from_json(text: str) -> Plan:
     return Plan(told["seed"], tuple(Step(*step) for step in told["steps"]))
 
 
-def every_operation() -> dict[str, tuple[float, Operation]]:
-    return OPERATIONS | FRAGMENTS
-
-
 def weights(profile: str) -> Mapping[str, float]:
     """Operation -> weight."""
-    known = {name: weight for name, (weight, _) in every_operation().items()}
+    known = {name: weight for name, (weight, _) in OPERATIONS.items()}
     if profile in known:
         return {name: weight * 0.3 for name, weight in known.items()} | {profile: sum(known.values()) * 0.5}
     return known | PROFILES[profile]
@@ -68,7 +63,7 @@ def weights(profile: str) -> Mapping[str, float]:
 def plan(seed: int, *, length_s: float = 25.0, steps: int = 14, profile: str = "all") -> Plan:
     """The same seed gives the same plan."""
     random = Random(f"plan {seed}")
-    chances = weights(profile)
+    chances = dict(sorted(weights(profile).items()))
     kinds = random.choices(list(chances), list(chances.values()), k=steps)
     times = sorted(random.uniform(0.2, length_s) for _ in kinds)
     return Plan(

@@ -1,0 +1,70 @@
+"""What the sequences look at while they go on."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from typing import TYPE_CHECKING
+
+from ..wire import connected
+
+if TYPE_CHECKING:
+    from ..hosts import Host
+    from ..world import World
+
+
+LONG_S = 60.0
+"""The timeout of a broker that must go long before it."""
+
+
+async def answers_17(port: int) -> bool:
+    with contextlib.suppress(OSError, TimeoutError):
+        async with connected(port) as wire:
+            return (await wire.ask(105, {"topic": "never-heard-of"}, timeout_s=3)).code == 17
+    return False
+
+
+async def is_gone(world: World, who: str) -> bool:
+    found: list[int] = []
+    await world.tell_redis(lambda client: found.append(client.exists(f"{world.prefix}live:{who}")))
+    return found == [0]
+
+
+async def gone_soon(world: World, who: str, when: str, within_s: float = 8.0) -> None:
+    end = time.monotonic() + within_s
+    while not await is_gone(world, who):
+        if world.found.is_set():
+            return
+        if time.monotonic() > end:
+            world.judged([f"{who} is in the tables {within_s:g} s {when}; its timeout is {LONG_S:g} s"])
+            return
+        await asyncio.sleep(0.2)
+
+
+async def new_host(
+    world: World, front_ends: tuple[int, ...], *, topics: int = 4, period_s: float = 1.0, timeout_s: float = LONG_S
+) -> Host | None:
+    """One more broker, registered everywhere; None: something else keeps it from registering."""
+    host = world.add_host(
+        [world.broker(0, topics=topics, timeout_s=timeout_s, prefix="of-usual-length-")], front_ends, period_s=period_s
+    )
+    state = host.members[0].state
+    there = lambda: state.lives and set(host.wires) == set(front_ends) and host.rounds >= len(front_ends)  # noqa: E731
+    return host if await world.waited(there, 8) else None
+
+
+async def both_write(world: World) -> bool:
+    return await world.admin.write_kv(0, "full", delete=False) and await world.admin.write_kv(1, "full", delete=False)
+
+
+async def seq_of(world: World) -> int | None:
+    found: list[bytes | None] = []
+    await world.tell_redis(lambda client: found.append(client.hget(f"{world.prefix}meta", "seq")))
+    return int(found[0]) if found and found[0] else None
+
+
+async def rev_of(world: World, name: str) -> int | None:
+    found: list[bytes | None] = []
+    await world.tell_redis(lambda client: found.append(client.hget(f"{world.prefix}broker:{name}", "rev")))
+    return int(found[0]) if found and found[0] else None
