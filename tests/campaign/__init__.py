@@ -11,7 +11,7 @@ A4  smallest_id_told_to_broken_listeners
 A5  long_names
 A6  lost_numbers_taken_again; redis_rolled_back with new_topics
 A7  broker_falls_silent, of the three that share connections
-A8  hiccup_while_kv_is_given_back, who_knows_less_gives_back; flushall or redis_emptied with script_cut
+A8  hiccup_while_kv_is_given_back, who_knows_less_gives_back_first; flushall or redis_emptied with script_cut
 A9  drained_after_the_last_other_close; broker_reconnects with front_end_drained
 A10 cluster_moved
 A11 redis_paused_again_and_again with broker_falls_silent
