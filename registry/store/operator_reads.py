@@ -243,3 +243,13 @@ async def read_refusals(store: Store, since_ms: int = 0) -> list[Refusal]:
         if len(entries) < _REFUSALS_PER_CALL:
             return found
         begin = "(" + entries[-1][0].decode()
+
+
+async def nowhere_else(store: Store, topics: Iterable[str]) -> list[str]:
+    """Those of these topics that have one brokerName."""
+    names, alone = list(topics), list[str]()
+    for first in range(0, len(names), 1000):
+        part = names[first : first + 1000]
+        counts = await store.read(*(("HLEN", keys.topic(store.namespace, topic)) for topic in part))
+        alone += (topic for topic, count in zip(part, counts, strict=True) if count == 1)
+    return alone
