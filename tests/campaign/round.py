@@ -65,7 +65,7 @@ async def _play(plan: Plan, folder: Path, topics: int) -> Outcome:
     logs = ""
     if world.wrong:
         logs = "\n".join(
-            f"--- {log.name}\n" + "\n".join(log.read_text(errors="replace").splitlines()[-60:])
+            f"--- {log.name}\n" + "\n".join(log.read_text(errors="replace").splitlines()[-400:])
             for daemon in world.daemons
             for log in daemon.logs
         )
