@@ -8,6 +8,7 @@ python -m tests.campaign --schedule losses            one sort of fault more oft
 from __future__ import annotations
 
 import argparse
+import logging
 import sys
 import time
 from collections import Counter
@@ -40,6 +41,7 @@ def main() -> int:
     parser.add_argument("--logs", action="store_true", help="print the logs of a round that failed")
     parser.add_argument("--operations", action="store_true", help="list the operations, and end")
     options = parser.parse_args()
+    logging.getLogger("mqregistry").setLevel(logging.CRITICAL)  # of what this process reads itself
     if options.operations:
         for name, (weight, function) in OPERATIONS.items():
             print(

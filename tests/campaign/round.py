@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import logging
 import signal
 import tempfile
 import time
@@ -35,7 +34,6 @@ class Outcome:
 
 def play(plan: Plan, *, topics: int = 6) -> Outcome:
     """Play a round in a folder of its own, which is gone afterwards."""
-    logging.getLogger("mqregistry").setLevel(logging.CRITICAL)  # of what this process reads itself
     with tempfile.TemporaryDirectory(prefix="mqcam") as folder:
         return uvloop.run(_play(plan, Path(folder), topics))
 

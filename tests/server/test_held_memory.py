@@ -310,7 +310,7 @@ async def test_a_compressed_registration_takes_the_turn_of_its_text(monkeypatch:
     ext, _ = Broker().registration()
     body = zlib.compress(b" " * MB)
     command = Command(code=103, opaque=1, version=479, ext_fields=ext | {"bodyCrc32": "0"}, body=body)
-    peer: Any = SimpleNamespace(channel=NO_CHANNEL, host="10.0.0.1")
+    peer: Any = SimpleNamespace(channel=NO_CHANNEL, host="10.0.0.1", caller=None)
     with pytest.raises(LookupError):
         await register_broker(context, command, 1, peer)
     assert [one.text_bytes for one in asked] == [MB]

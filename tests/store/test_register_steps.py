@@ -56,12 +56,12 @@ async def test_what_a_dead_front_end_left_half_written_is_completed_by_the_next_
     call = bed.fe1.routes._call
     left = [2]
 
-    async def dies(name, *arguments):
+    async def dies(name, *arguments, **options):
         if name == "register_broker":
             left[0] -= 1
             if left[0] < 0:
                 raise StoreUnavailable("away")
-        return await call(name, *arguments)
+        return await call(name, *arguments, **options)
 
     monkeypatch.setattr(bed.fe1.routes, "_call", dies)
     with pytest.raises(StoreUnavailable):
@@ -84,10 +84,10 @@ async def test_somebody_else_who_changes_the_row_in_between_has_it_compared_agai
     prepared = await bed.fe1.prepare(registration(topics=topics(2700)))
     call = bed.fe1.routes._call
 
-    async def overtaken(name, *arguments):
+    async def overtaken(name, *arguments, **options):
         if calls(bed) == 2:
             await bed.fe2.routes.delete_topic("topic-7")
-        return await call(name, *arguments)
+        return await call(name, *arguments, **options)
 
     monkeypatch.setattr(bed.fe1.routes, "_call", overtaken)
     assert (await bed.fe1.send(prepared)).status == "OK"
