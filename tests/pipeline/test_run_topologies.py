@@ -43,7 +43,8 @@ def live(url, namespace, operations=30, seed=1):
         async with Store(url, namespace, timeout_ms=10_000) as store:
             await store.connect()
             world = World(store, seed)
-            await world.run(operations)
+            for _ in range(operations):  # a login with few rights cannot look at every key, as World.run does
+                await world.step()
             return (await world.bed.head()).epoch
 
     return asyncio.run(run())
