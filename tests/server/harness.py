@@ -9,6 +9,7 @@ import select
 import signal
 import socket
 import subprocess
+import tempfile
 import time
 import zlib
 from collections.abc import Callable, Sequence
@@ -63,18 +64,20 @@ class FrontEnd:
             self._close_pipes()
         read_fd, write_fd = os.pipe()
         spec = Spec(self.settings, self.front_end, 0, self.listener.fileno(), write_fd)
+        # a file takes any amount of log; a full pipe would stop the worker until somebody polls
+        self._log_file = tempfile.TemporaryFile()  # noqa: SIM115 (it is closed with the worker)
+        self._log_position = 0
         self.process = subprocess.Popen(
             self.command,
             stdin=subprocess.PIPE,
             pass_fds=(self.listener.fileno(), write_fd),
-            stderr=subprocess.PIPE,
+            stderr=self._log_file,
             start_new_session=True,
         )
         self.process.stdin.write(msgspec.json.encode(spec))
         self.process.stdin.close()
         os.close(write_fd)
         os.set_blocking(read_fd, False)
-        os.set_blocking(self.process.stderr.fileno(), False)
         self._status_fd = read_fd
         self._status_text = b""
         self.log = ""
@@ -85,26 +88,20 @@ class FrontEnd:
     def poll(self) -> dict[str, Any]:
         """Read what the worker says; the newest status."""
         for _ in range(1000):
-            readable, _, _ = select.select([self._status_fd, self.process.stderr], [], [], 0)
-            if not readable:
+            readable, _, _ = select.select([self._status_fd], [], [], 0)
+            data = os.read(self._status_fd, 65536) if readable else b""
+            if not data:
                 break
-            done = True
-            if self._status_fd in readable:
-                data = os.read(self._status_fd, 65536)
-                done = not data
-                *lines, self._status_text = (self._status_text + data).split(b"\n")
-                for line in lines:
-                    event = json.loads(line)
-                    if event["event"] == "status":
-                        self.status = event
-                    elif event["event"] == "ready":
-                        self.ready = True
-            if self.process.stderr in readable:
-                text = os.read(self.process.stderr.fileno(), 65536)
-                self.log += text.decode(errors="replace")
-                done = done and not text
-            if done:
-                break
+            *lines, self._status_text = (self._status_text + data).split(b"\n")
+            for line in lines:
+                event = json.loads(line)
+                if event["event"] == "status":
+                    self.status = event
+                elif event["event"] == "ready":
+                    self.ready = True
+        text = os.pread(self._log_file.fileno(), 1 << 30, self._log_position)
+        self._log_position += len(text)
+        self.log += text.decode(errors="replace")
         return self.status
 
     def wait_until(self, condition: Callable[[], Any], what: str, timeout_s: float = 15.0) -> Any:
@@ -135,7 +132,7 @@ class FrontEnd:
         self.listener.close()
 
     def _close_pipes(self) -> None:
-        self.process.stderr.close()
+        self._log_file.close()
         os.close(self._status_fd)
 
     def client(self, **options: Any) -> Client:

@@ -5,6 +5,7 @@ Every cell has a broker, a topic and a KV namespace of its own, so that all cell
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import secrets
 import signal
@@ -72,6 +73,9 @@ class Cell:
         self.victim = Caller(front_end.port, "victim")
         self.admin = Caller(front_end.port, "root")
         self.attacker = Caller(front_end.port, who.access_key, who.secret_key)
+
+    def begin(self) -> None:
+        """The tables before the attack."""
         assert self.victim.register(self.broker).code == 0
         assert self.admin.request(100, {**self.kv, "value": "v"}).code == 0
 
@@ -207,9 +211,9 @@ def place(redis_url, mode):
 @pytest.fixture
 def cell(place, who):
     front_end, rules, _ = place
-    cell = Cell(front_end, rules, who)
-    yield cell
-    cell.close()
+    with contextlib.closing(Cell(front_end, rules, who)) as cell:
+        cell.begin()
+        yield cell
 
 
 def carry_out(place, cell: Cell, mode: Mode, who: Who, attack: Attack) -> None:

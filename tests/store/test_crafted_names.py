@@ -133,6 +133,7 @@ async def read_everything(bed: Bed, names: list[str]) -> Callable[[], Awaitable[
 
 
 async def read_one(bed: Bed, names: list[str]) -> Callable[[], Awaitable[Any]]:
+    await bed.redis("HSET", bed.key("broker:broker-a"), "rev", 1)
     await bed.redis("SADD", bed.key("broker-topics:broker-a"), *names)
     await bed.redis("SADD", bed.key("kv"), "ORDER_TOPIC_CONFIG")
     await bed.redis("HSET", bed.key("kv:ORDER_TOPIC_CONFIG"), *(part for name in names for part in (name, "v")))
