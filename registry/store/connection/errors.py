@@ -43,7 +43,8 @@ _REFUSALS: Final = ("The user executing the script can't", "ACL failure in scrip
 _NO_FREE_CONNECTION: Final = ("No connection available", "no connection became free")
 # Where in which script it happened, by digest and line: Redis 6.2 says it before the text, 7 or later after it.
 _SCRIPT_PLACE: Final = re.compile(
-    r"(?:ERR )?Error running script \(call to f_\w{40}\): |@user_script: ?\d+: | script: \w{40}, on @user_script:\d+\.?"
+    r"(?:ERR )?Error running script \(call to f_\w{40}\): |@user_script: ?\d+: "
+    r"| script: (?:\w{40}, )?on @user_script:\d+\.?"
 )
 
 
