@@ -11,7 +11,7 @@ import msgspec
 
 from ..errors import RegistryError
 from ..names import fault_of_name
-from .networks import canonical_network
+from ..networks import canonical_network
 from .policy import Mode, Policy
 from .rights import KINDS, READING, Right
 from .users import ANONYMOUS, MOST_SECRETS, Rule, Secret, User, only_denies

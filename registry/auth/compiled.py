@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from .networks import Address, Networks
+from ..networks import Address, Networks
 from .rights import ROLES, Kind, Resource, Right
 from .users import Effect, Rule, User
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..networks import Address
 from .compiled import UserRules
 from .decision import Decision, Reason
-from .networks import Address
 from .policy import Policy
 from .rights import READING, Resource, Right
 from .users import Rule, User

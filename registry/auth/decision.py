@@ -6,7 +6,7 @@ import enum
 import shlex
 from typing import Final, NamedTuple
 
-from .networks import Address
+from ..networks import Address
 from .rights import Kind, Resource, Right, Role
 from .users import ANONYMOUS, Rule, User
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from ..errors import RegistryError
-from .networks import canonical_network
+from ..networks import canonical_network
 from .rights import Kind, Right, Role
 from .users import Effect, Rule
 from .words import parse_resource, parse_rights

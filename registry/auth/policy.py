@@ -10,8 +10,8 @@ import enum
 from collections.abc import Iterable, Mapping
 from ipaddress import ip_network
 
+from ..networks import Address
 from .compiled import UserRules, compile_rules
-from .networks import Address
 from .rights import READING
 from .users import ANONYMOUS, BadPolicy, User, decode_user, only_denies
 

@@ -23,9 +23,9 @@ def _limit(key: str, help: str) -> About:
 
 
 def _check_networks(text: str) -> None:
-    from .networks import Networks  # here: the module that it needs takes 3 ms, and most lists are the defaults
+    from ..networks import Networks  # here: the module that it needs takes 3 ms, and most lists are the defaults
 
-    Networks(text)
+    Networks.of_setting(text)
 
 
 def _networks(key: str, help: str, *, shared: bool = False) -> About:

@@ -8,7 +8,6 @@ from typing import Final
 import msgspec
 
 from ..behaviour import behaviour_of
-from ..errors import StoreError
 from ..events.by import By
 from ..model import ORDER_TOPIC_CONFIG, BrokerRow
 from ..tables.live_table import LiveInfo
@@ -26,7 +25,6 @@ from .snapshot import (
 from .store import Store
 
 _BROKERS_PER_CALL: Final = 500
-_REFUSALS_PER_CALL: Final = 1000
 
 
 class VersionInfo(msgspec.Struct, frozen=True, rename="camel"):
@@ -65,36 +63,6 @@ class TopicInfo(msgspec.Struct, frozen=True, rename="camel"):
     read_queue_nums: int
     write_queue_nums: int
     perms: list[int]
-
-
-class RefusedKind(msgspec.Struct, frozen=True):
-    """What was asked for, and why it was refused; right None: it was not proved who asks."""
-
-    user: str = ""
-    right: str | None = None
-    resources: list[str] = []
-    reason: str = ""
-
-
-class LastRefused(msgspec.Struct, frozen=True):
-    """The last request of a kind."""
-
-    source: str = ""
-    how: str = ""
-
-
-class Refusal(msgspec.Struct, frozen=True):
-    """Requests of a kind that one front end refused, or would refuse (mode observe), since it told of them last."""
-
-    ms: int
-    front_end: str
-    mode: str
-    count: int
-    kind: RefusedKind
-    last: LastRefused = LastRefused()
-
-
-_refusal = msgspec.json.Decoder(Refusal)
 
 
 def broker_info(
@@ -223,26 +191,6 @@ async def read_kv_value(store: Store, kv_namespace: str, key: str) -> str | None
     """One value of the KV configuration; None: there is no such key."""
     (value,) = await store.read(("HGET", keys.kv(store.namespace, kv_namespace), key))
     return None if value is None else value.decode("utf-8", "replace")
-
-
-async def read_refusals(store: Store, since_ms: int = 0) -> list[Refusal]:
-    """What front ends told of refused requests, the oldest first; nothing where nobody decides on requests.
-
-    Raises:
-        StoreError: this Redis login may not read it, or a later release wrote it.
-    """
-    key, found, begin = f"mqauth:{{{store.namespace}}}:refusals", list[Refusal](), str(since_ms)
-    while True:
-        (entries,) = await store.read(("XRANGE", key, begin, "+", "COUNT", _REFUSALS_PER_CALL))
-        try:
-            found += (_refusal.decode(fields[b"e"]) for _, fields in entries)
-        except msgspec.DecodeError as error:
-            raise StoreError(
-                f"{key}: an entry is none of this release's ({error}): use the release that wrote it"
-            ) from error
-        if len(entries) < _REFUSALS_PER_CALL:
-            return found
-        begin = "(" + entries[-1][0].decode()
 
 
 async def nowhere_else(store: Store, topics: Iterable[str]) -> list[str]:

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from mqregistry.auth.compiled import Pattern
 from mqregistry.auth.decide import decide
 from mqregistry.auth.decision import Reason
-from mqregistry.auth.networks import Networks, canonical_network, parse_address
 from mqregistry.auth.policy import Mode, Policy
 from mqregistry.auth.rights import KINDS, READING, ROLES, WRITING, Kind, Resource, Right, Role
 from mqregistry.auth.users import ANONYMOUS, Effect, Rule, User
+from mqregistry.networks import parse_address
 
 T, C, B, KV = Kind.TOPIC, Kind.CLUSTER, Kind.BROKER, Kind.KV
 HERE, THERE = parse_address("10.1.2.3"), parse_address("192.0.2.1")
@@ -202,33 +202,6 @@ def test_nothing_but_the_star_is_special_in_a_pattern():
 
 def test_a_pattern_of_many_stars_takes_no_longer_than_the_name_is():
     assert not Pattern("*a" * 120 + "b").fits("a" * 255)
-
-
-@pytest.mark.parametrize(
-    ("text", "address"),
-    [
-        ("10.0.0.1", "10.0.0.1"),
-        ("::ffff:10.0.0.1", "10.0.0.1"),
-        ("fe80::1%eth0", "fe80::1"),
-        ("", None),
-        ("unix", None),
-    ],
-)
-def test_addresses(text, address):
-    found = parse_address(text)
-    assert (None if found is None else str(found)) == address
-
-
-def test_networks():
-    assert canonical_network(" 10.0.0.1 ") == "10.0.0.1/32"
-    assert canonical_network("::ffff:10.0.0.0/104") == "10.0.0.0/8"
-    assert canonical_network("2001:DB8::/32") == "2001:db8::/32"
-    with pytest.raises(ValueError, match="host bits"):
-        canonical_network("10.0.0.1/8")
-    assert Networks(LAN).has(HERE)
-    assert not Networks(LAN).has(THERE)
-    assert not Networks(["0.0.0.0/0"]).has(parse_address("::1"))
-    assert not Networks(["0.0.0.0/0"]).has(None)
 
 
 MENDS = [

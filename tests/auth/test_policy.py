@@ -5,10 +5,10 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from mqregistry.auth.networks import parse_address
 from mqregistry.auth.policy import Mode, Policy
 from mqregistry.auth.rights import Kind, Right, Role
 from mqregistry.auth.users import ANONYMOUS, BadPolicy, Effect, Rule, Secret, User, decode_user, encode_user
+from mqregistry.networks import parse_address
 
 WHOLE = User(
     "broker-a", True, (Role.BROKER,),

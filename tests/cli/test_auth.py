@@ -13,11 +13,11 @@ import pytest
 from click.testing import CliRunner, Result
 
 from mqregistry.auth.decide import decide
-from mqregistry.auth.networks import parse_address
 from mqregistry.auth.policy import Mode, Policy
 from mqregistry.auth.refused import Last, RefusedKind
 from mqregistry.auth.rights import Kind, Resource, Right
 from mqregistry.cli import cli
+from mqregistry.networks import parse_address
 from mqregistry.store.auth.policies import PolicyStore
 from mqregistry.store.auth.refusals import RefusalStore
 from mqregistry.store.leases import LeaseStore

@@ -7,7 +7,6 @@ import tracemalloc
 
 import pytest
 
-from mqregistry.config.networks import Networks
 from mqregistry.config.settings import Settings, options
 from mqregistry.config.sources import build
 from mqregistry.errors import ConfigError, RateExceeded
@@ -263,17 +262,3 @@ def test_nothing_is_kept_of_closed_connections(clock):
 def test_networks_that_are_none_are_refused(text):
     with pytest.raises(ConfigError, match="expected addresses and networks, separated by ;"):
         build(environ={"MQREGISTRY_PROXY_PROTOCOL_FROM": text})
-
-
-@pytest.mark.parametrize(
-    ("text", "has", "has_not"),
-    [
-        ("", [], ["127.0.0.1", "::1", ""]),
-        ("10.0.0.0/8; ::1;", ["10.255.0.1", "::1", "::ffff:10.0.0.1"], ["11.0.0.1", "::2", "unix", "10.0.0.1:5"]),
-        ("fe80::/10", ["fe80::1%eth0"], ["10.0.0.1"]),
-    ],
-)
-def test_networks(text, has, has_not):
-    networks = Networks(text)
-    assert [host for host in has + has_not if networks.has(host)] == has
-    assert bool(networks) == bool(has)

@@ -8,10 +8,10 @@ from typing import Any, Final, TypeVar
 import click
 
 from ...auth.changes import canonical_certificate
-from ...auth.networks import canonical_network
 from ...auth.rights import KINDS, Kind, Right, Role
 from ...auth.users import Effect, Rule
 from ...auth.words import parse_resource, parse_rights
+from ...networks import canonical_network
 from .. import complete_names
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])

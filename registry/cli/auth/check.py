@@ -6,11 +6,11 @@ import click
 
 from ...auth.changes import find_user
 from ...auth.decide import decide
-from ...auth.networks import parse_address
 from ...auth.policy import Mode
 from ...auth.rights import Resource, Right
 from ...auth.users import ANONYMOUS
 from ...auth.words import parse_resource, parse_rights
+from ...networks import parse_address
 from ...store.auth.policies import PolicyStore
 from ...store.store import Store
 from .. import output

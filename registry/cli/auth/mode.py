@@ -6,9 +6,9 @@ import click
 
 from ...auth import changes
 from ...auth.decide import decide
-from ...auth.networks import Networks, parse_address
 from ...auth.policy import Mode, Policy
 from ...auth.refused import RefusedSummary
+from ...networks import Networks, parse_address
 from ...server.auth.refusal import BROKER_ADDR, NEEDS_TLS, NOT_OWNER
 from ...store.auth.policies import PolicyStore
 from ...store.auth.refusals import RefusalStore

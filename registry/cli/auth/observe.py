@@ -5,9 +5,9 @@ from __future__ import annotations
 import click
 
 from ...auth.decide import decide
-from ...auth.networks import parse_address
 from ...auth.policy import Policy
 from ...auth.refused import RefusedSummary
+from ...networks import parse_address
 from ...server.auth.refusal import BROKER_ADDR, NEEDS_TLS, from_here
 from ...store.auth.policies import PolicyStore
 from ...store.auth.refusals import RefusalStore

@@ -8,10 +8,13 @@ from typing import Any, Final
 import click
 import msgspec
 
+from ...auth.policy import Mode
+from ...auth.refused import RefusedEntry
 from ...events.by import By
 from ...events.changes import BrokerChange, Change, Parts, TopicDeleted, TopicRegistered, WritePermSet
+from ...store.auth.refusals import RefusalStore
 from ...store.change_reader import ChangeReader, read_back, read_first
-from ...store.operator_reads import Refusal, read_refusals, read_rows, read_topic_tables
+from ...store.operator_reads import read_rows, read_topic_tables
 from ...store.store import Store
 from ...tables.topic_history import Place, Route, Step, TopicHistory
 from .. import complete_names, output
@@ -226,7 +229,7 @@ async def _show_refusals(
 ) -> None:  # fmt: skip
     found = [
         refusal
-        for refusal in await read_refusals(store, since_ms)
+        for refusal in await RefusalStore(store).entries(since_ms)
         if (user is None or refusal.kind.user == user)
         and (peer is None or refusal.last.source == peer or refusal.last.source.startswith(f"{peer}:"))
     ]
@@ -242,10 +245,10 @@ async def _show_refusals(
         click.echo("no request was refused", err=True)
 
 
-def _refusal_line(refusal: Refusal) -> str:
+def _refusal_line(refusal: RefusedEntry) -> str:
     kind, last = refusal.kind, refusal.last
     by = By(last.how or "not proved", kind.user or None, last.source or None, front_end=refusal.front_end)
     what = " ".join(filter(None, (kind.right or "any right", ", ".join(kind.resources))))
-    outcome = "refused" if refusal.mode == "enforce" else "would be refused"
+    outcome = "refused" if refusal.mode is Mode.ENFORCE else "would be refused"
     times = "once" if refusal.count == 1 else f"{refusal.count} times"
     return f"{output.moment(refusal.ms)}  {outcome} {times}: {what} ({kind.reason}); by {by}"

@@ -13,11 +13,11 @@ from typing import Final, NamedTuple, Protocol
 
 from ...auth.decide import decide
 from ...auth.decision import Decision, Reason
-from ...auth.networks import Address, Networks, parse_address
 from ...auth.policy import Mode, Policy
 from ...auth.rights import WRITING, Kind, Resource, Right
 from ...auth.signature import access_key_of
 from ...auth.users import User
+from ...networks import Address, Networks, parse_address
 from ...protocol.codes import RequestCode
 from ...protocol.command import Command
 from ...protocol.registration import digest_of

@@ -6,10 +6,10 @@ import asyncio
 import enum
 from typing import Final, NamedTuple, Protocol
 
-from ...auth.networks import Address, parse_address
 from ...auth.policy import Policy
 from ...auth.signature import SigningKey, access_key_of, matching_key
 from ...auth.users import User
+from ...networks import Address, parse_address
 from ...protocol.command import Command
 
 # A body from this size on is signed in a thread: 1 MB takes 1.4 ms.

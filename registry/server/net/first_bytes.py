@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Final
 
-from ...config.networks import Networks
 from ...errors import RemoteProtocolError
+from ...networks import Networks
 from .connection import ServerConnection
 from .connections import Connections
 from .proxy_protocol import FIRST_BYTES, V2_START, ProxyHeaderReader
@@ -96,7 +96,7 @@ class Opening(asyncio.Protocol):
         self._transport = transport
         connection, doorway = self._connection, self._doorway
         connection.connection_made(transport)
-        self._believed = self._header_may_come and doorway.believed_from.has(connection.host)
+        self._believed = self._header_may_come and doorway.believed_from.has_host(connection.host)
         if not self._believed:  # else its header will say whose it is
             doorway.connections.count(connection)
 

@@ -7,9 +7,9 @@ from collections.abc import Coroutine
 from functools import partial
 from typing import Any, Final
 
-from ...auth.networks import parse_address
 from ...auth.policy import Mode, Policy
 from ...events.changes import AuthChanged
+from ...networks import parse_address
 from ...store.auth.enforced import is_enforced
 from ...store.auth.policies import PolicyStore
 from ...store.auth.refusals import RefusalStore

@@ -24,11 +24,11 @@ import msgspec
 import uvloop
 
 from ...behaviour import behaviour_of
-from ...config.networks import Networks
 from ...config.settings import DEFAULT, Settings, options
 from ...errors import RegistryError, StoreUnavailable
 from ...events.by import WORKER, front_end_name, this_process
 from ...names import PrintableFormatter
+from ...networks import Networks
 from ...store.config_writes import KvStore
 from ...store.leases import LeaseStore
 from ...store.route_writes import RouteStore
@@ -161,7 +161,7 @@ class Worker:
             connections,
             tls,
             proxy_protocol=self._proxy_protocol,
-            believed_from=Networks(settings.proxy_protocol_from),
+            believed_from=Networks.of_setting(settings.proxy_protocol_from),
             handshake_s=settings.handshake_timeout_ms / 1000,
         )
         async with asyncio.TaskGroup() as group:

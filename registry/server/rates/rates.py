@@ -13,9 +13,9 @@ from functools import lru_cache
 from ipaddress import IPv6Network
 from typing import Final, Literal, NamedTuple
 
-from ...config.networks import Networks, address_of
 from ...config.settings import Settings, options
 from ...errors import RateExceeded
+from ...networks import Networks, parse_address
 from ...protocol.codes import RequestCode
 from .over_limit_log import OverLimitLog
 from .token_buckets import TokenBuckets
@@ -101,7 +101,7 @@ class Rates:
         for kind in self._kinds.values():
             kind.address.configure(settings, MOST_ADDRESSES)
             kind.namespace.configure(settings, 1)
-        self._unlimited = Networks(settings.unlimited_addresses)
+        self._unlimited = Networks.of_setting(settings.unlimited_addresses)
 
     # what is asked
 
@@ -114,7 +114,7 @@ class Rates:
         account, limit, mode = _account_of(host), self._open_limit, self._settings.limit_connections
         open_now = self._open[account] = self._open.get(account, 0) + 1
         try:
-            if mode != "off" and not self._unlimited.has(host):
+            if mode != "off" and not self._unlimited.has_host(host):
                 limit.seen += 1
                 if limit.rate and open_now > limit.rate:
                     said = f"more than {limit.rate} open connections of {account} ({limit.key}={limit.rate})"
@@ -166,7 +166,9 @@ class Rates:
         if getattr(self._settings, mode) == "off":
             return
         now_ns, account = self._clock_ns(), _account_of(host)
-        wanted = [(of_namespace, _ALL)] if self._unlimited.has(host) else [(of_address, account), (of_namespace, _ALL)]
+        wanted = (
+            [(of_namespace, _ALL)] if self._unlimited.has_host(host) else [(of_address, account), (of_namespace, _ALL)]
+        )
         for limit, key in wanted:
             limit.seen += 1
             if limit.buckets is not None and not limit.buckets.has_token(key, now_ns):
@@ -215,7 +217,7 @@ class Rates:
 @lru_cache(MOST_ADDRESSES)
 def _account_of(host: str) -> str:
     """Whose buckets an address takes from: its own, or those of its network (IPv6)."""
-    address = address_of(host)
+    address = parse_address(host)
     if address is None:
         return host or "?"
     return str(IPv6Network((address, _IPV6_BITS), strict=False)) if address.version == 6 else str(address)

@@ -88,4 +88,6 @@ async def read_last_use(store: Store) -> dict[str, int]:
 
 
 def _later(error: Exception) -> StoreError:
-    return StoreError(f"what was refused is not stored as this release stores it ({error}): use the release that did")
+    return StoreError(
+        f"what was refused is not stored as this release stores it ({error}): use the release that wrote it"
+    )

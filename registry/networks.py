@@ -1,4 +1,4 @@
-"""Networks and addresses as rules name them, and a fast test whether an address is in one."""
+"""Networks and addresses of peers, as settings and rules name them, and a fast test whether an address is in one."""
 
 from __future__ import annotations
 
@@ -34,19 +34,27 @@ def canonical_network(text: str) -> str:
 
 
 class Networks:
-    """A set of networks; empty: every address is in it."""
+    """A list of networks; in an empty one is nobody.
 
-    __slots__ = ("_ranges", "texts")
+    Raises:
+        ValueError: a text is neither an address nor a network.
+    """
+
+    __slots__ = ("_ranges",)
 
     def __init__(self, texts: Iterable[str]) -> None:
-        self.texts = tuple(texts)
-        networks = [ip_network(text) for text in self.texts]
+        networks = [ip_network(canonical_network(text)) for text in texts]
         self._ranges = tuple(
             (network.version, int(network.network_address), int(network.broadcast_address)) for network in networks
         )
 
+    @classmethod
+    def of_setting(cls, text: str) -> Networks:
+        """As settings write a list: ``127.0.0.0/8;::1;10.1.2.3``."""
+        return cls(part for part in text.split(";") if part.strip())
+
     def __bool__(self) -> bool:
-        return bool(self.texts)
+        return bool(self._ranges)
 
     def has(self, address: Address | None) -> bool:
         """Whether the address is in one of them; an unknown one is in none."""
@@ -54,3 +62,7 @@ class Networks:
             return False
         version, number = address.version, int(address)
         return any(v == version and first <= number <= last for v, first, last in self._ranges)
+
+    def has_host(self, host: str) -> bool:
+        """Whether a host is in one of them, as a socket names it: an address without a port."""
+        return self.has(parse_address(host))
