@@ -11,6 +11,7 @@ from pathlib import Path
 
 import hypothesis
 import pytest
+import redis
 
 from mqregistry.embedded import EmbeddedRedis
 from mqregistry.store.store import Store
@@ -34,18 +35,31 @@ hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default")
 
 # A busy disk must not hold up a test; what a crash leaves is the business of tests with a Redis of their own.
 NO_FSYNC = ("--appendfsync", "no")
+# The one that is below, once a test has asked for it.
+SERVERS: list[EmbeddedRedis] = []
 
 
 @pytest.fixture(scope="session")
 def redis_server():
     """The Redis of this test process (of each xdist worker); its folder is short, for the sake of the socket."""
     with tempfile.TemporaryDirectory(prefix="mq") as folder, EmbeddedRedis(Path(folder), extra=NO_FSYNC) as server:
+        SERVERS.append(server)
         yield server
+        SERVERS.remove(server)
 
 
 @pytest.fixture(scope="session")
 def redis_url(redis_server):
     return redis_server.url
+
+
+@pytest.fixture(scope="module", autouse=True)
+def nothing_left_for_the_next_module():
+    """Empty the Redis of this process: who looks for a namespace's keys looks through all that are there."""
+    yield
+    for server in SERVERS:
+        with redis.Redis.from_url(server.url) as client:
+            client.flushall()
 
 
 @pytest.fixture

@@ -39,6 +39,8 @@ PROCESSES = [  # cluster, brokerName, id, address; addresses, names, ids and clu
     ("c2", "broker-d", 2, "10.0.0.6:10911"),
 ]
 FRONT_ENDS = ("fe1", "fe2", "fe3")
+CHECKED_EVERY = 4
+"""Steps after which every key is compared with every other."""
 OPERATIONS = {
     "register": 30, "same": 6, "late": 5, "touch": 6, "unregister": 8, "close": 8, "perm": 4, "delete": 6, "topic": 6,
     "kv": 6, "restore": 1, "config": 1, "time": 7, "clock": 1, "sweep": 3, "die": 2, "drain": 1, "reap": 2,
@@ -70,10 +72,11 @@ class World:
         self.told = Told(store)
 
     async def run(self, operations: int) -> None:
-        for _ in range(operations):
+        for number in range(operations):
             await self.step()
-            await assert_consistent(self.bed.store)
-            await self.told.assert_true()
+            if number % CHECKED_EVERY == 0 or number == operations - 1:  # what a step breaks stays broken
+                await assert_consistent(self.bed.store)
+                await self.told.assert_true()
 
     async def step(self) -> None:
         pick = self.random

@@ -111,6 +111,13 @@ async def seed_rows(bed: Bed, names: list[str]) -> None:
     await bed.redis("HSET", bed.key("kv:ns"), *(part for name in names for part in (name, "v")))
 
 
+async def seed_lives(bed: Bed, names: list[str]) -> None:
+    pipeline = bed.store.client.pipeline(transaction=False)
+    for name in names:
+        pipeline.hset(bed.key(f"live:c1|{name}"), "timeout_ms", 120_000)
+    await pipeline.execute()
+
+
 async def delete_topic(bed: Bed, names: list[str]) -> Callable[[], Awaitable[Any]]:
     await seed_rows(bed, names)
 
@@ -151,8 +158,7 @@ async def come_back(bed: Bed, names: list[str]) -> Callable[[], Awaitable[Any]]:
     await bed.leases.renew("w1")
     deadline = await bed.now_ms() + 60_000
     await bed.redis("ZADD", bed.key("deadlines"), *(part for name in names for part in (deadline, f"c1|{name}")))
-    for name in names:
-        await bed.store.client.hset(bed.key(f"live:c1|{name}"), "timeout_ms", 120_000)
+    await seed_lives(bed, names)
     await bed.move_clock(30_000)
 
     async def renew() -> None:
@@ -165,8 +171,7 @@ async def come_back(bed: Bed, names: list[str]) -> Callable[[], Awaitable[Any]]:
 
 
 async def attach(bed: Bed, names: list[str]) -> Callable[[], Awaitable[Any]]:
-    for name in names:
-        await bed.store.client.hset(bed.key(f"live:c1|{name}"), "timeout_ms", 120_000)
+    await seed_lives(bed, names)
     return lambda: bed.leases.attach("fe1", [(f"c1|{name}", "w1/1@b1") for name in names])
 
 
