@@ -112,7 +112,7 @@ def decode_user(name: str, data: bytes) -> User:
     """
     try:
         user = _decoder.decode(data)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         _refuse(name, str(error))
     if user.name != name:
         _refuse(name, "it is stored under another name")

@@ -109,5 +109,5 @@ class WatchAnswer(NamedTuple):
 def _decode_topics(body: bytes) -> list[str] | None:
     try:
         return _topics.decode(body)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise RemoteProtocolError(f"no list of topics: {error}") from error

@@ -46,7 +46,7 @@ class ChangeReader:
 def _decode(key: str, entry_id: bytes, fields: dict[bytes, bytes]) -> Change:
     try:
         return decode_change(fields[b"e"])
-    except (KeyError, msgspec.DecodeError) as error:
+    except (KeyError, msgspec.DecodeError, UnicodeDecodeError) as error:
         raise StoreError(f"entry {entry_id.decode()} of {key} is no event of this release: {error}") from error
 
 

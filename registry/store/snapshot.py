@@ -255,7 +255,7 @@ async def read_tables(store: Store) -> tuple[NamespaceHead, Tables]:
     async for rows in read_topic_rows(store):
         try:
             loader.add(rows)
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, UnicodeDecodeError):
             for topic, row in rows:
                 for queue_data in row[1::2]:
                     decode_queue_data(topic, queue_data)
@@ -281,5 +281,5 @@ def decode_queue_data(topic: str, queue_data: bytes | str) -> QueueData:
     """
     try:
         return _decode_queue_data(queue_data)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise StoreError(f"topic {topic!r} holds queue data that cannot be read: {queue_data!r}") from error

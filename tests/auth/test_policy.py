@@ -93,6 +93,7 @@ def test_no_text_of_a_policy_contains_a_secret():
         (b'{"name":"a","rules":[{"effect":"allow","rights":["route"],"from":["10.0.0.1/8"]}]}', "host bits"),
         (b'{"name":"a","networks":["x"]}', "x"),
         (b"rubbish", "malformed"),
+        (b'{"name":"\xff"}', "can't decode byte 0xff"),
         (b'{"name":"a","secrets":[{"id":"1","key":"key-of-one","x":1}]}', "unknown field `x`"),
     ],
 )

@@ -127,8 +127,9 @@ def test_who_comes_from_another_epoch_or_before_the_history_looks_everything_up(
 @pytest.mark.parametrize(
     ("body", "why"),
     [(b"{}", "no list of topics"), (b"[1]", "no list of topics"), (b"[", "no list of topics"),
+     (b"\xed", "no list of topics"), (b'["\xff"]', "no list of topics"),
      (json.dumps(["t"] * (MAX_TOPICS + 1)).encode(), "at most 20000"), (b" " * (5 << 20), "at most 4194304")],
-    ids=["object", "numbers", "no-json", "too-many", "too-long"],
+    ids=["object", "numbers", "no-json", "no-utf8", "no-utf8-name", "too-many", "too-long"],
 )  # fmt: skip
 def test_a_bad_request_is_code_1_and_the_connection_lives_on(served, body, why):
     _, _, one, _ = served

@@ -50,9 +50,10 @@ async def test_pages_come_in_order_and_nothing_twice(store):
     assert [change.seq for change in await reader.read(block_ms=0)] == [12]
 
 
-async def test_an_entry_that_is_no_event_is_named_and_not_skipped(store):
+@pytest.mark.parametrize("fields", [{"x": "y"}, {"e": "{}"}, {"e": b'{"type":"kv_put","seq":2,"ms":5,"key":"\xff"}'}])
+async def test_an_entry_that_is_no_event_is_named_and_not_skipped(store, fields):
     await append(store, 1)
-    await store.client.xadd(keys.changes(store.namespace), {"x": "y"}, id="2-0")
+    await store.client.xadd(keys.changes(store.namespace), fields, id="2-0")
     reader = ChangeReader(store, "0-0")
     for _ in range(2):
         with pytest.raises(StoreError, match=r"entry 2-0 of mq:\{fake\}:changes"):

@@ -143,7 +143,7 @@ def find_running() -> list[Running]:
 def _read(file: Path) -> Running | None:
     try:
         return msgspec.json.decode(file.read_bytes(), type=Running)
-    except (OSError, msgspec.DecodeError):
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
         return None
 
 

@@ -60,7 +60,7 @@ class RefusalStore:
                 rows.append(
                     RefusedSummary(one.count, one.first_ms, one.last_ms, one.mode, one.last, _decode_kind(kind))
                 )
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise _later(error) from error
         return sorted(rows, key=lambda row: row.last_ms, reverse=True)
 
@@ -74,7 +74,7 @@ class RefusalStore:
             )
             try:
                 found += (_decode_entry(fields[b"e"]) for _, fields in page)
-            except msgspec.DecodeError as error:
+            except (msgspec.DecodeError, UnicodeDecodeError) as error:
                 raise _later(error) from error
             if len(page) < _ENTRIES_PER_CALL:
                 return found
