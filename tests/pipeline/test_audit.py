@@ -16,7 +16,7 @@ from mqregistry.pipeline.lake.lake import places
 from mqregistry.pipeline.past.audit import audit
 from tests.pipeline.world import World, entries, new_seed, write_bronze
 
-OPERATIONS = int(os.environ.get("MQREGISTRY_TEST_OPERATIONS", "300"))
+OPERATIONS = int(os.environ.get("MQREGISTRY_TEST_OPERATIONS", "200"))
 
 
 async def fill(store, lake, operations, *, seed, trimmed=0):

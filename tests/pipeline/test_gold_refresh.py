@@ -290,7 +290,7 @@ def test_in_steps_gold_comes_to_the_same_as_at_once_and_as_the_model(tmp_path, m
 def test_on_spark_gold_comes_to_the_same(spark, tmp_path, monkeypatch):
     from mqregistry.pipeline.gold import on_spark
 
-    monkeypatch.setattr(on_spark, "GROUP_ROWS", 20)  # several groups
+    monkeypatch.setattr(on_spark, "GROUP_ROWS", 100)  # several groups
     end = NOON + 40 * HOUR
     past = a_past(1, end=end)
     past[2].append({"seq": 999, "ms": end - 5, "type": "stream_alarm", "alarm": "lag", "reader": "p"})
