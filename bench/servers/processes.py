@@ -116,6 +116,10 @@ class ChildProcess:
         """The last lines of its output, for messages."""
         return _last_lines(line for line in self.output().splitlines() if LOG_NOISE not in line)
 
+    def logged(self) -> str:
+        """Its log files: what it, and what its library, keeps in its home."""
+        return "\n".join(path.read_text(errors="replace") for path in sorted(self.log.parent.rglob("*.log")))
+
     def complaints(self) -> str:
         """The last warnings and errors of the log files that it keeps in its home."""
         found = []

@@ -270,6 +270,7 @@ def test_observe_tells_who_would_be_refused_and_the_command_that_mends_it_works(
     assert done.stderr == "1 that were refused are allowed by now\n"
     auth(*mends[1].split()[2:])
     assert auth("check", "broker-a", "register", "cluster:c1", "broker:broker-a").stdout == "allowed\n"
+    assert auth("observe").stderr.endswith("2 that were refused are allowed by now\n"), "who comes from there is known"
 
 
 def test_what_rules_allow_and_is_refused_all_the_same_is_shown(auth, in_store):

@@ -8,7 +8,7 @@ from pathlib import Path
 from bench.servers.processes import Processes, on_leash
 from bench.servers.rocketmq import FETCH_TIMEOUT_S, Unavailable, cache_folder, publish_once
 
-from .rocketmq import SteeredClient, digest_of
+from .rocketmq import SteeredClient, digest_of, with_credentials
 
 SOURCES = Path(__file__).with_name("go")
 
@@ -46,9 +46,12 @@ def build() -> Path:
 class GoClient(SteeredClient):
     """A producer and a push consumer of the Go client; it knows `send` and `counts`."""
 
-    def __init__(self, processes: Processes, driver: Path, name_servers: str, topic: str) -> None:
+    def __init__(
+        self, processes: Processes, driver: Path, name_servers: str, topic: str,
+        credentials: tuple[str, str] | None = None,
+    ) -> None:  # fmt: skip
         home = processes.home("go-client")
         command = [str(driver), name_servers, topic, f"group_{topic}"]
         # Its library writes where HOME says.
-        env = os.environ | {"HOME": str(home)}
+        env = with_credentials(credentials) | {"HOME": str(home)}
         super().__init__(topic, processes.start(f"Go client of {topic}", command, home=home, env=env, steered=True))

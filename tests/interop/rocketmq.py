@@ -5,6 +5,7 @@ Everything runs with the least memory and threads of compilation that it works w
 
 import hashlib
 import json
+import os
 import re
 import subprocess
 import tempfile
@@ -305,6 +306,7 @@ class SteeredClient:
 
     def __init__(self, topic: str, running: ChildProcess) -> None:
         self.topic = topic
+        self.process = running
         self._console = Console(running)
         self._console.hear(START_TIMEOUT_S)
 
@@ -323,7 +325,7 @@ class SteeredClient:
         return self._ask("counts")
 
     def end(self) -> None:
-        self._console.process.end()
+        self.process.end()
 
     def wait_for_acknowledged(self, more: int, within_s: float) -> Counts:
         """Until so many more messages than now are acknowledged."""
@@ -354,16 +356,25 @@ class SteeredClient:
         return Counts(**json.loads(self._console.hear(ANSWER_TIMEOUT_S)[0]))
 
 
+def with_credentials(credentials: tuple[str, str] | None) -> dict[str, str]:
+    """The environment of a driver that signs with this access key and secret key; None: that does not sign."""
+    keys = ("ACCESS_KEY", "SECRET_KEY")
+    plain = {name: value for name, value in os.environ.items() if name not in keys}
+    return plain if credentials is None else plain | dict(zip(keys, credentials, strict=True))
+
+
 class Client(SteeredClient):
     """A stock producer and push consumer."""
 
     def __init__(
-        self, processes: Processes, release: Release, name_servers: str, topic: str, group: str | None = None
-    ) -> None:
+        self, processes: Processes, release: Release, name_servers: str, topic: str, group: str | None = None,
+        credentials: tuple[str, str] | None = None,
+    ) -> None:  # fmt: skip
         home = processes.home(f"client-{release.version}")
         command = release.java("ClientDriver", home, name_servers, topic, group or f"group_{topic}")
         name = f"client {release.version} of {topic}"
-        super().__init__(topic, processes.start(name, command, home=home, steered=True))
+        env = with_credentials(credentials)
+        super().__init__(topic, processes.start(name, command, home=home, env=env, steered=True))
 
 
 class Admin:

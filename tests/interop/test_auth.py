@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
-from functools import cached_property
 from pathlib import Path
 
 import pytest
@@ -14,35 +12,15 @@ from mqregistry.auth.rights import Role
 from tests.server.auth_bed import Rules, broker_user, secret_of, user
 from tests.server.serving import Serving
 
+from .auth_peers import AdminWithKey, play_mqadmin, signing
 from .name_servers import OURS, REGISTER_TIMEOUT_S, Kind
-from .rocketmq import BROKER_NAME, CLUSTER, START_TIMEOUT_S, Admin, Broker, Client, Console, Release
+from .rocketmq import BROKER_NAME, CLUSTER, Broker, Client, Release
 from .wire import route_addresses
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(900)]
 
 BUILT_IN_TOPIC = "SELF_TEST_TOPIC"
 FLOW_TIMEOUT_S = 60
-PROVIDER = "org.apache.rocketmq.auth.authentication.provider.LocalAuthenticationMetadataProvider"
-
-
-class AdminWithKey(Admin):
-    """mqadmin with ``conf/tools.yml``; access_key None: without."""
-
-    def __init__(self, processes: Processes, release: Release, access_key: str | None, secret_key: str = "") -> None:
-        super().__init__(processes, release)
-        self._credentials = access_key, secret_key
-
-    @cached_property
-    def _console(self) -> Console:
-        home = self._processes.home(f"mqadmin-{self._release.version}")
-        access_key, secret_key = self._credentials
-        if access_key is not None:
-            (home / "conf").mkdir()
-            (home / "conf" / "tools.yml").write_text(f"accessKey: {access_key}\nsecretKey: {secret_key}\n")
-        command = self._release.java("AdminConsole", home)
-        console = Console(self._processes.start("mqadmin", command, home=home, steered=True))
-        console.hear(START_TIMEOUT_S)
-        return console
 
 
 class Place:
@@ -61,11 +39,7 @@ class Place:
         """It signs if it can; otherwise it is known by its network."""
         properties: dict[str, object] = {}
         if self.signs:
-            credentials = {"accessKey": "broker", "secretKey": secret_key or secret_of("broker")}
-            properties = {
-                "innerClientAuthenticationCredentials": json.dumps(credentials),
-                "authenticationMetadataProvider": PROVIDER,
-            }
+            properties = signing("broker", secret_key or secret_of("broker"))
         broker = Broker(self.processes, self.release, self.addr, properties)
         broker.start()
         return broker
@@ -118,28 +92,4 @@ def test_a_broker_with_a_wrong_key_is_told_so_and_changes_nothing(place: Place) 
 def test_mqadmin_with_the_right_key_writes_and_with_others_not(place: Place) -> None:
     broker = place.broker()
     wait_until("it is registered", lambda: place.is_registered(broker), REGISTER_TIMEOUT_S)
-    admins = {
-        "right": AdminWithKey(place.processes, place.release, "ops", secret_of("ops")),
-        "wrong": AdminWithKey(place.processes, place.release, "ops", "a wrong secret"),
-        "none": AdminWithKey(place.processes, place.release, None),
-    }
-    listed = [(CLUSTER, BROKER_NAME, 0, broker.addr)]
-    before = place.rules.kept(events=False)
-    for who in ("wrong", "none"):
-        said = admins[who].run("wipeWritePerm", place.addr, "-b", BROKER_NAME)
-        assert "no permission" in said, said
-        said = admins[who].run("updateKvConfig", place.addr, "-s", "N", "-k", "k", "-v", "v")
-        assert "no permission" in said, said
-        after = place.rules.kept(events=False)
-        assert {name: value for name, value in after.items() if name.startswith(("topic:", "kv", "broker:"))} == {
-            name: value for name, value in before.items() if name.startswith(("topic:", "kv", "broker:"))
-        }
-    assert admins["none"].clusters(place.addr) == listed, "who does not sign may read"
-    assert admins["right"].clusters(place.addr) == listed
-    said = admins["right"].run("wipeWritePerm", place.addr, "-b", BROKER_NAME)
-    assert "wipe write perm of broker[broker-a] in name server" in said, said
-    said = admins["right"].run("updateKvConfig", place.addr, "-s", "N", "-k", "k", "-v", "v")
-    assert "create or update kv config to namespace success" in said, said
-    # settings are for admins
-    said = admins["right"].run("updateNamesrvConfig", place.addr, "-k", "productEnvName", "-v", "x")
-    assert "no permission" in said, said
+    play_mqadmin(AdminWithKey(place.processes, place.release), place.addr, place.rules, {BROKER_NAME: broker})

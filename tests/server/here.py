@@ -26,7 +26,7 @@ class Peer:
     channel = NO_CHANNEL
     address = host = "test"
     via = ""
-    caller = None
+    caller = last_caller = None
 
     def close(self, reason):
         raise AssertionError(reason)

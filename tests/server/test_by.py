@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import socket
+from contextlib import closing
 
+import msgspec
 import pytest
 import redis
 
@@ -14,6 +15,7 @@ from mqregistry.events.changes import decode_change
 from mqregistry.protocol.codes import RequestCode
 from mqregistry.server.requests.writes import WRITES
 
+from .auth_bed import Caller, Rules, broker_user, in_force
 from .harness import Broker, Client, FrontEnd, wait_until
 from .test_proxy_protocol import v2_inet
 
@@ -38,7 +40,7 @@ CHANGES_NOTHING = {
 
 def events(front_end: FrontEnd) -> list:
     client = redis.Redis.from_url(front_end.settings.redis, protocol=2)
-    with contextlib.closing(client):
+    with closing(client):
         entries = client.xrange(f"mq:{{{front_end.settings.namespace}}}:changes")
     return [decode_change(fields[b"e"]) for _, fields in entries]
 
@@ -91,6 +93,45 @@ def test_the_end_of_a_connection_is_its_peers(front_end):
         whose = by_of(broker)
     wait_until(lambda: events(front_end)[-1].type == "broker_closed", "the broker is removed")
     assert events(front_end)[-1].by == whose
+
+
+@pytest.mark.parametrize("mode", ["observe", "enforce"])
+@pytest.mark.parametrize(
+    ("key", "networks", "how"),
+    [("alice", (), "signature"), (None, ("127.0.0.1/32",), "network")],
+    ids=["signature", "network"],
+)
+def test_the_end_of_a_connection_is_the_users_that_it_last_proved_to_be(
+    front_end_with, redis_url, namespace, mode, key, networks, how
+):
+    with closing(Rules(redis_url, namespace)) as rules:
+        rules.begin(mode, broker_user("alice", "broker-a", networks=networks))
+    front_end = front_end_with(namespace=namespace)
+    with Caller(front_end.port, key) as broker:
+        assert broker.register(Broker()).code == 0
+        broker.access_key = None
+        assert broker.route("topic1").code == 0  # not signed: it does not prove that he is somebody else
+        broker.access_key, broker.secret_key = "alice", "a wrong secret"
+        assert broker.request(RequestCode.PUT_KV_CONFIG, KEY | {"value": "v"}).code == (16 if mode == "enforce" else 0)
+        whose = msgspec.structs.replace(by_of(broker), how=how, user="alice")
+    wait_until(lambda: events(front_end)[-1].type == "broker_closed", "the broker is removed")
+    assert events(front_end)[-1].by == whose
+
+
+def test_while_the_mode_is_off_nobody_is_known_over_a_connection_that_signed_before(
+    front_end_with, redis_url, namespace
+):
+    """Neither is a registration known by what was worked out of the one before."""
+    with closing(Rules(redis_url, namespace)) as rules:
+        rules.begin("enforce", broker_user("alice", "broker-a"))
+        front_end = front_end_with(namespace=namespace)
+        with Caller(front_end.port, "alice") as broker:
+            assert broker.register(Broker()).code == 0
+            assert events(front_end)[-1].by.user == "alice"
+            in_force(front_end, rules.set_mode("off"))
+            assert broker.register(Broker(topics=["new"], counter=2)).code == 0
+            assert broker.route("new").code == 0
+            assert (events(front_end)[-1].type, events(front_end)[-1].by) == ("broker_registered", by_of(broker))
 
 
 def test_a_registration_that_is_refused_says_who_claimed_the_id(front_end):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import itertools
 import os
 import subprocess
 import sys
@@ -14,9 +17,10 @@ from mqregistry.auth.rights import Role
 from mqregistry.auth.signature import sign
 from mqregistry.auth.users import Secret
 from mqregistry.protocol.command import Command, encode_command
+from mqregistry.store.store import Store
 
 from .auth_bed import ADMIN, Caller, Rules, broker_user, secret_of, user
-from .harness import Broker, wait_until
+from .harness import Broker, Client, wait_until
 from .serving import Serving
 
 NEW = "the-new-secret-of-alice"
@@ -130,6 +134,78 @@ def test_a_crash_shows_no_secret(place, redis_url, tmp_path):
     wait_until(lambda: "killed by SIGABRT" in serving.log, "they died")
     for secret in (*SECRETS, *signatures):
         assert secret not in serving.log
+
+
+# What a defect is: it raises where the secrets, the signature and the request are at hand.
+DEFECT = """
+from mqregistry.server.auth.authorization import Authorization
+
+look = Authorization._look
+
+def broken(self, command, sender, caller):
+    topic = (command.ext_fields or {}).get("topic")
+    if topic == "defect":
+        raise RuntimeError("a defect")
+    if topic == "crash":
+        raise BaseException("a crash")
+    return look(self, command, sender, caller)
+
+Authorization._look = broken
+"""
+
+
+def test_the_trace_of_a_defect_shows_no_secret(tmp_path, redis_url, monkeypatch):
+    (tmp_path / "sitecustomize.py").write_text(DEFECT)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("PYTHONASYNCIODEBUG", "1")  # traces say more
+    serving = Serving(tmp_path, redis_url, log_level="debug")
+    with contextlib.closing(Rules(redis_url, serving.namespace)) as rules, contextlib.closing(serving):
+        rules.begin("enforce", broker_user("alice", "broker-a"), user("ops", Role.OPERATOR))
+        serving.wait_until(lambda: serving.metrics()["auth_revision"] == rules.read().revision, "it is in force")
+        sent = set()
+        for topic, code in itertools.product(("defect", "crash"), (105, 216)):
+            with Caller(serving.port, "ops") as ops:
+                ext = ops.signed({"topic": topic}, b"")
+                sent.add(ext["Signature"])
+                Client.send(ops, code, ext)
+        serving.wait_until(lambda: "RuntimeError: a defect" in serving.log, "the trace of the defect")
+        serving.wait_until(lambda: "BaseException: a crash" in serving.log, "the trace of the crash")
+        assert "Traceback (most recent call last)" in serving.log
+        for secret in (*SECRETS, *sent):
+            assert secret not in serving.log
+
+
+def test_the_lake_holds_no_secret_and_no_signature(place, redis_url, tmp_path):
+    """Bronze, silver and the snapshot, as the pipeline writes them from the streams of that front end."""
+    pytest.importorskip("pyarrow", reason="needs the extra spark")
+    import pyarrow.parquet as pq
+
+    from mqregistry.pipeline import silver
+    from mqregistry.pipeline.lake import snapshot
+    from mqregistry.pipeline.lake.lake import Lake
+    from tests.pipeline.world import entries, write_bronze
+
+    serving, rules = place
+    signatures, _ = use_it(serving, rules)
+    lake = Lake(str(tmp_path / "lake"))
+
+    async def fill() -> str:
+        async with Store(redis_url, serving.namespace) as store:
+            epoch = (await snapshot.take_async(redis_url, serving.namespace, lake)).epoch
+            write_bronze(lake, serving.namespace, epoch, 0, await entries(store))
+            return epoch
+
+    epoch = asyncio.run(fill())
+    silver.advance(None, lake, serving.namespace, epoch)
+    files = [path for path in (tmp_path / "lake").rglob("*") if path.is_file()]
+    found = {path: path.read_bytes().decode(errors="replace") for path in files}
+    tables = [path for path in files if path.suffix == ".parquet"]
+    found |= {path: str(pq.ParquetFile(path).read().to_pylist()) for path in tables}
+    assert {path.relative_to(tmp_path / "lake").parts[0] for path in tables} >= {"bronze", "silver"}, tables
+    assert any("'alice'" in text or '"alice"' in text for text in found.values()), "names are"
+    for path, text in found.items():
+        for secret in (*SECRETS, *signatures):
+            assert secret not in text, f"{secret} in {path}"
 
 
 def test_values_that_hold_secrets_show_none(place):

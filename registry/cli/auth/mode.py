@@ -8,6 +8,7 @@ from ...auth import changes
 from ...auth.decide import decide
 from ...auth.policy import Mode, Policy
 from ...auth.refused import RefusedSummary
+from ...auth.users import ANONYMOUS, User
 from ...networks import Networks, parse_address
 from ...server.auth.refusal import BROKER_ADDR, NEEDS_TLS, NOT_OWNER
 from ...store.auth.policies import PolicyStore
@@ -70,12 +71,19 @@ def still_refused(policy: Policy, rows: list[RefusedSummary]) -> list[RefusedSum
     return [row for row in rows if not is_allowed_now(policy, row)]
 
 
+def user_now(policy: Policy, row: RefusedSummary) -> User | None:
+    """Whose such a request would be by the rules of now: who signed nothing may come from a user's network."""
+    if row.kind.user == ANONYMOUS:
+        return policy.by_source(parse_address(row.last.source))
+    return policy.by_access_key(row.kind.user)
+
+
 def is_allowed_now(policy: Policy, row: RefusedSummary) -> bool:
     """Whether what was refused is allowed now; False where rules alone cannot tell."""
     kind = row.kind
     if kind.right is None or kind.reason in (BROKER_ADDR, NOT_OWNER):
         return False
-    user, source = policy.by_access_key(kind.user), parse_address(row.last.source)
+    user, source = user_now(policy, row), parse_address(row.last.source)
     if kind.reason == NEEDS_TLS and not (user and Networks((*user.networks, *user.sources)).has(source)):
         return False
     return decide(policy, user, kind.right, kind.parsed_resources(), source).allowed

@@ -15,7 +15,7 @@ from ...store.snapshot import read_head
 from ...store.store import Store
 from .. import output
 from ..target import target_command
-from .mode import is_allowed_now
+from .mode import is_allowed_now, user_now
 from .secret import age
 
 
@@ -61,7 +61,7 @@ def mend(policy: Policy, row: RefusedSummary) -> str:
     kind = row.kind
     if kind.right is None:
         return ""
-    user = policy.by_access_key(kind.user)
+    user = user_now(policy, row)
     if user is not None and kind.reason == NEEDS_TLS:
         return from_here(user, row.last.source)
     if user is not None and kind.reason == BROKER_ADDR:

@@ -57,9 +57,9 @@ class Verified(NamedTuple):
 class Sender(Origin, Protocol):
     """A connection.
 
-    caller: who sent the write that is being worked on; None: nothing was decided yet. last_caller: who sent the last
-    request that was decided. own_caller: who sends what is not signed; None: not worked out for the policy in force.
-    verified: the last signed registration over it.
+    caller: who sent the write that is being worked on; None: nothing was decided. last_caller: the user that a
+    request was last proved to be from; one of nobody that is known leaves him. own_caller: who sends what is not
+    signed; None: not worked out for the policy in force. verified: the last signed registration over it.
     """
 
     caller: Caller | None
@@ -99,7 +99,7 @@ class Authorization:
             caller = self._callers.of_signature(command) or self.own_caller(sender)
             refusal = self._look(command, sender, caller)
             self.keeps = refusal is None and self._is_same_anywhere(caller)
-            if isinstance(caller, Caller):
+            if isinstance(caller, Caller) and caller.user is not None:
                 sender.last_caller = caller
             return self._outcome(refusal, caller)
         except Exception as error:
@@ -112,7 +112,9 @@ class Authorization:
             caller = await self._caller_of_write(command, sender)
             refusal = self._look(command, sender, caller)
             if isinstance(caller, Caller):
-                sender.caller = sender.last_caller = caller
+                sender.caller = caller
+                if caller.user is not None:
+                    sender.last_caller = caller
             if refusal is not None:
                 sender.caller = sender.caller._replace(refused=True)
             return self._outcome(refusal, caller)

@@ -21,7 +21,9 @@ async def run_write(context: RequestContext, write: Write, command: Command, opa
     try:
         context.rates.check_request(command.code, connection.host)
         authorization = context.authorization
-        if authorization is not None and command.code != _LOOKUP:  # on a lookup it was decided as on any read
+        if authorization is None:  # what was decided of the write before, in another mode, says nothing of this one
+            connection.caller = None
+        elif command.code != _LOOKUP:  # on a lookup it was decided as on any read
             refusal = await authorization.of_write(command, connection)
             if refusal is not None:
                 raise NotAllowed(refusal.text)

@@ -6,8 +6,6 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-import msgspec
-
 from ...behaviour import behaviour_of
 from ...config.in_force import in_force
 from ...config.settings import Settings
@@ -45,7 +43,7 @@ class NotAllowed(RegistryError):
     """The rules refuse a request; definite: nothing was changed. It is answered with code 16 (NO_PERMISSION)."""
 
 
-class Peer(Closable, Sender, Protocol):
+class Peer(Sender, Closable, Protocol):
     """The connection a request came over."""
 
     @property
@@ -154,10 +152,7 @@ class RequestContext:
 
     def by(self, peer: Peer) -> By:
         """Who sends what comes over this connection, for the events that it causes."""
-        by, caller = self.channels.by(peer), peer.caller
-        if caller is None or caller.user is None:
-            return by
-        return msgspec.structs.replace(by, how=caller.how.value, user=caller.name)
+        return self.channels.by(peer, peer.caller)
 
     async def effect(self, seq: int) -> None:
         """Wait until this worker's view shows the change with this seq, so that an answer comes after its effect.

@@ -19,6 +19,18 @@ logger = logging.getLogger(__name__)
 _RETRY_S = (0.1, 0.2, 0.5, 1.0)
 
 
+class Known(Protocol):
+    """Somebody who sent something."""
+
+    @property
+    def how(self) -> str:
+        """A word of events/by.py."""
+
+    @property
+    def name(self) -> str:
+        """The user's; "" = nobody that is known."""
+
+
 class Closable(Protocol):
     """What this module needs of a connection.
 
@@ -28,6 +40,10 @@ class Closable(Protocol):
     channel: Channel
     address: str
     via: str
+
+    @property
+    def last_caller(self) -> Known | None:
+        """The user that a request over it was last proved to be from."""
 
     def close(self, reason: str) -> None:
         """Close it; the reason is logged."""
@@ -65,9 +81,14 @@ class ChannelOwner:
         self._connections += 1
         return Channel(self.front_end, f"{self.incarnation}/{self._connections}{opened_now()}")
 
-    def by(self, connection: Closable) -> By:
-        """Who causes what comes over a connection, and what its end causes."""
-        return By(ANONYMOUS, peer=connection.address, via=connection.via or None, front_end=self._name)
+    def by(self, connection: Closable, caller: Known | None) -> By:
+        """Who causes what comes over a connection, and what its end causes.
+
+        Args:
+            caller: whom it is known to be; None: nobody that is known.
+        """
+        how, user = (str(caller.how), caller.name) if caller is not None and caller.name else (ANONYMOUS, None)
+        return By(how, user, connection.address, connection.via or None, self._name)
 
     def registered(self, who: str, connection: Closable, seq: int) -> None:
         """A registration of this broker came over this connection: it is the broker's channel now."""
@@ -89,7 +110,7 @@ class ChannelOwner:
                 self._registered_at.pop(who, None)
             if self._telling:
                 self._untold += 1
-                self._closes.put_nowait((who, connection.channel, self.by(connection)))
+                self._closes.put_nowait((who, connection.channel, self.by(connection, connection.last_caller)))
 
     def stop_telling(self) -> None:
         """Before a shutdown: connections that close from now on say nothing about their brokers."""

@@ -3,6 +3,7 @@
 //	send N   send N more messages; the first makes the topic, and only then the consumer starts
 //	counts   say what happened so far
 //
+// With the environment variables ACCESS_KEY and SECRET_KEY both sign what they send.
 // Answers are lines of JSON after a mark: the rest of standard output belongs to the library.
 package main
 
@@ -89,10 +90,13 @@ func main() {
 
 func newDriver(namesrv, topic, group string) (*driver, error) {
 	d := &driver{topic: topic, acknowledged: map[string]bool{}, received: map[string]bool{}, errors: []string{}}
+	credentials := primitive.Credentials{AccessKey: os.Getenv("ACCESS_KEY"), SecretKey: os.Getenv("SECRET_KEY")}
 	servers := primitive.NewPassthroughResolver(strings.Split(namesrv, ";"))
 	var err error
 	if d.producer, err = rocketmq.NewProducer(
-		producer.WithNsResolver(servers), producer.WithGroupName(group+"_producer")); err != nil {
+		producer.WithNsResolver(servers),
+		producer.WithGroupName(group+"_producer"),
+		producer.WithCredentials(credentials)); err != nil {
 		return nil, err
 	}
 	if err = d.producer.Start(); err != nil {
@@ -102,6 +106,7 @@ func newDriver(namesrv, topic, group string) (*driver, error) {
 		consumer.WithNsResolver(servers),
 		consumer.WithGroupName(group),
 		consumer.WithInstance(group),
+		consumer.WithCredentials(credentials),
 		consumer.WithConsumeFromWhere(consumer.ConsumeFromFirstOffset))
 	if err != nil {
 		return nil, err

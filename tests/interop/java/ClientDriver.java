@@ -10,15 +10,19 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.locks.LockSupport;
+import org.apache.rocketmq.acl.common.AclClientRPCHook;
+import org.apache.rocketmq.acl.common.SessionCredentials;
 import org.apache.rocketmq.client.ClientConfig;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
+import org.apache.rocketmq.client.consumer.rebalance.AllocateMessageQueueAveragely;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.SendStatus;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageExt;
+import org.apache.rocketmq.remoting.RPCHook;
 
 /**
  * ClientDriver NAMESRV TOPIC GROUP: a producer and a push consumer of one topic, steered by lines of standard input.
@@ -31,6 +35,7 @@ import org.apache.rocketmq.common.message.MessageExt;
  *   quit           end
  * </pre>
  *
+ * With the environment variables ACCESS_KEY and SECRET_KEY both sign what they send.
  * A message is repeated under its key until the broker has acknowledged it, each vain attempt counting as a failure.
  * Answers are lines of JSON after a mark: the rest of standard output belongs to the libraries.
  */
@@ -58,8 +63,11 @@ public final class ClientDriver {
 
     private ClientDriver(String namesrv, String topic, String group) {
         this.topic = topic;
-        producer = new DefaultMQProducer(group + "_producer");
-        consumer = new DefaultMQPushConsumer(group);
+        String accessKey = System.getenv("ACCESS_KEY");
+        RPCHook signs = accessKey == null ? null
+            : new AclClientRPCHook(new SessionCredentials(accessKey, System.getenv("SECRET_KEY")));
+        producer = new DefaultMQProducer(group + "_producer", signs);
+        consumer = new DefaultMQPushConsumer(group, signs, new AllocateMessageQueueAveragely());
         for (ClientConfig client : new ClientConfig[] {producer, consumer}) {
             client.setNamesrvAddr(namesrv);
             client.setPollNameServerInterval(POLL_MS);
