@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import socket
 from collections.abc import Callable
 from typing import Any
 
@@ -140,10 +139,7 @@ class Caller(Client):
         self, port: int, access_key: str | None = None, secret_key: str | None = None, *, source: str = "127.0.0.1",
         version: int = 479, timeout_s: float = 10.0,
     ) -> None:  # fmt: skip
-        super().__init__(port, version=version, timeout_s=timeout_s)
-        if source != "127.0.0.1":
-            self.socket.close()
-            self.socket = socket.create_connection(("127.0.0.1", port), timeout=timeout_s, source_address=(source, 0))
+        super().__init__(port, version=version, timeout_s=timeout_s, host=source)
         self.access_key = access_key
         self.secret_key = secret_key if secret_key is not None else secret_of(access_key or "")
 
