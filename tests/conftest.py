@@ -48,6 +48,13 @@ def redis_url(redis_server):
     return redis_server.url
 
 
+@pytest.fixture(scope="module")
+def own_redis():
+    """A Redis that the tests of one module may empty, configure, and measure."""
+    with tempfile.TemporaryDirectory(prefix="mq") as folder, EmbeddedRedis(Path(folder)) as server:
+        yield server
+
+
 @pytest.fixture
 def namespace():
     """A name that no other test has."""

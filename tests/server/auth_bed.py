@@ -101,14 +101,17 @@ class Rules:
         """The members of a set of the tables."""
         return {one.decode() for one in self.redis.smembers(f"mq:{{{self.namespace}}}:{kind}")}
 
-    def kept(self, *, events: bool = True) -> dict[str, Any]:
-        """The tables and whose connections are kept for them, key by key; not what any sign of life changes."""
+    def kept(self, *, events: bool = True, named: Callable[[str], bool] = bool) -> dict[str, Any]:
+        """The tables and whose connections are kept for them, key by key; not what any sign of life changes.
+
+        named: which keys are looked at.
+        """
         found: dict[str, Any] = {}
         prefix = f"mq:{{{self.namespace}}}:"
         for key in sorted(self.redis.keys(prefix + "*")):
             name = key.decode().removeprefix(prefix)
             kind, first = self.redis.type(key), name.split(":")[0]
-            if first in LIFE:
+            if first in LIFE or not named(name):
                 continue
             if first == "changes":
                 found[name] = self.redis.xlen(key) if events else None
