@@ -128,29 +128,6 @@ def unread_answers(at: Attacked) -> Strike:
     return strike
 
 
-def bodies_that_are_expensive_to_read(at: Attacked) -> Strike:
-    table, size = b'{"topicConfigSerializeWrapper":{"topicConfigTable":{%b}}}', 8 * MB
-    bodies = [
-        table % (b'"x":' + b"[" * size), table % (b'{"a":' * (size // 6)), b'{"x":[' + b"[]," * (size // 3) + b"[]]}",
-        b'{"filterServerList":[' + b"{}," * (size // 3) + b"{}]}", table % (b'"x":{"perm":' + b"9" * size + b"}"),
-        table % (b'"x":{},' * (size // 7) + b'"x":{}'), table % (b'"' + b"\\u0041" * (size // 6) + b'":{}'),
-        b'{"topicConfigSerializeWrapper":{"dataVersion":{"counter":' + b"9" * size + b"}}}", b"{," * (size // 2),
-        table % (b'"x":{' + b",".join(b"%d:1" % n for n in range(90_000)) + b"}"), b'"' * size,
-        table % b",".join(b'"%x":{}' % n for n in range(390_000)), b"{'a':[" + b"[]," * (MB // 3) + b"]}",
-    ]  # fmt: skip
-    versions = [b'{"counter":' + b"9" * 4000 + b"}", b"[" * 4096, b"{" * (MB), b"9" * MB]
-
-    def strike() -> None:
-        with at.attackers(1, 60) as (client,):
-            for body in bodies:
-                refused(client, RequestCode.REGISTER_BROKER, *registration(body))
-            for version in versions:
-                refused(client, RequestCode.QUERY_DATA_VERSION, EVIL, version)
-                client.request(RequestCode.REGISTER_TOPIC_IN_NAMESRV, EVIL, version)
-
-    return strike
-
-
 # B5
 
 
@@ -306,6 +283,6 @@ def connections_that_come_and_go(at: Attacked) -> Strike:
 
 ATTACKS = (
     long_names, registrations_of_huge_names, kv_values, queued_headers, unread_answers,
-    bodies_that_are_expensive_to_read, unfinished_frames, bytes_one_by_one, control_characters,
+    unfinished_frames, bytes_one_by_one, control_characters,
     setting_toggled, heartbeat_timeouts, bars_in_addresses, bytes_that_are_no_frames, connections_that_come_and_go,
 )  # fmt: skip
