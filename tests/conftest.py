@@ -62,6 +62,13 @@ def nothing_left_for_the_next_module():
             client.flushall()
 
 
+@pytest.fixture(scope="module")
+def own_redis():
+    """A Redis that the tests of one module may empty, configure, and measure."""
+    with tempfile.TemporaryDirectory(prefix="mq") as folder, EmbeddedRedis(Path(folder)) as server:
+        yield server
+
+
 @pytest.fixture
 def namespace():
     """A name that no other test has."""

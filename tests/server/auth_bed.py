@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import socket
 from collections.abc import Callable
 from typing import Any
 
@@ -102,14 +101,17 @@ class Rules:
         """The members of a set of the tables."""
         return {one.decode() for one in self.redis.smembers(f"mq:{{{self.namespace}}}:{kind}")}
 
-    def kept(self, *, events: bool = True) -> dict[str, Any]:
-        """The tables and whose connections are kept for them, key by key; not what any sign of life changes."""
+    def kept(self, *, events: bool = True, named: Callable[[str], bool] = bool) -> dict[str, Any]:
+        """The tables and whose connections are kept for them, key by key; not what any sign of life changes.
+
+        named: which keys are looked at.
+        """
         found: dict[str, Any] = {}
         prefix = f"mq:{{{self.namespace}}}:"
         for key in sorted(self.redis.keys(prefix + "*")):
             name = key.decode().removeprefix(prefix)
             kind, first = self.redis.type(key), name.split(":")[0]
-            if first in LIFE:
+            if first in LIFE or not named(name):
                 continue
             if first == "changes":
                 found[name] = self.redis.xlen(key) if events else None
@@ -140,10 +142,7 @@ class Caller(Client):
         self, port: int, access_key: str | None = None, secret_key: str | None = None, *, source: str = "127.0.0.1",
         version: int = 479, timeout_s: float = 10.0,
     ) -> None:  # fmt: skip
-        super().__init__(port, version=version, timeout_s=timeout_s)
-        if source != "127.0.0.1":
-            self.socket.close()
-            self.socket = socket.create_connection(("127.0.0.1", port), timeout=timeout_s, source_address=(source, 0))
+        super().__init__(port, version=version, timeout_s=timeout_s, host=source)
         self.access_key = access_key
         self.secret_key = secret_key if secret_key is not None else secret_of(access_key or "")
 

@@ -142,8 +142,8 @@ class FrontEnd:
 class Client:
     """A blocking remoting client."""
 
-    def __init__(self, port: int, *, version: int = 479, timeout_s: float = 10.0) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=timeout_s)
+    def __init__(self, port: int, *, version: int = 479, timeout_s: float = 10.0, host: str = "127.0.0.1") -> None:
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=timeout_s, source_address=(host, 0))
         self.version = version
         self._reader = FrameReader()
         self._frames: list[bytes] = []

@@ -74,7 +74,9 @@ class Side:
         self.view = view = View()
         view.freshness = Freshness.FRESH
         away: Any = RedisAway()
-        channels: Any = SimpleNamespace(new_channel=object, closed=lambda connection: None, by=lambda connection: None)
+        channels: Any = SimpleNamespace(
+            new_channel=object, closed=lambda connection: None, by=lambda connection, caller: None
+        )
         self.front_end = RequestContext(options, view, away, away, channels, Counters(), away)
         self.connections = Connections(self.front_end, ConnectionLimits())
         if not knows:

@@ -7,6 +7,7 @@ import socket
 import struct
 import zlib
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,7 +20,7 @@ from mqregistry.protocol.codes import RequestCode
 from mqregistry.protocol.command import Command, encode_command
 from mqregistry.protocol.slices import finish
 from mqregistry.server.net.connections import ConnectionLimits
-from mqregistry.server.net.held_memory import HeldMemory
+from mqregistry.server.net.held_memory import STALLED_S, HeldMemory
 from mqregistry.server.requests.decoding_turns import LARGE_AT_ONCE, DecodingTurns
 from mqregistry.server.requests.registration import register_broker
 from mqregistry.store.route_writes import NO_CHANNEL, HeartbeatReply
@@ -34,6 +35,10 @@ class Client:
     def __init__(self, held: HeldMemory, host: str) -> None:
         self.held, self.host = held, host
         self.dropped = ""
+        self.stalled = 0
+
+    def stalled_bytes(self, before_s: float) -> int:
+        return self.stalled if before_s == 7.0 - STALLED_S else 0
 
     def drop(self, reason: str) -> None:
         self.dropped = reason
@@ -71,14 +76,65 @@ def test_whoever_alone_holds_too_much_goes() -> None:
     assert held.bytes == 0
 
 
+def stalling(held: HeldMemory, host: str, *sizes: int) -> list[Client]:
+    clients = [Client(held, host) for _ in sizes]
+    for client, size in zip(clients, sizes, strict=True):
+        held.holds(client, size)
+        client.stalled = size
+    return clients
+
+
+def dropped(*clients: Client) -> list[bool]:
+    return [bool(client.dropped) for client in clients]
+
+
+def test_an_address_keeps_no_more_than_its_share_of_what_makes_no_progress() -> None:
+    """B5: the largest goes, of those of one size the oldest, until the rest is an eighth."""
+    held = HeldMemory(80)
+    theirs = stalling(held, "10.0.0.2", 2, 5, 5, 3)
+    (working,) = stalling(held, "10.0.0.2", 4)
+    working.stalled = 0
+    other = stalling(held, "10.0.0.1", 5, 5)
+    held.tick(6.9)
+    assert not any(dropped(*theirs, working, *other))
+    held.tick(7.0)
+    assert dropped(*theirs, working, *other) == [False, True, True, False, False, False, False]
+    assert "10.0.0.2 holds 19 bytes" in theirs[1].dropped
+    assert "its share is 10; it holds 5, and made no progress for 3 s" in theirs[1].dropped
+
+
+def test_within_its_share_an_address_is_left_alone_unless_others_of_it_wait() -> None:
+    held = HeldMemory(80)
+    theirs = stalling(held, "10.0.0.2", 4, 6)
+    (other,) = stalling(held, "10.0.0.1", 6)
+    held.tick(7.0)
+    assert not any(dropped(*theirs, other))
+    held.tick(7.0, ["10.0.0.2"])
+    assert dropped(*theirs, other) == [True, True, False]
+
+
+def test_a_gateway_of_unlimited_addresses_has_no_share_and_a_network_of_ipv6_has_one() -> None:
+    def account_of(host: str) -> str:
+        return host.partition("::")[0]
+
+    held = HeldMemory(80, account_of, lambda host: "" if host.startswith("127.") else account_of(host))
+    (gateway,) = stalling(held, "127.0.0.1", 20)
+    theirs = [*stalling(held, "2001:db8::1", 6), *stalling(held, "2001:db8::2", 5)]
+    held.tick(7.0)
+    assert dropped(gateway, *theirs) == [False, True, False]
+
+
 # over the wire
 
 
-def unfinished(front_end: Any, host: str, size: int = 15 * MB) -> socket.socket:
-    """A connection that holds so many bytes of a frame, or that was dropped meanwhile."""
+def unfinished(
+    front_end: Any, host: str, size: int = 15 * MB, frame_bytes: int = 16_000_000, wait_s: float = 10.0
+) -> socket.socket:
+    """A connection that holds so many bytes of a frame, that is not read any more, or that was dropped meanwhile."""
     connection = socket.create_connection(("127.0.0.1", front_end.port), 10, (host, 0))
+    connection.settimeout(wait_s)
     try:
-        connection.sendall(struct.pack(">i", 16_000_000))
+        connection.sendall(struct.pack(">i", frame_bytes))
         connection.sendall(b"x" * size)
     except OSError:
         pass
@@ -106,6 +162,48 @@ def test_unfinished_frames_that_fill_the_memory_keep_no_broker_out(front_end: An
         for connection in (mine, *theirs):
             connection.close()
     front_end.wait_until(lambda: front_end.poll().get("held_bytes", -1) == 0, "all was given back")
+
+
+def test_an_address_holds_no_more_than_its_share(front_end_with: Any) -> None:
+    """B5: 17 unfinished frames of one address; the others, and others of the same address, get in."""
+    front_end = front_end_with(unlimited_addresses="")
+    # two of them leave no room for a third, however small it is
+    theirs = [unfinished(front_end, "127.0.0.2", frame_bytes=16_777_208, wait_s=0.1) for _ in range(17)]
+    most = 0
+    try:
+        front_end.wait_until(lambda: front_end.poll().get("held_bytes", 0) > 30 * MB, "they hold what they may")
+        for host, brokers in (("127.0.0.1", 5), ("127.0.0.2", 2)):
+            for n in range(brokers):  # of 290 kB, and so they take turns
+                broker = Broker(f"{host}-{n}", f"{host}:{11000 + n}", topics=[f"topic-{i}" for i in range(2000)])
+                with front_end.client(timeout_s=30, host=host) as client:
+                    assert client.register(broker).code == 0
+                most = max(most, front_end.poll().get("held_bytes", 0))
+        assert "made no progress for 3 s" in front_end.log
+        assert "all clients together" not in front_end.log
+        assert "dropping the connection of 127.0.0.1:" not in front_end.log
+        assert most < 32 * MB + 17 * 300_000
+    finally:
+        for connection in theirs:
+            connection.close()
+    front_end.wait_until(lambda: front_end.poll().get("held_bytes", -1) == 0, "all was given back")
+
+
+def test_a_fleet_behind_one_address_is_delayed_but_not_dropped(front_end_with: Any) -> None:
+    """200 brokers of 290 kB at once, nearly twice the share: each is taken in."""
+    front_end = front_end_with(unlimited_addresses="")
+    ext, body = Broker(topics=[f"topic-{i}" for i in range(2000)]).registration()
+    clients = [front_end.client(timeout_s=60, host="127.0.0.2") for _ in range(200)]
+    try:
+        with ThreadPoolExecutor(len(clients)) as threads:
+
+            def register(n: int) -> int:
+                return clients[n].request(103, ext | {"brokerName": f"b{n}", "brokerAddr": f"a:{n}"}, body).code
+
+            assert set(threads.map(register, range(len(clients)))) == {0}
+        assert "dropping" not in front_end.log
+    finally:
+        for client in clients:
+            client.close()
 
 
 def test_answers_that_nobody_reads_are_counted(front_end: Any) -> None:
@@ -176,13 +274,17 @@ def test_decoded_registrations_take_no_more_than_64_mib_at_a_time(front_end: Any
 
 
 class StuckStore:
-    """Redis that never answers."""
+    """Redis that does not answer until it is freed."""
+
+    def __init__(self) -> None:
+        self.free = asyncio.Event()
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
-        async def never(*_: object, **__: object) -> None:
-            await asyncio.Event().wait()
+        async def later(*_: object, **__: object) -> int:
+            await self.free.wait()
+            return 0
 
-        return never
+        return later
 
 
 async def test_headers_of_waiting_requests_count_and_a_dropped_connection_lets_go_of_all() -> None:
@@ -205,6 +307,26 @@ async def test_headers_of_waiting_requests_count_and_a_dropped_connection_lets_g
     side.connection.connection_lost(None)
     await asyncio.sleep(0)
     assert side.connections.held.bytes == side.front_end.in_flight == 0
+
+
+async def test_a_connection_with_large_requests_in_the_queue_is_not_read() -> None:
+    """A writer that sends one large request behind the other does not fill the share of its address."""
+    side = Pair().quick
+    side.connections.limits = ConnectionLimits(queued_bytes=2 * MB)
+    side.front_end.routes = may_answer = StuckStore()  # type: ignore[assignment]
+    reading: list[bool] = []
+    side.wire.pause_reading = lambda: reading.append(False)  # type: ignore[method-assign]
+    side.wire.resume_reading = lambda: reading.append(True)  # type: ignore[method-assign]
+    frame = encode_command(Command(code=205, opaque=1, version=479, ext_fields={"brokerName": "b"}, body=b"x" * MB))
+    side.connection.data_received(frame)
+    assert reading == []
+    side.connection.data_received(frame)
+    assert reading == [False]
+    may_answer.free.set()
+    async with asyncio.timeout(10):
+        while side.front_end.in_flight:  # noqa: ASYNC110 (two answers, each within some steps)
+            await asyncio.sleep(0)
+    assert reading == [False, True]
 
 
 async def test_a_frame_is_whole_in_time_or_the_connection_is_dropped() -> None:

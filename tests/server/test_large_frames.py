@@ -84,6 +84,58 @@ def test_who_takes_too_long_loses_the_turn_and_who_waits_too_long_gets_one(turns
     assert turns.frames.waiting == 0
 
 
+def test_the_frames_of_one_address_have_room_in_its_share_together() -> None:
+    clock = Clock()
+    frames = LargeFrames(clock, at_once=AT_ONCE, patience_s=PATIENCE_S, share_bytes=100)
+    going: list[str] = []
+
+    def enter(sender: str, size: int) -> None:
+        if frames.enter(sender, lambda: going.append(sender), sender.rstrip("0123456789"), size):
+            going.append(sender)
+
+    enter("a1", 90)
+    enter("a2", 60)
+    enter("a3", 70)
+    enter("a4", 12)
+    enter("a5", 15)
+    assert (going, frames.crowded, frames.waiting) == (["a1"], ["a"], 0)
+    clock.now_s += 2 * PATIENCE_S
+    frames.tick()
+    assert going == ["a1"], "patience is with those of other addresses"
+    enter("b1", 60)
+    enter("a6", 10)
+    assert (going, frames.waiting) == (["a1", "b1", "a6"], 0)
+    frames.leave("a4")  # it hung up while it waited
+    assert going == ["a1", "b1", "a6"]
+    frames.leave("a1")
+    assert (going, frames.waiting) == (["a1", "b1", "a6"], 2), "a5, because it is small, then a2"
+    frames.leave("b1")
+    frames.leave("a6")
+    assert (going.pop(2), going, frames.crowded) == ("a6", ["a1", "b1", "a5", "a2"], ["a"])
+    frames.leave("a5")
+    assert frames.crowded == ["a"]
+    frames.leave("a2")
+    assert (going.pop(), frames.crowded) == ("a3", [])
+    frames.leave("a3")
+    del going[:]
+    enter("c1", 200)  # alone it may be larger
+    enter("c2", 1)
+    enter("d1", 1)
+    enter("d2", 1)
+    assert (going, frames.crowded, frames.waiting) == (["c1", "d1"], ["c"], 1)
+    frames.leave("c1")
+    assert (going, frames.crowded, frames.waiting) == (["c1", "d1", "d2"], [], 1)
+    for sender in ("d1", "c2", "d2", "d2"):
+        frames.leave(sender)
+    assert (going[3:], frames._bytes, frames._with_address) == (["c2"], {}, {})
+
+
+def test_an_address_without_a_share_is_not_bound() -> None:
+    frames = LargeFrames(Clock(), at_once=AT_ONCE, share_bytes=100)
+    assert frames.enter(1, lambda: None, "", 90)
+    assert frames.enter(2, lambda: None, "", 90)
+
+
 def test_who_goes_on_may_leave_at_once() -> None:
     frames = LargeFrames(Clock(), at_once=1)
     gone: list[int] = []

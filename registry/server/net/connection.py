@@ -22,6 +22,7 @@ from ..auth.caller import NO_CERTIFICATE, Caller
 from ..requests.writes import Write
 from ..view.freshness import Freshness
 from .connections import Connections
+from .held_memory import request_bytes
 from .large_frames import LARGE_FRAME_BYTES
 from .run_write import run_write
 
@@ -33,9 +34,6 @@ _KNOWS_GO_AWAY = 476
 _WRITE_BYTES = 1 << 20
 _LOADING = Freshness.LOADING
 _LOOKUP = int(RequestCode.GET_ROUTEINFO_BY_TOPIC)
-# A header takes more memory once it is decoded: up to four bytes a character, and two objects for each field.
-_CHARACTER_BYTES = 4
-_FIELD_BYTES = 160
 
 
 class ServerConnection(asyncio.Protocol):
@@ -166,6 +164,11 @@ class ServerConnection(asyncio.Protocol):
         if unread_bytes != self.unread_bytes:
             self.unread_bytes = unread_bytes
             self._hold()
+
+    def stalled_bytes(self, before_s: float) -> int:
+        """What is held of a frame that began before this time, and of answers if the client did nothing since then."""
+        unfinished = self._reader.pending_bytes if (self.frame_since_s or math.inf) < before_s else 0
+        return unfinished + (self.unread_bytes if self.active_at_s < before_s else 0)
 
     def named_by_proxy(self, address: str, *, counts: bool) -> None:
         """A PROXY header names the client; counts: also for rules, else its address counts as not known."""
@@ -319,17 +322,15 @@ class ServerConnection(asyncio.Protocol):
     def _queue(self, write: Write, command: Command, opaque: int, frame_bytes: int) -> None:
         if self._closing:
             return
-        body_bytes = len(command.body)
-        held_bytes = (
-            body_bytes + _CHARACTER_BYTES * (frame_bytes - body_bytes) + _FIELD_BYTES * len(command.ext_fields or ())
-        )
+        held_bytes = request_bytes(command, frame_bytes)
         self._context.in_flight += 1
         self._writes.append((write, command, opaque, held_bytes))
         self._queued_bytes += held_bytes
         if self._writer is None:
             self._writer = asyncio.get_running_loop().create_task(self._run_writes())
         self._hold()
-        if len(self._writes) >= self._connections.limits.queued_writes:
+        limits = self._connections.limits
+        if len(self._writes) >= limits.queued_writes or self._queued_bytes >= limits.queued_bytes:
             self._pause_reading()
 
     async def _run_writes(self) -> None:
@@ -346,7 +347,9 @@ class ServerConnection(asyncio.Protocol):
                 self._hold()
                 if command.body:
                     self._look_at_large_frame()
-                if self._reading_paused and len(writes) < self._connections.limits.queued_writes // 2:
+                limits = self._connections.limits
+                few = len(writes) < limits.queued_writes // 2 and self._queued_bytes < limits.queued_bytes
+                if self._reading_paused and few:
                     self._resume_reading()
         finally:
             if self._writer is not None:  # else drop() has done this
@@ -369,7 +372,9 @@ class ServerConnection(asyncio.Protocol):
         begun = self._reader.announced_bytes >= LARGE_FRAME_BYTES
         if begun and not self._large and not self._closing:
             self._large = True
-            if not self._connections.large_frames.enter(self, self._turn_has_come):
+            account = self._context.rates.limited_account(self.host)
+            size = self._reader.announced_bytes
+            if not self._connections.large_frames.enter(self, self._turn_has_come, account, size):
                 self._waits = True
                 self._pause_reading()
         elif self._large and not begun and (self._lost or not self._writes):

@@ -27,8 +27,8 @@ class ConnectionLimits(NamedTuple):
     idle_s: a connection that sends nothing for this long is closed. slow_client_s: so is one that does not read its
     answers for this long. connections: more of them are turned away. in_flight: more writes of all connections are
     answered with SYSTEM_BUSY. held_bytes: unfinished frames, waiting writes and unread answers of all connections
-    together. frame_s: a frame is whole so long after its first byte. queued_writes: of one connection before its
-    reading pauses. write_buffer_bytes: of answers that a client has not read yet, before its reading pauses.
+    together. frame_s: a frame is whole so long after its first byte. queued_writes, queued_bytes: of one connection
+    before its reading pauses. write_buffer_bytes: of answers that a client has not read yet, before its reading pauses.
     """
 
     idle_s: float = 120.0
@@ -38,6 +38,7 @@ class ConnectionLimits(NamedTuple):
     held_bytes: int = 256 << 20
     frame_s: float = 30.0
     queued_writes: int = 64
+    queued_bytes: int = 16 << 20
     write_buffer_bytes: int = 4 << 20
 
 
@@ -89,8 +90,9 @@ class Connections:
         """Of clients that have asked while draining and are too old for code 1500 (GO_AWAY)."""
         self.clock_s = asyncio.get_running_loop().time()
         context.on_policy = self.policy_changed
-        self.held = HeldMemory(limits.held_bytes)
-        self.large_frames = LargeFrames(lambda: self.clock_s)
+        rates = context.rates
+        self.held = HeldMemory(limits.held_bytes, rates.account_of, rates.limited_account)
+        self.large_frames = LargeFrames(lambda: self.clock_s, share_bytes=self.held.share_bytes)
 
     def add(self, connection: OpenConnection) -> None:
         """Take a new connection in, or hang up when there are too many."""
@@ -127,6 +129,7 @@ class Connections:
             self.clock_s = now = loop.time()
             self.context.watches.expire(now)
             self.large_frames.tick()
+            self.held.tick(now, self.large_frames.crowded)
             self.context.rates.tick(now)
             idle_before, slow_before = now - self.limits.idle_s, now - self.limits.slow_client_s
             frame_before, quiet_before = now - self.limits.frame_s, now - 3 * _TICK_S

@@ -1,19 +1,34 @@
 """Bounds the bytes that clients make one worker hold, and decides whose connection goes when it is too much.
 
 They are unfinished frames, requests that wait for Redis, and answers that nobody reads. Whoever fills the memory must
-not keep others out: the largest holder goes, not the newcomer.
+not keep others out: the largest holder goes, not the newcomer. One address has a share: what is beyond it goes as soon
+as it makes no progress.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Container
 from typing import Final, Protocol
 
-_SHARE: Final = 8
-"""The part of the memory (one in so many) that one address may always have. It has more while nobody else needs it:
-a whole fleet may come from one address, behind a balancer or a gateway."""
+from ...protocol.command import Command
+
+SHARE: Final = 8
+"""The part of the memory (one in so many) that one address may always have."""
+STALLED_S: Final = 3.0
+"""A frame that is not whole so long after its first byte, and answers that were not read for so long, make no
+progress; it matters for an address that holds more than its share."""
 _ROOM: Final = 16
 """So much (one part in so many) is freed at a time: to look at all holders for each frame would cost too much."""
+# A header takes more memory once it is decoded: up to four bytes a character, and two objects for each field.
+_CHARACTER_BYTES: Final = 4
+_FIELD_BYTES: Final = 160
+
+
+def request_bytes(command: Command, frame_bytes: int) -> int:
+    """What a request holds that waits, and that came as a frame of so many bytes."""
+    body_bytes = len(command.body)
+    return body_bytes + _CHARACTER_BYTES * (frame_bytes - body_bytes) + _FIELD_BYTES * len(command.ext_fields or ())
 
 
 class Holder(Protocol):
@@ -26,17 +41,27 @@ class Holder(Protocol):
     def drop(self, reason: str) -> None:
         """Hang up now, and give back all that it holds."""
 
+    def stalled_bytes(self, before_s: float) -> int:
+        """Of what it holds: a frame that began before this time, and answers if the client did nothing since then."""
+
 
 class HeldMemory:
     """What all connections of a worker hold together.
 
     Args:
         limit_bytes: they hold no more than this.
+        account_of: the address, or the network, for which a host counts.
+        limited_account: the same; "" for one that is not bound by the share.
     """
 
-    def __init__(self, limit_bytes: int) -> None:
+    def __init__(
+        self, limit_bytes: int, account_of: Callable[[str], str] = str, limited_account: Callable[[str], str] = str
+    ) -> None:
         self.bytes = 0
+        self.share_bytes = limit_bytes // SHARE
         self._limit = limit_bytes
+        self._account_of = account_of
+        self._limited_account = limited_account
         self._held: dict[Holder, int] = {}  # the one that has held something for the longest time comes first
 
     def holds(self, holder: Holder, size: int) -> None:
@@ -50,16 +75,48 @@ class HeldMemory:
         if self.bytes > self._limit and size > before:
             self._make_room()
 
+    def tick(self, now_s: float, crowded: Container[str] = ()) -> None:
+        """Drop who makes no progress, of addresses beyond their share: the largest first, then the oldest.
+
+        To be called every now and then. Crowded are addresses of which somebody waits for a part of the share: there
+        all go that make no progress.
+        """
+        if self.bytes <= self.share_bytes and not crowded:
+            return
+        by_account, stalled = self._by_account(), []
+        for holder in self._held:
+            account = self._limited_account(holder.host)
+            if account and (by_account[account] > self.share_bytes or account in crowded):
+                stalled_bytes = holder.stalled_bytes(now_s - STALLED_S)
+                if stalled_bytes:
+                    stalled.append((stalled_bytes, account, holder))
+        for _, account, holder in sorted(stalled, key=lambda one: -one[0]):
+            size = self._held.get(holder, 0)
+            if size and (by_account[account] > self.share_bytes or account in crowded):
+                holder.drop(
+                    f"{account} holds {by_account[account]} bytes of unfinished frames, waiting requests and unread "
+                    f"answers, its share is {self.share_bytes}; it holds {size}, and made no progress for "
+                    f"{STALLED_S:g} s"
+                )
+                by_account[account] -= size
+
     def _make_room(self) -> None:
-        by_host: Counter[str] = Counter()
-        for holder, size in self._held.items():
-            by_host[holder.host] += size
-        share = self._limit // _SHARE
+        by_account, share_bytes = self._by_account(), self.share_bytes
+
+        def rank(one: tuple[Holder, int]) -> tuple[bool, int]:
+            return by_account[self._account_of(one[0].host)] <= share_bytes, -one[1]
+
         # of those of one size, the one that has held it longest: the order of the dict stays
-        for holder, size in sorted(self._held.items(), key=lambda one: (by_host[one[0].host] <= share, -one[1])):
+        for holder, size in sorted(self._held.items(), key=rank):
             holder.drop(
                 f"all clients together hold more than {self._limit} bytes of unfinished frames, waiting requests and "
-                f"unread answers; it holds {size}, its address {by_host[holder.host]}"
+                f"unread answers; it holds {size}, its address {by_account[self._account_of(holder.host)]}"
             )
             if self.bytes <= self._limit - self._limit // _ROOM:
                 return
+
+    def _by_account(self) -> Counter[str]:
+        by_account: Counter[str] = Counter()
+        for holder, size in self._held.items():
+            by_account[self._account_of(holder.host)] += size
+        return by_account

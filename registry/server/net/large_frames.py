@@ -3,12 +3,16 @@
 When a whole fleet registers at once, everything that is read waits in memory for its registration. Memory that was
 never used before costs more than the work on it (a page takes some microseconds in a virtual machine), and it displaces
 the tables from the caches. When the frames wait in the sockets instead, the whole fleet takes a sixth less time.
+
+Large frames of one address must also have room in its share of the memory, or whoever sends the beginnings of some
+would fill it: what has no room stays in the sockets, too.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 LARGE_FRAME_BYTES: Final = 256 * 1024
 """Frames from this size on take turns. About as much is read from a socket at a time."""
@@ -17,48 +21,102 @@ AT_ONCE: Final = 3
 PATIENCE_S: Final = 1.0
 
 
+class _Sender(NamedTuple):
+    """One whose frame counts, or will count, for the share of its address; size: of the frame in bytes."""
+
+    address: str
+    size: int
+    go_on: Callable[[], None]
+
+
+class _Crowd:
+    """The senders of one address that wait for room: smaller frames come first, so that a huge one delays none."""
+
+    def __init__(self) -> None:
+        self._by_length: dict[int, dict[object, _Sender]] = {}  # bit length of the size -> in the order they came
+
+    def __bool__(self) -> bool:
+        return bool(self._by_length)
+
+    def add(self, sender: object, entered: _Sender) -> None:
+        self._by_length.setdefault(entered.size.bit_length(), {})[sender] = entered
+
+    def remove(self, sender: object, entered: _Sender) -> bool:
+        """Whether it was there."""
+        alike = self._by_length.get(entered.size.bit_length(), {})
+        if alike.pop(sender, None) is None:
+            return False
+        if not alike:
+            del self._by_length[entered.size.bit_length()]
+        return True
+
+    def first(self) -> tuple[object, _Sender]:
+        return next(iter(self._by_length[min(self._by_length)].items()))
+
+
 class LargeFrames:
     """The senders that have a turn, and those that wait for one, in the order in which they came.
 
     A turn lasts until the frame is answered, but ``patience_s`` at most, and no sender waits for longer than that: one
-    that is slow or stuck delays the others by no more.
+    that is slow or stuck delays the others by no more. Only those of its own address wait longer, for their share: it
+    counts a frame from its beginning until it is answered or the sender is gone.
 
     Args:
         now: a clock in seconds; may be coarse.
+        share_bytes: the large frames of one address have no more together, but for a single one.
     """
 
-    def __init__(self, now: Callable[[], float], *, at_once: int = AT_ONCE, patience_s: float = PATIENCE_S) -> None:
+    def __init__(
+        self, now: Callable[[], float], *, at_once: int = AT_ONCE, patience_s: float = PATIENCE_S,
+        share_bytes: float = math.inf,
+    ) -> None:  # fmt: skip
         self._now = now
         self._at_once = at_once
         self._patience_s = patience_s
+        self._share_bytes = share_bytes
         self._turns: dict[object, float] = {}
         self._waiting: dict[object, tuple[float, Callable[[], None]]] = {}
+        self._with_address: dict[object, _Sender] = {}
+        self._bytes: dict[str, int] = {}  # address -> bytes of its frames that have room
+        self._without_room: dict[str, _Crowd] = {}
 
     @property
     def waiting(self) -> int:
         """How many senders wait for a turn."""
         return len(self._waiting)
 
-    def enter(self, sender: object, go_on: Callable[[], None]) -> bool:
+    @property
+    def crowded(self) -> list[str]:
+        """The addresses of which a sender waits because others of the same address have their share."""
+        return list(self._without_room)
+
+    def enter(self, sender: object, go_on: Callable[[], None], address: str = "", size: int = 0) -> bool:
         """Ask for a turn, because a sender has begun a large frame.
 
         Args:
             go_on: called, once, when its turn comes later.
+            address: whose share counts; "" has none, and no bound.
+            size: of the frame in bytes.
 
         Returns:
             whether the sender has a turn at once.
         """
-        if len(self._turns) < self._at_once:
-            self._turns[sender] = self._now()
-            return True
-        self._waiting[sender] = self._now(), go_on
-        return False
+        entered = _Sender(address, size, go_on)
+        if address:
+            self._with_address[sender] = entered
+            if not self._has_room(entered):
+                self._without_room.setdefault(address, _Crowd()).add(sender, entered)
+                return False
+        return self._admit(sender, entered)
 
     def leave(self, sender: object) -> None:
         """Give the turn back: the frame is answered, or the sender is gone. Does nothing if it never entered."""
         self._waiting.pop(sender, None)
         if self._turns.pop(sender, None) is not None:
             self._next()
+        entered = self._with_address.pop(sender, None)
+        if entered is not None:
+            self._give_room_back(sender, entered)
 
     def tick(self) -> None:
         """End the turns that last too long. To be called every now and then."""
@@ -68,6 +126,37 @@ class LargeFrames:
         self._next()
         for sender in [sender for sender, (since, _) in self._waiting.items() if since <= late]:
             self._waiting.pop(sender)[1]()
+
+    def _has_room(self, entered: _Sender) -> bool:
+        taken = self._bytes.get(entered.address, 0)
+        return not taken or taken + entered.size <= self._share_bytes
+
+    def _admit(self, sender: object, entered: _Sender) -> bool:
+        address, size, go_on = entered
+        if address:
+            self._bytes[address] = self._bytes.get(address, 0) + size
+        if len(self._turns) < self._at_once:
+            self._turns[sender] = self._now()
+            return True
+        self._waiting[sender] = self._now(), go_on
+        return False
+
+    def _give_room_back(self, sender: object, entered: _Sender) -> None:
+        address = entered.address
+        crowd = self._without_room.get(address)
+        if crowd is None or not crowd.remove(sender, entered):
+            self._bytes[address] -= entered.size
+            if not self._bytes[address]:
+                del self._bytes[address]
+        while crowd:
+            first, waits = crowd.first()
+            if not self._has_room(waits):
+                return
+            crowd.remove(first, waits)
+            if self._admit(first, waits):
+                waits.go_on()
+        if not self._without_room.get(address, True):
+            del self._without_room[address]
 
     def _next(self) -> None:
         while self._waiting and len(self._turns) < self._at_once:

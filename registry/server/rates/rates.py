@@ -105,6 +105,14 @@ class Rates:
 
     # what is asked
 
+    def account_of(self, host: str) -> str:
+        """The address, or the network, for which this host counts."""
+        return _account_of(host)
+
+    def limited_account(self, host: str) -> str:
+        """The same; "" when it has no limits of its own (``unlimitedAddresses``)."""
+        return "" if self._unlimited.has_host(host) else _account_of(host)
+
     def opened(self, host: str) -> str:
         """Count a connection of this address; :meth:`closed` is to be called when it closes, refused or not.
 
