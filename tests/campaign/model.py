@@ -163,7 +163,7 @@ class Model:
         """Whether a front end must have done everything for a connection that closed, and told Redis."""
         if closed > at:
             return True
-        places = ("redis", "peers", "load", f"fe{front_end}")
+        places = ("redis", "master", "peers", "load", f"fe{front_end}")
         busy = within(united(window for place in places for window in self.timeline.windows(place, 0.5)), closed, at)
         return at - closed - busy > CLOSE_S
 
@@ -252,7 +252,8 @@ class Model:
         if asked < since + FOLLOW_S:
             return False
         # woken, healed or started just now: what it has read is as old as the disturbance
-        if not self.timeline.is_quiet(asked - FOLLOW_S, asked, ("redis", "clock", "peers", f"fe{front_end}")):
+        places = ("redis", "master", "clock", "peers", f"fe{front_end}")
+        if not self.timeline.is_quiet(asked - FOLLOW_S, asked, places):
             return False
         return self.lost_since(broker, since) is None
 
