@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import logging
+import time
 from typing import Any
 
 from redis import exceptions
@@ -25,6 +27,10 @@ from ...errors import ConfigError
 from .errors import is_demoted
 from .url import parse_url, without_password
 
+logger = logging.getLogger(__name__)
+
+# How often a client asks its Sentinels for the master: as often as a worker renews its lease.
+_LOOK_EVERY_S = 0.9
 # How many times the timeout of one answer a call waits for a free connection: when a thousand brokers come at once, the
 # last of them waits for all others although Redis is well.
 _WAIT_TIMEOUTS = 3
@@ -80,7 +86,39 @@ _LEAVES_REPLICAS = {Connection: _Connection, SSLConnection: _SSLConnection, Unix
 
 
 class _SentinelPool(SentinelConnectionPool, BlockingConnectionPool):
-    """Asks Sentinel for the master; calls beyond ``max_connections`` wait for a free connection."""
+    """Asks Sentinel for the master; calls beyond ``max_connections`` wait for a free connection.
+
+    While it is used it asks again every second, beside the calls, and closes all connections to a master that was
+    replaced. Such a one, if it lives, takes writes until the Sentinels demote it ten seconds later, which loses them.
+    """
+
+    _look: asyncio.Task[None] | None = None
+    _look_at = 0.0
+
+    async def get_connection(self, *args: Any, **options: Any) -> Any:
+        now = time.monotonic()
+        if now >= self._look_at and (self._look is None or self._look.done()):
+            if self._look_at:
+                self._look = asyncio.create_task(self._leave_replaced(), name="asks Sentinel for the master")
+            self._look_at = now + _LOOK_EVERY_S
+        return await super().get_connection(*args, **options)  # type: ignore[no-untyped-call]
+
+    async def _leave_replaced(self) -> None:
+        try:
+            address = await self.sentinel_manager.discover_master(self.service_name)
+        except (exceptions.RedisError, OSError):
+            return  # the master may be well all the same; who connects anew hears it
+        self.master_address = address
+        connections: list[Any] = [*self._available_connections, *self._in_use_connections]
+        replaced = [one for one in connections if one.is_connected and (one.host, one.port) != address]
+        if replaced:
+            logger.warning("Sentinel names another master, %s:%s: connections to the one before are closed", *address)
+        for connection in replaced:
+            await connection.disconnect()
+
+    def stop_looking(self) -> None:
+        if self._look is not None:
+            self._look.cancel()
 
 
 class _SentinelRedis(Redis):
@@ -89,6 +127,7 @@ class _SentinelRedis(Redis):
     async def aclose(self, close_connection_pool: bool | None = None) -> None:
         await super().aclose(close_connection_pool)
         pool: Any = self.connection_pool
+        pool.stop_looking()
         for sentinel in pool.sentinel_manager.sentinels:
             await sentinel.aclose()
 
