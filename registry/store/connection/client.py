@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 import logging
-import time
 from typing import Any
 
 from redis import exceptions
@@ -88,27 +88,26 @@ _LEAVES_REPLICAS = {Connection: _Connection, SSLConnection: _SSLConnection, Unix
 class _SentinelPool(SentinelConnectionPool, BlockingConnectionPool):
     """Asks Sentinel for the master; calls beyond ``max_connections`` wait for a free connection.
 
-    While it is used it asks again every second, beside the calls, and closes all connections to a master that was
-    replaced. Such a one, if it lives, takes writes until the Sentinels demote it ten seconds later, which loses them.
+    It asks again every second, beside the calls, and closes all connections to a master that was replaced. Such a
+    one, if it lives, takes writes until the Sentinels demote it ten seconds later, which loses them.
     """
 
-    _look: asyncio.Task[None] | None = None
-    _look_at = 0.0
+    _looking: asyncio.Task[None] | None = None
 
     async def get_connection(self, *args: Any, **options: Any) -> Any:
-        now = time.monotonic()
-        if now >= self._look_at and (self._look is None or self._look.done()):
-            if self._look_at:
-                self._look = asyncio.create_task(self._leave_replaced(), name="asks Sentinel for the master")
-            self._look_at = now + _LOOK_EVERY_S
+        if self._looking is None:
+            self._looking = asyncio.create_task(self._keep_looking(), name="asks Sentinel for the master")
         return await super().get_connection(*args, **options)  # type: ignore[no-untyped-call]
 
+    async def _keep_looking(self) -> None:
+        task = asyncio.current_task()
+        while not (task and task.cancelling()):  # redis-py's timeouts can swallow a cancellation
+            await asyncio.sleep(_LOOK_EVERY_S)
+            with contextlib.suppress(exceptions.RedisError, OSError):  # who connects anew hears of it
+                await self._leave_replaced()
+
     async def _leave_replaced(self) -> None:
-        try:
-            address = await self.sentinel_manager.discover_master(self.service_name)
-        except (exceptions.RedisError, OSError):
-            return  # the master may be well all the same; who connects anew hears it
-        self.master_address = address
+        self.master_address = address = await self.sentinel_manager.discover_master(self.service_name)
         connections: list[Any] = [*self._available_connections, *self._in_use_connections]
         replaced = [one for one in connections if one.is_connected and (one.host, one.port) != address]
         if replaced:
@@ -117,8 +116,8 @@ class _SentinelPool(SentinelConnectionPool, BlockingConnectionPool):
             await connection.disconnect()
 
     def stop_looking(self) -> None:
-        if self._look is not None:
-            self._look.cancel()
+        if self._looking is not None:
+            self._looking.cancel()
 
 
 class _SentinelRedis(Redis):
