@@ -18,7 +18,7 @@ from random import Random
 
 from .operations import OPERATIONS
 from .round import Outcome, play
-from .schedule import PROFILES, Plan, from_json, plan
+from .schedule import PROFILES, Plan, from_json, plan, weights
 from .shorten import shorten
 from .variants import SINGLE, VARIANTS
 
@@ -50,8 +50,13 @@ def main() -> int:
             if options.redis in one.variants:
                 print(f"{name} ({one.weight:g}): {one.what}")
         return 0
-    if options.plan:
-        return _replay(from_json(options.plan.read_text()), options)
+    try:
+        weights(options.schedule, options.redis)
+        told = from_json(options.plan.read_text()) if options.plan else None
+    except ValueError as error:
+        parser.error(str(error))
+    if told is not None:
+        return _replay(told, options)
     if options.round_seed is not None:
         return _replay(_plan(options.round_seed, options), options)
     return _campaign(options)
