@@ -132,7 +132,8 @@ async def failovers_in_a_row(world: World, rng: Random) -> None:
     with claimed(world, "redis"):
         for _ in range(rng.choice((2, 3, 6))):
             for key in ("row0", "row1", "row2"):
-                await world.admin.write_kv(rng.randrange(2), key)
+                await world.admin.write_kv(rng.randrange(2), key, delete=False)
+                await world.admin.write_kv(rng.randrange(2), key, delete=rng.random() < 0.7)
             await rng.choice((planned, killed, paused))(world, rng)
             if world.found.is_set():
                 return
