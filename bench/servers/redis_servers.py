@@ -57,6 +57,11 @@ class RedisProcess:
         return f"redis://{self.address}"
 
     @property
+    def pid(self) -> int | None:
+        """The process id of the server; None while it does not run."""
+        return self._process.pid if self._process else None
+
+    @property
     def log(self) -> str:
         return (self.folder / "log").read_text(errors="replace")
 
@@ -105,7 +110,7 @@ class RedisProcess:
 
     def client(self, **options: Any) -> redis.Redis:
         """A client of the administrator of this server."""
-        return redis.Redis(HOST, self.port, protocol=2, socket_timeout=5, **{**self._login, **options})
+        return redis.Redis(HOST, self.port, **{"protocol": 2, "socket_timeout": 5, **self._login, **options})
 
     def call(self, *command: Any) -> Any:
         """Run one command; its reply."""

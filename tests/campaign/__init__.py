@@ -23,6 +23,6 @@ A16 nobody_sweeps
 A17 KV keys are deleted all the time, beside redis_rolled_back, flushall and links_cut_together
 A18 lost_numbers_taken_again
 A19 started_while_redis_is_away; front_end_killed, sweeper_restarted with redis_killed or redis_full
-A20 redis_rolled_back, which loses what a failover loses
+A20 redis_rolled_back, which loses what a failover loses; with Sentinel failovers_in_a_row, failover_with_losses
 === ================================================================================================================
 """

@@ -3,6 +3,7 @@
 python -m tests.campaign --minutes 30 --seed 1
 python -m tests.campaign --round-seed 4711            one round again
 python -m tests.campaign --schedule losses            one sort of fault more often than others
+python -m tests.campaign --redis sentinel             a master and a replica under Sentinels, which fail over
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ from random import Random
 
 from .operations import OPERATIONS
 from .round import Outcome, play
-from .schedule import PROFILES, Plan, from_json, plan
+from .schedule import PROFILES, Plan, from_json, plan, weights
 from .shorten import shorten
+from .variants import SINGLE, VARIANTS
 
 
 def main() -> int:
@@ -27,6 +29,7 @@ def main() -> int:
     )
     parser.add_argument("--minutes", type=float, default=10.0, help="rounds begin for so long")
     parser.add_argument("--seed", type=int, default=1, help="of the rounds' seeds")
+    parser.add_argument("--redis", choices=VARIANTS, default=SINGLE, help="the servers (default: %(default)s)")
     parser.add_argument("--round-seed", type=int, help="play this one round alone")
     parser.add_argument("--plan", type=Path, help="play the plan of this file (JSON, as a failure prints it)")
     parser.add_argument(
@@ -43,20 +46,26 @@ def main() -> int:
     options = parser.parse_args()
     logging.getLogger("mqregistry").setLevel(logging.CRITICAL)  # of what this process reads itself
     if options.operations:
-        for name, (weight, function) in OPERATIONS.items():
-            print(
-                f"{name} ({weight:g}): {(function.__doc__ or '').strip().splitlines()[0] if function.__doc__ else ''}"
-            )
+        for name, one in OPERATIONS.items():
+            if options.redis in one.variants:
+                print(f"{name} ({one.weight:g}): {one.what}")
         return 0
-    if options.plan:
-        return _replay(from_json(options.plan.read_text()), options)
+    try:
+        weights(options.schedule, options.redis)
+        told = from_json(options.plan.read_text()) if options.plan else None
+    except ValueError as error:
+        parser.error(str(error))
+    if told is not None:
+        return _replay(told, options)
     if options.round_seed is not None:
         return _replay(_plan(options.round_seed, options), options)
     return _campaign(options)
 
 
 def _plan(seed: int, options: argparse.Namespace) -> Plan:
-    return plan(seed, length_s=options.length_s, steps=options.steps, profile=options.schedule)
+    return plan(
+        seed, length_s=options.length_s, steps=options.steps, profile=options.schedule, variant=options.redis
+    )  # fmt: skip
 
 
 def _replay(whole: Plan, options: argparse.Namespace) -> int:
@@ -100,15 +109,15 @@ def _campaign(options: argparse.Namespace) -> int:
 
 def _tell_failure(whole: Plan, options: argparse.Namespace) -> None:
     print(f"the schedule of round {whole.seed} (seed {options.seed}):\n{whole}")
-    print(f"again: python -m tests.campaign --round-seed {whole.seed} --schedule {options.schedule} "
-          f"--steps {options.steps} --length-s {options.length_s:g}", flush=True)  # fmt: skip
+    print(f"again: python -m tests.campaign --round-seed {whole.seed} --redis {whole.variant} --schedule "
+          f"{options.schedule} --steps {options.steps} --length-s {options.length_s:g}", flush=True)  # fmt: skip
 
     def fails(steps: object) -> bool:
-        outcome = play(Plan(whole.seed, tuple(steps)))  # type: ignore[arg-type]
+        outcome = play(Plan(whole.seed, tuple(steps), whole.variant))  # type: ignore[arg-type]
         print(f"  with {len(steps)} steps: {outcome.wrong[0] if outcome.wrong else 'ok'}", flush=True)  # type: ignore[arg-type]
         return bool(outcome.wrong)
 
-    shortest = Plan(whole.seed, tuple(shorten(whole.steps, fails, within_s=options.shorten_s)))
+    shortest = Plan(whole.seed, tuple(shorten(whole.steps, fails, within_s=options.shorten_s)), whole.variant)
     print(f"shortened to {len(shortest.steps)} of {len(whole.steps)} steps:\n{shortest}\n{shortest.to_json()}")
 
 

@@ -105,8 +105,9 @@ class Admin:
         elif choice < 0.8:
             self.values += 1
             value = f"env{self.values}"
+            sent = time.monotonic()
             acked = await self.set_config(index, "productEnvName", value)
-            self.settings.written("productEnvName", value, acked=acked)
+            self.settings.written("productEnvName", value, acked=acked, sent=sent)
         elif choice < 0.9:
             name = self.random.choice(list(self.world.model.brokers.values())).name
             await self.ask(index, self.random.choice((205, 327)), {"brokerName": name})
@@ -127,8 +128,9 @@ class Admin:
         if not delete:
             self.values += 1
             value = ext["value"] = f"value{self.values}"
+        sent = time.monotonic()
         acked = await self.ask(index, 102 if delete else 100, ext)
-        self.kv.written(key, value, acked=acked)
+        self.kv.written(key, value, acked=acked, sent=sent)
         return acked
 
     async def ask(self, index: int, code: int, ext: dict[str, str] | None, body: bytes = b"") -> bool:

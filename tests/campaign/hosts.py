@@ -173,9 +173,8 @@ class Host:
             there = state.name in rows and state.addr in rows[state.name].broker_addrs.values()
             if there:
                 member.checked.add(topic)
-            quiet = self.world.timeline.is_quiet(
-                asked - 4, time.monotonic(), ("redis", "clock", "peers", "loss", "load", f"fe{index}")
-            )
+            places = ("redis", "master", "clock", "peers", "loss", "load", f"fe{index}")
+            quiet = self.world.timeline.is_quiet(asked - 4, time.monotonic(), places)
             lives = self.world.model.lives(state, time.monotonic()) and state.life == life
             if there or not lives or not quiet:
                 return

@@ -163,7 +163,7 @@ class Model:
         """Whether a front end must have done everything for a connection that closed, and told Redis."""
         if closed > at:
             return True
-        places = ("redis", "peers", "load", f"fe{front_end}")
+        places = ("redis", "master", "peers", "load", f"fe{front_end}")
         busy = within(united(window for place in places for window in self.timeline.windows(place, 0.5)), closed, at)
         return at - closed - busy > CLOSE_S
 
@@ -257,7 +257,8 @@ class Model:
         if asked < since + FOLLOW_S:
             return False
         # woken, healed or started just now: what it has read is as old as the disturbance
-        if not self.timeline.is_quiet(asked - FOLLOW_S, asked, ("redis", "clock", "peers", f"fe{front_end}")):
+        places = ("redis", "master", "clock", "peers", f"fe{front_end}")
+        if not self.timeline.is_quiet(asked - FOLLOW_S, asked, places):
             return False
         return self.lost_since(broker, since) is None
 
@@ -274,10 +275,15 @@ class KvKey:
 
     acked: str | None = None
     maybe: set[str | None] = dataclasses.field(default_factory=set)
+    sent_at: float = 0.0
     acked_at: float = 0.0
 
     def allows(self, value: str | None) -> bool:
         return value == self.acked or value in self.maybe
+
+    def is_of(self, loss: Loss) -> bool:
+        """Whether what was acknowledged last may be among what Redis lost."""
+        return self.sent_at <= loss.until + 0.5 and self.acked_at > loss.since - 0.5
 
 
 class KvModel:
@@ -287,20 +293,26 @@ class KvModel:
         self.now = now
         self.keys: dict[str, KvKey] = {}
 
-    def written(self, key: str, value: str | None, *, acked: bool) -> None:
+    def written(self, key: str, value: str | None, *, acked: bool, sent: float | None = None) -> None:
         """A write was answered with 0; or not, and may have been, or still be, done."""
         state = self.keys.setdefault(key, KvKey())
         if acked:
             state.acked, state.acked_at = value, self.now()
+            state.sent_at = state.acked_at if sent is None else sent
         else:
             state.maybe.add(value)
 
-    def judge(self, table: Mapping[str, str]) -> list[str]:
-        """What is wrong with all keys as they are now, after everything has settled."""
+    def judge(self, table: Mapping[str, str], losses: Iterable[Loss] = ()) -> list[str]:
+        """What is wrong with all keys as they are now, after everything has settled.
+
+        Args:
+            losses: those that no front end can make good; what was acknowledged during one is not judged.
+        """
+        losses = list(losses)
         wrong = []
         for key, state in sorted(self.keys.items()):
             found = table.get(key)
-            if not state.allows(found):
+            if not state.allows(found) and not any(state.is_of(loss) for loss in losses):
                 others = f" (or one of {sorted(map(str, state.maybe))}, not acknowledged)" if state.maybe else ""
                 wrong.append(f"KV key {key} is {found}, acknowledged was {state.acked}{others}")
         wrong += [f"KV key {key} is {table[key]}, nobody wrote it" for key in sorted(set(table) - set(self.keys))]

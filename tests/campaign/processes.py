@@ -79,13 +79,17 @@ class WallClock:
 class Daemon:
     """A command of mqregistry that is to run as long as nobody stops it.
 
-    asked_to_end: whether the campaign is ending it, or has; any other end is a finding.
+    asked_to_end: whether the campaign is ending it, or has; any other end is a finding. redis_url: its way to Redis.
     """
 
-    def __init__(self, name: str, arguments: list[str], environ: dict[str, str], folder: Path, booted: str) -> None:
+    def __init__(
+        self, name: str, arguments: list[str], settings: dict[str, object], environ: dict[str, str], folder: Path,
+        booted: str,
+    ) -> None:  # fmt: skip
         self.name = name
-        self.link = Link()
-        self._arguments, self._environ, self._folder, self._booted = arguments, environ, folder, booted
+        self.link, self.redis_url = Link(), ""
+        self._arguments, self._settings, self._environ = arguments, settings, environ
+        self._folder, self._booted = folder, booted
         self.asked_to_end = True
         self.killed_workers = 0
         self.process: subprocess.Popen[bytes] | None = None
@@ -96,9 +100,11 @@ class Daemon:
         log = self._folder / f"{self.name}-{len(self.logs)}.log"
         self.logs.append(log)
         environ = {name: value for name, value in os.environ.items() if not name.startswith("MQREGISTRY_")}
+        given = self._settings | {"redis": self.redis_url}
+        environ |= self._environ | {f"MQREGISTRY_{name.upper()}": str(value) for name, value in given.items()}
         with log.open("wb") as out:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "mqregistry", *self._arguments], env=environ | self._environ, stdout=out,
+                [sys.executable, "-m", "mqregistry", *self._arguments], env=environ, stdout=out,
                 stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, start_new_session=True, preexec_fn=die_with_parent,
             )  # fmt: skip
         self.asked_to_end = False
@@ -188,25 +194,13 @@ class FrontEnd(Daemon):
     def __init__(self, index: int, workers: int, folder: Path, clock: WallClock, settings: dict[str, object]) -> None:
         self.index, self.workers = index, workers
         self.port, self.http_port = free_ports(2)
-        self.settings = settings | {
-            "host": "127.0.0.1", "port": self.port, "http_port": self.http_port, "workers": workers,
-        }  # fmt: skip
-        super().__init__(f"fe{index}", ["serve"], clock.environ(), folder, "boot success")
-
-    def start(self) -> None:
-        given = self.settings | {"redis": f"redis://127.0.0.1:{self.link.port}"}
-        self._environ |= {f"MQREGISTRY_{name.upper()}": str(value) for name, value in given.items()}
-        super().start()
+        own = {"host": "127.0.0.1", "port": self.port, "http_port": self.http_port, "workers": workers}
+        super().__init__(f"fe{index}", ["serve"], settings | own, clock.environ(), folder, "boot success")
 
 
 class DedicatedSweeper(Daemon):
     """``mqregistry sweep``."""
 
     def __init__(self, namespace: str, folder: Path, clock: WallClock, settings: dict[str, object]) -> None:
-        self.settings = settings | {"namespace": namespace}
-        super().__init__("sweeper", ["sweep"], clock.environ(), folder, "sweeping namespace")
-
-    def start(self) -> None:
-        given = self.settings | {"redis": f"redis://127.0.0.1:{self.link.port}"}
-        self._environ |= {f"MQREGISTRY_{name.upper()}": str(value) for name, value in given.items()}
-        super().start()
+        settings = settings | {"namespace": namespace}
+        super().__init__("sweeper", ["sweep"], settings, clock.environ(), folder, "sweeping namespace")

@@ -40,7 +40,7 @@ def play(plan: Plan, *, topics: int = 6) -> Outcome:
 
 async def _play(plan: Plan, folder: Path, topics: int) -> Outcome:
     began = time.monotonic()
-    world = World(folder, plan.seed)
+    world = World(folder, plan.seed, plan.variant)
     done: Counter[str] = Counter()
     try:
         await world.start(topics=topics)
@@ -58,6 +58,8 @@ async def _play(plan: Plan, folder: Path, topics: int) -> Outcome:
         f"{sum(looker.asked for looker in world.lookers)} lookups, {world.admin.values} values written, slowest script "
         f"{world.slowest_ms:.0f} ms, largest process {world.rss_mib:.0f} MiB, {len(world.model.losses)} losses"
     )
+    if world.failovers:
+        notes += f", {world.failovers.notes()}"
     if world._stalled_s:
         notes += f", stalled {world._stalled_s:.1f} s"
     logs = ""
@@ -97,7 +99,7 @@ async def _run_steps(world: World, plan: Plan, done: Counter[str]) -> None:
 
 async def _run_step(world: World, step: Step, done: Counter[str]) -> None:
     try:
-        await OPERATIONS[step.kind][1](world, Random(step.seed))
+        await OPERATIONS[step.kind].play(world, Random(step.seed))
         done[step.kind] += 1
     except Busy:
         pass

@@ -56,11 +56,12 @@ async def settle(world: World) -> None:
         return
     _, tables = await _tables(world)
     kv = tables.kv.get(KV_NAMESPACE, {})
-    if _has_witnesses(world):
-        world.judged(world.admin.kv.judge(kv))
-    if not model.losses:
+    known = _has_witnesses(world)
+    if known or world.failovers:  # what a failover lost is known to the moment
+        world.judged(world.admin.kv.judge(kv, () if known else model.losses))
+    if not model.losses or world.failovers:
         config = {key: value for key, value in tables.config.items() if key in world.admin.settings.keys}
-        world.judged(world.admin.settings.judge(config))
+        world.judged(world.admin.settings.judge(config, model.losses))
     if world.replayable:
         await _replayed(world)
     with world.admin_redis() as client:

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from .model import CLOSE_S, FOLLOW_S, GHOST_SLACK_S, BrokerState, KvModel, Line, Model
+from .model import CLOSE_S, FOLLOW_S, GHOST_SLACK_S, BrokerState, KvModel, Line, Loss, Model
 from .timeline import Timeline
 
 TOPIC = "t-b1-0"
@@ -224,3 +224,17 @@ def test_kv_the_last_acknowledged_value_or_one_that_nobody_knows_the_fate_of(clo
     kv.written("a", None, acked=False)
     assert kv.judge({}) == kv.judge({"a": "2"}) == []
     assert "nobody wrote it" in kv.judge({"a": "2", "b": "1"})[0]
+
+
+def test_kv_only_what_was_acknowledged_during_a_loss_may_be_gone(clock):
+    kv = KvModel(clock)
+    kv.written("a", "1", acked=True)
+    clock.now += 20
+    loss = Loss(clock.now - 3, clock.now)
+    assert kv.judge({"a": "1"}, [loss]) == []
+    assert "acknowledged was 1" in kv.judge({}, [loss])[0]
+    clock.now += 5
+    kv.written("a", "2", acked=True, sent=clock.now - 6)  # written during it, answered after it
+    assert kv.judge({"a": "1"}, [loss]) == kv.judge({"a": "2"}, [loss]) == []
+    kv.written("a", None, acked=True)
+    assert "acknowledged was None" in kv.judge({"a": "1"}, [loss])[0]

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from .operations import OPERATIONS
-from .schedule import PROFILES, from_json, plan
+from .schedule import PROFILES, Plan, Step, from_json, plan
 from .shorten import shorten
+from .variants import SENTINEL, SINGLE, VARIANTS
 
 
 def test_only_what_is_needed_for_the_failure_stays():
@@ -36,11 +39,23 @@ def test_it_ends_when_its_time_is_over():
 
 
 def test_the_same_seed_gives_the_same_plan_and_a_plan_can_be_written_down():
-    for profile in (*PROFILES, "flushall"):
-        first = plan(7, profile=profile)
-        assert first == plan(7, profile=profile) == from_json(first.to_json())
-        assert first != plan(8, profile=profile)
+    for profile, variant in (*((name, SINGLE) for name in PROFILES if name != "failovers"), ("failovers", SENTINEL)):
+        first = plan(7, profile=profile, variant=variant)
+        assert first == plan(7, profile=profile, variant=variant) == from_json(first.to_json())
+        assert first != plan(8, profile=profile, variant=variant)
         assert [step.at_s for step in first.steps] == sorted(step.at_s for step in first.steps)
+
+
+def test_a_plan_has_the_operations_of_its_variant_alone():
+    for variant in VARIANTS:
+        for profile in ("all", "losses", "flushall"):
+            kinds = {step.kind for step in plan(7, steps=500, profile=profile, variant=variant).steps}
+            assert all(variant in OPERATIONS[kind].variants for kind in kinds)
+    with pytest.raises(ValueError, match="--schedule failovers has nothing that --redis single can play"):
+        plan(7, profile="failovers")
+    foreign = Plan(7, (Step(1.0, "link_cut", 1),), SENTINEL)
+    with pytest.raises(ValueError, match="a plan of --redis sentinel cannot have link_cut"):
+        from_json(foreign.to_json())
 
 
 def test_a_profile_names_operations_that_there_are():

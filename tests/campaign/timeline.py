@@ -1,9 +1,10 @@
 """When what was disturbed: the windows of all faults, and what may be asked of the registry between them.
 
-Places: ``redis`` (nobody can write), ``fe0``, ``fe1``, ... (something about this front end), ``gap0``, ``gap1``, ...
-(none of its workers can renew a lease), ``sweep`` (a sweeper), ``clock`` (that of Redis stepped), ``loss`` (Redis lost
-changes, and known routes are served beside what it holds), ``load`` (answers are slow), ``peers`` (this process itself
-had no processor time: brokers could not beat).
+Places: ``redis`` (nobody can write), ``master`` (another one takes its place, and both may be written to), ``fe0``,
+``fe1``, ... (something about this front end), ``gap0``, ``gap1``, ... (none of its workers can renew a lease),
+``sweep`` (a sweeper), ``clock`` (that of Redis stepped), ``loss`` (Redis lost changes, and known routes are served
+beside what it holds), ``load`` (answers are slow), ``peers`` (this process itself had no processor time: brokers could
+not beat).
 """
 
 from __future__ import annotations

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import signal
 import time
 from collections.abc import Callable
@@ -14,19 +13,19 @@ from typing import Any
 
 import psutil
 import redis
-from redis.backoff import NoBackoff
-from redis.retry import Retry
 
-from mqregistry.embedded import EmbeddedRedis
 from mqregistry.protocol.command import Command
 from mqregistry.store import scripts
 
 from .clients import Admin, Looker
+from .failovers import Failovers
 from .hosts import REFUSED_AFTER_S, Host, Member
 from .journal import Journal
 from .model import BrokerState, Model
 from .processes import BOOT_S, Daemon, DedicatedSweeper, FrontEnd, WallClock
+from .servers import SERVERS
 from .timeline import Timeline
+from .variants import SENTINEL, SINGLE
 from .wire import Wire
 
 LIFE_MS = 9000
@@ -45,16 +44,14 @@ class World:
     schedule.
     """
 
-    def __init__(self, folder: Path, seed: int) -> None:
+    def __init__(self, folder: Path, seed: int, variant: str = SINGLE) -> None:
         self.folder, self.random = folder, Random(f"world {seed}")
         self.began = time.monotonic()
         self.timeline = Timeline(time.monotonic)
         self.namespace = "campaign"
         self.prefix = f"mq:{{{self.namespace}}}:"
         self.clock = WallClock(folder)
-        self.redis = EmbeddedRedis(
-            folder / "r", extra=("--slowlog-log-slower-than", "30000", "--slowlog-max-len", "512", "--hz", "20")
-        )
+        self.redis: Any = SERVERS[variant](folder)
         common: dict[str, object] = {
             "namespace": self.namespace, "redis_timeout_ms": REDIS_TIMEOUT_MS, "heartbeats_max_entries": 3000,
         }  # fmt: skip
@@ -70,6 +67,7 @@ class World:
         self.lookers = [Looker(self, index, seed * 10 + n) for n, index in enumerate((0, 0, 1, 1, 1))]
         self.admin = Admin(self, seed)
         self.journal = Journal(self)
+        self.failovers = Failovers(self) if variant == SENTINEL else None
         self.wrong: list[str] = []
         self.found = asyncio.Event()
         self.busy: set[str] = set()
@@ -80,7 +78,7 @@ class World:
         self.replayable = True
         self.ends: dict[int, list[float]] = {0: [], 1: []}
         self._tasks: list[asyncio.Task[Any]] = []
-        self._slowlog_id = -1
+        self._slowlog_ids: dict[int | None, int] = {}
         self._stalled_s = 0.0
 
     # making it
@@ -88,7 +86,7 @@ class World:
     async def start(self, *, topics: int = 6) -> None:
         self.redis.start()
         for daemon in self.daemons:
-            await daemon.link.start(self.redis.socket_path)
+            await self.redis.lead(daemon)
             daemon.start()
         for daemon in self.daemons:
             await self.boot(daemon)
@@ -96,7 +94,8 @@ class World:
         run = asyncio.create_task
         self._tasks = [run(self._watch_stalls()), run(self._watch())]
         await self.until(lambda: all(broker.lives for broker in self.model.brokers.values()), "all brokers registered")
-        self._tasks += [run(self._guarded(client.run())) for client in (*self.lookers, self.admin, self.journal)]
+        watchers = (*self.lookers, self.admin, self.journal, *([self.failovers] if self.failovers else []))
+        self._tasks += [run(self._guarded(watcher.run())) for watcher in watchers]
 
     def ended(self, daemon: Daemon) -> None:
         """A process that knew the tables ended, or one began that knows nothing of before."""
@@ -161,12 +160,19 @@ class World:
             self.wrong.append(f"at {time.monotonic() - self.began:.2f} s: {text}")
             self.found.set()
 
+    def lost(self, since: float, known_by: frozenset[int] | None = None) -> None:
+        """Redis has lost what it learned since then; known routes are now served beside what it holds."""
+        now = time.monotonic()
+        self.replayable = False
+        self.model.lost(since, now, known_by)
+        self.timeline.add("loss", now, now + self.model.merge_s + 4)
+
     def judge_write(self, index: int, answer: Command, what: str, sent: float) -> None:
         """0, or 1 while or shortly after something was disturbed, or 1500 of one that drains."""
         if answer.code in (0, 1500):
             return
         now = time.monotonic()
-        places = ("redis", "clock", "peers", "loss", "load", f"fe{index}")
+        places = ("redis", "master", "clock", "peers", "loss", "load", f"fe{index}")
         if answer.code != 1 or self.timeline.is_quiet(sent - REFUSED_AFTER_S, now, places):
             self.judged([f"fe{index} answered {what} with code {answer.code} in quiet times: {answer.remark}"])
 
@@ -224,10 +230,7 @@ class World:
                 self.judged([f"a process of {daemon.name} has {rss_mib:.0f} MiB"])
 
     def admin_redis(self, timeout_s: float = 2.0) -> redis.Redis:
-        return redis.Redis(
-            unix_socket_path=str(self.redis.socket_path), protocol=2, socket_timeout=timeout_s,
-            retry=Retry(NoBackoff(), 0),
-        )  # fmt: skip
+        return self.redis.client(timeout_s)
 
     async def tell_redis(self, call: Callable[[redis.Redis], object]) -> bool:
         """Have an administrator's command run, past all proxies; False: Redis is away."""
@@ -254,9 +257,9 @@ class World:
         had_ms = self._cpu_ms[-1][2] - self._cpu_ms[0][2] if len(self._cpu_ms) > 1 else 0.0
         with contextlib.suppress(redis.RedisError, OSError), self.admin_redis(0.5) as client:
             for entry in reversed(client.slowlog_get(512)):
-                if entry["id"] <= self._slowlog_id:
+                if entry["id"] <= self._slowlog_ids.get(pid, -1):
                     continue
-                self._slowlog_id = entry["id"]
+                self._slowlog_ids[pid] = entry["id"]
                 ms = min(entry["duration"] / 1000, had_ms)
                 words = entry["command"].split(b" ")[:2]
                 if words[0].upper().startswith(b"EVAL"):
@@ -297,8 +300,7 @@ class World:
         for daemon in self.daemons:
             daemon.link.heal()
             daemon.signal_all(signal.SIGCONT)
-        if self.redis.pid is not None:
-            os.kill(self.redis.pid, signal.SIGCONT)
+        await asyncio.to_thread(self.redis.heal)
 
     async def close(self) -> None:
         for task in self._tasks:
@@ -313,5 +315,4 @@ class World:
         for daemon in self.daemons:
             if daemon.process is not None:
                 daemon.process.wait()
-            await daemon.link.close()
-        self.redis.kill()
+        await self.redis.close(self.daemons)

@@ -29,7 +29,7 @@ def sentinel_setup(folder: Path, **options: Any) -> Iterator[SentinelSetup]:
 
 
 # The replica logs in as a user of its own, so that replication can be stopped without touching anybody else.
-_REPLICATOR = ("user replicator on nopass +psync +replconf +ping", "masteruser replicator", "masterauth any")
+REPLICATOR = ("user replicator on nopass +psync +replconf +ping", "masteruser replicator", "masterauth any")
 
 
 class SentinelSetup:
@@ -41,7 +41,7 @@ class SentinelSetup:
         *,
         name: str = "mymaster",
         down_after_ms: int = 500,
-        node_options: Sequence[str] = _REPLICATOR,
+        node_options: Sequence[str] = REPLICATOR,
         sentinel_options: Sequence[str] = (),
         login: dict[str, Any] | None = None,
     ) -> None:

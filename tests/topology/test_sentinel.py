@@ -167,6 +167,27 @@ def test_sentinel_planned_failover_moves_everybody(sentinel, two_front_ends):
         )
 
 
+def callers(server):
+    """How many clients run scripts on a server, or follow its stream."""
+    with server.client() as client:
+        return sum(one["cmd"].startswith(("eval", "xread")) for one in client.client_list())
+
+
+def test_sentinel_master_that_was_replaced_is_left_before_it_is_demoted(sentinel, two_front_ends):
+    """For ten seconds after a planned failover it takes writes, all of which are lost then."""
+    front_ends, namespace = two_front_ends, two_front_ends[0].settings.namespace
+    old, new = sentinel.master, sentinel.replica
+    with beating(BROKERS, front_ends), watching(front_ends, KNOWN):
+        wait_until(sentinel.caught_up, "the replica has it all")
+        sentinel.sentinels[0].call("SENTINEL", "FAILOVER", sentinel.name)
+        sentinel.wait_for_failover(new)
+        wait_until(lambda: not callers(old), "front ends and sweeper leave the old master", 5)
+        assert old.call("ROLE")[0] == b"master", "it was demoted: nobody had to leave it"
+        wait_until(lambda: put(front_ends[0], "after") == 0, "writes succeed again")
+        assert contents(new.url, namespace)["kv"]["ns"] == {"after": "1"}
+        assert not callers(old)
+
+
 async def test_sentinel_url_works_with_dead_sentinels_and_unknown_names(sentinel, own_namespace):
     alive = sentinel.sentinels[0].address
     url = f"redis+sentinel://127.0.0.1:{free_port()},127.0.0.1:{free_port()},{alive}/mymaster/0"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
+import logging
 from typing import Any
 
 from redis import exceptions
@@ -25,6 +27,10 @@ from ...errors import ConfigError
 from .errors import is_demoted
 from .url import parse_url, without_password
 
+logger = logging.getLogger(__name__)
+
+# How often a client asks its Sentinels for the master: as often as a worker renews its lease.
+_LOOK_EVERY_S = 0.9
 # How many times the timeout of one answer a call waits for a free connection: when a thousand brokers come at once, the
 # last of them waits for all others although Redis is well.
 _WAIT_TIMEOUTS = 3
@@ -80,7 +86,38 @@ _LEAVES_REPLICAS = {Connection: _Connection, SSLConnection: _SSLConnection, Unix
 
 
 class _SentinelPool(SentinelConnectionPool, BlockingConnectionPool):
-    """Asks Sentinel for the master; calls beyond ``max_connections`` wait for a free connection."""
+    """Asks Sentinel for the master; calls beyond ``max_connections`` wait for a free connection.
+
+    It asks again every second, beside the calls, and closes all connections to a master that was replaced. Such a
+    one, if it lives, takes writes until the Sentinels demote it ten seconds later, which loses them.
+    """
+
+    _looking: asyncio.Task[None] | None = None
+
+    async def get_connection(self, *args: Any, **options: Any) -> Any:
+        if self._looking is None:
+            self._looking = asyncio.create_task(self._keep_looking(), name="asks Sentinel for the master")
+        return await super().get_connection(*args, **options)  # type: ignore[no-untyped-call]
+
+    async def _keep_looking(self) -> None:
+        task = asyncio.current_task()
+        while not (task and task.cancelling()):  # redis-py's timeouts can swallow a cancellation
+            await asyncio.sleep(_LOOK_EVERY_S)
+            with contextlib.suppress(exceptions.RedisError, OSError):  # who connects anew hears of it
+                await self._leave_replaced()
+
+    async def _leave_replaced(self) -> None:
+        self.master_address = address = await self.sentinel_manager.discover_master(self.service_name)
+        connections: list[Any] = [*self._available_connections, *self._in_use_connections]
+        replaced = [one for one in connections if one.is_connected and (one.host, one.port) != address]
+        if replaced:
+            logger.warning("Sentinel names another master, %s:%s: connections to the one before are closed", *address)
+        for connection in replaced:
+            await connection.disconnect()
+
+    def stop_looking(self) -> None:
+        if self._looking is not None:
+            self._looking.cancel()
 
 
 class _SentinelRedis(Redis):
@@ -89,6 +126,7 @@ class _SentinelRedis(Redis):
     async def aclose(self, close_connection_pool: bool | None = None) -> None:
         await super().aclose(close_connection_pool)
         pool: Any = self.connection_pool
+        pool.stop_looking()
         for sentinel in pool.sentinel_manager.sentinels:
             await sentinel.aclose()
 

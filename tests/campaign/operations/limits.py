@@ -8,6 +8,7 @@ import signal
 from random import Random
 from typing import TYPE_CHECKING
 
+from ..variants import SINGLE
 from ..wire import connected
 from .looks import both_write, new_host
 from .table import claimed, disturbed, everything_of, operation, places_of
@@ -81,7 +82,7 @@ async def full_until_trimmed(world: World, rng: Random) -> None:
             await world.tell_redis(lambda client: client.config_set("maxmemory", 0))
 
 
-@operation(0.6)
+@operation(0.6, only=SINGLE)
 async def started_while_redis_is_away(world: World, rng: Random) -> None:
     """A front end and a sweeper start while Redis is away, and serve when it is back (A19)."""
     front_end = rng.choice(world.front_ends)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from mqregistry.store import scripts
 
 from ..processes import Daemon, FrontEnd
+from ..variants import SINGLE
 from .table import claimed, disturbed, operation, places_of
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ def any_daemon(world: World, rng: Random) -> Daemon:
     return rng.choice([*world.front_ends, *world.daemons])
 
 
-@operation(2)
+@operation(2, only=SINGLE)
 async def link_cut(world: World, rng: Random) -> None:
     """Connections to Redis are reset, and new ones too."""
     daemon = any_daemon(world, rng)
@@ -34,7 +35,7 @@ async def cut(daemon: Daemon, for_s: float) -> None:
     daemon.link.cut = False
 
 
-@operation(2)
+@operation(2, only=SINGLE)
 async def link_half_open(world: World, rng: Random) -> None:
     """Nothing passes, and nobody is told; then what was held back arrives late, or never."""
     daemon = any_daemon(world, rng)
@@ -46,7 +47,7 @@ async def link_half_open(world: World, rng: Random) -> None:
         daemon.link.release()
 
 
-@operation(1.5)
+@operation(1.5, only=SINGLE)
 async def link_slow(world: World, rng: Random) -> None:
     """Everything takes a while."""
     daemon = any_daemon(world, rng)
@@ -57,7 +58,7 @@ async def link_slow(world: World, rng: Random) -> None:
         daemon.link.delay_s = 0.0
 
 
-@operation(1.5)
+@operation(1.5, only=SINGLE)
 async def links_cut_together(world: World, rng: Random) -> None:
     """No front end reaches Redis, for longer than a broker's timeout, while the sweeper goes on (A2)."""
     names = [f"link {front_end.name}" for front_end in world.front_ends]
@@ -66,7 +67,7 @@ async def links_cut_together(world: World, rng: Random) -> None:
         await asyncio.gather(*(cut(front_end, for_s) for front_end in world.front_ends))
 
 
-@operation(2)
+@operation(2, only=SINGLE)
 async def script_cut(world: World, rng: Random) -> None:
     """The connection breaks just when a certain script is called (A8, A13)."""
     front_end = rng.choice(world.front_ends)

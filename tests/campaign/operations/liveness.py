@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from mqregistry.store import scripts
 
 from ..listeners import Listener
+from ..variants import SINGLE
 from .looks import gone_soon, is_gone, new_host
 from .processes import restart, stopped
 from .redis_server import pause_redis
@@ -40,7 +41,7 @@ async def drained_after_the_last_other_close(world: World, rng: Random) -> None:
         await host.stop()
 
 
-@operation(0.6)
+@operation(0.6, only=SINGLE)
 async def attaching_fails_once(world: World, rng: Random) -> None:
     """A worker loses its lease, and attaching its channels fails once: the close of one still counts (A13)."""
     front_end = world.front_ends[0]
@@ -101,7 +102,7 @@ async def smallest_id_told_to_broken_listeners(world: World, rng: Random) -> Non
             await listener.close()
 
 
-@operation(0.5)
+@operation(0.5, only=SINGLE)
 async def redis_paused_again_and_again(world: World, rng: Random) -> None:
     """Each pause is longer than a gap, the times between are longer still: who is silent must go all the same (A11)."""
     with claimed(world, *everything_of(world)):

@@ -42,7 +42,7 @@ async def gone_soon(world: World, who: str, when: str, within_s: float = 8.0) ->
         if world.found.is_set():
             return
         now = time.monotonic()
-        quiet = world.timeline.is_quiet(began - 12, now, ("redis", "clock", "peers", "load", "loss"))
+        quiet = world.timeline.is_quiet(began - 12, now, ("redis", "master", "clock", "peers", "load", "loss"))
         if now > began + within_s + (0 if quiet else 20):
             world.judged([f"{who} is in the tables {now - began:.0f} s {when}; its timeout is {LONG_S:g} s"])
             return

@@ -16,15 +16,16 @@ from mqregistry.store.config_writes import KvStore
 from mqregistry.store.route_writes import RouteStore
 from mqregistry.store.store import Store
 
+from ..variants import SINGLE
 from .looks import answers_17, new_host, rev_of, seq_of
-from .redis_server import flush, lose
+from .redis_server import flush
 from .table import claimed, disturbed, everything_of, operation, places_of
 
 if TYPE_CHECKING:
     from ..world import World
 
 
-@operation(0.6)
+@operation(0.6, only=SINGLE)
 async def slow_load_while_kv_changes(world: World, rng: Random) -> None:
     """A rebuild takes seconds, and a KV value changes all the time: one rebuild, then quiet (A1)."""
     front_end, other = world.front_ends if rng.random() < 0.5 else reversed(world.front_ends)
@@ -52,7 +53,7 @@ async def slow_load_while_kv_changes(world: World, rng: Random) -> None:
         front_end.link.delay_s = 0.0
 
 
-@operation(0.6)
+@operation(0.6, only=SINGLE)
 async def lost_numbers_taken_again(world: World, rng: Random) -> None:
     """Redis forgets a broker's last change; another change of its row takes the lost number unseen (A6, A18)."""
     with claimed(world, *everything_of(world)):
@@ -78,7 +79,7 @@ async def lost_numbers_taken_again(world: World, rng: Random) -> None:
                 for path, data in saved.items():
                     path.write_bytes(data)
                 await asyncio.to_thread(world.redis.start)
-                await lose(world, since, frozenset({0, 1}))
+                world.lost(since, frozenset({0, 1}))
                 before = await seq_of(world)
                 if before is not None and after is not None and rev is not None:
                     await _take(world, member.state.name, before, after, rev)
@@ -106,7 +107,7 @@ async def _take(world: World, name: str, before: int, after: int, rev: int) -> N
                     await KvStore(store).put("direct", f"key{seq}", str(time.monotonic()))
 
 
-@operation(0.6)
+@operation(0.6, only=SINGLE)
 async def hiccup_while_kv_is_given_back(world: World, rng: Random) -> None:
     """Redis is back empty, and the connection breaks just when the KV configuration is given back (A8)."""
     with claimed(world, *everything_of(world)), disturbed(world, "redis"):
@@ -118,7 +119,7 @@ async def hiccup_while_kv_is_given_back(world: World, rng: Random) -> None:
             front_end.link.trips.clear()
 
 
-@operation(0.6)
+@operation(0.6, only=SINGLE)
 async def who_knows_less_gives_back_first(world: World, rng: Random) -> None:
     """Two losses of KV: the front end that was cut off gives back first, the one with newer keys after it (A8)."""
     old, new = world.front_ends if rng.random() < 0.5 else reversed(world.front_ends)
@@ -144,7 +145,7 @@ async def who_knows_less_gives_back_first(world: World, rng: Random) -> None:
         await asyncio.sleep(2)
 
 
-@operation(0.4)
+@operation(0.4, only=SINGLE)
 async def trimmed_while_a_front_end_loads(world: World, rng: Random) -> None:
     """A front end starts over a slow link, and the change stream is trimmed under it (A12)."""
     front_end, other = world.front_ends if rng.random() < 0.5 else reversed(world.front_ends)

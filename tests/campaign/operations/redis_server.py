@@ -10,13 +10,14 @@ import time
 from random import Random
 from typing import TYPE_CHECKING
 
+from ..variants import SINGLE
 from .table import claimed, disturbed, operation
 
 if TYPE_CHECKING:
     from ..world import World
 
 
-@operation(3)
+@operation(3, only=SINGLE)
 async def redis_paused(world: World, rng: Random) -> None:
     """SIGSTOP: connections stay, nothing is answered."""
     with claimed(world, "redis"), disturbed(world, "redis"):
@@ -32,7 +33,7 @@ async def pause_redis(world: World, for_s: float) -> None:
         os.kill(world.redis.pid, signal.SIGCONT)
 
 
-@operation(2)
+@operation(2, only=SINGLE)
 async def redis_killed(world: World, rng: Random) -> None:
     """SIGKILL and a start from the append-only file: nothing that was acknowledged is lost."""
     with claimed(world, "redis"), disturbed(world, "redis"):
@@ -47,15 +48,7 @@ def remove_aof(world: World) -> None:
     shutil.rmtree(world.redis.folder / "appendonlydir", ignore_errors=True)
 
 
-async def lose(world: World, since: float, known_by: frozenset[int] | None = None) -> None:
-    """Redis has lost what it learned since then; known routes are now served beside what it holds."""
-    now = time.monotonic()
-    world.replayable = False
-    world.model.lost(since, now, known_by)
-    world.timeline.add("loss", now, now + world.model.merge_s + 4)
-
-
-@operation(1.5)
+@operation(1.5, only=SINGLE)
 async def redis_emptied(world: World, rng: Random) -> None:
     """It comes back without any data."""
     with claimed(world, "redis"), disturbed(world, "redis"):
@@ -63,7 +56,7 @@ async def redis_emptied(world: World, rng: Random) -> None:
         remove_aof(world)
         await asyncio.sleep(rng.choice((0.0, 0.5, 3.0)))
         await asyncio.to_thread(world.redis.start)
-        await lose(world, 0.0)
+        world.lost(0.0)
 
 
 @operation(1.5)
@@ -75,10 +68,10 @@ async def flushall(world: World, rng: Random) -> None:
 
 async def flush(world: World) -> None:
     if await world.tell_redis(lambda client: client.flushall()):
-        await lose(world, 0.0)
+        world.lost(0.0)
 
 
-@operation(1.5)
+@operation(1.5, only=SINGLE)
 async def redis_rolled_back(world: World, rng: Random) -> None:
     """It comes back with the data of some seconds ago, as a replica that lags does when it is promoted (A6, A18)."""
     with claimed(world, "redis"):
@@ -92,7 +85,7 @@ async def redis_rolled_back(world: World, rng: Random) -> None:
                 path.write_bytes(data)
             await asyncio.sleep(rng.choice((0.0, 0.0, 1.0)))
             await asyncio.to_thread(world.redis.start)
-            await lose(world, since)
+            world.lost(since)
 
 
 @operation(1)

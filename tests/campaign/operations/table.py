@@ -1,30 +1,49 @@
 """The table of operations, and what each claims and disturbs.
 
 An operation gets its own random numbers, so that it does the same when the schedule around it is made shorter. What it
-needs is claimed; if another operation has it, nothing happens.
+needs is claimed; if another operation has it, nothing happens. One that needs the one server, its files or the links
+before it is for that variant only.
 """
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Awaitable, Callable, Iterator
 from random import Random
 from typing import TYPE_CHECKING
 
 from ..processes import Daemon, FrontEnd
+from ..variants import VARIANTS
 
 if TYPE_CHECKING:
     from ..world import World
 
 
-Operation = Callable[["World", Random], Awaitable[None]]
-OPERATIONS: dict[str, tuple[float, Operation]] = {}
-"""Name -> weight, function."""
+Play = Callable[["World", Random], Awaitable[None]]
 
 
-def operation(weight: float) -> Callable[[Operation], Operation]:
-    def add(function: Operation) -> Operation:
-        OPERATIONS[function.__name__] = (weight, function)
+@dataclasses.dataclass(frozen=True)
+class Operation:
+    """weight: how often it happens, compared with others. variants: on which sorts of servers it can be played."""
+
+    weight: float
+    play: Play
+    variants: tuple[str, ...]
+
+    @property
+    def what(self) -> str:
+        return (self.play.__doc__ or "").strip().partition("\n")[0]
+
+
+OPERATIONS: dict[str, Operation] = {}
+
+
+def operation(weight: float, *, only: str = "") -> Callable[[Play], Play]:
+    """Put a function into the table. only: the one variant that it is for; "": for all."""
+
+    def add(function: Play) -> Play:
+        OPERATIONS[function.__name__] = Operation(weight, function, (only,) if only else VARIANTS)
         return function
 
     return add
