@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from ..errors import RemoteProtocolError
+from .slices import Slices, finish
 
 MAX_LENIENT_BYTES: Final = 64 * 1024
 """The longest text for the parser in Python, which takes some 40 ms for it."""
@@ -22,8 +23,7 @@ MAX_BYTES: Final = 256 * 1024
 anything longer that is not standard JSON of the expected type."""
 
 MAX_QUOTED_BYTES: Final = 1024 * 1024
-"""The longest text in which integer keys are quoted: the static topics of a broker that has thousands of them. It may
-take 100 ms."""
+"""The longest text in which integer keys are quoted: the static topics of a broker that has thousands of them."""
 
 MAX_DEPTH: Final = 64
 """How deep objects and arrays may nest; real bodies need six levels."""
@@ -42,6 +42,7 @@ _BARE_KEY: Final = re.compile(
 
 # Of a broker with thousands of static topics.
 _MAX_BARE_KEYS: Final = 100_000
+_KEYS_PER_SLICE: Final = 8_000
 
 _TOKEN: Final = re.compile(
     r"""\s*+ (?:
@@ -66,8 +67,13 @@ def quote_integer_keys(data: bytes) -> bytes:
     """Quote the integer keys that have no quotes, so that a standard parser can read the text.
 
     Bytes that are no JSON stay no JSON, and so does a text beyond MAX_QUOTED_BYTES. Cost: linear, about 9 ms for a
-    register body of a megabyte.
+    register body of a megabyte, 120 ms for a megabyte of nothing but keys.
     """
+    return finish(quoting_integer_keys(data))
+
+
+def quoting_integer_keys(data: bytes) -> Slices[bytes]:
+    """Do what :func:`quote_integer_keys` does, in slices."""
     if len(data) > MAX_QUOTED_BYTES:
         return data
     parts: list[bytes] = []
@@ -76,6 +82,8 @@ def quote_integer_keys(data: bytes) -> bytes:
     while found := _BARE_KEY.match(data, at):
         if len(parts) == 2 * _MAX_BARE_KEYS:
             return data
+        if len(parts) % _KEYS_PER_SLICE == 0:
+            yield
         parts += (found[1], b'"%b":' % found[2])
         at = found.end()
     return b"".join((*parts, data[at:])) if parts else data

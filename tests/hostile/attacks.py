@@ -6,6 +6,7 @@ An attack takes the :class:`Attacked` and returns what strikes; what is expensiv
 from __future__ import annotations
 
 import struct
+import zlib
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -281,8 +282,73 @@ def connections_that_come_and_go(at: Attacked) -> Strike:
     return strike
 
 
+# B4, the bodies
+
+
+def _piece(text: bytes) -> bytes:
+    return struct.pack(">i", len(text)) + text
+
+
+_NONE = struct.pack(">i", 0)
+
+
+def _compressed(
+    version: bytes = b'{"counter":1,"stateVersion":0,"timestamp":1}', *, topics: bytes = _NONE, servers: bytes = b"[]",
+    rest: bytes = _NONE,
+) -> bytes:  # fmt: skip
+    """The compressed form of a registration."""
+    return zlib.compress(_piece(version) + topics + _piece(servers) + rest)
+
+
+def bodies_that_are_expensive_to_read(at: Attacked) -> Strike:
+    table, size = b'{"topicConfigSerializeWrapper":{"topicConfigTable":{%b}}}', 8 * MB
+    bodies = [
+        table % (b'"x":' + b"[" * size), table % (b'{"a":' * (size // 6)), b'{"x":[' + b"[]," * (size // 3) + b"[]]}",
+        b'{"filterServerList":[' + b"{}," * (size // 3) + b"{}]}", table % (b'"x":{"perm":' + b"9" * size + b"}"),
+        table % (b'"x":{},' * (size // 7) + b'"x":{}'), table % (b'"' + b"\\u0041" * (size // 6) + b'":{}'),
+        b'{"topicConfigSerializeWrapper":{"dataVersion":{"counter":' + b"9" * size + b"}}}", b"{," * (size // 2),
+        table % (b'"x":{' + b",".join(b"%d:1" % n for n in range(90_000)) + b"}"), b'"' * size,
+        table % b",".join(b'"%x":{}' % n for n in range(390_000)), b"{'a':[" + b"[]," * (MB // 3) + b"]}",
+    ]  # fmt: skip
+    versions = [b'{"counter":' + b"9" * 4000 + b"}", b"[" * 4096, b"{" * (MB), b"9" * MB]
+
+    def strike() -> None:
+        with at.attackers(1, 60) as (client,):
+            for body in bodies:
+                refused(client, RequestCode.REGISTER_BROKER, *registration(body))
+            for version in versions:
+                refused(client, RequestCode.QUERY_DATA_VERSION, EVIL, version)
+                client.request(RequestCode.REGISTER_TOPIC_IN_NAMESRV, EVIL, version)
+
+    return strike
+
+
+def inflating_bodies(at: Attacked) -> Strike:
+    """Eight at once that inflate to some 60 MB each, or further than is looked."""
+    line = _piece(b"t 1 1 6 SINGLE_TAG")
+    bodies = [
+        zlib.compress(bytes(200 * MB)),
+        _compressed(b"{" + b" " * (60 * MB) + b"}"),
+        _compressed(b"[" + b"[]," * (20 * MB) + b"[]]"),
+        _compressed(servers=b"[" + b'"",' * (20 * MB) + b'""]'),
+        _compressed(topics=struct.pack(">i", 1) + _piece(b"t" * (60 * MB) + b" 1 1 6 SINGLE_TAG")),
+        _compressed(topics=struct.pack(">i", 90_000) + line * 89_999 + _piece(b"none")),
+        _compressed(rest=struct.pack(">i", 1) + _piece(b'{"topic":"t","currIdMap":{' + b"0:1," * MB + b"}}")),
+        zlib.compress(_compressed(b"{" + b" " * (60 * MB) + b"}")),
+    ]
+
+    def strike() -> None:
+        with at.attackers(len(bodies), 60) as clients:
+            for number, (client, body) in enumerate(zip(clients, bodies, strict=True)):
+                client.send(RequestCode.REGISTER_BROKER, *registration(body, f"evil-{number}", compressed="true"))
+            assert [client.receive().code for client in clients] == [1] * len(bodies)  # type: ignore[union-attr]
+
+    return strike
+
+
 ATTACKS = (
     long_names, registrations_of_huge_names, kv_values, queued_headers, unread_answers,
     unfinished_frames, bytes_one_by_one, control_characters,
     setting_toggled, heartbeat_timeouts, bars_in_addresses, bytes_that_are_no_frames, connections_that_come_and_go,
+    bodies_that_are_expensive_to_read, inflating_bodies,
 )  # fmt: skip

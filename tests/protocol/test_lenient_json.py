@@ -11,7 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mqregistry.errors import RemoteProtocolError
-from mqregistry.protocol.lenient_json import MAX_DEPTH, MAX_LENIENT_BYTES, _Parser, loads, quote_integer_keys
+from mqregistry.protocol.lenient_json import (
+    MAX_DEPTH,
+    MAX_LENIENT_BYTES,
+    _Parser,
+    loads,
+    quote_integer_keys,
+    quoting_integer_keys,
+)
+from mqregistry.protocol.slices import finish
 
 JSON = st.recursive(
     st.none()
@@ -123,3 +131,9 @@ def test_hostile_text_takes_no_more_than_linear_time(piece: bytes) -> None:
     start = time.thread_time()
     quote_integer_keys(piece * (8_000_000 // len(piece)))
     assert time.thread_time() - start < 8.0
+
+
+def test_many_integer_keys_are_quoted_in_slices():
+    bare = b"{" + b",".join(b"%d:1" % number for number in range(40_000)) + b"}"
+    assert len(list(quoting_integer_keys(bare))) == 10
+    assert finish(quoting_integer_keys(bare)) == quote_integer_keys(bare)

@@ -310,7 +310,7 @@ def test_ten_thousand_topics_take_the_fast_path(monkeypatch: pytest.MonkeyPatch)
         raise AssertionError("the lenient reader, ten times slower, was asked")
 
     monkeypatch.setattr(lenient_json, "loads", slow)
-    monkeypatch.setattr(lenient_json, "quote_integer_keys", slow)
+    monkeypatch.setattr(lenient_json, "quoting_integer_keys", slow)
     assert decode_register_body(data, compressed=False, version=479) == body
 
 

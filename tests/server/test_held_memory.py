@@ -387,6 +387,26 @@ async def test_a_huge_registration_is_decoded_beside_no_other_large_one() -> Non
     assert going == []
 
 
+async def test_others_are_served_after_each_slice_of_many_works() -> None:
+    turns, done = DecodingTurns(), []
+
+    def slices(name: int):
+        for _ in range(5):
+            done.append(name)
+            yield
+        done.append(name)
+
+    works = asyncio.gather(*(turns.work(slices(name)) for name in range(8)))
+    seen = 0
+    async with asyncio.timeout(10):
+        while not works.done():
+            await asyncio.sleep(0)
+            assert len(done) - seen <= 1, "several slices without a pause"
+            seen = len(done)
+    assert sorted(done) == sorted(6 * [*range(8)])
+    assert done[:8] == [*range(8)], "each has its turn"
+
+
 def measured(body: bytes, *, compressed: bool) -> BodySize:
     return finish(measuring(body, compressed=compressed))
 

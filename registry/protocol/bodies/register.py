@@ -120,7 +120,7 @@ def decoding(
             )
         )
     check_objects(body, _MOST_OBJECTS)
-    wire = _body.decode(body)
+    wire = yield from _body.decoding(body)
     return (yield from _register_body(wire.topic_config_serialize_wrapper, wire.filter_server_list, now_ms))
 
 
@@ -137,7 +137,8 @@ def _decoding_wrapper(body: bytes, now_ms: int) -> Slices[RegisterBody]:
     if not body:
         return RegisterBody(filter_servers=None)
     check_objects(body, _MOST_OBJECTS)
-    return (yield from _register_body(None if wire_json.is_null(body) else _wrapper.decode(body), None, now_ms))
+    wrapper = None if wire_json.is_null(body) else (yield from _wrapper.decoding(body))
+    return (yield from _register_body(wrapper, None, now_ms))
 
 
 def _register_body(wrapper: _WireWrapper | None, filter_servers: list[str] | None, now_ms: int) -> Slices[RegisterBody]:

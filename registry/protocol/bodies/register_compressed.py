@@ -29,7 +29,7 @@ MAX_MAPPINGS_BYTES: Final = 8 << 20
 
 _INPUT_BYTES: Final = 1 << 16
 _PIECE_BYTES: Final = 1 << 18
-_PIECES_PER_SLICE: Final = 8
+_PIECES_PER_SLICE: Final = 4
 _MAPPINGS_PER_SLICE: Final = 500
 _LENGTH: Final = struct.Struct(">i")
 _FILTER_TYPES: Final = frozenset({"SINGLE_TAG", "MULTI_TAG"})

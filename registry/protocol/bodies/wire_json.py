@@ -14,6 +14,7 @@ import msgspec
 from ...errors import RemoteProtocolError
 from ...model import DataVersion, Int32, TopicQueueMapping
 from .. import lenient_json
+from ..slices import Slices, finish
 
 T = TypeVar("T")
 
@@ -44,7 +45,11 @@ class TolerantDecoder(Generic[T]):
         Raises:
             RemoteProtocolError: not JSON even leniently, or not of this type; ``closes`` is false.
         """
-        value = self.decode_standard(data)
+        return finish(self.decoding(data))
+
+    def decoding(self, data: bytes) -> Slices[T]:
+        """Do what :meth:`decode` does, in slices."""
+        value = yield from self._decoding_standard(data)
         if value is not None:
             return value
         try:
@@ -55,12 +60,16 @@ class TolerantDecoder(Generic[T]):
 
     def decode_standard(self, data: bytes) -> T | None:
         """Read one value that is standard JSON but for integer keys; None when it is not, or not of this type."""
+        return finish(self._decoding_standard(data))
+
+    def _decoding_standard(self, data: bytes) -> Slices[T | None]:
         try:
             return self._decode(data)
         except lenient_json.REFUSALS:
             pass
-        quoted = lenient_json.quote_integer_keys(data)
+        quoted = yield from lenient_json.quoting_integer_keys(data)
         if quoted != data:
+            yield
             try:
                 return self._decode(quoted)
             except lenient_json.REFUSALS:

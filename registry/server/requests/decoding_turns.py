@@ -124,4 +124,4 @@ class DecodingTurns:
                 except StopIteration as done:
                     result: T = done.value
                     return result
-            await asyncio.sleep(0)
+                await asyncio.sleep(0)  # with the lock, or each of many would do a slice before others are served
