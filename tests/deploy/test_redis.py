@@ -185,6 +185,8 @@ def test_only_front_ends_reach_users_and_secrets(deployed, user, command, namesp
 @pytest.mark.parametrize("user", ["mqoperator", "mqpipeline"])
 async def test_who_may_not_set_a_mode_makes_no_namespace(deployed, namespace, user):
     """Else it would have none, and be off."""
+    async with Store(login(deployed, "mqregistry"), f"{namespace}-other") as store:
+        await store.connect()  # a script that is not loaded is refused for that
     async with Store(login(deployed, user), namespace) as store:
         with pytest.raises(StoreError, match="lacks a right"):
             await store.init_namespace()
