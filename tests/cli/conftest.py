@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -16,8 +19,24 @@ from bench.servers.processes import free_port
 from mqregistry.cli import cli
 from mqregistry.config.settings import Settings
 from mqregistry.server.process.supervisor import boot_line
+from mqregistry.store.store import Store
 
 from .processes import Process
+
+
+@pytest.fixture
+def in_store(redis_url, namespace):
+    """Runs a coroutine function on a store of the namespace, which it makes."""
+
+    def use(work: Callable[[Store], Any]) -> Any:
+        async def run() -> Any:
+            async with Store(redis_url, namespace) as store:
+                await store.connect()
+                return await work(store)
+
+        return asyncio.run(run())
+
+    return use
 
 
 @pytest.fixture

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 import re
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -24,21 +22,6 @@ from mqregistry.store.leases import LeaseStore
 from mqregistry.store.store import Store
 
 SECRET = "a-secret-of-mine"
-
-
-@pytest.fixture
-def in_store(redis_url, namespace):
-    """Runs a coroutine function on a store of the namespace, which it makes."""
-
-    def use(work: Callable[[Store], Any]) -> Any:
-        async def run() -> Any:
-            async with Store(redis_url, namespace) as store:
-                await store.connect()
-                return await work(store)
-
-        return asyncio.run(run())
-
-    return use
 
 
 @pytest.fixture

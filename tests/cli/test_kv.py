@@ -2,34 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
 from mqregistry.cli import cli
 from mqregistry.store.snapshot import read_head, read_tables
-from mqregistry.store.store import Store
 
 FILE = {"configTable": {"ORDER_TOPIC_CONFIG": {"t1": "broker-a:4", "t2": "broker-b:8"}, "EMPTY": {}}}
-
-
-@pytest.fixture
-def in_store(redis_url, namespace):
-    """Runs a coroutine function on a store of the namespace, which it makes."""
-
-    def use(work: Callable[[Store], Any]) -> Any:
-        async def run() -> Any:
-            async with Store(redis_url, namespace) as store:
-                await store.connect()
-                return await work(store)
-
-        return asyncio.run(run())
-
-    return use
 
 
 @pytest.fixture
