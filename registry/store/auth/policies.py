@@ -16,9 +16,7 @@ from ...auth.policy import Mode, Policy
 from ...auth.users import Secret, encode_user
 from ...errors import StoreUnavailable
 from ..store import Store
-
-AUTH_MINOR: Final = 2
-"""The least schema minor of a release whose front ends decide on requests."""
+from .enforced import AUTH_MINOR
 
 _CHANGED: Final = "changed:"
 _ATTEMPTS: Final = 20
