@@ -57,7 +57,7 @@ STEADY: Final = plan.COUNTER + 1
 """The counter of every data version: the generator, which looks for another one, changes nothing."""
 
 
-class Bar(NamedTuple):
+class AtMost(NamedTuple):
     """How much slower one kind may be than another; most_percent None: it is only told."""
 
     load: str
@@ -67,7 +67,7 @@ class Bar(NamedTuple):
 
 
 BARS: Final = tuple(
-    Bar(load, kind, than, most)
+    AtMost(load, kind, than, most)
     for load, signed_most in (("lookups", 5.0), ("heartbeats", 10.0), ("storm", 10.0), ("again", None))
     for kind, than, most in ((PLAIN, BEFORE, 2.0 if signed_most else None), (PLAIN, OFF, None),
                              (SIGNED, PLAIN, signed_most))

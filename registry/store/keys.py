@@ -329,7 +329,7 @@ def auth_users(namespace: str) -> str:
 
 
 def auth_used(namespace: str) -> str:
-    """HASH: id of a secret -> the time (ms) of its last use, to a minute.
+    """HASH: id of a secret -> the time (ms) of its last use, to two minutes.
 
     TTL: none. Java: none.
     Writers: note_auth_used, change_auth, restore_auth.

@@ -41,7 +41,7 @@ class Authentication:
         policies = PolicyStore(store)
         self._context = context
         self._warns = warns
-        self._tally = Tally(policies, RefusalStore(store), front_end)
+        self._tally = Tally(policies, RefusalStore(store), front_end, lambda: context.signed_again())
         self._follower = PolicyFollower(policies, self._use, is_enforced=partial(is_enforced, store))
         self._older = OlderReleases(partial(older_workers, store), self._mode)
 
