@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from ....events.changes import TYPES
 from ....model import MASTER_ID, PERM_WRITE, BrokerRow
 from ....tables.tables import Tables
 from ...view.view import Applied
@@ -50,12 +51,14 @@ class ChangeCounts:
     """How many changes came, by type; listens to the view."""
 
     def __init__(self) -> None:
-        self._counted: Counter[str] = Counter()
+        # those that have not happened are shown, too: else the first ones would be no increase for Prometheus
+        self._counted: Counter[str] = Counter(dict.fromkeys(TYPES, 0))
 
     def applied(self, applied: Applied) -> None:
         """The view has this event; of a change in parts the first one counts."""
         if applied.change.part == 1:
-            self._counted[applied.change.type] += 1
+            kind = applied.change.type
+            self._counted[kind if kind in TYPES else "later"] += 1
 
     def report(self) -> dict[str, int]:
         """The counts by metric."""
