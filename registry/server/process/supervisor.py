@@ -19,6 +19,7 @@ from typing import Any, Final
 import msgspec
 
 from ...config.settings import Settings
+from ...embedded import how_it_ended
 from ...errors import ConfigError, StartError, StoreError, StoreUnavailable
 from ...events.by import SWEEPER, front_end_name, this_process
 from ...store.store import Store
@@ -271,8 +272,7 @@ class Supervisor:
                 relay.cancel()
                 watch.cancel()
                 self._processes.pop(index, None)
-        ended_as = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"
-        return ended_as, reason
+        return how_it_ended(code), reason
 
     async def _make(self, index: int, status_fd: int, log_fd: int) -> WorkerProcess:
         """Make a worker process; raises OSError or ValueError when it could not be started."""
