@@ -40,7 +40,7 @@ _LOG_BYTES: Final = 4 * 1024 * 1024
 @click.command()
 @setting_options(
     "bind_address", "listen_port", "workers", "data_dir", "namespace", "http_port", "sweep", "compat", "log_level",
-    "log_file",
+    "log_format", "log_file",
 )  # fmt: skip
 @set_option
 @config_file_option
