@@ -127,9 +127,9 @@ class World:
 
     def broker(
         self, broker_id: int, *, name: str = "", topics: int = 4, timeout_s: float | None = None, cluster: str = "",
-        addr: str = "", prefix: str = "",
+        addr: str = "", prefix: str = "", suffix: str = "",
     ) -> Member:  # fmt: skip
-        """A broker that nobody has heard of yet."""
+        """A broker that nobody has heard of yet; prefix, suffix: what its topics' names have around their numbers."""
         self.names += 1
         number = self.names
         name = name or f"b{number}"
@@ -137,7 +137,8 @@ class World:
         if timeout_s is None:
             timeout_s = self.random.choice((8.0, 9.0, 9.0, 12.0))
         cluster = cluster or self.random.choice(CLUSTERS)
-        own = [f"t-{name}-{prefix}{index}" for index in range(topics)]
+        digits = len(str(topics)) if suffix else 1
+        own = [f"t-{name}-{prefix}{index:0{digits}}{suffix}" for index in range(topics)]
         state = BrokerState(f"{name}/{broker_id}#{number}", name, broker_id, addr, cluster, timeout_s, (0, 1))
         volatile = [f"v-{self.random.randrange(6)}" for _ in range(2)]
         return Member(self.model.add(state), ["common", *volatile, *own])

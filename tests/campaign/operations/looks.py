@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import time
+import urllib.request
 from typing import TYPE_CHECKING
 
 from ..wire import connected
 
 if TYPE_CHECKING:
     from ..hosts import Host
+    from ..processes import FrontEnd
     from ..world import World
 
 
@@ -23,6 +26,24 @@ async def answers_17(port: int) -> bool:
         async with connected(port) as wire:
             return (await wire.ask(105, {"topic": "never-heard-of"}, timeout_s=3)).code == 17
     return False
+
+
+async def all_answer_17(world: World) -> bool:
+    """Whether each of some connections to each front end, which lead to several workers, is denied an unknown topic."""
+    return all([await answers_17(front_end.port) for front_end in world.front_ends for _ in range(front_end.workers)])
+
+
+async def warnings_of(front_end: FrontEnd) -> list[str]:
+    """What /readyz of a front end warns of."""
+
+    def read() -> list[str]:
+        url = f"http://127.0.0.1:{front_end.http_port}/readyz"
+        with contextlib.suppress(OSError, ValueError), urllib.request.urlopen(url, timeout=2) as answer:
+            found: list[str] = json.load(answer).get("warnings", [])
+            return found
+        return []
+
+    return await asyncio.to_thread(read)
 
 
 async def is_gone(world: World, who: str) -> bool:
