@@ -40,10 +40,10 @@ def within(windows: Windows, since: float, until: float) -> float:
 
 
 class Timeline:
-    """The windows so far; ``now`` is the clock (time.monotonic)."""
+    """The windows so far; ``now`` is the clock (time.monotonic). look: adds what goes on, before each question."""
 
-    def __init__(self, now: Callable[[], float]) -> None:
-        self.now = now
+    def __init__(self, now: Callable[[], float], look: Callable[[], object] = lambda: None) -> None:
+        self.now, self._look = now, look
         self._windows: dict[str, list[list[float]]] = {}
         self._depth: dict[str, int] = {}
 
@@ -65,6 +65,7 @@ class Timeline:
 
     def windows(self, place: str, pad_s: float = 0.0) -> Windows:
         """The windows of one place, each longer by ``pad_s``."""
+        self._look()
         return united((start, end + pad_s) for start, end in self._windows.get(place, ()))
 
     def disturbed(self, pad_s: float = 0.0) -> Windows:
