@@ -257,7 +257,7 @@ class Model:
         if asked < since + FOLLOW_S:
             return False
         # woken, healed or started just now: what it has read is as old as the disturbance
-        places = ("redis", "master", "clock", "peers", f"fe{front_end}")
+        places = ("redis", "master", "clock", "peers", "load", f"fe{front_end}")
         if not self.timeline.is_quiet(asked - FOLLOW_S, asked, places):
             return False
         return self.lost_since(broker, since) is None

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from .model import CLOSE_S, FOLLOW_S, GHOST_SLACK_S, BrokerState, KvModel, Line, Loss, Model
-from .timeline import Timeline
+from .timeline import Timeline, most_had
 
 TOPIC = "t-b1-0"
 FRONT_ENDS = 2
@@ -61,6 +61,21 @@ def window(timeline, clock, lasts_s, *places):
     clock.now += lasts_s
     for place in places:
         timeline.end(place)
+
+
+def test_what_goes_on_is_looked_at_before_each_question(clock):
+    timeline = Timeline(clock, lambda: timeline.add("peers", clock.now - 1, clock.now))
+    timeline.add("redis", clock.now - 5, clock.now - 4)
+    assert timeline.quiet_s(clock.now - 5, clock.now, 0.0) == 3
+    assert not timeline.is_quiet(clock.now - 3, clock.now)
+
+
+def test_how_much_a_counter_can_have_grown_within_some_time():
+    samples = [(0.0, 0.0), (0.1, 10.0), (0.2, 60.0), (0.3, 70.0), (0.4, 75.0)]
+    assert most_had(samples, 0.0) == 50
+    assert most_had(samples, 0.09) == 60
+    assert most_had(samples, 9.0) == 75
+    assert most_had(samples[:1], 1.0) == most_had([], 1.0) == 0
 
 
 def test_17_for_a_topic_of_a_living_broker_is_wrong(model, broker, clock):

@@ -10,7 +10,7 @@ not beat).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 Windows = list[tuple[float, float]]
 
@@ -37,6 +37,16 @@ def common(one: Windows, other: Windows) -> Windows:
 def within(windows: Windows, since: float, until: float) -> float:
     """How much of [since, until] lies in windows that do not overlap."""
     return sum(max(0.0, min(end, until) - max(start, since)) for start, end in windows)
+
+
+def most_had(samples: Sequence[tuple[float, float]], lasting_s: float) -> float:
+    """The most that a counter can have grown within any time of this length. samples: (when, counter), in order."""
+    most, end = 0.0, 0
+    for number, (_, before) in enumerate(samples[:-1]):
+        while end < len(samples) - 1 and samples[end][0] < samples[number + 1][0] + lasting_s:
+            end += 1
+        most = max(most, samples[end][1] - before)
+    return most
 
 
 class Timeline:
@@ -70,11 +80,13 @@ class Timeline:
 
     def disturbed(self, pad_s: float = 0.0) -> Windows:
         """The times at which anything was disturbed."""
-        return united(window for place in self._windows for window in self.windows(place, pad_s))
+        self._look()
+        return united(window for place in list(self._windows) for window in self.windows(place, pad_s))
 
     def is_quiet(self, since: float, until: float, places: Iterable[str] | None = None) -> bool:
         """Whether nothing (or none of these places) was disturbed in the meantime."""
-        chosen = self._windows if places is None else places
+        self._look()
+        chosen = list(self._windows) if places is None else places
         return all(not within(self.windows(place), since, until) for place in chosen)
 
     def quiet_s(self, since: float, until: float, pad_s: float) -> float:

@@ -7,8 +7,10 @@ import contextlib
 import json
 import time
 import urllib.request
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from ..clients import KV_NAMESPACE
 from ..wire import connected
 
 if TYPE_CHECKING:
@@ -50,6 +52,34 @@ async def is_gone(world: World, who: str) -> bool:
     found: list[int] = []
     await world.tell_redis(lambda client: found.append(client.exists(f"{world.prefix}live:{who}")))
     return found == [0]
+
+
+async def kept_kv(world: World, keys: Iterable[str], after: str) -> None:
+    """These keys are soon what was acknowledged last."""
+
+    async def wrong() -> list[str]:
+        found: dict[bytes, bytes] = {}
+        await world.tell_redis(lambda client: found.update(client.hgetall(f"{world.prefix}kv:{KV_NAMESPACE}")))
+        values = {key: found[key.encode()].decode() if key.encode() in found else None for key in keys}
+        states = world.admin.kv.keys
+        return [
+            f"KV key {key} is {value} after {after}, acknowledged was {states[key].acked}"
+            for key, value in values.items()
+            if key in states and not states[key].allows(value)
+        ]
+
+    end = time.monotonic() + 10
+    while told := await wrong():
+        if time.monotonic() > end:
+            world.judged(told)
+            return
+        await asyncio.sleep(0.2)
+
+
+async def is_at_maxmemory(world: World) -> bool:
+    found: list[dict[str, int]] = []
+    await world.tell_redis(lambda client: found.append(client.info("memory")))
+    return bool(found) and found[0]["used_memory"] > found[0]["maxmemory"] > 0
 
 
 async def gone_soon(world: World, who: str, when: str, within_s: float = 8.0) -> None:

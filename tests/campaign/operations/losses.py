@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import signal
 import time
 from random import Random
@@ -17,8 +16,8 @@ from mqregistry.store.route_writes import RouteStore
 from mqregistry.store.store import Store
 
 from ..variants import SINGLE
-from .looks import answers_17, new_host, rev_of, seq_of
-from .processes import stopped
+from .looks import answers_17, kept_kv, new_host, rev_of, seq_of
+from .processes import standing
 from .redis_server import flush, rolled_back, saved_aof
 from .table import claimed, disturbed, everything_of, operation, places_of
 
@@ -73,9 +72,7 @@ async def lost_numbers_taken_again(world: World, rng: Random) -> None:
         await world.admin.write_kv(1, "lost", delete=rng.random() < 0.5)
         pids = [process.pid for front_end in world.front_ends for process in front_end.family()]
         with disturbed(world, "redis", *places_of(*world.front_ends)):
-            for pid in pids:
-                os.kill(pid, signal.SIGSTOP)
-            try:
+            with standing(pids):
                 after = await seq_of(world)
                 await rolled_back(world, saved)
                 world.lost(since, frozenset({0, 1}))
@@ -85,10 +82,6 @@ async def lost_numbers_taken_again(world: World, rng: Random) -> None:
                 if rng.random() < 0.6:  # the stream cannot be read for a while: registrations come before it is
                     for front_end in world.front_ends:
                         front_end.link.trips[b"XREAD"] = 1000
-            finally:
-                for pid in pids:
-                    with contextlib.suppress(ProcessLookupError):
-                        os.kill(pid, signal.SIGCONT)
             await asyncio.sleep(2.5)
             for front_end in world.front_ends:
                 front_end.link.trips.clear()
@@ -193,14 +186,14 @@ async def who_knows_less_gives_back_first(world: World, rng: Random) -> None:
             old.link.reset()
             old.link.release()
         else:
-            with disturbed(world, *places_of(new)):
-                giving = asyncio.create_task(stopped([process.pid for process in new.family()], rng.choice((2.0, 4.0))))
-                await asyncio.sleep(0.1)
+            with disturbed(world, *places_of(new)), standing([process.pid for process in new.family()]):
                 await flush(world, known_by)
                 old.link.reset()
                 old.link.release()
-                await giving
+                await asyncio.sleep(rng.choice((2.0, 4.0)))
         await asyncio.sleep(2)
+        if known_by is not None and world.timeline.is_quiet(now - 1, time.monotonic(), ("peers",)):
+            await kept_kv(world, ("newer0", "newer1", "newer2"), f"a loss that {new.name} knew all before of")
 
 
 @operation(0.4, only=SINGLE)
