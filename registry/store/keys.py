@@ -272,6 +272,25 @@ def releases(namespace: str) -> str:
     return prefix(namespace) + "releases"
 
 
+def processes(namespace: str) -> str:
+    """HASH: worker incarnation, or id of a sweeper -> "<time in ms> <JSON>": what it told of itself, and when
+    (:mod:`mqregistry.store.fleet.processes`).
+
+    TTL: none; an entry counts for the length of a lease, and goes after an hour. Java: none.
+    Writers: renew_lease, release_channels, reap_worker.
+    """
+    return prefix(namespace) + "processes"
+
+
+def peers(namespace: str) -> str:
+    """HASH: worker incarnation -> JSON: broker process -> where its connection to this worker comes from.
+
+    TTL: none; an entry goes with that of ``processes``. Java: the remote address of BrokerLiveInfo.channel.
+    Writers: renew_lease, release_channels, reap_worker.
+    """
+    return prefix(namespace) + "peers"
+
+
 def kv_namespaces(namespace: str) -> str:
     """SET: the KV namespaces, empty ones too.
 
@@ -309,7 +328,9 @@ def config(namespace: str) -> str:
 
 
 def auth_policy(namespace: str) -> str:
-    """HASH: mode (off, observe, enforce), revision (rises with every change of users, rules or the mode).
+    """HASH: mode (off, observe, enforce), revision (rises with every change of users, rules or the mode),
+    changed:<user> (the revision at which that user changed or was removed; without a name: the mode), forgotten (the
+    highest of those of removed users that are kept no longer).
 
     TTL: none. Java: none: it authenticates nobody.
     Writers: init_namespace, change_auth, restore_auth.
@@ -327,7 +348,7 @@ def auth_users(namespace: str) -> str:
 
 
 def auth_used(namespace: str) -> str:
-    """HASH: id of a secret -> the time (ms) of its last use, to a minute.
+    """HASH: id of a secret -> the time (ms) of its last use, to two minutes.
 
     TTL: none. Java: none.
     Writers: note_auth_used, change_auth, restore_auth.

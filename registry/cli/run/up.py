@@ -15,7 +15,7 @@ import click
 import msgspec
 
 from ...config.settings import Settings
-from ...embedded import EmbeddedRedis
+from ...embedded import EmbeddedRedis, how_it_ended
 from ...errors import StartError
 from ..options import config_file_option, print_option, set_option, setting_options, start_settings
 from .logging_setup import configure_logging
@@ -147,7 +147,7 @@ async def _keep_redis(redis: EmbeddedRedis) -> None:
             if code is None:
                 pause_s = _LOOK_EVERY_S
                 continue
-            redis_logger.error("ended with status %d; starting it again", code)
+            redis_logger.error("%s; starting it again", how_it_ended(code))
         try:
             # Not in a thread: the kernel ends Redis with the thread that started it (PR_SET_PDEATHSIG).
             redis.begin()

@@ -14,6 +14,7 @@ from typing import Any, Final, Literal, NamedTuple
 import msgspec
 
 from ...store.streams import Alarm, Survey
+from ..auth.older_releases import what_they_do
 
 PREFIX: Final = "mqregistry_"
 # A worker tells its status every second; one that is silent this long may be paused or hang.
@@ -62,6 +63,9 @@ METRICS: Final[Mapping[str, Metric]] = {
     "auth_revision": Metric("gauge", "Revision of the rules on who may do what; the lowest of the workers."),
     "auth_last_anonymous_write_seconds": Metric(
         "gauge", "When somebody not known last changed something, in seconds since 1970; 0: never. Not in mode off."
+    ),
+    "auth_older_workers": Metric(
+        "gauge", "Worker processes of releases without authentication that serve while the mode is enforce."
     ),
     "brokers_expired_total": Metric("counter", "Brokers that a sweeper of this process removed for silence."),
     "brokers_reaped_total": Metric("counter", "Brokers that a sweeper of this process removed after a dead worker."),
@@ -124,6 +128,7 @@ class Status(msgspec.Struct, kw_only=True, frozen=True):
     rebuilds: int = 0
     auth_revision: int = 0
     last_anonymous_write_s: float = 0.0
+    older_workers: int = 0
     counters: dict[str, float] = {}
     script_times: dict[str, tuple[int, float]] = {}
 
@@ -235,15 +240,23 @@ class Fleet:
         with self._lock:
             return max((told.status.overdue_ms for told in self._told.values()), default=0) / 1000
 
+    @property
+    def older_workers(self) -> int:
+        """Worker processes of older releases that let everybody in although rules are enforced."""
+        with self._lock:
+            return max((told.status.older_workers for told in self._told.values()), default=0)
+
     def warnings(self) -> list[str]:
         """What /readyz says beside the reasons: faults that other front ends share, so that none is worse than this."""
-        overdue_s = self.overdue_s
-        if overdue_s <= UNSWEPT_S:
-            return []
-        return [
-            f"no sweeper has run for {overdue_s:.0f} s: brokers that fell silent stay in the tables; start "
-            "'mqregistry sweep', or a front end without --no-sweep"
-        ]
+        overdue_s, older_workers, warnings = self.overdue_s, self.older_workers, []
+        if overdue_s > UNSWEPT_S:
+            warnings.append(
+                f"no sweeper has run for {overdue_s:.0f} s: brokers that fell silent stay in the tables; start "
+                "'mqregistry sweep', or a front end without --no-sweep"
+            )
+        if older_workers:
+            warnings.append(what_they_do(older_workers))
+        return warnings
 
     def series(self) -> Iterator[Series]:
         """Every value that /metrics shows, in the order of the table."""
@@ -276,6 +289,7 @@ class Fleet:
             "workers": answering,
             "auth_revision": min((s.auth_revision for s in heard), default=0),
             "auth_last_anonymous_write_seconds": max((s.last_anonymous_write_s for s in heard), default=0.0),
+            "auth_older_workers": self.older_workers,
             "worker_restarts_total": self.restarts,
             "brokers_expired_total": self.brokers_expired,
             "brokers_reaped_total": self.brokers_reaped,
