@@ -65,6 +65,8 @@ class BrokerState:
         """A registration was answered with 0."""
         if self.ended is not None or sent <= self.closed_at:
             return
+        if self._is_late(sent):
+            self._ends(sent)
         if not self.lives:
             self.lives, self.life, self.registered_at, self.topics = True, self.life + 1, answered, {}
             self.spells.append((answered, True))
@@ -75,9 +77,15 @@ class BrokerState:
 
     def beaten(self, sent: float, answered: float) -> None:
         """A heartbeat without registration was answered with 0; one that was removed it does not bring back."""
+        if self._is_late(sent):
+            self._ends(sent)
         if self.lives:
             self.beats.append((answered, sent))
             self.beat_sent = max(self.beat_sent, sent)
+
+    def _is_late(self, sent: float) -> bool:
+        """Whether it may have been removed before this beat: this process had no time to send one in between."""
+        return self.lives and sent - self.beat_sent > self.timeout_s - MARGIN_S
 
     def may_be_gone(self, at: float, front_end: int) -> None:
         """It closed a connection itself: the registry may remove it, until it registers again.

@@ -42,8 +42,9 @@ def broker(model, clock):
     """Registered a minute ago, and beating until now."""
     broker = model.add(BrokerState("b1/0", "b1", 0, "1.1.1.1:1", "c1", 9.0, (0, 1)))
     broker.acknowledged(clock.now, clock.now, [TOPIC])
-    clock.now += 60
-    broker.acknowledged(clock.now, clock.now, [TOPIC])
+    for _ in range(12):
+        clock.now += 5
+        broker.acknowledged(clock.now, clock.now, [TOPIC])
     return broker
 
 
@@ -87,6 +88,16 @@ def test_an_error_is_wrong_only_over_a_connection_that_had_the_route(model, brok
     assert judge(model, line, clock.now + 1, 1) == []
     assert judge(model, line, clock.now + 1.1, 0, rows(broker)) == []
     assert "over a connection that had" in judge(model, line, clock.now + 1.2, 1)[0]
+
+
+def test_after_a_silence_as_long_as_its_timeout_it_lives_anew(model, broker, clock):
+    line = Line(0, {(TOPIC, broker.uid): broker.life})
+    clock.now += broker.timeout_s
+    broker.beaten(clock.now, clock.now)
+    assert not model.lives(broker, clock.now), "a heartbeat brings nobody back"
+    broker.acknowledged(clock.now, clock.now, [TOPIC])
+    assert model.lives(broker, clock.now)
+    assert judge(model, line, clock.now + 0.1, 0) == []
 
 
 def test_a_route_without_its_address_is_wrong(model, broker, clock):
