@@ -214,6 +214,8 @@ class Model:
             if not self.lives(broker, answered) or since > asked:
                 continue
             what = f"code {code}" if code else f"a route without {broker.addr}"
+            if self._is_contested(broker):
+                continue
             if line.known.get(key) == broker.life:
                 wrong.append(
                     f"fe{line.front_end} answered {topic} with {what} over a connection that had the route of "
@@ -259,6 +261,17 @@ class Model:
                 bound_s += min(end, at) - start + 1.0
         quiet_s = self.timeline.quiet_s(when, at, pad_s=1.5)
         return quiet_s - bound_s - GHOST_SLACK_S
+
+    def _is_contested(self, broker: BrokerState) -> bool:
+        """Whether it took its id from another address, and a loss gave that the id back until it registers again.
+
+        A row has one address for each id; the one that Redis holds counts (registry/server/view/merged_tables.py).
+        """
+        lost = self.lost_since(broker, broker.registered_at) is not None
+        return lost and any(
+            (other.name, other.broker_id) == (broker.name, broker.broker_id) and other is not broker
+            for other in self.brokers.values()
+        )
 
     def _must_be_known(self, front_end: int, broker: BrokerState, since: float, asked: float) -> bool:
         """Whether this front end must have heard of it: it had the time, or else it must know that it does not."""

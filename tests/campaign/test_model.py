@@ -190,6 +190,17 @@ def test_after_a_loss_a_known_route_is_kept_until_its_broker_had_the_time_to_reg
     assert judge(model, Line(1), clock.now + MERGE_S + 1, 17)
 
 
+def test_an_address_that_took_an_id_just_before_a_loss_is_not_judged_until_it_registers_again(model, broker, clock):
+    newer = model.add(BrokerState("b1/0#2", "b1", 0, "1.1.1.1:2", "c1", 9.0, (0, 1)))
+    broker.end(clock.now, "unregistered")
+    newer.acknowledged(clock.now + 0.1, clock.now + 0.1, [TOPIC])
+    line = Line(0, {(TOPIC, newer.uid): newer.life})
+    model.lost(clock.now - 1, clock.now + 1)
+    assert judge(model, line, clock.now + 2, 0) == []
+    newer.acknowledged(clock.now + 3, clock.now + 3, [TOPIC])
+    assert judge(model, line, clock.now + 4, 0) != []
+
+
 def test_a_loss_of_the_last_seconds_leaves_what_is_older(model, broker, clock):
     model.lost(clock.now - 5, clock.now)
     assert judge(model, Line(1), clock.now + 1, 17)
