@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
+from collections.abc import Iterator
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -80,6 +82,7 @@ class Admin:
         self.every_s = 0.5
         self.rests = False
         self.resting = asyncio.Event()
+        self._held = 0
 
     async def run(self) -> None:
         while True:
@@ -87,8 +90,19 @@ class Admin:
             if self.rests:
                 self.resting.set()
                 continue
+            if self._held:
+                continue
             index = self.random.randrange(len(self.world.front_ends))
             await self.write_once(index)
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """Write nothing of its own accord for the length of a block."""
+        self._held += 1
+        try:
+            yield
+        finally:
+            self._held -= 1
 
     async def rest(self) -> None:
         """Write nothing more; returns when the last write is answered."""

@@ -34,6 +34,18 @@ class Member:
         self.silent = False
         self.in_flight = 0
         self.checked: set[str] = set()
+        self._told: tuple[str, dict[str, str], bytes] = "", {}, b""
+
+    @property
+    def version(self) -> str:
+        """Another one for each registration that differs from the last."""
+        return f"{self.sim.counter} {self.state.cluster}"
+
+    def registration(self) -> tuple[dict[str, str], bytes]:
+        """Header and body of 103; written once, as large ones would take this process all its time."""
+        if self._told[0] != self.version:
+            self._told = self.version, *self.sim.registration()
+        return self._told[1], self._told[2]
 
     @property
     def firm(self) -> list[str]:
@@ -137,10 +149,10 @@ class Host:
 
     async def _beat(self, index: int, wire: Wire, line: Line, member: Member, registered: set[str]) -> None:
         state, sent = member.state, time.monotonic()
-        version = f"{member.sim.counter} {state.cluster}"
+        version = member.version
         if version not in registered or self.random.random() < 0.75:
             topics = member.firm
-            ext, body = member.sim.registration()
+            ext, body = member.registration()
             answer = await wire.ask(103, ext, body)
             if answer.code == 0:
                 registered.add(version)

@@ -65,6 +65,8 @@ class BrokerState:
         """A registration was answered with 0."""
         if self.ended is not None or sent <= self.closed_at:
             return
+        if self._is_late(sent):
+            self._ends(sent)
         if not self.lives:
             self.lives, self.life, self.registered_at, self.topics = True, self.life + 1, answered, {}
             self.spells.append((answered, True))
@@ -75,9 +77,15 @@ class BrokerState:
 
     def beaten(self, sent: float, answered: float) -> None:
         """A heartbeat without registration was answered with 0; one that was removed it does not bring back."""
+        if self._is_late(sent):
+            self._ends(sent)
         if self.lives:
             self.beats.append((answered, sent))
             self.beat_sent = max(self.beat_sent, sent)
+
+    def _is_late(self, sent: float) -> bool:
+        """Whether it may have been removed before this beat: this process had no time to send one in between."""
+        return self.lives and sent - self.beat_sent > self.timeout_s - MARGIN_S
 
     def may_be_gone(self, at: float, front_end: int) -> None:
         """It closed a connection itself: the registry may remove it, until it registers again.
@@ -206,6 +214,8 @@ class Model:
             if not self.lives(broker, answered) or since > asked:
                 continue
             what = f"code {code}" if code else f"a route without {broker.addr}"
+            if self._is_contested(broker):
+                continue
             if line.known.get(key) == broker.life:
                 wrong.append(
                     f"fe{line.front_end} answered {topic} with {what} over a connection that had the route of "
@@ -252,12 +262,23 @@ class Model:
         quiet_s = self.timeline.quiet_s(when, at, pad_s=1.5)
         return quiet_s - bound_s - GHOST_SLACK_S
 
+    def _is_contested(self, broker: BrokerState) -> bool:
+        """Whether it took its id from another address, and a loss gave that the id back until it registers again.
+
+        A row has one address for each id; the one that Redis holds counts (registry/server/view/merged_tables.py).
+        """
+        lost = self.lost_since(broker, broker.registered_at) is not None
+        return lost and any(
+            (other.name, other.broker_id) == (broker.name, broker.broker_id) and other is not broker
+            for other in self.brokers.values()
+        )
+
     def _must_be_known(self, front_end: int, broker: BrokerState, since: float, asked: float) -> bool:
         """Whether this front end must have heard of it: it had the time, or else it must know that it does not."""
         if asked < since + FOLLOW_S:
             return False
         # woken, healed or started just now: what it has read is as old as the disturbance
-        places = ("redis", "master", "clock", "peers", f"fe{front_end}")
+        places = ("redis", "master", "clock", "peers", "load", f"fe{front_end}")
         if not self.timeline.is_quiet(asked - FOLLOW_S, asked, places):
             return False
         return self.lost_since(broker, since) is None

@@ -86,9 +86,10 @@ async def _run_steps(world: World, plan: Plan, done: Counter[str]) -> None:
                 break
             running.add(asyncio.create_task(_run_step(world, step, done)))
         if running and not world.found.is_set():
-            everything = asyncio.gather(*running)
+            everything = asyncio.create_task(asyncio.wait(running))
             await asyncio.wait([found, everything], timeout=OPERATION_S, return_when=asyncio.FIRST_COMPLETED)
             if not everything.done() and not world.found.is_set():
+                everything.cancel()
                 world.judged([f"the operations did not end within {OPERATION_S:g} s"])
     finally:
         found.cancel()

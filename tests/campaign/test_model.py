@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from .model import CLOSE_S, FOLLOW_S, GHOST_SLACK_S, BrokerState, KvModel, Line, Loss, Model
-from .timeline import Timeline
+from .timeline import Timeline, most_had
 
 TOPIC = "t-b1-0"
 FRONT_ENDS = 2
@@ -42,8 +42,9 @@ def broker(model, clock):
     """Registered a minute ago, and beating until now."""
     broker = model.add(BrokerState("b1/0", "b1", 0, "1.1.1.1:1", "c1", 9.0, (0, 1)))
     broker.acknowledged(clock.now, clock.now, [TOPIC])
-    clock.now += 60
-    broker.acknowledged(clock.now, clock.now, [TOPIC])
+    for _ in range(12):
+        clock.now += 5
+        broker.acknowledged(clock.now, clock.now, [TOPIC])
     return broker
 
 
@@ -63,6 +64,21 @@ def window(timeline, clock, lasts_s, *places):
         timeline.end(place)
 
 
+def test_what_goes_on_is_looked_at_before_each_question(clock):
+    timeline = Timeline(clock, lambda: timeline.add("peers", clock.now - 1, clock.now))
+    timeline.add("redis", clock.now - 5, clock.now - 4)
+    assert timeline.quiet_s(clock.now - 5, clock.now, 0.0) == 3
+    assert not timeline.is_quiet(clock.now - 3, clock.now)
+
+
+def test_how_much_a_counter_can_have_grown_within_some_time():
+    samples = [(0.0, 0.0), (0.1, 10.0), (0.2, 60.0), (0.3, 70.0), (0.4, 75.0)]
+    assert most_had(samples, 0.0) == 50
+    assert most_had(samples, 0.09) == 60
+    assert most_had(samples, 9.0) == 75
+    assert most_had(samples[:1], 1.0) == most_had([], 1.0) == 0
+
+
 def test_17_for_a_topic_of_a_living_broker_is_wrong(model, broker, clock):
     assert "code 17" in judge(model, Line(0), clock.now + 1, 17)[0]
 
@@ -72,6 +88,16 @@ def test_an_error_is_wrong_only_over_a_connection_that_had_the_route(model, brok
     assert judge(model, line, clock.now + 1, 1) == []
     assert judge(model, line, clock.now + 1.1, 0, rows(broker)) == []
     assert "over a connection that had" in judge(model, line, clock.now + 1.2, 1)[0]
+
+
+def test_after_a_silence_as_long_as_its_timeout_it_lives_anew(model, broker, clock):
+    line = Line(0, {(TOPIC, broker.uid): broker.life})
+    clock.now += broker.timeout_s
+    broker.beaten(clock.now, clock.now)
+    assert not model.lives(broker, clock.now), "a heartbeat brings nobody back"
+    broker.acknowledged(clock.now, clock.now, [TOPIC])
+    assert model.lives(broker, clock.now)
+    assert judge(model, line, clock.now + 0.1, 0) == []
 
 
 def test_a_route_without_its_address_is_wrong(model, broker, clock):
@@ -162,6 +188,17 @@ def test_after_a_loss_a_known_route_is_kept_until_its_broker_had_the_time_to_reg
     broker.acknowledged(clock.now + 8, clock.now + 8, [TOPIC])
     assert judge(model, line, clock.now + MERGE_S + 1, 17)
     assert judge(model, Line(1), clock.now + MERGE_S + 1, 17)
+
+
+def test_an_address_that_took_an_id_just_before_a_loss_is_not_judged_until_it_registers_again(model, broker, clock):
+    newer = model.add(BrokerState("b1/0#2", "b1", 0, "1.1.1.1:2", "c1", 9.0, (0, 1)))
+    broker.end(clock.now, "unregistered")
+    newer.acknowledged(clock.now + 0.1, clock.now + 0.1, [TOPIC])
+    line = Line(0, {(TOPIC, newer.uid): newer.life})
+    model.lost(clock.now - 1, clock.now + 1)
+    assert judge(model, line, clock.now + 2, 0) == []
+    newer.acknowledged(clock.now + 3, clock.now + 3, [TOPIC])
+    assert judge(model, line, clock.now + 4, 0) != []
 
 
 def test_a_loss_of_the_last_seconds_leaves_what_is_older(model, broker, clock):

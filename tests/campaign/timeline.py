@@ -10,7 +10,7 @@ not beat).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 Windows = list[tuple[float, float]]
 
@@ -39,11 +39,21 @@ def within(windows: Windows, since: float, until: float) -> float:
     return sum(max(0.0, min(end, until) - max(start, since)) for start, end in windows)
 
 
-class Timeline:
-    """The windows so far; ``now`` is the clock (time.monotonic)."""
+def most_had(samples: Sequence[tuple[float, float]], lasting_s: float) -> float:
+    """The most that a counter can have grown within any time of this length. samples: (when, counter), in order."""
+    most, end = 0.0, 0
+    for number, (_, before) in enumerate(samples[:-1]):
+        while end < len(samples) - 1 and samples[end][0] < samples[number + 1][0] + lasting_s:
+            end += 1
+        most = max(most, samples[end][1] - before)
+    return most
 
-    def __init__(self, now: Callable[[], float]) -> None:
-        self.now = now
+
+class Timeline:
+    """The windows so far; ``now`` is the clock (time.monotonic). look: adds what goes on, before each question."""
+
+    def __init__(self, now: Callable[[], float], look: Callable[[], object] = lambda: None) -> None:
+        self.now, self._look = now, look
         self._windows: dict[str, list[list[float]]] = {}
         self._depth: dict[str, int] = {}
 
@@ -65,15 +75,18 @@ class Timeline:
 
     def windows(self, place: str, pad_s: float = 0.0) -> Windows:
         """The windows of one place, each longer by ``pad_s``."""
+        self._look()
         return united((start, end + pad_s) for start, end in self._windows.get(place, ()))
 
     def disturbed(self, pad_s: float = 0.0) -> Windows:
         """The times at which anything was disturbed."""
-        return united(window for place in self._windows for window in self.windows(place, pad_s))
+        self._look()
+        return united(window for place in list(self._windows) for window in self.windows(place, pad_s))
 
     def is_quiet(self, since: float, until: float, places: Iterable[str] | None = None) -> bool:
         """Whether nothing (or none of these places) was disturbed in the meantime."""
-        chosen = self._windows if places is None else places
+        self._look()
+        chosen = list(self._windows) if places is None else places
         return all(not within(self.windows(place), since, until) for place in chosen)
 
     def quiet_s(self, since: float, until: float, pad_s: float) -> float:

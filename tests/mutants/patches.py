@@ -1,8 +1,9 @@
 """Reads the mutants in ``patches/``, and applies them to a copy of the checkout.
 
 A mutant is a TOML file. ``what`` says in one sentence what is wrong with it. ``tests`` are the tests that fail then.
-``campaign`` is the schedule of ``tests.campaign`` that should find it (none: all kinds of faults). Each
-``[[change]]`` replaces the text ``mended``, which stands exactly once in ``file``, by ``broken``.
+``campaign`` is the schedule of ``tests.campaign`` that should find it (none: all kinds of faults), and ``redis`` the
+variant that it is played on (none: one server). Each ``[[change]]`` replaces the text ``mended``, which stands exactly
+once in ``file``, by ``broken``.
 
 Exact texts and not unified diffs: a diff names lines, which move with each edit above them, and is hard to read in
 reverse. The texts stay as short as they can be and still be found once.
@@ -15,6 +16,8 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
+
+from tests.campaign.variants import SINGLE
 
 ROOT: Final = Path(__file__).resolve().parent.parent.parent
 FOLDER: Final = Path(__file__).resolve().parent / "patches"
@@ -63,6 +66,7 @@ class Mutant(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"c
     tests: list[str]
     changes: list[Change]
     campaign: str = ""
+    redis: str = SINGLE
     id: str = ""
 
     @property

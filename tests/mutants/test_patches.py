@@ -29,7 +29,7 @@ def test_it_applies_and_what_it_makes_can_be_read(mutant, tmp_path):
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.id)
 def test_the_campaign_knows_its_schedule(mutant):
-    assert weights(mutant.campaign or "all")
+    assert weights(mutant.campaign or "all", mutant.redis)
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.id)

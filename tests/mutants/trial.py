@@ -167,7 +167,9 @@ def play_campaign(checkout: Path, mutant: Mutant, options: Options) -> Played:
     A busy machine can make a round fail that has nothing to do with the mutant. So a finding counts if the same round
     fails again with the mutant, and does not without it; else the campaign goes on with another seed.
     """
-    schedule = ["--schedule", options.schedule or mutant.campaign or "all", "--shorten-s", "0"]
+    schedule = [
+        "--schedule", options.schedule or mutant.campaign or "all", "--redis", mutant.redis, "--shorten-s", "0",
+    ]  # fmt: skip
     left_s, seed, why = 60 * options.campaign_minutes, options.seed, ""
     while left_s > 0:
         log = checkout / f"campaign-{seed}.log"

@@ -219,6 +219,22 @@ async def test_a_second_loss_within_one_grace_is_given_back_too(redis_url):
             await until(lambda: here.view.exact.kv == {"ns": {"key": "kept"}}, "KV is given back")
 
 
+async def test_a_value_that_was_put_before_a_loss_is_noticed_is_not_undone_after_a_second_loss(redis_url):
+    """A8: the tables that are read after the loss hold it already, and nothing can be given back before the second."""
+    async with hooked(redis_url) as here:
+        await here.front_end.effect(await put(here, "older"))
+        here.store.before["restore_kv"] = failing(StoreUnavailable("a hiccup"), 1000)
+        for loads in (2, 3):
+            await empty_redis(here)
+            if loads == 2:
+                await put(here, "newer")
+            await here.lease_loop.renew()
+            await until(lambda n=loads: here.view.load_id == n, "the loss is seen")
+        del here.store.before["restore_kv"]
+        await until(lambda: here.view.exact.kv != {}, "KV is given back")
+        assert here.view.exact.kv == {"ns": {"key": "newer"}}
+
+
 async def test_kv_is_given_back_even_when_the_grace_is_over_before_it_succeeds(redis_url):
     async with hooked(redis_url) as here:
         await here.front_end.effect(await put(here, "kept"))

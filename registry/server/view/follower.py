@@ -18,6 +18,7 @@ from .loading import (
     GiveBack,
     StreamGap,
     has_vanished,
+    read_changes,
     read_current_tables,
 )
 from .view import Entry, View
@@ -111,7 +112,10 @@ class Follower:
             )  # fmt: skip
         if lost:
             position = view.last_entry.entry_id if view.last_entry else "0-0"
+            since = await read_changes(self._tail_store, position, loaded.reader.last_id)
             self._give_back = GiveBack(self._kv, position, view.served, self._give_back)
+            for change in since:
+                self._give_back.applied(change)
             self._give_back_due.set()
         if lost or view.merged:
             view.load_merged(tables, head.epoch, seq)

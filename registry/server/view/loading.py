@@ -79,6 +79,23 @@ async def has_vanished(tail_store: Store, applied: Entry | None) -> bool:
     return changes[0].seq != applied.seq if reader.last_id == applied.entry_id else changes[0].seq <= applied.seq
 
 
+async def read_changes(tail_store: Store, after: str, until: str) -> list[KvPut | KvDeleted]:
+    """The changes of KV keys in the stream behind one entry, up to another.
+
+    After a loss: what was put or deleted before this front end noticed it is in the tables that were read, and newer
+    than what is to be given back.
+    """
+    reader, found = ChangeReader(tail_store, after), []
+    while _order(reader.last_id) < _order(until) and (changes := await reader.read(block_ms=0)):
+        found += [change for change in changes if isinstance(change, (KvPut, KvDeleted))]
+    return found
+
+
+def _order(entry_id: str) -> tuple[int, int]:
+    ms, _, number = entry_id.partition("-")
+    return int(ms), int(number)
+
+
 class GiveBack:
     """The KV and shared configuration that Redis lost, written again until Redis has taken them.
 

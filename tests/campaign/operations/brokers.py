@@ -106,7 +106,7 @@ async def twice_connected(world: World, host: Host, index: int) -> None:
                 for member in host.members:
                     if not member.silent:
                         sent = time.monotonic()
-                        answer = await new.ask(103, *member.sim.registration())
+                        answer = await new.ask(103, *member.registration())
                         if answer.code != 0 or not old.is_open:
                             host.close(index)
                             new.close()

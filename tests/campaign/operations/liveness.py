@@ -12,12 +12,13 @@ from mqregistry.store import scripts
 
 from ..listeners import Listener
 from ..variants import SINGLE
-from .looks import gone_soon, is_gone, new_host
+from .looks import gone_soon, is_gone, new_host, warnings_of
 from .processes import restart, stopped
 from .redis_server import pause_redis
 from .table import claimed, disturbed, everything_of, operation, places_of
 
 if TYPE_CHECKING:
+    from ..processes import FrontEnd
     from ..world import World
 
 
@@ -148,8 +149,8 @@ async def reaped_while_nobody_hears(world: World, rng: Random) -> None:
 
 @operation(0.1)
 async def nobody_sweeps(world: World, rng: Random) -> None:
-    """No sweeper runs: the front end that was told not to sweep does it after half a minute (A16)."""
-    other = world.front_ends[1]
+    """No sweeper runs: the front end that was told not to sweep says so and does it after half a minute (A16)."""
+    alone, other = world.front_ends
     with claimed(world, *everything_of(world)):
         host = await new_host(world, (0,))
         with disturbed(world, "sweep", *places_of(other)):
@@ -163,9 +164,24 @@ async def nobody_sweeps(world: World, rng: Random) -> None:
                 member.sim.counter += 1
                 await asyncio.sleep(2.5)
                 member.fall_silent()
+                warned = asyncio.create_task(_warned(world, alone))
                 await gone_soon(world, state.who, "after it fell silent, and no sweeper ran", within_s=45)
+                if not await warned and world.timeline.is_quiet(
+                    state.ended[0], time.monotonic(), ("redis", "clock", "peers", alone.name)
+                ):
+                    world.judged([f"no sweeper ran for 30 s, and /readyz of {alone.name} did not say so"])
             other.start()
             world.sweeper.start()
             await world.boot(other)
             await world.boot(world.sweeper)
             world.ended(other)
+
+
+async def _warned(world: World, front_end: FrontEnd) -> bool:
+    """Whether /readyz says in time that nobody sweeps."""
+    end = time.monotonic() + 40
+    while time.monotonic() < end and not world.found.is_set():
+        if any("no sweeper has run" in text for text in await warnings_of(front_end)):
+            return True
+        await asyncio.sleep(0.1)
+    return False

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import time
+import urllib.request
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from ..clients import KV_NAMESPACE
 from ..wire import connected
 
 if TYPE_CHECKING:
     from ..hosts import Host
+    from ..processes import FrontEnd
     from ..world import World
 
 
@@ -25,10 +30,56 @@ async def answers_17(port: int) -> bool:
     return False
 
 
+async def all_answer_17(world: World) -> bool:
+    """Whether each of some connections to each front end, which lead to several workers, is denied an unknown topic."""
+    return all([await answers_17(front_end.port) for front_end in world.front_ends for _ in range(front_end.workers)])
+
+
+async def warnings_of(front_end: FrontEnd) -> list[str]:
+    """What /readyz of a front end warns of."""
+
+    def read() -> list[str]:
+        url = f"http://127.0.0.1:{front_end.http_port}/readyz"
+        with contextlib.suppress(OSError, ValueError), urllib.request.urlopen(url, timeout=2) as answer:
+            found: list[str] = json.load(answer).get("warnings", [])
+            return found
+        return []
+
+    return await asyncio.to_thread(read)
+
+
 async def is_gone(world: World, who: str) -> bool:
     found: list[int] = []
     await world.tell_redis(lambda client: found.append(client.exists(f"{world.prefix}live:{who}")))
     return found == [0]
+
+
+async def kept_kv(world: World, keys: Iterable[str], after: str) -> None:
+    """These keys are soon what was acknowledged last."""
+
+    async def wrong() -> list[str]:
+        found: dict[bytes, bytes] = {}
+        await world.tell_redis(lambda client: found.update(client.hgetall(f"{world.prefix}kv:{KV_NAMESPACE}")))
+        values = {key: found[key.encode()].decode() if key.encode() in found else None for key in keys}
+        states = world.admin.kv.keys
+        return [
+            f"KV key {key} is {value} after {after}, acknowledged was {states[key].acked}"
+            for key, value in values.items()
+            if key in states and not states[key].allows(value)
+        ]
+
+    end = time.monotonic() + 10
+    while told := await wrong():
+        if time.monotonic() > end:
+            world.judged(told)
+            return
+        await asyncio.sleep(0.2)
+
+
+async def is_at_maxmemory(world: World) -> bool:
+    found: list[dict[str, int]] = []
+    await world.tell_redis(lambda client: found.append(client.info("memory")))
+    return bool(found) and found[0]["used_memory"] > found[0]["maxmemory"] > 0
 
 
 async def gone_soon(world: World, who: str, when: str, within_s: float = 8.0) -> None:

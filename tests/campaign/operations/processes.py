@@ -7,6 +7,7 @@ import contextlib
 import os
 import signal
 import time
+from collections.abc import Iterator
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -95,11 +96,18 @@ async def front_end_paused(world: World, rng: Random) -> None:
 
 
 async def stopped(pids: list[int], for_s: float) -> None:
+    with standing(pids):
+        await asyncio.sleep(for_s)
+
+
+@contextlib.contextmanager
+def standing(pids: list[int]) -> Iterator[None]:
+    """These processes are stopped for the length of a block."""
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGSTOP)
     try:
-        await asyncio.sleep(for_s)
+        yield
     finally:
         for pid in pids:
             with contextlib.suppress(ProcessLookupError):

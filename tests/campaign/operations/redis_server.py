@@ -7,14 +7,19 @@ import os
 import shutil
 import signal
 import time
+from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
 
 from ..variants import SINGLE
-from .table import claimed, disturbed, operation
+from .looks import all_answer_17
+from .table import claimed, disturbed, everything_of, operation
 
 if TYPE_CHECKING:
     from ..world import World
+
+DENIED_S = 1.0
+"""An unknown topic is denied again so soon after an outage."""
 
 
 @operation(3, only=SINGLE)
@@ -22,6 +27,27 @@ async def redis_paused(world: World, rng: Random) -> None:
     """SIGSTOP: connections stay, nothing is answered."""
     with claimed(world, "redis"), disturbed(world, "redis"):
         await pause_redis(world, rng.choice((0.6, 2.0, 3.5, 5.0, 8.0)))
+
+
+@operation(0.3, only=SINGLE)
+async def redis_away_while_nobody_writes(world: World, rng: Random) -> None:
+    """No change ends a read of the stream: unknown topics are denied soon after its return all the same (A20)."""
+    took_s, began = [], time.monotonic()
+    with claimed(world, *everything_of(world)), world.admin.held():
+        for _ in range(3):
+            with disturbed(world, "redis"):
+                world.redis.kill()
+                await asyncio.sleep(2.5)  # workers are to find out by their own timers
+                await asyncio.to_thread(world.redis.start)
+            back = time.monotonic()
+            if not await world.until(lambda: all_answer_17(world), "unknown topics are denied again"):
+                return
+            took_s.append(time.monotonic() - back)
+            await asyncio.sleep(0.5)
+    places = ("clock", "peers", "loss", "load")
+    if min(took_s) > DENIED_S and world.timeline.is_quiet(began - 3, time.monotonic(), places):
+        told = ", ".join(f"{one:.1f}" for one in took_s)
+        world.judged([f"unknown topics were denied {told} s after Redis was back; within {DENIED_S:g} s is promised"])
 
 
 async def pause_redis(world: World, for_s: float) -> None:
@@ -66,26 +92,41 @@ async def flushall(world: World, rng: Random) -> None:
         await flush(world)
 
 
-async def flush(world: World) -> None:
+async def flush(world: World, known_by: frozenset[int] | None = None) -> None:
     if await world.tell_redis(lambda client: client.flushall()):
-        world.lost(0.0)
+        world.lost(0.0, known_by)
 
 
 @operation(1.5, only=SINGLE)
 async def redis_rolled_back(world: World, rng: Random) -> None:
     """It comes back with the data of some seconds ago, as a replica that lags does when it is promoted (A6, A18)."""
     with claimed(world, "redis"):
-        files = list(world.redis.folder.glob("*.aof"))
-        saved = {path: path.read_bytes() for path in files}
+        keys = [f"rolled{number}" for number in range(3)]
+        for key in keys:
+            await world.admin.write_kv(rng.randrange(2), key, delete=False)
+        await asyncio.sleep(1.1)  # until that is in the file
+        saved = saved_aof(world)
         since = time.monotonic()
+        for key in keys:
+            await world.admin.write_kv(rng.randrange(2), key, delete=rng.random() < 0.7)
         await asyncio.sleep(rng.uniform(0.5, 5))
         with disturbed(world, "redis"):
-            world.redis.kill()
-            for path, data in saved.items():
-                path.write_bytes(data)
-            await asyncio.sleep(rng.choice((0.0, 0.0, 1.0)))
-            await asyncio.to_thread(world.redis.start)
+            await rolled_back(world, saved, rng.choice((0.0, 0.0, 1.0)))
             world.lost(since)
+
+
+def saved_aof(world: World) -> dict[Path, bytes]:
+    """The data of this moment."""
+    return {path: path.read_bytes() for path in world.redis.folder.glob("*.aof")}
+
+
+async def rolled_back(world: World, saved: dict[Path, bytes], after_s: float = 0.0) -> None:
+    """Kill Redis, and start it with the data of an earlier moment."""
+    world.redis.kill()
+    for path, data in saved.items():
+        path.write_bytes(data)
+    await asyncio.sleep(after_s)
+    await asyncio.to_thread(world.redis.start)
 
 
 @operation(1)
