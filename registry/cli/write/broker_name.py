@@ -8,11 +8,11 @@ from collections.abc import Iterable
 import click
 
 from ...model import BrokerRow, QueueData
+from ...operators.words import some
 from ...store.operator_reads import read_clusters
 from ...store.read_broker import read_broker
 from ...store.store import Store
 from .. import complete_names, output
-from .confirm import some
 
 name_argument = click.argument("name", shell_complete=complete_names.broker_names)
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable
-from typing import Any, Final, TypeVar
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import click
 
 from .. import output
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
-_NAMES_SHOWN: Final = 5
 
 
 def yes_option(function: _Function) -> _Function:
@@ -36,15 +35,3 @@ def confirm(*lines: str, yes: bool, as_json: bool) -> None:
         raise click.ClickException("nothing was changed: there is no terminal to ask at; --yes does it without asking")
     if not click.confirm("Do it?"):
         raise click.ClickException("nothing was changed")
-
-
-def some(names: Iterable[str]) -> str:
-    """The first few names, and how many more there are."""
-    ordered = sorted(names)
-    more = len(ordered) - _NAMES_SHOWN
-    return ", ".join(ordered[:_NAMES_SHOWN]) + (f" and {more} more" if more > 0 else "")
-
-
-def counted(number: int, what: str, plural: str = "") -> str:
-    """``1 topic``, ``2 topics``."""
-    return f"{number} {what if number == 1 else plural or what + 's'}"

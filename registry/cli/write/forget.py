@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import click
 
+from ...operators.words import counted, some
 from ...store.operator_reads import nowhere_else, read_brokers
 from ...store.route_writes import RouteStore
 from ...store.store import Store
 from .. import output
 from ..target import target_command
 from .broker_name import done, head, name_argument, read
-from .confirm import confirm, counted, some, yes_option
+from .confirm import confirm, yes_option
 
 
 @click.command()

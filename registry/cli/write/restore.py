@@ -8,12 +8,13 @@ from typing import Final
 import click
 
 from ...model import PERM_READ, PERM_WRITE
+from ...operators.words import counted, some
 from ...store.route_writes import RouteStore
 from ...store.store import Store
 from .. import output
 from ..target import target_command
 from .broker_name import done, head, name_argument, read
-from .confirm import confirm, counted, some, yes_option
+from .confirm import confirm, yes_option
 
 _RESTORED: Final = PERM_READ | PERM_WRITE
 

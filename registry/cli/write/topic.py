@@ -10,14 +10,15 @@ import click
 from ...behaviour import behaviour_of
 from ...model import QueueData, TopicRoute
 from ...names import fault_of_name
+from ...operators.routes import closest_names
+from ...operators.words import some
 from ...store.operator_reads import read_clusters, read_topic_names, read_topic_tables
 from ...store.route_writes import RouteStore
 from ...store.store import Store
 from .. import complete_names, output
-from ..read.route import closest_names
 from ..target import target_command
 from .broker_name import unknown_broker
-from .confirm import confirm, some, yes_option
+from .confirm import confirm, yes_option
 
 _QUEUES: Final = re.compile(r"(\d{1,5}):(\d{1,5})(?::([0-7]))?")
 _DEFAULT_PERM: Final = 6

@@ -5,11 +5,12 @@ from __future__ import annotations
 import click
 
 from ...model import PERM_WRITE
+from ...operators.words import counted, some
 from ...store.route_writes import RouteStore
 from ...store.store import Store
 from ..target import target_command
 from .broker_name import done, head, name_argument, read
-from .confirm import confirm, counted, some, yes_option
+from .confirm import confirm, yes_option
 
 
 @click.command()
