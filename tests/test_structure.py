@@ -47,6 +47,7 @@ ALLOWED = {
         *TABLES, "store", "config", "tasks", "embedded",
         "server.auth", "server.net", "server.requests", "server.view",
     },
+    "console": {*TABLES, "protocol", "store", "config", "tasks", "operators", "server.view"},
     "worker": {*VALUES, "config", "store"},
     "pipeline": {*TABLES, "config", "store", "tasks"},
     "simulate": {*VALUES, "protocol", "client"},

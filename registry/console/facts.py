@@ -1,0 +1,65 @@
+"""What pages show and no event tells: deadlines, leases, streams and their readers, refused requests.
+
+Read at most once a second, however many pages are open.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from typing import Final, NamedTuple
+
+from ..auth.refused import RefusedSummary
+from ..errors import RegistryError, StoreUnavailable
+from ..store.auth.refusals import RefusalStore
+from ..store.operator_reads import BrokerInfo, WorkerInfo, read_brokers, read_workers
+from ..store.snapshot import NamespaceHead, read_head
+from ..store.streams import StreamStore, Survey
+from .state import State
+
+_FOR_S: Final = 1.0
+
+
+class Facts(NamedTuple):
+    """All of it, as of ``head.now_ms``. refused: None: this login may not read it."""
+
+    head: NamespaceHead
+    brokers: list[BrokerInfo]
+    workers: list[WorkerInfo]
+    survey: Survey
+    refused: list[RefusedSummary] | None
+
+
+class FactReader:
+    """Reads the facts of a namespace; while Redis is away it gives those that it read last."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._read_at = 0.0
+        self._last: Facts | None = None
+        self._busy = asyncio.Lock()
+
+    async def now(self) -> Facts | None:
+        """The facts of this second, or the last ones; None: Redis never answered."""
+        async with self._busy:
+            if self._state.stale_since_ms is None and time.monotonic() - self._read_at > _FOR_S:
+                with contextlib.suppress(StoreUnavailable):
+                    self._last = await self._read()
+                self._read_at = time.monotonic()
+        return self._last
+
+    async def _read(self) -> Facts:
+        store = self._state.store
+        head = await read_head(store)
+        brokers = await read_brokers(store)
+        workers = await read_workers(store)
+        survey = await StreamStore(store).survey()
+        refused: list[RefusedSummary] | None
+        try:
+            refused = await RefusalStore(store).summary()
+        except StoreUnavailable:
+            raise
+        except RegistryError:  # the operator's login may not read what authentication keeps
+            refused = None
+        return Facts(head, brokers, workers, survey, refused)
