@@ -20,10 +20,11 @@ from starlette.staticfiles import StaticFiles
 
 from ..config.settings import Settings
 from ..errors import RegistryError, StartError, StoreUnavailable
+from ..operators.previews import Mistaken
 from ..store.store import Store
-from .context import BadRequest, Console, NotKnown, NotThere
+from .context import BadRequest, Console, NotAllowed, NotKnown, NotThere
 from .guard import Guard
-from .pages import brokers, changes, compare, kv, now, system, topics
+from .pages import actions, brokers, changes, compare, kv, now, system, topics
 from .past import Past
 from .state import BLOCK_MS, State
 
@@ -34,6 +35,8 @@ _STOP_S: Final = 1
 
 _ERRORS: Final[tuple[tuple[type[RegistryError], int, str], ...]] = (
     (BadRequest, 400, "This address makes no sense"),
+    (Mistaken, 400, "Nothing was changed"),
+    (NotAllowed, 403, "Nothing was changed"),
     (NotThere, 404, "There is no such thing"),
     (NotKnown, 404, "Not known any more"),
     (StoreUnavailable, 503, "Redis does not answer"),
@@ -54,6 +57,8 @@ PAGES: Final[dict[str, Handler]] = {
     "/kv": kv.kv,
     "/front-ends": system.front_ends,
     "/streams": system.streams,
+    "/actions": actions.actions,
+    "/action": actions.action,
 }
 
 
@@ -106,6 +111,7 @@ def make_app(console: Console) -> Starlette:
     return Starlette(
         routes=[
             *(Route(path, endpoint(handler), methods=["GET"]) for path, handler in PAGES.items()),
+            Route("/action", endpoint(actions.do), methods=["POST"]),
             Route("/healthz", healthy, methods=["GET"]),
             Mount("/static", _Static(directory=Path(__file__).parent / "static"), name="static"),
         ],
@@ -116,8 +122,8 @@ def make_app(console: Console) -> Starlette:
 
 
 async def serve(
-    store: Store, settings: Settings, folder: Path, *, host: str, port: int, actions: bool, root_path: str,
-    when_ready: Callable[[str], None],
+    store: Store, settings: Settings, folder: Path, *, host: str, port: int, may_act: bool, root_path: str,
+    version: str, when_ready: Callable[[str], None],
 ) -> None:  # fmt: skip
     """Serve until SIGTERM or SIGINT.
 
@@ -132,7 +138,7 @@ async def serve(
         settings.redis, settings.namespace, timeout_ms=settings.redis_timeout_ms + BLOCK_MS, compat=store.compat
     ) as tail_store:
         state = State(store, tail_store)
-        console = Console(state, Past(state, folder), settings, actions=actions, root_path=root_path)
+        console = Console(state, Past(state, folder), settings, actions=may_act, root_path=root_path, version=version)
         logging.getLogger("uvicorn.error").setLevel(logging.WARNING)  # that it starts, the console says itself
         config = uvicorn.Config(
             make_app(console), host=host, port=port, log_config=None, access_log=False, lifespan="on",

@@ -11,11 +11,10 @@ from urllib.parse import urlencode
 
 import jinja2
 import msgspec
-from markupsafe import Markup
+from markupsafe import Markup, escape
 from starlette.requests import Request
 from starlette.responses import HTMLResponse
 
-from .. import __version__
 from ..config.settings import Settings
 from ..errors import RegistryError
 from ..names import printable
@@ -34,6 +33,10 @@ class BadRequest(RegistryError):
     """What the address of the page says makes no sense; the message says what was expected."""
 
 
+class NotAllowed(RegistryError):
+    """Nothing may be changed here, or by this request; the message says why."""
+
+
 class NotThere(RegistryError):
     """There is no such thing; the message may say what there is."""
 
@@ -45,7 +48,14 @@ class Console:
     """
 
     def __init__(
-        self, state: State, past: Past, settings: Settings, *, actions: bool = False, root_path: str = ""
+        self,
+        state: State,
+        past: Past,
+        settings: Settings,
+        *,
+        actions: bool = False,
+        root_path: str = "",
+        version: str = "",
     ) -> None:
         self.state = state
         self.past = past
@@ -61,10 +71,12 @@ class Console:
             loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"),
             autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined, finalize=_shown,
         )  # fmt: skip
+        # for what a form sends back: a name as it is, only escaped for HTML
+        self._templates.filters["raw_text"] = lambda text: Markup(escape(text))
         self._templates.globals |= {
             "url": self.url, "moment": moment, "duration": duration, "perm": perm, "what": what, "some": some,
             "counted": counted, "clock": clock, "time_tag": time_tag, "minutes_chart": minutes_chart,
-            "number": lambda value: f"{value:,}", "version": __version__, "static": self._static,
+            "number": lambda value: f"{value:,}", "version": version, "static": self._static,
         }  # fmt: skip
 
     def url(self, path: str, **query: Any) -> str:
@@ -74,7 +86,7 @@ class Console:
         return self.root_path + path + (f"{mark}{urlencode(given)}" if given else "")
 
     def _static(self, name: str) -> str:
-        return self.url(f"/static/{name}", v=__version__)
+        return self.url(f"/static/{name}", v=self._templates.globals["version"])
 
     def sums(self) -> TopicSums:
         """Counted over all topics, once for each state of the tables."""
@@ -186,4 +198,4 @@ def _zone() -> str:
     return datetime.now().astimezone().strftime("%Z (UTC%z)")
 
 
-__all__ = ["BadRequest", "Console", "NotKnown", "NotThere", "page_number", "route_json"]
+__all__ = ["BadRequest", "Console", "NotAllowed", "NotKnown", "NotThere", "page_number", "route_json"]

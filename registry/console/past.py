@@ -20,7 +20,7 @@ from ..events.changes import BrokerChange, Change, Parts
 from ..operators.words import moment
 from ..server.view.loading import has_vanished
 from ..server.view.view import Entry
-from ..store.change_reader import ChangeReader, read_first
+from ..store.change_reader import ChangeReader, find_change, read_first
 from ..store.connection.url import without_password
 from ..store.snapshot import read_head
 from ..tables.tables import Tables
@@ -89,24 +89,36 @@ class Past:
                 pass
             self._due.clear()
             try:
-                await self.write_now()
+                while not await self.write_now():
+                    await pause(0.1)
             except (OSError, RegistryError) as error:
                 logger.warning("no checkpoint for time travel was written to %s: %s", self._folder, error)
                 await pause(1.0)
 
-    async def write_now(self) -> None:
-        """Write a checkpoint of the tables now, unless there is one of this change; forget those before the stream."""
+    async def write_now(self) -> bool:
+        """Write a checkpoint of the tables now, unless there is one of this change; forget those before the stream.
+
+        Returns:
+            False: not now, some parts of a change are still to come.
+        """
         state = self._state
-        if not state.loaded or state.last_id == "0-0" or state.seq == 0:
-            return
-        checkpoints, place = self._checkpoints(), Place(int(state.last_id.partition("-")[0]), state.seq, state.last_id)
-        data = encode_tables(state.tables)  # at once, so that nothing changes meanwhile
+        if not state.is_whole:
+            return False
+        if state.last_id == "0-0" or state.seq == 0:
+            return True
+        # at once, so that nothing changes meanwhile
+        checkpoints, seq, last_id, data = self._checkpoints(), state.seq, state.last_id, encode_tables(state.tables)
+        found = await find_change(state.store, seq)
+        if found is None:  # it was trimmed, or lost, meanwhile
+            return True
+        place = Place(found[1][-1].ms, seq, last_id)
         first = await read_first(state.store)
         for old in checkpoints.places():
             if first is None or old.seq < first.seq - 1 or old.seq > place.seq:
                 checkpoints.remove(old)
         if place not in checkpoints.places():
             await asyncio.to_thread(checkpoints.write, place, data)
+        return True
 
     async def reach(self) -> Reach | None:
         """Since when the past is known; None: nothing was ever changed."""
@@ -194,7 +206,7 @@ class Past:
                     count += 1
             if count >= _REPLAYED_EVERY and seq == changes[-1].seq:
                 count = 0
-                self._write_of_replay(tables, Place(int(reader.last_id.partition("-")[0]), seq, reader.last_id))
+                self._write_of_replay(tables, Place(ms, seq, reader.last_id))
             await asyncio.sleep(0)
         return Then(at_ms, seq, ms, tables, since)
 

@@ -103,6 +103,11 @@ class State:
         self._last_seq = -1
         self._heard_ms = round(time.time() * 1000)
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether the tables are of the moment between two changes: no part of one waits for the others."""
+        return self.loaded and self._last_seq == self.seq
+
     async def follow(self) -> None:
         """Read the tables, then apply what changes. Runs until cancelled."""
         while not cancelled():

@@ -41,6 +41,12 @@ class Site:
             while self.console.state.seq < seq:  # noqa: ASYNC110
                 await asyncio.sleep(0.005)
 
+    async def until_epoch(self, old):
+        """The console noticed that the namespace is another one."""
+        async with asyncio.timeout(10):
+            while self.console.state.epoch == old:  # noqa: ASYNC110
+                await asyncio.sleep(0.005)
+
 
 @contextlib.asynccontextmanager
 async def open_site(store, folder, **options):

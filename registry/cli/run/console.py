@@ -11,6 +11,7 @@ from typing import Any, Final
 import click
 import msgspec
 
+from ... import __version__
 from ...config.settings import Settings
 from ...config.sources import default_data_dir
 from ...errors import StartError
@@ -54,9 +55,7 @@ def console(
     settings = find_target(flags, config_file)
     configure_logging(settings)
     try:
-        import jinja2  # noqa: F401
-        import starlette  # noqa: F401
-        import uvicorn  # noqa: F401
+        from ...console import app  # noqa: F401 - what it needs is an extra
     except ImportError as error:
         raise StartError(f"{error.name} is not installed: pip install 'mqregistry[console]'") from error
     folder = checkpoints or default_data_dir(os.environ) / "console"
@@ -93,5 +92,13 @@ async def _serve(
     ) as store:
         settings = msgspec.structs.replace(settings, compat=store.compat)
         await serve(
-            store, settings, folder, host=host, port=port, actions=actions, root_path=root_path, when_ready=tell
+            store,
+            settings,
+            folder,
+            host=host,
+            port=port,
+            may_act=actions,
+            root_path=root_path,
+            version=__version__,
+            when_ready=tell,
         )

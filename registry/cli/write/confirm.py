@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 import click
 
+from ...operators.previews import Mistaken, Preview
 from .. import output
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -35,3 +36,22 @@ def confirm(*lines: str, yes: bool, as_json: bool) -> None:
         raise click.ClickException("nothing was changed: there is no terminal to ask at; --yes does it without asking")
     if not click.confirm("Do it?"):
         raise click.ClickException("nothing was changed")
+
+
+async def carry_out(asked: Awaitable[Preview], *, yes: bool, as_json: bool) -> None:
+    """Show what a change would do, make it if that is wanted, and say what was done.
+
+    Raises:
+        click.ClickException: it is not wanted, or makes no sense; nothing was changed.
+    """
+    try:
+        preview = await asked
+    except Mistaken as error:
+        raise click.ClickException(str(error)) from None
+    if preview.work is not None:
+        confirm(*preview.lines, yes=yes, as_json=as_json)
+        await preview.work()
+    if as_json:
+        output.json_line(preview.result)
+    else:
+        output.show(preview.done)
