@@ -3,10 +3,11 @@
   ARGV[1] limit      int   brokers a call, 1..1000
   ARGV[2] topics     int   topics of the removed brokers a call; those of a brokerName with more are left to
                      expire_brokers (include/leaving)
+  ARGV[3...] sweeper, process: the id of the caller, and what it tells of itself (JSON, include/processes)
   DERIVED every table of the namespace
   RETURNS {seq, more 0|1, reaped entries, who...}: those that were removed
   EVENTS  broker_reaped for a broker that has no connection left, if one of them was seen closing
-  REPEAT  no effect      COST O(workers + limit + topics)
+  REPEAT  no effect      COST O(workers + processes + limit + topics)
   SOURCE  After an outage nothing is reaped until every worker had the time to renew, and nothing at all while nobody
           hears brokers (include/seen). For front ends "direct:..." see include/give_up ]]
 --- @include "include/open"
@@ -26,9 +27,18 @@ room = tonumber(ARGV[2])
 --- @include "include/remove_who"
 --- @include "include/give_up"
 --- @include "include/seen"
+--- @include "include/processes"
 expect("hash", P .. "releases")
+check_processes()
+local function tell_sweeper()
+  if ARGV[3] then
+    tell_process(ARGV[3], ARGV[4])
+    forget_old_processes()
+  end
+end
 local SETTLE_MS = 10000
 if not heard or now_ms < up_since + SETTLE_MS then
+  tell_sweeper()
   return {seq, 0, 0}
 end
 local limit, removed = math.min(1000, tonumber(ARGV[1])), {}
@@ -46,4 +56,5 @@ for i = 1, #incarnations do
     call("HDEL", P .. "releases", incarnation)
   end
 end
+tell_sweeper()
 return {seq, more and 1 or 0, entries, unpack(removed)}

@@ -3,26 +3,39 @@
   ARGV[1] incarnation  random, of this worker process
   ARGV[2] lease_ms     int
   ARGV[3] schema_minor int, of the caller's release
-  DERIVED lease:<incarnation>, leases, releases, seen_ms and up_since in meta; deadlines after a gap
+  ARGV[4...] process, peers: what it tells of itself, and the addresses of its brokers' connections (JSON,
+          include/processes); "" or absent: nothing, and what it told before stays
+  DERIVED lease:<incarnation>, leases, releases, processes, peers, seen_ms and up_since in meta; deadlines after a gap
   RETURNS {epoch, seq, config_rev, up_since, now, lost 0|1, first deadline (ms, "" = no broker), auth_revision}; lost:
           the lease had run out (or is new), and the caller must attach its channels again. A first deadline that has
           passed for longer than a sweep takes says that no sweeper runs. auth_revision: of the policy (read_auth)
   EVENTS  none
-  REPEAT  the same      COST O(1); after a gap O(brokers) ]]
+  REPEAT  the same      COST O(1), and the length of peers; after a gap O(brokers); when lost O(processes) ]]
 --- @include "include/open"
 --- @include "include/expect"
 --- @include "include/collect"
 --- @include "include/seen"
 --- @include "include/keep_seen"
+--- @include "include/processes"
 expect("set", P .. "leases")
 expect("hash", P .. "releases")
 expect("zset", P .. "deadlines")
+check_processes()
 keep_seen()
 local key = P .. "lease:" .. ARGV[1]
 local lost = 1 - call("EXISTS", key)
 call("SET", key, int(now_ms), "PX", ARGV[2])
 call("SADD", P .. "leases", ARGV[1])
 call("HSET", P .. "releases", ARGV[1], ARGV[3])
+if lost == 1 then
+  forget_old_processes()
+end
+if (ARGV[4] or "") ~= "" then
+  tell_process(ARGV[1], ARGV[4])
+end
+if (ARGV[5] or "") ~= "" then
+  tell_peers(ARGV[1], ARGV[5])
+end
 local first = call("ZRANGE", P .. "deadlines", 0, 0, "WITHSCORES")
 return {epoch, seq, config_rev, int(up_since), int(now_ms), lost, first[2] or "",
   call("HGET", KEYS[1], "auth_revision") or "0"}

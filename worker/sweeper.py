@@ -10,13 +10,17 @@ import asyncio
 import contextlib
 import logging
 import random
+import secrets
 import time
 from collections.abc import Callable
 from typing import Final
 
+import msgspec
+
 from mqregistry.config.in_force import in_force
 from mqregistry.config.settings import Settings
 from mqregistry.errors import RegistryError, StoreError, StoreUnavailable
+from mqregistry.store.fleet.processes import SweeperFacts, this_process
 from mqregistry.store.leases import Expired, LeaseStore
 from mqregistry.store.snapshot import read_shared_config
 from mqregistry.store.store import Store
@@ -86,6 +90,8 @@ class Sweeper:
         self._alarmed = alarmed
         self.expired = 0
         self.reaped = 0
+        self._id = secrets.token_hex(8)
+        self._facts = SweeperFacts(**this_process(), front_end=store.by.front_end or "")
         self._reap_at = 0.0
         self._config_at = 0.0
         self._trim_at = 0.0
@@ -144,7 +150,10 @@ class Sweeper:
         if now >= self._reap_at:
             more = True
             while more:
-                reaped, more = await self._leases.reap(BROKERS_PER_CALL)
+                facts = msgspec.structs.replace(self._facts, expired=self.expired, reaped=self.reaped)
+                reaped, more = await self._leases.reap(
+                    BROKERS_PER_CALL, sweeper=self._id, process=msgspec.json.encode(facts)
+                )
                 for who in reaped:
                     cluster, _, addr = who.partition("|")
                     logger.info("broker %s of cluster %s had lost its last channel to a dead front end", addr, cluster)

@@ -27,6 +27,7 @@ _MODULES: Final = {
     for name, folder in (
         ("up", "run"), ("serve", "run"), ("sweep", "run"), ("console", "run"),
         ("clusters", "read"), ("brokers", "read"), ("topics", "read"), ("route", "read"),
+        ("tables", "read"), ("front-ends", "read"),
         ("topic", "write"), ("kv", "write"), ("config", "write"), ("auth", "auth"),
         ("watch", "read"), ("audit", "read"), ("streams", "read"), ("redis-cli", "read"),
         ("broker", "run"), ("pipeline", "pipeline"), ("demo", "run"), ("simulate", "run"),
@@ -45,7 +46,8 @@ def cli() -> None:
     On one machine:     mqregistry up
     In production:      mqregistry serve --redis URL
     Without a broker:   mqregistry demo
-    Look at the tables: mqregistry clusters | brokers | topics | route TOPIC | watch
+    Look at the tables: mqregistry clusters | brokers | topics | route TOPIC | tables | watch
+    Who is there:       mqregistry front-ends
     Who changed what:   mqregistry audit
     In a browser:       mqregistry console
     The event streams:  mqregistry streams

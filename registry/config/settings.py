@@ -52,9 +52,23 @@ class Settings(RateSettings, frozen=True, kw_only=True):
 
     listen_port: _Port = 9876
     bind_address: Annotated[str, About("bindAddress", "Address to listen on.", flag="host")] = "0.0.0.0"
+    advertised_address: Annotated[
+        str,
+        About(
+            "advertisedAddress",
+            "Address (host or host:port) at which others reach this front end; empty = the one that it listens on, or "
+            "the machine's own.",
+            form=_DOMAIN,
+        ),
+    ] = ""
     http_port: Annotated[
         int | None,
-        About("httpPort", "Port of /metrics, /healthz, /readyz; 0 = off; default port + 1000.", least=0, most=65535),
+        About(
+            "httpPort",
+            "Port of /metrics, /healthz, /readyz, /rocketmq/nsaddr; 0 = off; default port + 1000.",
+            least=0,
+            most=65535,
+        ),
     ] = None
     workers: Annotated[int, About("workers", "Worker processes of this front end.", least=1, most=256)] = 1
     redis: Annotated[

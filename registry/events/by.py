@@ -76,16 +76,17 @@ def _shown(name: str) -> str:
 def this_process(how: str, *, front_end: str | None = None, login: str | None = None) -> By:
     """What this process says of itself in the events that it causes."""
     user = _os_user() if how in BY_HAND else None
-    return By(how, user, f"{_host()}/{os.getpid()}", front_end=front_end, login=login)
+    return By(how, user, f"{host_name()}/{os.getpid()}", front_end=front_end, login=login)
 
 
 def front_end_name(port: int) -> str:
     """What events call a front end that listens on this port of this machine."""
-    return f"{_host()}:{port}"
+    return f"{host_name()}:{port}"
 
 
 @functools.cache
-def _host() -> str:
+def host_name() -> str:
+    """What this machine calls itself."""
     return _bounded(socket.gethostname())
 
 

@@ -272,6 +272,25 @@ def releases(namespace: str) -> str:
     return prefix(namespace) + "releases"
 
 
+def processes(namespace: str) -> str:
+    """HASH: worker incarnation, or id of a sweeper -> "<time in ms> <JSON>": what it told of itself, and when
+    (:mod:`mqregistry.store.fleet.processes`).
+
+    TTL: none; an entry counts for the length of a lease, and goes after an hour. Java: none.
+    Writers: renew_lease, release_channels, reap_worker.
+    """
+    return prefix(namespace) + "processes"
+
+
+def peers(namespace: str) -> str:
+    """HASH: worker incarnation -> JSON: broker process -> where its connection to this worker comes from.
+
+    TTL: none; an entry goes with that of ``processes``. Java: the remote address of BrokerLiveInfo.channel.
+    Writers: renew_lease, release_channels, reap_worker.
+    """
+    return prefix(namespace) + "peers"
+
+
 def kv_namespaces(namespace: str) -> str:
     """SET: the KV namespaces, empty ones too.
 

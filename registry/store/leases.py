@@ -80,10 +80,18 @@ class LeaseStore:
     def __init__(self, store: Store) -> None:
         self._call = store.call
 
-    async def renew(self, incarnation: str, lease_ms: int = LEASE_MS) -> Renewal:
-        """Say that this worker lives, and hears brokers, for the next ``lease_ms``."""
+    async def renew(
+        self, incarnation: str, lease_ms: int = LEASE_MS, *, process: bytes = b"", peers: bytes = b""
+    ) -> Renewal:
+        """Say that this worker lives, and hears brokers, for the next ``lease_ms``.
+
+        Args:
+            process: what it tells of itself (:class:`mqregistry.store.fleet.processes.WorkerFacts` as JSON).
+            peers: the addresses of its brokers' connections (``encode_peers`` there). Empty: as it was.
+        """
+        told = (process, peers) if process or peers else ()
         epoch, seq, config_rev, up_since, now, lost, first, auth_revision = await self._call(
-            "renew_lease", incarnation, lease_ms, SCHEMA_MINOR
+            "renew_lease", incarnation, lease_ms, SCHEMA_MINOR, *told
         )
         return Renewal(
             epoch.decode(), seq, int(config_rev), int(up_since), int(now), bool(lost), int(first) if first else None,
@@ -114,11 +122,17 @@ class LeaseStore:
         next_deadline_ms = int(deadline) if deadline else None
         return Expired([name.decode() for name in whos], next_deadline_ms, int(now), bool(heard), bool(more))
 
-    async def reap(self, limit: int, topics: int = TOPICS_AT_ONCE) -> tuple[list[str], bool]:
+    async def reap(
+        self, limit: int, topics: int = TOPICS_AT_ONCE, *, sweeper: str = "", process: bytes = b""
+    ) -> tuple[list[str], bool]:
         """Clean up after dead workers, within the same limits.
+
+        Args:
+            sweeper: the id of the caller, if it tells something of itself.
+            process: that (:class:`mqregistry.store.fleet.processes.SweeperFacts` as JSON).
 
         Returns:
             the brokers that went with them, and whether there is more to do now.
         """
-        _, more, _, *whos = await self._call("reap_worker", limit, topics)
+        _, more, _, *whos = await self._call("reap_worker", limit, topics, *((sweeper, process) if sweeper else ()))
         return [name.decode() for name in whos], bool(more)

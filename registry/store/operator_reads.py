@@ -14,6 +14,7 @@ from ..tables.live_table import LiveInfo
 from ..tables.tables import Tables
 from . import keys
 from .connection.errors import mapped_errors
+from .fleet.processes import BrokerConnection, read_connections
 from .snapshot import (
     broker_row,
     decode_queue_data,
@@ -39,6 +40,7 @@ class BrokerInfo(msgspec.Struct, frozen=True, rename="camel"):
     """One broker process under one brokerName. ``expires_in_ms`` may be negative while a grace lasts.
 
     registered_by: who registered it so; UNSET: the tables in Redis do not say. None: the lake does not know.
+    connections: which front ends, and from where; UNSET: the lake does not know.
     """
 
     cluster: str
@@ -53,6 +55,7 @@ class BrokerInfo(msgspec.Struct, frozen=True, rename="camel"):
     expires_in_ms: int
     front_ends: int
     registered_by: By | msgspec.UnsetType | None = msgspec.UNSET
+    connections: list[BrokerConnection] | msgspec.UnsetType = msgspec.UNSET
 
 
 class TopicInfo(msgspec.Struct, frozen=True, rename="camel"):
@@ -68,12 +71,13 @@ class TopicInfo(msgspec.Struct, frozen=True, rename="camel"):
 def broker_info(
     name: str, live: LiveInfo, *, heard_ms: int, deadline_ms: int, now_ms: int, front_ends: int,
     by: By | msgspec.UnsetType | None = msgspec.UNSET,
+    connections: list[BrokerConnection] | msgspec.UnsetType = msgspec.UNSET,
 ) -> BrokerInfo:  # fmt: skip
     """One broker process under one brokerName, as operators are shown it.
 
     Args:
         name: the brokerName. heard_ms: time of the last sign of life. deadline_ms: when it is removed unless it beats.
-        front_ends: how many it is connected to. by: who registered it.
+        front_ends: how many it is connected to. by: who registered it. connections: to which front ends.
     """
     return BrokerInfo(
         cluster=live.cluster,
@@ -88,6 +92,7 @@ def broker_info(
         expires_in_ms=deadline_ms - now_ms,
         front_ends=front_ends,
         registered_by=by,
+        connections=connections,
     )
 
 
@@ -105,16 +110,18 @@ async def read_brokers(store: Store) -> list[BrokerInfo]:
     now_ms = (await read_head(store)).now_ms
     found = {who: (int(fields.get(b"update_ms") or 0), infos) async for who, fields, infos in read_lives(store)}
     whos, namespace = list(found), store.namespace
+    connections = await read_connections(store, now_ms)
     brokers: list[BrokerInfo] = []
     for first in range(0, len(whos), _BROKERS_PER_CALL):
         part = whos[first : first + _BROKERS_PER_CALL]
-        front_ends = await store.read(*(("HLEN", keys.channels(namespace, who)) for who in part))
+        channels = await store.read(*(("HGETALL", keys.channels(namespace, who)) for who in part))
         deadlines = await store.read(*(("ZSCORE", keys.deadlines(namespace), who) for who in part))
-        for who, count, deadline in zip(part, front_ends, deadlines, strict=True):
+        for who, open_ones, deadline in zip(part, channels, deadlines, strict=True):
             heard_ms, infos = found[who]
+            held = connections.of(who, open_ones)
             brokers += (
                 broker_info(
-                    name, live, heard_ms=heard_ms, now_ms=now_ms, front_ends=int(count),
+                    name, live, heard_ms=heard_ms, now_ms=now_ms, front_ends=len(held), connections=held,
                     deadline_ms=int(float(deadline)) if deadline else heard_ms + live.timeout_ms,
                 )
                 for name, live in infos.items()

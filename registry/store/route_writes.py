@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Final, Literal, NamedTuple, TypeVar
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
 from ..behaviour import behaviour_of
 from ..events.by import By
 from ..model import DEFAULT_HEARTBEAT_TIMEOUT_MS, DataVersion, QueueData, Registration
-from ..tables.registration import RegistrationDiff
+from ..tables.registration import RegistrationDiff, entries_of
 from . import keys
 from .store import Store, text
 
@@ -37,6 +37,7 @@ _encode = msgspec.json.encode
 _pack = msgspec.msgpack.encode
 _flat = itertools.chain.from_iterable
 _T = TypeVar("_T")
+_Before: TypeAlias = Sequence[QueueData | None] | None
 _ARRAY_16: Final = b"\xdc"
 
 
@@ -198,10 +199,9 @@ class RouteStore:
                 break
             changed, rev, n = changed or reply[4] == 1, int(reply[5]), str(reply[6])
         if status in ("OK", "REFRESHED"):
-            had = text(reply[7]) if status == "OK" else ""
-            return Registered(
-                status, reply[1], text(reply[2]), _or_none(reply[3]), status == "OK" and changed, owner=had
-            )
+            ok = status == "OK"
+            had = text(reply[7]) if ok else ""
+            return Registered(status, reply[1], text(reply[2]), _or_none(reply[3]), ok and changed, owner=had)
         if status == "RETRY":
             return Registered(status, reply[1], n=reply[2].decode(), data_version=_data_version(*reply[3:6]))
         return Registered(status, reply[1], owner=text(reply[2]) if status == "FOREIGN" else "")
@@ -219,15 +219,9 @@ class RouteStore:
         return EncodedTopics(len(topics), _strings(keys_of), _strings(queue_datas), _encode(topics)[1:-1])
 
     async def touch_broker(
-        self,
-        cluster: str,
-        broker_addr: str,
-        channel: Channel = NO_CHANNEL,
-        body_bytes: int = 0,
-        *,
-        only_version: DataVersion | None = None,
-        owner: str = "",
-    ) -> Touched:
+        self, cluster: str, broker_addr: str, channel: Channel = NO_CHANNEL, body_bytes: int = 0, *,
+        only_version: DataVersion | None = None, owner: str = "",
+    ) -> Touched:  # fmt: skip
         """Refresh a broker by a heartbeat without registration (322, 904). One round trip, O(1).
 
         Args:
@@ -333,8 +327,7 @@ class _Call(NamedTuple):
 
 def _steps(diff: RegistrationDiff, parts: Iterable[tuple[int, bytes, bytes]]) -> Iterator[_Call]:
     """The diff in as many calls as it takes: nearly always one. Encoded one after the other."""
-    # taking a topic away, and a mapping, each cost twice as much as queue data
-    if len(diff.topics) + 2 * (len(diff.dropped) + len(diff.mappings)) <= ENTRIES_PER_CALL:
+    if diff.entries <= ENTRIES_PER_CALL:
         dropped = [_pack(some) for some in _slices(diff.dropped)]
         mappings = [_pack(list(_flat(some))) for some in _slices(diff.mappings)]
         yield _Call([part[1:] for part in parts], _before(diff.before), dropped, mappings)
@@ -354,27 +347,34 @@ def _steps(diff: RegistrationDiff, parts: Iterable[tuple[int, bytes, bytes]]) ->
 
 
 def _groups(arguments: Iterable[bytes]) -> Iterator[list[bytes]]:
-    left = iter(arguments)
-    while some := list(itertools.islice(left, max(1, ENTRIES_PER_CALL // _NAMES_PER_ARGUMENT // 2))):
+    some: list[bytes] = []
+    size = 0
+    for argument in arguments:
+        entries = 2 * entries_of(_NAMES_PER_ARGUMENT, len(argument))
+        if some and size + entries > ENTRIES_PER_CALL:
+            yield some
+            some, size = [], 0
+        some.append(argument)
+        size += entries
+    if some:
         yield some
 
 
-def _topic_calls(
-    before: Sequence[QueueData | None] | None, parts: Iterable[tuple[int, bytes, bytes]]
-) -> Iterator[_Call]:
-    first = size = 0
+def _topic_calls(before: _Before, parts: Iterable[tuple[int, bytes, bytes]]) -> Iterator[_Call]:
+    first = end = size = 0
     some: list[tuple[bytes, bytes]] = []
     for count, cells, body in parts:
-        if some and size + count > ENTRIES_PER_CALL:
-            yield _Call(some, _before(before, first, first + size), (), ())
-            first, size, some = first + size, 0, []
+        entries = entries_of(count, len(cells) // 2)  # half of a cell or less is the name
+        if some and size + entries > ENTRIES_PER_CALL:
+            yield _Call(some, _before(before, first, end), (), ())
+            first, size, some = end, 0, []
         some.append((cells, body))
-        size += count
+        end, size = end + count, size + entries
     if some:
-        yield _Call(some, _before(before, first, first + size), (), ())
+        yield _Call(some, _before(before, first, end), (), ())
 
 
-def _before(before: Sequence[QueueData | None] | None, first: int = 0, end: int | None = None) -> bytes:
+def _before(before: _Before, first: int = 0, end: int | None = None) -> bytes:
     if before is None:
         return b""
     some = before[first:end]

@@ -185,11 +185,11 @@ class Store:
             for name in scripts.FOR_READERS:
                 await self.client.execute_command("SCRIPT LOAD", self._scripts[name].source, **self._any_node())
         except (exceptions.RedisError, OSError) as error:
+            lacks_right = isinstance(error, exceptions.NoPermissionError)
             logger.warning(
-                "scripts are not loaded for logins that may not send them (mqoperator, mqpipeline): %s; the right is "
-                "script|load, in deploy/users.acl",
-                error,
-            )
+                "scripts are not loaded for logins that may not send them (mqoperator, mqpipeline): %s%s", error,
+                "; the right is script|load, in deploy/users.acl" if lacks_right else "",
+            )  # fmt: skip
 
     async def exists(self) -> bool:
         """Whether anybody has made the namespace."""

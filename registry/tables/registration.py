@@ -5,11 +5,23 @@ Source: RouteInfoManager.registerBroker of RocketMQ 5.x; docs/semantics.md 12 to
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from ..model import MASTER_ID, PERM_WRITE, BrokerRow, DataVersion, QueueData, Registration
 from .tables import Tables
+
+_BYTES_PER_ENTRY: Final = 64
+
+
+def entries_of(count: int, text_bytes: int) -> int:
+    """How much work so many names are for a script, in topics of an ordinary length.
+
+    Longer ones count for more: Redis needs several times as long for names of 255 bytes, the more when somebody chose
+    them for it (lua/include/collect).
+    """
+    return max(count, text_bytes // _BYTES_PER_ENTRY)
 
 
 class RegistrationDiff(NamedTuple):
@@ -30,6 +42,14 @@ class RegistrationDiff(NamedTuple):
     dropped: Sequence[str]
     mappings: Sequence[tuple[str, str, str]]
     before: Sequence[QueueData | None] | None = None
+
+    @property
+    def entries(self) -> int:
+        """How much work it is; taking a topic away, and a mapping, each are twice that of queue data."""
+        others = itertools.chain(self.dropped, itertools.chain.from_iterable(self.mappings))
+        return entries_of(len(self.topics), sum(map(len, self.topics))) + 2 * entries_of(
+            len(self.dropped) + len(self.mappings), sum(map(len, others))
+        )
 
 
 def compare(

@@ -163,7 +163,7 @@ def test_brokers_prints_who_lives_and_how_long(command, target):
     assert len(lines) == 5
     first = lines[1].split()
     assert first[:4] == ["c1", "broker-a", "0", "10.0.0.1:10911"]
-    assert first[-3:] == ["2m00s", "3@1700000000000", "1"]
+    assert first[-3:] == ["2m00s", "3@1700000000000", "fe"]
     infos = json.loads(command("brokers", "--json", **target).stdout)
     assert infos[2]["haServerAddr"] == "10.0.0.9:10912"
     assert (infos[2]["dataVersion"]["counter"], infos[2]["dataVersion"]["timestamp"]) == (3, 1700000000000)

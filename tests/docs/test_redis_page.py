@@ -42,7 +42,7 @@ async def test_recipes_work(bed):
     await bed.register("127.0.0.1:10921", name="broker-b", topics=topics)
     await bed.kv.put("ORDER_TOPIC_CONFIG", "topic1", "broker-a:4")
     await bed.kv.set_config({"orderMessageEnable": "true"})
-    await bed.leases.renew("w")
+    await bed.leases.renew("w", process=b"{}")
     recipes = [line for block in re.findall(r"```sh\n(.*?)```", PAGE, re.S) for line in block.splitlines()]
     assert len(recipes) > 12
     for recipe in recipes:

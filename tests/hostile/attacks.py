@@ -11,36 +11,15 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from mqregistry.protocol.codes import RequestCode
-from mqregistry.protocol.command import Command, encode_command
-from tests.server.harness import Broker, Client
+from tests.server.harness import Broker
 
 from .attacked import ATTACKER, MB, Attacked
+from .requests import EVIL, evil, frame, refused, registration
 
 Strike = Callable[[], None]
 
-EVIL = {"brokerName": "evil", "brokerAddr": "evil:1", "clusterName": "evil", "brokerId": "0", "topic": "evil",
-        "namespace": "evil", "key": "evil", "value": "evil"}  # fmt: skip
 LONG_NAME = "n" * 142_000
 WRITES = (104, 904, 322, 100, 101, 102, 205, 327, 216, 217, 219, 224, 901)
-
-
-def refused(client: Client, code: int, ext: dict[str, str], body: bytes = b"") -> None:
-    reply = client.request(code, ext, body)
-    assert reply.code != 0, (code, reply)
-
-
-def evil(name: str = "evil", addr: str = "evil:1", **more: object) -> Broker:
-    return Broker(name, addr, cluster="evil", **more)  # type: ignore[arg-type]
-
-
-def registration(body: bytes, name: str = "evil", **ext: str) -> tuple[dict[str, str], bytes]:
-    """Of a body that no broker would send."""
-    fields, _ = evil(name).registration()
-    return fields | {"bodyCrc32": "0"} | ext, body
-
-
-def frame(code: int, ext: dict[str, str], body: bytes = b"") -> bytes:
-    return encode_command(Command(code=code, opaque=1, version=479, ext_fields=ext, body=body))
 
 
 # B1
@@ -344,11 +323,3 @@ def inflating_bodies(at: Attacked) -> Strike:
             assert [client.receive().code for client in clients] == [1] * len(bodies)  # type: ignore[union-attr]
 
     return strike
-
-
-ATTACKS = (
-    long_names, registrations_of_huge_names, kv_values, queued_headers, unread_answers,
-    unfinished_frames, bytes_one_by_one, control_characters,
-    setting_toggled, heartbeat_timeouts, bars_in_addresses, bytes_that_are_no_frames, connections_that_come_and_go,
-    bodies_that_are_expensive_to_read, inflating_bodies,
-)  # fmt: skip

@@ -20,10 +20,18 @@ import pytest
 
 from mqregistry.protocol.command import Command, Encoding, encode_command
 
+from . import attacks, crafted_registrations
 from .attacked import Attacked, Found
-from .attacks import ATTACKS, EVIL, evil, frame
 from .request_fields import CODES, fields_of
+from .requests import EVIL, evil, frame
 
+ATTACKS = (
+    crafted_registrations.names_of_one_hash, crafted_registrations.many_ids,
+    attacks.long_names, attacks.registrations_of_huge_names, attacks.kv_values, attacks.queued_headers,
+    attacks.unread_answers, attacks.unfinished_frames, attacks.bytes_one_by_one, attacks.control_characters,
+    attacks.setting_toggled, attacks.heartbeat_timeouts, attacks.bars_in_addresses, attacks.bytes_that_are_no_frames,
+    attacks.connections_that_come_and_go, attacks.bodies_that_are_expensive_to_read, attacks.inflating_bodies,
+)  # fmt: skip
 MOST_SCRIPT_MS = 250.0
 MOST_RSS_MIB = 112
 MOST_REDIS_MIB = 32

@@ -70,9 +70,12 @@ class OurNameServers:
 
     name = OURS
 
-    def start(self, processes: Processes, properties: Mapping[str, object] | None = None) -> NameServer:
+    def start(
+        self, processes: Processes, properties: Mapping[str, object] | None = None, *, http_port: int = 0
+    ) -> NameServer:
         home = processes.home("up")
-        return self._start(processes, home, "up", ["--data-dir", str(home / "data")], properties)
+        options = ["--data-dir", str(home / "data"), "--http-port", str(http_port)]
+        return self._start(processes, home, "up", options, properties)
 
     def start_two(
         self, processes: Processes, properties: Mapping[str, object] | None = None

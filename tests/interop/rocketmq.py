@@ -142,9 +142,10 @@ class Broker:
         self,
         processes: Processes,
         release: Release,
-        name_servers: str,
+        name_servers: str | None,
         properties: Mapping[str, object] | None = None,
     ) -> None:
+        """name_servers: its address list; None: an address server tells it."""
         self.release = release
         self.name_servers = name_servers
         self.port = 0
@@ -217,7 +218,7 @@ class Broker:
                 "listenPort": self.port,
                 "haListenPort": self.port + 1,
                 "bindAddress": "127.0.0.1",
-                "namesrvAddr": self.name_servers,
+                **({} if self.name_servers is None else {"namesrvAddr": self.name_servers}),
                 "brokerIP1": "127.0.0.1",
                 "brokerIP2": "127.0.0.1",
                 "brokerClusterName": CLUSTER,

@@ -180,7 +180,7 @@ def test_the_commands_show_what_they_showed_live(store, bed, run, lake, command,
     options = ("--json",) if quoted else ()
     live = ("--redis", redis_url, "--namespace", store.namespace, *options)
     past = ("--lake", lake.root, "--namespace", store.namespace, *options)
-    route, brokers = command("route", "t1", *live).output, command("brokers", *live).output
+    route, brokers, tables = (command(*what, *live).output for what in (("route", "t1"), ("brokers",), ("tables",)))
     epoch = run(snapshot.take_async(redis_url, store.namespace, lake)).epoch
     found = run(entries(store))
     write_bronze(lake, store.namespace, epoch, 0, found)
@@ -201,11 +201,20 @@ def test_the_commands_show_what_they_showed_live(store, bed, run, lake, command,
     if quoted:
         [was], [now] = json.loads(then), json.loads(brokers)
         assert was.pop("registeredBy") == json.loads(store.by.encoded())
+        assert [one["frontEnd"] for one in now.pop("connections")] == ["fe1"]
         for moving in ("heardMsAgo", "expiresInMs"):
             assert was.pop(moving) <= now.pop(moving) + 120_000
         assert was == now
     else:
         assert [line.split()[:4] for line in then.splitlines()] == [line.split()[:4] for line in brokers.splitlines()]
+    then = command("tables", "--at", at, *past).output
+    if quoted:
+        was, now = json.loads(then), json.loads(tables)
+        [live_now] = now["brokerLiveTable"].values()
+        assert [one.pop("channel") for one in (*was["brokerLiveTable"].values(), live_now)] == [[], ["fe1"]]
+        assert was == now
+    else:
+        assert then.split() == [word if word != "fe1" else "-" for word in tables.split()]
     assert "did you mean t1" in command("route", "t1x", "--at", at, *past, expect=1).output
     error = command("route", "t1", "--at", "2001-01-01", *past, expect=1)
     assert "before the past that the lake knows" in str(error.exception)

@@ -110,9 +110,10 @@ class Rules:
         prefix = f"mq:{{{self.namespace}}}:"
         for key in sorted(self.redis.keys(prefix + "*")):
             name = key.decode().removeprefix(prefix)
-            kind, first = self.redis.type(key), name.split(":")[0]
+            first = name.split(":")[0]
             if first in LIFE or not named(name):
                 continue
+            kind = self.redis.type(key)
             if first == "changes":
                 found[name] = self.redis.xlen(key) if events else None
             elif kind == b"hash":

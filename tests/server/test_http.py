@@ -232,7 +232,7 @@ def test_healthz_is_answered_whatever_the_workers_do(http_port):
 @pytest.mark.parametrize("path", ["/", "/metrics/", "/metricsx", "/healthz/../etc/passwd", "/%2e%2e/", "*"])
 def test_an_unknown_path_is_404_and_says_what_there_is(http_port, path):
     answer = get(http_port, path)
-    assert (answer.status, answer.body) == (404, b"try /metrics, /healthz or /readyz\n")
+    assert (answer.status, answer.body) == (404, b"try /metrics, /healthz, /readyz, /rocketmq/nsaddr or /http_sd\n")
 
 
 def test_head_has_no_body(http_port):

@@ -106,3 +106,14 @@ async def test_a_topic_at_many_brokers_is_deleted_by_several_calls(bed, monkeypa
     assert (await bed.tables()).topics == {}
     gone = [name for event in await bed.events() for name in event.broker_names]
     assert sorted(gone) == sorted(f"b{i}" for i in range(1500))
+
+
+async def test_long_names_take_more_calls(bed):
+    names = [f"{i}-{'x' * 190}" for i in range(600)]
+    r = registration(topics=dict.fromkeys(names, (8, 8, 6)), counter=5)
+    assert (await bed.fe1.register(r)).status == "OK"
+    assert calls(bed) == 2, "as many short ones would fit into one"
+    none = registration(topics={}, counter=6)
+    assert (await bed.fe1.register(none, delete_missing_topics=True)).status == "OK"
+    assert calls(bed) == 2 + 3
+    assert not (await bed.tables()).topics

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+import msgspec
+
 from mqregistry.auth.changes import add_secret, add_user, drop_secret, remove_user, set_mode
 from mqregistry.auth.decide import decide
 from mqregistry.auth.policy import Mode
@@ -14,6 +16,15 @@ from mqregistry.model import ORDER_TOPIC_CONFIG, QueueData, who
 from mqregistry.store import keys, scripts
 from mqregistry.store.auth.policies import PolicyStore, new_secret
 from mqregistry.store.auth.refusals import RefusalStore, read_last_use
+from mqregistry.store.fleet.processes import (
+    Peer,
+    SweeperFacts,
+    WorkerFacts,
+    encode_peers,
+    read_connections,
+    read_fleet,
+    this_process,
+)
 from mqregistry.store.read_broker import read_broker
 from mqregistry.store.snapshot import read_section, read_topic_rows
 from mqregistry.store.streams import StreamLimits, StreamStore, lookup_entries
@@ -46,7 +57,9 @@ async def use_authentication(bed: Bed) -> None:
 async def use_everything(bed: Bed) -> None:
     """Run it all; fails when a script was left out."""
     store, routes, kv, leases = bed.store, bed.routes, bed.kv, bed.leases
-    await leases.renew("w1")
+    worker = WorkerFacts(**this_process(), front_end="fe1", name="ns1:9876", address="10.0.0.9:9876", ready=True)
+    peers = encode_peers([(who("c1", "10.0.0.1:10911"), Peer("10.0.0.1:51234"))])
+    await leases.renew("w1", process=msgspec.json.encode(worker), peers=peers)
     await leases.renew("w2", 1)
     many = [f"t{i}" for i in range(1200)]
     await bed.register(topics=many, filter_servers=["10.0.0.1:9000", "10.0.0.1:9001"],
@@ -107,7 +120,12 @@ async def use_everything(bed: Bed) -> None:
         if await bed.redis("EXISTS", bed.key("lease:w2")) == 0:
             break
         await asyncio.sleep(0.01)
-    assert (await leases.reap(50))[0] == [who("c1", "10.0.0.4:10911")]
+    sweeper = msgspec.json.encode(SweeperFacts(**this_process()))
+    assert (await leases.reap(50, sweeper="s1", process=sweeper))[0] == [who("c1", "10.0.0.4:10911")]
+    fleet = await read_fleet(store)
+    assert [one.state for one in fleet.front_ends] == ["gone"]
+    assert [one.id for one in fleet.sweepers] == ["s1"]
+    await read_connections(store, fleet.now_ms)
     await bed.move_clock(-60_000)
     await leases.renew("w1")
     last = await bed.register("10.0.0.5:10911", "broker-d")

@@ -21,10 +21,10 @@ from ..target import find_target, open_target, run, target_options
 @lake_option
 @target_options
 def brokers(as_json: bool, config_file: Path | None, at_ms: int | None, lake: str, **flags: Any) -> None:
-    """Show each broker: when it was last heard, how long it has left, over how many front ends it is connected.
+    """Show each broker: when it was last heard, how long it has left, to which front ends it is connected from where.
 
-    With --at: as it was then, and who registered it so. A broker of which the lake has no heartbeat counts as last
-    heard when it registered.
+    With --at: as it was then, who registered it so, and over how many front ends. A broker of which the lake has no
+    heartbeat counts as last heard when it registered.
     """
     if at_ms is not None:
         from .lake_tables import read_brokers_at
@@ -59,10 +59,11 @@ def _brokers_text(infos: list[BrokerInfo]) -> str:
             (
                 info.cluster, info.broker_name, info.broker_id, info.broker_addr, output.duration(info.heard_ms_ago),
                 output.duration(info.expires_in_ms), output.duration(info.heartbeat_timeout_millis),
-                f"{info.data_version.counter}@{info.data_version.timestamp}", info.front_ends,
+                f"{info.data_version.counter}@{info.data_version.timestamp}",
+                info.front_ends if info.connections is UNSET else ", ".join(map(str, info.connections)),
                 *((info.registered_by or "not known",) if with_authors else ()),
             )
             for info in infos
         ),
-        right=("ID", "HEARD", "EXPIRES IN", "TIMEOUT", "FRONT ENDS"),
+        right=("ID", "HEARD", "EXPIRES IN", "TIMEOUT", *(("FRONT ENDS",) if with_authors else ())),
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""``route --at`` and ``brokers --at``: the tables as they were, read from the lake, without Redis and without Spark."""
+"""``--at`` of route, brokers and tables: as they were, read from the lake, without Redis and without Spark."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import click
 
 from ...model import TopicRoute
 from ...store.operator_reads import BrokerInfo, broker_info
+from ...tables.tables import Tables
 from ..options import read_settings
 from ..pipeline.extras import spark_extra
 
@@ -53,6 +54,16 @@ def read_brokers_at(at_ms: int, lake: str, flags: dict[str, Any], config_file: P
         return [_info(broker, at_ms) for broker in past.brokers(at_ms)]
 
     found: list[BrokerInfo] = _ask(at_ms, lake, flags, config_file, question)
+    return found
+
+
+def read_tables_at(at_ms: int, lake: str, flags: dict[str, Any], config_file: Path | None) -> Tables:
+    """All tables as they were at ``at_ms``.
+
+    Raises:
+        LakeError: the lake does not know that instant.
+    """
+    found: Tables = _ask(at_ms, lake, flags, config_file, lambda past: past.tables(at_ms))
     return found
 
 

@@ -45,10 +45,10 @@ class _Broker(NamedTuple):
 
 # The worked example of the specification.
 BROKERS: Final = (
-    _Broker("broker-a", 0, "10.0.0.1:10911"),
-    _Broker("broker-a", 1, "10.0.0.2:10911"),
-    _Broker("broker-b", 0, "10.0.0.3:10911"),
-    _Broker("broker-b", 1, "10.0.0.4:10911"),
+    _Broker("broker-a", 0, "192.168.56.1:10000"),
+    _Broker("broker-a", 1, "192.168.56.2:10000"),
+    _Broker("broker-b", 0, "192.168.56.3:10000"),
+    _Broker("broker-b", 1, "192.168.56.4:10000"),
 )
 
 

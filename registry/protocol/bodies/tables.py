@@ -1,5 +1,5 @@
-"""Decodes and encodes the small bodies: KV tables (219 and the reply of 103) and data versions (322); encodes topic
-lists (206, 224, 304, 311 to 313).
+"""Decodes and encodes the small bodies: KV tables (219 and the reply of 103), data versions (322) and topic lists (206,
+224, 304, 311 to 313).
 """
 
 from __future__ import annotations
@@ -18,6 +18,11 @@ class _WireTable(msgspec.Struct):
     table: dict[str, str] | None = None
 
 
+class _WireTopicList(msgspec.Struct, rename="camel"):
+    topic_list: list[str] | None = None
+
+
+_topics: Final = TolerantDecoder(_WireTopicList, "topic list")
 _table: Final = TolerantDecoder(_WireTable, "KV table")
 _version: Final = TolerantDecoder(WireVersion, "data version")
 
@@ -40,6 +45,15 @@ def encode_topic_list(topics: Iterable[str], broker_addr: str | None = None) -> 
     """``{"topicList":[...]}``, in the order of ``topics``; in 304 after a ``brokerAddr``, when a broker is known."""
     head = b"" if broker_addr is None else b'"brokerAddr":%b,' % text(broker_addr)
     return b'{%b"topicList":%b}' % (head, text(list(topics)))
+
+
+def decode_topic_list(body: bytes) -> list[str]:
+    """Read a topic list, in its order.
+
+    Raises:
+        RemoteProtocolError: undecodable; ``closes`` is false.
+    """
+    return _topics.decode(body).topic_list or []
 
 
 def encode_data_version(version: DataVersion, *, state_version: bool = True) -> bytes:

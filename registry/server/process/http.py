@@ -1,4 +1,4 @@
-"""The HTTP server of a front end: /metrics, /healthz and /readyz."""
+"""The HTTP server of a front end: /metrics, /healthz, /readyz, and where the other front ends are."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from http import HTTPStatus
 from typing import Any, Final
 
 from ...errors import StartError
+from .discovery.known_fleet import KnownFleet
 from .metrics import Fleet, exposition
 
 logger = logging.getLogger(__name__)
@@ -42,8 +43,18 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         elif path == "/metrics":
             body, content_type = exposition(self.server.fleet, self.headers.get("Accept", ""))
             self._answer(HTTPStatus.OK, body, content_type)
+        elif path == "/rocketmq/nsaddr":
+            if addresses := self.server.known.addresses():
+                self._answer(HTTPStatus.OK, addresses, "text/plain; charset=utf-8")  # without a line end
+            else:  # clients keep what they have
+                self._answer(HTTPStatus.SERVICE_UNAVAILABLE, b"no front end is ready\n", "text/plain; charset=utf-8")
+        elif path == "/http_sd":
+            self._answer(HTTPStatus.OK, self.server.known.targets(), "application/json")
         else:
-            self._answer(HTTPStatus.NOT_FOUND, b"try /metrics, /healthz or /readyz\n", "text/plain; charset=utf-8")
+            self._answer(
+                HTTPStatus.NOT_FOUND, b"try /metrics, /healthz, /readyz, /rocketmq/nsaddr or /http_sd\n",
+                "text/plain; charset=utf-8",
+            )  # fmt: skip
 
     do_HEAD = do_GET
 
@@ -66,13 +77,14 @@ class HttpServer(http.server.ThreadingHTTPServer):
     allow_reuse_address = True
     request_queue_size = 128
 
-    def __init__(self, host: str, port: int, fleet: Fleet) -> None:
+    def __init__(self, host: str, port: int, fleet: Fleet, known: KnownFleet | None = None) -> None:
         """Bind and begin to answer.
 
         Raises:
             StartError: the port is taken or may not be used.
         """
         self.fleet = fleet
+        self.known = known or KnownFleet("", "")
         self._free = threading.BoundedSemaphore(_MAX_CONNECTIONS)
         self._open: dict[socket.socket, None] = {}  # the oldest first
         self._open_lock = threading.Lock()

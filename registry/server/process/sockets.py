@@ -8,6 +8,7 @@ import socket
 from collections.abc import Iterable
 from typing import Any, Final
 
+from ...config.settings import Settings
 from ...errors import StartError
 
 _TAKEN: Final = frozenset({errno.EADDRINUSE})
@@ -85,3 +86,29 @@ def _why(host: str, port: int, error: OSError) -> str:
     if error.errno == errno.EADDRNOTAVAIL:
         return f"{where}: this machine has no such address; --host takes one of its own, or 0.0.0.0 for all"
     return f"{where}: {os.strerror(error.errno) if error.errno else error}"
+
+
+def advertised(settings: Settings) -> tuple[str, str]:
+    """``host:port`` at which others reach this front end, and its HTTP port ("" = there is none)."""
+    host, _, port = settings.advertised_address.rpartition(":")
+    if not host or not port.isdecimal():
+        host, port = settings.advertised_address, ""
+    if not host:
+        host = settings.bind_address
+        if host in ("", "0.0.0.0", "::"):
+            host = _own_address(socket.AF_INET6 if host == "::" else socket.AF_INET)
+    if ":" in host and not host.startswith("["):
+        host = f"[{host}]"
+    http = settings.effective_http_port
+    return f"{host}:{port or settings.listen_port}", f"{host}:{http}" if http else ""
+
+
+def _own_address(family: socket.AddressFamily) -> str:
+    """The address that this machine has towards others. No packet is sent: only a route is looked for."""
+    elsewhere = "2001:db8::1" if family == socket.AF_INET6 else "192.0.2.1"  # addresses of documentation: nobody's
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.connect((elsewhere, 9))
+            return str(probe.getsockname()[0])
+    except OSError:  # this machine has no network but itself
+        return "::1" if family == socket.AF_INET6 else "127.0.0.1"

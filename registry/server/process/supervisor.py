@@ -23,6 +23,7 @@ from ...errors import ConfigError, StartError, StoreError, StoreUnavailable
 from ...events.by import SWEEPER, front_end_name, this_process
 from ...store.store import Store
 from .acceptor import Acceptor, open_acceptor
+from .discovery.known_fleet import KnownFleet
 from .metrics import Fleet, Status
 from .spawning import WORKER_COMMAND, ForkedWorker, WorkerProcess, open_pipe, spawn
 from .stream_metrics import survey_streams
@@ -88,6 +89,7 @@ class Supervisor:
         self.settings = settings
         self.front_end = secrets.token_hex(8)
         self.fleet = Fleet(settings.workers)
+        self.known = KnownFleet(self.front_end, settings.namespace, lambda: self.fleet.draining)
         self.booted = asyncio.Event()
         self.stopping = asyncio.Event()
         self._on_boot = on_boot or (lambda: print(boot_line(settings), flush=True))
@@ -144,7 +146,7 @@ class Supervisor:
             if port:
                 from .http import HttpServer  # its base is a tenth of all imports
 
-                stack.callback(HttpServer(settings.bind_address, port, self.fleet).close)
+                stack.callback(HttpServer(settings.bind_address, port, self.fleet, self.known).close)
             logger.info(
                 "front end %s: %d worker(s) on %s:%d, namespace %s, HTTP port %s",
                 self.front_end, settings.workers, settings.bind_address, settings.listen_port, settings.namespace,
@@ -194,7 +196,7 @@ class Supervisor:
             await asyncio.shield(reached)
             await one(store)
 
-        everything: list[Beside] = [*beside, lambda store: survey_streams(store, self.fleet.survey)]
+        everything: list[Beside] = [*beside, lambda store: survey_streams(store, self.fleet.survey), self.known.follow]
         tasks = [asyncio.ensure_future(begin(one)) for one in everything]
         keepers = [asyncio.create_task(self._keep(index)) for index in range(self.settings.workers)]
         stopping = asyncio.create_task(self.stopping.wait())

@@ -30,6 +30,8 @@ from ...events.by import WORKER, front_end_name, this_process
 from ...names import PrintableFormatter
 from ...networks import Networks
 from ...store.config_writes import KvStore
+from ...store.fleet.processes import WorkerFacts
+from ...store.fleet.processes import this_process as facts_of_this_process
 from ...store.leases import LeaseStore
 from ...store.route_writes import RouteStore
 from ...store.store import Store
@@ -50,6 +52,7 @@ from .authentication import Authentication
 from .kv_log import log_kv
 from .malloc import keep_large_blocks, trim_after_bursts
 from .received_connections import ReceivedConnections
+from .sockets import advertised
 
 logger = logging.getLogger(__name__)
 
@@ -106,7 +109,7 @@ class Worker:
         self._follower = Follower(self._store, self._tail_store, self._view)
         self._lease_loop = LeaseLoop(
             LeaseStore(self._lease_store), self._view, self._follower, self._channels, grace_ms=self._grace_ms,
-            renewed=lambda renewal: self._authentication.renewed(renewal),
+            renewed=lambda renewal: self._authentication.renewed(renewal), process=self._facts,
             own_store=self._lease_store, other_stores=(self._tail_store, self._store),
         )  # fmt: skip
         self._context = RequestContext(
@@ -131,6 +134,13 @@ class Worker:
                     )  # fmt: skip
         self._stop = asyncio.Event()
         self._waits_for_redis = False
+        self._connections: Connections | None = None
+        self._answers = False
+        address, http_address = advertised(settings)
+        self._told = WorkerFacts(
+            **facts_of_this_process(), front_end=spec.front_end, name=name, address=address,
+            http_address=http_address, index=spec.index, workers=settings.workers,
+        )  # fmt: skip
 
     def _grace_ms(self) -> int:
         return self._context.settings.broker_channel_expired_time_ms
@@ -157,6 +167,7 @@ class Worker:
                 write_buffer_bytes=settings.write_buffer_high_water_mark_bytes,
             ),
         )
+        self._connections = connections
         doorway = Doorway(
             connections,
             tls,
@@ -201,7 +212,10 @@ class Worker:
             gc.enable()  # it rested since this process was made
             if not self._stop.is_set():
                 self._say({"event": "ready"})
+                self._answers = True
+                self._lease_loop.renew_soon()
             await self._stop.wait()
+            self._lease_loop.renew_soon()
             await self._drain(server, connections)
             for task in tasks:
                 task.cancel()
@@ -278,7 +292,16 @@ class Worker:
             await log_kv(self._view.served.kv)
             await asyncio.sleep(KV_PRINT_EVERY_S)
 
-    # telling the supervisor
+    # telling others
+
+    def _facts(self) -> bytes:
+        """What each renewal of the lease tells of this worker."""
+        facts = msgspec.structs.replace(
+            self._told, view=self._view.freshness.value, ready=self._answers, draining=self._stop.is_set(),
+            seq=self._view.seq, connections=len(self._connections.all) if self._connections else 0,
+            brokers=len(self._channels),
+        )  # fmt: skip
+        return msgspec.json.encode(facts)
 
     def _say(self, line: dict[str, Any]) -> None:
         # The pipe holds a few dozen lines; a supervisor that does not read them any more is gone.

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterator
 from typing import Protocol
 
 from ...errors import RegistryError, StoreUnavailable
 from ...events.by import ANONYMOUS, By
 from ...events.changes import BrokerExpired
+from ...store.fleet.processes import Peer
 from ...store.leases import opened_now
 from ...store.route_writes import Channel, RouteStore
 from ...tasks import cancelled, pause
@@ -54,6 +56,7 @@ class ChannelOwner:
 
     A broker belongs to the connection of its last registration; a heartbeat without registration (322, 904) gives it
     to a connection only if no other of this worker has it. ``registered_at`` is the seq of that registration.
+    ``changed`` counts changes of who has which connection.
 
     Args:
         front_end, incarnation: names of the front end and of this worker process, as Redis knows them.
@@ -71,6 +74,7 @@ class ChannelOwner:
         self._closes: asyncio.Queue[tuple[str, Channel, By]] = asyncio.Queue()
         self._untold = 0
         self._connections = 0
+        self.changed = 0
         self._telling = True
 
     def __len__(self) -> int:
@@ -92,7 +96,9 @@ class ChannelOwner:
 
     def registered(self, who: str, connection: Closable, seq: int) -> None:
         """A registration of this broker came over this connection: it is the broker's channel now."""
-        self._owners[who] = connection
+        if self._owners.get(who) is not connection:
+            self._owners[who] = connection
+            self.changed += 1
         self._registered_at[who] = seq
         self._held.setdefault(connection, set()).add(who)
 
@@ -100,6 +106,7 @@ class ChannelOwner:
         """A heartbeat without registration came over this connection."""
         if who not in self._owners:
             self._owners[who] = connection
+            self.changed += 1
         self._held.setdefault(connection, set()).add(who)
 
     def closed(self, connection: Closable) -> None:
@@ -107,6 +114,7 @@ class ChannelOwner:
         for who in self._held.pop(connection, ()):
             if self._owners.get(who) is connection:
                 del self._owners[who]
+                self.changed += 1
                 self._registered_at.pop(who, None)
             if self._telling:
                 self._untold += 1
@@ -132,6 +140,7 @@ class ChannelOwner:
         if connection is None or self._registered_at.get(who, -1) >= seq:
             return
         del self._owners[who]
+        self.changed += 1
         self._registered_at.pop(who, None)
         held = self._held[connection]
         held.discard(who)
@@ -141,6 +150,10 @@ class ChannelOwner:
     def channels(self) -> list[tuple[str, str]]:
         """(who, channel value) of every broker that has a connection here."""
         return [(who, connection.channel.value) for who, connection in self._owners.items()]
+
+    def peers(self) -> Iterator[tuple[str, Peer]]:
+        """Who, and where its connection comes from, of every broker that has one here."""
+        return ((who, Peer(connection.address, connection.via)) for who, connection in self._owners.items())
 
     @property
     def closes_pending(self) -> int:

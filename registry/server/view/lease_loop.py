@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from ...errors import RegistryError, StoreError, StoreUnavailable
+from ...store.fleet.processes import encode_peers
 from ...store.leases import RENEW_EVERY_S, LeaseStore, Renewal
 from ...store.store import Store
 from ...tasks import cancelled, pause
@@ -49,12 +50,14 @@ class LeaseLoop:
         own_store: that of ``leases``. other_stores: this worker's other connections to Redis.
         grace_ms: after Redis came back with less, how long the view goes on serving what Redis lost.
         renewed: called with each renewal.
+        process: what this worker tells of itself with each renewal (``LeaseStore.renew``).
     """
 
     def __init__(
         self, leases: LeaseStore, view: View, follower: Follower, channels: ChannelOwner, *,
         grace_ms: Callable[[], int], own_store: Store, other_stores: Sequence[Store] = (),
         renewed: Callable[[Renewal], object] = lambda renewal: None,
+        process: Callable[[], bytes] = lambda: b"",
     ) -> None:  # fmt: skip
         self._leases = leases
         self._view = view
@@ -62,6 +65,9 @@ class LeaseLoop:
         self._channels = channels
         self._grace_ms = grace_ms
         self._renewed = renewed
+        self._process = process
+        self._peers_told: int | None = None
+        self._soon = False
         self._own_store, self._other_stores = own_store, other_stores
         self._unanswered = False
         self._behind: _Behind | None = None
@@ -86,8 +92,13 @@ class LeaseLoop:
                 self._view.saw(Seen.UNHEARD)
             while not cancelled():
                 await pause(_RENEW_SOON_S)
-                if self._view.freshness not in _SETTLED or time.monotonic() - started >= RENEW_EVERY_S:
+                unsettled = self._soon or self._view.freshness not in _SETTLED
+                if unsettled or time.monotonic() - started >= RENEW_EVERY_S:
                     break
+
+    def renew_soon(self) -> None:
+        """Renew with the next look, within 0.2 s: what this worker tells of itself has changed."""
+        self._soon = True
 
     async def _renew_where_it_answers(self) -> None:
         """Renew once. Connections to a Redis that is silent are given up as soon as new ones are answered.
@@ -130,7 +141,13 @@ class LeaseLoop:
         """
         view = self._view
         load_id, known_seq = view.load_id, view.seq
-        self.renewal = renewal = await self._leases.renew(self._channels.incarnation)
+        self._soon = False
+        changed = self._channels.changed
+        peers = encode_peers(self._channels.peers()) if changed != self._peers_told else b""
+        self.renewal = renewal = await self._leases.renew(
+            self._channels.incarnation, process=self._process(), peers=peers
+        )
+        self._peers_told = None if renewal.lost else changed
         self._count_heard(time.monotonic())
         view.saw(Seen.ANSWERED)
         self._renewed(renewal)

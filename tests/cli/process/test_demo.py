@@ -17,7 +17,7 @@ from ...server.harness import wait_until
 from .test_tables import CLUSTERS, ROUTE
 from .world import ROOT, World
 
-GONE = ROUTE.replace("  0  10.0.0.1:10911\n" + " " * 42 + "1", "  1")
+GONE = ROUTE.replace("  0  192.168.56.1:10000\n" + " " * 42 + "1", "  1")
 _WHERE = """
 import mqregistry, mqregistry.worker
 from mqregistry.store import scripts

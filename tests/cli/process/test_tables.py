@@ -3,27 +3,57 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
+import time
 
 import pytest
 
 from bench.servers.processes import free_port
+from mqregistry.events.by import front_end_name
 
 from ...server.harness import Broker, FrontEnd, wait_until
 
 CLUSTERS = """\
 CLUSTER  BROKER NAME  ID  ADDRESS
-c1       broker-a      0  10.0.0.1:10911
-c1       broker-a      1  10.0.0.2:10911
-c1       broker-b      0  10.0.0.3:10911
-c1       broker-b      1  10.0.0.4:10911
+c1       broker-a      0  192.168.56.1:10000
+c1       broker-a      1  192.168.56.2:10000
+c1       broker-b      0  192.168.56.3:10000
+c1       broker-b      1  192.168.56.4:10000
 """
 BROKERS = """\
-CLUSTER  BROKER NAME  ID  ADDRESS         HEARD  EXPIRES IN  TIMEOUT  DATA VERSION     FRONT ENDS
-c1       broker-a      0  10.0.0.1:10911  ~~~~~  ~~~~~~~~~~    2m00s  2@1700000000000           1
-c1       broker-a      1  10.0.0.2:10911  ~~~~~  ~~~~~~~~~~    2m00s  2@1700000000000           1
-c1       broker-b      0  10.0.0.3:10911  ~~~~~  ~~~~~~~~~~    2m00s  2@1700000000000           1
-c1       broker-b      1  10.0.0.4:10911  ~~~~~  ~~~~~~~~~~    2m00s  2@1700000000000           1
+CLUSTER  BROKER NAME  ID  ADDRESS             HEARD  EXPIRES IN  TIMEOUT  DATA VERSION     FRONT ENDS
+c1       broker-a      0  192.168.56.1:10000  ~~~~~  ~~~~~~~~~~    2m00s  2@1700000000000  ~
+c1       broker-a      1  192.168.56.2:10000  ~~~~~  ~~~~~~~~~~    2m00s  2@1700000000000  ~
+c1       broker-b      0  192.168.56.3:10000  ~~~~~  ~~~~~~~~~~    2m00s  2@1700000000000  ~
+c1       broker-b      1  192.168.56.4:10000  ~~~~~  ~~~~~~~~~~    2m00s  2@1700000000000  ~
+"""
+JAVA_TABLES = """\
+topicQueueTable
+  TOPIC   BROKER NAME  READ  WRITE  PERM  FLAG
+  topic1  broker-a        4      4  6 RW     0
+          broker-b        4      4  6 RW     0
+
+brokerAddrTable
+  BROKER NAME  CLUSTER  BROKER ID  ADDRESS
+  broker-a     c1               0  192.168.56.1:10000
+                                1  192.168.56.2:10000
+  broker-b     c1               0  192.168.56.3:10000
+                                1  192.168.56.4:10000
+
+clusterAddrTable
+  CLUSTER  BROKER NAMES
+  c1       broker-a, broker-b
+
+brokerLiveTable
+  ADDRESS             LAST UPDATE  TIMEOUT  DATA VERSION     HA SERVER           CHANNEL
+  192.168.56.1:10000  ~              2m00s  2@1700000000000  192.168.56.1:10000  ~
+  192.168.56.2:10000  ~              2m00s  2@1700000000000  192.168.56.2:10000  ~
+  192.168.56.3:10000  ~              2m00s  2@1700000000000  192.168.56.3:10000  ~
+  192.168.56.4:10000  ~              2m00s  2@1700000000000  192.168.56.4:10000  ~
+
+filterServerTable
+  (empty)
 """
 TOPICS = """\
 TOPIC   READ  WRITE  PERM  BROKER NAMES
@@ -32,24 +62,24 @@ topic1     8      8  6 RW  broker-a, broker-b
 ROUTE = """\
 topic topic1
 BROKER NAME  CLUSTER  READ  WRITE  PERM  ID  ADDRESS
-broker-a     c1          4      4  6 RW   0  10.0.0.1:10911
-                                          1  10.0.0.2:10911
-broker-b     c1          4      4  6 RW   0  10.0.0.3:10911
-                                          1  10.0.0.4:10911
+broker-a     c1          4      4  6 RW   0  192.168.56.1:10000
+                                          1  192.168.56.2:10000
+broker-b     c1          4      4  6 RW   0  192.168.56.3:10000
+                                          1  192.168.56.4:10000
 """
 ADDRS = {
-    "broker-a": {"0": "10.0.0.1:10911", "1": "10.0.0.2:10911"},
-    "broker-b": {"0": "10.0.0.3:10911", "1": "10.0.0.4:10911"},
+    "broker-a": {"0": "192.168.56.1:10000", "1": "192.168.56.2:10000"},
+    "broker-b": {"0": "192.168.56.3:10000", "1": "192.168.56.4:10000"},
 }
 EVENTS = """\
-broker_registered   c1/broker-a id 0 10.0.0.1:10911; new
-broker_registered   c1/broker-a id 0 10.0.0.1:10911; 1 topic(s): topic1
-broker_registered   c1/broker-a id 1 10.0.0.2:10911; new
-broker_registered   c1/broker-a id 1 10.0.0.2:10911
-broker_registered   c1/broker-b id 0 10.0.0.3:10911; new
-broker_registered   c1/broker-b id 0 10.0.0.3:10911; 1 topic(s): topic1
-broker_registered   c1/broker-b id 1 10.0.0.4:10911; new
-broker_registered   c1/broker-b id 1 10.0.0.4:10911
+broker_registered   c1/broker-a id 0 192.168.56.1:10000; new
+broker_registered   c1/broker-a id 0 192.168.56.1:10000; 1 topic(s): topic1
+broker_registered   c1/broker-a id 1 192.168.56.2:10000; new
+broker_registered   c1/broker-a id 1 192.168.56.2:10000
+broker_registered   c1/broker-b id 0 192.168.56.3:10000; new
+broker_registered   c1/broker-b id 0 192.168.56.3:10000; 1 topic(s): topic1
+broker_registered   c1/broker-b id 1 192.168.56.4:10000; new
+broker_registered   c1/broker-b id 1 192.168.56.4:10000
 """
 
 
@@ -91,7 +121,8 @@ def masked(text):
     """The brokers table without what depends on the clock."""
     lines = text.splitlines(keepends=True)
     begin, end = lines[0].index("  HEARD") + 2, lines[0].index("EXPIRES IN") + len("EXPIRES IN")
-    return lines[0] + "".join(f"{line[:begin]}~~~~~  ~~~~~~~~~~{line[end:]}" for line in lines[1:])
+    shown = "".join(f"{line[:begin]}~~~~~  ~~~~~~~~~~{line[end:]}" for line in lines[1:])
+    return lines[0] + re.sub(rf"{front_end_name(9876)}.*", "~", shown)
 
 
 def test_for_people(show):
@@ -100,6 +131,49 @@ def test_for_people(show):
     assert show("topics").stdout == TOPICS
     assert show("topics", "other*").stderr == "no topic matches other*\n"
     assert show("route", "topic1").stdout == ROUTE
+
+
+def masked_live(text):
+    """The tables without times and connections."""
+    text = re.sub(r"\d{4}-\d\d-\d\d [\d:.]{12}", "~", text).replace("LAST UPDATE            ", "LAST UPDATE")
+    return re.sub(rf"{front_end_name(9876)}.*", "~", text)
+
+
+def queue_data(name):
+    return {"brokerName": name, "readQueueNums": 4, "writeQueueNums": 4, "perm": 6, "topicSysFlag": 0}
+
+
+def test_the_worked_example_as_a_java_name_server_holds_it(show):
+    """Two masters with a slave each (2m-2s), one topic at both: the five tables under RocketMQ's names."""
+    assert re.sub("  +", "  ", masked_live(show("tables").stdout)) == re.sub("  +", "  ", JAVA_TABLES)
+    told = json.loads(show("tables", "--json").stdout)
+    live = told.pop("brokerLiveTable")
+    assert told == {
+        "topicQueueTable": {"topic1": [queue_data("broker-a"), queue_data("broker-b")]},
+        "brokerAddrTable": {
+            name: {"cluster": "c1", "brokerName": name, "brokerAddrs": addrs, "enableActingMaster": False}
+            for name, addrs in ADDRS.items()
+        },
+        "clusterAddrTable": {"c1": ["broker-a", "broker-b"]},
+        "filterServerTable": {},
+    }
+    assert list(live) == [addr for addrs in ADDRS.values() for addr in addrs.values()]
+    for addr, info in live.items():
+        assert info["dataVersion"] == {"counter": 2, "stateVersion": 0, "timestamp": 1700000000000}
+        assert (info["clusterName"], info["brokerAddr"]) == ("c1", addr)
+        assert len(info["channel"]) == 1
+        assert abs(info["lastUpdateTimestamp"] - time.time() * 1000) < 60_000
+    assert list(json.loads(show("tables", "clusterAddrTable", "--json").stdout)) == ["clusterAddrTable"]
+
+
+def test_tables_of_a_name_server_are_what_its_answers_tell(world, show, example):
+    port = example["broker-a", 0].socket.getpeername()[1]
+    asked = world.run("tables", "--namesrv", f"127.0.0.1:{port}", "--json")
+    told = json.loads(show("tables", "--json").stdout)
+    del told["brokerLiveTable"]
+    assert json.loads(asked.stdout) == told
+    text = world.run("tables", "--namesrv", f"127.0.0.1:{port}", "brokerLiveTable").stdout
+    assert text == "brokerLiveTable\n  (no request of the protocol tells it)\n"
 
 
 def test_for_programs(show):
@@ -133,8 +207,8 @@ def test_route_json_is_what_clients_are_told(show, example):
 
 def test_route_after_the_master_went(show, example):
     example["broker-a", 0].close()
-    gone = ROUTE.replace("  0  10.0.0.1:10911\n" + " " * 42 + "1", "  1")
-    assert "10.0.0.1" not in gone
+    gone = ROUTE.replace("  0  192.168.56.1:10000\n" + " " * 42 + "1", "  1")
+    assert "192.168.56.1" not in gone
     wait_until(lambda: show("route", "topic1").stdout == gone, "its address has left the route")
 
 

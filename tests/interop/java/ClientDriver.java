@@ -35,6 +35,7 @@ import org.apache.rocketmq.remoting.RPCHook;
  *   quit           end
  * </pre>
  *
+ * An empty NAMESRV leaves it to the address server (-Drocketmq.namesrv.domain).
  * With the environment variables ACCESS_KEY and SECRET_KEY both sign what they send.
  * A message is repeated under its key until the broker has acknowledged it, each vain attempt counting as a failure.
  * Answers are lines of JSON after a mark: the rest of standard output belongs to the libraries.
@@ -69,7 +70,9 @@ public final class ClientDriver {
         producer = new DefaultMQProducer(group + "_producer", signs);
         consumer = new DefaultMQPushConsumer(group, signs, new AllocateMessageQueueAveragely());
         for (ClientConfig client : new ClientConfig[] {producer, consumer}) {
-            client.setNamesrvAddr(namesrv);
+            if (!namesrv.isEmpty()) {
+                client.setNamesrvAddr(namesrv);
+            }
             client.setPollNameServerInterval(POLL_MS);
             client.setHeartbeatBrokerInterval(POLL_MS);
             client.setPersistConsumerOffsetInterval(POLL_MS);

@@ -1,0 +1,38 @@
+--[[ processes: what each process of the registry tells of itself
+  NEEDS  open, expect
+  GIVES  check_processes(): the types of what the others write
+         tell_process(id, process): keeps "<time> <process>", process being JSON of registry/store/fleet/processes.py
+         tell_peers(id, peers): keeps the addresses of its brokers' connections (JSON)
+         forget_process(id)
+         forget_old_processes(): those that told nothing for an hour. Readers say of one that told nothing for the
+         length of a lease that it is gone. An entry has no TTL of its own: EXPIRE is a right that the logins of older
+         releases do not have, and a front end of this one must run with them.
+  USED BY renew_lease, release_channels, reap_worker
+  COST   O(1); forget_old_processes O(processes) ]]
+local PROCESS_KEPT_MS = 3600000
+
+local function check_processes()
+  expect("hash", P .. "processes", P .. "peers")
+end
+
+local function tell_process(id, process)
+  call("HSET", P .. "processes", id, int(now_ms) .. " " .. process)
+end
+
+local function tell_peers(id, peers)
+  call("HSET", P .. "peers", id, peers)
+end
+
+local function forget_process(id)
+  call("HDEL", P .. "processes", id)
+  call("HDEL", P .. "peers", id)
+end
+
+local function forget_old_processes()
+  local told = call("HGETALL", P .. "processes")
+  for i = 1, #told, 2 do
+    if (tonumber(string.match(told[i + 1], "^%d+")) or 0) < now_ms - PROCESS_KEPT_MS then
+      forget_process(told[i])
+    end
+  end
+end

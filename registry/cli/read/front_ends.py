@@ -1,0 +1,85 @@
+"""``front-ends``: the front ends and sweepers that work on the tables."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import click
+
+from ...store.fleet.processes import Fleet, FrontEnd, SweeperNow, read_fleet
+from ...store.store import Store
+from .. import output
+from ..target import target_command
+
+_NUMBERS: Final = ("PID", "UP", "TOLD", "SEQ", "BEHIND", "CONNECTIONS", "BROKERS")
+
+
+@click.command("front-ends")
+@target_command
+async def front_ends(store: Store, as_json: bool) -> None:
+    """Show each front end: where it is reached, whether it is ready, how far behind; and each sweeper.
+
+    One that ended without a word (killed, cut off from Redis) is shown as gone for an hour.
+    """
+    fleet = await read_fleet(store)
+    if as_json:
+        output.json_page(fleet)
+        return
+    if fleet.front_ends:
+        click.echo(_front_ends_text(fleet))
+    else:
+        click.echo("no front end has told anything of itself in the last hour", err=True)
+    if fleet.sweepers:
+        click.echo(f"\n{_sweepers_text(fleet)}")
+    else:
+        click.echo(
+            "no sweeper has told anything of itself in the last hour: brokers that fall silent stay in the tables",
+            err=True,
+        )
+
+
+def _front_ends_text(fleet: Fleet) -> str:
+    return output.table(
+        ("FRONT END", "ADDRESS", "HTTP", "STATE", "WORKERS", "RELEASE", "UP", "TOLD", "SEQ", "BEHIND", "CONNECTIONS",
+         "BROKERS", "PID"),
+        (
+            (
+                one.name, one.address, one.http_address, one.state, _workers(one), one.release,
+                _ago(fleet, one.started_ms), _ago(fleet, one.told_ms), one.seq,
+                one.behind, one.connections, one.brokers, " ".join(str(worker.facts.pid) for worker in one.workers),
+            )
+            for one in fleet.front_ends
+        ),
+        right=_NUMBERS,
+    )  # fmt: skip
+
+
+def _ago(fleet: Fleet, ms: int) -> str:
+    """Of a start it is the clock of its machine, which may be ahead of that of Redis."""
+    return output.duration(max(0, fleet.now_ms - ms))
+
+
+def _workers(one: FrontEnd) -> str:
+    """How many of its workers serve, of how many; and what their tables are if they are not what Redis holds."""
+    serving = [worker.facts for worker in one.workers if worker.facts.ready and not worker.gone]
+    views = sorted({facts.view for facts in serving} - {"fresh", ""})
+    return f"{len(serving)}/{one.workers_expected}" + (f" {', '.join(views)}" if views else "")
+
+
+def _sweepers_text(fleet: Fleet) -> str:
+    return output.table(
+        ("SWEEPER", "STATE", "RELEASE", "UP", "LAST SWEEP", "EXPIRED", "REAPED", "PID"),
+        (
+            (
+                _where(one), "gone" if one.gone else "sweeps", one.facts.release,
+                _ago(fleet, one.facts.started_ms), _ago(fleet, one.last_sweep_ms), one.facts.expired,
+                one.facts.reaped, one.facts.pid,
+            )
+            for one in fleet.sweepers
+        ),
+        right=("UP", "LAST SWEEP", "EXPIRED", "REAPED", "PID"),
+    )  # fmt: skip
+
+
+def _where(sweeper: SweeperNow) -> str:
+    return f"in {sweeper.facts.front_end}" if sweeper.facts.front_end else f"on {sweeper.facts.host}"

@@ -1,0 +1,160 @@
+"""``tables``: the five tables as the Java NameServer holds them, from Redis, a name server, or the lake."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+from msgspec import UNSET
+
+from ...client.addresses import NameServerAddresses
+from ...client.connection import PeerConnection
+from ...client.questions import ask_clusters, ask_routes, ask_topic_names
+from ...config.settings import Settings
+from ...errors import ConfigError, PeerUnavailable, RemoteProtocolError
+from ...store.operator_reads import BrokerInfo, read_brokers
+from ...store.snapshot import read_tables
+from ...tables.java_tables import NAMES, JavaDataVersion, JavaLiveInfo, JavaTables, java_tables
+from ...tables.tables import Tables
+from .. import output
+from ..at_option import at_option
+from ..options import lake_option
+from ..target import find_target, open_target, run, target_options
+from ..tls import tls_options
+
+_ANSWER_S = 10.0
+
+
+@click.command()
+@click.argument("names", nargs=-1, type=click.Choice(NAMES), metavar="[TABLE]...")
+@click.option("--namesrv", metavar="HOST:PORT", help="Ask a name server, ours or Java's.")
+@tls_options
+@at_option
+@lake_option
+@target_options
+def tables(
+    names: tuple[str, ...], namesrv: str | None, tls: ssl.SSLContext | None, as_json: bool, config_file: Path | None,
+    at_ms: int | None, lake: str, **flags: Any,
+) -> None:  # fmt: skip
+    """Show the tables as a Java NameServer holds them, under its names; all five, or those that are named.
+
+    The tables in Redis are read, unless --namesrv names a name server. That tells nothing of brokerLiveTable, and of
+    filterServerTable only what the routes of topics have.
+    """
+    if tls is not None and namesrv is None:
+        raise click.UsageError("--tls is for name servers: say which, with --namesrv HOST:PORT")
+    if namesrv is not None and at_ms is not None:
+        raise click.UsageError("--namesrv knows only of now, --at reads the pipeline's tables: give one of them")
+    if namesrv is not None and (given := [f"--{name}" for name, value in flags.items() if value is not None]):
+        raise click.UsageError(f"--namesrv asks a name server, {given[0]} names tables in Redis: give one of them")
+
+    async def of_name_server(address: str) -> None:
+        _show(await _ask(address, tls), names, as_json)
+
+    async def of_redis(settings: Settings) -> None:
+        async with open_target(settings) as store:
+            _, found = await read_tables(store)
+            _show(java_tables(found, _lives(await read_brokers(store))), names, as_json)
+
+    if at_ms is not None:
+        from .lake_tables import read_brokers_at, read_tables_at
+
+        found = read_tables_at(at_ms, lake, flags, config_file)
+        _show(java_tables(found, _lives(read_brokers_at(at_ms, lake, flags, config_file))), names, as_json)
+    elif namesrv is not None:
+        run(of_name_server(namesrv))
+    else:
+        run(of_redis(find_target(flags, config_file)))
+
+
+async def _ask(namesrv: str, tls: ssl.SSLContext | None) -> JavaTables:
+    """What the protocol tells of a name server's tables; topics come and go between its answers."""
+    try:
+        wanted = NameServerAddresses(namesrv)
+    except ConfigError as error:
+        raise click.UsageError(f"--namesrv: {error}") from error
+    try:
+        addresses = await wanted.refresh()
+        if len(addresses) != 1:
+            raise click.UsageError(f"--namesrv {namesrv}: name one server; each of several may have tables of its own")
+        server = await PeerConnection.connect(addresses[0].host, addresses[0].port, tls=tls)
+        try:
+            found = Tables()
+            rows, clusters = await ask_clusters(server, timeout_s=_ANSWER_S)
+            found.brokers.update(rows)
+            found.clusters.update({cluster: set(names) for cluster, names in clusters.items()})
+            topics = await ask_topic_names(server, timeout_s=_ANSWER_S)
+            for topic, route in (await ask_routes(server, topics)).items():
+                for name, data in route.queue_datas.items():
+                    found.set_queue_data(topic, name, data)
+                for addr, servers in route.filter_servers.items():
+                    found.set_filter_servers(f"|{addr}", servers)
+        finally:
+            await server.close()
+    except (PeerUnavailable, RemoteProtocolError) as error:
+        raise click.ClickException(f"cannot ask name server {namesrv}: {error}") from error
+    return java_tables(found, None)
+
+
+def _lives(infos: Iterable[BrokerInfo]) -> list[JavaLiveInfo]:
+    return [
+        JavaLiveInfo(
+            info.cluster, info.broker_addr, info.last_update_timestamp, info.heartbeat_timeout_millis,
+            JavaDataVersion(info.data_version.counter, info.data_version.state_version, info.data_version.timestamp),
+            [] if info.connections is UNSET else [str(one) for one in info.connections], info.ha_server_addr,
+        )
+        for info in infos
+    ]  # fmt: skip
+
+
+def _show(found: JavaTables, names: Sequence[str], as_json: bool) -> None:
+    told = msgspec.to_builtins(found, str_keys=True)
+    wanted = [name for name in NAMES if name in (names or NAMES)]
+    if as_json:
+        output.json_page({name: told[name] for name in wanted if name in told})
+    else:
+        click.echo("\n\n".join(_text(name, told.get(name)) for name in wanted))
+
+
+def _text(name: str, told: Any) -> str:
+    if told is None:
+        return f"{name}\n  (no request of the protocol tells it)"
+    if not told:
+        return f"{name}\n  (empty)"
+    shown = output.table(_HEADINGS[name], _rows(name, told), right=_NUMBERS)
+    return f"{name}\n" + "\n".join(f"  {line}" for line in shown.splitlines())
+
+
+_NUMBERS = ("READ", "WRITE", "FLAG", "ID", "TIMEOUT", "BROKER ID")
+_HEADINGS = {
+    "topicQueueTable": ("TOPIC", "BROKER NAME", "READ", "WRITE", "PERM", "FLAG"),
+    "brokerAddrTable": ("BROKER NAME", "CLUSTER", "BROKER ID", "ADDRESS"),
+    "clusterAddrTable": ("CLUSTER", "BROKER NAMES"),
+    "brokerLiveTable": ("ADDRESS", "LAST UPDATE", "TIMEOUT", "DATA VERSION", "HA SERVER", "CHANNEL"),
+    "filterServerTable": ("ADDRESS", "FILTER SERVERS"),
+}
+
+
+def _rows(name: str, told: dict[str, Any]) -> Iterable[tuple[object, ...]]:
+    for key, value in told.items():
+        match name:
+            case "topicQueueTable":
+                for at, data in enumerate(value):
+                    numbers = (data["readQueueNums"], data["writeQueueNums"], output.perm(data["perm"]))
+                    yield (" " if at else key, data["brokerName"], *numbers, data["topicSysFlag"])
+            case "brokerAddrTable":
+                for at, (broker_id, addr) in enumerate(value["brokerAddrs"].items() or [("", "")]):
+                    yield (*((" ", " ") if at else (key, value["cluster"])), broker_id, addr)
+            case "brokerLiveTable":
+                version = value["dataVersion"]
+                yield (
+                    key, output.moment(value["lastUpdateTimestamp"]),
+                    output.duration(value["heartbeatTimeoutMillis"]), f"{version['counter']}@{version['timestamp']}",
+                    value["haServerAddr"], ", ".join(value["channel"]),
+                )  # fmt: skip
+            case _:
+                yield (key, ", ".join(value))

@@ -1,0 +1,61 @@
+"""Asks one name server, ours or Java's, what it has: brokers (106), topics (206), a topic's route (105)."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from ..errors import PeerUnavailable
+from ..model import BrokerRow, TopicRoute
+from ..protocol.bodies.route import decode_cluster_info, decode_route
+from ..protocol.bodies.tables import decode_topic_list
+from ..protocol.codes import RequestCode, ResponseCode
+from ..protocol.command import Command
+from .connection import REQUEST_TIMEOUT_S, PeerConnection
+
+# Requests of routes that are under way at the same time.
+_ROUTES_AT_ONCE: Final = 32
+
+
+async def ask_clusters(
+    server: PeerConnection, *, timeout_s: float = REQUEST_TIMEOUT_S
+) -> tuple[dict[str, BrokerRow], dict[str, list[str]]]:
+    """BrokerName -> its row, and cluster -> its brokerNames (106).
+
+    Raises:
+        PeerUnavailable: no answer, or another one than success.
+        RemoteProtocolError: an answer that cannot be read.
+    """
+    answer = await server.request(RequestCode.GET_BROKER_CLUSTER_INFO, timeout_s=timeout_s)
+    return decode_cluster_info(_body(server, answer))
+
+
+async def ask_topic_names(server: PeerConnection, *, timeout_s: float = REQUEST_TIMEOUT_S) -> list[str]:
+    """The names of all topics (206). Raises as :func:`ask_clusters`."""
+    answer = await server.request(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, timeout_s=timeout_s)
+    return decode_topic_list(_body(server, answer))
+
+
+async def ask_route(server: PeerConnection, topic: str, *, timeout_s: float = REQUEST_TIMEOUT_S) -> TopicRoute | None:
+    """A topic's route as a client gets it (105); None: there is no such topic. Raises as :func:`ask_clusters`."""
+    answer = await server.request(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic}, timeout_s=timeout_s)
+    if answer.code == ResponseCode.TOPIC_NOT_EXIST:
+        return None
+    return decode_route(_body(server, answer))
+
+
+async def ask_routes(server: PeerConnection, topics: list[str]) -> dict[str, TopicRoute]:
+    """The routes of those topics that have one. Raises as :func:`ask_clusters`."""
+    found: dict[str, TopicRoute] = {}
+    for first in range(0, len(topics), _ROUTES_AT_ONCE):
+        some = topics[first : first + _ROUTES_AT_ONCE]
+        for topic, route in zip(some, await asyncio.gather(*(ask_route(server, topic) for topic in some)), strict=True):
+            if route is not None:
+                found[topic] = route
+    return found
+
+
+def _body(server: PeerConnection, answer: Command) -> bytes:
+    if answer.code != ResponseCode.SUCCESS:
+        raise PeerUnavailable(f"{server.peer} answers with code {answer.code}: {answer.remark}")
+    return bytes(answer.body or b"{}")

@@ -1,0 +1,1 @@
+"""Tells others where the front ends are: clients and brokers, and Prometheus."""

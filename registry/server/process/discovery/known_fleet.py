@@ -1,0 +1,93 @@
+"""What Redis knew last of all front ends, as lists for those who poll the HTTP port.
+
+``/rocketmq/nsaddr`` is the address server of RocketMQ's clients and brokers (TopAddressing), ``/http_sd`` the HTTP
+service discovery of Prometheus.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from ....errors import RegistryError, StoreUnavailable
+from ....store.fleet.processes import Fleet, FrontEnd, read_fleet
+from ....store.store import Store
+from ....tasks import cancelled, pause
+
+logger = logging.getLogger(__name__)
+
+READ_EVERY_S: Final = 2.0
+# Redis came back with less than before, perhaps with nothing: for so long, in which every front end renews its lease,
+# those that were known stay in the lists.
+_SETTLE_MS: Final = 10_000
+
+
+class KnownFleet:
+    """The front ends and sweepers, as Redis knew them last. Written by the event loop, read by HTTP threads.
+
+    Args:
+        front_end: the id of the front end whose process this is. drains: whether that one drains.
+    """
+
+    def __init__(self, front_end: str, namespace: str, drains: Callable[[], bool] = lambda: False) -> None:
+        self._front_end = front_end
+        self._namespace = namespace
+        self._drains = drains
+        self._front_ends: dict[str, FrontEnd] = {}
+        self._targets: bytes = b"[]"
+
+    async def follow(self, store: Store) -> None:
+        """Read the list every two seconds. While Redis is away the last one stands. Runs until cancelled."""
+        while not cancelled():
+            try:
+                self.learn(await read_fleet(store))
+            except RegistryError as error:
+                if not isinstance(error, StoreUnavailable):  # the workers log that
+                    logger.error("cannot read which front ends there are; the last list stands: %s", error)
+            await pause(READ_EVERY_S)
+
+    def learn(self, fleet: Fleet) -> None:
+        """Take what Redis knows now."""
+        now = {one.id: one for one in fleet.front_ends}
+        if fleet.now_ms < fleet.up_since_ms + _SETTLE_MS:
+            now = self._front_ends | now
+        self._front_ends = now
+        self._targets = msgspec.json.encode([*_targets(now, fleet, self._namespace)])
+
+    def addresses(self) -> bytes:
+        """``host:port;host:port`` of the front ends that are ready, for RocketMQ's clients; empty: there is none."""
+        drains = self._drains()
+        ready = {
+            one.address
+            for one in self._front_ends.values()
+            if one.state == "ready" and not (drains and one.id == self._front_end)
+        }
+        return ";".join(sorted(ready)).encode()
+
+    def targets(self) -> bytes:
+        """Every HTTP port, as JSON for Prometheus. Those that are gone for less than an hour are among them: an alert
+        needs to see that they cannot be reached.
+        """
+        return self._targets
+
+
+def _targets(front_ends: dict[str, FrontEnd], fleet: Fleet, namespace: str) -> list[dict[str, object]]:
+    found: dict[str, dict[str, str]] = {}
+    for sweeper in fleet.sweepers:
+        if sweeper.facts.http_address:
+            name = f"{sweeper.facts.host}/{sweeper.facts.pid}"
+            found[sweeper.facts.http_address] = {"kind": "sweeper", "name": name}
+    for one in front_ends.values():
+        if one.http_address:
+            found[one.http_address] = {"kind": "front_end", "name": one.name, "address": one.address}
+    return [
+        {
+            "targets": [address],
+            "labels": {"__meta_mqregistry_namespace": namespace}
+            | {f"__meta_mqregistry_{label}": value for label, value in labels.items()},
+        }
+        for address, labels in sorted(found.items())
+    ]

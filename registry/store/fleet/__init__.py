@@ -1,0 +1,1 @@
+"""The processes of a registry: front ends with their workers, and sweepers."""

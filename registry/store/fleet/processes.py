@@ -1,0 +1,304 @@
+"""What the processes of a registry tell of themselves in Redis, and who is there: :func:`read_fleet`, for all readers.
+
+A worker tells it with the renewal of its lease, a sweeper with its cleaning up after dead workers, each about once a
+second and without a round trip of its own (lua/include/processes.lua). A front end is what its workers tell.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple, TypedDict
+
+import msgspec
+
+from ... import __version__
+from ...events.by import host_name
+from ...names import printable
+from .. import keys
+from ..leases import LEASE_MS
+from ..snapshot import read_head
+from ..store import Store
+
+logger = logging.getLogger(__name__)
+
+# A sweeper tells of itself every second, and every five while its sweeps fail.
+SWEEPER_SILENT_MS: Final = 10_000
+# As many connections of brokers as one worker tells the addresses of: they are written as a whole when one changes.
+PEERS_MOST: Final = 2000
+
+
+class WorkerFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="worker", tag_field="kind"):
+    """What a worker of a front end tells of itself.
+
+    Attributes:
+        front_end: the id of its front end, as in the channels of brokers. name: the front end's, as in events.
+        index: its place among the ``workers`` of the front end, from 0.
+        address: ``host:port`` at which clients and brokers reach the front end. http_address: the same of its HTTP
+            port; "" = it has none.
+        view: state of its tables (``Freshness``). ready: it has tables, and takes connections.
+        seq: of the last change that its tables have.
+        brokers: broker processes that have their connection here.
+    """
+
+    front_end: str
+    name: str
+    host: str
+    pid: int
+    release: str
+    started_ms: int
+    address: str
+    http_address: str = ""
+    index: int = 0
+    workers: int = 1
+    view: str = ""
+    ready: bool = False
+    draining: bool = False
+    seq: int = 0
+    connections: int = 0
+    brokers: int = 0
+
+
+class SweeperFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="sweeper", tag_field="kind"):
+    """What a sweeper tells of itself, when it has swept.
+
+    Attributes:
+        front_end: the name of the front end that it runs in; "" = it has a process of its own.
+        http_address: ``host:port`` of its own /metrics; "" = it has none.
+        expired, reaped: how many brokers it removed for silence, and after dead workers.
+    """
+
+    host: str
+    pid: int
+    release: str
+    started_ms: int
+    front_end: str = ""
+    http_address: str = ""
+    expired: int = 0
+    reaped: int = 0
+
+
+class ThisProcess(TypedDict):
+    """What both have in common."""
+
+    host: str
+    pid: int
+    release: str
+    started_ms: int
+
+
+def this_process() -> ThisProcess:
+    """The process that calls this, which has just started."""
+    return {
+        "host": host_name(), "pid": os.getpid(), "release": __version__, "started_ms": round(time.time() * 1000),
+    }  # fmt: skip
+
+
+class Peer(NamedTuple):
+    """Where a broker's connection comes from: ``host:port``, and that of the proxy before it ("" = none)."""
+
+    address: str
+    via: str = ""
+
+
+class WorkerNow(msgspec.Struct, frozen=True, kw_only=True):
+    """A worker process. told_ms: when it last renewed its lease, by the clock of Redis; gone: its lease has run out."""
+
+    incarnation: str
+    told_ms: int
+    gone: bool
+    facts: WorkerFacts
+
+
+class SweeperNow(msgspec.Struct, frozen=True, kw_only=True):
+    """A sweeper. last_sweep_ms: by the clock of Redis; gone: it should have swept again since."""
+
+    id: str
+    last_sweep_ms: int
+    gone: bool
+    facts: SweeperFacts
+
+
+class FrontEnd(msgspec.Struct, frozen=True, kw_only=True):
+    """A front end, as its workers tell of it; the workers that were replaced are left out.
+
+    Attributes:
+        state: ready, draining, not ready (a worker is missing or has no tables yet), or gone (no worker has its lease).
+        told_ms: when its last worker renewed its lease. seq: what the slowest of its workers has reached.
+        behind: changes that are missing there.
+    """
+
+    id: str
+    name: str
+    address: str
+    http_address: str
+    state: str
+    host: str
+    release: str
+    started_ms: int
+    told_ms: int
+    seq: int
+    behind: int
+    connections: int
+    brokers: int
+    workers_expected: int
+    workers: list[WorkerNow]
+
+
+class Fleet(msgspec.Struct, frozen=True, kw_only=True):
+    """Every front end and sweeper of a namespace, those that are gone for less than an hour, too.
+
+    Attributes:
+        now_ms: the time at Redis. up_since_ms: since when leases are renewed without a gap (lua/include/seen).
+        seq: of the last change in Redis.
+    """
+
+    now_ms: int
+    up_since_ms: int
+    seq: int
+    front_ends: list[FrontEnd]
+    sweepers: list[SweeperNow]
+
+
+_facts = msgspec.json.Decoder(WorkerFacts | SweeperFacts)
+_peers = msgspec.json.Decoder(dict[str, Peer])
+
+
+def encode_peers(peers: Iterable[tuple[str, Peer]]) -> bytes:
+    """Who -> its peer, as Redis keeps it; the first ``PEERS_MOST`` of them."""
+    return msgspec.json.encode({who: peer for (who, peer), _ in zip(peers, range(PEERS_MOST), strict=False)})
+
+
+async def read_fleet(store: Store) -> Fleet:
+    """Who is there, and how far each is.
+
+    Raises:
+        StoreUnavailable: no answer.
+    """
+    head = await read_head(store)
+    workers, sweepers = await _read_processes(store, head.now_ms)
+    return Fleet(
+        now_ms=head.now_ms,
+        up_since_ms=head.up_since_ms,
+        seq=head.seq,
+        front_ends=front_ends_of(workers, seq=head.seq),
+        sweepers=sorted(sweepers, key=lambda one: (one.gone, one.facts.front_end or one.facts.host, one.facts.pid)),
+    )
+
+
+async def _read_processes(store: Store, now_ms: int) -> tuple[list[WorkerNow], list[SweeperNow]]:
+    (entries,) = await store.read(("HGETALL", keys.processes(store.namespace)))
+    workers: list[WorkerNow] = []
+    sweepers: list[SweeperNow] = []
+    for raw_id, value in entries.items():
+        told, _, text = value.partition(b" ")
+        try:
+            told_ms, facts, name = int(told), _facts.decode(text), raw_id.decode()
+        except ValueError as error:  # also of another release: what it tells cannot be read, it works all the same
+            logger.debug("what the process %r tells of itself cannot be read: %s", raw_id, error)
+            continue
+        silent_ms = now_ms - told_ms
+        if isinstance(facts, WorkerFacts):
+            workers.append(WorkerNow(incarnation=name, told_ms=told_ms, gone=silent_ms > LEASE_MS, facts=facts))
+        else:
+            gone = silent_ms > SWEEPER_SILENT_MS
+            sweepers.append(SweeperNow(id=name, last_sweep_ms=told_ms, gone=gone, facts=facts))
+    return workers, sweepers
+
+
+def front_ends_of(workers: Iterable[WorkerNow], *, seq: int) -> list[FrontEnd]:
+    """The front ends that these workers make: those that are there first, by name. One that is gone, and after which
+    another was started at the same place, is left out.
+    """
+    newest: dict[str, dict[int, WorkerNow]] = {}
+    for worker in sorted(workers, key=lambda one: (one.facts.started_ms, one.told_ms)):
+        newest.setdefault(worker.facts.front_end, {})[worker.facts.index] = worker
+    found = [_front_end(name, [of[index] for index in sorted(of)], seq) for name, of in newest.items()]
+    there = {(one.name, one.address) for one in found if one.state != "gone"}
+    kept = [one for one in found if one.state != "gone" or (one.name, one.address) not in there]
+    return sorted(kept, key=lambda one: (one.state == "gone", one.name, one.started_ms))
+
+
+def _front_end(name: str, workers: list[WorkerNow], seq: int) -> FrontEnd:
+    there = [worker for worker in workers if not worker.gone]
+    counted = [worker.facts for worker in there or workers]
+    first = counted[0]
+    if not there:
+        state = "gone"
+    elif any(facts.draining for facts in counted):
+        state = "draining"
+    elif sum(facts.ready for facts in counted) < first.workers:
+        state = "not ready"
+    else:
+        state = "ready"
+    reached = min(facts.seq for facts in counted)
+    return FrontEnd(
+        id=name, name=first.name, address=first.address, http_address=first.http_address, state=state,
+        host=first.host, release=first.release, started_ms=min(worker.facts.started_ms for worker in workers),
+        told_ms=max(worker.told_ms for worker in workers), seq=reached, behind=max(0, seq - reached),
+        connections=sum(facts.connections for facts in counted), brokers=sum(facts.brokers for facts in counted),
+        workers_expected=first.workers, workers=workers,
+    )  # fmt: skip
+
+
+class BrokerConnection(msgspec.Struct, frozen=True, rename="camel"):
+    """A connection of a broker process, and the front end that it goes to.
+
+    Attributes:
+        front_end: its name; its id if it has told nothing of itself. A broker's own process, which writes to Redis
+            itself, is ``direct``.
+        address: of the front end, ``host:port``. worker: the worker process.
+        peer, via: where the connection comes from; "" = not known.
+    """
+
+    front_end: str
+    address: str
+    worker: str
+    peer: str
+    via: str
+
+    def __str__(self) -> str:
+        text = self.front_end + (f" from {self.peer}" if self.peer else "") + (f" via {self.via}" if self.via else "")
+        return printable(text)
+
+
+class Connections:
+    """Gives the front ends of brokers their names; made by :func:`read_connections`."""
+
+    def __init__(self, workers: Mapping[str, WorkerFacts], peers: Mapping[str, Mapping[str, Peer]]) -> None:
+        self._workers = workers
+        self._peers = peers
+
+    def of(self, who: str, channels: Mapping[bytes, bytes]) -> list[BrokerConnection]:
+        """The connections of a broker process, by its HASH ``channels``."""
+        found = []
+        for front_end, channel in channels.items():
+            incarnation = channel.partition(b"/")[0].decode("utf-8", "replace")
+            facts = self._workers.get(incarnation)
+            told_nothing = "direct" if front_end.startswith(b"direct:") else front_end.decode("utf-8", "replace")
+            peer = self._peers.get(incarnation, {}).get(who, Peer(""))
+            found.append(
+                BrokerConnection(
+                    facts.name if facts else told_nothing, facts.address if facts else "", incarnation, peer.address,
+                    peer.via,
+                )
+            )  # fmt: skip
+        return sorted(found, key=lambda one: (one.front_end, one.worker))
+
+
+async def read_connections(store: Store, now_ms: int) -> Connections:
+    """What names the front ends of brokers, and where brokers' connections come from."""
+    workers, _ = await _read_processes(store, now_ms)
+    peers: dict[str, dict[str, Peer]] = {}
+    if workers:
+        told = await store.read(
+            *(("HGET", keys.peers(store.namespace), worker.incarnation) for worker in workers)
+        )  # fmt: skip
+        for worker, text in zip(workers, told, strict=True):
+            try:
+                peers[worker.incarnation] = _peers.decode(text or b"{}")
+            except msgspec.DecodeError as error:
+                logger.debug("the peers of the worker %s cannot be read: %s", worker.incarnation, error)
+    return Connections({worker.incarnation: worker.facts for worker in workers}, peers)

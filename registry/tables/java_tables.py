@@ -1,0 +1,114 @@
+"""The five tables under the names that the Java NameServer has for them (RouteInfoManager), for people and programs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from ..events.cells import addr_of
+from ..model import BrokerRow
+from .tables import Tables
+
+
+class JavaQueueData(msgspec.Struct, frozen=True, rename="camel"):
+    """QueueData."""
+
+    broker_name: str
+    read_queue_nums: int
+    write_queue_nums: int
+    perm: int
+    topic_sys_flag: int
+
+
+class JavaBrokerData(msgspec.Struct, frozen=True, rename="camel"):
+    """BrokerData."""
+
+    cluster: str
+    broker_name: str
+    broker_addrs: dict[int, str]
+    zone_name: str | UnsetType
+    enable_acting_master: bool
+
+
+class JavaDataVersion(msgspec.Struct, frozen=True, rename="camel"):
+    """DataVersion."""
+
+    counter: int
+    state_version: int
+    timestamp: int
+
+
+class JavaLiveInfo(msgspec.Struct, frozen=True, rename="camel"):
+    """BrokerLiveInfo, and the key that it has in 5.x (BrokerAddrInfo).
+
+    channel: Java has one; here each connection to a front end is named.
+    """
+
+    cluster_name: str
+    broker_addr: str
+    last_update_timestamp: int
+    heartbeat_timeout_millis: int
+    data_version: JavaDataVersion
+    channel: list[str]
+    ha_server_addr: str
+
+
+class JavaTables(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """The tables; UNSET: not asked for, or where it comes from does not tell it.
+
+    brokerLiveTable is keyed by address, as in 4.8. An address that two clusters have (possible in 5.x) has a key
+    ``<cluster>|<address>`` in each.
+    """
+
+    topic_queue_table: dict[str, list[JavaQueueData]] | UnsetType = UNSET
+    broker_addr_table: dict[str, JavaBrokerData] | UnsetType = UNSET
+    cluster_addr_table: dict[str, list[str]] | UnsetType = UNSET
+    broker_live_table: dict[str, JavaLiveInfo] | UnsetType = UNSET
+    filter_server_table: dict[str, list[str]] | UnsetType = UNSET
+
+
+NAMES = ("topicQueueTable", "brokerAddrTable", "clusterAddrTable", "brokerLiveTable", "filterServerTable")
+"""In the order in which RouteInfoManager declares them."""
+
+
+def java_tables(tables: Tables, lives: Iterable[JavaLiveInfo] | None) -> JavaTables:
+    """All of them, everything in the order of its name.
+
+    Args:
+        lives: what is known of broker processes; None: nothing.
+    """
+    return JavaTables(
+        topic_queue_table={
+            topic: [
+                JavaQueueData(name, data.read_queue_nums, data.write_queue_nums, data.perm, data.topic_sys_flag)
+                for name, data in sorted(datas.items())
+            ]
+            for topic, datas in sorted(tables.topics.items())
+        },
+        broker_addr_table={name: _broker_data(name, row) for name, row in sorted(tables.brokers.items())},
+        cluster_addr_table={name: sorted(names) for name, names in sorted(tables.clusters.items())},
+        broker_live_table=UNSET if lives is None else _by_address(lives),
+        filter_server_table={
+            addr_of(who): list(servers) for who, servers in sorted(tables.filter_servers.items(), key=_address_first)
+        },
+    )
+
+
+def _address_first(entry: tuple[str, list[str]]) -> tuple[str, str]:
+    return addr_of(entry[0]), entry[0]
+
+
+def _broker_data(name: str, row: BrokerRow) -> JavaBrokerData:
+    addrs = dict(sorted(row.broker_addrs.items()))
+    return JavaBrokerData(row.cluster, name, addrs, row.zone_name or UNSET, row.enable_acting_master)
+
+
+def _by_address(lives: Iterable[JavaLiveInfo]) -> dict[str, JavaLiveInfo]:
+    processes = {(live.broker_addr, live.cluster_name): live for live in lives}
+    times = Counter(addr for addr, _ in processes)
+    return {
+        addr if times[addr] == 1 else f"{cluster}|{addr}": live for (addr, cluster), live in sorted(processes.items())
+    }
