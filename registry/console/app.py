@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -115,10 +116,29 @@ def make_app(console: Console) -> Starlette:
             Route("/healthz", healthy, methods=["GET"]),
             Mount("/static", _Static(directory=Path(__file__).parent / "static"), name="static"),
         ],
-        middleware=[Middleware(Guard)],
+        middleware=[Middleware(Guard, root_path=console.root_path)],
         exception_handlers={404: not_found, 405: not_found},
         lifespan=lifespan,
     )
+
+
+class _Server(uvicorn.Server):
+    """Ends with a signal as with its work done: an end that was asked for is no fault."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Instead of uvicorn's, which raises the signal again afterwards."""
+        loop, numbers = asyncio.get_running_loop(), (signal.SIGINT, signal.SIGTERM)
+        for number in numbers:
+            loop.add_signal_handler(number, self._end)
+        try:
+            yield
+        finally:
+            for number in numbers:
+                loop.remove_signal_handler(number)
+
+    def _end(self) -> None:
+        self.should_exit = True
 
 
 async def serve(
@@ -142,14 +162,14 @@ async def serve(
         logging.getLogger("uvicorn.error").setLevel(logging.WARNING)  # that it starts, the console says itself
         config = uvicorn.Config(
             make_app(console), host=host, port=port, log_config=None, access_log=False, lifespan="on",
-            timeout_graceful_shutdown=_STOP_S, server_header=False, root_path=console.root_path,
+            timeout_graceful_shutdown=_STOP_S, server_header=False,
         )  # fmt: skip
         try:
             listener = config.bind_socket()
         except SystemExit:
             raise StartError(f"cannot listen on {host}:{port}: the port is taken, --port names another") from None
         port = listener.getsockname()[1]
-        server = uvicorn.Server(config)
+        server = _Server(config)
 
         async def tell() -> None:
             while not server.started:  # noqa: ASYNC110 - uvicorn tells nobody

@@ -114,7 +114,7 @@ class Console:
         text = self.fragment(
             template,
             **{
-                "console": self, "state": state, "path": request.url.path.removeprefix(self.root_path) or "/",
+                "console": self, "state": state, "path": request.scope["path"],
                 "query": query, "at_ms": None, "live": at_ms is None, "here": str(request.url.query),
                 "now_ms": round(time.time() * 1000), "namespace": state.store.namespace, "zone": _zone(),
                 "status": self.status(),

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 from ..auth.refused import RefusedSummary
 from ..errors import RegistryError, StoreUnavailable
 from ..store.auth.refusals import RefusalStore
+from ..store.fleet.processes import Fleet, read_fleet
 from ..store.operator_reads import BrokerInfo, WorkerInfo, read_brokers, read_workers
 from ..store.snapshot import NamespaceHead, read_head
 from ..store.streams import StreamStore, Survey
@@ -27,6 +28,7 @@ class Facts(NamedTuple):
     head: NamespaceHead
     brokers: list[BrokerInfo]
     workers: list[WorkerInfo]
+    fleet: Fleet
     survey: Survey
     refused: list[RefusedSummary] | None
 
@@ -54,6 +56,7 @@ class FactReader:
         head = await read_head(store)
         brokers = await read_brokers(store)
         workers = await read_workers(store)
+        fleet = await read_fleet(store)
         survey = await StreamStore(store).survey()
         refused: list[RefusedSummary] | None
         try:
@@ -62,4 +65,4 @@ class FactReader:
             raise
         except RegistryError:  # the operator's login may not read what authentication keeps
             refused = None
-        return Facts(head, brokers, workers, survey, refused)
+        return Facts(head, brokers, workers, fleet, survey, refused)

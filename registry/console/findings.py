@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Final, Literal, NamedTuple
 
 from ..auth.policy import Mode
+from ..events.changes import Change
 from ..model import MASTER_ID, PERM_WRITE, BrokerRow
 from ..operators.words import counted, duration, moment, some
 from ..store.operator_reads import BrokerInfo
@@ -17,6 +18,7 @@ Level = Literal["bad", "warn", "note"]
 
 _HEARD_MS: Final = 5_000
 _SWEPT_MS: Final = 10_000
+_BEHIND_MS: Final = 3_000
 _RECENT_MS: Final = 3_600_000
 
 
@@ -66,13 +68,13 @@ def clock(ms: int, now_ms: int) -> str:
 
 def find(
     facts: Facts | None, tables: Tables, sums: TopicSums, *, stale_since_ms: int | None, reason: str,
-    away: tuple[int, int] | None,
+    away: tuple[int, int] | None, recent: Iterable[Change] = (),
 ) -> list[Finding]:  # fmt: skip
     """Everything that somebody should look at, the worst first.
 
     Args:
         stale_since_ms: when Redis last answered, None while it does. reason: why it does not. away: from when to when
-            it last did not.
+            it last did not. recent: the last changes, to see which of them a front end lacks.
     """
     found: list[Finding] = []
     if stale_since_ms is not None:
@@ -81,6 +83,7 @@ def find(
     if facts is not None:
         found += _hearing(facts, away) if stale_since_ms is None else ()
         found += _overdue(facts) if stale_since_ms is None else ()
+        found += _fleet(facts, recent) if stale_since_ms is None else ()
         found += _streams(facts)
         found += _refused(facts)
     found += _routes(tables, sums)
@@ -113,6 +116,33 @@ def _hearing(facts: Facts, away: tuple[int, int] | None) -> Iterator[Finding]:
     )
     if until_ms > now_ms:
         yield Finding("note", f"Nobody is removed until {clock(until_ms, now_ms)}, {why}.", "/brokers")
+
+
+def _fleet(facts: Facts, recent: Iterable[Change]) -> Iterator[Finding]:
+    now_ms, fleet = facts.head.now_ms, facts.fleet
+    old = [(change.seq, change.ms) for change in recent]
+    for one in fleet.front_ends:
+        views = sorted({worker.facts.view for worker in one.workers if not worker.gone} - {"fresh", ""})
+        missing = sum(seq > one.seq and ms < one.told_ms - _BEHIND_MS for seq, ms in old)
+        if one.state == "gone":
+            yield Finding(
+                "warn", f"The front end {one.name} is gone since {clock(one.told_ms, now_ms)}.", "/front-ends"
+            )
+        elif one.state == "not ready":
+            yield Finding("warn", f"The front end {one.name} is not ready: it answers nobody yet.", "/front-ends")
+        elif one.state == "draining":
+            yield Finding("note", f"The front end {one.name} is draining: it sends clients away.", "/front-ends")
+        elif views:
+            text = f"The front end {one.name} answers with tables that may be old ({', '.join(views)})."
+            yield Finding("warn", text, "/front-ends")
+        elif missing:
+            text = f"The front end {one.name} is behind: it lacks {counted(missing, 'change')} of more than "
+            yield Finding("warn", f"{text}{_BEHIND_MS // 1000} s ago.", "/front-ends")
+    there = [one for one in fleet.sweepers if not one.gone]
+    if fleet.sweepers and not there:
+        last_ms = max(one.last_sweep_ms for one in fleet.sweepers)
+        text = f"No sweeper is there since {clock(last_ms, now_ms)}: brokers that fall silent stay in every route."
+        yield Finding("bad", text, "/front-ends")
 
 
 def _overdue(facts: Facts) -> Iterator[Finding]:

@@ -33,10 +33,14 @@ class Guard:
 
     A page of somebody else whose name resolves to 127.0.0.1 (DNS rebinding) has its own name in Host. A form or a
     script of another site has that site in Origin, or in Sec-Fetch-Site.
+
+    Args:
+        root_path: the path below which a proxy shows the console, whether the proxy cuts it off or not.
     """
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, root_path: str = "") -> None:
         self._app = app
+        self._root_path = root_path
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request."""
@@ -57,6 +61,9 @@ class Guard:
         if fault is not None:
             await PlainTextResponse(fault + "\n", 403)(scope, receive, with_headers)
             return
+        if self._root_path and scope["path"].startswith(self._root_path + "/"):
+            path = scope["path"].removeprefix(self._root_path)
+            scope = {**scope, "path": path, "raw_path": path.encode()}
         await self._app(scope, receive, with_headers)
 
     @staticmethod

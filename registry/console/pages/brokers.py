@@ -27,7 +27,7 @@ class Row(NamedTuple):
     timeout_ms: int = 0
     left_ms: int = 0
     left: str = ""
-    front_ends: int = 0
+    front_ends: str = ""
     since_ms: int | None = None
     by: By | None = None
 
@@ -60,8 +60,15 @@ def _live(info: BrokerInfo, topics: int, now_ms: int) -> Row:
     return Row(
         info.cluster, info.broker_name, info.broker_id, info.broker_addr, topics,
         f"{info.data_version.counter}", now_ms + info.expires_in_ms, info.heartbeat_timeout_millis, left,
-        _left(left), info.front_ends,
+        _left(left), _front_ends(info),
     )  # fmt: skip
+
+
+def _front_ends(info: BrokerInfo) -> str:
+    """The front ends that a broker is connected to, by their names."""
+    if isinstance(info.connections, list):
+        return ", ".join(sorted({one.front_end for one in info.connections}))
+    return str(info.front_ends)
 
 
 def _left(ms: int) -> str:

@@ -60,7 +60,7 @@ def _is_of_topic(change: Change, topic: str) -> bool:
 async def changes(console: Console, request: Request) -> HTMLResponse:
     """The page: the newest ones, or those before one of them."""
     given, wanted = wanted_of(request)
-    store = console.state.store
+    store, since = console.state.store, f"{console.state.epoch}:{console.state.seq}"
     before = request.query_params.get("before", "")
     start, found, more, scanned = "", list[Change](), False, 0
     if before:
@@ -84,6 +84,7 @@ async def changes(console: Console, request: Request) -> HTMLResponse:
     return await console.page(
         request, "changes.html", changes=found, given=given, kinds=sorted(TYPES), before=before, first=first,
         next_before=oldest.seq if more and oldest else None, scanned=scanned, live=not before,
+        since=since,
     )  # fmt: skip
 
 
@@ -126,7 +127,7 @@ async def events(console: Console, request: Request) -> StreamingResponse:
     """The stream of an open page: whether it is stale, that tables changed, and with ``changes=1`` the changes."""
     _, wanted = wanted_of(request)
     with_changes = request.query_params.get("changes") == "1"
-    seen = request.headers.get("last-event-id", "")
+    seen = request.headers.get("last-event-id") or request.query_params.get("since", "")
     return StreamingResponse(_events(console, wanted, with_changes, seen), media_type="text/event-stream")
 
 

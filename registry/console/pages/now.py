@@ -16,11 +16,16 @@ async def now(console: Console, request: Request) -> HTMLResponse:
     facts = await console.facts.now()
     state, sums = console.state, console.sums()
     findings = find(
-        facts, state.tables, sums, stale_since_ms=state.stale_since_ms, reason=state.reason, away=state.away
+        facts,
+        state.tables,
+        sums,
+        stale_since_ms=state.stale_since_ms,
+        reason=state.reason,
+        away=state.away,
+        recent=tuple(state.recent),
     )
     now_ms = round(time.time() * 1000)
-    workers = [w for w in facts.workers if w.heard_ms and w.heard_ms > facts.head.now_ms - 5000] if facts else []
     return await console.page(
-        request, "now.html", findings=findings, facts=facts, sums=sums, now_ms=now_ms, workers=workers,
+        request, "now.html", findings=findings, facts=facts, sums=sums, now_ms=now_ms,
         last=state.recent[-1] if state.recent else None,
     )  # fmt: skip

@@ -13,8 +13,11 @@ from ..context import Console
 async def front_ends(console: Console, request: Request) -> HTMLResponse:
     """The processes that hear brokers, and the Redis that all of them share."""
     facts = await console.facts.now()
+    told = {worker.incarnation for one in facts.fleet.front_ends for worker in one.workers} if facts else set()
+    workers = facts.workers if facts else []
+    nameless = [worker for worker in workers if worker.incarnation not in told and worker.heard_ms]
     return await console.page(
-        request, "front_ends.html", facts=facts, redis=without_password(console.state.store.url)
+        request, "front_ends.html", facts=facts, nameless=nameless, redis=without_password(console.state.store.url)
     )  # fmt: skip
 
 

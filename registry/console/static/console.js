@@ -64,7 +64,10 @@ document.addEventListener("DOMContentLoaded", () => {
 });
 
 document.addEventListener("htmx:sseBeforeMessage", (event) => {
-  if (paused && event.target.id === "changes") event.preventDefault();
+  if (event.target.id !== "changes") return;
+  // A change that was made while the page was read comes once more.
+  const id = /id="(c\d+)"/.exec(event.detail.data);
+  if (paused || (id && document.getElementById(id[1]))) event.preventDefault();
 });
 document.addEventListener("htmx:beforeRequest", (event) => {
   if (paused && event.target.id === "live") event.preventDefault();
