@@ -104,7 +104,7 @@ def make_app(console: Console) -> Starlette:
         try:
             yield
         finally:
-            console.state.stopping = True
+            console.state.stop()
             for loop in loops:
                 loop.cancel()
             await asyncio.gather(*loops, return_exceptions=True)
@@ -125,6 +125,10 @@ def make_app(console: Console) -> Starlette:
 class _Server(uvicorn.Server):
     """Ends with a signal as with its work done: an end that was asked for is no fault."""
 
+    def __init__(self, config: uvicorn.Config, state: State) -> None:
+        super().__init__(config)
+        self._state = state
+
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         """Instead of uvicorn's, which raises the signal again afterwards."""
@@ -139,6 +143,7 @@ class _Server(uvicorn.Server):
 
     def _end(self) -> None:
         self.should_exit = True
+        self._state.stop()  # streams of open pages end only when they are told
 
 
 async def serve(
@@ -169,7 +174,7 @@ async def serve(
         except SystemExit:
             raise StartError(f"cannot listen on {host}:{port}: the port is taken, --port names another") from None
         port = listener.getsockname()[1]
-        server = _Server(config)
+        server = _Server(config, state)
 
         async def tell() -> None:
             while not server.started:  # noqa: ASYNC110 - uvicorn tells nobody

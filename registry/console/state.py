@@ -108,6 +108,11 @@ class State:
         """Whether the tables are of the moment between two changes: no part of one waits for the others."""
         return self.loaded and self._last_seq == self.seq
 
+    def stop(self) -> None:
+        """Have the streams of open pages end."""
+        self.stopping = True
+        self._tell()
+
     async def follow(self) -> None:
         """Read the tables, then apply what changes. Runs until cancelled."""
         while not cancelled():

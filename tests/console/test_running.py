@@ -54,6 +54,12 @@ class Stream:
                         return event
         raise AssertionError(f"the stream ended: {self.seen}")
 
+    async def until_end(self):
+        """It ends as a whole answer."""
+        async with asyncio.timeout(15):
+            async for _ in self._lines:
+                pass
+
 
 def change_of(text):
     return lambda event: event[0] == "change" and text in event[2]
@@ -93,7 +99,7 @@ def test_redis_away_is_said_and_over_when_it_is_back(module_runner, tmp_path):
         async with Store(server.url, "away") as store:
             await store.connect()
             await Bed(store).register()
-        process = await asyncio.to_thread(Running, server.url, "away", tmp_path)
+        process, ending = await asyncio.to_thread(Running, server.url, "away", tmp_path), None
         try:
             async with httpx.AsyncClient() as http, Stream(http, f"{process.url}/events") as stream:
                 await stream.until(lambda event: "up to date" in event[2])
@@ -108,9 +114,12 @@ def test_redis_away_is_said_and_over_when_it_is_back(module_runner, tmp_path):
                 server.start()
                 await stream.until(lambda event: "up to date" in event[2])
                 assert (await http.get(process.url + "/healthz")).status_code == 200
+                ending = asyncio.create_task(asyncio.to_thread(process.end))
+                await stream.until_end()
         finally:
-            assert await asyncio.to_thread(process.end) == 0
+            assert await (ending or asyncio.to_thread(process.end)) == 0
         assert "Traceback" not in process.err
+        assert "Exception" not in process.err
 
     with tempfile.TemporaryDirectory(prefix="mq") as folder:
         server = EmbeddedRedis(Path(folder), extra=NO_FSYNC)
