@@ -42,7 +42,7 @@ _ERRORS: Final[tuple[tuple[type[RegistryError], int, str], ...]] = (
     (NotKnown, 404, "Not known any more"),
     (StoreUnavailable, 503, "Redis does not answer"),
 )
-_OTHER: Final = (500, "This cannot be shown")
+_OTHER: Final = (500, "This does not work")
 
 Handler = Callable[[Console, Request], Awaitable[Response]]
 

@@ -117,7 +117,7 @@ class Console:
                 "console": self, "state": state, "path": request.scope["path"],
                 "query": query, "at_ms": None, "live": at_ms is None, "here": str(request.url.query),
                 "now_ms": round(time.time() * 1000), "namespace": state.store.namespace, "zone": _zone(),
-                "status": self.status(),
+                "status": self.status(), "since": state.position,
             } | values,
         )  # fmt: skip
         return HTMLResponse(text, status)

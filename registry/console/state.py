@@ -104,6 +104,11 @@ class State:
         self._heard_ms = round(time.time() * 1000)
 
     @property
+    def position(self) -> str:
+        """The id that the last change has in the streams of open pages."""
+        return f"{self.epoch}:{self.seq}"
+
+    @property
     def is_whole(self) -> bool:
         """Whether the tables are of the moment between two changes: no part of one waits for the others."""
         return self.loaded and self._last_seq == self.seq

@@ -60,7 +60,7 @@ def _is_of_topic(change: Change, topic: str) -> bool:
 async def changes(console: Console, request: Request) -> HTMLResponse:
     """The page: the newest ones, or those before one of them."""
     given, wanted = wanted_of(request)
-    store, since = console.state.store, f"{console.state.epoch}:{console.state.seq}"
+    store, since = console.state.store, console.state.position
     before = request.query_params.get("before", "")
     start, found, more, scanned = "", list[Change](), False, 0
     if before:
@@ -144,9 +144,9 @@ async def _events(console: Console, wanted: Wanted, with_changes: bool, seen: st
                     if wanted(whole(group)):
                         yield _row(console, group)
         clock = asyncio.get_running_loop().time
-        told_at, due = 0.0, False
+        told_at, due = 0.0, bool(seen) and seen != state.position
         while not state.stopping:
-            found = await listener.take(_TABLES_EVERY_S if due else _PING_S)
+            found = await listener.take(0.1 if due and not told_at else _TABLES_EVERY_S if due else _PING_S)
             if listener.lost:
                 listener.lost = False
                 yield _event("again", "") + _event("status", console.status())
