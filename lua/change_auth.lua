@@ -37,5 +37,9 @@ if ARGV[2] == "enforce" then
   end
 end
 revision = math.max(revision + 1, now_ms)
-put_policy(revision, ARGV[2], 4, false)
+local users, kept = {}, call("HMGET", A .. "policy", "mode", "changed:")
+for i = 4, #ARGV, 2 do
+  users[#users + 1] = {ARGV[i], ARGV[i + 1], revision}
+end
+put_policy(revision, ARGV[2], kept[1] == ARGV[2] and tonumber(kept[2] or "1") or revision, users)
 return {"OK", int(revision), seq}

@@ -1,10 +1,12 @@
 --[[ read_auth: the whole policy of one moment, read only
   KEYS[1] meta  HASH
   DERIVED mqauth: policy, users
-  RETURNS {revision, mode, {name, JSON, name, JSON, ...}}; 0 and "off" in a namespace that an older release made
+  RETURNS {revision, mode, {name, JSON, ...}, {field, value, ...}}; 0 and "off" in a namespace that an older release made.
+          The fields are those of policy: "changed:<name>" is the revision at which that user changed, or was removed
   EVENTS  none
   REPEAT  the same      COST O(users) ]]
 --- @include "include/open"
 --- @include "include/auth"
 local policy = call("HMGET", A .. "policy", "revision", "mode")
-return {policy[1] or "0", policy[2] or "off", call("HGETALL", A .. "users")}
+return {policy[1] or "0", policy[2] or "off", call("HGETALL", A .. "users"),
+  call("HGETALL", A .. "policy")}

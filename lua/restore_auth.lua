@@ -1,21 +1,54 @@
---[[ restore_auth: give a Redis that came back with an older policy, or without one, the last one that was known
-  KEYS[1] meta       HASH
-  ARGV[1] revision   int   of the policy
+--[[ restore_auth: give a Redis that came back with an older policy, or without one, what it lost of the last known one
+  KEYS[1] meta          HASH
+  ARGV[1] revision      int   of the policy
   ARGV[2] mode
-  ARGV[3...] pairs of a user's name and its JSON: all users
+  ARGV[3] mode_changed  int   the revision at which it became that
+  ARGV[4...] a user's name, its JSON, and the revision at which it became that: all users, and those that are known to be
+          removed ("")
   DERIVED mqauth: policy, users, used
-  RETURNS {"OK", revision, seq}: what Redis has now; a higher revision than the caller's if it was not older
-  EVENTS  auth_changed, when it was
+  RETURNS {"OK", revision, seq}: what Redis has now
+  EVENTS  auth_changed, when it lacked something
   REPEAT  no effect      COST O(users)
-  SOURCE  Whether an older release serves is not asked: rules that were in force stay so ]]
+  SOURCE  Of each user, and of the mode, the last change counts: those that were made after the loss stay. The revision
+          is then higher than both, so everybody reads again.
+          Whether an older release serves is not asked: rules that were in force stay so ]]
 --- @include "include/open"
 --- @include "include/expect"
 --- @include "include/emit"
 --- @include "include/auth"
 --- @include "include/put_policy"
-local revision = tonumber(call("HGET", A .. "policy", "revision") or "0")
-if revision < tonumber(ARGV[1]) then
-  revision = tonumber(ARGV[1])
-  put_policy(revision, ARGV[2], 3, true)
+local fields, kept = call("HGETALL", A .. "policy"), {}
+for i = 1, #fields, 2 do
+  kept[fields[i]] = fields[i + 1]
+end
+local revision, given = tonumber(kept.revision or "0"), tonumber(ARGV[1])
+local forgotten = kept.forgotten or "-1"
+local users, newer_here = {}, false
+
+local function is_lost(name, changed)
+  local here = tonumber(kept["changed:" .. name] or forgotten)
+  kept["changed:" .. name] = nil
+  newer_here = newer_here or here > changed
+  return here < changed
+end
+
+for i = 4, #ARGV, 3 do
+  local changed = tonumber(ARGV[i + 2])
+  if is_lost(ARGV[i], changed) then
+    users[#users + 1] = {ARGV[i], ARGV[i + 1], changed}
+  end
+end
+kept["changed:"] = kept["changed:"] or (kept.mode and "0" or "-1")
+local mode, mode_changed = kept.mode, tonumber(kept["changed:"])
+local mode_is_lost = is_lost("", tonumber(ARGV[3]))
+if mode_is_lost then
+  mode, mode_changed = ARGV[2], tonumber(ARGV[3])
+end
+for field in pairs(kept) do
+  newer_here = newer_here or string.sub(field, 1, 8) == "changed:"
+end
+if #users > 0 or mode_is_lost or revision < given then
+  revision = (newer_here or revision >= given) and math.max(revision, given) + 1 or given
+  put_policy(revision, mode, mode_changed, users)
 end
 return {"OK", int(revision), seq}

@@ -60,6 +60,11 @@ def die_with_parent() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
+def how_it_ended(code: int) -> str:
+    """How a process ended, by its exit status, or the negative number of the signal that killed it."""
+    return f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"
+
+
 def find_server() -> str:
     """Path of a redis-server or valkey-server that is new enough.
 

@@ -79,8 +79,16 @@ class Sweeper:
         *,
         removed: Callable[[int, int], None] | None = None,
         alarmed: Callable[[Alarm], None] = lambda alarm: None,
+        swept: Callable[[], None] = lambda: None,
+        http_address: str = "",
     ) -> None:
-        """``removed`` gets the expired and the reaped brokers of each batch, as numbers; ``alarmed`` every alarm."""
+        """Make one.
+
+        Args:
+            removed: gets the expired and the reaped brokers of each batch, as numbers. alarmed: gets every alarm.
+            swept: called when dead workers were cleaned up, about once a second.
+            http_address: of this process's /metrics, ``host:port``; "" = it has none.
+        """
         self._store = store
         self._leases = LeaseStore(store)
         self._own_settings = settings
@@ -91,7 +99,8 @@ class Sweeper:
         self.expired = 0
         self.reaped = 0
         self._id = secrets.token_hex(8)
-        self._facts = SweeperFacts(**this_process(), front_end=store.by.front_end or "")
+        self._facts = SweeperFacts(**this_process(), front_end=store.by.front_end or "", http_address=http_address)
+        self._swept = swept
         self._reap_at = 0.0
         self._config_at = 0.0
         self._trim_at = 0.0
@@ -161,6 +170,7 @@ class Sweeper:
                 if more:
                     await asyncio.sleep(_BATCH_PAUSE_S)
             self._reap_at = now + REAP_EVERY_S * random.uniform(0.8, 1.2)
+            self._swept()
         wait_s = min(
             self._settings.scan_not_active_broker_interval_ms / 1000 * random.uniform(0.8, 1.0),
             max(0.0, self._reap_at - time.monotonic()),

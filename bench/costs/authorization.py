@@ -3,18 +3,26 @@
 As in ``hotpath``: no sockets, no Redis, CPU time, each the least of many repetitions. Lookups go through a connection
 object in each mode, signed and not. Of a registration of 10,000 topics the decision is timed by itself, beside the
 digest, which every registration needs.
+
+With ``--load`` it measures whole front ends instead, over the wire, and judges the bars
+(:mod:`bench.costs.signed_load`); ``--before ../before`` names a checkout from before authentication.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+from bench.costs import signed_load
 from bench.costs.hotpath import TOPIC, connection, filled_view, nanoseconds
 from bench.load.plan import OPAQUE
-from bench.load.shapes import S2, VERSION, Variant
+from bench.load.shapes import S2, VERSION, Variant, clusters
+from bench.servers import machine
+from bench.servers.checkout import NoCheckout, checkouts
 from mqregistry.auth.policy import Mode, Policy
 from mqregistry.auth.rights import Kind, Right, Role
 from mqregistry.auth.signature import sign
@@ -39,6 +47,7 @@ BROKER = User(
     secrets=(Secret("3", KEY),),
     sources=("10.0.0.0/8", "127.0.0.0/8"),
 )
+TINY = clusters("tiny", "40 topics", 2, 2, 20)
 Steps = list[tuple[str, float]]
 
 
@@ -124,11 +133,42 @@ async def measured(repeat: int) -> tuple[Steps, Steps]:
     return lookup_steps(repeat), await registration_steps(repeat)
 
 
+def load(options: argparse.Namespace) -> int:
+    """Measure whole front ends; 1: a bar was missed."""
+    try:
+        before = checkouts([options.before])[0] if options.before else None
+    except NoCheckout as error:
+        raise SystemExit(str(error)) from None
+    server_cores, generator_cores = machine.cores(None, None)
+    began = time.monotonic()
+
+    def say(text: str) -> None:
+        print(f"{time.monotonic() - began:7.1f} s  {text}", flush=True)
+
+    about = machine.about(server_cores, generator_cores)
+    say(f"{about['commit']}, {about['machine']}, load average {about['load_average']}")
+    shape = TINY if options.small else S2
+    times = signed_load.measure(
+        shape, options.rounds, options.seconds, before, server_cores, generator_cores, say
+    )  # fmt: skip
+    lines, all_held = signed_load.report(times)
+    print("\n".join(lines))
+    return 0 if all_held else 1
+
+
 def main() -> int:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeat", type=int, default=100, help="the more, the less a busy machine shows")
-    repeat = parser.parse_args().repeat
+    parser.add_argument("--load", action="store_true", help="whole front ends under load, and the bars")
+    parser.add_argument("--before", type=Path, metavar="FOLDER", help="a checkout that is measured as well")
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--seconds", type=float, default=2.0, help="of one load of one front end in one round")
+    parser.add_argument("--small", action="store_true", help="tables of 40 topics: whether it runs")
+    options = parser.parse_args()
+    if options.load:
+        return load(options)
+    repeat = options.repeat
     lookups, registrations = asyncio.run(measured(repeat))
     print("| a lookup | ns |\n| --- | --- |")
     for name, ns in lookups:

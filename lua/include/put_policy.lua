@@ -1,7 +1,10 @@
 --[[ put_policy: write users and the mode of authentication, and tell every front end that there is another revision
   NEEDS  open, expect, emit, auth
-  GIVES  put_policy(revision, mode, first, all): ARGV from first on are pairs of a user's name and its JSON, "" removes
-         it. all: there are no other users. Secrets that are gone take the time of their last use with them.
+  GIVES  put_policy(revision, mode, mode_changed, users): users is a list of {name, JSON, changed}, JSON "" removes the
+         user; changed and mode_changed are the revisions at which they became so. Secrets that are gone take the time
+         of their last use with them.
+         The policy keeps when each user changed, also of MOST_REMOVED that are gone; then it forgets all of these, and
+         keeps the highest as "forgotten".
          The event names the revision only, and meta has a copy of it for renew_lease, whose callers need not be able to
          read the rest. While the mode is enforce, the schema major in meta ends in "+auth": a release that knows no
          authentication does not start then.
@@ -16,37 +19,47 @@ local function secret_ids(user)
   return ids
 end
 
-local function put_policy(revision, mode, first, all)
-  local set, removed, gone = {}, {}, {}
-  for i = first, #ARGV, 2 do
-    local name, user = ARGV[i], ARGV[i + 1]
-    for _, id in ipairs(secret_ids(call("HGET", A .. "users", name))) do
+local MOST_REMOVED = 1000
+
+local function forget_removed()
+  if call("HLEN", A .. "policy") - call("HLEN", A .. "users") <= MOST_REMOVED + 4 then
+    return
+  end
+  local fields, forgotten = call("HGETALL", A .. "policy"), -1
+  for i = 1, #fields, 2 do
+    local name = string.match(fields[i], "^changed:(.+)$")
+    if name and call("HEXISTS", A .. "users", name) == 0 then
+      forgotten = math.max(forgotten, tonumber(fields[i + 1]))
+      call("HDEL", A .. "policy", fields[i])
+    end
+  end
+  call("HSET", A .. "policy", "forgotten", int(forgotten))
+end
+
+local function put_policy(revision, mode, mode_changed, users)
+  local gone = {}
+  for _, user in ipairs(users) do
+    for _, id in ipairs(secret_ids(call("HGET", A .. "users", user[1]))) do
       gone[id] = true
     end
-    if user == "" then
-      removed[#removed + 1] = name
-    else
-      set[#set + 1] = name
-      set[#set + 1] = user
-      for _, id in ipairs(secret_ids(user)) do
-        gone[id] = nil
-      end
+    for _, id in ipairs(secret_ids(user[2] ~= "" and user[2])) do
+      gone[id] = nil
     end
   end
   local major = string.match(call("HGET", KEYS[1], "schema"), "^%d+")
-  call("HSET", A .. "policy", "mode", mode, "revision", int(revision))
-  if all then
-    call("DEL", A .. "users", A .. "used")
-  end
-  for i = 1, #set, 2 do
-    call("HSET", A .. "users", set[i], set[i + 1])
-  end
-  for i = 1, #removed do
-    call("HDEL", A .. "users", removed[i])
+  call("HSET", A .. "policy", "mode", mode, "revision", int(revision), "changed:", int(mode_changed))
+  for _, user in ipairs(users) do
+    if user[2] == "" then
+      call("HDEL", A .. "users", user[1])
+    else
+      call("HSET", A .. "users", user[1], user[2])
+    end
+    call("HSET", A .. "policy", "changed:" .. user[1], int(user[3]))
   end
   for id in pairs(gone) do
     call("HDEL", A .. "used", id)
   end
+  forget_removed()
   call("HSET", KEYS[1], "auth_revision", int(revision), "schema", major .. (mode == "enforce" and "+auth" or ""))
   emit("auth_changed", ',"ignorable":true,"revision":' .. int(revision))
 end

@@ -31,13 +31,23 @@ class Policy:
     """All that decides on requests in one namespace at one moment. Never changed: a change makes another one.
 
     revision: rises with every change; of two policies the one with the higher revision is in force.
+    changed: user -> the revision at which it became what it is, or was removed; "" is the mode. forgotten: a user that
+    is not among them was removed at this revision or before, or never existed.
     """
 
-    __slots__ = ("_by_certificate", "_by_network", "_everybody", "_rules", "anonymous", "mode", "revision", "users")
+    __slots__ = (
+        "_by_certificate", "_by_network", "_everybody", "_rules", "anonymous", "changed", "forgotten", "mode",
+        "revision", "users",
+    )  # fmt: skip
 
-    def __init__(self, mode: Mode = Mode.OFF, revision: int = 0, users: Iterable[User] = ()) -> None:
+    def __init__(
+        self, mode: Mode = Mode.OFF, revision: int = 0, users: Iterable[User] = (),
+        changed: Mapping[str, int] | None = None, forgotten: int = -1,
+    ) -> None:  # fmt: skip
         self.mode = mode
         self.revision = revision
+        self.changed: Mapping[str, int] = changed or {}
+        self.forgotten = forgotten
         self.users: Mapping[str, User] = {user.name: user for user in users}
         self.anonymous = self.users.get(ANONYMOUS) or User(ANONYMOUS)
         self._by_certificate = {name: user for user in self.users.values() for name in user.certificates}
@@ -53,7 +63,9 @@ class Policy:
         self._everybody = READING - denied
 
     @classmethod
-    def decode(cls, mode: str, revision: int, users: Mapping[str, bytes]) -> Policy:
+    def decode(
+        cls, mode: str, revision: int, users: Mapping[str, bytes], changed: Mapping[str, int], forgotten: int
+    ) -> Policy:
         """The policy as Redis holds it.
 
         Raises:
@@ -75,7 +87,11 @@ class Policy:
             except ValueError as error:
                 raise BadPolicy(f"user {name!r}: {error}") from None
             decoded.append(user)
-        return cls(known_mode, revision, decoded)
+        return cls(known_mode, revision, decoded, changed, forgotten)
+
+    def lost_by(self, other: Policy) -> list[str]:
+        """Whose last change that is known here the other policy lacks: users, "" for the mode."""
+        return [name for name, at in self.changed.items() if at > other.changed.get(name, other.forgotten)]
 
     def by_access_key(self, access_key: str) -> User | None:
         """The user that signs with this AccessKey; None: nobody does."""

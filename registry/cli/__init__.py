@@ -31,6 +31,7 @@ _MODULES: Final = {
         ("topic", "write"), ("kv", "write"), ("config", "write"), ("auth", "auth"),
         ("watch", "read"), ("audit", "read"), ("streams", "read"), ("redis-cli", "read"),
         ("broker", "run"), ("pipeline", "pipeline"), ("demo", "run"), ("simulate", "run"),
+        ("probe", "run"),
     )
 } | {"completion": "mqregistry.cli.completion"}  # fmt: skip
 
@@ -57,6 +58,7 @@ def cli() -> None:
     Shared settings:    mqregistry config export | import
     Who may do what:    mqregistry auth mode | user | secret | allow | deny | observe | check
     History, by Spark:  mqregistry pipeline run
+    From outside:       mqregistry probe -n LIST
     A test broker:      mqregistry broker run --name NAME
     A simulated day:    mqregistry simulate
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Final, Self, TypedDict, cast
 
 from ..errors import PeerGoesAway, PeerUnavailable, RemoteProtocolError
-from ..protocol.codes import FLAG_ONEWAY, FLAG_RESPONSE, SERVER_VERSION, Encoding, ResponseCode
+from ..protocol.codes import FLAG_ONEWAY, FLAG_RESPONSE, SERVER_VERSION, Encoding, RequestCode, ResponseCode, with_name
 from ..protocol.command import Command, decode_command, encode_command
 from ..protocol.frame import FrameReader
 
@@ -144,7 +144,8 @@ class PeerConnection(asyncio.Protocol):
                 )  # fmt: skip
                 answer = await self._ask(command)
         except TimeoutError as error:
-            raise PeerUnavailable(f"{self.peer}: no answer to request {code} within {timeout_s:g} s") from error
+            asked = with_name(code, RequestCode)
+            raise PeerUnavailable(f"{self.peer}: no answer to request {asked} within {timeout_s:g} s") from error
         if answer.code == ResponseCode.GO_AWAY:
             raise PeerGoesAway(f"{self.peer} shuts down: {answer.remark}")
         return answer

@@ -94,6 +94,9 @@ class Settings(RateSettings, frozen=True, kw_only=True):
     log_level: Annotated[
         str, About("logLevel", "Least level that is logged.", choices=("debug", "info", "warning", "error"))
     ] = "info"
+    log_format: Annotated[
+        str, About("logFormat", "Lines for people, or JSON for programs.", choices=("text", "json"))
+    ] = "text"
     log_file: Annotated[str, About("logFile", "Rotating log file; empty = stderr.", metavar="FILE")] = ""
     server_channel_max_idle_time_seconds: Annotated[
         int, About("serverChannelMaxIdleTimeSeconds", "Idle connections are closed after so long.", least=1)
@@ -112,6 +115,9 @@ class Settings(RateSettings, frozen=True, kw_only=True):
     ] = 30
     max_connections: Annotated[int, About("maxConnections", "Connections of one worker.", least=1)] = 20_000
     max_in_flight: Annotated[int, About("maxInFlight", "Requests of one worker that wait for Redis.", least=1)] = 10_000
+    broker_metrics: Annotated[
+        int, About("brokerMetrics", "Of how many broker processes /metrics has the last beat.", most=10_000)
+    ] = 0
     worker_silence_timeout_ms: Annotated[
         int,
         About(

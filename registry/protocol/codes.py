@@ -51,6 +51,14 @@ class ResponseCode(IntEnum):
     GO_AWAY = 1500
 
 
+def with_name(code: int, kind: type[RequestCode] | type[ResponseCode]) -> str:
+    """A code as people are told of it, with RocketMQ's name: ``17 (TOPIC_NOT_EXIST)``; alone where it has none here."""
+    try:
+        return f"{code:d} ({kind(code).name})"
+    except ValueError:
+        return f"{code:d}"
+
+
 class Encoding(IntEnum):
     """The encoding of a header: the first byte of the mark word (SerializeType)."""
 

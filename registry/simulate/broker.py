@@ -14,12 +14,14 @@ from ..protocol.bodies.register import body_crc32, encode_register_body
 from ..protocol.bodies.register_content import RegisterBody
 from ..protocol.bodies.route import decode_cluster_info
 from ..protocol.bodies.tables import encode_data_version
-from ..protocol.codes import VERSION_V4_8_0, VERSION_V5_5_0, RequestCode, ResponseCode
+from ..protocol.codes import VERSION_V4_8_0, VERSION_V5_5_0, RequestCode, ResponseCode, with_name
 from ..protocol.command import Command
 from .day import Kind, Member
 
 REQUEST_TIMEOUT_S: Final = 10.0
 _EFFECT_WITHIN_S: Final = 15.0
+_SUCCESS: Final = with_name(ResponseCode.SUCCESS, ResponseCode)
+_CLUSTERS: Final = with_name(RequestCode.GET_BROKER_CLUSTER_INFO, RequestCode)
 
 
 class Server(NamedTuple):
@@ -48,7 +50,8 @@ def expect_success(answer: Command, asked: str) -> None:
         NotAsPlanned: it has another code.
     """
     if answer.code != ResponseCode.SUCCESS:
-        raise NotAsPlanned(f"{asked}: answer {answer.code} ({answer.remark}), expected 0")
+        answered = with_name(answer.code, ResponseCode)
+        raise NotAsPlanned(f"{asked}: the answer is code {answered}: {answer.remark}; expected {_SUCCESS}")
 
 
 class Table:
@@ -196,7 +199,7 @@ class BrokerProcess:
             await self._ask(server, RequestCode.REGISTER_BROKER, self._header, self._body)
             raise NotAsPlanned(f"{self.name}: {connection.peer} had closed its connection")
         answer = await connection.request(code, ext_fields, body, timeout_s=REQUEST_TIMEOUT_S, version=self._release)
-        expect_success(answer, f"{self.name}: request {code} at {connection.peer}")
+        expect_success(answer, f"{self.name}: request {with_name(code, RequestCode)} at {connection.peer}")
         return answer
 
 
@@ -227,7 +230,7 @@ class Administrator:
         """
         for connection in self._connections:
             answer = await connection.request(code, ext_fields, timeout_s=REQUEST_TIMEOUT_S)
-            expect_success(answer, f"request {code} {ext_fields} at {connection.peer}")
+            expect_success(answer, f"request {with_name(code, RequestCode)} {ext_fields} at {connection.peer}")
 
     async def until_gone(self, member: Member) -> None:
         """Wait until no name server shows the process.
@@ -247,7 +250,7 @@ class Administrator:
 
     async def _shows(self, connection: PeerConnection, member: Member) -> bool:
         answer = await connection.request(RequestCode.GET_BROKER_CLUSTER_INFO, timeout_s=REQUEST_TIMEOUT_S)
-        expect_success(answer, f"request 106 at {connection.peer}")
+        expect_success(answer, f"request {_CLUSTERS} at {connection.peer}")
         rows, _ = decode_cluster_info(answer.body)
         row = rows.get(member.broker)
         return row is not None and row.broker_addrs.get(member.id) == member.addr
@@ -272,7 +275,10 @@ class Client:
             RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic}, timeout_s=REQUEST_TIMEOUT_S
         )
         if answer.code not in (ResponseCode.SUCCESS, ResponseCode.TOPIC_NOT_EXIST):
-            raise NotAsPlanned(f"lookup of {topic}: answer {answer.code} ({answer.remark}), expected 0 or 17")
+            answered, unknown = (with_name(code, ResponseCode) for code in (answer.code, ResponseCode.TOPIC_NOT_EXIST))
+            raise NotAsPlanned(
+                f"lookup of {topic}: the answer is code {answered}: {answer.remark}; expected {_SUCCESS} or {unknown}"
+            )
         return answer.code == ResponseCode.SUCCESS
 
     async def close(self) -> None:

@@ -328,7 +328,9 @@ def config(namespace: str) -> str:
 
 
 def auth_policy(namespace: str) -> str:
-    """HASH: mode (off, observe, enforce), revision (rises with every change of users, rules or the mode).
+    """HASH: mode (off, observe, enforce), revision (rises with every change of users, rules or the mode),
+    changed:<user> (the revision at which that user changed or was removed; without a name: the mode), forgotten (the
+    highest of those of removed users that are kept no longer).
 
     TTL: none. Java: none: it authenticates nobody.
     Writers: init_namespace, change_auth, restore_auth.
@@ -346,7 +348,7 @@ def auth_users(namespace: str) -> str:
 
 
 def auth_used(namespace: str) -> str:
-    """HASH: id of a secret -> the time (ms) of its last use, to a minute.
+    """HASH: id of a secret -> the time (ms) of its last use, to two minutes.
 
     TTL: none. Java: none.
     Writers: note_auth_used, change_auth, restore_auth.

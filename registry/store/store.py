@@ -69,6 +69,16 @@ def check_schema(namespace: str, major: str) -> None:
         )
 
 
+class RedisFigures(NamedTuple):
+    """Of the section INFO has them in; named as the metrics are."""
+
+    memory_bytes: int
+    memory_limit_bytes: int
+    clients: int
+    replicas: int
+    persistence_failing: bool
+
+
 class Store:
     """One namespace of one Redis: runs scripts on it.
 
@@ -252,6 +262,22 @@ class Store:
                 "next heartbeats, and KV configuration only if a front end still has it; set appendonly yes"
             )
         return warnings
+
+    async def figures(self) -> RedisFigures:
+        """What Redis says of its memory, connections and persistence.
+
+        Raises:
+            StoreUnavailable: no answer.
+        """
+        found: dict[str, Any] = {}
+        with mapped_errors(f"reading the figures of Redis at {without_password(self.url)}"):
+            for section in ("memory", "clients", "replication", "persistence"):
+                found |= await self.client.info(section, **self._any_node())
+        failing = "err" in (found.get("aof_last_write_status"), found.get("rdb_last_bgsave_status"))
+        return RedisFigures(
+            int(found.get("used_memory", 0)), int(found.get("maxmemory", 0)), int(found.get("connected_clients", 0)),
+            int(found.get("connected_slaves", 0)), failing,
+        )  # fmt: skip
 
     def _any_node(self) -> dict[str, Any]:
         """The node that INFO goes to in a cluster: the one that holds this namespace."""

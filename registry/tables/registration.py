@@ -12,16 +12,17 @@ from typing import Final, NamedTuple
 from ..model import MASTER_ID, PERM_WRITE, BrokerRow, DataVersion, QueueData, Registration
 from .tables import Tables
 
-_BYTES_PER_ENTRY: Final = 64
+_ORDINARY_BYTES: Final = 64
+_MORE_BYTES: Final = 24
 
 
 def entries_of(count: int, text_bytes: int) -> int:
     """How much work so many names are for a script, in topics of an ordinary length.
 
-    Longer ones count for more: Redis needs several times as long for names of 255 bytes, the more when somebody chose
-    them for it (lua/include/collect).
+    Longer ones count for more, those of 255 bytes for nine: Redis may need so much longer for them when somebody chose
+    them for that (lua/include/collect).
     """
-    return max(count, text_bytes // _BYTES_PER_ENTRY)
+    return count + max(0, text_bytes - _ORDINARY_BYTES * count) // _MORE_BYTES
 
 
 class RegistrationDiff(NamedTuple):

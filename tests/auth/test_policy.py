@@ -19,7 +19,7 @@ WHOLE = User(
 
 
 def decoded(*users, mode="enforce"):
-    return Policy.decode(mode, 7, {user.name: encode_user(user) for user in users})
+    return Policy.decode(mode, 7, {user.name: encode_user(user) for user in users}, {}, -1)
 
 
 @pytest.mark.parametrize("user", [WHOLE, User("plain"), User(ANONYMOUS, rules=(Rule(Effect.DENY, (Right.LIST,)),))])
@@ -99,7 +99,7 @@ def test_no_text_of_a_policy_contains_a_secret():
 )
 def test_what_cannot_be_read_is_an_error_and_not_guessed(stored, why):
     with pytest.raises(BadPolicy, match=why) as caught:
-        Policy.decode("enforce", 1, {"a": stored})
+        Policy.decode("enforce", 1, {"a": stored}, {}, -1)
     assert "key-of" not in str(caught.value)
 
 
@@ -115,7 +115,7 @@ def test_nobody_can_be_given_a_right_under_the_name_of_everybody(user):
 
 def test_a_mode_of_a_later_release_is_an_error():
     with pytest.raises(BadPolicy, match="mode 'strict'"):
-        Policy.decode("strict", 1, {})
+        Policy.decode("strict", 1, {}, {}, -1)
 
 
 @pytest.mark.parametrize(

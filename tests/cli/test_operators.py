@@ -90,6 +90,32 @@ def test_route_json_is_the_answer_of_105(command, target):
     assert route["brokerDatas"][0]["brokerAddrs"] == {"0": "10.0.0.1:10911", "1": "10.0.0.2:10911"}
 
 
+@pytest.mark.parametrize("arguments", [["clusters"], ["brokers"], ["topics"], ["route", "topic1"]])
+def test_json_of_what_rocketmq_has_too_is_in_camel_case(command, target, arguments):
+    keys = keys_of([json.loads(command(*arguments, "--json", **target).stdout)])
+    assert any(key != key.lower() for key in keys)
+    assert [key for key in keys if "_" in key] == []
+
+
+@pytest.mark.parametrize("arguments", [["watch", "--from-start", "-n", "2"], ["audit"], ["streams"]])
+def test_json_of_what_is_our_own_is_in_snake_case(command, target, arguments):
+    text = command(*arguments, "--json", **target).stdout
+    keys = keys_of([json.loads(text)] if arguments == ["streams"] else [json.loads(line) for line in text.splitlines()])
+    assert any("_" in key for key in keys)
+    assert [key for key in keys if key != key.lower()] == []
+
+
+def keys_of(values):
+    """Of every object in these values, and in what they hold; also names of brokers and topics."""
+    found = set()
+    for value in values:
+        if isinstance(value, dict):
+            found |= value.keys() | keys_of(value.values())
+        elif isinstance(value, list):
+            found |= keys_of(value)
+    return found
+
+
 def test_route_shows_what_else_belongs_to_the_topic(command, target, redis_url, namespace, run):
     async def more():
         async with Store(redis_url, namespace) as store:

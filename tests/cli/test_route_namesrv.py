@@ -7,6 +7,8 @@ import json
 import pytest
 
 from mqregistry.model import BrokerRow, QueueData, TopicRoute
+from mqregistry.protocol.codes import ResponseCode
+from mqregistry.protocol.command import Command
 from tests.client.threads import serving_in_thread
 
 ROUTE = TopicRoute(
@@ -45,6 +47,15 @@ def test_what_can_go_wrong_says_what(command, server):
     assert "'a:b' is no name server address: expected host:port" in result.stderr
     result = command("route", "topic1", "--namesrv", server.address, "--redis", "redis://127.0.0.1", expect=2)
     assert "--namesrv asks a name server, --redis names tables in Redis: give one of them" in result.stderr
+
+
+def test_a_code_is_told_with_its_name(command, server):
+    async def refuse(_):
+        return Command(code=ResponseCode.SYSTEM_ERROR, remark="not now")
+
+    server.answer = refuse
+    error = command("route", "topic1", "--namesrv", server.address, expect=1).exception
+    assert "the name server answers code 1 (SYSTEM_ERROR): not now" in str(error)
 
 
 def test_it_needs_no_registry(command, server):

@@ -112,7 +112,7 @@ def test_up_redis_killed_is_started_again(start_up, run):
     process, port = start_up()
     (redis,) = [one for one in process.family() if "redis-server" in one.name()]
     redis.kill()
-    process.wait_for("[redis] ended with status -9; starting it again")
+    process.wait_for("[redis] killed by SIGKILL; starting it again")
     until(lambda: run(accepted()), "a write is accepted")
     assert process.end() == 0
     assert "just started" not in process.err

@@ -120,7 +120,8 @@ def test_front_ends_and_sweeper_run_with_these_rights(deployed, namespace, no_de
 def test_operators_commands_run_with_these_rights(deployed, namespace, no_denials):
     asyncio.run(_fill(login(deployed, "mqregistry"), namespace))
     seen = {}
-    for command in ("clusters", "brokers", "topics", "route t1", "watch --from-start -n 1", "streams"):
+    tables = ("clusters", "brokers", "topics", "route t1", "tables")
+    for command in (*tables, "watch --from-start -n 1", "streams", "front-ends"):
         ended = subprocess.run(
             [sys.executable, "-m", "mqregistry", *command.split(), "--json", "--namespace", namespace,
              "--redis", login(deployed, "mqoperator")],

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import hypothesis
 import pytest
 from hypothesis import strategies as st
@@ -13,7 +15,7 @@ from .run import FleetPair
 from .start import start_pair
 
 FRONT_ENDS = 3
-SEQUENCES = 30
+SEQUENCES = 12 * int(os.environ.get("MQREGISTRY_TEST_TIMES", "1"))  # more of them by hand
 STEPS = 60
 
 

@@ -36,7 +36,7 @@ MOST_SCRIPT_MS = 250.0
 MOST_RSS_MIB = 112
 MOST_REDIS_MIB = 32
 TRIES = 3
-FAILED = re.compile(r"Traceback|Logging error|never (?:awaited|retrieved)|request -?\d+ of \S+ failed$", re.MULTILINE)
+FAILED = re.compile(r"Traceback|Logging error|never (?:awaited|retrieved)|request .+ of \S+ failed$", re.MULTILINE)
 
 
 @pytest.fixture(scope="module")

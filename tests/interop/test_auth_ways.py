@@ -165,11 +165,26 @@ def is_refused(client: SteeredClient) -> None:
 
 
 def test_the_go_client_with_credentials(signed: Place) -> None:
+    """It asks for routes every 30 s. It is refused under way as the Java client is, and keeps its routes."""
     driver = built_or_skip(build)
     client = GoClient(signed.processes, driver, signed.addr, "go_right", ("app", secret_of("app")))
     sends(client, 100)
-    client.end()
     is_refused(GoClient(signed.processes, driver, signed.addr, "go_wrong", ("app", "a wrong secret")))
+    is_refused_under_way(signed, client)
+    sends(client, 10)
+    client.end()
+
+
+def is_refused_under_way(signed: Place, client: SteeredClient) -> None:
+    """The client's secret is dropped while it works: it writes so, and its messages arrive all the same."""
+    app = signed.rules.read().users["app"]
+    assert REFUSED not in client.process.logged()
+    signed.put_in_force(signed.rules.edit("app", secrets=(Secret("new", "another-secret"),)))
+    try:
+        wait_until("it is refused", lambda: REFUSED in client.process.logged(), FLOW_TIMEOUT_S)
+        sends(client, 10)
+    finally:
+        signed.put_in_force(signed.rules.edit("app", secrets=app.secrets))
 
 
 def test_the_java_client_with_an_acl_hook(signed: Place, newest: Release) -> None:
@@ -182,16 +197,9 @@ def test_the_java_client_with_an_acl_hook(signed: Place, newest: Release) -> Non
     sends(client, 100)
     assert client.wait_for_all(FLOW_TIMEOUT_S).received == 100
     is_refused(start("java_wrong", "a wrong secret"))
-    app = signed.rules.read().users["app"]
-    assert REFUSED not in client.process.logged()
-    signed.put_in_force(signed.rules.edit("app", secrets=(Secret("new", "another-secret"),)))
-    try:
-        wait_until("it is refused", lambda: REFUSED in client.process.logged(), FLOW_TIMEOUT_S)
-        sends(client, 10)
-        assert client.wait_for_all(FLOW_TIMEOUT_S).received == 110
-    finally:
-        signed.put_in_force(signed.rules.edit("app", secrets=app.secrets))
-        client.end()
+    is_refused_under_way(signed, client)
+    assert client.wait_for_all(FLOW_TIMEOUT_S).received == 110
+    client.end()
 
 
 def test_brokers_of_5_5_0_with_a_wrong_key_are_told_so_and_their_routes_stay(signed: Place) -> None:

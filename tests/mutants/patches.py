@@ -19,8 +19,8 @@ import msgspec
 ROOT: Final = Path(__file__).resolve().parent.parent.parent
 FOLDER: Final = Path(__file__).resolve().parent / "patches"
 
-ROWS: Final = [*(f"A{row:02}" for row in range(1, 21)), *(f"B{row:02}" for row in range(1, 12))]
-"""Of issue 13: the sequences (A) and the hostile inputs (B)."""
+ROWS: Final = [*(f"A{row:02}" for row in range(1, 21)), *(f"B{row:02}" for row in range(1, 12)), "R01"]
+"""Of issue 13: the sequences (A) and the hostile inputs (B). Of issue 14: who may do what (R)."""
 
 WITHOUT: Final[dict[str, str]] = {
     "B11": "its rights are tried command by command on a real Redis, by tests/deploy/test_redis.py",
@@ -30,7 +30,7 @@ WITHOUT: Final[dict[str, str]] = {
 SELF_CHECKS: Final = ("self-lua", "self-python")
 """Mutants that every run would notice: one that is missed says that the tests do not run the mutated code."""
 
-_ID: Final = re.compile(r"([AB]\d\d)[a-z]?|self-\w+")
+_ID: Final = re.compile(r"([ABR]\d\d)[a-z]?|self-\w+")
 
 
 class DoesNotApply(Exception):
@@ -67,7 +67,7 @@ class Mutant(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"c
 
     @property
     def row(self) -> str:
-        """The row of issue 13, as in ROWS; "" of a self check."""
+        """The row of its issue, as in ROWS; "" of a self check."""
         match = _ID.fullmatch(self.id)
         assert match is not None, f"{self.id}.toml: a mutant is named after its row, as A05.toml or A05b.toml"
         return match[1] or ""

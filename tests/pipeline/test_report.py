@@ -247,6 +247,19 @@ def test_the_command_writes_the_page(tmp_path):
     assert CliRunner().invoke(cli, [*arguments, "--from", "now", "--to", "-1h"]).exit_code == 2
 
 
+def test_the_lake_is_where_the_environment_says_unless_an_option_says_otherwise(tmp_path):
+    def place(*options, **environ):
+        env = {"MQREGISTRY_LAKE": None, "XDG_DATA_HOME": None, "HOME": str(tmp_path / "home"), **environ}
+        out = ["--out", str(tmp_path / "r.html")]
+        return str(CliRunner().invoke(cli, ["pipeline", "report", *out, *options], env=env).exception)
+
+    xdg = {"XDG_DATA_HOME": f"{tmp_path}/data"}
+    assert f"file://{tmp_path}/home/.local/share/mqregistry/lake has no" in place()
+    assert f"file://{tmp_path}/data/mqregistry/lake has no" in place(**xdg)
+    assert f"file://{tmp_path}/named has no" in place(**xdg, MQREGISTRY_LAKE=f"{tmp_path}/named")
+    assert f"file://{tmp_path}/given has no" in place("--lake", f"{tmp_path}/given", **xdg, MQREGISTRY_LAKE="/named")
+
+
 @pytest.mark.parametrize(
     ("ms", "text"),
     [(0, "0 ms"), (999, "999 ms"), (1500, "1.5s"), (61_000, "1m 1s"), (7_980_000, "2h 13m"), (90_000_000, "1d 1h")],

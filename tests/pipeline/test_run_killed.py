@@ -149,13 +149,14 @@ def test_killed_in_every_stage_the_tables_are_those_of_an_undisturbed_run(spark,
     print("seed", seed)
     pick = random.Random(seed)
     filled = Filled(store, seed)
-    run(filled.go_on(60))
+    while run(store.client.xlen(filled.key("changes"))) <= 60:
+        run(filled.go_on(60))
     run(store.client.xtrim(filled.key("changes"), maxlen=30, approximate=False))  # so that a snapshot is needed
     lake = Lake(str(tmp_path / "lake"))
     command = [
         sys.executable, "-m", "tests.pipeline.killable", "pipeline", "run", "--once", "--redis", store.url,
         "--namespace", store.namespace, "--lake", str(tmp_path / "lake"), "--master", "local[2]",
-        "--driver-memory", "1g" if CHANGES else "512m", "--max-entries", "20000" if CHANGES else "50",
+        "--driver-memory", "1g" if CHANGES else "512m", "--max-entries", "20000" if CHANGES else "200",
     ]  # fmt: skip
     stages = ["snapshot", *pick.sample(STAGES, len(STAGES))] if KILLS > 2 else pick.sample(STAGES, KILLS)
     kills = []

@@ -9,7 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mqregistry.errors import LocalProtocolError, RemoteProtocolError
-from mqregistry.protocol.codes import FLAG_ONEWAY, FLAG_RESPONSE, LANGUAGES, SERVER_VERSION, Encoding
+from mqregistry.protocol.codes import (
+    FLAG_ONEWAY,
+    FLAG_RESPONSE,
+    LANGUAGES,
+    SERVER_VERSION,
+    Encoding,
+    RequestCode,
+    ResponseCode,
+    with_name,
+)
 from mqregistry.protocol.command import Command, ReplyTemplate, decode_command, encode_command
 
 INT32 = st.integers(-(2**31), 2**31 - 1)
@@ -19,6 +28,12 @@ TEXT = st.text(max_size=20)  # Hypothesis leaves out surrogates, which UTF-8 can
 
 def frame_of(header: bytes, body: bytes = b"", serializer: int = 0) -> bytes:
     return (serializer << 24 | len(header)).to_bytes(4, "big") + header + body
+
+
+def test_codes_are_told_with_their_names():
+    assert with_name(17, ResponseCode) == "17 (TOPIC_NOT_EXIST)"
+    assert with_name(RequestCode.REGISTER_BROKER, RequestCode) == "103 (REGISTER_BROKER)"
+    assert with_name(9999, RequestCode) == "9999"
 
 
 def decode(header: str | bytes, body: bytes = b"", serializer: int = 0) -> Command:

@@ -165,6 +165,7 @@ def test_an_address_with_a_bar_reaches_no_other_cluster(front_end, code):
         assert reply.code == 1
         assert "brokerAddr has a |" in reply.remark
         assert client.route("topic1").code == 0
+    front_end.wait_until(lambda: f"request {code:d} ({code.name}) of 127.0.0.1:" in front_end.log, "it is logged")
 
 
 def test_foreign_text_forges_no_log_line_and_no_display(front_end):

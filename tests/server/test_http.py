@@ -20,10 +20,12 @@ from mqregistry.config.settings import Settings, options
 from mqregistry.embedded import EmbeddedRedis
 from mqregistry.errors import StartError
 from mqregistry.server.auth.tally import Tally
+from mqregistry.server.process.figures.table import Series
 from mqregistry.server.process.http import HttpServer
 from mqregistry.server.process.metrics import METRICS, PREFIX, SILENT_S, Fleet, Status
 from mqregistry.server.rates.rates import Rates
 from mqregistry.server.requests.counters import Counters
+from mqregistry.store.store import RedisFigures
 from mqregistry.store.streams import Alarm, Reader, ReaderPosition, StreamState, Survey
 
 from .harness import Broker, wait_until
@@ -79,7 +81,8 @@ def told(**fields):
     """A status of a worker that has something of everything."""
     return Status(
         ready=True,
-        counters=counters() | fields.pop("counters", {}),
+        counters=counters() | {'changes_total{type="kv_put"}': 1} | fields.pop("counters", {}),
+        roles=[("c1", "master", 1)],
         script_times=fields.pop("script_times", {"heartbeat": (2, 5.0)}),
         **fields,
     )
@@ -97,6 +100,9 @@ def test_every_documented_metric_is_exported_and_every_exported_one_is_documente
     reader = Reader(1, {"changes": ReaderPosition("1-0")})
     fleet.survey(Survey(1, {"changes": StreamState(1, 1)}, {"reader": reader}))
     fleet.alarmed(Alarm("near", "changes", "reader"))
+    fleet.show("redis", [Series(f"redis_{name}", "", 1) for name in RedisFigures._fields])
+    fleet.show("fleet", [Series("front_ends", "ready", 1), Series("sweepers", "", 1)])
+    fleet.show("brokers", [Series("broker_heard_seconds", "c1", 1, second="broker-a", third="10.0.0.1:10911")])
     answer = get(http_port, "/metrics")
     assert answer.content_type.startswith("text/plain")
     families = {family.name: family for family in text_string_to_metric_families(answer.body.decode())}

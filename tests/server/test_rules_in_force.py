@@ -31,6 +31,7 @@ from .harness import Broker, FrontEnd, wait_until
 from .test_outages import OwnRedis
 
 LIFE_MS = 3000
+RUN_WORKER = "import sys; from mqregistry.server.process.worker import main; sys.exit(main(sys.stdin.read()))"
 
 
 class SignedBeating(Beating):
@@ -237,6 +238,22 @@ def test_the_use_of_a_secret_is_noted(rules, two):
         assert client.request(106).code == 0
     wait_until(lambda: b"id-ops" in rules.redis.hgetall(f"mqauth:{{{rules.namespace}}}:used"), "it is noted")
     assert set(rules.redis.hgetall(f"mqauth:{{{rules.namespace}}}:used")) == {b"id-ops"}
+
+
+def test_the_use_of_a_secret_is_noted_while_its_lookups_are_known_by_their_bytes(rules, front_end_with, namespace):
+    """They are answered without a decision: an operator who sees no use drops a secret that somebody uses."""
+    rules.begin("enforce", broker_user("alice", "broker-a"), user("app", Role.CLIENT))
+    often = "from mqregistry.server.auth import tally; tally.USED_EVERY_S = 0.3; "
+    front_end = front_end_with(namespace=namespace, command=[sys.executable, "-P", "-c", often + RUN_WORKER])
+    used = f"mqauth:{{{namespace}}}:used"
+    with Caller(front_end.port, "alice") as alice:
+        assert alice.register(Broker()).code == 0
+        with going_on(Asking([front_end], lambda client: client.route("topic1"), access_key="app")) as (asking,):
+            wait_until(lambda: asking.codes[0] > 40, "its lookups are known")
+            for _ in range(3):
+                rules.redis.delete(used)
+                wait_until(lambda: rules.redis.hexists(used, "id-app"), "its use is noted")
+    assert set(asking.codes) == {0}
 
 
 # Redis away

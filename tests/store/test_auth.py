@@ -232,24 +232,105 @@ async def test_an_older_policy_does_not_undo_a_newer_one(bed, policies):
     assert {*(await policies.read()).users} == {"boss"}
 
 
-async def test_what_is_changed_after_a_loss_is_newer_than_what_was_lost(bed, policies):
-    """The replica that took over had missed the last changes: an operator's next change counts."""
-    await policies.change(add(BOSS))
-    older = {key: await bed.store.client.dump(key) for key in (keys.auth_policy(bed.store.namespace),
-                                                               keys.auth_users(bed.store.namespace))}  # fmt: skip
-    lost = await policies.change(add(User("lost")))
-    for key, value in older.items():
-        await bed.store.client.restore(key, 0, value, replace=True)
-    await bed.let_pass(1000)  # no replica takes over within a millisecond
+ONE = User("one", roles=(Role.OPERATOR,), secrets=(Secret("id-one", "the-secret-of-one"),))
+TWO = User("two", roles=(Role.CLIENT,))
+
+
+def edit(name, **fields):
+    return lambda policy: changes.edit_user(policy, name, lambda user: msgspec.structs.replace(user, **fields))
+
+
+def remove(name):
+    return lambda policy: changes.remove_user(policy, name)
+
+
+class Fallen:
+    """Redis as it was, and what front ends know that was lost with the old one."""
+
+    def __init__(self, bed, policies, kept, known):
+        self.bed, self.policies, self.kept, self.known = bed, policies, kept, known
+
+    @classmethod
+    async def after(cls, bed, policies, *lost):
+        """A replica took over that had missed these changes, of a policy with three users in observe."""
+        await policies.change(add(BOSS, ONE, TWO))
+        kept = {key: await bed.store.client.dump(key) for key in (keys.auth_policy(bed.store.namespace),
+                                                                  keys.auth_users(bed.store.namespace))}  # fmt: skip
+        for change in lost:
+            await policies.change(change)
+        return cls(bed, policies, kept, await policies.read())
+
+    async def fall_back(self):
+        for key, value in self.kept.items():
+            await self.bed.store.client.restore(key, 0, value, replace=True)
+        await self.bed.let_pass(1000)  # no replica takes over within a millisecond
+
+
+async def test_of_each_user_and_of_the_mode_the_last_change_counts(bed, policies):
+    """What was lost is given back, and what was changed after the loss, before it was, stays."""
+    fallen = await Fallen.after(
+        bed, policies, edit("one", enabled=False), add(User("late")), remove("two"), mode(Mode.ENFORCE)
+    )
+    await fallen.fall_back()
+    assert (await policies.read()).users.keys() == {"boss", "one", "two"}
     after = await policies.change(add(User("after")))
-    assert after.revision > lost.revision
-    assert await policies.restore(lost) == after.revision
+    assert sorted(fallen.known.lost_by(after)) == ["", "late", "one", "two"]
+    revision = await policies.restore(fallen.known)
+    assert revision > after.revision > fallen.known.revision, "so every front end reads again"
+    found = await policies.read()
+    assert (found.revision, found.mode, {*found.users}) == (revision, Mode.ENFORCE, {"boss", "one", "late", "after"})
+    assert not found.users["one"].enabled
+    assert found.users["one"].secrets == ONE.secrets
+    assert (await bed.hash("meta"))["schema"] == "1+auth"
+    assert not fallen.known.lost_by(found)
+    before = await bed.dump()
+    assert await policies.restore(fallen.known) == await policies.restore(after) == revision, "others do the same"
+    assert await bed.dump() == before
 
 
-async def test_a_restored_policy_has_no_user_of_before(bed, policies):
-    await policies.change(add(User("stranger")))
-    await bed.redis("HSET", keys.auth_policy(bed.store.namespace), "revision", 1)
-    await policies.restore(Policy(Mode.ENFORCE, 10, [BOSS]))
+CHANGED_AGAIN = {
+    "a user": (edit("one", enabled=False), edit("one", roles=(Role.CLIENT,)), lambda p: p.users["one"].enabled),
+    "a removed one": (remove("one"), edit("one", roles=(Role.CLIENT,)), lambda p: p.users["one"].roles),
+    "one is removed": (edit("one", enabled=False), remove("one"), lambda p: "one" not in p.users),
+    "the mode": (mode(Mode.ENFORCE), mode(Mode.OFF), lambda p: p.mode is Mode.OFF),
+}
+
+
+@pytest.mark.parametrize("what", CHANGED_AGAIN)
+async def test_what_is_changed_after_a_loss_is_newer_than_what_was_lost_of_it(bed, policies, what):
+    lost, again, holds = CHANGED_AGAIN[what]
+    fallen = await Fallen.after(bed, policies, lost)
+    await fallen.fall_back()
+    after = await policies.change(again)
+    assert after.revision > fallen.known.revision
+    assert fallen.known.lost_by(after) == []
+    assert await policies.restore(fallen.known) == after.revision
+    assert holds(await policies.read())
+
+
+@pytest.mark.parametrize("first", [0, 1])
+async def test_front_ends_that_know_more_and_less_give_back_the_same(bed, policies, first):
+    fallen = await Fallen.after(bed, policies, edit("one", enabled=False))
+    less = fallen.known
+    more = await policies.change(remove("two"))
+    await fallen.fall_back()
+    for known in ((less, more), (more, less))[first]:
+        await policies.restore(known)
+    found = await policies.read()
+    assert {name: user.enabled for name, user in found.users.items()} == {"boss": True, "one": False}
+    assert found.revision >= more.revision
+
+
+async def test_of_many_removed_users_the_last_revision_is_kept(bed, policies):
+    """A user that was removed long ago does not come back with a front end that missed that."""
+    await policies.change(add(BOSS, *(User(f"u{i}") for i in range(1010))))
+    stale = await policies.read()
+    await policies.change(lambda policy: Policy(policy.mode, policy.revision, [BOSS]))
+    found = await policies.read()
+    assert {*found.changed} == {"", "boss"}
+    assert found.forgotten == found.revision
+    assert stale.lost_by(found) == []
+    await policies.restore(stale)
     assert {*(await policies.read()).users} == {"boss"}
 
 
@@ -265,9 +346,8 @@ async def test_off_is_the_way_back_in_even_if_the_rules_cannot_be_read(bed, poli
     with pytest.raises(BadPolicy):
         await policies.change(mode(Mode.OFF))
     revision = await policies.switch_off()
-    assert await bed.redis("HGETALL", keys.auth_policy(bed.store.namespace)) == {
-        b"mode": b"off", b"revision": str(revision).encode(),
-    }  # fmt: skip
+    found = await bed.redis("HMGET", keys.auth_policy(bed.store.namespace), "mode", "revision", "changed:")
+    assert found == [b"off", str(revision).encode(), str(revision).encode()]
     assert await policies.switch_off() == revision
     assert (await bed.events())[-1].revision == revision
 

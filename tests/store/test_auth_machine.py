@@ -157,7 +157,8 @@ class PolicyMachine(RuleBasedStateMachine):
         policy, users, mode, revision = self.kept
         if lose:
             namespace = self.store.namespace
-            self.run(self.store.client.delete(keys.auth_policy(namespace), keys.auth_users(namespace)))
+            self.run(self.store.client.delete(
+                keys.auth_policy(namespace), keys.auth_users(namespace), keys.auth_used(namespace)))  # fmt: skip
         assert self.run(self.policies.restore(policy)) == (revision if lose else self.revision)
         if lose:
             self.users, self.mode, self.revision, self.used = users, mode, revision, set()

@@ -172,19 +172,37 @@ NAMES: dict[str, Callable[[int], str]] = {
 }
 
 
-@pytest.mark.parametrize("what", ["register", "wipe", "unregister"])
+async def times_ms(bed: Bed, kind: str) -> dict[str, float]:
+    """How long Redis is busy with a broker of 15,000 topics whose names are of this kind."""
+    topics = dict.fromkeys(map(NAMES[kind], range(15_000)), RW)
+    diff = RegistrationDiff((await bed.head()).epoch, 0, "0", 0, topics, [], [])
+    r = registration(name=kind, topics=list(topics))
+
+    async def register() -> None:
+        assert (await bed.fe1.send_once(Prepared(r, None, diff, bed.fe1.channel()))).status == "OK"
+
+    async def leave() -> None:
+        await bed.routes.unregister_broker("c1", r.broker_addr, kind)
+        while (await bed.leases.expire(50)).more:
+            pass
+        assert (await bed.contents())["topics"] == {}
+
+    wipe = partial(bed.routes.set_write_perm, kind, "wipe")
+    return {what: await cpu_ms(bed, action) for what, action in zip(WORK, (register, wipe, leave), strict=True)}
+
+
+WORK = ("register", "wipe", "leave")
+
+
 @pytest.mark.parametrize("kind", ["long", "crafted"])
-async def test_names_of_one_hash_cost_little_more_than_others(bed, what, kind):
+async def test_names_of_one_hash_cost_little_more_than_others(bed, kind):
     """A5, B1: 15,000 topics of 100 characters that have few hashes among them, or one, took many times as long."""
     await warm(bed)
-    took = {}
-    for name in ("short", kind):
-        topics = dict.fromkeys(map(NAMES[name], range(15_000)), RW)
-        head = await bed.head()
-        diff = RegistrationDiff(head.epoch, 0, "0", 0, topics, [], [])
-        r = registration(name=name, topics=list(topics))
-        took["register"] = await cpu_ms(bed, partial(bed.fe1.send_once, Prepared(r, None, diff, bed.fe1.channel())))
-        took["wipe"] = await cpu_ms(bed, partial(bed.routes.set_write_perm, name, "wipe"))
-        took["unregister"] = await cpu_ms(bed, partial(bed.routes.unregister_broker, "c1", r.broker_addr, name))
-        took[name] = took[what]
-    assert took[kind] < 3 * took["short"] + 20, took
+    await bed.leases.renew("w1")
+    over = set(WORK)
+    for _ in range(3):  # what a busy machine does now and then, but not each time
+        short, these = await times_ms(bed, "short"), await times_ms(bed, kind)
+        over -= {what for what in WORK if these[what] < 3 * short[what] + 20}
+        if not over:
+            return
+    raise AssertionError(f"{over} of {kind} names: {these}, short ones: {short}")

@@ -59,7 +59,7 @@ async def use_everything(bed: Bed) -> None:
     store, routes, kv, leases = bed.store, bed.routes, bed.kv, bed.leases
     worker = WorkerFacts(**this_process(), front_end="fe1", name="ns1:9876", address="10.0.0.9:9876", ready=True)
     peers = encode_peers([(who("c1", "10.0.0.1:10911"), Peer("10.0.0.1:51234"))])
-    await leases.renew("w1", process=msgspec.json.encode(worker), peers=peers)
+    await leases.renew("w1", 600_000, process=msgspec.json.encode(worker), peers=peers)
     await leases.renew("w2", 1)
     many = [f"t{i}" for i in range(1200)]
     await bed.register(topics=many, filter_servers=["10.0.0.1:9000", "10.0.0.1:9001"],

@@ -62,11 +62,11 @@ def test_a_program_says_who_runs_it_and_where():
 def machine(monkeypatch):
     """What the operating system says."""
     module._os_user.cache_clear()
-    module._host.cache_clear()
+    module.host_name.cache_clear()
     monkeypatch.delenv("SUDO_USER", raising=False)
     yield monkeypatch
     module._os_user.cache_clear()
-    module._host.cache_clear()
+    module.host_name.cache_clear()
 
 
 def test_user_is_that_of_the_operating_system_whatever_the_environment_says(machine):

@@ -90,3 +90,18 @@ def test_errors_are_ours(error, expected):
     with pytest.raises(expected, match=r"^doing x: ") as raised, mapped_errors("doing x"):
         raise error
     assert raised.value.__cause__ is error
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ERR Error running script (call to f_25a3b2ec3a3b1fbb8a83b85dcd0a73d6e4cbbb0d): @user_script:14: {}",
+        "{} script: 25a3b2ec3a3b1fbb8a83b85dcd0a73d6e4cbbb0d, on @user_script:14.",
+        "{} script: on @user_script:14.",
+    ],
+)
+def test_where_in_a_script_it_happened_is_not_told(text):
+    """Neither a digest nor a line helps anybody: Redis 6.2 says them before the text, 7 and later after it."""
+    with pytest.raises(StoreError) as raised, mapped_errors("doing x"):
+        raise exceptions.ResponseError(text.format("WRONGTYPE mq:{x}:topics is no set"))
+    assert str(raised.value) == "doing x: WRONGTYPE mq:{x}:topics is no set"

@@ -144,10 +144,11 @@ async def _show_topic(
 
 
 def _lines(step: Step) -> list[str]:
-    return [line(step.change), *_route_lines("before", step.before), *_route_lines("after", step.after)]
+    return [line(step.change), *route_lines("before", step.before), *route_lines("after", step.after)]
 
 
-def _route_lines(when: str, route: Route) -> list[str]:
+def route_lines(when: str, route: Route) -> list[str]:
+    """A route under a change of it: one line for each brokerName."""
     if not route:
         return [f"    {when:<6}  no route"]
     width = max(map(len, route))

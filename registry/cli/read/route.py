@@ -29,13 +29,14 @@ from ..tls import tls_options
     metavar="HOST:PORT[;HOST:PORT]",
     help="Ask name servers, ours or Java's: 'host:port;host:port'.",
 )
+@click.option("--follow", is_flag=True, help="Then show each change of it, who caused it, old and new, until Ctrl-C.")
 @tls_options
 @at_option
 @lake_option
 @target_options
 def route(
-    topic: str, namesrv: str | None, tls: ssl.SSLContext | None, as_json: bool, config_file: Path | None,
-    at_ms: int | None, lake: str, **flags: Any,
+    topic: str, namesrv: str | None, follow: bool, tls: ssl.SSLContext | None, as_json: bool,
+    config_file: Path | None, at_ms: int | None, lake: str, **flags: Any,
 ) -> None:  # fmt: skip
     """Show where TOPIC is: its queues at each broker name, and the addresses, as clients are told.
 
@@ -43,6 +44,8 @@ def route(
     """
     if tls is not None and namesrv is None:
         raise click.UsageError("--tls is for name servers: say which, with --namesrv HOST:PORT")
+    if follow and (namesrv is not None or at_ms is not None):
+        raise click.UsageError("--follow shows the tables in Redis as they change: not with --namesrv or --at")
     if at_ms is not None:
         from .lake_tables import read_route_at
 
@@ -58,6 +61,14 @@ def route(
         if given := [f"--{name}" for name, value in flags.items() if value is not None]:
             raise click.UsageError(f"--namesrv asks a name server, {given[0]} names tables in Redis: give one of them")
         run(_route_by_name_server(topic, namesrv, tls, as_json))
+        return
+
+    if follow:
+        from .follow_route import follow_route
+        from .watch import until_interrupted
+
+        settings = find_target(flags, config_file)
+        run(until_interrupted(lambda stop: follow_route(settings, topic, as_json, stop)))
         return
 
     async def work(settings: Settings) -> None:

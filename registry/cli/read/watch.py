@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,8 +21,8 @@ from ...store.store import Store
 from .. import output
 from ..target import find_target, open_target, run, target_options
 
-_BLOCK_MS: Final = 1000
-_RETRY_S: Final = 0.5
+BLOCK_MS: Final = 1000
+RETRY_S: Final = 0.5
 
 
 @click.command()
@@ -32,13 +33,17 @@ def watch(
     from_start: bool, number: int | None, as_json: bool, config_file: Path | None, **flags: Any
 ) -> None:  # fmt: skip
     """Show every change of the tables as it happens, until Ctrl-C."""
-    run(_until_interrupted(find_target(flags, config_file), from_start, number, as_json))
+    settings = find_target(flags, config_file)
+    run(until_interrupted(lambda stop: _watch(settings, from_start, number, as_json, stop)))
 
 
-async def _until_interrupted(settings: Settings, from_start: bool, number: int | None, as_json: bool) -> None:
-    """A cancellation alone is not enough: one in the wrong moment is lost among the timeouts of the Redis client."""
+async def until_interrupted(watch_until: Callable[[asyncio.Event], Coroutine[Any, Any, None]]) -> None:
+    """Run something that shows changes until Ctrl-C.
+
+    A cancellation alone is not enough: one in the wrong moment is lost among the timeouts of the Redis client.
+    """
     stop = asyncio.Event()
-    watching = asyncio.ensure_future(_watch(settings, from_start, number, as_json, stop))
+    watching = asyncio.ensure_future(watch_until(stop))
 
     def interrupted() -> None:
         stop.set()
@@ -58,19 +63,19 @@ async def _watch(
     async with open_target(settings) as store:
         last_id = "0-0" if from_start else (await read_head(store)).last_id
     # a blocking read takes longer than other answers may
-    settings = msgspec.structs.replace(settings, redis_timeout_ms=settings.redis_timeout_ms + _BLOCK_MS)
+    settings = msgspec.structs.replace(settings, redis_timeout_ms=settings.redis_timeout_ms + BLOCK_MS)
     async with Store(settings.redis, settings.namespace, timeout_ms=settings.redis_timeout_ms) as store:
         reader = ChangeReader(store, last_id)
         shown = 0
         away = False
         while not stop.is_set() and (number is None or shown < number):
             try:
-                changes = await reader.read(block_ms=_BLOCK_MS)
+                changes = await reader.read(block_ms=BLOCK_MS)
             except StoreUnavailable as error:
                 if not away:
                     click.echo(f"mqregistry: {error}; waiting for it", err=True)
                 away = True
-                await asyncio.sleep(_RETRY_S)
+                await asyncio.sleep(RETRY_S)
                 continue
             if away:
                 click.echo("mqregistry: Redis is back", err=True)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import logging
 import sys
-from typing import Final
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import msgspec
 
 from ...config.settings import Settings
 from ...errors import StartError
@@ -22,8 +25,27 @@ _PARTS: Final = {
 
 class _Formatter(PrintableFormatter):
     def format(self, record: logging.LogRecord) -> str:
-        record.part = _PARTS.get(record.name) or record.name.rpartition(".")[2]
+        record.part = _part(record)
         return super().format(record)
+
+
+class _JsonFormatter(logging.Formatter):
+    """A line of JSON for each record: time (UTC), level, part, message; with an exception its traceback."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        told: dict[str, Any] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "part": _part(record),
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            told["exception"] = self.formatException(record.exc_info)
+        return msgspec.json.encode(told).decode()
+
+
+def _part(record: logging.LogRecord) -> str:
+    return _PARTS.get(record.name) or record.name.rpartition(".")[2]
 
 
 def configure_logging(settings: Settings) -> None:
@@ -42,7 +64,8 @@ def configure_logging(settings: Settings) -> None:
             raise StartError(f"cannot write the log file {settings.log_file}: {error.strerror or error}") from error
     else:
         handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_Formatter("%(asctime)s %(levelname)-7s [%(part)s] %(message)s"))
+    text = _Formatter("%(asctime)s %(levelname)-7s [%(part)s] %(message)s")
+    handler.setFormatter(_JsonFormatter() if settings.log_format == "json" else text)
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(settings.log_level.upper())

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 @click.command()
 @setting_options(
     "redis", "bind_address", "listen_port", "workers", "namespace", "http_port", "sweep", "compat", "log_level",
-    "log_file",
+    "log_format", "log_file",
 )  # fmt: skip
 @set_option
 @config_file_option

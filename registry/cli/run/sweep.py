@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import signal
 from pathlib import Path
@@ -20,14 +21,16 @@ logger = logging.getLogger("mqregistry.worker.sweeper")
 
 
 @click.command()
-@setting_options("redis", "namespace", "compat", "log_level", "log_file")
+@setting_options(
+    "redis", "namespace", "compat", "bind_address", "http_port", "log_level", "log_format", "log_file",
+)  # fmt: skip
 @config_file_option
 @print_option
 @no_wait_option
 def sweep(config_file: Path | None, print_config: bool, no_wait: bool, **flags: Any) -> None:
     """Remove brokers whose heartbeats stopped, in a process of its own (front ends then run with --no-sweep).
 
-    Any number may run side by side, without a leader.
+    Any number may run side by side, without a leader. With --http-port, /metrics and /healthz are served there.
     """
     settings = start_settings(flags, config_file, print_config=print_config)
     if not settings.redis:
@@ -39,6 +42,8 @@ def sweep(config_file: Path | None, print_config: bool, no_wait: bool, **flags: 
 async def _run(settings: Settings, *, wait: bool) -> None:
     from mqregistry.worker.sweeper import Sweeper, reach
 
+    from ...server.process.figures.sweeper_status import SweeperStatus
+    from ...server.process.sockets import advertised
     from ...store.store import Store
 
     stop = asyncio.Event()
@@ -59,6 +64,16 @@ async def _run(settings: Settings, *, wait: bool) -> None:
                 return
         except (StoreUnavailable, StoreError) as error:
             raise StartError(str(error)) from error
-        logger.info("sweeping namespace %s", settings.namespace)
-        await Sweeper(store, settings).run(stop)
+        with contextlib.ExitStack() as stack:
+            told = SweeperStatus()
+            http_address = ""
+            if settings.http_port:
+                from ...server.process.http import HttpServer
+
+                stack.callback(HttpServer(settings.bind_address, settings.http_port, told).close)
+                _, http_address = advertised(settings)
+            logger.info("sweeping namespace %s, HTTP port %s", settings.namespace, settings.http_port or "off")
+            sweeper = Sweeper(store, settings, removed=told.removed, alarmed=told.alarmed, swept=told.swept,
+                              http_address=http_address)  # fmt: skip
+            await sweeper.run(stop)
         logger.info("stopped")

@@ -16,7 +16,7 @@ import click
 import msgspec
 
 from ...config.settings import Settings
-from ...embedded import EmbeddedRedis, die_with_parent
+from ...embedded import EmbeddedRedis, die_with_parent, how_it_ended
 from ...errors import StartError
 from ..options import config_file_option, print_option, set_option, setting_options, start_settings
 from .logging_setup import configure_logging
@@ -42,7 +42,7 @@ _LOG_BYTES: Final = 4 * 1024 * 1024
 @click.command()
 @setting_options(
     "bind_address", "listen_port", "workers", "data_dir", "namespace", "http_port", "sweep", "compat", "log_level",
-    "log_file",
+    "log_format", "log_file",
 )  # fmt: skip
 @set_option
 @config_file_option
@@ -168,7 +168,7 @@ async def _keep_redis(redis: EmbeddedRedis) -> None:
             if code is None:
                 pause_s = _LOOK_EVERY_S
                 continue
-            redis_logger.error("ended with status %d; starting it again", code)
+            redis_logger.error("%s; starting it again", how_it_ended(code))
         try:
             # Not in a thread: the kernel ends Redis with the thread that started it (PR_SET_PDEATHSIG).
             redis.begin()

@@ -7,6 +7,7 @@ from typing import Literal, NamedTuple, Protocol
 
 from ...errors import RegistryError
 from ...model import DataVersion
+from ...protocol.codes import ResponseCode, with_name
 from .payload import RegistrationPayload
 
 RegistrationStatus = Literal["registered", "unchanged", "sent", "refused", "failed"]
@@ -16,7 +17,7 @@ class RegistrationRefused(RegistryError):
     """The server answered that it does not take the registration. ``code`` is a ResponseCode."""
 
     def __init__(self, code: int, remark: str) -> None:
-        super().__init__(f"refused with code {code}: {remark or 'without a reason'}")
+        super().__init__(f"refused with code {with_name(code, ResponseCode)}: {remark or 'without a reason'}")
         self.code = code
 
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from ...errors import ClientClosed, PeerUnavailable, RemoteProtocolError
 from ...model import TopicRoute
 from ...protocol.bodies.route import decode_route
-from ...protocol.codes import RequestCode, ResponseCode
+from ...protocol.codes import RequestCode, ResponseCode, with_name
 from ..connection import PeerConnection
 from ..name_servers import NameServers
 from .queues import default_topic_route
@@ -92,7 +92,8 @@ class RouteUpdater:
         if reply.code == ResponseCode.TOPIC_NOT_EXIST:
             return None
         if reply.code != ResponseCode.SUCCESS:
-            raise RemoteProtocolError(f"the name server answers code {reply.code}: {reply.remark}")
+            answered = with_name(reply.code, ResponseCode)
+            raise RemoteProtocolError(f"the name server answers code {answered}: {reply.remark}")
         return decode_route(reply.body)
 
     async def update(self, topic: str, *, use_default: bool = False, over: PeerConnection | None = None) -> bool:

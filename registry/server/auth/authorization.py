@@ -21,7 +21,7 @@ from ...networks import Address, Networks, parse_address
 from ...protocol.codes import RequestCode
 from ...protocol.command import Command
 from ...protocol.registration import digest_of
-from .caller import NOBODY, Caller, Callers, How, Origin, Unproven, source_of
+from .caller import NOBODY, Caller, Callers, How, Origin, Signer, Unproven, source_of
 from .refusal import BROKER_ADDR, NEEDS_TLS, NOT_OWNER, Refusal, from_here
 from .requests import Need, broker_addr_of, needs_of
 
@@ -72,7 +72,7 @@ class Authorization:
     """What one policy means for the requests of one worker.
 
     enforces: whether what is refused is not done. keeps: whether the last read is allowed, and is so whenever the same
-    bytes come over a connection whose own caller is nobody.
+    bytes come over a connection whose own caller is nobody. signer: who signed it then, as the tally wants it.
 
     Args:
         require_tls: rights that write need TLS, loopback, or a network that names the user.
@@ -84,6 +84,7 @@ class Authorization:
         self.policy = policy
         self.enforces = policy.mode is Mode.ENFORCE
         self.keeps = False
+        self.signer: Signer | None = None
         self._tally = tally
         self._require_tls = require_tls
         self._clock = clock
@@ -99,8 +100,11 @@ class Authorization:
             caller = self._callers.of_signature(command) or self.own_caller(sender)
             refusal = self._look(command, sender, caller)
             self.keeps = refusal is None and self._is_same_anywhere(caller)
+            self.signer = None
             if isinstance(caller, Caller) and caller.user is not None:
                 sender.last_caller = caller
+                if caller.secret_id:
+                    self.signer = caller.name, caller.secret_id
             return self._outcome(refusal, caller)
         except Exception as error:
             return self._undecided(command, sender, error)

@@ -16,6 +16,10 @@ from ...protocol.command import Command
 _LARGE_BYTES: Final = 128 * 1024
 
 
+Signer = tuple[str, str]
+"""A user's name, and the id of the secret that was used."""
+
+
 class How(enum.StrEnum):
     """How it is known who sends a request: what counts first comes first."""
 

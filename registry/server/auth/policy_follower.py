@@ -1,7 +1,7 @@
 """Keeps a worker's rules those of Redis: reads them at the start, and again when an event or a renewal tells of others.
 
 While Redis is away, the rules that were last known go on. A Redis that came back with older rules, or without any, gets
-the last known ones back: it is never open for having forgotten.
+back what it lost: it is never open for having forgotten.
 """
 
 from __future__ import annotations
@@ -13,11 +13,13 @@ from typing import Final
 
 from ...auth.policy import Mode, Policy
 from ...errors import RegistryError, StartError, StoreUnavailable
+from ...names import printable
 from ...store.auth.policies import PolicyStore
 from ...tasks import cancelled, pause
 
 logger = logging.getLogger(__name__)
 
+_MOST_NAMED: Final = 20
 _RETRY_S: Final = 0.1
 _RETRY_AFTER_ERROR_S: Final = 1.0
 
@@ -96,13 +98,14 @@ class PolicyFollower:
     async def _read(self) -> None:
         policy = await self._policies.read()
         known = self.policy
-        if known is not None and policy.revision < known.revision:
+        if known is not None and (policy.revision < known.revision or known.lost_by(policy)):
             logger.warning(
-                "Redis came back with older rules on who may do what (revision %d, was %d): it is given the last known",
-                policy.revision, known.revision,
+                "Redis came back without the last changes of who may do what (revision %d, was %d), and is given them "
+                "back: %s",
+                policy.revision, known.revision, _named(known.lost_by(policy)),
             )  # fmt: skip
             if await self._policies.restore(known) != known.revision:
-                policy = await self._policies.read()  # somebody else's are newer
+                policy = await self._policies.read()  # somebody made other changes
         if known is None or policy.revision > known.revision:
             self.policy = policy
             self._use(policy)
@@ -121,3 +124,11 @@ class PolicyFollower:
         self._complaint = str(error)
         known = "those that were read last go on" if self.policy is not None else "nothing is decided"
         logger.error("the rules on who may do what cannot be read, %s: %s", known, error)
+
+
+def _named(lost: list[str]) -> str:
+    """What was lost, for people."""
+    users = sorted(filter(None, lost))
+    more = f" and {len(users) - _MOST_NAMED} more" if len(users) > _MOST_NAMED else ""
+    parts = [f"users {', '.join(map(printable, users[:_MOST_NAMED]))}{more}"] if users else []
+    return ", ".join(parts + ["the mode"] * ("" in lost)) or "nothing else"

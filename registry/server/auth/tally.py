@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Callable, Collection
 from typing import Final
 
 from ...auth.policy import Mode
@@ -18,13 +19,13 @@ from ...errors import RegistryError, StoreUnavailable
 from ...store.auth.policies import PolicyStore
 from ...store.auth.refusals import RefusalStore
 from ...tasks import cancelled, pause
-from .caller import Caller, How
+from .caller import Caller, How, Signer
 from .refusal import Refusal
 
 logger = logging.getLogger(__name__)
 
 _SUMMARY_EVERY_S: Final = 10.0
-_USED_EVERY_S: Final = 60.0
+USED_EVERY_S: Final = 60.0
 # Of requests that are refused for the first time: so soon they are told, and so many kinds at a time.
 _SOON_S: Final = 0.2
 _NEW_AT_A_TIME: Final = 10
@@ -53,9 +54,14 @@ class Tally:
 
     Args:
         front_end: its name, as Redis knows it.
+        signed_again: who signed lookups since its last call that were answered without a decision.
     """
 
-    def __init__(self, policies: PolicyStore, refusals: RefusalStore, front_end: str) -> None:
+    def __init__(
+        self, policies: PolicyStore, refusals: RefusalStore, front_end: str,
+        signed_again: Callable[[], Collection[Signer]] = tuple,
+    ) -> None:  # fmt: skip
+        self._signed_again = signed_again
         self._policies = policies
         self._refusals = refusals
         self._front_end = front_end
@@ -66,7 +72,7 @@ class Tally:
         self._told: dict[RefusedKind, None] = {}
         self._only_counted = 0
         self._lines = self._unlogged = 0
-        self._used: set[tuple[str, str]] = set()
+        self._used: set[Signer] = set()
         self._news = asyncio.Event()
         self.last_anonymous_write_s = 0.0
 
@@ -127,6 +133,7 @@ class Tally:
         loop = asyncio.get_running_loop()
         next_summary = loop.time() + _SUMMARY_EVERY_S
         next_used = loop.time()
+        next_again = next_used + USED_EVERY_S
         while not cancelled():
             try:
                 async with asyncio.timeout_at(min(next_summary, next_used if self._used else next_summary)):
@@ -144,8 +151,11 @@ class Tally:
                 await self._tell(new[:_NEW_AT_A_TIME])
                 if len(new) > _NEW_AT_A_TIME:
                     self._news.set()
+            if now >= next_again:
+                next_again = now + USED_EVERY_S
+                self._used.update(self._signed_again())
             if self._used and now >= next_used:
-                next_used = now + _USED_EVERY_S
+                next_used = now + USED_EVERY_S
                 await self._note_used()
             await pause(_SOON_S)
 
@@ -161,6 +171,7 @@ class Tally:
 
     async def close(self) -> None:
         """Tell what is left, once."""
+        self._used.update(self._signed_again())
         await self._tell(list(self._untold))
         await self._note_used()
 

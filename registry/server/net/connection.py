@@ -13,7 +13,7 @@ from collections import deque
 from typing import Any
 
 from ...errors import RegistryError, RemoteProtocolError
-from ...protocol.codes import FLAG_ONEWAY, FLAG_RESPONSE, RequestCode, ResponseCode
+from ...protocol.codes import FLAG_ONEWAY, FLAG_RESPONSE, RequestCode, ResponseCode, with_name
 from ...protocol.command import Command
 from ...protocol.frame import FrameReader, is_frame
 from ...protocol.watch import ROUTE_WATCH, WatchAnswer
@@ -277,7 +277,7 @@ class ServerConnection(asyncio.Protocol):
             except RegistryError as error:
                 answer = context.replies.system_error(opaque, str(error))
             except Exception as error:  # a defect of ours must not take the other clients' answers along
-                logger.exception("request %d of %s failed", command.code, self.address)
+                logger.exception("request %s of %s failed", with_name(command.code, RequestCode), self.address)
                 answer = context.replies.system_error(opaque, f"{type(error).__name__}: {error}")
             if answer is not None:
                 return None if command.flag & FLAG_ONEWAY else answer

@@ -90,6 +90,7 @@ class Connections:
         """Of clients that have asked while draining and are too old for code 1500 (GO_AWAY)."""
         self.clock_s = asyncio.get_running_loop().time()
         context.on_policy = self.policy_changed
+        context.signed_again = self.known.used
         rates = context.rates
         self.held = HeldMemory(limits.held_bytes, rates.account_of, rates.limited_account)
         self.large_frames = LargeFrames(lambda: self.clock_s, share_bytes=self.held.share_bytes)

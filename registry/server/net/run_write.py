@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from ...errors import RateExceeded, RegistryError, StoreUnavailable
-from ...protocol.codes import RequestCode, ResponseCode
+from ...protocol.codes import RequestCode, ResponseCode, with_name
 from ...protocol.command import Command
 from ..requests.context import NotAllowed, Peer, RequestContext
 from ..requests.writes import Write
@@ -40,12 +40,11 @@ async def run_write(context: RequestContext, write: Write, command: Command, opa
             context.counters.registrations_error += 1
         # the lease loop logs once that Redis is away; not again for each broker that tries meanwhile
         away = isinstance(error, StoreUnavailable) and not context.view.freshness.redis_answers
-        logger.log(
-            logging.DEBUG if away else logging.WARNING, "request %d of %s: %s", command.code, connection.address, error
-        )
+        asked = with_name(command.code, RequestCode)
+        logger.log(logging.DEBUG if away else logging.WARNING, "request %s of %s: %s", asked, connection.address, error)
         return context.replies.system_error(opaque, str(error))
     except Exception as error:  # a defect of ours: the broker gets an error and tries again
         if command.code == _REGISTER:
             context.counters.registrations_error += 1
-        logger.exception("request %d of %s failed", command.code, connection.address)
+        logger.exception("request %s of %s failed", with_name(command.code, RequestCode), connection.address)
         return context.replies.system_error(opaque, f"{type(error).__name__}: {error}")

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from ...errors import StartError
 from .discovery.known_fleet import KnownFleet
-from .metrics import Fleet, exposition
+from .metrics import Shows, exposition
 
 logger = logging.getLogger(__name__)
 
@@ -77,7 +77,7 @@ class HttpServer(http.server.ThreadingHTTPServer):
     allow_reuse_address = True
     request_queue_size = 128
 
-    def __init__(self, host: str, port: int, fleet: Fleet, known: KnownFleet | None = None) -> None:
+    def __init__(self, host: str, port: int, fleet: Shows, known: KnownFleet | None = None) -> None:
         """Bind and begin to answer.
 
         Raises:

@@ -8,98 +8,22 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final, Literal, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
 
+from ... import __version__
 from ...store.streams import Alarm, Survey
+from ..auth.older_releases import what_they_do
+from .figures.table import METRICS, PREFIX, Series
 
-PREFIX: Final = "mqregistry_"
 # A worker tells its status every second; one that is silent this long may be paused or hang.
 SILENT_S: Final = 5.0
 # A sweeper removes a broker within milliseconds of its deadline: when one is overdue for so long, none runs.
 UNSWEPT_S: Final = 30.0
 
 _SERIES: Final = re.compile(r'(\w+)(?:\{(\w+)="([^"]*)"\})?')
-
-
-class Metric(NamedTuple):
-    """One documented metric; ``label`` names its labels, if it has any, with a comma between two."""
-
-    kind: Literal["counter", "gauge", "summary"]
-    help: str
-    label: str = ""
-
-    @property
-    def labels(self) -> list[str]:
-        """The names of its labels."""
-        return self.label.split(",") if self.label else []
-
-
-# Everything that /metrics shows, without the prefix. docs/metrics.md is this table; a test holds both together.
-METRICS: Final[Mapping[str, Metric]] = {
-    "requests_total": Metric("counter", "Requests that were answered."),
-    "lookups_total": Metric("counter", "Route lookups (105) by result: found, not_found, error.", "result"),
-    "stale_answers_total": Metric("counter", "Answers given from a view that may be behind, because Redis was away."),
-    "registrations_total": Metric(
-        "counter", "Registrations (103) by path: unchanged, changed, refused, error.", "path"
-    ),
-    "bad_frames_total": Metric("counter", "Connections closed for bytes that are no frame."),
-    "slow_clients_total": Metric("counter", "Connections closed because the client did not read."),
-    "rate_seen_total": Metric(
-        "counter", "Connections, writes and new brokers that a limit was asked about; limit: its setting.", "limit"
-    ),
-    "rate_exceeded_total": Metric("counter", "How many of them were over the limit, refused or not.", "limit"),
-    "rate_refused_total": Metric("counter", "How many of them were refused: its mode is enforce.", "limit"),
-    "rate_addresses": Metric("gauge", "Addresses whose rates are kept, counted once for each kind of limit."),
-    "auth_decisions_total": Metric(
-        "counter",
-        "Decisions by result: allowed, refused, would_be_refused; without lookups known by their bytes.",
-        "result",
-    ),
-    "auth_failures_total": Metric("counter", "Requests that were or would be refused, by reason.", "reason"),
-    "auth_revision": Metric("gauge", "Revision of the rules on who may do what; the lowest of the workers."),
-    "auth_last_anonymous_write_seconds": Metric(
-        "gauge", "When somebody not known last changed something, in seconds since 1970; 0: never. Not in mode off."
-    ),
-    "brokers_expired_total": Metric("counter", "Brokers that a sweeper of this process removed for silence."),
-    "brokers_reaped_total": Metric("counter", "Brokers that a sweeper of this process removed after a dead worker."),
-    "script_seconds": Metric("summary", "Time of the Lua scripts, as a worker waits for them.", "script"),
-    "view_seq": Metric("gauge", "Change number that the view has reached; the lowest of the workers."),
-    "view_lag_seconds": Metric("gauge", "Age of the last change when it was applied; the highest of the workers."),
-    "view_stale": Metric("gauge", "Workers whose view may be behind."),
-    "view_rebuilds_total": Metric("counter", "Times that a view was read again."),
-    "redis_away": Metric("gauge", "Workers that cannot reach Redis."),
-    "grace": Metric("gauge", "1 while nobody is removed for silence, after an outage or a start."),
-    "broker_overdue_seconds": Metric(
-        "gauge", "For how long a silent broker should have been removed; more than a few seconds: no sweeper runs."
-    ),
-    "brokers_alive": Metric("gauge", "Broker processes in the tables."),
-    "topics": Metric("gauge", "Topics in the tables."),
-    "channels": Metric("gauge", "Broker connections that this front end owns."),
-    "closes_pending": Metric("gauge", "Closed broker connections that Redis does not know of yet."),
-    "leases": Metric("gauge", "Workers of this front end that hold their lease."),
-    "connections": Metric("gauge", "Open connections."),
-    "held_bytes": Metric("gauge", "Bytes of unfinished frames, waiting requests and unread answers."),
-    "workers": Metric("gauge", "Worker processes that answer."),
-    "worker_restarts_total": Metric("counter", "Worker processes that ended by themselves and were started again."),
-    "stream_entries": Metric("gauge", "Entries of the journal's streams: changes, heartbeats, lookups.", "stream"),
-    "stream_bytes": Metric("gauge", "Bytes of the entries of a stream; heartbeats are not counted.", "stream"),
-    "stream_reader_behind": Metric(
-        "gauge", "Entries that a reader has not acknowledged; estimated but for changes.", "reader,stream"
-    ),
-    "stream_reader_behind_seconds": Metric(
-        "gauge", "Time from what a reader acknowledged last to the stream's last entry.", "reader,stream"
-    ),
-    "stream_reader_lost": Metric("gauge", "1 when a reader cannot go on without a gap.", "reader,stream"),
-    "stream_reader_silent_seconds": Metric("gauge", "Time since a reader was last heard of.", "reader"),
-    "stream_alarms_total": Metric(
-        "counter", "Alarms about readers that a sweeper of this process raised: near, lost, silent.", "alarm"
-    ),
-    "ready": Metric("gauge", "1 when /readyz answers 200."),
-    "start_time_seconds": Metric("gauge", "When this front end started, in seconds since 1970."),
-}
 
 
 class Status(msgspec.Struct, kw_only=True, frozen=True):
@@ -124,6 +48,13 @@ class Status(msgspec.Struct, kw_only=True, frozen=True):
     rebuilds: int = 0
     auth_revision: int = 0
     last_anonymous_write_s: float = 0.0
+    older_workers: int = 0
+    roles: list[tuple[str, str, int]] = []
+    without_master: int = 0
+    unwritable: int = 0
+    loop_lag_ms: float = 0.0
+    cpu_s: float = 0.0
+    memory_bytes: int = 0
     counters: dict[str, float] = {}
     script_times: dict[str, tuple[int, float]] = {}
 
@@ -131,19 +62,6 @@ class Status(msgspec.Struct, kw_only=True, frozen=True):
 class _LastStatus(NamedTuple):
     status: Status
     at: float
-
-
-class Series(NamedTuple):
-    """One value of one metric; ``label_value`` is empty when it has no label, ``times`` counts a summary.
-
-    second: the value of the second label, where there are two.
-    """
-
-    name: str
-    label_value: str
-    value: float
-    times: int = 0
-    second: str = ""
 
 
 class _Totals:
@@ -179,7 +97,9 @@ class Fleet:
         self.brokers_reaped = 0
         self._alarms: dict[str, int] = {}
         self._survey: Survey | None = None
+        self._shown: dict[str, list[Series]] = {}
         self._started_s = time.time()
+        self._swept_s = 0.0
 
     def told(self, index: int, status: Status) -> None:
         """Worker ``index`` sent its status."""
@@ -204,10 +124,19 @@ class Fleet:
         with self._lock:
             self._alarms[alarm.kind] = self._alarms.get(alarm.kind, 0) + 1
 
+    def swept(self) -> None:
+        """A sweeper of this process has swept."""
+        self._swept_s = time.time()
+
     def survey(self, survey: Survey | None) -> None:
         """Set the state of the streams and their readers; None: not known, and nothing is shown of them."""
         with self._lock:
             self._survey = survey
+
+    def show(self, source: str, series: Iterable[Series]) -> None:
+        """Show these values of a source instead of those that it gave before."""
+        with self._lock:
+            self._shown[source] = list(series)
 
     def not_ready(self) -> list[str]:
         """Why /readyz answers 503; empty = ready. Redis away is no reason: known routes are still served."""
@@ -235,15 +164,23 @@ class Fleet:
         with self._lock:
             return max((told.status.overdue_ms for told in self._told.values()), default=0) / 1000
 
+    @property
+    def older_workers(self) -> int:
+        """Worker processes of older releases that let everybody in although rules are enforced."""
+        with self._lock:
+            return max((told.status.older_workers for told in self._told.values()), default=0)
+
     def warnings(self) -> list[str]:
         """What /readyz says beside the reasons: faults that other front ends share, so that none is worse than this."""
-        overdue_s = self.overdue_s
-        if overdue_s <= UNSWEPT_S:
-            return []
-        return [
-            f"no sweeper has run for {overdue_s:.0f} s: brokers that fell silent stay in the tables; start "
-            "'mqregistry sweep', or a front end without --no-sweep"
-        ]
+        overdue_s, older_workers, warnings = self.overdue_s, self.older_workers, []
+        if overdue_s > UNSWEPT_S:
+            warnings.append(
+                f"no sweeper has run for {overdue_s:.0f} s: brokers that fell silent stay in the tables; start "
+                "'mqregistry sweep', or a front end without --no-sweep"
+            )
+        if older_workers:
+            warnings.append(what_they_do(older_workers))
+        return warnings
 
     def series(self) -> Iterator[Series]:
         """Every value that /metrics shows, in the order of the table."""
@@ -252,10 +189,12 @@ class Fleet:
         with self._lock:
             now = self._clock()
             heard = [told.status for told in self._told.values()]
+            labelled = [*_of_workers({index: told.status for index, told in self._told.items()})]
+            labelled += (series for shown in self._shown.values() for series in shown)
             answering = sum(told.status.ready and now - told.at <= SILENT_S for told in self._told.values())
             totals.add(self._ended.counted, self._ended.scripts)
             totals.add({f'stream_alarms_total{{alarm="{kind}"}}': n for kind, n in self._alarms.items()}, {})
-            streams = list(_stream_series(self._survey)) if self._survey is not None else []
+            labelled += _stream_series(self._survey) if self._survey is not None else ()
         for status in heard:
             totals.add_status(status)
         gauges: dict[str, float] = {
@@ -274,14 +213,22 @@ class Fleet:
             "held_bytes": sum(s.held_bytes for s in heard),
             "rate_addresses": sum(s.rate_addresses for s in heard),
             "workers": answering,
+            "broker_names_without_master": max((s.without_master for s in heard), default=0),
+            "topics_unwritable": max((s.unwritable for s in heard), default=0),
+            "loop_lag_seconds": max((s.loop_lag_ms for s in heard), default=0.0) / 1000,
             "auth_revision": min((s.auth_revision for s in heard), default=0),
             "auth_last_anonymous_write_seconds": max((s.last_anonymous_write_s for s in heard), default=0.0),
+            "auth_older_workers": self.older_workers,
             "worker_restarts_total": self.restarts,
             "brokers_expired_total": self.brokers_expired,
             "brokers_reaped_total": self.brokers_reaped,
+            "last_sweep_seconds": self._swept_s,
             "ready": ready,
             "start_time_seconds": self._started_s,
         }
+        found: dict[str, list[Series]] = {}
+        for one in labelled:
+            found.setdefault(one.name, []).append(one)
         by_name: dict[str, list[tuple[str, float]]] = {}
         for series, value in totals.counted.items():
             match = _SERIES.fullmatch(series)
@@ -293,12 +240,22 @@ class Fleet:
                     yield Series(name, script, total_ms / 1000, times)
             elif name in gauges:
                 yield Series(name, "", float(gauges[name]))
-            elif name.startswith("stream_") and metric.kind == "gauge":
-                yield from (series for series in streams if series.name == name)
-            else:
+            elif name in found:
+                yield from found[name]
+            elif metric.kind == "counter":
                 nothing = [] if metric.label else [("", 0.0)]
                 for label_value, value in sorted(by_name.get(name, nothing)):
                     yield Series(name, label_value, float(value))
+
+
+def _of_workers(heard: Mapping[int, Status]) -> Iterator[Series]:
+    for index, status in sorted(heard.items()):
+        yield Series("process_cpu_seconds", str(index + 1), status.cpu_s)
+        yield Series("process_resident_memory_bytes", str(index + 1), status.memory_bytes)
+    yield Series("build_info", __version__, 1)
+    newest = max(heard.values(), key=lambda status: status.seq, default=Status())
+    for cluster, role, number in newest.roles:
+        yield Series("brokers", cluster, number, second=role)
 
 
 def _stream_series(survey: Survey) -> Iterator[Series]:
@@ -314,7 +271,20 @@ def _stream_series(survey: Survey) -> Iterator[Series]:
             yield Series("stream_reader_lost", name, position.state == "lost", second=stream)
 
 
-def exposition(fleet: Fleet, accept: str) -> tuple[bytes, str]:
+class Shows(Protocol):
+    """What the HTTP port shows: a front end's :class:`Fleet`, or a sweeper by itself."""
+
+    def not_ready(self) -> list[str]:
+        """Why /readyz answers 503."""
+
+    def warnings(self) -> list[str]:
+        """What /readyz says beside the reasons."""
+
+    def series(self) -> Iterator[Series]:
+        """Every value that /metrics shows."""
+
+
+def exposition(fleet: Shows, accept: str) -> tuple[bytes, str]:
     """The page of /metrics and its content type, in the format that the scraper asks for."""
     # Here and not at the top: a start does not need it, and it takes a while to import.
     from prometheus_client import CollectorRegistry
@@ -329,7 +299,7 @@ def exposition(fleet: Fleet, accept: str) -> tuple[bytes, str]:
 class _Collector:
     """A prometheus_client collector over a fleet."""
 
-    def __init__(self, fleet: Fleet) -> None:
+    def __init__(self, fleet: Shows) -> None:
         self._fleet = fleet
 
     def collect(self) -> Iterator[Any]:
@@ -345,9 +315,10 @@ class _Collector:
             for name, metric in METRICS.items()
         }
         for series in self._fleet.series():
-            labels = [series.label_value, series.second][: len(METRICS[series.name].labels)]
+            labels = [series.label_value, series.second, series.third][: len(METRICS[series.name].labels)]
             if METRICS[series.name].kind == "summary":
                 families[series.name].add_metric(labels, count_value=series.times, sum_value=series.value)
             else:
                 families[series.name].add_metric(labels, series.value)
-        yield from families.values()
+        whole = isinstance(self._fleet, Fleet)  # a sweeper by itself has a part of the table
+        yield from (family for family in families.values() if whole or family.samples)

@@ -1,29 +1,51 @@
-"""Reads lengths of the streams and positions of their readers for ``/metrics``, whichever process sweeps."""
+"""Reads for ``/metrics`` what only Redis knows: its own figures, the streams and their readers, brokers' last beats."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Iterator
 from typing import Final
 
 from ...errors import RegistryError, StoreUnavailable
-from ...store.store import Store
-from ...store.streams import StreamStore, Survey
+from ...store.operator_reads import BrokerInfo, read_brokers
+from ...store.store import RedisFigures, Store
+from ...store.streams import StreamStore
 from ...tasks import cancelled, pause
+from .figures.table import Series
+from .metrics import Fleet
 
 logger = logging.getLogger(__name__)
 
 SURVEY_EVERY_S: Final = 10.0
 
 
-async def survey_streams(store: Store, report: Callable[[Survey | None], None]) -> None:
-    """Report the streams and their readers every ten seconds, None when they are not known. Runs until cancelled."""
+async def survey(store: Store, fleet: Fleet, brokers_most: int = 0) -> None:
+    """Tell ``fleet`` every ten seconds, and that nothing is known while Redis is away. Runs until cancelled.
+
+    Args:
+        brokers_most: of how many broker processes the last beat is told.
+    """
     streams = StreamStore(store)
     while not cancelled():
         try:
-            report(await streams.survey())
+            fleet.survey(await streams.survey())
+            fleet.show("redis", _redis(await store.figures()))
+            if brokers_most:
+                fleet.show("brokers", map(_last_beat, (await read_brokers(store))[:brokers_most]))
         except RegistryError as error:
-            report(None)
+            fleet.survey(None)
+            fleet.show("redis", ())
+            fleet.show("brokers", ())
             if not isinstance(error, StoreUnavailable):  # the workers log that
-                logger.error("cannot read the state of the streams: %s", error)
+                logger.error("cannot read the state of Redis and its streams: %s", error)
         await pause(SURVEY_EVERY_S)
+
+
+def _redis(figures: RedisFigures) -> Iterator[Series]:
+    for name, value in figures._asdict().items():
+        yield Series(f"redis_{name}", "", float(value))
+
+
+def _last_beat(info: BrokerInfo) -> Series:
+    heard_s = info.heard_ms_ago / 1000
+    return Series("broker_heard_seconds", info.cluster, heard_s, second=info.broker_name, third=info.broker_addr)

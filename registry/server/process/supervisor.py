@@ -19,6 +19,7 @@ from typing import Any, Final
 import msgspec
 
 from ...config.settings import Settings
+from ...embedded import how_it_ended
 from ...errors import ConfigError, StartError, StoreError, StoreUnavailable
 from ...events.by import SWEEPER, front_end_name, this_process
 from ...store.store import Store
@@ -26,7 +27,7 @@ from .acceptor import Acceptor, open_acceptor
 from .discovery.known_fleet import KnownFleet
 from .metrics import Fleet, Status
 from .spawning import WORKER_COMMAND, ForkedWorker, WorkerProcess, open_pipe, spawn
-from .stream_metrics import survey_streams
+from .stream_metrics import survey
 
 logger = logging.getLogger(__name__)
 
@@ -89,7 +90,7 @@ class Supervisor:
         self.settings = settings
         self.front_end = secrets.token_hex(8)
         self.fleet = Fleet(settings.workers)
-        self.known = KnownFleet(self.front_end, settings.namespace, lambda: self.fleet.draining)
+        self.known = KnownFleet(self.front_end, settings.namespace, lambda: self.fleet.draining, self.fleet.show)
         self.booted = asyncio.Event()
         self.stopping = asyncio.Event()
         self._on_boot = on_boot or (lambda: print(boot_line(settings), flush=True))
@@ -196,7 +197,9 @@ class Supervisor:
             await asyncio.shield(reached)
             await one(store)
 
-        everything: list[Beside] = [*beside, lambda store: survey_streams(store, self.fleet.survey), self.known.follow]
+        settings = self.settings
+        everything: list[Beside] = [*beside, self.known.follow]
+        everything.append(lambda store: survey(store, self.fleet, settings.broker_metrics))
         tasks = [asyncio.ensure_future(begin(one)) for one in everything]
         keepers = [asyncio.create_task(self._keep(index)) for index in range(self.settings.workers)]
         stopping = asyncio.create_task(self.stopping.wait())
@@ -269,8 +272,7 @@ class Supervisor:
                 relay.cancel()
                 watch.cancel()
                 self._processes.pop(index, None)
-        ended_as = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"
-        return ended_as, reason
+        return how_it_ended(code), reason
 
     async def _make(self, index: int, status_fd: int, log_fd: int) -> WorkerProcess:
         """Make a worker process; raises OSError or ValueError when it could not be started."""

@@ -49,6 +49,7 @@ from ..view.lookup_counts import LookupJournal
 from ..view.notify_min_broker_id import MinBrokerIdNotifier
 from ..view.view import View
 from .authentication import Authentication
+from .figures.worker_figures import ChangeCounts, UnwritableTopics, process_figures, roles
 from .kv_log import log_kv
 from .malloc import keep_large_blocks, trim_after_bursts
 from .received_connections import ReceivedConnections
@@ -121,6 +122,11 @@ class Worker:
         self._notifier = MinBrokerIdNotifier(lambda: self._context.settings.notify_min_broker_id_changed)
         if spec.index == 0:  # one worker of a front end tells the brokers
             self._view.subscribe(self._notifier.applied)
+        self._changes = ChangeCounts()
+        self._unwritable = UnwritableTopics(lambda: self._view.served)
+        self._loop_lag_ms = 0.0
+        if spec.index == 0:  # one worker counts for all: each has the same tables
+            self._view.subscribe(self._changes.applied)
         self._lookups = LookupJournal(
             self._context.lookup_counts, StreamStore(self._store), spec.front_end, self._channels.incarnation,
             interval_s=settings.lookup_counts_interval_ms / 1000,
@@ -202,6 +208,7 @@ class Worker:
                     ("lookups", self._lookups.run()),
                     *self._authentication.tasks(),
                     ("notify", self._notifier.run()),
+                    *((("unwritable", self._unwritable.run()),) if self._spec.index == 0 else ()),
                     ("memory", trim_after_bursts(lambda: self._counters.registrations_changed)),
                 )
             ]
@@ -310,7 +317,9 @@ class Worker:
 
     async def _report(self, connections: Connections) -> None:
         while True:
+            asleep = time.monotonic()
             await asyncio.sleep(1.0)
+            self._loop_lag_ms = max(0.0, (time.monotonic() - asleep - 1.0) * 1000)
             self._say(self.status(connections))
 
     def status(self, connections: Connections) -> dict[str, Any]:
@@ -318,6 +327,8 @@ class Worker:
         view, renewal = self._view, self._lease_loop.renewal
         grace = renewal is not None and renewal.now_ms < renewal.up_since_ms + self._grace_ms()
         times = self._store.times
+        by_role, without_master = roles(view.served.brokers)
+        counted = self._counters.report() | self._changes.report() | self._context.rates.report()
         return {
             "event": "status",
             "ready": view.freshness is not Freshness.LOADING,
@@ -337,8 +348,13 @@ class Worker:
             "topics": len(view.served.topics),
             "rebuilds": view.load_id,
             "rate_addresses": self._context.rates.addresses,
+            "roles": by_role,
+            "without_master": without_master,
+            "unwritable": self._unwritable.number,
+            "loop_lag_ms": self._loop_lag_ms,
+            **process_figures(),
             **self._authentication.status(),
-            "counters": self._counters.report() | self._context.rates.report() | self._authentication.counters(),
+            "counters": counted | self._authentication.counters(),
             "script_times": {name: (times.count[name], times.total_ms[name]) for name in times.count},
         }
 

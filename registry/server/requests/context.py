@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Protocol
 
 from ...behaviour import behaviour_of
@@ -18,6 +18,7 @@ from ...protocol.command import Command
 from ...store.config_writes import KvStore
 from ...store.route_writes import RouteStore
 from ..auth.authorization import Authorization, Sender
+from ..auth.caller import Signer
 from ..rates.rates import Rates
 from ..view.channels import ChannelOwner, Closable
 from ..view.effects import Effects
@@ -99,6 +100,8 @@ class RequestContext:
         self.authorization: Authorization | None = None
         """Decides on every request; None: nobody does (auth mode off)."""
         self.on_policy: Callable[[], object] = lambda: None
+        self.signed_again: Callable[[], Collection[Signer]] = lambda: ()
+        """Who signed lookups that were answered without a decision, since the last call."""
         self._opaque = 0
 
     def _applied(self, applied: Applied) -> None:

@@ -16,6 +16,7 @@ that what changes a route need not know this cache.
 from __future__ import annotations
 
 import struct
+from collections.abc import Collection
 from typing import Final
 
 import msgspec
@@ -23,6 +24,7 @@ import msgspec
 from ...protocol.codes import Encoding
 from ...protocol.command import Command, decode_command, encode_command
 from ...protocol.lenient_json import REFUSALS
+from ..auth.caller import Signer
 from ..view.freshness import Freshness
 from ..view.route_answers import KeptAnswer
 from .context import RequestContext
@@ -74,6 +76,8 @@ class LookupCache:
         self._learns = context.replies.encoding == Encoding.JSON
         self._newer: dict[bytes, KeptAnswer] = {}
         self._older: dict[bytes, KeptAnswer] = {}
+        self._signed: dict[bytes, Signer] = {}  # of those that are signed
+        self._used: set[Signer] = set()
 
     def __len__(self) -> int:
         return len(self._newer) + len(self._older)
@@ -146,11 +150,34 @@ class LookupCache:
         if kept is None or kept.asked < 2 or not self._learns or not _is_plain(frame, command):
             return
         front, _, rest = frame.rpartition(_NAME)
-        self._keep(_SEAM.join((front[4:], rest.partition(b",")[2])), kept)
+        key = _SEAM.join((front[4:], rest.partition(b",")[2]))
+        self._keep(key, kept)
+        authorization = self._context.authorization
+        if authorization is not None and authorization.signer is not None:
+            self._signed[key] = authorization.signer
+
+    def used(self) -> Collection[Signer]:
+        """Who signed lookups that were asked since the last call: of those in the cache nobody else hears.
+
+        Called once a minute. It then begins another generation, so lookups that nobody repeats within a minute or two
+        are forgotten. 0.1 microseconds for each signed lookup.
+        """
+        if self._signed:
+            self._begin_generation()
+        used, self._used = self._used, set()
+        return used
 
     def clear(self) -> None:
         """Forget every lookup: a decision on it may be another now."""
-        self._newer, self._older = {}, {}
+        self._begin_generation()
+        self._newer, self._older, self._signed = {}, {}, {}
+
+    def _begin_generation(self) -> None:
+        newer, signed = self._newer, self._signed
+        self._older, self._newer = newer, {}
+        if signed:
+            self._signed = {key: signer for key, signer in signed.items() if key in newer}
+            self._used.update(self._signed.values())
 
     def _head(self, digits_bytes: int, body_bytes: int) -> bytes:
         heads = self._heads[digits_bytes]
@@ -162,7 +189,10 @@ class LookupCache:
 
     def _keep(self, key: bytes, kept: KeptAnswer) -> None:
         if len(self._newer) >= max(self._max_known, len(self._view.served.topics)):
-            self._older, self._newer = self._newer, {}
+            signer = self._signed.get(key)
+            self._begin_generation()
+            if signer is not None:
+                self._signed[key] = signer
         self._newer[key] = kept
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from ...errors import PeerUnavailable, RemoteProtocolError
 from ...model import TopicRoute
 from ...protocol.bodies.route import decode_route
-from ...protocol.codes import RequestCode, ResponseCode
+from ...protocol.codes import RequestCode, ResponseCode, with_name
 from ...protocol.command import Command
 
 if TYPE_CHECKING:  # few front ends have such an environment: what asks it is imported when it is asked first
@@ -112,7 +112,8 @@ class ProductEnvironment:
         if reply.code == ResponseCode.TOPIC_NOT_EXIST:
             return None
         if reply.code != ResponseCode.SUCCESS:
-            logger.warning("environment %s, topic %s: code %d, %s", env_name, topic, reply.code, reply.remark)
+            answered = with_name(reply.code, ResponseCode)
+            logger.warning("environment %s, topic %s: code %s, %s", env_name, topic, answered, reply.remark)
             return None
         try:
             return decode_route(reply.body)

@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import secrets
 import string
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 from ...auth.changes import RefusedChange
 from ...auth.policy import Mode, Policy
 from ...auth.users import Secret, encode_user
 from ...errors import StoreUnavailable
 from ..store import Store
+from .enforced import AUTH_MINOR
 
-AUTH_MINOR: Final = 2
-"""The least schema minor of a release whose front ends decide on requests."""
-
+_CHANGED: Final = "changed:"
 _ATTEMPTS: Final = 20
 _PAIRS_PER_CALL: Final = 500
 _KEY_CHARACTERS: Final = string.ascii_letters + string.digits
@@ -46,8 +45,8 @@ class PolicyStore:
             BadPolicy: a later release wrote what this one cannot read.
             StoreError: this Redis login may not read it.
         """
-        revision, mode, users = await self._read()
-        return Policy.decode(mode, revision, users)
+        read = await self._read()
+        return Policy.decode(read.mode, read.revision, read.users, read.changed, read.forgotten)
 
     async def change(self, change: Callable[[Policy], Policy]) -> Policy:
         """Change the policy.
@@ -70,7 +69,10 @@ class PolicyStore:
                 return before
             revision = await self._send(before.revision, after.mode, users)
             if revision is not None:
-                return Policy(after.mode, revision, after.users.values())
+                changed = {**before.changed, **dict.fromkeys(users, revision)}
+                if after.mode is not before.mode:
+                    changed[""] = revision
+                return Policy(after.mode, revision, after.users.values(), changed, before.forgotten)
         raise StoreUnavailable(
             f"namespace {self._namespace!r}: somebody else changes users all the time; nothing was changed, try again"
         )
@@ -78,22 +80,25 @@ class PolicyStore:
     async def switch_off(self) -> int:
         """Set the mode off, whatever the rules are, also if they cannot be read; returns the revision."""
         for _ in range(_ATTEMPTS):
-            before, mode, _ = await self._read()
-            if mode == Mode.OFF:
-                return before
-            revision = await self._send(before, Mode.OFF, {})
+            before = await self._read()
+            if before.mode == Mode.OFF:
+                return before.revision
+            revision = await self._send(before.revision, Mode.OFF, {})
             if revision is not None:
                 return revision
         raise StoreUnavailable(f"namespace {self._namespace!r}: somebody else changes users all the time; try again")
 
     async def restore(self, policy: Policy) -> int:
-        """Give Redis this policy, which it lost; keep the one that it has if that is of the same or a higher revision.
+        """Give Redis what it lost of this policy: of each user, and of the mode, the last change counts.
 
         Returns:
-            the revision that Redis has now.
+            the revision that Redis has now; another one than the policy's if it has changes that this policy lacks.
         """
-        flat = [part for user in policy.users.values() for part in (user.name, encode_user(user))]
-        return int((await self._call("restore_auth", policy.revision, policy.mode.value, *flat))[1])
+        users = {name: encode_user(user) for name, user in policy.users.items()}
+        names = policy.users.keys() | policy.changed.keys() - {""}
+        flat = [part for name in sorted(names) for part in (name, users.get(name, b""), policy.changed.get(name, 0))]
+        mode_changed = policy.changed.get("", 0)
+        return int((await self._call("restore_auth", policy.revision, policy.mode.value, mode_changed, *flat))[1])
 
     async def note_used(self, used: Iterable[tuple[str, str]]) -> None:
         """Note that secrets are in use: pairs of a user's name and the id of its secret.
@@ -104,10 +109,11 @@ class PolicyStore:
         for first in range(0, len(flat), _PAIRS_PER_CALL * 2):
             await self._call("note_auth_used", *flat[first : first + _PAIRS_PER_CALL * 2])
 
-    async def _read(self) -> tuple[int, str, dict[str, bytes]]:
-        revision, mode, flat = await self._call("read_auth")
-        names = (name.decode() for name in flat[::2])
-        return int(revision), mode.decode(), dict(zip(names, flat[1::2], strict=True))
+    async def _read(self) -> _Read:
+        revision, mode, users, fields = await self._call("read_auth")
+        kept = _by_name(fields)
+        changed = {name.removeprefix(_CHANGED): int(at) for name, at in kept.items() if name.startswith(_CHANGED)}
+        return _Read(int(revision), mode.decode(), _by_name(users), changed, int(kept.get("forgotten", -1)))
 
     async def _send(self, revision: int, mode: Mode, users: Mapping[str, bytes]) -> int | None:
         """Send a change; the new revision, None: the policy is another one than the change was worked out from."""
@@ -119,6 +125,18 @@ class PolicyStore:
                 "would let everybody in: replace their front ends (mqregistry serve of this release), then try again"
             )
         return int(reply[1]) if reply[0] == b"OK" else None
+
+
+class _Read(NamedTuple):
+    revision: int
+    mode: str
+    users: dict[str, bytes]
+    changed: dict[str, int]
+    forgotten: int
+
+
+def _by_name(flat: Sequence[bytes]) -> dict[str, bytes]:
+    return dict(zip((name.decode() for name in flat[::2]), flat[1::2], strict=True))
 
 
 def _changed_users(before: Policy, after: Policy) -> dict[str, bytes]:

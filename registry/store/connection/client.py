@@ -115,9 +115,11 @@ class _SentinelPool(SentinelConnectionPool, BlockingConnectionPool):
         for connection in replaced:
             await connection.disconnect()
 
-    def stop_looking(self) -> None:
+    async def stop_looking(self) -> None:
+        """Returns when nobody asks the Sentinels any more: a question under way would open a connection again."""
         if self._looking is not None:
             self._looking.cancel()
+            await asyncio.gather(self._looking, return_exceptions=True)
 
 
 class _SentinelRedis(Redis):
@@ -126,7 +128,7 @@ class _SentinelRedis(Redis):
     async def aclose(self, close_connection_pool: bool | None = None) -> None:
         await super().aclose(close_connection_pool)
         pool: Any = self.connection_pool
-        pool.stop_looking()
+        await pool.stop_looking()
         for sentinel in pool.sentinel_manager.sentinels:
             await sentinel.aclose()
 

@@ -107,3 +107,16 @@ def test_every_command_and_option_has_help():
         for param in command.params:
             if isinstance(param, click.Option):
                 assert param.help, (path, param.name)
+
+
+def test_no_shell_cuts_a_command_line_that_is_shown():
+    """A list of addresses has semicolons: unquoted, all behind the first one would be another command."""
+    shown = [line for name in PAGES for line in text(name).splitlines()]
+    shown += [line for command in KNOWN.values() for line in (command.help or "").splitlines()]
+    lines = [line.removeprefix("$ ") for line in map(str.strip, shown)]
+    lines = [line for line in lines if re.match(r"(?:[A-Z_]+=\S+ )*(?:export|mqregistry|bin/\w+) \S", line)]
+    assert sum("9876;" in line for line in lines) >= 2
+    for line in lines:
+        words = shlex.shlex(line, posix=True, punctuation_chars=";")
+        words.commenters, words.whitespace_split = "#", True
+        assert not any(set(word) == {";"} for word in words), line

@@ -144,7 +144,7 @@ def test_redis_killed_is_started_again_and_routes_are_answered_all_the_time(worl
         wait_until(again, "a new Redis runs")
         wait_until(lambda: put(reader, "after").code == 0 and value(reader) == "after", "writes are taken again")
         assert route(reader) == known
-    assert re.search(r"\[redis\] ended with status -9; starting it again", up.err)
+    assert re.search(r"\[redis\] killed by SIGKILL; starting it again", up.err)
     assert up.interrupt() == 0
 
 

@@ -7,7 +7,8 @@ service discovery of Prometheus.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable
 from typing import Final
 
 import msgspec
@@ -16,6 +17,7 @@ from ....errors import RegistryError, StoreUnavailable
 from ....store.fleet.processes import Fleet, FrontEnd, read_fleet
 from ....store.store import Store
 from ....tasks import cancelled, pause
+from ..figures.table import Series
 
 logger = logging.getLogger(__name__)
 
@@ -30,12 +32,17 @@ class KnownFleet:
 
     Args:
         front_end: the id of the front end whose process this is. drains: whether that one drains.
+        shows: gets what /metrics shows of all this.
     """
 
-    def __init__(self, front_end: str, namespace: str, drains: Callable[[], bool] = lambda: False) -> None:
+    def __init__(
+        self, front_end: str, namespace: str, drains: Callable[[], bool] = lambda: False,
+        shows: Callable[[str, Iterable[Series]], object] = lambda source, series: None,
+    ) -> None:  # fmt: skip
         self._front_end = front_end
         self._namespace = namespace
         self._drains = drains
+        self._shows = shows
         self._front_ends: dict[str, FrontEnd] = {}
         self._targets: bytes = b"[]"
 
@@ -56,6 +63,9 @@ class KnownFleet:
             now = self._front_ends | now
         self._front_ends = now
         self._targets = msgspec.json.encode([*_targets(now, fleet, self._namespace)])
+        states = Counter(one.state.replace(" ", "_") for one in now.values())
+        series = [Series("front_ends", state, states[state]) for state in ("ready", "not_ready", "draining", "gone")]
+        self._shows("fleet", [*series, Series("sweepers", "", sum(not one.gone for one in fleet.sweepers))])
 
     def addresses(self) -> bytes:
         """``host:port;host:port`` of the front ends that are ready, for RocketMQ's clients; empty: there is none."""

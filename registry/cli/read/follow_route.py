@@ -1,0 +1,194 @@
+"""``route --follow``: each change of one topic's route as it happens, with who caused it, old and new."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import Any, Final, NamedTuple
+
+import click
+import msgspec
+
+from ...behaviour import behaviour_of
+from ...client.routes.queues import publish_info
+from ...config.in_force import in_force
+from ...config.settings import Settings
+from ...errors import RemoteProtocolError, StoreUnavailable
+from ...events.cells import SetMappings, SetQueueData, operations
+from ...events.changes import Change, Parts
+from ...model import TopicRoute
+from ...protocol.bodies.route import encode_route
+from ...store.change_reader import ChangeReader
+from ...store.operator_reads import read_clusters, read_topic_tables
+from ...store.snapshot import NamespaceHead, read_head, read_section
+from ...store.store import Store
+from ...tables.route import pick_up_route
+from ...tables.tables import Tables
+from ...tables.topic_history import Place
+from .. import output
+from ..target import open_target
+from .audit import route_lines
+from .watch import BLOCK_MS, RETRY_S, line
+
+_GAP: Final = "the change stream has a gap here: what happened meanwhile is not known, but its outcome"
+
+
+class _Seen(NamedTuple):
+    """A route at one moment: values that no later change alters."""
+
+    places: dict[str, Place]
+    encoded: bytes
+    producers: str
+    rest: tuple[str, ...]
+
+
+_NONE: Final = _Seen({}, b"null", "none: a producer gets 'No route info of this topic'", ())
+
+
+class _Followed:
+    """One topic's route, kept up to date by events."""
+
+    def __init__(self, own: Settings, topic: str, compat: str) -> None:
+        self._own, self._topic, self._compat = own, topic, compat
+        self._tables = Tables()
+        self._parts = Parts()
+        self._last: Change | None = None
+        self.head: NamespaceHead | None = None
+        self.seq = 0
+
+    async def read(self, store: Store) -> ChangeReader:
+        """Begin with what Redis holds now; returns what reads the changes from there on."""
+        self.head = head = await read_head(store)
+        # what happens while these are read is applied once more: events hold new values
+        self._tables = tables = await read_topic_tables(store, self._topic)
+        _, rows = await read_clusters(store)
+        tables.brokers.update(rows)
+        async for who, flat in read_section(store, "filters"):
+            tables.set_filter_servers(who, [server.decode() for server in flat])
+        self._parts, self.seq = Parts(), head.seq
+        return ChangeReader(store, head.last_id)
+
+    def goes_on_with(self, change: Change) -> bool:
+        """Whether this is the change after those that were applied."""
+        return change.seq == self.seq + 1
+
+    def apply(self, change: Change) -> bool:
+        """Apply an event; False: more parts of it follow."""
+        self.seq = change.seq
+        whole = list(self._parts.add(change))
+        for part in whole:
+            for operation in operations(part):
+                if isinstance(operation, SetQueueData):  # those of other topics are not kept
+                    mine = {topic: data for topic, data in operation.queue_datas.items() if topic == self._topic}
+                    operation = SetQueueData(operation.broker_name, mine)
+                elif isinstance(operation, SetMappings):
+                    operation = SetMappings([one for one in operation.mappings if one[0] == self._topic])
+                self._tables.apply_operation(operation)
+        return bool(whole)
+
+    def seen(self) -> _Seen:
+        """The route as clients of a front end with these settings are told."""
+        settings = in_force(self._own, self._tables.config, compat=self._compat)
+        route = pick_up_route(
+            self._tables, self._topic, acting_master=settings.support_acting_master,
+            order_messages=settings.has_order_in_routes,
+            live_by_cluster=behaviour_of(self._compat).live_by_cluster,
+        )  # fmt: skip
+        return _NONE if route is None else _seen(self._topic, route)
+
+
+def _seen(topic: str, route: TopicRoute) -> _Seen:
+    places = {}
+    for name, data in sorted(route.queue_datas.items()):
+        row = route.broker_rows.get(name)
+        places[name] = Place(data, row.cluster, dict(row.broker_addrs)) if row else Place(data)
+    rest = [f"filter servers of {addr}: {', '.join(servers)}" for addr, servers in sorted(route.filter_servers.items())]
+    rest += [f"static queues at {name}: {mapping}" for name, mapping in sorted((route.mappings or {}).items())]
+    if route.order_topic_conf is not None:
+        rest.append(f"order configuration: {route.order_topic_conf}")
+    return _Seen(places, encode_route(route, quoted_keys=True), _producers(topic, route), tuple(rest))
+
+
+def _producers(topic: str, route: TopicRoute) -> str:
+    """What a producer makes of it."""
+    try:
+        info = publish_info(topic, route)
+    except RemoteProtocolError as error:
+        return f"refused by clients: {error}"
+    numbers = Counter(queue.broker_name for queue in info.queues)
+    if not numbers:
+        return "no queue to send to"
+    return f"{len(info.queues)} queues: " + ", ".join(f"{name} {number}" for name, number in numbers.items())
+
+
+async def follow_route(settings: Settings, topic: str, as_json: bool, stop: asyncio.Event) -> None:
+    """Show the route, and each change of it, until ``stop`` is set.
+
+    Raises:
+        NoNamespace, StoreUnavailable: at the start. Later a Redis that is away is waited for.
+    """
+    async with open_target(settings) as store:
+        compat = store.compat
+    patient = msgspec.structs.replace(settings, redis_timeout_ms=settings.redis_timeout_ms + BLOCK_MS)
+    async with Store(patient.redis, patient.namespace, timeout_ms=patient.redis_timeout_ms, compat=compat) as store:
+        followed = _Followed(settings, topic, compat)
+        reader = await followed.read(store)
+        now = followed.seen()
+        _show(topic, None, _NONE, now, as_json)
+        away = False
+        while not stop.is_set():
+            try:
+                if away and not await store.exists():
+                    raise StoreUnavailable("Redis answers, but the namespace is not there yet")
+                changes = await reader.read(block_ms=BLOCK_MS)
+                if (away and await _is_another(store, followed)) or (changes and not followed.goes_on_with(changes[0])):
+                    click.echo(f"mqregistry: {_GAP}", err=True)
+                    reader = await followed.read(store)
+                    changes = []
+                    now = _tell(topic, None, now, followed.seen(), as_json)
+            except StoreUnavailable as error:
+                if not away:
+                    click.echo(f"mqregistry: {error}; waiting for it", err=True)
+                away = True
+                await asyncio.sleep(RETRY_S)
+                continue
+            if away:
+                click.echo("mqregistry: Redis is back", err=True)
+                away = False
+            for change in changes:
+                if followed.apply(change):
+                    now = _tell(topic, change, now, followed.seen(), as_json)
+
+
+async def _is_another(store: Store, followed: _Followed) -> bool:
+    """Whether a Redis that came back holds another history than the one that was followed."""
+    head = await read_head(store)
+    assert followed.head is not None
+    return head.epoch != followed.head.epoch or head.seq < followed.seq
+
+
+def _tell(topic: str, change: Change | None, before: _Seen, after: _Seen, as_json: bool) -> _Seen:
+    if before != after:
+        _show(topic, change, before, after, as_json)
+    return after
+
+
+def _show(topic: str, change: Change | None, before: _Seen, after: _Seen, as_json: bool) -> None:
+    if as_json:
+        told: dict[str, Any] = {
+            "change": change, "before": msgspec.Raw(before.encoded), "after": msgspec.Raw(after.encoded),
+        }  # fmt: skip
+        output.json_line(told)
+        return
+    first = before is _NONE and change is None
+    lines = [f"topic {topic}" if change is None else line(change)]
+    lines += [] if first else route_lines("before", before.places)
+    lines += route_lines("now" if first else "after", after.places)
+    if before.rest != after.rest:
+        lines += [f"    - {text}" for text in before.rest if text not in after.rest]
+        lines += [f"    + {text}" for text in after.rest if text not in before.rest]
+    if first or before.producers == after.producers:
+        lines.append(f"    producers: {after.producers}")
+    else:
+        lines.append(f"    producers: {before.producers} -> {after.producers}")
+    output.show(*lines)

@@ -1,0 +1,222 @@
+"""``probe``: asks name servers, ours or Java's, from outside: do they answer, how fast, and do they agree?"""
+
+from __future__ import annotations
+
+import asyncio
+import http.server
+import ssl
+import time
+from collections.abc import Sequence
+from typing import Any, Final
+
+import click
+import msgspec
+
+from ...client.addresses import NameServerAddress, NameServerAddresses
+from ...client.connection import PeerConnection
+from ...client.questions import ask_clusters, ask_route
+from ...errors import ConfigError, PeerUnavailable, RegistryError
+from ...protocol.bodies.route import encode_cluster_info, encode_route
+from .. import output
+from ..tls import tls_options
+
+_FAILED: Final = 1
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What one name server answered.
+
+    Attributes:
+        seconds: request -> time until its answer; ``connect``, ``106``, ``105 <topic>``.
+        error: why it counts as down; "" = it is up.
+        no_route: topics of which it has no route.
+        told: request -> its content in one order, to compare.
+    """
+
+    server: str
+    seconds: dict[str, float]
+    error: str = ""
+    no_route: list[str] = []
+    told: dict[str, str] = {}
+
+    @property
+    def is_up(self) -> bool:
+        """Whether it answered all requests, with a route for each topic."""
+        return not self.error and not self.no_route
+
+
+class Probed(msgspec.Struct, frozen=True):
+    """The answers of all; differ: requests to which those that answered gave different contents."""
+
+    answers: list[Answer]
+    differ: list[str]
+
+    @property
+    def is_well(self) -> bool:
+        """Whether all are up and agree."""
+        return not self.differ and all(answer.is_up for answer in self.answers)
+
+
+@click.command()
+@click.option("-n", "--namesrv", required=True, metavar="HOST:PORT[;HOST:PORT]", help="Name servers, ours or Java's.")
+@click.option(
+    "--topic", "topics", multiple=True, metavar="TOPIC", help="Also ask for the route of a topic; repeatable."
+)
+@click.option("--timeout", "timeout_s", type=click.FloatRange(0.01, 60), default=3.0, show_default=True, metavar="S",
+              help="For the connection, and for each answer.")  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="JSON instead of a table.")
+@click.option("--listen", metavar="[HOST:]PORT",
+              help="Be an exporter for Prometheus instead: probe with each GET /metrics. HOST: 127.0.0.1.")  # fmt: skip
+@tls_options
+def probe(
+    namesrv: str, topics: tuple[str, ...], timeout_s: float, as_json: bool, listen: str | None,
+    tls: ssl.SSLContext | None,
+) -> None:  # fmt: skip
+    """Ask each name server of a list for its brokers (106) and for routes (105); compare what they answer.
+
+    Ends with 1 when one does not answer, has no route of a topic that was asked for, or when they do not agree.
+    """
+    try:
+        addresses = NameServerAddresses(namesrv)
+    except ConfigError as error:
+        raise click.UsageError(f"-n: {error}") from error
+
+    def once() -> Probed:
+        return asyncio.run(_probe(addresses, topics, timeout_s, tls))
+
+    if listen is not None:
+        _serve(listen, once)
+        return
+    try:
+        found = once()
+    except PeerUnavailable as error:
+        raise click.ClickException(str(error)) from error
+    if as_json:
+        output.json_page({"well": found.is_well, **msgspec.to_builtins(found)})
+    else:
+        _show(found)
+    if not found.is_well:
+        raise SystemExit(_FAILED)
+
+
+async def _probe(
+    addresses: NameServerAddresses, topics: Sequence[str], timeout_s: float, tls: ssl.SSLContext | None
+) -> Probed:  # fmt: skip
+    servers = await addresses.refresh()
+    answers = await asyncio.gather(*(_ask(server, topics, timeout_s, tls) for server in servers))
+    asked = dict.fromkeys(request for answer in answers for request in answer.told)
+    differ = [
+        request for request in asked if len({answer.told[request] for answer in answers if request in answer.told}) > 1
+    ]
+    return Probed(list(answers), differ)
+
+
+async def _ask(
+    address: NameServerAddress, topics: Sequence[str], timeout_s: float, tls: ssl.SSLContext | None
+) -> Answer:  # fmt: skip
+    seconds: dict[str, float] = {}
+    told: dict[str, str] = {}
+    no_route: list[str] = []
+    started = time.perf_counter()
+    try:
+        server = await PeerConnection.connect(address.host, address.port, timeout_s=timeout_s, tls=tls)
+        try:
+            seconds["connect"] = time.perf_counter() - started
+            started = time.perf_counter()
+            rows, clusters = await ask_clusters(server, timeout_s=timeout_s)
+            seconds["106"] = time.perf_counter() - started
+            told["106"] = encode_cluster_info(rows, clusters).decode()
+            for topic in topics:
+                started = time.perf_counter()
+                route = await ask_route(server, topic, timeout_s=timeout_s)
+                seconds[f"105 {topic}"] = time.perf_counter() - started
+                if route is None:
+                    no_route.append(topic)
+                told[f"105 {topic}"] = "" if route is None else encode_route(route, quoted_keys=True).decode()
+        finally:
+            await server.close()
+    except RegistryError as error:
+        return Answer(str(address), seconds, str(error), no_route, told)
+    return Answer(str(address), seconds, "", no_route, told)
+
+
+def _show(found: Probed) -> None:
+    requests = list(dict.fromkeys(request for answer in found.answers for request in answer.seconds))
+    click.echo(
+        output.table(
+            ("NAME SERVER", *(f"{request} MS" for request in requests), "STATE"),
+            (
+                (
+                    answer.server,
+                    *(f"{answer.seconds[one] * 1000:.1f}" if one in answer.seconds else "" for one in requests),
+                    answer.error or (f"no route of {', '.join(answer.no_route)}" if answer.no_route else "ok"),
+                )
+                for answer in found.answers
+            ),
+            right=[f"{request} MS" for request in requests],
+        )
+    )
+    for request in found.differ:
+        output.show(f"they do not agree on {request}:")
+        output.show(*(f"  {answer.server}: {answer.told[request] or 'no such topic'}"
+                      for answer in found.answers if request in answer.told))  # fmt: skip
+
+
+# as an exporter
+
+
+def exposition(found: Probed) -> str:
+    """The page for Prometheus."""
+    lines = ["# HELP mqregistry_probe_up 1 when a name server answers all requests, with a route for each topic.",
+             "# TYPE mqregistry_probe_up gauge"]  # fmt: skip
+    lines += [f"mqregistry_probe_up{_labels(server=answer.server)} {int(answer.is_up)}" for answer in found.answers]
+    lines += ["# HELP mqregistry_probe_seconds Time until a name server's answer.",
+              "# TYPE mqregistry_probe_seconds gauge"]  # fmt: skip
+    lines += [f"mqregistry_probe_seconds{_labels(server=answer.server, request=request)} {seconds:.6f}"
+              for answer in found.answers for request, seconds in answer.seconds.items()]  # fmt: skip
+    lines += ["# HELP mqregistry_probe_agree 1 when the name servers that answer give the same answers.",
+              "# TYPE mqregistry_probe_agree gauge", f"mqregistry_probe_agree {int(not found.differ)}", ""]  # fmt: skip
+    return "\n".join(lines)
+
+
+def _labels(**labels: str) -> str:
+    escaped = (value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n") for value in labels.values())
+    return "{" + ",".join(f'{name}="{value}"' for name, value in zip(labels, escaped, strict=True)) + "}"
+
+
+def _serve(listen: str, once: Any) -> None:
+    host, _, port = listen.rpartition(":")
+    if not port.isdecimal() or not 0 < int(port) < 65536:
+        raise click.UsageError(f"--listen {listen}: expected PORT or HOST:PORT")
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        timeout = 5.0
+
+        def do_GET(self) -> None:
+            if self.path.partition("?")[0] != "/metrics":
+                self.send_error(404, "try /metrics")
+                return
+            try:
+                body = exposition(once()).encode()
+            except RegistryError as error:
+                self.send_error(503, "no name server is known", str(error))
+                return
+            self.send_response(200)
+            self.send_header("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    try:
+        server = http.server.ThreadingHTTPServer((host.strip("[]") or "127.0.0.1", int(port)), Handler)
+    except OSError as error:
+        raise click.ClickException(f"cannot listen on {listen}: {error.strerror or error}") from error
+    with server:
+        click.echo(f"probing with each GET /metrics on {listen}; Ctrl-C ends it", err=True)
+        try:
+            server.serve_forever()
+        except KeyboardInterrupt:
+            return

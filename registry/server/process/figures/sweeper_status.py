@@ -1,0 +1,63 @@
+"""What ``mqregistry sweep`` shows at its own /metrics: a part of the table of a front end."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+
+from .... import __version__
+from ....store.streams import Alarm
+from .table import Series
+from .worker_figures import process_figures
+
+
+class SweeperStatus:
+    """What a sweeper's process has done. Written by the event loop, read by HTTP threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._removed: Counter[str] = Counter()
+        self._alarms: Counter[str] = Counter()
+        self._swept_s = 0.0
+        self._started_s = time.time()
+
+    def removed(self, expired: int, reaped: int) -> None:
+        """So many brokers were removed for silence, and after a dead worker."""
+        with self._lock:
+            self._removed["brokers_expired_total"] += expired
+            self._removed["brokers_reaped_total"] += reaped
+
+    def alarmed(self, alarm: Alarm) -> None:
+        """An alarm about a reader of the streams was raised."""
+        with self._lock:
+            self._alarms[alarm.kind] += 1
+
+    def swept(self) -> None:
+        """A sweep went through."""
+        self._swept_s = time.time()
+
+    def not_ready(self) -> list[str]:
+        """Why /readyz answers 503."""
+        return [] if self._swept_s else ["it has not swept yet"]
+
+    def warnings(self) -> list[str]:
+        """There are none."""
+        return []
+
+    def series(self) -> Iterator[Series]:
+        """Every value."""
+        with self._lock:
+            removed, alarms = dict(self._removed), dict(self._alarms)
+        for name in ("brokers_expired_total", "brokers_reaped_total"):
+            yield Series(name, "", removed.get(name, 0))
+        for kind, number in sorted(alarms.items()):
+            yield Series("stream_alarms_total", kind, number)
+        used = process_figures()
+        yield Series("process_cpu_seconds", "sweeper", used["cpu_s"])
+        yield Series("process_resident_memory_bytes", "sweeper", used["memory_bytes"])
+        yield Series("last_sweep_seconds", "", self._swept_s)
+        yield Series("build_info", __version__, 1)
+        yield Series("ready", "", bool(self._swept_s))
+        yield Series("start_time_seconds", "", self._started_s)

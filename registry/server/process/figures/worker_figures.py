@@ -1,0 +1,97 @@
+"""What a worker tells the supervisor of itself and its tables beside its counters, cheap enough for every second."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from ....events.changes import TYPES
+from ....model import MASTER_ID, PERM_WRITE, BrokerRow
+from ....tables.tables import Tables
+from ...view.view import Applied
+
+_CLUSTERS_MOST: Final = 100
+_COUNT_EVERY_S: Final = 30.0
+# Topics are counted so many at a time, so that no lookup waits for longer than a fraction of a millisecond.
+_TOPICS_AT_ONCE: Final = 500
+_PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
+
+
+def roles(brokers: Mapping[str, BrokerRow]) -> tuple[list[tuple[str, str, int]], int]:
+    """(cluster, role, broker processes) of each, and how many brokerNames have no master."""
+    counted: Counter[tuple[str, str]] = Counter()
+    clusters: set[str] = set()
+    without_master = 0
+    for row in brokers.values():
+        cluster = row.cluster if row.cluster in clusters or len(clusters) < _CLUSTERS_MOST else "other"
+        clusters.add(cluster)
+        masters = int(MASTER_ID in row.broker_addrs)
+        without_master += not masters
+        counted[cluster, "master"] += masters
+        counted[cluster, "slave"] += len(row.broker_addrs) - masters
+    return [(cluster, role, number) for (cluster, role), number in sorted(counted.items())], without_master
+
+
+def process_figures() -> dict[str, Any]:
+    """Processor time and memory of this process."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    try:
+        with open("/proc/self/statm", "rb") as statm:
+            memory_bytes = int(statm.read().split()[1]) * _PAGE_BYTES
+    except OSError:  # no Linux: the most that it ever was
+        memory_bytes = used.ru_maxrss * 1024
+    return {"cpu_s": used.ru_utime + used.ru_stime, "memory_bytes": memory_bytes}
+
+
+class ChangeCounts:
+    """How many changes came, by type; listens to the view."""
+
+    def __init__(self) -> None:
+        # those that have not happened are shown, too: else the first ones would be no increase for Prometheus
+        self._counted: Counter[str] = Counter(dict.fromkeys(TYPES, 0))
+
+    def applied(self, applied: Applied) -> None:
+        """The view has this event; of a change in parts the first one counts."""
+        if applied.change.part == 1:
+            kind = applied.change.type
+            self._counted[kind if kind in TYPES else "later"] += 1
+
+    def report(self) -> dict[str, int]:
+        """The counts by metric."""
+        return {f'changes_total{{type="{kind}"}}': number for kind, number in self._counted.items()}
+
+
+class UnwritableTopics:
+    """How many topics a producer finds no queue of: no brokerName with write permission, queues and a master."""
+
+    def __init__(self, tables: Callable[[], Tables]) -> None:
+        self._tables = tables
+        self.number = 0
+
+    async def run(self) -> None:
+        """Count twice a minute, some topics at a time. Runs until cancelled."""
+        while True:
+            await self.count()
+            await asyncio.sleep(_COUNT_EVERY_S)
+
+    async def count(self) -> None:
+        """Count once; topics that come and go meanwhile may be missed."""
+        found, topics = 0, list(self._tables().topics)
+        for first in range(0, len(topics), _TOPICS_AT_ONCE):
+            tables = self._tables()
+            for topic in topics[first : first + _TOPICS_AT_ONCE]:
+                datas = tables.topics.get(topic)
+                if datas is None:
+                    continue
+                for name, data in datas.items():
+                    row = tables.brokers.get(name)
+                    if data.perm & PERM_WRITE and data.write_queue_nums > 0 and row and MASTER_ID in row.broker_addrs:
+                        break
+                else:
+                    found += 1
+            await asyncio.sleep(0)
+        self.number = found

@@ -1,0 +1,112 @@
+"""Metrics, rules, their tests, runbook and dashboard are one thing: each names what the others have."""
+
+from __future__ import annotations
+
+import json
+import re
+import runpy
+import shutil
+import subprocess
+from types import SimpleNamespace
+
+import pytest
+import yaml
+
+from mqregistry.events.changes import TYPES
+from mqregistry.server.process.figures.table import METRICS, PREFIX
+
+from .files import DEPLOY, ROOT
+
+MONITORING = DEPLOY / "monitoring"
+RULES = yaml.safe_load((MONITORING / "rules.yml").read_text())
+TESTS = yaml.safe_load((MONITORING / "rules_test.yml").read_text())
+EVERY_RULE = [rule for group in RULES["groups"] for rule in group["rules"]]
+ALERTS = {rule["alert"]: rule for rule in EVERY_RULE if "alert" in rule}
+RECORDED = {rule["record"] for rule in EVERY_RULE if "record" in rule}
+RUNBOOK = (ROOT / "docs" / "alerts.md").read_text()
+
+
+@pytest.fixture(scope="module")
+def dashboard():
+    return SimpleNamespace(**runpy.run_path(str(MONITORING / "dashboard.py")))
+
+
+def series_of_the_table():
+    for name, metric in METRICS.items():
+        yield from (PREFIX + name + part for part in (("_sum", "_count") if metric.kind == "summary" else ("",)))
+
+
+def test_rules_use_metrics_labels_and_types_that_exist():
+    known = {*series_of_the_table()}
+    for rule in EVERY_RULE:
+        used = set(re.findall(rf"\b{PREFIX}\w+", rule["expr"]))
+        assert used <= known, rule
+        assert set(re.findall(r"mqregistry:[\w:]+", rule["expr"])) <= RECORDED
+        for types in re.findall(r'type=~"([^"]+)"', rule["expr"]):
+            assert set(types.split("|")) <= TYPES
+        labels = {
+            label
+            for name in used
+            for label in (METRICS.get(name.removeprefix(PREFIX)) or METRICS["script_seconds"]).labels
+        }
+        for by in re.findall(r"by \(([^)]*)\)", rule["expr"]):
+            assert {label.strip() for label in by.split(",")} <= {*labels, "namespace", "instance"}, rule
+
+
+def test_each_alert_has_a_section_of_the_runbook_and_no_section_is_left():
+    assert re.findall(r"^## (\w+)$", RUNBOOK, re.M) == list(ALERTS)
+    for name, rule in ALERTS.items():
+        assert rule["annotations"]["runbook_url"] == f"docs/alerts.md#{name.lower()}"
+        assert rule["labels"]["severity"] in ("critical", "warning")
+        section = RUNBOOK.partition(f"## {name}\n")[2].partition("\n## ")[0]
+        assert "**What it says.**" in section, name
+        assert "**What to do.**" in section, name
+
+
+def test_the_runbook_names_metrics_that_exist():
+    assert set(re.findall(rf"`({PREFIX}\w+)`", RUNBOOK)) <= {*series_of_the_table()}
+
+
+def test_each_alert_fires_in_a_test_of_promtool():
+    firing = {one["alertname"] for test in TESTS["tests"] for one in test["alert_rule_test"] if one["exp_alerts"]}
+    assert firing == set(ALERTS)
+
+
+def test_the_dashboard_is_up_to_date(dashboard):
+    assert dashboard.FILE.read_text() == dashboard.text(), "python deploy/monitoring/dashboard.py writes it"
+
+
+def test_every_metric_is_on_the_dashboard_once(dashboard):
+    shown = [name for names in dashboard.ROWS.values() for name in names]
+    assert sorted(shown) == sorted(METRICS)
+    panels = json.loads(dashboard.FILE.read_text())["panels"]
+    assert len({panel["id"] for panel in panels}) == len(panels)
+    used = {
+        name
+        for panel in panels
+        for one in panel.get("targets", ())
+        for name in re.findall(rf"\b{PREFIX}\w+", one["expr"])
+    }
+    assert used == {*series_of_the_table()}
+
+
+def test_the_rules_do_as_their_tests_say_and_not_when_they_are_changed(tmp_path):
+    promtool = shutil.which("promtool")
+    if promtool is None:
+        pytest.skip("no promtool on PATH: Debian's package prometheus has it")
+    for name in ("rules.yml", "rules_test.yml"):
+        shutil.copy(MONITORING / name, tmp_path)
+
+    def run(*arguments):
+        return subprocess.run([promtool, *arguments], cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    assert run("check", "rules", "--lint-fatal", "rules.yml").returncode == 0
+    done = run("test", "rules", "rules_test.yml")
+    assert done.returncode == 0, done.stdout + done.stderr
+    text = (tmp_path / "rules.yml").read_text()
+    for good, bad in (("== 0 or max", "== 7 or max"), (">= 3", ">= 5"), ("[15m]) > 2", "[15m]) > 9")):
+        assert text.count(good) == 1
+        text = text.replace(good, bad)
+    (tmp_path / "rules.yml").write_text(text)
+    told = run("test", "rules", "rules_test.yml").stderr
+    assert [name for name in ("NoSweeper", "MassExpiry", "WorkerRestarting") if f"alertname: {name}" not in told] == []

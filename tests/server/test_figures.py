@@ -1,0 +1,104 @@
+"""What a worker, Redis and a sweeper by itself show at /metrics beside the counters."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from mqregistry.model import BrokerRow, QueueData
+from mqregistry.server.process.figures.worker_figures import UnwritableTopics, process_figures, roles
+from mqregistry.tables.tables import Tables
+
+from .harness import Broker, wait_until
+from .serving import Metrics, Serving, free_ports, get
+
+
+def test_brokers_are_counted_by_cluster_and_role():
+    brokers = {
+        "a": BrokerRow("c1", {0: "a:1", 1: "a:2"}),
+        "b": BrokerRow("c1", {2: "b:1"}),
+        "c": BrokerRow("c2", {0: "c"}),
+    }
+    assert roles(brokers) == (
+        [("c1", "master", 1), ("c1", "slave", 2), ("c2", "master", 1), ("c2", "slave", 0)], 1,
+    )  # fmt: skip
+
+
+def test_clusters_beyond_a_hundred_count_as_other():
+    found, _ = roles({str(i): BrokerRow(f"c{i:03}", {0: "a:1"}) for i in range(150)})
+    clusters = {cluster for cluster, _, _ in found}
+    assert len(clusters) == 101
+    assert sum(number for cluster, _, number in found if cluster == "other") == 50
+
+
+@pytest.mark.parametrize(
+    ("data", "addrs", "unwritable"),
+    [
+        (QueueData(4, 4, 6), {0: "a:1"}, 0),
+        (QueueData(4, 4, 4), {0: "a:1"}, 1),
+        (QueueData(4, 0, 6), {0: "a:1"}, 1),
+        (QueueData(4, 4, 6), {1: "a:1"}, 1),
+    ],
+)
+async def test_a_topic_is_unwritable_without_permission_queues_or_master(data, addrs, unwritable):
+    tables = Tables()
+    tables.brokers["a"] = BrokerRow("c", addrs)
+    for number in range(1100):
+        tables.set_queue_data(f"t{number}", "a", data)
+    counts = UnwritableTopics(lambda: tables)
+    await counts.count()
+    assert counts.number == unwritable * 1100
+
+
+def test_a_process_knows_its_time_and_memory():
+    figures = process_figures()
+    assert figures["cpu_s"] > 0
+    assert figures["memory_bytes"] > 1_000_000
+
+
+def test_a_front_end_shows_changes_brokers_redis_and_the_fleet(tmp_path, redis_url):
+    with contextlib.closing(Serving(tmp_path, redis_url, broker_metrics=1, log_format="json")) as serve:
+        with contextlib.closing(serve.client()) as client:
+            assert client.register(Broker(topics=["t1", "t2"])).code == 0
+            wanted = {"changes_total{broker_registered}": 1.0, "sweepers": 1.0, "front_ends{ready}": 1.0}
+            serve.wait_until(lambda: serve.metrics().items() >= wanted.items(), "it shows them", 20)
+            found = serve.metrics()
+            (cluster,) = {key[8:].partition(",")[0] for key in found if key.startswith("brokers{")}
+            assert (found[f"brokers{{{cluster},master}}"], found["broker_names_without_master"]) == (1, 0)
+            assert found["redis_memory_bytes"] > 100_000
+            assert found["process_resident_memory_bytes{1}"] > 1_000_000
+            assert found["last_sweep_seconds"] > found["start_time_seconds"] - 1
+        told = [json.loads(line) for line in serve.log.splitlines() if line.startswith("{")]
+        assert {"supervisor", "worker 1"} <= {line["part"] for line in told}
+        assert all(line.keys() >= {"time", "level", "message"} for line in told)
+        peers = [line["message"] for line in told if "new broker" in line["message"]]
+        assert all("by anonymous from 127.0.0.1:" in line for line in peers)
+
+
+def test_a_sweeper_by_itself_shows_its_part(redis_url, namespace, store):
+    (port,) = free_ports(1)
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("MQREGISTRY_")}
+    command = [sys.executable, "-m", "mqregistry", "sweep", "--redis", redis_url, "--namespace", namespace,
+               "--host", "127.0.0.1", "--http-port", str(port)]  # fmt: skip
+    process = subprocess.Popen(command, env=environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+
+        def answers():
+            with contextlib.suppress(OSError):
+                return get(port, "/readyz").status == 200
+            return False
+
+        wait_until(answers, "it has swept", 20)
+        page = get(port, "/metrics").body.decode()
+        found = Metrics(page)
+        assert found["last_sweep_seconds"] > 0
+        assert found["brokers_expired_total"] == 0
+        assert "mqregistry_topics" not in page
+    finally:
+        process.terminate()
+        assert process.wait(20) == 0
