@@ -31,6 +31,9 @@ SUITES = {
     "restart": Suite("delays.restart", "how soon a front end that starts again answers, with S2's tables"),
     "registrars": Suite("costs.registrars", "what a thousand BrokerRegistrars in one process cost"),
     "client": Suite("delays.client", "how long a changed route takes to reach an application, announced and polled"),
+    "console": Suite(
+        "delays.console", "how soon a change stands in open pages of the console, and how long pages take"
+    ),
     "scale": Suite("limits.command", "the limits: one Redis, 10,000 brokers, namespaces over a Redis Cluster"),
     "pipeline": Suite("pipeline.throughput", "how fast streams become tables on Spark, and what it costs"),
     "large": Suite("pipeline.large", "ten million changes from bronze to gold: time, and memory of the driver"),

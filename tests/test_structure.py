@@ -33,6 +33,7 @@ ALLOWED = {
     "tables": {*VALUES, "events"},
     "protocol": VALUES,
     "store": TABLES,
+    "operators": {*TABLES, "config", "store"},
     "client": {*TABLES, "protocol", "store", "tasks"},
     "server": set(),
     "server.auth": {*VALUES, "auth", "protocol", "store", "tasks"},
@@ -46,6 +47,7 @@ ALLOWED = {
         *TABLES, "store", "config", "tasks", "embedded",
         "server.auth", "server.net", "server.requests", "server.view",
     },
+    "console": {*TABLES, "protocol", "store", "config", "tasks", "operators", "server.view"},
     "worker": {*VALUES, "config", "store"},
     "pipeline": {*TABLES, "config", "store", "tasks"},
     "simulate": {*VALUES, "protocol", "client"},
@@ -61,13 +63,15 @@ THIRD_PARTY = {
     "altair": PIPELINE_ONLY,
     "deltalake": PIPELINE_ONLY,
     "vl_convert": PIPELINE_ONLY,
-    "jinja2": PIPELINE_ONLY,
+    "jinja2": {*PIPELINE_ONLY, "console"},
+    "starlette": {"console"},
+    "uvicorn": {"console"},
     "click": {"cli"},
     "uvloop": {"server.process", "cli", "worker"},
     "prometheus_client": {"server.process"},
     "asyncio": {
         "tasks", "store", "client", "server.auth", "server.view", "server.requests", "server.net", "server.process",
-        "worker", "pipeline", "simulate", "cli",
+        "worker", "pipeline", "simulate", "console", "cli",
     },
 }  # fmt: skip
 

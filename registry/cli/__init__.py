@@ -25,7 +25,7 @@ COULD_NOT_START: Final = 253
 _MODULES: Final = {
     name: f"mqregistry.cli.{folder}.{'group' if name == folder else name.replace('-', '_')}"
     for name, folder in (
-        ("up", "run"), ("serve", "run"), ("sweep", "run"),
+        ("up", "run"), ("serve", "run"), ("sweep", "run"), ("console", "run"),
         ("clusters", "read"), ("brokers", "read"), ("topics", "read"), ("route", "read"),
         ("tables", "read"), ("front-ends", "read"),
         ("topic", "write"), ("kv", "write"), ("config", "write"), ("auth", "auth"),
@@ -50,6 +50,7 @@ def cli() -> None:
     Look at the tables: mqregistry clusters | brokers | topics | route TOPIC | tables | watch
     Who is there:       mqregistry front-ends
     Who changed what:   mqregistry audit
+    In a browser:       mqregistry console
     The event streams:  mqregistry streams
     Its Redis:          mqregistry redis-cli
     Change the tables:  mqregistry broker wipe | restore | forget NAME, topic delete | set TOPIC

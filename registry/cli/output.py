@@ -8,14 +8,16 @@ from __future__ import annotations
 import sys
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
 from typing import Any
 
 import click
 import msgspec
 
-from ..model import PERM_READ, PERM_WRITE, BrokerRow, TopicRoute
+from ..model import BrokerRow, TopicRoute
 from ..names import printable
+from ..operators.words import duration as duration
+from ..operators.words import moment as moment
+from ..operators.words import perm as perm
 
 
 def json_line(value: Any) -> None:
@@ -65,30 +67,6 @@ def _columns(text: str) -> int:
 
 def _blanks(cell: str, width: int) -> str:
     return " " * (width - _columns(cell))
-
-
-def perm(value: int) -> str:
-    """A permission as RocketMQ writes it, with its meaning: ``6 RW``."""
-    letters = ("R" if value & PERM_READ else "") + ("W" if value & PERM_WRITE else "")
-    return f"{value} {letters or '-'}"
-
-
-def moment(ms: int) -> str:
-    """A time in the local time zone, to the millisecond."""
-    return datetime.fromtimestamp(ms / 1000).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
-
-
-def duration(ms: float) -> str:
-    """Milliseconds for a reader: ``850ms``, ``4.2s``, ``3m20s``, ``5h02m``."""
-    if abs(ms) < 1000:
-        return f"{ms:.0f}ms"
-    seconds = ms / 1000
-    if abs(seconds) < 60:
-        return f"{seconds:.1f}s"
-    sign, whole = ("-" if seconds < 0 else ""), int(abs(seconds))
-    if whole < 3600:
-        return f"{sign}{whole // 60}m{whole % 60:02}s"
-    return f"{sign}{whole // 3600}h{whole % 3600 // 60:02}m"
 
 
 def clusters_text(clusters: Mapping[str, Sequence[str]], rows: Mapping[str, BrokerRow]) -> str:

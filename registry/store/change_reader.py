@@ -50,16 +50,16 @@ def _decode(key: str, entry_id: bytes, fields: dict[bytes, bytes]) -> Change:
         raise StoreError(f"entry {entry_id.decode()} of {key} is no event of this release: {error}") from error
 
 
-async def read_back(store: Store, *, since_ms: int = 0) -> AsyncIterator[list[Change]]:
+async def read_back(store: Store, *, since_ms: int = 0, before: str = "") -> AsyncIterator[list[Change]]:
     """The changes of the stream, the newest first, each with all its parts in their order.
 
     Args:
-        since_ms: not those that were made before it.
+        since_ms: not those that were made before it. before: id of an entry: only those before it.
 
     Raises:
         StoreUnavailable: Redis did not answer. StoreError: an entry cannot be read.
     """
-    key, end = keys.changes(store.namespace), "+"
+    key, end = keys.changes(store.namespace), f"({before}" if before else "+"
     parts: list[Change] = []
     while True:
         (entries,) = await store.read(("XREVRANGE", key, end, str(since_ms), "COUNT", _PAGE))
@@ -79,3 +79,40 @@ async def read_first(store: Store) -> Change | None:
     key = keys.changes(store.namespace)
     (entries,) = await store.read(("XRANGE", key, "-", "+", "COUNT", 1))
     return _decode(key, *entries[0]) if entries else None
+
+
+async def find_change(store: Store, seq: int) -> tuple[str, list[Change]] | None:
+    """The change of this number with all its parts, and the id of its first entry; None: the stream has it not.
+
+    Cost: a handful of round trips: ids are times, and rise with the numbers.
+
+    Raises:
+        StoreUnavailable: Redis did not answer. StoreError: an entry cannot be read.
+    """
+    key = keys.changes(store.namespace)
+    first, last = await store.read(
+        ("XRANGE", key, "-", "+", "COUNT", 1), ("XREVRANGE", key, "+", "-", "COUNT", 1)
+    )  # fmt: skip
+    if not first or not _decode(key, *first[0]).seq <= seq <= _decode(key, *last[0]).seq:
+        return None
+    low, high = int(first[0][0].partition(b"-")[0]), int(last[0][0].partition(b"-")[0])
+    while low < high:  # the last millisecond whose first change is not behind the wanted one
+        middle = (low + high + 1) // 2
+        ((entry,),) = await store.read(("XRANGE", key, str(middle), "+", "COUNT", 1))
+        if _decode(key, *entry).seq <= seq:
+            low = middle
+        else:
+            high = middle - 1
+    begin, found, found_id = str(low), list[Change](), ""
+    while True:
+        (entries,) = await store.read(("XRANGE", key, begin, "+", "COUNT", _PAGE))
+        for entry_id, fields in entries:
+            change = _decode(key, entry_id, fields)
+            if change.part == 1:
+                if found and found[-1].seq >= seq:
+                    return found_id, found
+                found, found_id = [], entry_id.decode()
+            found.append(change)
+        if len(entries) < _PAGE:
+            return (found_id, found) if found and found[0].seq <= seq <= found[-1].seq else None
+        begin = "(" + entries[-1][0].decode()

@@ -208,3 +208,33 @@ async def nowhere_else(store: Store, topics: Iterable[str]) -> list[str]:
         counts = await store.read(*(("HLEN", keys.topic(store.namespace, topic)) for topic in part))
         alone += (topic for topic, count in zip(part, counts, strict=True) if count == 1)
     return alone
+
+
+class WorkerInfo(msgspec.Struct, frozen=True):
+    """A worker process that hears brokers, by its lease. heard_ms: its last renewal; None: the lease ran out."""
+
+    incarnation: str
+    heard_ms: int | None
+    brokers: int
+    schema_minor: int | None
+
+
+async def read_workers(store: Store) -> list[WorkerInfo]:
+    """Every worker process that holds, or held, connections of brokers, the one that was heard last first."""
+    namespace = store.namespace
+    members, releases = await store.read(
+        ("SMEMBERS", keys.leases(namespace)), ("HGETALL", keys.releases(namespace))
+    )  # fmt: skip
+    names = sorted(member.decode() for member in members)
+    replies = await store.read(
+        *(one for name in names
+          for one in (("GET", keys.lease(namespace, name)), ("SCARD", keys.held(namespace, name))))
+    )  # fmt: skip
+    found = [
+        WorkerInfo(
+            name, int(heard) if heard else None, int(held),
+            int(minor) if (minor := releases.get(name.encode())) else None,
+        )
+        for name, heard, held in zip(names, replies[::2], replies[1::2], strict=True)
+    ]  # fmt: skip
+    return sorted(found, key=lambda worker: -(worker.heard_ms or 0))

@@ -7,7 +7,7 @@ from datetime import datetime
 
 import pytest
 
-from mqregistry.cli.at_option import parse_instant
+from mqregistry.operators.instants import parse_instant
 
 NOW = datetime(2026, 11, 21, 14, 3, 30)
 

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from bench.servers.processes import free_port
 from mqregistry.cli import cli
-from mqregistry.cli.run.topics_file import parse_topic, read_topics
+from mqregistry.cli.topics_file import parse_topic, read_topics
 from mqregistry.errors import ConfigError
 from mqregistry.model import TopicConfig
 from tests.client.registrar_bed import brokers_at, queues_at

@@ -6,6 +6,7 @@ import json
 import signal
 import socket
 import time
+import urllib.request
 
 import psutil
 import pytest
@@ -194,3 +195,14 @@ def test_serve_and_sweep_run_on_one_redis(start, redis_url, namespace):
     sweep.wait_for("[sweeper] sweeping namespace")
     assert serve.end() == 0
     assert sweep.end(signal.SIGTERM) == 0
+
+
+def test_up_with_the_console_says_where_it_is_and_ends_it_too(start_up):
+    process, port = start_up("--console")
+    process.wait_for(f"The console is at http://127.0.0.1:{port + 4}/")
+    family = process.family()
+    assert len(family) == 4  # itself, Redis, a worker, the console
+    with urllib.request.urlopen(f"http://127.0.0.1:{port + 4}/") as page:
+        assert b"mqregistry" in page.read()
+    assert process.end() == 0
+    assert not alive(family)

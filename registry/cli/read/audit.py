@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Any, Final
 
 import click
-import msgspec
 
 from ...auth.policy import Mode
 from ...auth.refused import RefusedEntry
 from ...events.by import By
-from ...events.changes import BrokerChange, Change, Parts, TopicDeleted, TopicRegistered, WritePermSet
+from ...events.changes import Change
+from ...operators.history import Wanted, broker_names_of, by_author, read_history, whole
 from ...store.auth.refusals import RefusalStore
-from ...store.change_reader import ChangeReader, read_back, read_first
+from ...store.change_reader import read_back, read_first
 from ...store.operator_reads import read_rows, read_topic_tables
 from ...store.store import Store
-from ...tables.topic_history import Place, Route, Step, TopicHistory
+from ...tables.topic_history import Place, Route, Step
 from .. import complete_names, output
 from ..at_option import instant
 from ..target import target_command
 from .watch import line
 
 _MOST: Final = 50
-
-_Wanted = Callable[[Change], bool]
 
 
 @click.command()
@@ -73,14 +71,14 @@ async def audit(
             raise click.UsageError("--denied lists requests: --topic and --broker do not choose from them")
         await _show_refusals(store, user, peer, since_ms or 0, number, as_json)
         return
-    wanted = [_by_author(user, peer)] if user is not None or peer is not None else []
+    wanted = [by_author(user, peer)] if user is not None or peer is not None else []
     if broker is not None:
-        wanted.append(lambda change: broker in _broker_names(change))
+        wanted.append(lambda change: broker in broker_names_of(change))
     if topic is not None:
         await _show_topic(store, topic, wanted, since_ms or 0, number, as_json)
         return
     found, more = await _last(
-        (_whole(parts) async for parts in read_back(store, since_ms=since_ms or 0)), wanted, number
+        (whole(parts) async for parts in read_back(store, since_ms=since_ms or 0)), wanted, number
     )
     for change in found:
         if as_json:
@@ -93,40 +91,7 @@ async def audit(
 # which changes
 
 
-def _by_author(user: str | None, peer: str | None) -> _Wanted:
-    def wanted(change: Change) -> bool:
-        by = change.by
-        return by is not None and (user is None or user in (by.user, by.login)) and (peer is None or _is_at(by, peer))
-
-    return wanted
-
-
-def _is_at(by: By, peer: str) -> bool:
-    """Whether somebody is at an address; of a program host and process id are."""
-    return any(at is not None and (at == peer or at.startswith((f"{peer}:", f"{peer}/"))) for at in (by.peer, by.via))
-
-
-def _broker_names(change: Change) -> tuple[str, ...]:
-    match change:
-        case BrokerChange() | WritePermSet():
-            return (change.broker_name,)
-        case TopicDeleted():
-            return (*change.broker_names,)
-        case TopicRegistered():
-            return (*change.queue_datas,)
-    return ()
-
-
-def _whole(parts: list[Change]) -> Change:
-    """A change as if it were in one part."""
-    first = parts[0]
-    if len(parts) == 1:
-        return first
-    topics = {topic: data for part in parts for topic, data in getattr(part, "topics", {}).items()}
-    return msgspec.structs.replace(first, part=1, parts=1, topics=topics)
-
-
-async def _last(changes: AsyncIterator[Change], wanted: list[_Wanted], number: int) -> tuple[list[Change], bool]:
+async def _last(changes: AsyncIterator[Change], wanted: list[Wanted], number: int) -> tuple[list[Change], bool]:
     """The last ones that are wanted, the newest last, and whether there are more before them; changes: newest first."""
     found: list[Change] = []
     async for change in changes:
@@ -159,9 +124,9 @@ async def _say_what_is_not_shown(store: Store, since_ms: int | None, shown: int,
 
 
 async def _show_topic(
-    store: Store, topic: str, wanted: list[_Wanted], since_ms: int, number: int, as_json: bool
+    store: Store, topic: str, wanted: list[Wanted], since_ms: int, number: int, as_json: bool
 ) -> None:  # fmt: skip
-    history, complete = await _read_history(store, topic)
+    history, complete = await read_history(store, topic)
     now = (await read_topic_tables(store, topic)).topics.get(topic, {})
     rows = await read_rows(store, {*now, *history.broker_names})
     every = history.steps(now, rows, complete=complete)
@@ -176,19 +141,6 @@ async def _show_topic(
         names = ", ".join(sorted(set(history.uncertain)))
         click.echo(f"nothing tells whether {topic} was at these broker names, which were removed: {names}", err=True)
     await _say_what_is_not_shown(store, since_ms, len(shown), more=len(shown) < len(steps))
-
-
-async def _read_history(store: Store, topic: str) -> tuple[TopicHistory, bool]:
-    """What the whole stream tells of a topic, and whether it holds every change that ever was."""
-    history, reader, parts = TopicHistory(topic), ChangeReader(store, "0-0"), Parts()
-    complete: bool | None = None
-    while changes := await reader.read(block_ms=0):
-        if complete is None:
-            complete = changes[0].seq == 1
-        for change in changes:
-            if whole := list(parts.add(change)):
-                history.add(whole)
-    return history, bool(complete)
 
 
 def _lines(step: Step) -> list[str]:

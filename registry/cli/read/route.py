@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import difflib
 import ssl
 from pathlib import Path
 from typing import Any
 
 import click
 
-from ...behaviour import behaviour_of
-from ...config.in_force import in_force
 from ...config.settings import Settings
 from ...errors import ConfigError, PeerUnavailable
 from ...model import TopicRoute
+from ...operators.routes import closest_names, read_route
 from ...protocol.bodies.route import encode_route
-from ...store.operator_reads import read_topic_names, read_topic_tables
+from ...store.operator_reads import read_topic_names
 from ...store.store import Store
-from ...tables.route import pick_up_route
 from .. import complete_names, output
 from ..at_option import at_option
 from ..options import lake_option
@@ -108,19 +105,6 @@ async def _route_by_name_server(topic: str, namesrv: str, tls: ssl.SSLContext | 
     _show_route(topic, found, as_json)
 
 
-async def read_route(store: Store, own: Settings, topic: str) -> TopicRoute | None:
-    """One topic's route as clients of a front end with these settings are told; None: there is no such topic."""
-    tables = await read_topic_tables(store, topic)
-    settings = in_force(own, tables.config, compat=store.compat)
-    return pick_up_route(
-        tables,
-        topic,
-        acting_master=settings.support_acting_master,
-        order_messages=settings.has_order_in_routes,
-        live_by_cluster=behaviour_of(store.compat).live_by_cluster,
-    )
-
-
 async def _no_such_topic(store: Store, topic: str) -> str:
     close = closest_names(topic, await read_topic_names(store))
     if close:
@@ -129,12 +113,3 @@ async def _no_such_topic(store: Store, topic: str) -> str:
         f"no topic {topic!r} at any broker; topics appear when a broker registers them: "
         "'mqregistry topics' lists them, 'mqregistry brokers' shows who is registered"
     )
-
-
-def closest_names(wanted: str, names: set[str]) -> list[str]:
-    """The names that are most like ``wanted``, best first; at most five."""
-    by_lower = {name.lower(): name for name in sorted(names, reverse=True)}
-    wanted = wanted.lower()
-    inside = sorted((name for name in names if wanted in name.lower()), key=lambda name: (len(name), name))
-    close = [by_lower[name] for name in difflib.get_close_matches(wanted, by_lower, 5, 0.6)]
-    return list(dict.fromkeys([*inside[:3], *close]))[:5]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Callable, Collection, Coroutine
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,20 +13,8 @@ import msgspec
 
 from ...config.settings import Settings
 from ...errors import StoreUnavailable
-from ...events.changes import (
-    AuthChanged,
-    BrokerChange,
-    BrokerRegistered,
-    BrokerRemoved,
-    Change,
-    ConfigSet,
-    KvDeleted,
-    KvPut,
-    StreamAlarm,
-    TopicDeleted,
-    TopicRegistered,
-    WritePermSet,
-)
+from ...events.changes import Change
+from ...operators.words import what
 from ...store.change_reader import ChangeReader
 from ...store.snapshot import read_head
 from ...store.store import Store
@@ -35,7 +23,6 @@ from ..target import find_target, open_target, run, target_options
 
 BLOCK_MS: Final = 1000
 RETRY_S: Final = 0.5
-_NAMES_SHOWN: Final = 5
 
 
 @click.command()
@@ -106,51 +93,3 @@ def line(change: Change) -> str:
     part = f" ({change.part}/{change.parts})" if change.parts > 1 else ""
     by = f"; by {change.by}" if change.by is not None else ""
     return f"{output.moment(change.ms)}  {change.seq:>8}  {change.type:<19} {what(change)}{part}{by}"
-
-
-def what(change: Change) -> str:
-    """What a change was made to, on one line."""
-    match change:
-        case KvPut() | KvDeleted():
-            value = f" = {change.value}" if isinstance(change, KvPut) and change.value is not None else ""
-            return f"{change.kv_namespace}/{change.key}{value}"
-        case ConfigSet():
-            return ", ".join(f"{key}={value}" for key, value in change.config.items())
-        case AuthChanged():
-            return f"revision {change.revision}"
-        case StreamAlarm():
-            return f"reader {change.reader}: {change.alarm}" + (f" on {change.stream}" if change.stream else "")
-        case TopicDeleted():
-            return f"{change.topic} at {_some(change.broker_names)}"
-        case TopicRegistered():
-            return f"{change.topic} at {_some(list(change.queue_datas))}"
-        case WritePermSet():
-            return change.broker_name + _topics("", change.topics)
-        case BrokerChange():
-            return _what_of_broker(change)
-    return ""
-
-
-def _what_of_broker(change: BrokerChange) -> str:
-    facts = [change.broker_name if change.cluster is None else f"{change.cluster}/{change.broker_name}"]
-    if change.broker_id is not None:
-        facts.append(f"id {change.broker_id}")
-    if change.addr is not None:
-        facts.append(change.addr)
-    text = " ".join(facts)
-    if isinstance(change, BrokerRegistered):
-        text += "; new" if change.new else ""
-        text += _topics("", change.topics) + _topics("dropped ", change.dropped)
-    elif isinstance(change, BrokerRemoved):
-        text += "; the broker name is gone with its topics" if change.row is None else ""
-        text += _topics("", change.topics)
-    return text
-
-
-def _topics(verb: str, topics: Collection[str]) -> str:
-    return f"; {verb}{len(topics)} topic(s): {_some(list(topics))}" if topics else ""
-
-
-def _some(names: list[str]) -> str:
-    more = len(names) - _NAMES_SHOWN
-    return ", ".join(names[:_NAMES_SHOWN]) + (f" and {more} more" if more > 0 else "")

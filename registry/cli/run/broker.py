@@ -25,11 +25,11 @@ from ...names import printable
 from ...protocol.codes import VERSION_V4_8_0, VERSION_V4_9_7, VERSION_V5_3_3, VERSION_V5_5_0, Encoding
 from .. import complete_names
 from ..tls import tls_options
+from ..topics_file import parse_topic, read_topics
 from ..write.forget import forget
 from ..write.restore import restore
 from ..write.wipe import wipe
 from .state_files import find_running
-from .topics_file import parse_topic, read_topics
 
 _RELEASES: Final = {
     "4.8.0": VERSION_V4_8_0,

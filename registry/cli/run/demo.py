@@ -16,6 +16,7 @@ from ...config.settings import Settings
 from ...config.sources import build
 from ...errors import ConfigError, PeerUnavailable, RegistryError, StartError
 from ...model import DataVersion, TopicConfig
+from ...operators.routes import read_route
 from ...protocol.bodies.register import body_crc32, encode_register_body
 from ...protocol.bodies.register_content import RegisterBody
 from ...protocol.codes import RequestCode, ResponseCode
@@ -23,7 +24,6 @@ from ...protocol.headers import RegisterBroker
 from ...store.operator_reads import read_clusters
 from ...store.store import Store
 from .. import output
-from ..read.route import read_route
 from ..target import open_target
 from .logging_setup import configure_logging
 from .private_folder import write_private_files

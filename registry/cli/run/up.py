@@ -7,6 +7,7 @@ import contextlib
 import gc
 import logging
 import os
+import sys
 from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -15,7 +16,7 @@ import click
 import msgspec
 
 from ...config.settings import Settings
-from ...embedded import EmbeddedRedis, how_it_ended
+from ...embedded import EmbeddedRedis, die_with_parent, how_it_ended
 from ...errors import StartError
 from ..options import config_file_option, print_option, set_option, setting_options, start_settings
 from .logging_setup import configure_logging
@@ -34,6 +35,7 @@ DEFAULTS: Final = {"bind_address": "127.0.0.1", "shutdown_wait_time_seconds": 3}
 _LOOK_EVERY_S: Final = 0.25
 _START_LOOK_EVERY_S: Final = 0.01
 _RESTART_MOST_S: Final = 5.0
+_CONSOLE_PORT: Final = 4  # above that of the name server: 9880
 _LOG_BYTES: Final = 4 * 1024 * 1024
 
 
@@ -45,7 +47,8 @@ _LOG_BYTES: Final = 4 * 1024 * 1024
 @set_option
 @config_file_option
 @print_option
-def up(config_file: Path | None, print_config: bool, **flags: Any) -> None:
+@click.option("--console", is_flag=True, help="Start the console beside it, which only reads; it says where it is.")
+def up(config_file: Path | None, print_config: bool, console: bool, **flags: Any) -> None:
     """Start a whole registry on this machine: an embedded Redis, the name server, and a sweeper.
 
     The tables are kept in the data folder between runs; nobody but this user may read them. One Ctrl-C stops
@@ -56,7 +59,25 @@ def up(config_file: Path | None, print_config: bool, **flags: Any) -> None:
     )  # fmt: skip
     write_private_files()
     configure_logging(settings)
-    run_up(settings, kind="up")
+    run_up(settings, kind="up", beside=[_run_console] if console else ())
+
+
+async def _run_console(settings: Settings) -> None:
+    """The console as a process of its own, until this one ends; without it everything else goes on."""
+    arguments = ("console", "--redis", settings.redis, "--namespace", settings.namespace, "--port",
+                 str(settings.listen_port + _CONSOLE_PORT))  # fmt: skip
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "mqregistry", *arguments, "--checkpoints", str(Path(settings.data_dir) / "console"),
+        stdin=asyncio.subprocess.DEVNULL, preexec_fn=die_with_parent,
+    )  # fmt: skip
+    try:
+        status = await process.wait()
+        logger.error("the console ended with status %d; 'mqregistry console' starts another one", status)
+        await asyncio.Event().wait()
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            process.terminate()
+        await process.wait()
 
 
 WhenBooted = Callable[[Settings], Coroutine[Any, Any, None]]

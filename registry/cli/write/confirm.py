@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable
-from typing import Any, Final, TypeVar
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
 
 import click
 
+from ...operators.previews import Mistaken, Preview
 from .. import output
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
-_NAMES_SHOWN: Final = 5
 
 
 def yes_option(function: _Function) -> _Function:
@@ -38,13 +38,20 @@ def confirm(*lines: str, yes: bool, as_json: bool) -> None:
         raise click.ClickException("nothing was changed")
 
 
-def some(names: Iterable[str]) -> str:
-    """The first few names, and how many more there are."""
-    ordered = sorted(names)
-    more = len(ordered) - _NAMES_SHOWN
-    return ", ".join(ordered[:_NAMES_SHOWN]) + (f" and {more} more" if more > 0 else "")
+async def carry_out(asked: Awaitable[Preview], *, yes: bool, as_json: bool) -> None:
+    """Show what a change would do, make it if that is wanted, and say what was done.
 
-
-def counted(number: int, what: str, plural: str = "") -> str:
-    """``1 topic``, ``2 topics``."""
-    return f"{number} {what if number == 1 else plural or what + 's'}"
+    Raises:
+        click.ClickException: it is not wanted, or makes no sense; nothing was changed.
+    """
+    try:
+        preview = await asked
+    except Mistaken as error:
+        raise click.ClickException(str(error)) from None
+    if preview.work is not None:
+        confirm(*preview.lines, yes=yes, as_json=as_json)
+        await preview.work()
+    if as_json:
+        output.json_line(preview.result)
+    else:
+        output.show(preview.done)

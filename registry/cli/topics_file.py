@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from ...errors import ConfigError
-from ...model import TopicConfig
+from ..errors import ConfigError
+from ..model import TopicConfig
 
 _DEFAULTS: Final = (8, 8, 6, 0)
 # In the order of a TopicConfig; a Java broker's topics.json has the first names.

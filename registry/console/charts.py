@@ -1,0 +1,32 @@
+"""Charts as SVG, drawn here: a browser gets no data and runs nothing for them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from markupsafe import Markup
+
+_WIDTH: Final = 600
+_HEIGHT: Final = 48
+_MINUTES: Final = 60
+
+
+def minutes_chart(per_minute: Mapping[int, int], now_ms: int) -> Markup:
+    """Changes in each minute of the last hour, as bars; the words beneath say the same to who cannot see them."""
+    last = now_ms // 60_000
+    counts = [per_minute.get(minute, 0) for minute in range(last - _MINUTES + 1, last + 1)]
+    most = max(counts) or 1
+    step = _WIDTH / _MINUTES
+    bars = Markup("").join(
+        Markup('<rect x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{:.1f}"/>').format(
+            number * step, _HEIGHT - (height := max(1.5, count / most * (_HEIGHT - 2))), step - 2, height
+        )
+        for number, count in enumerate(counts)
+        if count
+    )
+    label = f"{sum(counts):,} changes within the last hour, at most {max(counts):,} in a minute"
+    return Markup(
+        '<svg class="minutes" viewBox="0 0 {w} {h}" preserveAspectRatio="none" role="img" aria-label="{label}">'
+        '<line x1="0" y1="{b}" x2="{w}" y2="{b}"/>{bars}</svg>'
+    ).format(w=_WIDTH, h=_HEIGHT, b=_HEIGHT - 0.5, label=label, bars=bars)

@@ -1,0 +1,201 @@
+"""What the handlers of all pages work with, and how a page is made from a template."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlencode
+
+import jinja2
+import msgspec
+from markupsafe import Markup, escape
+from starlette.requests import Request
+from starlette.responses import HTMLResponse
+
+from ..config.settings import Settings
+from ..errors import RegistryError
+from ..names import printable
+from ..operators.instants import parse_instant
+from ..operators.words import counted, duration, moment, perm, some, what
+from .charts import minutes_chart
+from .facts import FactReader
+from .findings import TopicSums, clock, sum_topics
+from .past import NotKnown, Past, Then
+from .state import State
+
+PER_PAGE: Final = 100
+
+
+class BadRequest(RegistryError):
+    """What the address of the page says makes no sense; the message says what was expected."""
+
+
+class NotAllowed(RegistryError):
+    """Nothing may be changed here, or by this request; the message says why."""
+
+
+class NotThere(RegistryError):
+    """There is no such thing; the message may say what there is."""
+
+
+class Console:
+    """One console.
+
+    actions: whether pages may change something. token: what forms prove with that this console made them.
+    """
+
+    def __init__(
+        self,
+        state: State,
+        past: Past,
+        settings: Settings,
+        *,
+        actions: bool = False,
+        root_path: str = "",
+        version: str = "",
+    ) -> None:
+        self.state = state
+        self.past = past
+        self.settings = settings
+        self.actions = actions
+        self.root_path = root_path.rstrip("/")
+        self.facts = FactReader(state)
+        self.token = secrets.token_urlsafe(32)
+        self.rows: dict[tuple[str, int], bytes] = {}
+        self._sums: tuple[int, TopicSums] | None = None
+        self._names: tuple[int, list[str]] | None = None
+        self._templates = jinja2.Environment(
+            loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"),
+            autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined, finalize=_shown,
+        )  # fmt: skip
+        # for what a form sends back: a name as it is, only escaped for HTML
+        self._templates.filters["raw_text"] = lambda text: Markup(escape(text))
+        self._templates.globals |= {
+            "url": self.url, "moment": moment, "duration": duration, "perm": perm, "what": what, "some": some,
+            "counted": counted, "clock": clock, "time_tag": time_tag, "minutes_chart": minutes_chart,
+            "number": lambda value: f"{value:,}", "version": version, "static": self._static,
+        }  # fmt: skip
+
+    def url(self, path: str, **query: Any) -> str:
+        """The address of a page, with what is set of a query."""
+        given = {key: value for key, value in query.items() if value not in (None, "")}
+        mark = "&" if "?" in path else "?"
+        return self.root_path + path + (f"{mark}{urlencode(given)}" if given else "")
+
+    def _static(self, name: str) -> str:
+        return self.url(f"/static/{name}", v=self._templates.globals["version"])
+
+    def sums(self) -> TopicSums:
+        """Counted over all topics, once for each state of the tables."""
+        generation = self.state.generation
+        if self._sums is None or self._sums[0] != generation:
+            self._sums = generation, sum_topics(self.state.tables)
+        return self._sums[1]
+
+    def topic_names(self) -> list[str]:
+        """The names of all topics now, sorted once for each state of the tables."""
+        generation = self.state.generation
+        if self._names is None or self._names[0] != generation:
+            self._names = generation, sorted(self.state.tables.topics)
+        return self._names[1]
+
+    def fragment(self, template: str, **values: Any) -> str:
+        """A piece of a page."""
+        return self._templates.get_template(template).render(**values)
+
+    async def page(self, request: Request, template: str, status: int = 200, **values: Any) -> HTMLResponse:
+        """A whole page."""
+        state = self.state
+        at_ms = values.get("at_ms")
+        query = {key: value for key, value in request.query_params.items() if key not in ("at", "and")}
+        text = self.fragment(
+            template,
+            **{
+                "console": self, "state": state, "path": request.scope["path"],
+                "query": query, "at_ms": None, "live": at_ms is None, "here": str(request.url.query),
+                "now_ms": round(time.time() * 1000), "namespace": state.store.namespace, "zone": _zone(),
+                "status": self.status(), "since": state.position,
+            } | values,
+        )  # fmt: skip
+        return HTMLResponse(text, status)
+
+    def status(self) -> str:
+        """Since when what is shown may be out of date: the words at the top of each page."""
+        return Markup(self.fragment("status.html", state=self.state))
+
+    async def instant(self, request: Request, name: str = "at") -> int | None:
+        """The instant that the address asks for; None: now.
+
+        Raises:
+            BadRequest: it is no time.
+        """
+        text = request.query_params.get(name, "").strip()
+        if text in ("", "now"):
+            return None
+        if text.isascii() and text.isdigit() and len(text) > 8:
+            if len(text) > 14:
+                raise BadRequest(f"{text[:30]} ms is no time")
+            return int(text)
+        try:
+            return parse_instant(text)
+        except ValueError as error:
+            raise BadRequest(str(error)) from None
+
+    async def then(self, request: Request) -> Then | None:
+        """The tables of the instant that the address asks for; None: now.
+
+        Raises:
+            BadRequest: it is no time. NotKnown: nobody knows what was then.
+        """
+        at_ms = await self.instant(request)
+        return None if at_ms is None else await self.past.at(at_ms)
+
+    async def slider(self) -> dict[str, Any]:
+        """From when to when the slider goes."""
+        reach = None if self.state.stale_since_ms is not None else await self.past.reach()
+        now_ms = round(time.time() * 1000)
+        since_ms = min(reach.since_ms, now_ms - 1000) if reach else None
+        whole = reach is not None and reach.whole
+        return {"slider": {"since_ms": since_ms, "now_ms": now_ms, "whole": whole}}
+
+
+def page_number(request: Request, count: int) -> tuple[int, int]:
+    """Which page of a list is asked for, and how many there are.
+
+    Raises:
+        BadRequest: it is no number.
+    """
+    pages = max(1, -(-count // PER_PAGE))
+    text = request.query_params.get("page", "1")
+    if not (text.isascii() and text.isdigit() and len(text) < 9):
+        raise BadRequest(f"page={text[:30]}: expected a number from 1 to {pages}")
+    return min(max(1, int(text)), pages), pages
+
+
+def time_tag(ms: int) -> Markup:
+    """A time of day with its date, for people and for programs."""
+    iso = datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds")
+    day, _, clock_time = moment(ms).partition(" ")
+    return Markup('<time datetime="{}"><span class="day">{}</span> {}<span class="ms">{}</span></time>').format(
+        iso, day, clock_time[:8], clock_time[8:]
+    )
+
+
+def route_json(body: bytes) -> str:
+    """An answer of 105 for a reader: the same JSON, indented."""
+    return msgspec.json.format(body, indent=2).decode()
+
+
+def _shown(value: Any) -> Any:
+    """Every text that a template shows passes here: nothing in it changes how the page around it is displayed."""
+    return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def _zone() -> str:
+    return datetime.now().astimezone().strftime("%Z (UTC%z)")
+
+
+__all__ = ["BadRequest", "Console", "NotAllowed", "NotKnown", "NotThere", "page_number", "route_json"]

@@ -1,0 +1,73 @@
+"""What pages show and no event tells: deadlines, leases, streams and their readers, refused requests.
+
+Read once a second, and after a change at once, but no more often than ten times a second, however many pages are open.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from typing import Final, NamedTuple
+
+from ..auth.refused import RefusedSummary
+from ..errors import RegistryError, StoreUnavailable
+from ..store.auth.refusals import RefusalStore
+from ..store.fleet.processes import Fleet, read_fleet
+from ..store.operator_reads import BrokerInfo, WorkerInfo, read_brokers, read_workers
+from ..store.snapshot import NamespaceHead, read_head
+from ..store.streams import StreamStore, Survey
+from .state import State
+
+_FOR_S: Final = 1.0
+_LEAST_S: Final = 0.1
+
+
+class Facts(NamedTuple):
+    """All of it, as of ``head.now_ms``. refused: None: this login may not read it."""
+
+    head: NamespaceHead
+    brokers: list[BrokerInfo]
+    workers: list[WorkerInfo]
+    fleet: Fleet
+    survey: Survey
+    refused: list[RefusedSummary] | None
+
+
+class FactReader:
+    """Reads the facts of a namespace; while Redis is away it gives those that it read last."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._read_at, self._seq = 0.0, -1
+        self._last: Facts | None = None
+        self._busy = asyncio.Lock()
+
+    async def now(self) -> Facts | None:
+        """The facts of this second, or the last ones; None: Redis never answered."""
+        state = self._state
+        async with self._busy:
+            age_s = time.monotonic() - self._read_at
+            if state.stale_since_ms is None and (age_s > _FOR_S or self._seq != state.seq):
+                await asyncio.sleep(max(0.0, _LEAST_S - age_s))
+                seq = state.seq
+                with contextlib.suppress(StoreUnavailable):
+                    self._last = await self._read()
+                self._read_at, self._seq = time.monotonic(), seq
+        return self._last
+
+    async def _read(self) -> Facts:
+        store = self._state.store
+        head = await read_head(store)
+        brokers = await read_brokers(store)
+        workers = await read_workers(store)
+        fleet = await read_fleet(store)
+        survey = await StreamStore(store).survey()
+        refused: list[RefusedSummary] | None
+        try:
+            refused = await RefusalStore(store).summary()
+        except StoreUnavailable:
+            raise
+        except RegistryError:  # the operator's login may not read what authentication keeps
+            refused = None
+        return Facts(head, brokers, workers, fleet, survey, refused)

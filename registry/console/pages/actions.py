@@ -1,0 +1,135 @@
+"""Actions: what an operator may change here, each first as a preview. Only where the console was started with them."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+from urllib.parse import parse_qsl
+
+from starlette.requests import Request
+from starlette.responses import HTMLResponse
+
+from ...model import BrokerRow, QueueData
+from ...operators import previews
+from ...operators.previews import Mistaken, Preview
+from ...operators.words import perm
+from ..context import BadRequest, Console, NotAllowed
+from ..guard import is_token
+
+_MOST_BYTES: Final = 256 * 1024
+_FIELDS: Final = ("do", "name", "topic", "cluster", "queues", "kv_namespace", "key", "value")
+_QUEUES: Final = re.compile(r"(\S+)=(\d{1,5}):(\d{1,5})(?::([0-7]))?")
+_TITLES: Final = {
+    "wipe": "Take the write permission from a broker name",
+    "restore": "Give a broker name its permissions back",
+    "forget": "Forget a broker name",
+    "delete-topic": "Delete a topic",
+    "set-topic": "Give a topic queues",
+    "put-kv": "Set a key",
+    "delete-kv": "Delete a key",
+}
+
+
+def _check_allowed(console: Console) -> None:
+    if not console.actions:
+        raise NotAllowed("this console only reads: 'mqregistry console --actions' starts one that may change something")
+    if console.state.stale_since_ms is not None:
+        raise NotAllowed(f"what is shown is out of date, so nothing is changed: {console.state.reason}")
+
+
+async def actions(console: Console, request: Request) -> HTMLResponse:
+    """What there is to do."""
+    _check_allowed(console)
+    return await console.page(request, "actions.html", names=sorted(console.state.tables.brokers))
+
+
+async def action(console: Console, request: Request) -> HTMLResponse:
+    """What one of them would do."""
+    _check_allowed(console)
+    asked = {name: request.query_params.get(name, "") for name in _FIELDS}
+    return await _ask(console, request, asked, await _preview(console, asked))
+
+
+async def do(console: Console, request: Request) -> HTMLResponse:
+    """Do what was confirmed, if it still does what the preview said."""
+    _check_allowed(console)
+    form = await _form(request)
+    if not is_token(form.get("token", ""), console.token):
+        raise NotAllowed("the form is of another run of this console: open the page again")
+    asked = {name: form.get(name, "") for name in _FIELDS}
+    preview = await _preview(console, asked)
+    if form.get("seen") != _digest(preview):
+        return await _ask(console, request, asked, preview, changed=True)
+    if preview.work is not None:
+        await preview.work()
+    return await console.page(request, "done.html", title=_TITLES[asked["do"]], text=preview.done, live=False)
+
+
+async def _ask(
+    console: Console, request: Request, asked: Mapping[str, str], preview: Preview, *, changed: bool = False
+) -> HTMLResponse:
+    return await console.page(
+        request, "action.html", asked=asked, title=_TITLES[asked["do"]], preview=preview, seen=_digest(preview),
+        changed=changed, author=console.state.store.by, live=False,
+    )  # fmt: skip
+
+
+async def _preview(console: Console, asked: Mapping[str, str]) -> Preview:
+    store, what, name = console.state.store, asked["do"], asked["name"].strip()
+    match what:
+        case "wipe":
+            return await previews.wipe(store, name)
+        case "restore":
+            return await previews.restore(store, name)
+        case "forget":
+            return await previews.forget(store, name)
+        case "delete-topic":
+            return await previews.delete_topic(store, asked["topic"], asked["cluster"], _shown)
+        case "set-topic":
+            return await previews.set_topic(store, asked["topic"], _parse(asked["queues"]))
+        case "put-kv":
+            return await previews.set_kv(store, asked["kv_namespace"], asked["key"], asked["value"])
+        case "delete-kv":
+            return await previews.set_kv(store, asked["kv_namespace"], asked["key"], None)
+    raise BadRequest(f"do={what[:30]}: expected one of {', '.join(_TITLES)}")
+
+
+def _shown(topic: str, queue_datas: Mapping[str, QueueData], rows: Mapping[str, BrokerRow]) -> str:
+    return "\n".join([
+        f"topic {topic}",
+        *(f"{name}: {data.read_queue_nums} read, {data.write_queue_nums} write, {perm(data.perm)}"
+          for name, data in sorted(queue_datas.items())),
+    ])  # fmt: skip
+
+
+def _parse(text: str) -> dict[str, tuple[int, int, int]]:
+    found = {}
+    for part in text.split():
+        match = _QUEUES.fullmatch(part)
+        if match is None:
+            raise Mistaken(f"{part[:100]!r}: expected BROKER_NAME=READ:WRITE[:PERM], as broker-a=8:8:6")
+        name, read, write, value = match.groups()
+        found[name] = int(read), int(write), 6 if value is None else int(value)
+    if not found:
+        raise Mistaken("no queues are given: expected BROKER_NAME=READ:WRITE[:PERM], as broker-a=8:8:6")
+    return found
+
+
+def _digest(preview: Preview) -> str:
+    """What somebody saw who confirmed it; the time since a heartbeat, which changes by itself, does not count."""
+    lines = [re.sub(r", last heard \S+ ago", "", line) for line in preview.lines]
+    return hashlib.sha256("\n".join([*lines, preview.done]).encode()).hexdigest()
+
+
+async def _form(request: Request) -> dict[str, Any]:
+    body = b""
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > _MOST_BYTES:
+            raise BadRequest(f"the form has more than {_MOST_BYTES} bytes")
+    try:
+        return dict(parse_qsl(body.decode("utf-8"), keep_blank_values=True, strict_parsing=True, errors="strict"))
+    except ValueError:
+        raise BadRequest("the form cannot be read") from None

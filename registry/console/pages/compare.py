@@ -1,0 +1,78 @@
+"""Two instants beside each other: what is there only in one of them, and what differs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from starlette.requests import Request
+from starlette.responses import HTMLResponse
+
+from ...model import BrokerRow, QueueData
+from ...operators.words import perm
+from ...tables.tables import Tables
+from ..context import Console
+
+_MOST = 200
+
+
+class Difference(NamedTuple):
+    """One cell. before, after: None: it was not there."""
+
+    kind: str
+    name: str
+    before: str | None
+    after: str | None
+
+
+async def compare(console: Console, request: Request) -> HTMLResponse:
+    """The page: ``at`` and ``and``; without ``and`` now."""
+    at_ms, and_ms = await console.instant(request), await console.instant(request, "and")
+    found: list[Difference] = []
+    if at_ms is not None:
+        before = (await console.past.at(at_ms)).tables
+        after = console.state.tables if and_ms is None else (await console.past.at(and_ms)).tables
+        found = differences(before, after)
+    return await console.page(
+        request, "compare.html", differences=found[:_MOST], more=max(0, len(found) - _MOST), first_ms=at_ms,
+        second_ms=and_ms, live=False, **await console.slider(),
+    )  # fmt: skip
+
+
+def differences(before: Tables, after: Tables) -> list[Difference]:
+    """What differs, brokers first, then topics, KV and settings."""
+    found = _cells("broker", _addrs(before.brokers), _addrs(after.brokers))
+    for topic in sorted({*before.topics, *after.topics}):
+        was, now = before.topics.get(topic, {}), after.topics.get(topic, {})
+        if was != now:
+            found += _cells("topic", _queues(topic, was), _queues(topic, now))
+    for kind, was_kv, now_kv in (("KV", _flat(before.kv), _flat(after.kv)), ("setting", before.config, after.config)):
+        found += _cells(kind, was_kv, now_kv)
+    return found
+
+
+def _cells(kind: str, before: Mapping[str, str], after: Mapping[str, str]) -> list[Difference]:
+    return [
+        Difference(kind, name, before.get(name), after.get(name))
+        for name in sorted({*before, *after})
+        if before.get(name) != after.get(name)
+    ]
+
+
+def _addrs(rows: Mapping[str, BrokerRow]) -> dict[str, str]:
+    return {
+        f"{row.cluster} / {name} id {broker_id}": addr
+        for name, row in rows.items()
+        for broker_id, addr in row.broker_addrs.items()
+    }
+
+
+def _queues(topic: str, cells: Mapping[str, QueueData]) -> dict[str, str]:
+    return {
+        f"{topic} at {name}": f"{data.read_queue_nums} read, {data.write_queue_nums} write, {perm(data.perm)}"
+        for name, data in cells.items()
+    }
+
+
+def _flat(kv: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
+    return {f"{name} / {key}": value for name, table in kv.items() for key, value in table.items()}

@@ -1,0 +1,96 @@
+"""Topics: a list that is filtered and paged here, and one topic's route as clients get it, with who changed it."""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+from starlette.requests import Request
+from starlette.responses import HTMLResponse
+
+from ...operators.history import read_history
+from ...operators.routes import closest_names, route_of
+from ...operators.words import perm
+from ...protocol.bodies.route import encode_route
+from ...store.operator_reads import read_rows, read_topic_tables
+from ...tables.tables import Tables
+from ...tables.topic_history import Step
+from ..context import PER_PAGE, Console, NotThere, page_number, route_json
+from ..findings import is_writable
+
+_STEPS: Final = 20
+_NAMES: Final = 4
+
+
+class Row(NamedTuple):
+    """A topic as the list shows it; names: the first few of its broker names, more: how many others there are."""
+
+    topic: str
+    names: list[str]
+    more: int
+    read: int
+    write: int
+    perms: str
+    writable: bool
+
+
+async def topics(console: Console, request: Request) -> HTMLResponse:
+    """The list."""
+    text, state = request.query_params.get("filter", "").strip(), request.query_params.get("state", "")
+    then = await console.then(request)
+    tables = console.state.tables if then is None else then.tables
+    names = console.topic_names() if then is None else sorted(tables.topics)
+    if text:
+        wanted = text.lower()
+        names = [name for name in names if wanted in name.lower()]
+    if state == "unwritable":
+        names = [name for name in names if name in tables.topics and not is_writable(tables, name)]
+    number, pages = page_number(request, len(names))
+    rows = [_row(tables, name) for name in names[(number - 1) * PER_PAGE : number * PER_PAGE] if name in tables.topics]
+    return await console.page(
+        request, "topics.html", rows=rows, count=len(names), total=len(tables.topics), number_=number, pages=pages,
+        filter=text, chosen=state, then=then, at_ms=then.at_ms if then else None,
+        **await console.slider(),
+    )  # fmt: skip
+
+
+def _row(tables: Tables, topic: str) -> Row:
+    cells = tables.topics[topic]
+    names = sorted(cells)
+    return Row(
+        topic, names[:_NAMES], max(0, len(names) - _NAMES), sum(data.read_queue_nums for data in cells.values()),
+        sum(data.write_queue_nums for data in cells.values()),
+        ", ".join(perm(value) for value in sorted({data.perm for data in cells.values()})), is_writable(tables, topic),
+    )  # fmt: skip
+
+
+async def topic(console: Console, request: Request) -> HTMLResponse:
+    """One topic's route: as clients get it, and each change of it that the stream holds."""
+    name = request.query_params.get("name", "")
+    then = await console.then(request)
+    tables = console.state.tables if then is None else then.tables
+    store = console.state.store
+    route = route_of(tables, console.settings, name, store.compat)
+    steps: list[Step] = []
+    uncertain: list[str] = []
+    if console.state.stale_since_ms is None:
+        history, complete = await read_history(store, name)
+        now = (await read_topic_tables(store, name)).topics.get(name, {})
+        rows = await read_rows(store, {*now, *history.broker_names})
+        steps = list(history.steps(now, rows, complete=complete))
+        uncertain = sorted(set(history.uncertain))
+        if then is not None:
+            steps = [step for step in steps if step.change.ms <= then.at_ms]
+    known = route is not None or bool(steps)
+    if not known and then is None:
+        close = closest_names(name, set(tables.topics))
+        raise NotThere(f"No topic {name!r} at any broker." + (f" Did you mean {' or '.join(close)}?" if close else ""))
+    body = None if route is None else route_json(encode_route(route, quoted_keys=True))
+    queues: list[Any] = [] if route is None else [
+        (broker_name, route.broker_rows.get(broker_name), data)
+        for broker_name, data in sorted(route.queue_datas.items())
+    ]  # fmt: skip
+    return await console.page(
+        request, "topic.html", name=name, route=route, queues=queues, body=body, steps=steps[:-_STEPS - 1:-1],
+        hidden=max(0, len(steps) - _STEPS), uncertain=uncertain, then=then, at_ms=then.at_ms if then else None,
+        **await console.slider(),
+    )  # fmt: skip

@@ -1,0 +1,223 @@
+"""Time travel without a lake: the tables of an instant, from a checkpoint and a replay of the stream behind it.
+
+Events hold new values, so a replay can only go forward, from tables that are known as a whole: the empty ones before
+change 1, while the stream still has that, or a checkpoint. The console writes one when it starts, one each hour, and
+one each so many changes of a replay. What the past was is therefore known exactly, or it is said since when it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import OrderedDict
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from ..errors import RegistryError
+from ..events.by import By
+from ..events.changes import BrokerChange, Change, Parts
+from ..operators.words import moment
+from ..server.view.loading import has_vanished
+from ..server.view.view import Entry
+from ..store.change_reader import ChangeReader, find_change, read_first
+from ..store.connection.url import without_password
+from ..store.snapshot import read_head
+from ..tables.tables import Tables
+from ..tasks import cancelled, pause
+from .checkpoints import Checkpoints, Place, encode_tables
+from .state import State
+
+logger = logging.getLogger(__name__)
+
+_EVERY_S: Final = 3600
+_REPLAYED_EVERY: Final = 20_000
+_KEPT: Final = 2
+_LAKE: Final = "'mqregistry pipeline run' keeps longer: 'mqregistry route TOPIC --at TIME' shows it"
+
+
+class NotKnown(RegistryError):
+    """What held at that instant cannot be told any more; the message says since when it can."""
+
+
+class Reach(NamedTuple):
+    """Since when the past is known. whole: from the first change of the namespace on; origin: where a replay begins."""
+
+    since_ms: int
+    whole: bool
+    places: list[Place]
+
+
+class Then(NamedTuple):
+    """The tables of an instant. seq: the last change in them, which was made at ``ms``; since: brokerName -> the last
+    change of its row that the replay saw: when, and by whom.
+    """
+
+    at_ms: int
+    seq: int
+    ms: int
+    tables: Tables
+    since: dict[str, tuple[int, By | None]]
+
+
+class Past:
+    """The past of the namespace that a state follows.
+
+    Args:
+        folder: where checkpoints are kept.
+    """
+
+    def __init__(self, state: State, folder: Path) -> None:
+        self._state = state
+        self._folder = folder
+        self._found: OrderedDict[tuple[str, int], Then] = OrderedDict()
+        self._busy = asyncio.Lock()  # one replay at a time: each may hold a copy of all tables
+        self._due = asyncio.Event()
+        state.on_load = self._due.set
+
+    def _checkpoints(self) -> Checkpoints:
+        store = self._state.store
+        return Checkpoints(self._folder, without_password(store.url), store.namespace, self._state.epoch)
+
+    async def keep(self) -> None:
+        """Write a checkpoint when the tables were read, and then each hour. Runs until cancelled."""
+        while not cancelled():
+            try:
+                async with asyncio.timeout(_EVERY_S):
+                    await self._due.wait()
+            except TimeoutError:
+                pass
+            self._due.clear()
+            try:
+                while not await self.write_now():
+                    await pause(0.1)
+            except (OSError, RegistryError) as error:
+                logger.warning("no checkpoint for time travel was written to %s: %s", self._folder, error)
+                await pause(1.0)
+
+    async def write_now(self) -> bool:
+        """Write a checkpoint of the tables now, unless there is one of this change; forget those before the stream.
+
+        Returns:
+            False: not now, some parts of a change are still to come.
+        """
+        state = self._state
+        if not state.is_whole:
+            return False
+        if state.last_id == "0-0" or state.seq == 0:
+            return True
+        # at once, so that nothing changes meanwhile
+        checkpoints, seq, last_id, data = self._checkpoints(), state.seq, state.last_id, encode_tables(state.tables)
+        found = await find_change(state.store, seq)
+        if found is None:  # it was trimmed, or lost, meanwhile
+            return True
+        place = Place(found[1][-1].ms, seq, last_id)
+        first = await read_first(state.store)
+        for old in checkpoints.places():
+            if first is None or old.seq < first.seq - 1 or old.seq > place.seq:
+                checkpoints.remove(old)
+        if place not in checkpoints.places():
+            await asyncio.to_thread(checkpoints.write, place, data)
+        return True
+
+    async def reach(self) -> Reach | None:
+        """Since when the past is known; None: nothing was ever changed."""
+        state = self._state
+        first = await read_first(state.store)
+        if first is None:
+            return None
+        places = [place for place in self._checkpoints().places() if place.seq >= first.seq - 1]
+        if first.seq == 1:
+            return Reach(first.ms, True, places)
+        while places and await has_vanished(state.tail_store, Entry(places[0].last_id, places[0].seq)):
+            self._checkpoints().remove(places.pop(0))
+        return Reach(places[0].ms if places else round(time.time() * 1000), False, places)
+
+    async def at(self, at_ms: int) -> Then:
+        """The tables of an instant.
+
+        Raises:
+            NotKnown: the stream and the checkpoints do not reach back so far.
+            StoreUnavailable, StoreError: Redis does not answer, or an entry cannot be read.
+        """
+        async with self._busy:
+            epoch = self._state.epoch
+            found = self._found.get((epoch, at_ms))
+            if found is None:
+                found = await self._replay(at_ms)
+                if at_ms < time.time() * 1000 - 10_000:  # later changes cannot belong to it
+                    self._found[epoch, at_ms] = found
+                    while len(self._found) > _KEPT:
+                        self._found.popitem(last=False)
+            return found
+
+    async def _replay(self, at_ms: int) -> Then:
+        reach = await self.reach()
+        head = await read_head(self._state.store)
+        if at_ms > head.now_ms + 1000:
+            raise NotKnown(f"{moment(at_ms)} has not come yet: it is {moment(head.now_ms)}")
+        if reach is None:
+            raise NotKnown("nothing was changed yet: the stream of changes is empty")
+        if at_ms < reach.since_ms:
+            why = (
+                "the first change of this namespace was made then, or Redis was emptied before"
+                if reach.whole
+                else "of what was before, the stream does not hold every change any more, and no checkpoint is older"
+            )
+            raise NotKnown(
+                f"{moment(at_ms)} is before {moment(reach.since_ms)}, and the past is known since then: {why}. {_LAKE}"
+            )
+        checkpoints = self._checkpoints()
+        tables, place = Tables(), Place(0, 0, "0-0")
+        for candidate in reversed([one for one in reach.places if one.ms <= at_ms]):
+            entry = Entry(candidate.last_id, candidate.seq)
+            if await has_vanished(self._state.tail_store, entry):  # Redis came back with less, and went on otherwise
+                checkpoints.remove(candidate)
+                continue
+            read = await asyncio.to_thread(checkpoints.read, candidate)
+            if read is not None:
+                tables, place = read, candidate
+                break
+            checkpoints.remove(candidate)
+        else:
+            if not reach.whole:
+                raise NotKnown(f"no checkpoint before {moment(at_ms)} can be read: choose a later instant")
+        return await self._forward(tables, place, at_ms)
+
+    async def _forward(self, tables: Tables, place: Place, at_ms: int) -> Then:
+        """Apply what was changed behind a place, up to an instant."""
+        reader, parts = ChangeReader(self._state.tail_store, place.last_id), Parts()
+        seq, ms, count = place.seq, place.ms, 0
+        expected, since = place.seq + 1, dict[str, tuple[int, By | None]]()
+        while changes := await reader.read(block_ms=0):
+            for change in changes:
+                if change.seq != expected:
+                    raise NotKnown(
+                        f"change {change.seq} follows where change {expected} is due: what was between them was "
+                        "trimmed, or lost; choose a later instant"
+                    )
+                expected += 1
+                if change.ms > at_ms:
+                    return Then(at_ms, seq, ms, tables, since)
+                for whole in parts.add(change):
+                    tables.apply(whole)
+                    seq, ms = whole.seq, whole.ms
+                    _note(whole, since)
+                    count += 1
+            if count >= _REPLAYED_EVERY and seq == changes[-1].seq:
+                count = 0
+                self._write_of_replay(tables, Place(ms, seq, reader.last_id))
+            await asyncio.sleep(0)
+        return Then(at_ms, seq, ms, tables, since)
+
+    def _write_of_replay(self, tables: Tables, place: Place) -> None:
+        """So that the next replay of about the same time is short."""
+        try:
+            self._checkpoints().write(place, encode_tables(tables))
+        except OSError as error:
+            logger.warning("no checkpoint for time travel was written to %s: %s", self._folder, error)
+
+
+def _note(change: Change, since: dict[str, tuple[int, By | None]]) -> None:
+    if isinstance(change, BrokerChange) and change.broker_name:
+        since[change.broker_name] = change.ms, change.by

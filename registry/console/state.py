@@ -1,0 +1,211 @@
+"""What the console knows of the tables now: one copy for all pages, kept current from the stream of changes.
+
+The tables are read as a front end reads them (:func:`read_current_tables`); unlike a front end the console holds no
+lease, writes nothing, and gives nothing back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from ..errors import NoNamespace, RegistryError, StoreUnavailable
+from ..events.changes import Change, Parts, UnknownChange
+from ..names import printable
+from ..server.view.loading import StreamGap, read_current_tables
+from ..store.change_reader import ChangeReader
+from ..store.snapshot import read_head
+from ..store.store import Store
+from ..tables.tables import Tables
+from ..tasks import cancelled, pause
+
+logger = logging.getLogger(__name__)
+
+BLOCK_MS: Final = 1000
+_RETRY_S: Final = 0.25
+_CHANGES_PER_READ: Final = 100
+# A page that was away for a moment gets what it missed; one that was away for longer reads everything again.
+_RECENT: Final = 500
+_WAITING: Final = 500
+_MINUTES: Final = 60
+
+
+class Listener:
+    """One open page: what it has not been sent yet. ``None``: something else than a change is new."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._changes: deque[Change | None] = deque()
+        self._new = asyncio.Event()
+        self.lost = False
+
+    def put(self, change: Change | None) -> None:
+        """Something is new. A page that does not read loses changes, and is told to read everything again."""
+        if len(self._changes) >= _WAITING:
+            self._changes.clear()
+            self.lost = True
+        self._changes.append(change)
+        self._new.set()
+
+    async def take(self, within_s: float) -> list[Change | None]:
+        """What is new; [] when nothing was for so long."""
+        if not self._changes:
+            self._new.clear()
+            try:
+                async with asyncio.timeout(within_s):
+                    await self._new.wait()
+            except TimeoutError:
+                return []
+        found = list(self._changes)
+        self._changes.clear()
+        return found
+
+    def __enter__(self) -> Listener:
+        self._state.listeners.add(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._state.listeners.discard(self)
+
+
+class State:
+    """The tables now, and since when they may be out of date.
+
+    generation: another number whenever anything is another. stale_since_ms: when Redis last answered (time of this
+    machine), None while it does. away: the last time that Redis was away, from and to. per_minute: how many changes
+    were made, by minute since 1970, as far as this process saw them.
+
+    Args:
+        store: for scripts. tail_store: the same namespace with a timeout above BLOCK_MS.
+    """
+
+    def __init__(self, store: Store, tail_store: Store) -> None:
+        self.store = store
+        self.tail_store = tail_store
+        self.tables = Tables()
+        self.epoch, self.seq, self.last_id = "", 0, "0-0"
+        self.generation = 0
+        self.loaded = False
+        self.stale_since_ms: int | None = round(time.time() * 1000)
+        self.reason = "the tables are being read"
+        self.away: tuple[int, int] | None = None
+        self.per_minute: dict[int, int] = {}
+        self.recent: deque[Change] = deque(maxlen=_RECENT)
+        self.listeners: set[Listener] = set()
+        self.stopping = False
+        self.on_load: Callable[[], None] = lambda: None
+        self._reader: ChangeReader | None = None
+        self._parts = Parts()
+        self._last_seq = -1
+        self._heard_ms = round(time.time() * 1000)
+
+    @property
+    def position(self) -> str:
+        """The id that the last change has in the streams of open pages."""
+        return f"{self.epoch}:{self.seq}"
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the tables are of the moment between two changes: no part of one waits for the others."""
+        return self.loaded and self._last_seq == self.seq
+
+    def stop(self) -> None:
+        """Have the streams of open pages end."""
+        self.stopping = True
+        self._tell()
+
+    async def follow(self) -> None:
+        """Read the tables, then apply what changes. Runs until cancelled."""
+        while not cancelled():
+            try:
+                if self._reader is None:
+                    await self._load()
+                else:
+                    await self._read(self._reader)
+                self._heard()
+            except (StreamGap, UnknownChange) as error:
+                logger.info("the tables are read again: %s", error)
+                self._reader = None
+                await pause(_RETRY_S)
+            except StoreUnavailable as error:
+                self._unheard(f"Redis does not answer: {error}")
+                await pause(_RETRY_S)
+            except RegistryError as error:
+                self._reader = None
+                self._unheard(str(error))
+                await pause(_RETRY_S)
+
+    async def _load(self) -> None:
+        if not await self.store.exists():  # a script would make the namespace
+            raise NoNamespace(
+                f"no namespace {self.store.namespace!r} in this Redis: it was emptied, or no front end served it yet"
+            )
+        loaded = await read_current_tables(self.store, self.tail_store)
+        self.tables, self.epoch, self.seq = loaded.tables, loaded.head.epoch, loaded.seq
+        self._reader, self._parts, self._last_seq = loaded.reader, loaded.parts, loaded.seq
+        self.last_id = loaded.reader.last_id
+        self.loaded = True
+        self.recent.clear()
+        self.generation += 1
+        self.on_load()
+        for listener in self.listeners:
+            listener.lost = True
+            listener.put(None)
+
+    async def _read(self, reader: ChangeReader) -> None:
+        changes = await reader.read(block_ms=BLOCK_MS, count=_CHANGES_PER_READ)
+        for change in changes:
+            if change.seq != self._last_seq + 1:
+                raise StreamGap(change.seq, self._last_seq + 1)
+            self._last_seq = change.seq
+            for whole in self._parts.add(change):
+                self._apply(whole)
+        self.last_id = reader.last_id
+        if not changes:
+            # A blocking read says nothing of a Redis that was emptied, or came back with less.
+            if not await self.store.exists():
+                self._reader = None
+                return
+            head = await read_head(self.store)
+            if head.epoch != self.epoch or head.seq < self._last_seq:
+                self._reader = None
+
+    def _apply(self, change: Change) -> None:
+        self.tables.apply(change)
+        self.seq = change.seq
+        self.generation += 1
+        self.recent.append(change)
+        minute = change.ms // 60_000
+        self.per_minute[minute] = self.per_minute.get(minute, 0) + 1
+        while len(self.per_minute) > _MINUTES:
+            del self.per_minute[min(self.per_minute)]
+        for listener in self.listeners:
+            listener.put(change)
+
+    def _heard(self) -> None:
+        now_ms = round(time.time() * 1000)
+        self._heard_ms = now_ms
+        if self.stale_since_ms is None or self._reader is None:
+            return
+        if self.generation > 1:  # not the start
+            self.away = self.stale_since_ms, now_ms
+        self.stale_since_ms, self.reason = None, ""
+        self._tell()
+
+    def _unheard(self, reason: str) -> None:
+        if self.stale_since_ms is None:
+            self.stale_since_ms = self._heard_ms
+            logger.warning("%s; pages show what was known", printable(reason))
+        elif reason == self.reason:
+            return
+        self.reason = reason
+        self._tell()
+
+    def _tell(self) -> None:
+        self.generation += 1
+        for listener in self.listeners:
+            listener.put(None)

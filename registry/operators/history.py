@@ -1,0 +1,64 @@
+"""Which changes were somebody's, or of something, and what the stream of changes tells of one topic."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from ..events.by import By
+from ..events.changes import BrokerChange, Change, Parts, TopicDeleted, TopicRegistered, WritePermSet
+from ..store.change_reader import ChangeReader
+from ..store.store import Store
+from ..tables.topic_history import TopicHistory
+
+Wanted = Callable[[Change], bool]
+
+
+def by_author(user: str | None, peer: str | None) -> Wanted:
+    """What this user caused, or what came from this address; None: whoever, wherever."""
+
+    def wanted(change: Change) -> bool:
+        by = change.by
+        return by is not None and (user is None or user in (by.user, by.login)) and (peer is None or is_at(by, peer))
+
+    return wanted
+
+
+def is_at(by: By, peer: str) -> bool:
+    """Whether somebody is at an address; of a program host and process id are."""
+    return any(at is not None and (at == peer or at.startswith((f"{peer}:", f"{peer}/"))) for at in (by.peer, by.via))
+
+
+def broker_names_of(change: Change) -> tuple[str, ...]:
+    """The brokerNames whose row or queue data a change is about."""
+    match change:
+        case BrokerChange() | WritePermSet():
+            return (change.broker_name,)
+        case TopicDeleted():
+            return (*change.broker_names,)
+        case TopicRegistered():
+            return (*change.queue_datas,)
+    return ()
+
+
+def whole(parts: list[Change]) -> Change:
+    """A change as if it were in one part."""
+    first = parts[0]
+    if len(parts) == 1:
+        return first
+    topics = {topic: data for part in parts for topic, data in getattr(part, "topics", {}).items()}
+    return msgspec.structs.replace(first, part=1, parts=1, topics=topics)
+
+
+async def read_history(store: Store, topic: str) -> tuple[TopicHistory, bool]:
+    """What the whole stream tells of a topic, and whether it holds every change that ever was."""
+    history, reader, parts = TopicHistory(topic), ChangeReader(store, "0-0"), Parts()
+    complete: bool | None = None
+    while changes := await reader.read(block_ms=0):
+        if complete is None:
+            complete = changes[0].seq == 1
+        for change in changes:
+            if whole := list(parts.add(change)):
+                history.add(whole)
+    return history, bool(complete)

@@ -1,0 +1,40 @@
+"""A topic's route as clients are told it, and names that are nearly those that somebody asked for."""
+
+from __future__ import annotations
+
+import difflib
+
+from ..behaviour import behaviour_of
+from ..config.in_force import in_force
+from ..config.settings import Settings
+from ..model import TopicRoute
+from ..store.operator_reads import read_topic_tables
+from ..store.store import Store
+from ..tables.route import pick_up_route
+from ..tables.tables import Tables
+
+
+async def read_route(store: Store, own: Settings, topic: str) -> TopicRoute | None:
+    """One topic's route as clients of a front end with these settings are told; None: there is no such topic."""
+    return route_of(await read_topic_tables(store, topic), own, topic, store.compat)
+
+
+def route_of(tables: Tables, own: Settings, topic: str, compat: str) -> TopicRoute | None:
+    """The same, from tables that have the topic."""
+    settings = in_force(own, tables.config, compat=compat)
+    return pick_up_route(
+        tables,
+        topic,
+        acting_master=settings.support_acting_master,
+        order_messages=settings.has_order_in_routes,
+        live_by_cluster=behaviour_of(compat).live_by_cluster,
+    )
+
+
+def closest_names(wanted: str, names: set[str]) -> list[str]:
+    """The names that are most like ``wanted``, best first; at most five."""
+    by_lower = {name.lower(): name for name in sorted(names, reverse=True)}
+    wanted = wanted.lower()
+    inside = sorted((name for name in names if wanted in name.lower()), key=lambda name: (len(name), name))
+    close = [by_lower[name] for name in difflib.get_close_matches(wanted, by_lower, 5, 0.6)]
+    return list(dict.fromkeys([*inside[:3], *close]))[:5]

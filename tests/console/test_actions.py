@@ -1,0 +1,136 @@
+"""Actions: a preview first, done only when it was confirmed here, and never where the console only reads."""
+
+from __future__ import annotations
+
+import html
+import re
+
+import pytest
+
+from .conftest import HERE, open_site
+
+ORIGIN = {"origin": HERE}
+
+
+@pytest.fixture
+def acting(runner, store, tmp_path):
+    """A console that may change something."""
+    opened = open_site(store, tmp_path / "checkpoints", actions=True)
+    yield runner.run(opened.__aenter__())
+    runner.run(opened.__aexit__(None, None, None))
+
+
+def form_of(text):
+    """The hidden fields of the form that confirms."""
+    form = re.search(r'<form class="filter" method="post".*?</form>', text, re.S)[0]
+    return {name: html.unescape(value) for name, value in re.findall(r'name="(\w+)" value="([^"]*)"', form)}
+
+
+async def post(site, form, **headers):
+    return await site.http.post("/action", data=form, headers={**ORIGIN, **headers})
+
+
+async def counted(bed):
+    return (await bed.head()).seq
+
+
+@pytest.mark.parametrize(
+    ("asked", "says", "event"),
+    [
+        ({"do": "wipe", "name": "broker-a"}, "2 topics lose the write bit", "write_perm_set"),
+        ({"do": "forget", "name": "broker-a"}, "2 topics lose the route to it", "broker_unregistered"),
+        ({"do": "delete-topic", "topic": "orders"}, "goes from all of these broker names", "topic_deleted"),
+        ({"do": "set-topic", "topic": "new", "queues": "broker-a=4:2:4"}, "4 read, 2 write, 4 R", "topic_registered"),
+        ({"do": "put-kv", "kv_namespace": "ns", "key": "k", "value": "v"}, "it is new", "kv_put"),
+        ({"do": "delete-kv", "kv_namespace": "ns", "key": "old"}, "ns/old goes", "kv_deleted"),
+    ],
+)  # fmt: skip
+async def test_each_action_shows_what_it_does_then_does_it_with_its_author(acting, bed, asked, says, event):
+    acting.console.state.store.by = type(bed.store.by)("console", "root")
+    await bed.register(topics=["orders", "bills"])
+    await bed.kv.put("ns", "old", "1")
+    before = await counted(bed)
+    await acting.until_seen(before)
+    text = await acting.get("/action", **asked)
+    assert says in text
+    assert await counted(bed) == before
+    answer = await post(acting, form_of(text))
+    assert answer.status_code == 200, answer.text
+    assert "<h1>Done</h1>" in answer.text
+    last = (await bed.events())[-1]
+    assert (last.type, last.by.how) == (event, "console")
+    assert (await post(acting, form_of(text))).status_code in (200, 400)  # twice changes nothing more
+    assert not await bed.events()
+
+
+async def test_restore_after_wipe(acting, bed):
+    await bed.register(topics=["orders", "bills"])
+    await bed.routes.set_write_perm("broker-a", "wipe")
+    await acting.until_seen(await counted(bed))
+    text = await acting.get("/action", do="restore", name="broker-a")
+    assert "2 topics with permission 4 R get 6 RW" in text
+    await post(acting, form_of(text))
+    assert "every topic has permission 6 RW" in await acting.get("/action", do="restore", name="broker-a")
+
+
+async def test_what_changed_since_the_preview_is_asked_again(acting, bed):
+    await bed.register(topics=["orders", "bills"])
+    await acting.until_seen(await counted(bed))
+    form = form_of(await acting.get("/action", do="wipe", name="broker-a"))
+    await bed.register(topics=["orders", "bills", "third"], counter=2)
+    before = await counted(bed)
+    await acting.until_seen(before)
+    answer = await post(acting, form)
+    assert "Look again" in answer.text
+    assert await counted(bed) == before
+    assert "<h1>Done</h1>" in (await post(acting, form_of(answer.text))).text
+
+
+async def test_a_console_that_only_reads_changes_nothing(site, bed):
+    await bed.register(topics=["orders", "bills"])
+    before = await counted(bed)
+    await site.until_seen(before)
+    assert "only reads" in await site.get("/actions", 403)
+    assert "only reads" in await site.get("/action", 403, do="wipe", name="broker-a")
+    form = {"token": site.console.token, "do": "wipe", "name": "broker-a", "seen": ""}
+    assert (await post(site, form)).status_code == 403
+    assert await counted(bed) == before
+    assert "Actions</a>" not in await site.get("/")
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"origin": "http://evil.example"}, {"origin": "null"}, {"origin": ""}, {"sec-fetch-site": "cross-site"},
+        {"host": "evil.example"}, {"origin": "http://127.0.0.1:1"},
+    ],
+)  # fmt: skip
+async def test_a_request_of_another_site_changes_nothing(acting, bed, headers):
+    await bed.register(topics=["orders", "bills"])
+    before = await counted(bed)
+    await acting.until_seen(before)
+    form = form_of(await acting.get("/action", do="wipe", name="broker-a"))
+    assert (await post(acting, form, **headers)).status_code == 403
+    assert await counted(bed) == before
+
+
+async def test_without_the_token_nothing_is_changed(acting, bed):
+    await bed.register(topics=["orders", "bills"])
+    before = await counted(bed)
+    await acting.until_seen(before)
+    form = form_of(await acting.get("/action", do="wipe", name="broker-a"))
+    for token in ("", "x", "\u00e4"):
+        assert (await post(acting, {**form, "token": token})).status_code == 403
+    assert (await acting.http.post("/action", content=b"\xff=1", headers=ORIGIN)).status_code == 400
+    assert (await acting.http.post("/action", content=b"a" * 300_000, headers=ORIGIN)).status_code == 400
+    assert await counted(bed) == before
+
+
+async def test_what_makes_no_sense_says_what_there_is(acting, bed):
+    await bed.register(topics=["orders", "bills"])
+    await acting.until_seen(await counted(bed))
+    assert "did you mean broker-a?" in await acting.get("/action", 400, do="wipe", name="broker-b")
+    assert "did you mean orders?" in await acting.get("/action", 400, do="delete-topic", topic="order")
+    assert "expected BROKER_NAME=READ:WRITE" in await acting.get("/action", 400, do="set-topic", topic="t", queues="x")
+    assert "expected one of" in await acting.get("/action", 400, do="nonsense")
+    assert "is empty" in await acting.get("/action", 400, do="put-kv", kv_namespace="", key="k", value="v")

@@ -1,0 +1,193 @@
+"""The pages in a real Chromium: nothing breaks the policy, live updates, pause, time travel, actions, stale pages."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import threading
+import time
+
+import pytest
+
+from tests.store.test_processes import SWEEPER, worker
+
+from .conftest import Running
+
+CHROMIUM = os.environ.get("MQREGISTRY_CHROMIUM") or shutil.which("chromium") or ""
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(not CHROMIUM, reason="no chromium on PATH: apt-get install chromium"),
+]
+
+UNLABELLED = """[...document.querySelectorAll('input:not([type=hidden]), select')]
+    .filter(one => !one.labels.length && !one.ariaLabel).length"""
+HOSTILE = '<script>document.title="taken"</script>'
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    """One Chromium for all tests, in a thread of its own: Playwright's loop and that of the tests do not mix."""
+    sync_api = pytest.importorskip("playwright.sync_api")
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def loop():
+    """Runs coroutines in a thread."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    yield lambda work: asyncio.run_coroutine_threadsafe(work, loop).result(20)
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join()
+    loop.close()
+
+
+@pytest.fixture(scope="module")
+def filled(loop, redis_url):
+    """A namespace with a few brokers, one of them with a hostile name, and what a front end tells."""
+    from mqregistry.store.store import Store
+    from tests.store.bed import Bed
+
+    async def fill():
+        store = Store(redis_url, f"browser{time.monotonic_ns() % 10**9}")
+        await store.connect()
+        bed = Bed(store)
+        await bed.leases.renew("w1", process=worker(), lease_ms=600_000)
+        await bed.leases.reap(10, sweeper="s1", process=SWEEPER)
+        await bed.register(topics=["orders", HOSTILE])
+        await bed.register("10.0.0.2:10911", "broker-b", cluster="c2", topics=["orders", "bills"])
+        await bed.kv.put("ns", HOSTILE, "v")
+        return bed
+
+    bed = loop(fill())
+    yield bed
+    loop(bed.store.close())
+
+
+@pytest.fixture(scope="module")
+def site(filled, redis_url, tmp_path_factory):
+    process = Running(redis_url, filled.store.namespace, tmp_path_factory.mktemp("browser"), "--actions")
+    yield process
+    process.end()
+
+
+@pytest.fixture
+def page(chromium, site):
+    """A page that fails the test when anything breaks the policy, or asks elsewhere."""
+    context = chromium.new_context(base_url=site.url)
+    page = context.new_page()
+    page.set_default_timeout(10_000)
+    faults = []
+    page.on("pageerror", lambda error: faults.append(str(error)))
+    page.on("console", lambda message: faults.append(message.text) if "Content Security" in message.text else None)
+    page.on("request", lambda one: None if one.url.startswith(site.url) else faults.append(one.url))
+    yield page
+    assert faults == []
+    context.close()
+
+
+PATHS = ["/", "/brokers", "/topics", "/topic?name=orders", "/changes", "/changes/1", "/kv", "/front-ends", "/streams",
+         "/compare?at=-1s", "/actions", "/brokers?at=-1s"]  # fmt: skip
+
+
+@pytest.mark.parametrize("width", [1280, 400])
+def test_every_page_fits_and_names_of_others_stay_text(page, width):
+    page.set_viewport_size({"width": width, "height": 800})
+    for path in PATHS:
+        page.goto(path, wait_until="domcontentloaded")
+        assert page.title() != "taken", path
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), f"{path} is wider than {width} px"
+        assert page.evaluate(UNLABELLED) == 0, path
+    page.goto("/topics")
+    assert page.get_by_text(HOSTILE, exact=True).is_visible()
+
+
+def test_a_change_appears_by_itself_and_a_pause_holds_it_back(page, loop, filled):
+    page.goto("/changes")
+    page.locator("#changes .change").first.wait_for()
+    loop(filled.kv.put("ns", "live-one", "1"))
+    page.locator("#changes .change", has_text="ns/live-one").wait_for()
+    page.keyboard.press("p")
+    assert page.locator("#pause").get_attribute("aria-pressed") == "true"
+    loop(filled.kv.put("ns", "live-two", "2"))
+    other = page.context.new_page()
+    other.goto("/changes")
+    other.locator("#changes .change", has_text="ns/live-two").wait_for()
+    assert page.locator("#changes .change", has_text="ns/live-two").count() == 0
+    page.locator("#pause").click()
+    page.locator("#changes .change", has_text="ns/live-two").wait_for()
+
+
+def test_time_left_counts_down_and_tables_refresh(page, loop, filled):
+    page.goto("/brokers")
+    clock = page.locator(".clock").first
+    before = clock.text_content()
+    api = pytest.importorskip("playwright.sync_api")
+    api.expect(clock).not_to_have_text(before)
+    loop(filled.register("10.0.0.7:10911", "broker-new", topics=["orders", "bills"]))
+    page.get_by_text("10.0.0.7:10911").wait_for()
+
+
+def test_the_slider_shows_an_instant_and_leads_back(page, loop, filled):
+    loop(filled.register("10.0.0.8:10911", "broker-late", topics=["orders", "bills"]))
+    page.goto("/brokers")
+    page.get_by_text("10.0.0.8:10911").wait_for()
+    slider = page.locator("[data-slider]")
+    slider.focus()
+    with page.expect_navigation():
+        slider.press("Home")
+    page.locator(".then").first.wait_for()
+    assert page.get_by_text("10.0.0.8:10911").count() == 0
+    assert "at=" in page.url
+    page.get_by_role("link", name="Back to now").click()
+    page.get_by_text("10.0.0.8:10911").wait_for()
+
+
+def test_the_keyboard_reaches_the_content_and_the_filter(page):
+    page.goto("/topics")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "skip"
+    page.keyboard.press("/")
+    assert page.evaluate("document.activeElement.id") == "filter"
+    page.keyboard.type("bil")
+    page.keyboard.press("Enter")
+    page.get_by_text("1 topic", exact=True).wait_for()
+
+
+def test_an_action_is_previewed_and_done(page, loop, filled):
+    page.goto("/actions")
+    page.locator("#put-kv-kv_namespace").fill("ns")
+    page.locator("#put-kv-key").fill("by-hand")
+    page.locator("#put-kv-value").fill("1")
+    page.locator("#put-kv-value").press("Enter")
+    page.get_by_text("ns/by-hand becomes 1").wait_for()
+    page.locator("#do-it").click()
+    page.get_by_role("heading", name="Done").wait_for()
+    page.get_by_role("link", name="The change").click()
+    row = page.locator(".change", has_text="ns/by-hand")
+    row.wait_for()
+    assert "(console)" in row.text_content()
+
+
+def test_a_console_that_ends_is_said_and_its_pages_come_back(chromium, filled, redis_url, tmp_path):
+    process = Running(redis_url, filled.store.namespace, tmp_path)
+    port = process.url.rpartition(":")[2]
+    context = chromium.new_context()
+    page = context.new_page()
+    try:
+        page.goto(process.url + "/changes")
+        page.locator("#status .ok").wait_for()
+        process.end()
+        page.get_by_text("the console does not answer").wait_for(timeout=15_000)
+        process = Running(redis_url, filled.store.namespace, tmp_path, "--port", port)
+        page.locator("#status .ok").wait_for(timeout=15_000)
+    finally:
+        process.end()
+        with contextlib.suppress(Exception):
+            context.close()

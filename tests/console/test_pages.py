@@ -1,0 +1,168 @@
+"""The pages: what they show, that nothing foreign acts in them, filters, paging, and errors that say what to do."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+
+import pytest
+
+from mqregistry.config.settings import Settings
+from mqregistry.console.app import PAGES
+from mqregistry.operators.routes import read_route
+from mqregistry.protocol.bodies.route import encode_route
+
+HOSTILE = '<script>alert("1")</script>'
+BIDI = "evil\u202etopic"
+
+
+async def filled(bed):
+    await bed.fe1.leases.renew("w1")
+    await bed.register(topics=["orders", "bills"])
+    await bed.register("10.0.0.2:10911", broker_id=1, topics=["orders", "bills"])
+    await bed.register("10.0.0.3:10911", "broker-b", cluster="c2", topics={"orders": (4, 4, 4), "ledger": (4, 4, 6)})
+    await bed.kv.put("ORDER_TOPIC_CONFIG", "orders", "broker-a:8")
+    return (await bed.head()).seq
+
+
+async def test_every_page_answers_with_a_policy_that_runs_nothing_of_others(site, bed):
+    await site.until_seen(await filled(bed))
+    for path in PAGES:
+        if path in ("/events", "/actions", "/action"):
+            continue
+        answer = await site.http.get(path.format(seq=1), params={"name": "orders"} if path == "/topic" else None)
+        assert answer.status_code == 200, (path, answer.text)
+        assert answer.headers["content-security-policy"].startswith("default-src 'self'; base-uri 'none'")
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert answer.headers["cache-control"] == "no-store"
+        assert not re.search(r"<script(?! src=)|\sstyle=|\son\w+=|<style", answer.text), path
+        assert not re.search(r"(?:src|href|action|hx-get|sse-connect)=\"(?!/|#)", answer.text), path
+
+
+@pytest.mark.parametrize("host", ["evil.example:9880", "127.0.0.1.evil.example", "", "[::2]:9880"])
+async def test_another_host_is_refused(site, host):
+    answer = await site.http.get("/", headers={"host": host})
+    assert answer.status_code == 403
+    assert "content-security-policy" in answer.headers
+    for good in ("localhost", "127.0.0.1:1", "[::1]:9880"):
+        assert (await site.http.get("/", headers={"host": good})).status_code == 200
+
+
+@pytest.mark.parametrize("path", ["/", "/brokers", "/topics", "/changes", "/kv", "/compare", "/front-ends", "/streams"])
+async def test_foreign_names_stay_text(site, bed, path):
+    await bed.fe1.leases.renew(HOSTILE)
+    await bed.register("<img src=x>:1", HOSTILE, cluster=BIDI, topics=[HOSTILE, BIDI])
+    await bed.kv.put(HOSTILE, BIDI, f"{HOSTILE}\n\x1b[2J")
+    await site.until_seen((await bed.head()).seq)
+    text = await site.get(path)
+    assert "<script>alert" not in text
+    assert "<img" not in text
+    assert "\u202e" not in text
+    assert "\x1b" not in text
+    page = await site.get("/topic", name=HOSTILE)
+    assert f'<h1 class="name">{html.escape(HOSTILE, quote=False)}' in page.replace("&#34;", '"')
+
+
+async def test_brokers_are_filtered(site, bed):
+    await site.until_seen(await filled(bed))
+    assert "10.0.0.1:10911" in await site.get("/brokers")
+    text = await site.get("/brokers", filter="C2")
+    assert "10.0.0.3:10911" in text
+    assert "10.0.0.1:10911" not in text
+    assert "No broker matches" in await site.get("/brokers", filter="nothing")
+
+
+async def test_topics_are_filtered_and_paged(site, bed):
+    await bed.register(topics=[f"topic-{n:03}" for n in range(250)])
+    await site.until_seen((await bed.head()).seq)
+    first, third = await site.get("/topics"), await site.get("/topics", page="3")
+    assert "250 topics, page 1 of 3" in first
+    assert "topic-000" in first
+    assert "topic-100" not in first
+    assert "topic-249" in third
+    assert "1 topic" in await site.get("/topics", filter="TOPIC-017")
+    assert "topic-249" in await site.get("/topics", page="99999")  # the last one there is
+    assert "expected a number" in await site.get("/topics", 400, page="x")
+
+
+async def test_a_route_is_shown_as_clients_get_it(site, bed):
+    await site.until_seen(await filled(bed))
+    text = await site.get("/topic", name="orders")
+    shown = html.unescape(re.search(r'request 105">(.*?)</pre>', text, re.S)[1])
+    route = await read_route(bed.store, Settings(), "orders")
+    assert json.loads(shown) == json.loads(encode_route(route, quoted_keys=True))
+    assert "broker_registered" in text
+
+
+async def test_a_deleted_topic_says_who_deleted_it_and_what_its_route_was(site, bed):
+    await filled(bed)
+    await bed.routes.delete_topic("orders", "")
+    await site.until_seen((await bed.head()).seq)
+    text = await site.get("/topic", name="orders")
+    assert "code 17" in text
+    deleted = text[text.index("topic_deleted") :]
+    assert "direct" in deleted[: deleted.index("</p>")]
+    assert "8 read, 8 write, 6 RW" in deleted
+
+
+async def test_an_unknown_topic_names_close_ones(site, bed):
+    await site.until_seen(await filled(bed))
+    assert "Did you mean orders?" in await site.get("/topic", 404, name="order")
+
+
+async def test_topics_with_nowhere_to_write_to_are_found(site, bed):
+    await bed.register(topics={"writable": (4, 4, 6), "readable": (4, 4, 4)})
+    await site.until_seen((await bed.head()).seq)
+    assert "1 topic has nowhere to write to" in await site.get("/")
+    text = await site.get("/topics", state="unwritable")
+    assert "readable" in text
+    assert "writable</a>" not in text
+
+
+async def test_changes_are_filtered_and_each_has_an_address(site, bed):
+    seq = await filled(bed)
+    await site.until_seen(seq)
+    assert (await site.get("/changes")).count('class="change"') == seq
+    assert (await site.get("/changes", kind="kv_put")).count('class="change"') == 1
+    assert (await site.get("/changes", topic="bills")).count('class="change"') == 1
+    assert (await site.get("/changes", broker="broker-b")).count('class="change"') == 1
+    assert (await site.get("/changes", author="nobody at all")).count('class="change"') == 0
+    assert (await site.get("/changes", before="3")).count('class="change"') == 2
+    one = await site.get(f"/changes/{seq}")
+    assert "kv_put" in one
+    assert "ORDER_TOPIC_CONFIG" in one
+    assert "is not in the stream" in await site.get(f"/changes/{seq + 1}", 404)
+    assert "expected one of" in await site.get("/changes", 400, kind="nonsense")
+
+
+async def test_a_change_in_parts_is_one_change(site, bed):
+    await bed.register(topics=[f"t{n}" for n in range(1200)])
+    head = await bed.head()
+    await site.until_seen(head.seq)
+    assert head.seq > 1
+    for seq in range(1, head.seq + 1):
+        assert f"in {head.seq} parts" in await site.get(f"/changes/{seq}")
+    assert (await site.get("/changes")).count('class="change"') == 1
+
+
+async def test_settings_say_where_their_value_is_from(site, bed):
+    await bed.kv.set_config({"orderMessageEnable": "true"})
+    await site.until_seen((await bed.head()).seq)
+    text = await site.get("/kv")
+    row = text[text.index("orderMessageEnable") :]
+    assert "set for all front ends" in row[: row.index("</tr>")]
+    assert ">default<" in text
+
+
+async def test_nothing_is_wrong_with_a_registry_that_works(site, bed):
+    await site.until_seen(await filled(bed))
+    await bed.register("10.0.0.3:10911", "broker-b", cluster="c2", topics=["orders", "ledger"], counter=2)
+    await site.until_seen((await bed.head()).seq)
+    assert "Nothing is wrong" in await site.get("/")
+
+
+async def test_an_address_that_makes_no_sense_says_what_was_expected(site):
+    assert "is no time: expected" in await site.get("/brokers", 400, at="yesterday")
+    assert "There is no such page" in await site.get("/nothing", 404)
+    assert (await site.http.post("/", headers={"origin": "http://127.0.0.1:9880"})).status_code == 405

@@ -1,0 +1,166 @@
+"""The command: where it listens, the stream of an open page, Redis that goes away, and its end."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import httpx
+import pytest
+
+from mqregistry.embedded import EmbeddedRedis
+from mqregistry.store.store import Store
+from tests.conftest import NO_FSYNC
+from tests.store.bed import Bed
+
+from .conftest import Running
+
+
+class Stream:
+    """Events of an open page."""
+
+    def __init__(self, http, url, **headers):
+        self._opened = http.stream("GET", url, headers=headers, timeout=20)
+        self.seen = []
+
+    async def __aenter__(self):
+        self._lines = (await self._opened.__aenter__()).aiter_lines()
+        return self
+
+    async def __aexit__(self, *_):
+        await self._opened.__aexit__(None, None, None)
+
+    async def until(self, holds):
+        """The first event that holds: (name, id, data)."""
+        name, event_id, data = "", "", []
+        async with asyncio.timeout(15):
+            async for line in self._lines:
+                field, _, value = line.partition(": ")
+                if field == "event":
+                    name = value
+                elif field == "id":
+                    event_id = value
+                elif field == "data":
+                    data.append(value)
+                elif not line:
+                    event = name, event_id, "\n".join(data)
+                    name, event_id, data = "", "", []
+                    self.seen.append(event)
+                    if holds(event):
+                        return event
+        raise AssertionError(f"the stream ended: {self.seen}")
+
+    async def until_end(self):
+        """It ends as a whole answer."""
+        async with asyncio.timeout(15):
+            async for _ in self._lines:
+                pass
+
+
+def change_of(text):
+    return lambda event: event[0] == "change" and text in event[2]
+
+
+def test_a_change_is_pushed_with_its_number_and_a_page_that_comes_back_misses_nothing(
+    module_runner, module_bed, running
+):
+    async def work():
+        bed = module_bed
+        async with httpx.AsyncClient() as http:
+            async with Stream(http, f"{running.url}/events?changes=1") as stream:
+                await stream.until(lambda event: event[0] == "status")
+                await bed.kv.put("ns", "one", "<b>&\n1")
+                _, event_id, data = await stream.until(change_of("ns/one"))
+                assert "&lt;b&gt;&amp;\\n1" in data
+                await stream.until(lambda event: event[0] == "tables")
+            await bed.kv.put("ns", "two", "2")
+            await bed.kv.put("ns", "three", "3")
+            async with Stream(http, f"{running.url}/events?changes=1", **{"last-event-id": event_id}) as stream:
+                await stream.until(change_of("ns/three"))
+                assert [event[2].count("ns/two") for event in stream.seen if event[0] == "change"] == [1, 0]
+            async with Stream(http, f"{running.url}/events?changes=1", **{"last-event-id": "other:1"}) as stream:
+                await stream.until(lambda event: event[0] == "again")
+            async with Stream(http, f"{running.url}/events?changes=1&kind=kv_deleted") as stream:
+                await stream.until(lambda event: event[0] == "status")
+                await bed.kv.put("ns", "four", "4")
+                await bed.kv.delete("ns", "four")
+                await stream.until(change_of("ns/four"))
+                assert not [event for event in stream.seen if "kv_put" in event[2]]
+
+    module_runner.run(work())
+
+
+def test_redis_away_is_said_and_over_when_it_is_back(module_runner, tmp_path):
+    async def work(server):
+        async with Store(server.url, "away") as store:
+            await store.connect()
+            await Bed(store).register()
+        process, ending = await asyncio.to_thread(Running, server.url, "away", tmp_path), None
+        try:
+            async with httpx.AsyncClient() as http, Stream(http, f"{process.url}/events") as stream:
+                await stream.until(lambda event: "up to date" in event[2])
+                server.stop()
+                await stream.until(lambda event: "stale since" in event[2])
+                page = (await http.get(process.url + "/brokers")).text
+                assert "stale since" in page
+                now = (await http.get(process.url + "/")).text
+                assert "What is shown here is of" in now
+                assert (await http.get(process.url + "/healthz")).status_code == 503
+                assert (await http.get(process.url + "/changes")).status_code == 200
+                server.start()
+                await stream.until(lambda event: "up to date" in event[2])
+                assert (await http.get(process.url + "/healthz")).status_code == 200
+                ending = asyncio.create_task(asyncio.to_thread(process.end))
+                await stream.until_end()
+        finally:
+            assert await (ending or asyncio.to_thread(process.end)) == 0
+        assert "Traceback" not in process.err
+        assert "Exception" not in process.err
+
+    with tempfile.TemporaryDirectory(prefix="mq") as folder:
+        server = EmbeddedRedis(Path(folder), extra=NO_FSYNC)
+        server.start()
+        try:
+            module_runner.run(work(server))
+        finally:
+            server.stop()
+
+
+def refused(*options):
+    return subprocess.run(
+        [sys.executable, "-m", "mqregistry", "console", "--redis", "redis://127.0.0.1:1", *options],
+        capture_output=True, text=True, timeout=30, check=False, env={**os.environ},
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.1", "example.org"])
+def test_it_does_not_listen_where_others_reach_it(host):
+    found = refused("--host", host)
+    assert found.returncode == 2
+    assert "has no login, so it listens on 127.0.0.1 or ::1 alone" in found.stderr
+
+
+def test_a_port_that_is_taken_is_said(module_bed, running, redis_url, tmp_path):
+    port = running.url.rpartition(":")[2]
+    found = refused("--redis", redis_url, "--namespace", module_bed.store.namespace, "--port", port)
+    assert found.returncode == 253
+    assert "the port is taken" in found.stderr
+
+
+def test_below_a_path_of_a_proxy_every_address_has_it(module_bed, redis_url, tmp_path):
+    process = Running(redis_url, module_bed.store.namespace, tmp_path, "--root-path", "/registry")
+    try:
+        page = httpx.get(process.url + "/brokers").text
+        for address in ("/registry/topics", "/registry/static/console.js", "/registry/events"):
+            assert f'"{address}' in page
+        assert 'aria-current="page">Brokers' in page
+        assert (
+            httpx.get(process.url.removesuffix("/registry") + "/brokers").status_code == 200
+        )  # a proxy that cuts it off
+        assert httpx.get(process.url + "/static/console.js").status_code == 200
+    finally:
+        process.end()
