@@ -93,7 +93,7 @@ def dated(command: Command) -> re.Match[bytes] | None:
     return _DATED.search(command.body, 0, _DATED_WITHIN_BYTES)
 
 
-def cut(header: RegisterBroker, command: Command) -> ChunkedBody | None:
+def cut(header: RegisterBroker, command: Command, objects: int | None = None) -> ChunkedBody | None:
     """Cut the body into chunks if it is large and as Java writes it.
 
     Raises:
@@ -101,7 +101,7 @@ def cut(header: RegisterBroker, command: Command) -> ChunkedBody | None:
     """
     if len(command.body) < LARGE_BYTES or header.compressed or command.version < VERSION_V3_0_11:
         return None
-    return cut_body(command.body, now_ms=_now_ms())
+    return cut_body(command.body, now_ms=_now_ms(), objects=objects)
 
 
 def decode(

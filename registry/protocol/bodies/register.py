@@ -156,13 +156,16 @@ def _register_body(wrapper: _WireWrapper | None, filter_servers: list[str] | Non
     return RegisterBody(wire_json.data_version(wrapper.data_version, now_ms), topics, mappings, filter_servers)
 
 
-def check_objects(body: bytes, most: int) -> None:
+def check_objects(body: bytes, most: int, objects: int | None = None) -> None:
     """Refuse a body of too many objects before it is decoded, which would take a second.
 
     A topic is one object or two, a static one has two or three more.
+
+    Args:
+        objects: how many there are, when they were counted: that takes half a millisecond with 10,000 topics.
     """
     if len(body) > _UNCOUNTED_BYTES:
-        objects = body.count(b"{")
+        objects = body.count(b"{") if objects is None else objects
         if objects > most:
             check_entries(max(objects // 4, MAX_ENTRIES + 1))
 

@@ -194,12 +194,15 @@ class ChunkedBody:
         return RegisterBody(rest.data_version, topics, rest.mappings, rest.filter_servers)
 
 
-def cut_body(body: bytes, *, now_ms: int = 0, chunk_bytes: int = CHUNK_BYTES) -> ChunkedBody | None:
+def cut_body(
+    body: bytes, *, now_ms: int = 0, chunk_bytes: int = CHUNK_BYTES, objects: int | None = None
+) -> ChunkedBody | None:
     """Cut a JSON body into chunks, and decode everything but its topics.
 
     Args:
         now_ms: the timestamp of a data version that the body leaves out, in milliseconds.
         chunk_bytes: the least length of a chunk.
+        objects: how many are in the body, when they were counted.
 
     Returns:
         None when the body is not as Java's writers write it.
@@ -210,7 +213,7 @@ def cut_body(body: bytes, *, now_ms: int = 0, chunk_bytes: int = CHUNK_BYTES) ->
     head = _HEAD.match(body)
     if head is None:
         return None
-    check_objects(body, 4 * MAX_ENTRIES)  # static topics have four or five
+    check_objects(body, 4 * MAX_ENTRIES, objects)  # static topics have four or five
     end = _table_end(body, head.end())
     if end is None or len(body) - end > MAX_QUOTED_BYTES:
         return None

@@ -133,7 +133,7 @@ async def _register_changed(request: _Request, opaque: int, beat: HeartbeatReply
     context = request.context
     await context.effect(beat.seq)  # first of all: what waits for it holds nothing decoded
     is_new = beat.data_version is None
-    chunked = cut(request.header, request.command)
+    chunked = cut(request.header, request.command, request.size.objects)
     registration = await _changed_topics(request, chunked, beat) if chunked is not None else None
     is_whole, deletes_missing = False, False
     for _ in range(_ATTEMPTS):
