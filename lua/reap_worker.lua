@@ -3,7 +3,8 @@
   ARGV[1] limit      int   brokers a call, 1..1000
   ARGV[2] topics     int   topics of the removed brokers a call; those of a brokerName with more are left to
                      expire_brokers (include/leaving)
-  ARGV[3...] sweeper, process: the id of the caller, and what it tells of itself (JSON, include/processes)
+  ARGV[3] sweeper    the id of the caller, "" = it tells nothing of itself
+  ARGV[4] process    what it tells of itself (JSON, include/processes)
   DERIVED every table of the namespace
   RETURNS {seq, more 0|1, reaped entries, who...}: those that were removed
   EVENTS  broker_reaped for a broker that has no connection left, if one of them was seen closing
@@ -31,7 +32,7 @@ room = tonumber(ARGV[2])
 expect("hash", P .. "releases")
 check_processes()
 local function tell_sweeper()
-  if ARGV[3] then
+  if ARGV[3] ~= "" then
     tell_process(ARGV[3], ARGV[4])
     forget_old_processes()
   end

@@ -3,8 +3,8 @@
   ARGV[1] incarnation  random, of this worker process
   ARGV[2] lease_ms     int
   ARGV[3] schema_minor int, of the caller's release
-  ARGV[4...] process, peers: what it tells of itself, and the addresses of its brokers' connections (JSON,
-          include/processes); "" or absent: nothing, and what it told before stays
+  ARGV[4] process      what it tells of itself (JSON, include/processes), "" = nothing: what it told before stays
+  ARGV[5] peers        the addresses of its brokers' connections (JSON), "" = as before
   DERIVED lease:<incarnation>, leases, releases, processes, peers, seen_ms and up_since in meta; deadlines after a gap
   RETURNS {epoch, seq, config_rev, up_since, now, lost 0|1, first deadline (ms, "" = no broker), auth_revision}; lost:
           the lease had run out (or is new), and the caller must attach its channels again. A first deadline that has
@@ -30,10 +30,10 @@ call("HSET", P .. "releases", ARGV[1], ARGV[3])
 if lost == 1 then
   forget_old_processes()
 end
-if (ARGV[4] or "") ~= "" then
+if ARGV[4] ~= "" then
   tell_process(ARGV[1], ARGV[4])
 end
-if (ARGV[5] or "") ~= "" then
+if ARGV[5] ~= "" then
   tell_peers(ARGV[1], ARGV[5])
 end
 local first = call("ZRANGE", P .. "deadlines", 0, 0, "WITHSCORES")

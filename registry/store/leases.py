@@ -89,9 +89,8 @@ class LeaseStore:
             process: what it tells of itself (:class:`mqregistry.store.fleet.processes.WorkerFacts` as JSON).
             peers: the addresses of its brokers' connections (``encode_peers`` there). Empty: as it was.
         """
-        told = (process, peers) if process or peers else ()
         epoch, seq, config_rev, up_since, now, lost, first, auth_revision = await self._call(
-            "renew_lease", incarnation, lease_ms, SCHEMA_MINOR, *told
+            "renew_lease", incarnation, lease_ms, SCHEMA_MINOR, process, peers
         )
         return Renewal(
             epoch.decode(), seq, int(config_rev), int(up_since), int(now), bool(lost), int(first) if first else None,
@@ -134,5 +133,5 @@ class LeaseStore:
         Returns:
             the brokers that went with them, and whether there is more to do now.
         """
-        _, more, _, *whos = await self._call("reap_worker", limit, topics, *((sweeper, process) if sweeper else ()))
+        _, more, _, *whos = await self._call("reap_worker", limit, topics, sweeper, process)
         return [name.decode() for name in whos], bool(more)

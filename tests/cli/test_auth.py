@@ -85,7 +85,7 @@ def test_from_nothing_to_enforce(auth, policy):
 
 def test_enforce_waits_for_the_last_older_front_end(auth, in_store, policy):
     auth("user", "add", "boss", "--role", "admin", "--certificate", "CN:boss")
-    in_store(lambda store: store.call("renew_lease", "old", 60_000, 1))
+    in_store(lambda store: store.call("renew_lease", "old", 60_000, 1, "", ""))
     in_store(lambda store: LeaseStore(store).renew("new"))
     error = str(auth("mode", "enforce", expect=1).exception)
     assert "1 worker processes of an older release serve" in error
@@ -96,7 +96,7 @@ def test_enforce_waits_for_the_last_older_front_end(auth, in_store, policy):
 def test_an_older_front_end_that_comes_back_while_rules_are_enforced_is_told_of(auth, in_store):
     auth("user", "add", "boss", "--role", "admin", "--certificate", "CN:boss")
     assert json.loads(auth("mode", "enforce", "--json").stdout)["older_workers"] == 0
-    in_store(lambda store: store.call("renew_lease", "old", 60_000, 1))
+    in_store(lambda store: store.call("renew_lease", "old", 60_000, 1, "", ""))
     assert auth("mode").stderr == what_they_do(1) + "\n"
     assert json.loads(auth("mode", "--json").stdout)["older_workers"] == 1
     auth("mode", "observe")

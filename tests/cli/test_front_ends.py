@@ -10,6 +10,7 @@ import pytest
 
 from mqregistry.store.fleet.processes import SweeperFacts, WorkerFacts
 from mqregistry.store.leases import LeaseStore
+from tests.server.harness import wait_until
 
 
 @pytest.fixture
@@ -68,9 +69,8 @@ def test_a_real_front_end_is_named_with_the_peer_of_each_broker(start_up, start,
         infos = json.loads(command("brokers", "--json").stdout)
         return infos[0]["connections"][0] if infos else {}
 
-    for _ in range(200):
-        if (found := of_broker()).get("peer"):
-            break
+    wait_until(lambda: of_broker().get("peer"), "the front end has told of its peers")
+    found = of_broker()
     assert (found["frontEnd"], found["address"]) == (name, f"127.0.0.1:{port}")
     assert found["peer"].startswith("127.0.0.1:")
     text = " ".join(command("front-ends").stdout.split())

@@ -106,7 +106,7 @@ async def test_no_change_is_missed_behind_a_newer_version():
             server.reply = refuse
             topics.put_topic("t3")
             await until(lambda: registrar.results[server.address].status == "refused", "it was refused")
-            assert "code 1: try again" in registrar.results[server.address].error
+            assert "code 1 (SYSTEM_ERROR): try again" in registrar.results[server.address].error
             server.reply, refused = server.accept, len(server.registrations)
             topics.put_topic("t4")
 

@@ -84,7 +84,7 @@ def test_a_sweeper_by_itself_shows_its_part(redis_url, namespace, store):
     (port,) = free_ports(1)
     environ = {name: value for name, value in os.environ.items() if not name.startswith("MQREGISTRY_")}
     command = [sys.executable, "-m", "mqregistry", "sweep", "--redis", redis_url, "--namespace", namespace,
-               "--host", "127.0.0.1", "--http-port", str(port)]  # fmt: skip
+               "--host", "127.0.0.1", "--metrics-port", str(port)]  # fmt: skip
     process = subprocess.Popen(command, env=environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
 

@@ -156,7 +156,7 @@ async def test_many_changes_at_once_are_all_made(bed, policies):
 async def test_enforce_is_refused_while_an_older_release_serves(bed, policies):
     await policies.change(add(BOSS))
     await bed.leases.renew("new")
-    await bed.store.call("renew_lease", "old", 5000, AUTH_MINOR - 1)
+    await bed.store.call("renew_lease", "old", 5000, AUTH_MINOR - 1, "", "")
     before = await bed.dump()
     with pytest.raises(RefusedChange, match="1 worker processes of an older release serve"):
         await policies.change(mode(Mode.ENFORCE))

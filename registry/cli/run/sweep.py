@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import msgspec
 
 from ...config.settings import Settings
 from ...errors import ConfigError, StartError, StoreError, StoreUnavailable
@@ -22,17 +23,27 @@ logger = logging.getLogger("mqregistry.worker.sweeper")
 
 @click.command()
 @setting_options(
-    "redis", "namespace", "compat", "bind_address", "http_port", "log_level", "log_format", "log_file",
+    "redis", "namespace", "compat", "bind_address", "log_level", "log_format", "log_file",
 )  # fmt: skip
 @config_file_option
 @print_option
 @no_wait_option
-def sweep(config_file: Path | None, print_config: bool, no_wait: bool, **flags: Any) -> None:
+@click.option(
+    "--metrics-port",
+    type=click.IntRange(0, 65535),
+    default=0,
+    metavar="PORT",
+    help="Port of /metrics and /healthz of this sweeper; 0 = off. httpPort is that of front ends.",
+)
+def sweep(config_file: Path | None, print_config: bool, no_wait: bool, metrics_port: int, **flags: Any) -> None:
     """Remove brokers whose heartbeats stopped, in a process of its own (front ends then run with --no-sweep).
 
-    Any number may run side by side, without a leader. With --http-port, /metrics and /healthz are served there.
+    Any number may run side by side, without a leader. With --metrics-port, /metrics and /healthz are served there.
     """
-    settings = start_settings(flags, config_file, print_config=print_config)
+    # A front end and a sweeper may share a file or environment, and both run on one machine.
+    settings = msgspec.structs.replace(
+        start_settings(flags, config_file, print_config=print_config), http_port=metrics_port
+    )
     if not settings.redis:
         raise StartError("no Redis: give --redis redis://HOST:PORT (or MQREGISTRY_REDIS)")
     configure_logging(settings)
