@@ -4,8 +4,8 @@
 
 PYTHON ?= python3
 ARGS ?=
-# Tests wait more than they work: one process more than there are cores.
-TEST_PROCESSES ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
+# Tests wait more than they work: two processes more than there are cores.
+TEST_PROCESSES ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 2)')
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
