@@ -28,7 +28,7 @@ from ...tables.topic_history import Place
 from .. import output
 from ..target import open_target
 from .audit import route_lines
-from .watch import BLOCK_MS, RETRY_S, line
+from .watch import BLOCK_MS, RedisAway, line
 
 _GAP: Final = "the change stream has a gap here: what happened meanwhile is not known, but its outcome"
 
@@ -135,26 +135,23 @@ async def follow_route(settings: Settings, topic: str, as_json: bool, stop: asyn
         reader = await followed.read(store)
         now = followed.seen()
         _show(topic, None, _NONE, now, as_json)
-        away = False
+        away = RedisAway()
         while not stop.is_set():
             try:
-                if away and not await store.exists():
+                if away.now and not await store.exists():
                     raise StoreUnavailable("Redis answers, but the namespace is not there yet")
                 changes = await reader.read(block_ms=BLOCK_MS)
-                if (away and await _is_another(store, followed)) or (changes and not followed.goes_on_with(changes[0])):
+                if (away.now and await _is_another(store, followed)) or (
+                    changes and not followed.goes_on_with(changes[0])
+                ):
                     click.echo(f"mqregistry: {_GAP}", err=True)
                     reader = await followed.read(store)
                     changes = []
                     now = _tell(topic, None, now, followed.seen(), as_json)
             except StoreUnavailable as error:
-                if not away:
-                    click.echo(f"mqregistry: {error}; waiting for it", err=True)
-                away = True
-                await asyncio.sleep(RETRY_S)
+                await away.wait(error)
                 continue
-            if away:
-                click.echo("mqregistry: Redis is back", err=True)
-                away = False
+            away.over()
             for change in changes:
                 if followed.apply(change):
                     now = _tell(topic, change, now, followed.seen(), as_json)

@@ -25,6 +25,26 @@ BLOCK_MS: Final = 1000
 RETRY_S: Final = 0.5
 
 
+class RedisAway:
+    """Says once that Redis is away, and once that it is back."""
+
+    def __init__(self) -> None:
+        self.now = False
+
+    async def wait(self, error: StoreUnavailable) -> None:
+        """It did not answer: returns when it may be asked again."""
+        if not self.now:
+            click.echo(f"mqregistry: {error}; waiting for it", err=True)
+        self.now = True
+        await asyncio.sleep(RETRY_S)
+
+    def over(self) -> None:
+        """It answered."""
+        if self.now:
+            click.echo("mqregistry: Redis is back", err=True)
+        self.now = False
+
+
 @click.command()
 @click.option("--from-start", is_flag=True, help="Begin with the oldest change that is kept, not with the next one.")
 @click.option("-n", "--number", type=click.IntRange(min=1), metavar="N", help="End after N changes.")
@@ -67,19 +87,14 @@ async def _watch(
     async with Store(settings.redis, settings.namespace, timeout_ms=settings.redis_timeout_ms) as store:
         reader = ChangeReader(store, last_id)
         shown = 0
-        away = False
+        away = RedisAway()
         while not stop.is_set() and (number is None or shown < number):
             try:
                 changes = await reader.read(block_ms=BLOCK_MS)
             except StoreUnavailable as error:
-                if not away:
-                    click.echo(f"mqregistry: {error}; waiting for it", err=True)
-                away = True
-                await asyncio.sleep(RETRY_S)
+                await away.wait(error)
                 continue
-            if away:
-                click.echo("mqregistry: Redis is back", err=True)
-                away = False
+            away.over()
             for change in changes[: None if number is None else number - shown]:
                 if as_json:
                     output.json_line(change)
