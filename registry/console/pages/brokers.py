@@ -22,7 +22,7 @@ class Row(NamedTuple):
     broker_id: int
     addr: str
     topics: int
-    release: str = ""
+    data_version: str = ""
     deadline_ms: int = 0
     timeout_ms: int = 0
     left_ms: int = 0
