@@ -40,7 +40,7 @@ $(VENV)/run.stamp: pyproject.toml constraints.txt | same-python
 	@touch $@
 
 $(VENV)/dev.stamp: pyproject.toml constraints.txt | same-python
-	$(INSTALL) -e '.[embedded,spark,console,delta,dev]'
+	$(INSTALL) -e '.[embedded,spark,console,top,delta,dev]'
 	@touch $@ $(VENV)/run.stamp
 
 run: $(VENV)/run.stamp

@@ -32,7 +32,8 @@ SUITES = {
     "registrars": Suite("costs.registrars", "what a thousand BrokerRegistrars in one process cost"),
     "client": Suite("delays.client", "how long a changed route takes to reach an application, announced and polled"),
     "console": Suite(
-        "delays.console", "how soon a change stands in open pages of the console, and how long pages take"
+        "delays.console",
+        "how soon a change stands in open pages of the console, its pages, its memory, and what it costs lookups",
     ),
     "scale": Suite("limits.command", "the limits: one Redis, 10,000 brokers, namespaces over a Redis Cluster"),
     "pipeline": Suite("pipeline.throughput", "how fast streams become tables on Spark, and what it costs"),

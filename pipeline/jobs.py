@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
@@ -23,6 +24,8 @@ from . import bronze, gold
 from .lake import snapshot
 from .lake.lake import Lake, whole_files
 from .lake.lock import java_of, run_lock
+from .progress import Progress, Unwatched
+from .redis_stream.entries import entry_id
 from .redis_stream.ranges import OLDEST, UNKNOWN, Position, parse_id
 from .redis_stream.stream import GapError, Login, OtherPast, Stream
 from .silver import SilverRun, manifest, observe
@@ -72,6 +75,7 @@ class Job:
     Args:
         tell: called with a sentence about every step that is done.
         stop: ends the round early when it is set; what is under way is then done again by the next one.
+        progress: is told of every batch, and how far behind each stream is.
     """
 
     def __init__(
@@ -82,12 +86,14 @@ class Job:
         *,
         tell: Callable[[str], None] = logger.info,
         stop: threading.Event | None = None,
+        progress: Progress | None = None,
     ) -> None:
         self.spark = spark
         self.lake = lake
         self.settings = settings
         self._tell = tell
         self._stop = stop or threading.Event()
+        self._progress = progress or Unwatched()
         self._login = Login(settings.redis_url)
         self._may_not_acknowledge = False
 
@@ -113,7 +119,10 @@ class Job:
             entries: dict[str, int] = {}
             quarantined = 0
             for name, stream in streams.items():
-                batches = self._bronze(stream, epoch, begin if name == CHANGES else Position(OLDEST))
+                start = begin if name == CHANGES else Position(OLDEST)
+                self._tell_behind(stream, epoch, start)
+                batches = self._bronze(stream, epoch, start)
+                self._tell_behind(stream, epoch, start)
                 entries[name] = sum(batch.rows + batch.quarantined for batch in batches)
                 quarantined += sum(batch.quarantined for batch in batches)
             if quarantined:
@@ -200,6 +209,7 @@ class Job:
     def _query(self, name: Name, epoch: str, start: Position, batches: list[bronze.BronzeBatch]) -> None:
         def done(number: int, batch: bronze.BronzeBatch) -> None:
             batches.append(batch)
+            self._progress.took(name, batch.rows, batch.quarantined)
             self._tell(f"{name}: batch {number}, {batch.rows:,} entries up to {_last(batch)}")
 
         access = bronze.Access(self.settings.redis_url, self.settings.namespace, epoch)
@@ -255,6 +265,14 @@ class Job:
         finally:
             client.close()
 
+    def _tell_behind(self, stream: Stream, epoch: str, begin: Position) -> None:
+        """How long before the stream's last entry the last one was written that the lake has."""
+        at = (bronze.last_position(self.lake, stream.name, self.settings.namespace, epoch) or begin).id
+        head = stream.head()
+        missing = head.exists and head.last_generated > at
+        since_ms = max(at.ms, entry_id(head.first).ms if head.first is not None else 0)
+        self._progress.behind(stream.name, max(0, head.last_generated.ms - since_ms) / 1000 if missing else 0.0)
+
     def _check_stop(self) -> None:
         if self._stop.is_set():
             raise Stopped("stopped; the next run goes on from here")
@@ -269,11 +287,13 @@ def run(
     interval_s: float = 10.0,
     tell: Callable[[str], None] = logger.info,
     stop: threading.Event | None = None,
+    progress: Progress | None = None,
 ) -> Done | None:
     """Round after round, until ``stop`` is set; or one.
 
     Args:
         interval_s: between rounds.
+        progress: is told of every round.
 
     Returns:
         What the last whole round did.
@@ -284,21 +304,29 @@ def run(
     """
     stop = stop or threading.Event()
     with run_lock(lake, java_of(spark)):
-        return _rounds(Job(spark, lake, settings, tell=tell, stop=stop), once, interval_s, tell, stop)
+        progress = progress or Unwatched()
+        job = Job(spark, lake, settings, tell=tell, stop=stop, progress=progress)
+        return _rounds(job, once, interval_s, tell, stop, progress)
 
 
-def _rounds(job: Job, once: bool, interval_s: float, tell: Callable[[str], None], stop: threading.Event) -> Done | None:
+def _rounds(
+    job: Job, once: bool, interval_s: float, tell: Callable[[str], None], stop: threading.Event, progress: Progress
+) -> Done | None:
     done, late = None, 0
     while not stop.is_set():
+        began_s = time.monotonic()
         try:
             done = job.round()
             late = 0
+            progress.round_done(time.monotonic() - began_s, done.seq)
             job.settings = job.settings._replace(accept_gap=False)  # one gap was seen and accepted, not all to come
         except StoreUnavailable as error:
+            progress.round_failed("redis_away")
             if once:
                 raise
             tell(f"{error}; again in {interval_s:g} s")
         except WorkerLate as error:
+            progress.round_failed("worker_late")
             late += 1
             if late == _WORKER_TRIES:
                 raise
@@ -306,6 +334,9 @@ def _rounds(job: Job, once: bool, interval_s: float, tell: Callable[[str], None]
             continue
         except Stopped:
             break
+        except Exception:
+            progress.round_failed("failed")
+            raise
         if once:
             break
         stop.wait(interval_s)

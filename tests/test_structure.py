@@ -13,13 +13,14 @@ MOST_MODULES = 12
 """In one folder, without its ``__init__``: a folder is a list that one reads."""
 MOST_LINES = 400
 
-VALUES = {"", "errors", "model", "names", "networks"}  # "" has the release
+VALUES = {"", "durations", "errors", "model", "names", "networks"}  # "" has the release
 TABLES = {*VALUES, "auth", "behaviour", "events", "tables"}
 
 # room -> rooms that it may import from (itself always); the longest name that fits a module is its room
 ALLOWED = {
     "": set(),
     "__main__": {"cli"},
+    "durations": set(),
     "errors": set(),
     "model": set(),
     "names": set(),
@@ -36,18 +37,24 @@ ALLOWED = {
     "operators": {*TABLES, "config", "store"},
     "client": {*TABLES, "protocol", "store", "tasks"},
     "server": set(),
+    "server.counting": {*VALUES, "protocol"},
     "server.auth": {*VALUES, "auth", "protocol", "store", "tasks"},
-    "server.view": {*TABLES, "protocol", "store", "tasks"},
+    "server.view": {*TABLES, "protocol", "store", "tasks", "server.counting"},
     "server.rates": {*VALUES, "protocol", "config"},
     "server.requests": {
-        *TABLES, "protocol", "store", "config", "client", "server.auth", "server.rates", "server.view",
+        *TABLES, "protocol", "store", "config", "client", "server.auth", "server.counting", "server.rates",
+        "server.view",
     },
-    "server.net": {*VALUES, "auth", "protocol", "config", "tasks", "server.auth", "server.requests", "server.view"},
+    "server.net": {
+        *VALUES, "auth", "protocol", "config", "tasks",
+        "server.auth", "server.counting", "server.requests", "server.view",
+    },
     "server.process": {
         *TABLES, "store", "config", "tasks", "embedded",
-        "server.auth", "server.net", "server.requests", "server.view",
+        "server.auth", "server.counting", "server.net", "server.requests", "server.view",
     },
-    "console": {*TABLES, "protocol", "store", "config", "tasks", "operators", "server.view"},
+    "console": {*TABLES, "protocol", "store", "config", "tasks", "operators", "server.auth", "server.view"},
+    "top": {*TABLES, "store", "tasks", "operators"},
     "worker": {*VALUES, "config", "store"},
     "pipeline": {*TABLES, "config", "store", "tasks"},
     "simulate": {*VALUES, "protocol", "client"},
@@ -66,12 +73,14 @@ THIRD_PARTY = {
     "jinja2": {*PIPELINE_ONLY, "console"},
     "starlette": {"console"},
     "uvicorn": {"console"},
+    "textual": {"top"},
+    "rich": {"top"},
     "click": {"cli"},
     "uvloop": {"server.process", "cli", "worker"},
     "prometheus_client": {"server.process"},
     "asyncio": {
-        "tasks", "store", "client", "server.auth", "server.view", "server.requests", "server.net", "server.process",
-        "worker", "pipeline", "simulate", "console", "cli",
+        "tasks", "store", "client", "server.auth", "server.counting", "server.view", "server.requests", "server.net",
+        "server.process", "worker", "pipeline", "simulate", "console", "top", "cli",
     },
 }  # fmt: skip
 

@@ -80,6 +80,7 @@ class Sweeper:
         removed: Callable[[int, int], None] | None = None,
         alarmed: Callable[[Alarm], None] = lambda alarm: None,
         swept: Callable[[], None] = lambda: None,
+        passed: Callable[[float, bool], None] = lambda seconds, well: None,
         http_address: str = "",
     ) -> None:
         """Make one.
@@ -87,6 +88,7 @@ class Sweeper:
         Args:
             removed: gets the expired and the reaped brokers of each batch, as numbers. alarmed: gets every alarm.
             swept: called when dead workers were cleaned up, about once a second.
+            passed: gets the time of every pass in seconds, and whether it went well.
             http_address: of this process's /metrics, ``host:port``; "" = it has none.
         """
         self._store = store
@@ -101,6 +103,7 @@ class Sweeper:
         self._id = secrets.token_hex(8)
         self._facts = SweeperFacts(**this_process(), front_end=store.by.front_end or "", http_address=http_address)
         self._swept = swept
+        self._passed = passed
         self._reap_at = 0.0
         self._config_at = 0.0
         self._trim_at = 0.0
@@ -112,8 +115,10 @@ class Sweeper:
         retry_s = _RETRY_FIRST_S
         away = False
         while not stop.is_set():
+            began_s, well = time.monotonic(), False
             try:
                 pause_s = await self.sweep()
+                well = True
             except StoreUnavailable as error:
                 if not away:
                     logger.warning("%s; nothing is removed until it is back", error)
@@ -129,6 +134,7 @@ class Sweeper:
                 if away:
                     logger.warning("Redis is back")
                 away, retry_s = False, _RETRY_FIRST_S
+            self._passed(time.monotonic() - began_s, well)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause_s):
                     await stop.wait()

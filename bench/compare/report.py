@@ -163,6 +163,7 @@ def _side_by_side(figures: Figures) -> str:
         row("S6, first answer after start, empty", one("start", "seconds", " s", min)),
         row("S6, with S2 in Redis; every route answered", both("restart", "start_s", "all_routes_s", "s")),
         row("S7, fresh process", one("S7 fresh", "seconds", " s", min)),
+        row("all leave, until the server is at rest", one("leave", "seconds", " s", min)),
         row("S7, warm process", one("S7 warm", "seconds", " s", min)),
         row("S7, fresh: registrations refused and repeated", one("S7 fresh", "refused")),
     ]

@@ -21,16 +21,16 @@ from bench.load.shapes import PERM, S2, VERSION, Variant
 from mqregistry.config.settings import Settings
 from mqregistry.model import BrokerRow, QueueData
 from mqregistry.protocol.bodies.register import check_crc32
-from mqregistry.protocol.bodies.register_chunks import cut_body
+from mqregistry.protocol.bodies.register_chunks import TopicChunk, cut_body
 from mqregistry.protocol.codes import RequestCode
 from mqregistry.protocol.command import decode_command, encode_command
 from mqregistry.protocol.frame import FrameReader
 from mqregistry.protocol.headers import RegisterBroker
 from mqregistry.protocol.registration import cut, decode, digest_of, sender_of
+from mqregistry.server.counting.counters import Counters
 from mqregistry.server.net.connection import ServerConnection
 from mqregistry.server.net.connections import ConnectionLimits, Connections
 from mqregistry.server.requests.context import RequestContext
-from mqregistry.server.requests.counters import Counters
 from mqregistry.server.requests.lookup_cache import LookupCache
 from mqregistry.server.view.freshness import Freshness
 from mqregistry.server.view.view import View
@@ -135,7 +135,7 @@ def lookup_steps(repeat: int) -> list[tuple[str, float]]:
     one = connection(view)
     one._connections.known.learn = lambda frame, command: None  # type: ignore[method-assign]
     learn = LookupCache(one._context).learn
-    front_end, handler = one._context, one._connections.reads[RequestCode.GET_ROUTEINFO_BY_TOPIC]
+    front_end, handler = one._context, one._connections.answering.reads[RequestCode.GET_ROUTEINFO_BY_TOPIC]
     data = lookup(TOPIC, VERSION)
     reader = FrameReader()
     (frame,) = reader.feed(data)
@@ -176,21 +176,22 @@ def registration_steps(repeat: int) -> list[tuple[str, float]]:
     command = decode_command(whole)
     assert command is not None
     header = RegisterBroker.from_ext_fields(command.ext_fields)
-    sender, chunked = sender_of(header), cut(header, command)
+    sender, chunked = sender_of(header), cut(header, command, {})
     assert chunked is not None
-    registration = decode(sender, header, command, chunked, {}, mappings=True)
+    known: dict[bytes, TopicChunk] = {}
+    registration = decode(sender, header, command, chunked, known, mappings=True)
     chunks = chunked.chunks
     changed = S2.registration(S2.brokers[0], Variant.TEN).body
     tables = Tables()
     for topic, config in registration.topics.items():
         tables.set_queue_data(topic, "broker-00-0", config.queue_data())
     tables.brokers["broker-00-0"] = BrokerRow("cluster-00", {0: "10.1.0.1:10911"})
-    known = tables.broker_topics["broker-00-0"]
+    names = tables.broker_topics["broker-00-0"]
 
     def decode_changes() -> None:
-        cut_again = cut_body(changed)
+        cut_again = cut_body(changed, known)
         assert cut_again is not None
-        assert cut_again.read_changes(chunks, known, {})
+        assert cut_again.read_changes(chunks, names, {})
 
     steps: dict[str, Callable[[], object]] = {
         f"split: FrameReader.feed, pieces of {PIECE_BYTES >> 10} KiB": split,
@@ -199,7 +200,7 @@ def registration_steps(repeat: int) -> list[tuple[str, float]]:
         "changed only: check_crc32": lambda: check_crc32(command.body, zlib.crc32(command.body) & 0x7FFFFFFF),
         "changed only: decode what differs, ten topics": decode_changes,
         "changed only: decode all, when that does not do": lambda: decode(
-            sender, header, command, cut(header, command), {}, mappings=True
+            sender, header, command, cut(header, command, {}), {}, mappings=True
         ),
         "changed only: compare all with the view": lambda: compare(registration, None, tables),
     }

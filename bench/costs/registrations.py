@@ -58,6 +58,13 @@ class FilledServer:
         row(what, f"{elapsed_s:.2f} s", f"{refused} refused", *(f"{spent[kind]:.2f}" for kind in self.parts),
             f"{sum(spent.values()):.2f} s")  # fmt: skip
 
+    def leave(self) -> None:
+        before, began = cpu_s(self.parts), time.monotonic()
+        self.life.leave()
+        spent = {kind: after - before[kind] for kind, after in cpu_s(self.parts).items()}
+        row("all leave", f"{time.monotonic() - began:.2f} s", "", *(f"{spent[kind]:.2f}" for kind in self.parts),
+            f"{sum(spent.values()):.2f} s")  # fmt: skip
+
     def memory(self, what: str) -> None:
         held = {kind: process.memory_full_info().pss / 1e6 for kind, process in self.parts.items()}
         row(f"PSS {what}", "", "", *(f"{held[kind]:.0f}" for kind in self.parts), f"{sum(held.values()):.0f} MB")
@@ -112,7 +119,7 @@ def main() -> int:
                     run.kind(what, first, second, keep, options.seconds)
                 run.memory("after the registrations")
                 for _ in range(options.storms):
-                    run.life.leave()
+                    run.leave()
                     run.storm("another storm")
                 run.life._register_all(Variant.BASE)
                 wrong += run.life.wrong_routes()

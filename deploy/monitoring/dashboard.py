@@ -21,20 +21,29 @@ ROWS: Final = {
     ),
     "Brokers and topics": (
         "brokers_alive", "brokers", "topics", "channels", "closes_pending", "changes_total", "brokers_expired_total",
-        "brokers_reaped_total", "last_sweep_seconds", "broker_heard_seconds",
+        "brokers_reaped_total", "last_sweep_seconds", "sweep_seconds", "sweep_failures_total", "broker_heard_seconds",
     ),
     "What clients and brokers get": (
-        "requests_total", "lookups_total", "stale_answers_total", "registrations_total", "connections", "held_bytes",
-        "bad_frames_total", "slow_clients_total", "loop_lag_seconds",
+        "requests_total", "request_seconds", "lookups_total", "stale_answers_total", "registrations_total",
+        "connections", "held_bytes",
+        "connections_closed_total", "bad_frames_total", "slow_clients_total", "loop_lag_seconds", "loop_delay_seconds",
+        "tls_end_seconds",
     ),
-    "How far front ends are": ("view_seq", "view_lag_seconds", "view_rebuilds_total", "leases", "script_seconds"),
+    "How far front ends are": (
+        "view_seq", "view_lag_seconds", "change_visible_seconds", "view_rebuilds_total", "leases",
+    ),
     "Redis": (
-        "redis_memory_bytes", "redis_memory_limit_bytes", "redis_clients", "redis_replicas",
+        "script_seconds", "redis_read_seconds", "redis_failures_total", "redis_memory_bytes",
+        "redis_memory_limit_bytes", "redis_clients", "redis_replicas",
         "redis_persistence_failing", "stream_entries", "stream_bytes",
     ),
     "Readers of the streams": (
         "stream_reader_behind", "stream_reader_behind_seconds", "stream_reader_lost", "stream_reader_silent_seconds",
         "stream_alarms_total",
+    ),
+    "The pipeline": (
+        "pipeline_behind_seconds", "pipeline_last_round_seconds", "pipeline_round_duration_seconds",
+        "pipeline_rounds_total", "pipeline_rows_total", "pipeline_quarantined_total", "pipeline_seq",
     ),
     "Who may do what, and how often": (
         "auth_decisions_total", "auth_failures_total", "auth_revision", "auth_last_anonymous_write_seconds",
@@ -47,18 +56,31 @@ ROWS: Final = {
 _SELECT: Final = '{namespace=~"$namespace"}'
 _WIDTH: Final = 8  # three panels side by side in Grafana's 24 columns
 _HEIGHT: Final = 7
+_SINCE: Final = ("start_time_seconds", "last_sweep_seconds", "pipeline_last_round_seconds")
+
+
+def expressions(name: str, metric: Metric) -> dict[str, str]:
+    """What a panel draws of a metric, by what its legend adds; of a histogram two lines."""
+    if metric.kind != "histogram":
+        return {"": expression(name, metric)}
+    whole, by = f"{PREFIX}{name}", ", ".join(["instance", *metric.labels])
+    rate = {part: f"rate({whole}_{part}{_SELECT}[5m])" for part in ("bucket", "sum", "count")}
+    return {
+        "p99": f"histogram_quantile(0.99, sum by (le, {by}) ({rate['bucket']}))",
+        "mean": f"sum by ({by}) ({rate['sum']}) / sum by ({by}) ({rate['count']})",
+    }
 
 
 def expression(name: str, metric: Metric) -> str:
-    """What a panel draws of a metric."""
+    """The same of a metric that is no histogram."""
     whole = f"{PREFIX}{name}"
     by = ", ".join(["instance", *metric.labels])
-    if metric.kind == "summary":
-        return " / ".join(f"sum by ({by}) (rate({whole}_{part}{_SELECT}[5m]))" for part in ("sum", "count"))
     if metric.kind == "counter" or name == "process_cpu_seconds":
         return f"sum by ({by}) (rate({whole}{_SELECT}[5m]))"
-    if name.endswith("_seconds") and name in ("start_time_seconds", "last_sweep_seconds"):
+    if name in _SINCE:
         return f"time() - ({whole}{_SELECT} > 0)"
+    if name == "tls_end_seconds":
+        return f"{whole}{_SELECT} - time()"
     return f"{whole}{_SELECT}"
 
 
@@ -82,7 +104,10 @@ def panel(number: int, name: str, metric: Metric, x: int, y: int) -> dict[str, A
         "gridPos": {"x": x, "y": y, "w": _WIDTH, "h": _HEIGHT},
         "datasource": {"type": "prometheus", "uid": "${datasource}"},
         "fieldConfig": {"defaults": {"unit": unit(name, metric), "min": 0}, "overrides": []},
-        "targets": [{"refId": "A", "expr": expression(name, metric), "legendFormat": legend}],
+        "targets": [
+            {"refId": letter, "expr": expr, "legendFormat": f"{legend} {what}".rstrip()}
+            for letter, (what, expr) in zip("AB", expressions(name, metric).items(), strict=False)
+        ],
     }
 
 

@@ -134,6 +134,13 @@ class Past:
         found = read_files(self.lake, table, files).to_table(columns=columns, filter=holds)
         return list(zip(*(found.column(name).to_pylist() for name in columns), strict=True))
 
+    def _cells(self, table: str, at_ms: int, *, wanted: Any = None, topic: str | None = None) -> list[tuple[Any, ...]]:
+        """The same without who set each row and when, which takes longest to read."""
+        columns = SILVER[table].names
+        return self.rows(
+            table, at_ms, wanted=wanted, topic=topic, columns=columns[: columns.index("valid_from")]
+        )  # fmt: skip
+
     def route(self, topic: str, at_ms: int) -> TopicRoute | None:
         """One topic's route as clients got it at an instant; None: it did not exist."""
         tables = Tables()
@@ -143,9 +150,9 @@ class Past:
         self._add_brokers(tables, at_ms, list(tables.topics[topic]))
         self._add_filter_servers(tables, at_ms)
         wanted = (pc.field("kv_namespace") == ORDER_TOPIC_CONFIG) & (pc.field("key") == topic)
-        for _, key, value, *_ in self.rows("kv", at_ms, wanted=wanted):
+        for _, key, value, *_ in self._cells("kv", at_ms, wanted=wanted):
             tables.kv[ORDER_TOPIC_CONFIG] = {key: value}
-        config = {key: value.lower() for key, value, *_ in self.rows("config", at_ms)}
+        config = {key: value.lower() for key, value, *_ in self._cells("config", at_ms)}
         return pick_up_route(
             tables,
             topic,
@@ -159,6 +166,12 @@ class Past:
         columns = ["broker_name", "valid_from", "from_by"]
         rows = self.rows("queue_data", at_ms, topic=topic, columns=columns)
         return {name: Origin(_ms(since), _by(by)) for name, since, by in rows}
+
+    def row_origins(self, at_ms: int) -> list[tuple[str, Origin]]:
+        """Since when each value of the broker rows was as it was at an instant; a brokerName may be there often."""
+        columns = ["broker_name", "valid_from", "from_by"]
+        rows = [row for table in ("broker_row", "broker_addr") for row in self.rows(table, at_ms, columns=columns)]
+        return [(name, Origin(_ms(since), _by(by))) for name, since, by in rows]
 
     def end_of(self, topic: str, at_ms: int) -> End | None:
         """How a topic that is not there at an instant had ended; None: it had never been there."""
@@ -185,31 +198,31 @@ class Past:
         self._add_topics(tables, at_ms)
         self._add_brokers(tables, at_ms)
         self._add_filter_servers(tables, at_ms)
-        for cluster, name, *_ in self.rows("cluster_member", at_ms):
+        for cluster, name, *_ in self._cells("cluster_member", at_ms):
             tables.clusters.setdefault(cluster, set()).add(name)
-        for namespace, *_ in self.rows("kv_namespace", at_ms):
+        for namespace, *_ in self._cells("kv_namespace", at_ms):
             tables.kv[namespace] = {}
-        for namespace, key, value, *_ in self.rows("kv", at_ms):
+        for namespace, key, value, *_ in self._cells("kv", at_ms):
             tables.kv[namespace][key] = value
-        tables.config = {key: value for key, value, *_ in self.rows("config", at_ms)}
+        tables.config = {key: value for key, value, *_ in self._cells("config", at_ms)}
         return tables
 
     def _add_topics(self, tables: Tables, at_ms: int, topic: str | None = None) -> None:
-        for name_of, name, read, write, perm, flag, *_ in self.rows("queue_data", at_ms, topic=topic):
+        for name_of, name, read, write, perm, flag, *_ in self._cells("queue_data", at_ms, topic=topic):
             tables.set_queue_data(name_of, name, QueueData(read, write, perm, flag))
-        for name_of, name, text, *_ in self.rows("mapping", at_ms, topic=topic):
+        for name_of, name, text, *_ in self._cells("mapping", at_ms, topic=topic):
             tables.set_mapping(name_of, name, text)
 
     def _add_brokers(self, tables: Tables, at_ms: int, names: Sequence[str] | None = None) -> None:
         wanted = None if names is None else pc.field("broker_name").isin(names)
         addrs: dict[str, dict[int, str]] = {}
-        for name, broker_id, _, addr, *_ in self.rows("broker_addr", at_ms, wanted=wanted):
+        for name, broker_id, _, addr, *_ in self._cells("broker_addr", at_ms, wanted=wanted):
             addrs.setdefault(name, {})[broker_id] = addr
-        for name, cluster, zone, acting, *_ in self.rows("broker_row", at_ms, wanted=wanted):
+        for name, cluster, zone, acting, *_ in self._cells("broker_row", at_ms, wanted=wanted):
             tables.brokers[name] = BrokerRow(cluster, addrs.get(name, {}), zone, acting)
 
     def _add_filter_servers(self, tables: Tables, at_ms: int) -> None:
-        for who, servers, *_ in self.rows("filter_server", at_ms):
+        for who, servers, *_ in self._cells("filter_server", at_ms):
             tables.set_filter_servers(who, servers)
 
     def lives(self, at_ms: int) -> dict[str, dict[str, LiveInfo]]:

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from .page import write
+from .page import make, write
 
-__all__ = ["write"]
+__all__ = ["make", "write"]

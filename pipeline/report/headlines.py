@@ -43,7 +43,7 @@ def _now(facts: Facts) -> Headline:
     at = moment(facts.until_ms)
     absent = sorted(name for name, state in facts.now.items() if state == "absent")
     read_only = sorted(name for name, state in facts.now.items() if state == "read_only")
-    question = f"At {at}"
+    question = f"Who is away at {at}?"
     last_first = sorted(facts.gone, key=lambda name: (-facts.gone[name], name))
     before = [f"gone since before: {_names(last_first)}"] if last_first else []
     if not facts.now:
@@ -64,7 +64,7 @@ def _names(names: list[str], most: int = 4) -> str:
 
 
 def _worst(facts: Facts) -> Headline:
-    question = "Worst broker"
+    question = "Which broker was there least?"
     if not facts.brokers or facts.brokers[0]["availability"] is None:
         return Headline(question, "–", _NO_TIME if facts.now else "no broker was seen", WARN)
     worst = facts.brokers[0]
@@ -76,7 +76,7 @@ def _worst(facts: Facts) -> Headline:
 
 
 def _unwritable(facts: Facts) -> Headline:
-    question = "Longest without a writable queue"
+    question = "How long could a broker not be written to?"
     found = unwritable(facts.spells)
     if not facts.spells:
         return Headline(question, "–", _NO_TIME if facts.now else "no broker was seen", WARN)
@@ -90,7 +90,7 @@ def _unwritable(facts: Facts) -> Headline:
 
 
 def _flapping(facts: Facts) -> Headline:
-    question = "Flapping"
+    question = "Who flaps?"
     flapping = sorted((row for row in facts.brokers if row["flaps"]), key=lambda row: -row["flaps"])
     if not flapping:
         return Headline(question, "none", "no broker went away and came back at once", GOOD)
@@ -99,7 +99,7 @@ def _flapping(facts: Facts) -> Headline:
 
 
 def _alarms(facts: Facts) -> Headline:
-    question = "Alarms"
+    question = "Did a reader of the streams fall behind?"
     if not facts.alarms:
         return Headline(question, "none", "the registry's streams were within their limits", GOOD)
     last = facts.alarms[-1]

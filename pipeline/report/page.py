@@ -36,10 +36,28 @@ def write(
     """Write the report of every epoch that existed in this time; returns its facts.
 
     Args:
-        from_ms, to_ms: None: the last 24 hours before the end of observation.
+        from_ms, to_ms: as :func:`make` takes them.
 
     Raises:
         LakeError: there are no figures of this namespace, or a file is broken; ``out`` is as it was.
+    """
+    found, page = make(lake, namespace, from_ms=from_ms, to_ms=to_ms)
+    unfinished = out.with_name(f".{out.name}.unfinished")
+    unfinished.write_text(page, encoding="utf-8")
+    os.replace(unfinished, out)
+    return found
+
+
+def make(
+    lake: Lake, namespace: str, *, from_ms: int | None = None, to_ms: int | None = None
+) -> tuple[list[Facts], str]:
+    """The report of every epoch that existed in this time: its facts, and the page.
+
+    Args:
+        from_ms, to_ms: None: the last 24 hours before the end of observation.
+
+    Raises:
+        LakeError: there are no figures of this namespace, or a file is broken.
     """
     with whole_files(lake):
         found = _gather(lake, namespace, from_ms, to_ms)
@@ -50,11 +68,7 @@ def write(
                 f"the lake at {lake.root} has no figures of namespace {namespace!r}; {holds}; 'mqregistry pipeline "
                 "run' makes them"
             )
-    page = render(found)
-    unfinished = out.with_name(f".{out.name}.unfinished")
-    unfinished.write_text(page, encoding="utf-8")
-    os.replace(unfinished, out)
-    return found
+    return found, render(found)
 
 
 def _gather(lake: Lake, namespace: str, from_ms: int | None, to_ms: int | None) -> list[Facts]:

@@ -8,7 +8,7 @@ from ..networks import Address
 from .compiled import UserRules
 from .decision import Decision, Reason
 from .policy import Policy
-from .rights import READING, Resource, Right
+from .rights import READING, Need, Resource, Right
 from .users import Rule, User
 
 
@@ -45,6 +45,23 @@ def decide(
     ):
         return Decision(True, Reason.GRANTED, right, user)
     return Decision(False, reason, right, user, refused, None, source)
+
+
+def decide_any(policy: Policy, user: User | None, needs: Sequence[Need], source: Address | None) -> Decision:
+    """What the rules say of a request that needs one of several rights: one is enough; a rule that denies one wins.
+
+    Args:
+        needs: at least one; the first is what a refusal speaks of. The others as of :func:`decide`.
+    """
+    decisions = [decide(policy, user, need.right, need.resources, source) for need in needs]
+    if len(decisions) > 1:
+        for decision in decisions:
+            if decision.reason is Reason.DENIED:
+                return decision
+        for decision in decisions:
+            if decision.allowed:
+                return decision
+    return decisions[0]
 
 
 def _denied(

@@ -63,6 +63,13 @@ class Resource(NamedTuple):
         return f"{self.kind}:{self.name}"
 
 
+class Need(NamedTuple):
+    """A right on resources; no resource: on everything."""
+
+    right: Right
+    resources: tuple[Resource, ...] = ()
+
+
 class Role(enum.StrEnum):
     """Rights that belong together. An admin can do everything; the last one cannot be removed."""
 

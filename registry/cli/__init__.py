@@ -33,7 +33,7 @@ _MODULES: Final = {
         ("broker", "run"), ("pipeline", "pipeline"), ("demo", "run"), ("simulate", "run"),
         ("probe", "run"),
     )
-} | {"completion": "mqregistry.cli.completion"}  # fmt: skip
+} | {"completion": "mqregistry.cli.completion", "top": "mqregistry.cli.top"}  # fmt: skip
 
 
 @click.group(
@@ -51,6 +51,7 @@ def cli() -> None:
     Who is there:       mqregistry front-ends
     Who changed what:   mqregistry audit
     In a browser:       mqregistry console
+    At a glance:        mqregistry top
     The event streams:  mqregistry streams
     Its Redis:          mqregistry redis-cli
     Change the tables:  mqregistry broker wipe | restore | forget NAME, topic delete | set TOPIC

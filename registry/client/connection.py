@@ -257,7 +257,7 @@ class PeerConnection(asyncio.Protocol):
             else:
                 reply = self._on_request(request)
         except Exception as error:  # of the application's function: the requests under way must not fail with it
-            logger.exception("request %d of %s", request.code, self.peer)
+            logger.exception("request %s of %s", with_name(request.code, RequestCode), self.peer)
             reply = Command(code=ResponseCode.SYSTEM_ERROR, remark=f"{type(error).__name__}: {error}")
         if reply is not None and not request.is_oneway and self._transport is not None:
             reply.opaque, reply.flag, reply.version = request.opaque, FLAG_RESPONSE, SERVER_VERSION

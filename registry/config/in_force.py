@@ -12,11 +12,13 @@ from typing import Any, Final
 import msgspec
 
 from ..behaviour import behaviour_of
-from .settings import Settings, options, options_by_key
+from .settings import DEFAULT, Settings, options, options_by_key
 
 logger = logging.getLogger(__name__)
 
 SHARED: Final = "shared configuration"
+_UNTOLD: Final = frozenset({"redis"})  # a URL may hold a password
+_MOST_CHARS: Final = 200
 
 
 def in_force(own: Settings, shared: Mapping[str, str], *, compat: str | None = None) -> Settings:
@@ -61,3 +63,15 @@ def without(settings: Settings, keys: Collection[str]) -> Settings:
     sources = {name: source for name, source in settings.sources.items() if name not in names}
     defaults = {name: options()[name].default for name in names}
     return msgspec.structs.replace(settings, **defaults, sources=sources)
+
+
+def own_values(settings: Settings) -> dict[str, tuple[str, str]]:
+    """What a process was started with: key -> value and source of every setting that has not its default.
+
+    Others may read it: no secret and no URL of Redis is among it, and a long value is cut.
+    """
+    return {
+        option.key: (option.show(getattr(settings, name))[:_MOST_CHARS], settings.source(name))
+        for name, option in options().items()
+        if settings.source(name) != DEFAULT and not option.about.secret and name not in _UNTOLD
+    }

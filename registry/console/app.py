@@ -13,7 +13,6 @@ from typing import Any, Final
 import uvicorn
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Mount, Route
@@ -24,9 +23,15 @@ from ..errors import RegistryError, StartError, StoreUnavailable
 from ..operators.previews import Mistaken
 from ..store.store import Store
 from .context import BadRequest, Console, NotAllowed, NotKnown, NotThere
-from .guard import Guard
-from .pages import actions, brokers, changes, compare, kv, now, system, topics
-from .past import Past
+from .guard import guards
+from .login import pages as login_pages
+from .login.logins import Logins
+from .login.needs import needs_of_page
+from .login.reach import Reach
+from .login.viewer import Refused
+from .pages import actions, brokers, changes, compare, kv, missing, now, report, system, topics
+from .past import Lake, Past
+from .report import NoReport, ReportSource
 from .state import BLOCK_MS, State
 
 logger = logging.getLogger(__name__)
@@ -40,17 +45,22 @@ _ERRORS: Final[tuple[tuple[type[RegistryError], int, str], ...]] = (
     (NotAllowed, 403, "Nothing was changed"),
     (NotThere, 404, "There is no such thing"),
     (NotKnown, 404, "Not known any more"),
+    (NoReport, 404, "There is no report"),
     (StoreUnavailable, 503, "Redis does not answer"),
 )
 _OTHER: Final = (500, "This does not work")
 
 Handler = Callable[[Console, Request], Awaitable[Response]]
+LoginHandler = Callable[[Console, Request, Logins], Awaitable[Response]]
+
+_HERE: Final = Reach()
 
 PAGES: Final[dict[str, Handler]] = {
     "/": now.now,
     "/brokers": brokers.brokers,
     "/topics": topics.topics,
     "/topic": topics.topic,
+    "/missing": missing.missing,
     "/changes": changes.changes,
     "/changes/{seq}": changes.change,
     "/events": changes.events,
@@ -58,6 +68,8 @@ PAGES: Final[dict[str, Handler]] = {
     "/kv": kv.kv,
     "/front-ends": system.front_ends,
     "/streams": system.streams,
+    "/report": report.report,
+    "/report/page": report.page,
     "/actions": actions.actions,
     "/action": actions.action,
 }
@@ -72,21 +84,41 @@ class _Static(StaticFiles):
         return response
 
 
-def make_app(console: Console) -> Starlette:
+def make_app(console: Console, reach: Reach = _HERE) -> Starlette:
     """The application; its lifespan runs the loops of the console."""
 
     def endpoint(handler: Handler) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
+            viewer = console.who(request)
+            if viewer is None:
+                return login_pages.ask(console, request)
+            request.state.viewer = viewer
             try:
+                viewer.check(needs_of_page(request))
                 return await handler(console, request)
+            except Refused as refused:
+                return await _refuse(console, request, refused)
             except RegistryError as error:
                 status, title = next((one[1:] for one in _ERRORS if isinstance(error, one[0])), _OTHER)
                 return await console.page(request, "error.html", status, title=title, text=str(error))
 
         return answer
 
+    def outside(handler: LoginHandler, logins: Logins) -> Callable[[Request], Awaitable[Response]]:
+        async def answer(request: Request) -> Response:
+            try:
+                return await handler(console, request, logins)
+            except BadRequest as error:
+                return PlainTextResponse(f"{error}\n", 400)
+
+        return answer
+
     async def not_found(request: Request, error: Exception) -> Response:
         status = error.status_code if isinstance(error, HTTPException) else 404
+        viewer = console.who(request)
+        if viewer is None:
+            return PlainTextResponse("there is no such page\n", status)
+        request.state.viewer = viewer
         return await console.page(
             request, "error.html", status, title="There is no such page", text="The pages are at the top."
         )
@@ -97,7 +129,10 @@ def make_app(console: Console) -> Starlette:
 
     @contextlib.asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        loops = [asyncio.create_task(console.state.follow()), asyncio.create_task(console.past.keep())]
+        works = (console.state.follow(), console.past.keep(), console.lanes.keep(), console.missing.keep())
+        loops = [asyncio.create_task(work) for work in works]
+        if console.logins is not None:
+            loops.append(asyncio.create_task(console.logins.rules.follow()))
         deadline = asyncio.get_running_loop().time() + _LOADING_S
         while not console.state.loaded and asyncio.get_running_loop().time() < deadline:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
@@ -109,17 +144,34 @@ def make_app(console: Console) -> Starlette:
                 loop.cancel()
             await asyncio.gather(*loops, return_exceptions=True)
 
+    doors = []
+    if console.logins is not None:
+        doors = [
+            Route("/login", outside(login_pages.login, console.logins), methods=["GET"]),
+            Route("/login", outside(login_pages.log_in, console.logins), methods=["POST"]),
+            Route("/logout", outside(login_pages.log_out, console.logins), methods=["POST"]),
+        ]
     return Starlette(
         routes=[
+            *doors,
             *(Route(path, endpoint(handler), methods=["GET"]) for path, handler in PAGES.items()),
             Route("/action", endpoint(actions.do), methods=["POST"]),
             Route("/healthz", healthy, methods=["GET"]),
             Mount("/static", _Static(directory=Path(__file__).parent / "static"), name="static"),
         ],
-        middleware=[Middleware(Guard, root_path=console.root_path)],
+        middleware=guards(console.root_path, reach),
         exception_handlers={404: not_found, 405: not_found},
         lifespan=lifespan,
     )
+
+
+async def _refuse(console: Console, request: Request, refused: Refused) -> Response:
+    """Say which right is missing, and the command that gives it; a page that was open goes there by itself."""
+    text = str(refused)
+    page = await console.page(request, "refused.html", 403, text=text, mend=refused.mend, live=False, connected=False)
+    if "hx-request" in request.headers:
+        page.headers["hx-refresh"] = "true"
+    return page
 
 
 class _Server(uvicorn.Server):
@@ -148,39 +200,56 @@ class _Server(uvicorn.Server):
 
 async def serve(
     store: Store, settings: Settings, folder: Path, *, host: str, port: int, may_act: bool, root_path: str,
-    version: str, when_ready: Callable[[str], None],
+    version: str, when_ready: Callable[[str], None], lake: Lake | None = None, report_file: Path | None = None,
+    reach: Reach = _HERE,
 ) -> None:  # fmt: skip
     """Serve until SIGTERM or SIGINT.
 
     Args:
-        store: on a namespace that exists. folder: for checkpoints. host: of this machine alone; the caller has checked
-            it. when_ready: is called with the address of the console once it answers.
+        store: on a namespace that exists. folder: for checkpoints. host: the caller has checked it, with reach.
+            when_ready: is called with the address of the console once it answers. lake: what knows an older past,
+            and makes the report. report_file: the report, made by somebody.
 
     Raises:
-        StartError: the port is taken.
+        StartError: the port is taken; or users log in, and cannot be read.
     """
     async with Store(
         settings.redis, settings.namespace, timeout_ms=settings.redis_timeout_ms + BLOCK_MS, compat=store.compat
     ) as tail_store:
         state = State(store, tail_store)
-        console = Console(state, Past(state, folder), settings, actions=may_act, root_path=root_path, version=version)
+        logins = Logins(store, state, root_path=root_path) if reach.login else None
+        if logins is not None:
+            await logins.rules.start()
+            if not any(user.enabled and user.secrets for user in logins.rules.policy.users.values()):
+                logger.warning(
+                    "nobody can log in yet: 'mqregistry auth user add NAME --role operator', then "
+                    "'mqregistry auth secret add NAME'"
+                )
+        console = Console(
+            state, Past(state, folder, lake), settings, actions=may_act, root_path=root_path, version=version,
+            report=ReportSource(report_file, lake), logins=logins,
+        )  # fmt: skip
         logging.getLogger("uvicorn.error").setLevel(logging.WARNING)  # that it starts, the console says itself
         config = uvicorn.Config(
-            make_app(console), host=host, port=port, log_config=None, access_log=False, lifespan="on",
-            timeout_graceful_shutdown=_STOP_S, server_header=False,
+            make_app(console, reach), host=host, port=port, log_config=None, access_log=False, lifespan="on",
+            timeout_graceful_shutdown=_STOP_S, server_header=False, proxy_headers=False, ssl_certfile=reach.cert,
+            ssl_keyfile=reach.key,
         )  # fmt: skip
         try:
             listener = config.bind_socket()
         except SystemExit:
             raise StartError(f"cannot listen on {host}:{port}: the port is taken, --port names another") from None
         port = listener.getsockname()[1]
+        if logins is not None:
+            logins.port = port
         server = _Server(config, state)
 
         async def tell() -> None:
             while not server.started:  # noqa: ASYNC110 - uvicorn tells nobody
                 await asyncio.sleep(0.01)
             shown = f"[{host}]" if ":" in host else host
-            when_ready(f"http://{shown}:{port}{console.root_path}/")
+            address = f"{'https' if reach.is_tls else 'http'}://{shown}:{port}"
+            when_ready(f"{reach.origins[0] if reach.origins else address}{console.root_path}/")
 
         telling = asyncio.create_task(tell())
         try:

@@ -23,7 +23,12 @@ from ..operators.words import counted, duration, moment, perm, some, what
 from .charts import minutes_chart
 from .facts import FactReader
 from .findings import TopicSums, clock, sum_topics
+from .login.logins import Logins
+from .login.viewer import Viewer, viewer_of
 from .past import NotKnown, Past, Then
+from .recent.lanes import Lanes
+from .recent.missing import MissingNames
+from .report import ReportSource
 from .state import State
 
 PER_PAGE: Final = 100
@@ -44,7 +49,8 @@ class NotThere(RegistryError):
 class Console:
     """One console.
 
-    actions: whether pages may change something. token: what forms prove with that this console made them.
+    actions: whether pages may change something. logins: None: it has no login, and everybody who reaches it is its
+    operator; it is the viewer then.
     """
 
     def __init__(
@@ -56,6 +62,8 @@ class Console:
         actions: bool = False,
         root_path: str = "",
         version: str = "",
+        report: ReportSource | None = None,
+        logins: Logins | None = None,
     ) -> None:
         self.state = state
         self.past = past
@@ -63,7 +71,11 @@ class Console:
         self.actions = actions
         self.root_path = root_path.rstrip("/")
         self.facts = FactReader(state)
-        self.token = secrets.token_urlsafe(32)
+        self.lanes = Lanes(state, past)
+        self.missing = MissingNames(state)
+        self.report = report or ReportSource(None, None)
+        self.logins = logins
+        self.operator = Viewer(secrets.token_urlsafe(32))
         self.rows: dict[tuple[str, int], bytes] = {}
         self._sums: tuple[int, TopicSums] | None = None
         self._names: tuple[int, list[str]] | None = None
@@ -78,6 +90,10 @@ class Console:
             "counted": counted, "clock": clock, "time_tag": time_tag, "minutes_chart": minutes_chart,
             "number": lambda value: f"{value:,}", "version": version, "static": self._static,
         }  # fmt: skip
+
+    def who(self, request: Request) -> Viewer | None:
+        """Who sends a request; None: nobody that is logged in."""
+        return self.operator if self.logins is None else self.logins.viewer(request)
 
     def url(self, path: str, **query: Any) -> str:
         """The address of a page, with what is set of a query."""
@@ -114,13 +130,18 @@ class Console:
         text = self.fragment(
             template,
             **{
-                "console": self, "state": state, "path": request.scope["path"],
+                "console": self, "viewer": viewer_of(request), "connected": True, "state": state,
+                "path": request.scope["path"],
                 "query": query, "at_ms": None, "live": at_ms is None, "here": str(request.url.query),
                 "now_ms": round(time.time() * 1000), "namespace": state.store.namespace, "zone": _zone(),
                 "status": self.status(), "since": state.position,
             } | values,
         )  # fmt: skip
         return HTMLResponse(text, status)
+
+    def outside(self, template: str, status: int, **values: Any) -> HTMLResponse:
+        """A page for somebody who is not logged in: it shows nothing of the tables."""
+        return HTMLResponse(self.fragment(template, namespace=self.state.store.namespace, **values), status)
 
     def status(self) -> str:
         """Since when what is shown may be out of date: the words at the top of each page."""
@@ -156,10 +177,12 @@ class Console:
     async def slider(self) -> dict[str, Any]:
         """From when to when the slider goes."""
         reach = None if self.state.stale_since_ms is not None else await self.past.reach()
+        lake_ms = await self.past.lake_since_ms()
         now_ms = round(time.time() * 1000)
-        since_ms = min(reach.since_ms, now_ms - 1000) if reach else None
+        stream_ms = min(reach.since_ms, now_ms - 1000) if reach else None
+        since_ms = min((ms for ms in (stream_ms, lake_ms) if ms is not None), default=None)
         whole = reach is not None and reach.whole
-        return {"slider": {"since_ms": since_ms, "now_ms": now_ms, "whole": whole}}
+        return {"slider": {"since_ms": since_ms, "now_ms": now_ms, "whole": whole, "stream_ms": stream_ms}}
 
 
 def page_number(request: Request, count: int) -> tuple[int, int]:

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import hmac
-from typing import Final
+from collections.abc import Sequence
+from typing import Any, Final, cast
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.middleware import Middleware
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
+
+from .login.reach import LOOPBACK, Reach, is_loopback
 
 _HEADERS: Final = {
     "content-security-policy": "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; "
@@ -18,7 +23,9 @@ _HEADERS: Final = {
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
 }
-_LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
+
+
+_HERE: Final = Reach()
 
 
 def host_of(value: str) -> str:
@@ -36,11 +43,13 @@ class Guard:
 
     Args:
         root_path: the path below which a proxy shows the console, whether the proxy cuts it off or not.
+        reach: under which other names browsers open it.
     """
 
-    def __init__(self, app: ASGIApp, root_path: str = "") -> None:
+    def __init__(self, app: ASGIApp, root_path: str = "", reach: Reach = _HERE) -> None:
         self._app = app
         self._root_path = root_path
+        self._reach = reach
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request."""
@@ -52,7 +61,7 @@ class Guard:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(raw=message.setdefault("headers", []))
                 for name, value in _HEADERS.items():
-                    headers[name] = value
+                    headers.setdefault(name, value)  # a page that is stricter, or is shown in a frame, says so
                 if "cache-control" not in headers:
                     headers["cache-control"] = "no-store"
             await send(message)
@@ -66,23 +75,64 @@ class Guard:
             scope = {**scope, "path": path, "raw_path": path.encode()}
         await self._app(scope, receive, with_headers)
 
-    @staticmethod
-    def _fault(scope: Scope) -> str | None:
+    def _fault(self, scope: Scope) -> str | None:
         headers = Headers(scope=scope)
-        host = headers.get("host", "")
-        if host_of(host) not in _LOOPBACK:
+        host = headers.get("host", "").lower()
+        if host_of(host) not in LOOPBACK and host not in self._reach.hosts:
+            names = ", ".join(("localhost", "127.0.0.1", *sorted(self._reach.hosts)))
             return (
-                f"this console answers to localhost and 127.0.0.1 alone, the request names the host {host[:100]!a}: "
-                "open it under one of these, or have the proxy send Host: 127.0.0.1"
+                f"this console answers to {names} alone, the request names the host {host[:100]!a}: open it under one "
+                "of these, have the proxy send one of them as Host, or start it with --origin https://NAME"
             )
         if scope["method"] in ("GET", "HEAD"):
             return None
         origin = headers.get("origin")
-        if origin is None or origin.partition("://")[2].lower() != host.lower():
-            return f"the request comes from the site {(origin or 'unknown')[:100]!a}, not from this console"
+        if origin is None or not self._is_ours(origin.lower(), host):
+            return (
+                f"the request comes from the site {(origin or 'unknown')[:100]!a}, not from this console: if that is "
+                "its address behind a proxy, start it with --origin"
+            )
         if headers.get("sec-fetch-site", "same-origin") != "same-origin":
             return "the request comes from another site"
         return None
+
+    def _is_ours(self, origin: str, host: str) -> bool:
+        """Whether a page of this console sent a form: under the name that it names, or under one that was declared."""
+        if origin in self._reach.origins:
+            return True
+        return host_of(host) in LOOPBACK and origin.partition("://")[2] == host
+
+
+class Peers:
+    """Notes who a connection comes from before a proxy's word on it counts, and takes plain HTTP from proxies alone."""
+
+    def __init__(self, app: ASGIApp, reach: Reach) -> None:
+        self._app = app
+        self._reach = reach
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request."""
+        if scope["type"] == "http":
+            peer = scope.get("client") or ("", 0)
+            is_proxy = self._reach.is_proxy(peer[0])
+            if not (is_proxy or self._reach.is_tls or is_loopback(peer[0])):
+                text = "this console takes requests from its proxy alone, and this one does not come from there\n"
+                await PlainTextResponse(text, 403, dict(_HEADERS))(scope, receive, send)
+                return
+            if is_proxy and any(name == b"x-forwarded-for" for name, _ in scope["headers"]):
+                scope["via"] = tuple(peer)
+        await self._app(scope, receive, send)
+
+
+def guards(root_path: str, reach: Reach) -> Sequence[Middleware]:
+    """What every request passes, the first one first."""
+    proxied = []
+    if reach.proxies:
+        proxied = [
+            Middleware(Peers, reach=reach),
+            Middleware(cast(Any, ProxyHeadersMiddleware), trusted_hosts=list(reach.proxies)),
+        ]
+    return [*proxied, Middleware(Guard, root_path=root_path, reach=reach)]
 
 
 def is_token(given: str, token: str) -> bool:

@@ -3,6 +3,7 @@
 Events hold new values, so a replay can only go forward, from tables that are known as a whole: the empty ones before
 change 1, while the stream still has that, or a checkpoint. The console writes one when it starts, one each hour, and
 one each so many changes of a replay. What the past was is therefore known exactly, or it is said since when it is.
+What is older, or was before Redis was emptied, is asked of the lake if the console was given one.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import logging
 import time
 from collections import OrderedDict
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from ..errors import RegistryError
 from ..events.by import By
@@ -33,11 +34,19 @@ logger = logging.getLogger(__name__)
 _EVERY_S: Final = 3600
 _REPLAYED_EVERY: Final = 20_000
 _KEPT: Final = 2
-_LAKE: Final = "'mqregistry pipeline run' keeps longer: 'mqregistry route TOPIC --at TIME' shows it"
+_LAKE: Final = (
+    "'mqregistry pipeline run' keeps longer: with its --lake the console shows that too, as 'mqregistry route TOPIC "
+    "--at TIME' does"
+)
+_ASK_AGAIN_S: Final = 60.0
 
 
 class NotKnown(RegistryError):
     """What held at that instant cannot be told any more; the message says since when it can."""
+
+
+class NotYet(NotKnown):
+    """That instant has not come."""
 
 
 class Reach(NamedTuple):
@@ -48,9 +57,18 @@ class Reach(NamedTuple):
     places: list[Place]
 
 
+class Beginning(NamedTuple):
+    """Tables from which a replay goes forward, and their place in the stream. since_ms: all is known from then on."""
+
+    tables: Tables
+    place: Place
+    since_ms: int
+
+
 class Then(NamedTuple):
     """The tables of an instant. seq: the last change in them, which was made at ``ms``; since: brokerName -> the last
-    change of its row that the replay saw: when, and by whom.
+    change of its row that the replay saw: when, and by whom. of_lake: the lake says so, which knows no ``seq`` and
+    ``ms`` of all tables.
     """
 
     at_ms: int
@@ -58,22 +76,46 @@ class Then(NamedTuple):
     ms: int
     tables: Tables
     since: dict[str, tuple[int, By | None]]
+    of_lake: bool = False
+
+
+class Lake(Protocol):
+    """What is known of a time that the stream does not reach back to. Each may take a second, and runs in a thread."""
+
+    def since_ms(self) -> int | None:
+        """The first instant that it knows; None: it knows nothing, or cannot be read."""
+
+    def at(self, at_ms: int) -> Then:
+        """The tables of an instant.
+
+        Raises:
+            RegistryError: it does not know that instant.
+        """
+
+    def report(self) -> tuple[str, int]:
+        """The pipeline's report as HTML, and up to when it knows what happened (ms).
+
+        Raises:
+            RegistryError: it has no figures, or what makes the report is not installed.
+        """
 
 
 class Past:
     """The past of the namespace that a state follows.
 
     Args:
-        folder: where checkpoints are kept.
+        folder: where checkpoints are kept. lake: what knows more; None: nothing does.
     """
 
-    def __init__(self, state: State, folder: Path) -> None:
+    def __init__(self, state: State, folder: Path, lake: Lake | None = None) -> None:
         self._state = state
         self._folder = folder
+        self._lake = lake
+        self._lake_ms: tuple[float, int | None] = -_ASK_AGAIN_S, None
         self._found: OrderedDict[tuple[str, int], Then] = OrderedDict()
         self._busy = asyncio.Lock()  # one replay at a time: each may hold a copy of all tables
         self._due = asyncio.Event()
-        state.on_load = self._due.set
+        state.on_load.append(self._due.set)
 
     def _checkpoints(self) -> Checkpoints:
         store = self._state.store
@@ -108,17 +150,30 @@ class Past:
             return True
         # at once, so that nothing changes meanwhile
         checkpoints, seq, last_id, data = self._checkpoints(), state.seq, state.last_id, encode_tables(state.tables)
+        latest_ms = state.latest_ms
         found = await find_change(state.store, seq)
         if found is None:  # it was trimmed, or lost, meanwhile
             return True
-        place = Place(found[1][-1].ms, seq, last_id)
+        # No earlier than any change in it, also where the clock was set back: the ids of the stream never are.
+        known = checkpoints.places()
+        id_ms = int(last_id.partition("-")[0])
+        ms = max(found[1][-1].ms, latest_ms, id_ms, *(one.ms for one in known if one.seq < seq))
+        place = Place(ms, seq, last_id)
         first = await read_first(state.store)
-        for old in checkpoints.places():
+        for old in known:
             if first is None or old.seq < first.seq - 1 or old.seq > place.seq:
                 checkpoints.remove(old)
         if place not in checkpoints.places():
             await asyncio.to_thread(checkpoints.write, place, data)
         return True
+
+    async def lake_since_ms(self) -> int | None:
+        """The first instant that the lake knows; None: there is none, or it knows nothing."""
+        asked, found = self._lake_ms
+        if self._lake is not None and found is None and time.monotonic() - asked >= _ASK_AGAIN_S:
+            found = await asyncio.to_thread(self._lake.since_ms)
+            self._lake_ms = time.monotonic(), found
+        return found
 
     async def reach(self) -> Reach | None:
         """Since when the past is known; None: nothing was ever changed."""
@@ -137,25 +192,37 @@ class Past:
         """The tables of an instant.
 
         Raises:
-            NotKnown: the stream and the checkpoints do not reach back so far.
+            NotKnown: neither the stream with the checkpoints nor the lake reaches back so far.
             StoreUnavailable, StoreError: Redis does not answer, or an entry cannot be read.
         """
         async with self._busy:
             epoch = self._state.epoch
             found = self._found.get((epoch, at_ms))
             if found is None:
-                found = await self._replay(at_ms)
+                try:
+                    found = await self._replay(at_ms)
+                except NotKnown as error:
+                    found = await self._of_lake(at_ms, error)
                 if at_ms < time.time() * 1000 - 10_000:  # later changes cannot belong to it
                     self._found[epoch, at_ms] = found
                     while len(self._found) > _KEPT:
                         self._found.popitem(last=False)
             return found
 
+    async def _of_lake(self, at_ms: int, unknown: NotKnown) -> Then:
+        """What the lake says of an instant that the stream does not know."""
+        if self._lake is None or isinstance(unknown, NotYet):
+            raise unknown
+        try:
+            return await asyncio.to_thread(self._lake.at, at_ms)
+        except RegistryError as error:
+            raise NotKnown(f"{str(unknown).removesuffix(_LAKE)}Nor does the lake know it: {error}") from error
+
     async def _replay(self, at_ms: int) -> Then:
         reach = await self.reach()
         head = await read_head(self._state.store)
         if at_ms > head.now_ms + 1000:
-            raise NotKnown(f"{moment(at_ms)} has not come yet: it is {moment(head.now_ms)}")
+            raise NotYet(f"{moment(at_ms)} has not come yet: it is {moment(head.now_ms)}")
         if reach is None:
             raise NotKnown("nothing was changed yet: the stream of changes is empty")
         if at_ms < reach.since_ms:
@@ -167,27 +234,40 @@ class Past:
             raise NotKnown(
                 f"{moment(at_ms)} is before {moment(reach.since_ms)}, and the past is known since then: {why}. {_LAKE}"
             )
+        begin = await self._begin(reach, at_ms)
+        if begin is None:
+            raise NotKnown(f"no checkpoint before {moment(at_ms)} can be read: choose a later instant")
+        return await self._forward(begin.tables, begin.place, at_ms)
+
+    async def begin(self, at_ms: int) -> Beginning | None:
+        """Where a replay of everything since an instant begins, or else of as much as is known; None: of nothing.
+
+        Raises:
+            StoreUnavailable, StoreError: Redis does not answer, or an entry cannot be read.
+        """
+        async with self._busy:
+            reach = await self.reach()
+            if reach is None:
+                return None
+            begin = await self._begin(reach, max(at_ms, reach.since_ms))
+            return None if begin is None else begin._replace(since_ms=max(at_ms, begin.since_ms))
+
+    async def _begin(self, reach: Reach, at_ms: int) -> Beginning | None:
+        """The last checkpoint before an instant, or the empty tables before change 1."""
         checkpoints = self._checkpoints()
-        tables, place = Tables(), Place(0, 0, "0-0")
-        for candidate in reversed([one for one in reach.places if one.ms <= at_ms]):
-            entry = Entry(candidate.last_id, candidate.seq)
-            if await has_vanished(self._state.tail_store, entry):  # Redis came back with less, and went on otherwise
-                checkpoints.remove(candidate)
-                continue
-            read = await asyncio.to_thread(checkpoints.read, candidate)
-            if read is not None:
-                tables, place = read, candidate
-                break
-            checkpoints.remove(candidate)
-        else:
-            if not reach.whole:
-                raise NotKnown(f"no checkpoint before {moment(at_ms)} can be read: choose a later instant")
-        return await self._forward(tables, place, at_ms)
+        for place in reversed([one for one in reach.places if one.ms <= at_ms]):
+            gone = await has_vanished(self._state.tail_store, Entry(place.last_id, place.seq))
+            # else Redis came back with less, and went on otherwise
+            tables = None if gone else await asyncio.to_thread(checkpoints.read, place)
+            if tables is not None:
+                return Beginning(tables, place, place.ms)
+            checkpoints.remove(place)
+        return Beginning(Tables(), Place(0, 0, "0-0"), reach.since_ms) if reach.whole else None
 
     async def _forward(self, tables: Tables, place: Place, at_ms: int) -> Then:
         """Apply what was changed behind a place, up to an instant."""
         reader, parts = ChangeReader(self._state.tail_store, place.last_id), Parts()
-        seq, ms, count = place.seq, place.ms, 0
+        seq, ms, latest_ms, count = place.seq, place.ms, place.ms, 0
         expected, since = place.seq + 1, dict[str, tuple[int, By | None]]()
         while changes := await reader.read(block_ms=0):
             for change in changes:
@@ -201,12 +281,12 @@ class Past:
                     return Then(at_ms, seq, ms, tables, since)
                 for whole in parts.add(change):
                     tables.apply(whole)
-                    seq, ms = whole.seq, whole.ms
+                    seq, ms, latest_ms = whole.seq, whole.ms, max(latest_ms, whole.ms)
                     _note(whole, since)
                     count += 1
             if count >= _REPLAYED_EVERY and seq == changes[-1].seq:
                 count = 0
-                self._write_of_replay(tables, Place(ms, seq, reader.last_id))
+                self._write_of_replay(tables, Place(latest_ms, seq, reader.last_id))
             await asyncio.sleep(0)
         return Then(at_ms, seq, ms, tables, since)
 

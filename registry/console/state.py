@@ -35,13 +35,17 @@ _MINUTES: Final = 60
 
 
 class Listener:
-    """One open page: what it has not been sent yet. ``None``: something else than a change is new."""
+    """One open page: what it has not been sent yet. ``None``: something else than a change is new.
+
+    lost: it has to read everything again. rules: what its user may see is another, or he is out.
+    """
 
     def __init__(self, state: State) -> None:
         self._state = state
         self._changes: deque[Change | None] = deque()
         self._new = asyncio.Event()
         self.lost = False
+        self.rules = False
 
     def put(self, change: Change | None) -> None:
         """Something is new. A page that does not read loses changes, and is told to read everything again."""
@@ -77,7 +81,8 @@ class State:
 
     generation: another number whenever anything is another. stale_since_ms: when Redis last answered (time of this
     machine), None while it does. away: the last time that Redis was away, from and to. per_minute: how many changes
-    were made, by minute since 1970, as far as this process saw them.
+    were made, by minute since 1970, as far as this process saw them. latest_ms: the latest time of any of these.
+    on_load, on_change: called when the tables were read, and with each change that is applied to them afterwards.
 
     Args:
         store: for scripts. tail_store: the same namespace with a timeout above BLOCK_MS.
@@ -94,10 +99,12 @@ class State:
         self.reason = "the tables are being read"
         self.away: tuple[int, int] | None = None
         self.per_minute: dict[int, int] = {}
+        self.latest_ms = 0
         self.recent: deque[Change] = deque(maxlen=_RECENT)
         self.listeners: set[Listener] = set()
         self.stopping = False
-        self.on_load: Callable[[], None] = lambda: None
+        self.on_load: list[Callable[[], None]] = []
+        self.on_change: list[Callable[[Change], None]] = []
         self._reader: ChangeReader | None = None
         self._parts = Parts()
         self._last_seq = -1
@@ -147,11 +154,12 @@ class State:
         loaded = await read_current_tables(self.store, self.tail_store)
         self.tables, self.epoch, self.seq = loaded.tables, loaded.head.epoch, loaded.seq
         self._reader, self._parts, self._last_seq = loaded.reader, loaded.parts, loaded.seq
-        self.last_id = loaded.reader.last_id
+        self.last_id, self.latest_ms = loaded.reader.last_id, 0
         self.loaded = True
         self.recent.clear()
         self.generation += 1
-        self.on_load()
+        for tell in self.on_load:
+            tell()
         for listener in self.listeners:
             listener.lost = True
             listener.put(None)
@@ -179,6 +187,9 @@ class State:
         self.seq = change.seq
         self.generation += 1
         self.recent.append(change)
+        self.latest_ms = max(self.latest_ms, change.ms)
+        for tell in self.on_change:
+            tell(change)
         minute = change.ms // 60_000
         self.per_minute[minute] = self.per_minute.get(minute, 0) + 1
         while len(self.per_minute) > _MINUTES:

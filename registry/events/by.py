@@ -37,10 +37,11 @@ class By(msgspec.Struct, frozen=True, omit_defaults=True):
     """Who caused a change. None: not known, or there is nothing to say.
 
     how: one of the words of this module; a later release may add others.
-    user: whom the registry knows the sender as; of a program that writes to Redis itself, the user of its operating
-        system.
-    peer: ``host:port`` of the sender; of a program that writes to Redis itself ``<host name>/<process id>``.
-    via: ``host:port`` of the proxy that the request came through (PROXY protocol).
+    user: whom the registry knows the sender as, also over a console with a login; of a program that writes to Redis
+        itself, the user of its operating system.
+    peer: ``host:port`` of the sender, of a browser at a console with a login its address; of a program that writes to
+        Redis itself ``<host name>/<process id>``.
+    via: ``host:port`` of the proxy that the request came through.
     front_end: ``<host name>:<port>`` of the front end that the request came to, or whose process did it.
     login: the Redis user of a program that writes to Redis itself, if its URL names one.
     """
@@ -61,7 +62,8 @@ class By(msgspec.Struct, frozen=True, omit_defaults=True):
         login = f", Redis user {_shown(self.login)}" if self.login else ""
         text = f"{_shown(self.user)} ({self.how}{login})" if self.user else f"{self.how}{login}"
         if self.peer:
-            text += f" {'from' if self.how in OVER_THE_WIRE else 'on'} {_shown(self.peer)}"
+            is_sender = self.how in OVER_THE_WIRE or (self.how == CONSOLE and "/" not in self.peer)
+            text += f" {'from' if is_sender else 'on'} {_shown(self.peer)}"
         if self.via:
             text += f" via {_shown(self.via)}"
         if self.front_end:

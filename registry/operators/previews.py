@@ -202,9 +202,9 @@ async def set_kv(store: Store, kv_namespace: str, key: str, value: str | None) -
             raise Mistaken(f"the name {name[:100]!r} {fault}; nothing was changed")
     before = await read_kv_value(store, kv_namespace, key)
     result = {"kv_namespace": kv_namespace, "key": key, "value": value, "before": before}
-    was = "" if before is None else f" (was {before})"
+    was = "" if before is None else " (as before)" if before == value else f" (was {before})"
     if value is None:
-        line = f"{kv_namespace}/{key} deleted{was}" if before is not None else f"{kv_namespace}/{key} was not set"
+        line = f"{kv_namespace}/{key} deleted{was}" if before is not None else f"{kv_namespace}/{key} was not there"
         return Preview(
             [f"{kv_namespace}/{key} goes", f"its value is {before}"],
             None if before is None else lambda: KvStore(store).delete(kv_namespace, key), line, result,

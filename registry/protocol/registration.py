@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 import time
-from collections.abc import MutableMapping
+from collections.abc import Mapping, MutableMapping
 from typing import Final
 
 import msgspec
@@ -93,15 +93,20 @@ def dated(command: Command) -> re.Match[bytes] | None:
     return _DATED.search(command.body, 0, _DATED_WITHIN_BYTES)
 
 
-def cut(header: RegisterBroker, command: Command, objects: int | None = None) -> ChunkedBody | None:
+def cut(
+    header: RegisterBroker, command: Command, known: Mapping[bytes, TopicChunk], objects: int | None = None
+) -> ChunkedBody | None:
     """Cut the body into chunks if it is large and as Java writes it.
+
+    Args:
+        known: chunks that were decoded before, by digest. objects: how many are in the body, when they were counted.
 
     Raises:
         RemoteProtocolError: more topics than are taken at once.
     """
     if len(command.body) < LARGE_BYTES or header.compressed or command.version < VERSION_V3_0_11:
         return None
-    return cut_body(command.body, now_ms=_now_ms(), objects=objects)
+    return cut_body(command.body, known, now_ms=_now_ms(), objects=objects)
 
 
 def decode(

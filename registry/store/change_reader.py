@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any, Final
 
 import msgspec
 
 from ..errors import StoreError
-from ..events.changes import Change, decode_change
+from ..events.changes import Change, ChangeDecoder, decode_change
 from . import keys
 from .connection.errors import mapped_errors
 from .store import Store
@@ -23,6 +23,7 @@ class ChangeReader:
         self._client: Any = store.client
         self._key = keys.changes(store.namespace)
         self.last_id = last_id
+        self._decoder = ChangeDecoder()
 
     async def read(self, *, block_ms: int, count: int = 500) -> list[Change]:
         """The next changes, in order; [] when there was none for ``block_ms`` (0 = do not wait).
@@ -38,14 +39,18 @@ class ChangeReader:
         changes: list[Change] = []
         for _, entries in reply or ():
             for entry_id, fields in entries:
-                changes.append(_decode(self._key, entry_id, fields))
+                changes.append(_decode(self._key, entry_id, fields, self._decoder.decode))
                 self.last_id = entry_id.decode()
+        if not changes:
+            self._decoder.forget()
         return changes
 
 
-def _decode(key: str, entry_id: bytes, fields: dict[bytes, bytes]) -> Change:
+def _decode(
+    key: str, entry_id: bytes, fields: dict[bytes, bytes], decode: Callable[[bytes], Change] = decode_change
+) -> Change:
     try:
-        return decode_change(fields[b"e"])
+        return decode(fields[b"e"])
     except (KeyError, msgspec.DecodeError, UnicodeDecodeError) as error:
         raise StoreError(f"entry {entry_id.decode()} of {key} is no event of this release: {error}") from error
 
@@ -110,9 +115,17 @@ async def find_change(store: Store, seq: int) -> tuple[str, list[Change]] | None
             change = _decode(key, entry_id, fields)
             if change.part == 1:
                 if found and found[-1].seq >= seq:
-                    return found_id, found
+                    return await _from_part_1(store, found_id, found)
                 found, found_id = [], entry_id.decode()
+            found_id = found_id or entry_id.decode()
             found.append(change)
         if len(entries) < _PAGE:
-            return (found_id, found) if found and found[0].seq <= seq <= found[-1].seq else None
+            there = found and found[0].seq <= seq <= found[-1].seq
+            return await _from_part_1(store, found_id, found) if there else None
         begin = "(" + entries[-1][0].decode()
+
+
+async def _from_part_1(store: Store, entry_id: str, found: list[Change]) -> tuple[str, list[Change]]:
+    """A change with its earlier parts, too, which may have been written in the millisecond before."""
+    earlier = await find_change(store, found[0].seq - 1) if found[0].part > 1 else None
+    return earlier or (entry_id, found)

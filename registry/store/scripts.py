@@ -39,7 +39,7 @@ def _find_folder() -> Traversable:
     return folder
 
 
-FOR_READERS: Final = ("acknowledge", "read_broker", "read_streams", "snapshot")
+FOR_READERS: Final = ("acknowledge", "read_auth", "read_broker", "read_streams", "snapshot")
 """Scripts of logins that may run loaded scripts and send none of their own: front ends and sweepers load them."""
 
 

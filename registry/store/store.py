@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import copy
 import logging
 import secrets
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 from redis import exceptions
 
-from ..errors import NoNamespace, StoreError
+from ..durations import Durations, Told
+from ..errors import NoNamespace, StoreError, StoreUnavailable
 from ..events.by import DIRECT, By, this_process
 from ..events.changes import SCHEMA_MAJOR, SCHEMA_MINOR
 from . import keys, scripts
@@ -32,17 +34,48 @@ ENFORCING = "+auth"
 1.2, which would let everybody in, takes that for another major, and does not start."""
 
 
-class ScriptTimes:
-    """Counts the calls of each script and their time in ms, with the way to Redis and back."""
+class CallTimes:
+    """How long calls of Redis took, with the way to it and back, and how many failed.
+
+    scripts: by script. reads: of plain commands, sent together. away, refused: calls that Redis did not answer, or not
+    with what they need.
+    """
 
     def __init__(self) -> None:
-        self.count: dict[str, int] = {}
-        self.total_ms: dict[str, float] = {}
+        self.scripts: dict[str, Durations] = {}
+        self.reads = Durations()
+        self.away = self.refused = 0
 
-    def add(self, name: str, elapsed_ms: float) -> None:
-        """Count one call."""
-        self.count[name] = self.count.get(name, 0) + 1
-        self.total_ms[name] = self.total_ms.get(name, 0.0) + elapsed_ms
+    def script(self, name: str) -> Durations:
+        """The times of a script."""
+        times = self.scripts.get(name)
+        if times is None:
+            times = self.scripts[name] = Durations()
+        return times
+
+    @contextlib.contextmanager
+    def failures(self) -> Iterator[None]:
+        """Count it if what happens here fails."""
+        try:
+            yield
+        except StoreUnavailable:
+            self.away += 1
+            raise
+        except StoreError:
+            self.refused += 1
+            raise
+
+    def durations(self) -> dict[str, Told]:
+        """The histograms, by metric."""
+        scripts = {f'script_seconds{{script="{name}"}}': times.told() for name, times in self.scripts.items()}
+        return {**scripts, "redis_read_seconds": self.reads.told()}
+
+    def counters(self) -> dict[str, int]:
+        """The failures, by metric."""
+        return {
+            'redis_failures_total{kind="away"}': self.away,
+            'redis_failures_total{kind="refused"}': self.refused,
+        }
 
 
 class Namespace(NamedTuple):
@@ -99,7 +132,7 @@ class Store:
         self.timeout_ms = timeout_ms
         self.client = open_client(url, timeout_ms=timeout_ms, max_connections=max_connections)
         self.by = msgspec.structs.replace(by or this_process(DIRECT), login=username_of(url))
-        self.times = ScriptTimes()
+        self.times = CallTimes()
         self._meta_key = keys.meta(namespace)
         self._scripts = scripts.load()
         self._keeps_tables = False
@@ -110,6 +143,12 @@ class Store:
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
+
+    def on_behalf_of(self, by: By) -> Store:
+        """The same store, with the same connections, for what somebody else causes; ``login`` stays that of here."""
+        other = copy.copy(self)
+        other.by = msgspec.structs.replace(by, login=self.by.login)
+        return other
 
     async def close(self) -> None:
         """Close every connection."""
@@ -150,7 +189,7 @@ class Store:
         if script.emits:
             arguments = (*arguments, (by or self.by).encoded())
         started = time.perf_counter()
-        with mapped_errors(f"{name} in namespace {self.namespace!r}"):
+        with self.times.failures(), mapped_errors(f"{name} in namespace {self.namespace!r}"):
             try:
                 reply = await self._run(script, arguments)
             except exceptions.ResponseError as error:
@@ -158,7 +197,7 @@ class Store:
                     raise
                 await self.init_namespace()
                 reply = await self._run(script, arguments)
-        self.times.add(name, (time.perf_counter() - started) * 1000)
+        self.times.script(name).add(time.perf_counter() - started)
         return reply
 
     async def read(self, *commands: Sequence[Any]) -> list[Any]:
@@ -169,11 +208,13 @@ class Store:
         """
         if not commands:
             return []
-        with mapped_errors(f"reading namespace {self.namespace!r}"):
+        started = time.perf_counter()
+        with self.times.failures(), mapped_errors(f"reading namespace {self.namespace!r}"):
             pipeline = self.client.pipeline(transaction=False)
             for command in commands:
                 pipeline.execute_command(*command)
             replies: list[Any] = await pipeline.execute()
+        self.times.reads.add(time.perf_counter() - started)
         return replies
 
     async def _run(self, script: scripts.Script, arguments: Sequence[Any]) -> Any:
@@ -197,7 +238,8 @@ class Store:
         except (exceptions.RedisError, OSError) as error:
             lacks_right = isinstance(error, exceptions.NoPermissionError)
             logger.warning(
-                "scripts are not loaded for logins that may not send them (mqoperator, mqpipeline): %s%s", error,
+                "scripts are not loaded for logins that may not send them (mqoperator, mqconsole, mqpipeline): %s%s",
+                error,
                 "; the right is script|load, in deploy/users.acl" if lacks_right else "",
             )  # fmt: skip
 

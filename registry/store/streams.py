@@ -1,4 +1,4 @@
-"""Runs the scripts on the three streams: acknowledge, trim, survey their readers, and write lookup counts."""
+"""The three streams: the scripts acknowledge, trim, survey and write_lookups; and reading entries from a moment on."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import msgspec
 from redis import exceptions
 
-from ..events.journal import STREAMS
+from ..events.journal import CHANGES, HEARTBEATS, LOOKUPS, STREAMS, Stream
 from . import keys, scripts
 from .connection.errors import mapped_errors
 from .store import Store
@@ -140,6 +140,30 @@ class StreamStore:
     ) -> None:
         """Write one report of a worker; ``entries`` are those of :func:`lookup_entries`. May be repeated."""
         await self._call("write_lookups", front_end, incarnation, number, during_ms, *entries)
+
+
+class EntryReader:
+    """Reads the entries of one stream from a moment on, without waiting for new ones.
+
+    Args:
+        since_ms: the first moment, by the clock of Redis.
+    """
+
+    def __init__(self, store: Store, stream: Stream, since_ms: int) -> None:
+        self._store = store
+        self._key = {CHANGES: keys.changes, HEARTBEATS: keys.heartbeats, LOOKUPS: keys.lookups}[stream](store.namespace)
+        self._begin = str(max(0, since_ms))
+
+    async def read(self, count: int = 500) -> list[bytes]:
+        """The field ``e`` of the next entries, in order; [] where the stream ends.
+
+        Raises:
+            StoreUnavailable: Redis did not answer. StoreError: this login may not read the stream.
+        """
+        (entries,) = await self._store.read(("XRANGE", self._key, self._begin, "+", "COUNT", count))
+        if entries:
+            self._begin = f"({entries[-1][0].decode()}"
+        return [fields[b"e"] for _, fields in entries if b"e" in fields]
 
 
 def acknowledge_with(

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import contextlib
+import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -17,6 +19,13 @@ def programs():
         return {program: tool.build(program) for program in ("loadgen", "echo")}
     except tool.NoCompiler as error:
         pytest.skip(str(error))
+
+
+@pytest.fixture
+def home():
+    """A short folder: unix sockets have short names."""
+    with tempfile.TemporaryDirectory(prefix="mq") as folder:
+        yield Path(folder)
 
 
 @pytest.fixture

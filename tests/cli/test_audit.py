@@ -155,8 +155,8 @@ def test_foreign_text_does_not_act_on_the_terminal(command, target, redis_url, n
 
 
 def test_commands_are_authors_themselves(command, target, redis_url, namespace, run):
-    command("kv", "put", "ns", "mine", "1", **target)
-    command("kv", "delete", "ns", "mine", **target)
+    command("kv", "put", "ns", "mine", "1", "--yes", **target)
+    command("kv", "delete", "ns", "mine", "--yes", **target)
     me = this_process("cli")
     shown = lines(command("audit", "--peer", socket.gethostname(), **target))
     assert [line.split("; ")[0] for line in shown] == ["kv_put              ns/mine = 1", "kv_deleted          ns/mine"]

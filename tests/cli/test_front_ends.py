@@ -78,3 +78,23 @@ def test_a_real_front_end_is_named_with_the_peer_of_each_broker(start_up, start,
     assert f"in {name} sweeps" in text
     assert f"{name} from {found['peer']}" in command("brokers").stdout
     assert process.popen.poll() is None
+
+
+def test_a_front_end_tells_what_it_was_started_with_and_no_secret(start_up, command, tmp_path):
+    file = tmp_path / "its.properties"
+    file.write_text("tlsServerKeyPassword=geheim\nlookupCountsIntervalMs=5000\n")
+    _, port = start_up("--host", "127.0.0.1", "--set", "orderMessageEnable=true", "-c", str(file))
+
+    def told():
+        fleet = json.loads(command("front-ends", "--json").stdout)
+        return fleet["front_ends"][0]["settings"] if fleet["front_ends"] else {}
+
+    wait_until(told, "the front end has told of itself")
+    settings = told()
+    assert settings["orderMessageEnable"] == ["true", "flag --set orderMessageEnable"]
+    assert settings["listenPort"] == [str(port), "flag --port"]
+    assert settings["lookupCountsIntervalMs"] == ["5000", f"file {file}:2"]
+    assert "redis" not in settings
+    assert "geheim" not in json.dumps(settings)
+    assert "tlsServerKeyPassword" not in settings
+    assert not [key for key, (_, source) in settings.items() if source == "default"]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner, Result
 
 from mqregistry.cli import cli
+from mqregistry.cli.write import confirm
 from mqregistry.store.snapshot import read_head, read_tables
 
 FILE = {"configTable": {"ORDER_TOPIC_CONFIG": {"t1": "broker-a:4", "t2": "broker-b:8"}, "EMPTY": {}}}
@@ -45,39 +47,68 @@ def java_file(tmp_path):
 
 
 def test_put_get_list_delete(kv, tables):
-    assert kv("put", "ORDER_TOPIC_CONFIG", "t1", "broker-a:4").stdout == "ORDER_TOPIC_CONFIG/t1 = broker-a:4\n"
-    assert kv("put", "ORDER_TOPIC_CONFIG", "t1", "broker-a:8").stdout.endswith("= broker-a:8 (was broker-a:4)\n")
-    assert kv("put", "ORDER_TOPIC_CONFIG", "t1", "broker-a:8").stdout.endswith("(as before)\n")
+    def told(*arguments):
+        """The last line: those before it show what is about to change."""
+        return kv(*arguments, "--yes").stdout.splitlines()[-1]
+
+    assert told("put", "ORDER_TOPIC_CONFIG", "t1", "broker-a:4") == "ORDER_TOPIC_CONFIG/t1 = broker-a:4"
+    assert told("put", "ORDER_TOPIC_CONFIG", "t1", "broker-a:8").endswith("= broker-a:8 (was broker-a:4)")
+    assert told("put", "ORDER_TOPIC_CONFIG", "t1", "broker-a:8").endswith("(as before)")
     assert kv("get", "ORDER_TOPIC_CONFIG", "t1").stdout == "broker-a:8\n"
     assert tables() == {"ORDER_TOPIC_CONFIG": {"t1": "broker-a:8"}}
     assert kv("list").stdout.splitlines()[1].split() == ["ORDER_TOPIC_CONFIG", "t1", "broker-a:8"]
-    assert kv("delete", "ORDER_TOPIC_CONFIG", "t1").stdout == "ORDER_TOPIC_CONFIG/t1 deleted (was broker-a:8)\n"
-    assert kv("delete", "ORDER_TOPIC_CONFIG", "t1").stdout == "ORDER_TOPIC_CONFIG/t1 was not there\n"
+    assert told("delete", "ORDER_TOPIC_CONFIG", "t1") == "ORDER_TOPIC_CONFIG/t1 deleted (was broker-a:8)"
+    assert told("delete", "ORDER_TOPIC_CONFIG", "t1") == "ORDER_TOPIC_CONFIG/t1 was not there"
     assert tables() == {"ORDER_TOPIC_CONFIG": {}}
     assert kv("list").stderr == "no key is set\n"
 
 
+def test_what_changes_is_shown_before_it_is_asked(kv, tables, monkeypatch):
+    asked, answers = [], [False, True, True]
+    monkeypatch.setattr(confirm, "sys", SimpleNamespace(stdin=SimpleNamespace(isatty=lambda: True)))
+    monkeypatch.setattr(confirm.click, "confirm", lambda text: asked.append(text) or answers.pop(0))
+    refused = kv("put", "ns", "k", "one", expect=1)
+    assert refused.stdout.splitlines() == ["ns/k becomes one", "it is new"]
+    assert "nothing was changed" in refused.stderr
+    assert tables() == {}
+    assert kv("put", "ns", "k", "one").stdout.splitlines()[-1] == "ns/k = one"
+    assert kv("delete", "ns", "k").stdout.splitlines() == [
+        "ns/k goes", "its value is one", "ns/k deleted (was one)",
+    ]  # fmt: skip
+    assert tables() == {"ns": {}}
+    kv("delete", "ns", "k")  # it is not there: there is nothing to ask
+    assert len(asked) == 3
+
+
+def test_without_a_terminal_and_without_yes_nothing_changes(kv, tables):
+    kv("put", "ns", "k", "one", "--yes")
+    for arguments in (("put", "ns", "k", "two"), ("delete", "ns", "k")):
+        assert "--yes does it without asking" in kv(*arguments, expect=1).stderr
+        assert "say --yes, too" in kv(*arguments, "--json", expect=2).stderr
+    assert tables() == {"ns": {"k": "one"}}
+
+
 def test_json(kv):
-    assert json.loads(kv("put", "ns", "k", "ä=ß", "--json").stdout) == {
+    assert json.loads(kv("put", "ns", "k", "ä=ß", "--json", "--yes").stdout) == {
         "kv_namespace": "ns", "key": "k", "value": "ä=ß", "before": None,
     }  # fmt: skip
     assert json.loads(kv("get", "ns", "k", "--json").stdout)["value"] == "ä=ß"
     assert json.loads(kv("list", "--json").stdout) == {"ns": {"k": "ä=ß"}}
     assert json.loads(kv("list", "ns", "--json").stdout) == {"ns": {"k": "ä=ß"}}
-    assert json.loads(kv("delete", "ns", "k", "--json").stdout)["before"] == "ä=ß"
+    assert json.loads(kv("delete", "ns", "k", "--json", "--yes").stdout)["before"] == "ä=ß"
 
 
 def test_what_is_not_there_fails_and_names_what_is(kv):
-    kv("put", "ORDER_TOPIC_CONFIG", "topic-1", "x")
+    kv("put", "ORDER_TOPIC_CONFIG", "topic-1", "x", "--yes")
     assert "did you mean ORDER_TOPIC_CONFIG?" in kv("get", "ORDER_TOPIC", "t", expect=1).stderr
     assert "did you mean topic-1?" in kv("get", "ORDER_TOPIC_CONFIG", "topic1", expect=1).stderr
     assert "there is ORDER_TOPIC_CONFIG" in kv("list", "x", expect=1).stderr
-    assert "must not be empty" in kv("put", "", "k", "v", expect=2).stderr
+    assert "must not be empty" in kv("put", "", "k", "v", "--yes", expect=2).stderr
 
 
 def test_import_sets_what_differs_and_again_changes_nothing(kv, tables, seq, java_file):
-    kv("put", "ORDER_TOPIC_CONFIG", "t2", "old")
-    kv("put", "OTHER", "k", "v")
+    kv("put", "ORDER_TOPIC_CONFIG", "t2", "old", "--yes")
+    kv("put", "OTHER", "k", "v", "--yes")
     assert kv("import", str(java_file)).stdout.splitlines() == [
         "EMPTY: an empty KV namespace",
         "ORDER_TOPIC_CONFIG/t1 = broker-a:4",
@@ -143,14 +174,14 @@ def test_import_of_a_file_that_is_not_there(kv, tmp_path):
 
 
 def test_what_export_prints_import_takes_elsewhere(kv, tables, redis_url, namespace, tmp_path):
-    kv("put", "ORDER_TOPIC_CONFIG", "t1", 'ä="ß"\n')
-    kv("put", "gone", "k", "v")
-    kv("delete", "gone", "k")
+    kv("put", "ORDER_TOPIC_CONFIG", "t1", 'ä="ß"\n', "--yes")
+    kv("put", "gone", "k", "v", "--yes")
+    kv("delete", "gone", "k", "--yes")
     file = tmp_path / "kv.json"
     file.write_text(kv("export").stdout)
     assert json.loads(file.read_text()) == {"configTable": {"ORDER_TOPIC_CONFIG": {"t1": 'ä="ß"\n'}, "gone": {}}}
     before = tables()
-    kv("delete", "ORDER_TOPIC_CONFIG", "t1")
+    kv("delete", "ORDER_TOPIC_CONFIG", "t1", "--yes")
     kv("import", str(file))
     assert tables() == before
 
@@ -177,6 +208,6 @@ def test_import_of_more_than_is_kept_imports_nothing(kv, tables, java_file, tabl
 
 
 def test_put_refuses_what_is_not_kept(kv, tables):
-    assert "has a control character; nothing was changed" in kv("put", "ns", "k\x1b", "v", expect=1).stderr
-    assert "at most 65536 bytes" in str(kv("put", "ns", "k", "x" * 65_537, expect=1).exception)
+    assert "has a control character; nothing was changed" in kv("put", "ns", "k\x1b", "v", "--yes", expect=1).stderr
+    assert "at most 65536 bytes" in str(kv("put", "ns", "k", "x" * 65_537, "--yes", expect=1).exception)
     assert tables() == {}

@@ -268,7 +268,7 @@ def test_a_redis_that_cannot_write_is_not_taken_for_one_that_is_away(
             )
 
     monkeypatch.setattr(KvStore, "put", refuse)
-    error = command("kv", "put", "n", "k", "v", expect=1, **target)
+    error = command("kv", "put", "n", "k", "v", "--yes", expect=1, **target)
     text = error.stderr + str(error.exception)
     assert "Redis cannot write now: it cannot save its data: is its disk full, or not writable?" in text
     assert "Errors writing to the AOF file: No space left on device" in text

@@ -309,28 +309,29 @@ async def test_no_more_than_max_in_flight_are_sent_and_a_timeout_counts_from_the
         assert (await asked).code == 0
 
 
-async def test_a_request_of_the_peer_is_answered_by_whoever_knows_it():
+async def test_a_request_of_the_peer_is_answered_by_whoever_knows_it(caplog):
     def on_request(command):
         if command.code == 905:
             seen.append(command.ext_fields)
             return None
-        if command.code == 1:
+        if command.code == 106:
             raise KeyError("mine")
         return Command(code=0, remark="done", body=command.body)
 
     seen = []
     async with connected(on_request=on_request) as (connection, peer):
-        for code, flag in ((40, 0), (905, 2), (1, 0), (41, 2), (42, 0)):
+        for code, flag in ((40, 0), (905, 2), (106, 0), (41, 2), (42, 0)):
             command = Command(code=code, opaque=code + 7000, flag=flag, ext_fields={"a": "b"}, body=b"x")
             peer.writer.write(encode_command(command))
         answers = [await peer.receive() for _ in range(3)]
         assert [(a.opaque, a.code, a.is_response) for a in answers] == [
             (7040, 0, True),
-            (7001, 1, True),
+            (7106, 1, True),
             (7042, 0, True),
         ]
         assert answers[0].body == b"x"
         assert "mine" in answers[1].remark
+        assert "request 106 (GET_BROKER_CLUSTER_INFO) of " in caplog.text
         assert seen == [{"a": "b"}]
         asked = asyncio.create_task(connection.request(105))
         peer.answer(await peer.receive())

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import re
+import threading
 import time
 
 import httpx
@@ -14,11 +15,16 @@ import pytest
 from mqregistry.config.settings import Settings
 from mqregistry.console.app import make_app
 from mqregistry.console.context import Console
+from mqregistry.console.login.logins import Logins
+from mqregistry.console.login.reach import Reach
 from mqregistry.console.past import Past
 from mqregistry.console.state import BLOCK_MS, State
 from mqregistry.store.store import Store
 from tests.cli.processes import Process
 from tests.store.bed import Bed
+from tests.store.test_processes import SWEEPER, worker
+
+from .chromium import CHROMIUM, HOSTILE
 
 HERE = "http://127.0.0.1:9880"
 
@@ -26,9 +32,14 @@ HERE = "http://127.0.0.1:9880"
 class Site:
     """The application, and a browser without a window."""
 
-    def __init__(self, console, app):
-        self.console, self.app = console, app
-        self.http = httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url=HERE)
+    def __init__(self, console, app, base=HERE):
+        self.console, self.app, self.base = console, app, base
+        self.http = self.browser()
+
+    def browser(self, peer="127.0.0.1", base=""):
+        """One with cookies of its own, at another address."""
+        transport = httpx.ASGITransport(app=self.app, client=(peer, 51234))
+        return httpx.AsyncClient(transport=transport, base_url=base or self.base)
 
     async def get(self, path, status=200, **params):
         answer = await self.http.get(path, params=params or None)
@@ -49,14 +60,17 @@ class Site:
 
 
 @contextlib.asynccontextmanager
-async def open_site(store, folder, **options):
+async def open_site(store, folder, *, lake=None, reach=None, base=HERE, **options):
     async with Store(store.url, store.namespace, timeout_ms=2000 + BLOCK_MS, compat=store.compat) as tail_store:
         state = State(store, tail_store)
         settings = Settings(redis=store.url, namespace=store.namespace)
-        console = Console(state, Past(state, folder), settings, **options)
-        app = make_app(console)
+        if reach is not None and reach.login:
+            options["logins"] = Logins(store, state, root_path=options.get("root_path", ""), port=9880)
+            await options["logins"].rules.start()
+        console = Console(state, Past(state, folder, lake), settings, **options)
+        app = make_app(console, reach or Reach())
         async with app.router.lifespan_context(app):
-            site = Site(console, app)
+            site = Site(console, app, base)
             async with site.http:
                 yield site
 
@@ -79,7 +93,49 @@ class Running(Process):
             "--checkpoints", str(folder / "checkpoints"), *options, env=env,
         )  # fmt: skip
         self.wait_for("The console is at")
-        self.url = re.search(r"at (http://\S+)", self.out)[1].rstrip("/")
+        self.url = re.search(r"at (https?://\S+)", self.out)[1].rstrip("/")
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    """One Chromium for all tests, in a thread of its own: Playwright's loop and that of the tests do not mix."""
+    sync_api = pytest.importorskip("playwright.sync_api")
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def loop():
+    """Runs coroutines in a thread."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    yield lambda work: asyncio.run_coroutine_threadsafe(work, loop).result(20)
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join()
+    loop.close()
+
+
+@pytest.fixture(scope="module")
+def filled(loop, redis_url):
+    """A namespace with a few brokers, one of them with a hostile name, and what a front end tells."""
+
+    async def fill():
+        store = Store(redis_url, f"browser{time.monotonic_ns() % 10**9}")
+        await store.connect()
+        bed = Bed(store)
+        await bed.leases.renew("w1", process=worker(), lease_ms=600_000)
+        await bed.leases.reap(10, sweeper="s1", process=SWEEPER)
+        await bed.register(topics=["orders", HOSTILE])
+        await bed.register("10.0.0.2:10911", "broker-b", cluster="c2", topics=["orders", "bills"])
+        await bed.kv.put("ns", HOSTILE, "v")
+        return bed
+
+    bed = loop(fill())
+    yield bed
+    loop(bed.store.close())
 
 
 @pytest.fixture(scope="module")

@@ -92,7 +92,7 @@ async def test_a_console_that_only_reads_changes_nothing(site, bed):
     await site.until_seen(before)
     assert "only reads" in await site.get("/actions", 403)
     assert "only reads" in await site.get("/action", 403, do="wipe", name="broker-a")
-    form = {"token": site.console.token, "do": "wipe", "name": "broker-a", "seen": ""}
+    form = {"token": site.console.operator.token, "do": "wipe", "name": "broker-a", "seen": ""}
     assert (await post(site, form)).status_code == 403
     assert await counted(bed) == before
     assert "Actions</a>" not in await site.get("/")

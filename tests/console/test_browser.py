@@ -2,72 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import os
-import shutil
-import threading
-import time
 
 import pytest
 
-from tests.store.test_processes import SWEEPER, worker
-
+from .chromium import HOSTILE, faults_of, needs_chromium
 from .conftest import Running
 
-CHROMIUM = os.environ.get("MQREGISTRY_CHROMIUM") or shutil.which("chromium") or ""
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(not CHROMIUM, reason="no chromium on PATH: apt-get install chromium"),
-]
+pytestmark = needs_chromium
 
 UNLABELLED = """[...document.querySelectorAll('input:not([type=hidden]), select')]
     .filter(one => !one.labels.length && !one.ariaLabel).length"""
-HOSTILE = '<script>document.title="taken"</script>'
-
-
-@pytest.fixture(scope="module")
-def chromium():
-    """One Chromium for all tests, in a thread of its own: Playwright's loop and that of the tests do not mix."""
-    sync_api = pytest.importorskip("playwright.sync_api")
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield browser
-        browser.close()
-
-
-@pytest.fixture(scope="module")
-def loop():
-    """Runs coroutines in a thread."""
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever)
-    thread.start()
-    yield lambda work: asyncio.run_coroutine_threadsafe(work, loop).result(20)
-    loop.call_soon_threadsafe(loop.stop)
-    thread.join()
-    loop.close()
-
-
-@pytest.fixture(scope="module")
-def filled(loop, redis_url):
-    """A namespace with a few brokers, one of them with a hostile name, and what a front end tells."""
-    from mqregistry.store.store import Store
-    from tests.store.bed import Bed
-
-    async def fill():
-        store = Store(redis_url, f"browser{time.monotonic_ns() % 10**9}")
-        await store.connect()
-        bed = Bed(store)
-        await bed.leases.renew("w1", process=worker(), lease_ms=600_000)
-        await bed.leases.reap(10, sweeper="s1", process=SWEEPER)
-        await bed.register(topics=["orders", HOSTILE])
-        await bed.register("10.0.0.2:10911", "broker-b", cluster="c2", topics=["orders", "bills"])
-        await bed.kv.put("ns", HOSTILE, "v")
-        return bed
-
-    bed = loop(fill())
-    yield bed
-    loop(bed.store.close())
 
 
 @pytest.fixture(scope="module")
@@ -83,17 +28,14 @@ def page(chromium, site):
     context = chromium.new_context(base_url=site.url)
     page = context.new_page()
     page.set_default_timeout(10_000)
-    faults = []
-    page.on("pageerror", lambda error: faults.append(str(error)))
-    page.on("console", lambda message: faults.append(message.text) if "Content Security" in message.text else None)
-    page.on("request", lambda one: None if one.url.startswith(site.url) else faults.append(one.url))
+    faults = faults_of(page, site.url)
     yield page
     assert faults == []
     context.close()
 
 
 PATHS = ["/", "/brokers", "/topics", "/topic?name=orders", "/changes", "/changes/1", "/kv", "/front-ends", "/streams",
-         "/compare?at=-1s", "/actions", "/brokers?at=-1s"]  # fmt: skip
+         "/report", "/missing", "/compare?at=-1s", "/actions", "/brokers?at=-1s"]  # fmt: skip
 
 
 @pytest.mark.parametrize("width", [1280, 400])
@@ -191,3 +133,29 @@ def test_a_console_that_ends_is_said_and_its_pages_come_back(chromium, filled, r
         process.end()
         with contextlib.suppress(Exception):
             context.close()
+
+
+def test_the_report_draws_its_charts_in_a_frame_that_reaches_nothing(chromium, filled, redis_url, tmp_path):
+    pytest.importorskip("altair", reason="needs the extra spark")
+    from mqregistry.pipeline.report import write
+    from tests.pipeline.test_report import a_lake
+
+    write(a_lake(tmp_path / "lake"), "default", tmp_path / "report.html")
+    process = Running(redis_url, filled.store.namespace, tmp_path, "--report", str(tmp_path / "report.html"))
+    try:
+        page = chromium.new_page(base_url=process.url, viewport={"width": 1280, "height": 900})
+        page.set_default_timeout(60_000)
+        faults = faults_of(page, process.url)
+        page.goto("/report", wait_until="domcontentloaded")
+        page.frame_locator("iframe").locator("body[data-charts=done]").wait_for()
+        frame = next(one for one in page.frames if one.url.endswith("/report/page"))
+        assert frame.locator(".chart svg").count() >= 5
+        assert frame.evaluate("() => self.origin") == "null"
+        assert frame.evaluate("() => { try { return parent.document.title } catch (error) { return error.name } }") == (
+            "SecurityError"
+        )
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        assert faults == []
+        page.close()
+    finally:
+        process.end()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import html
 import json
 import re
@@ -12,6 +13,8 @@ from mqregistry.config.settings import Settings
 from mqregistry.console.app import PAGES
 from mqregistry.operators.routes import read_route
 from mqregistry.protocol.bodies.route import encode_route
+from mqregistry.store.streams import StreamStore, lookup_entries
+from tests.store.test_processes import worker
 
 HOSTILE = '<script>alert("1")</script>'
 BIDI = "evil\u202etopic"
@@ -29,7 +32,7 @@ async def filled(bed):
 async def test_every_page_answers_with_a_policy_that_runs_nothing_of_others(site, bed):
     await site.until_seen(await filled(bed))
     for path in PAGES:
-        if path in ("/events", "/actions", "/action"):
+        if path in ("/events", "/actions", "/action", "/report/page"):
             continue
         answer = await site.http.get(path.format(seq=1), params={"name": "orders"} if path == "/topic" else None)
         assert answer.status_code == 200, (path, answer.text)
@@ -49,7 +52,9 @@ async def test_another_host_is_refused(site, host):
         assert (await site.http.get("/", headers={"host": good})).status_code == 200
 
 
-@pytest.mark.parametrize("path", ["/", "/brokers", "/topics", "/changes", "/kv", "/compare", "/front-ends", "/streams"])
+@pytest.mark.parametrize(
+    "path", ["/", "/brokers", "/topics", "/changes", "/kv", "/compare", "/front-ends", "/streams", "/missing"]
+)
 async def test_foreign_names_stay_text(site, bed, path):
     await bed.fe1.leases.renew(HOSTILE)
     await bed.register("<img src=x>:1", HOSTILE, cluster=BIDI, topics=[HOSTILE, BIDI])
@@ -144,6 +149,72 @@ async def test_a_change_in_parts_is_one_change(site, bed):
     for seq in range(1, head.seq + 1):
         assert f"in {head.seq} parts" in await site.get(f"/changes/{seq}")
     assert (await site.get("/changes")).count('class="change"') == 1
+
+
+async def test_what_front_ends_were_started_with_is_shown_and_whether_it_counts(site, bed):
+    own = {"orderMessageEnable": ("true", "flag --set"), "supportActingMaster": ("true", "file /etc/x.properties")}
+    one = {"listenPort": ("9876", "flag --port"), HOSTILE: (BIDI, "flag --set")}
+    await bed.leases.renew("w1", process=worker(settings=own | one))
+    await bed.leases.renew("w2", process=worker(front_end="fe2", name="ns2:9876", settings=own))
+    await bed.leases.renew("w3", process=worker(front_end="fe3", name="ns3:9876"))  # an older release tells nothing
+    await bed.kv.set_config({"orderMessageEnable": "false", "supportActingMaster": "false"})
+    await site.until_seen((await bed.head()).seq)
+    text = await site.get("/kv")
+    text = text[text.index("What front ends were started with") :]
+    rows = {re.search(r"<td.*?>(.*?)</td>", row)[1]: row for row in re.findall(r"<tr><td.*?</tr>", text)}
+    assert len(rows) == 4
+    assert "ns1:9876, ns2:9876" in rows["orderMessageEnable"]
+    assert "counts, not false of all front ends" in rows["orderMessageEnable"]
+    assert "does not count: false is set for all front ends" in rows["supportActingMaster"]
+    assert "ns2:9876" not in rows["listenPort"]
+    assert any("&lt;script" in key for key in rows)
+    assert BIDI not in text
+
+
+async def until_counted(site, name):
+    async with asyncio.timeout(20):
+        while name not in {one.name for one in site.console.missing.names()}:
+            await site.console.missing.read()
+
+
+async def test_names_that_clients_ask_for_in_vain_are_shown_with_when_and_where(site, bed):
+    told = json.loads(worker())
+    await bed.leases.renew("w1", process=worker())
+    streams = StreamStore(bed.store)
+    await bed.register(topics=["orders", "bills"])
+
+    async def asked(number, found, missing, front_end="fe2"):
+        await streams.write_lookups(front_end, "w1", number, 10_000, lookup_entries(found, missing))
+
+    await site.console.missing.read()
+    assert "Nobody asked for a topic" in await site.get("/missing")
+    await asked(1, {"orders": 5}, {"order": 3, HOSTILE: 1})
+    await bed.let_pass(3_600_000)
+    await asked(2, {}, {"order": 1, "bills": 2, "(others)": 7}, told["front_end"])
+    await until_counted(site, "bills")
+    assert [(one.name, one.times) for one in site.console.missing.names()] == [
+        ("(others)", 7), ("order", 4), ("bills", 2), (HOSTILE, 1),
+    ]  # fmt: skip
+    order = site.console.missing.names()[1]
+    assert 3_600_000 <= order.last_ms - order.first_ms < 3_660_000
+    text = await site.get("/missing")
+    row = text[text.index(">order<") :]
+    row = row[: row.index("</tr>")]
+    assert ">4<" in row
+    assert f"fe2, {told['name']}" in row or f"{told['name']}, fe2" in row
+    assert "no topic" in row
+    assert "there is a route" in text[text.index(">bills<") :][:600]
+    assert "other names, more than are counted one by one" in text
+    assert html.escape(HOSTILE, quote=False) in text.replace("&#34;", '"')
+    assert "<script>alert" not in text
+    assert ">orders<" not in text
+    assert "not the clients that asked" in text
+    assert ">order<" not in await site.get("/missing", filter="bill")
+    assert 'href="/missing"' in await site.get("/topics")
+    # after a day nothing is left of it
+    await bed.let_pass(25 * 3_600_000)
+    await site.console.missing.read()
+    assert site.console.missing.names() == []
 
 
 async def test_settings_say_where_their_value_is_from(site, bed):

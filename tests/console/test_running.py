@@ -141,7 +141,8 @@ def refused(*options):
 def test_it_does_not_listen_where_others_reach_it(host):
     found = refused("--host", host)
     assert found.returncode == 2
-    assert "has no login, so it listens on 127.0.0.1 or ::1 alone" in found.stderr
+    assert "nothing asks who they are: add --login" in found.stderr
+    assert "listens on 127.0.0.1 or ::1 alone" in found.stderr
 
 
 def test_a_port_that_is_taken_is_said(module_bed, running, redis_url, tmp_path):

@@ -12,14 +12,21 @@ import sys
 import tempfile
 from pathlib import Path
 
+import httpx
+import msgspec
 import pytest
 import redis
 
+from mqregistry.auth.changes import add_user, edit_user
+from mqregistry.auth.rights import Role
+from mqregistry.console.app import PAGES
 from mqregistry.errors import StoreError, StoreUnavailable
 from mqregistry.store import keys, scripts
 from mqregistry.store.change_reader import ChangeReader
 from mqregistry.store.store import Store
 
+from ..console.conftest import Running
+from ..server.auth_bed import Rules, secret_of, user
 from ..server.fleet import beating, watching
 from ..server.harness import Broker, FrontEnd, wait_until
 from ..store.bed import Bed
@@ -169,6 +176,51 @@ def test_other_commands_and_keys_are_refused(deployed, command):
         client.execute_command(*command.split())
 
 
+@pytest.mark.parametrize("key", ["used", "refusals"])
+def test_a_console_with_a_login_reaches_no_more_of_authentication_than_it_shows(deployed, key, namespace):
+    with redis.Redis.from_url(login(deployed, "mqconsole")) as client:
+        for command in (("HGETALL", key), ("XRANGE", key, "-", "+")):
+            words = [command[0], keys.auth_prefix(namespace) + command[1], *command[2:]]
+            with pytest.raises(redis.exceptions.NoPermissionError):
+                client.execute_command(*words)
+
+
+def test_a_console_with_a_login_runs_with_these_rights(deployed, namespace, no_denials, tmp_path):
+    """As mqconsole: users log in, every page answers, and a user that is disabled is out."""
+    filled = login(deployed, "mqregistry")
+    asyncio.run(_fill(filled, namespace))
+    rules = Rules(filled, namespace)
+    rules.change(lambda policy: add_user(policy, user("ops", Role.OPERATOR)))
+    process = Running(login(deployed, "mqconsole"), namespace, tmp_path, "--login")
+    try:
+        with httpx.Client(base_url=process.url, follow_redirects=True) as browser:
+            form = {"name": "ops", "secret": secret_of("ops")}
+            page = browser.post("/login", data=form, headers={"origin": process.url})
+            assert ">ops<" in page.text
+            for path in PAGES:
+                if path not in ("/events", "/actions", "/action", "/report/page"):
+                    answer = browser.get(path.format(seq=1), params={"name": "t1"} if path == "/topic" else None)
+                    assert answer.status_code == 200, answer.text
+            rules.change(
+                lambda policy: edit_user(policy, "ops", lambda one: msgspec.structs.replace(one, enabled=False))
+            )
+            wait_until(lambda: "Log in" in browser.get("/kv").text, "the console noticed")
+    finally:
+        process.end()
+    assert "NOPERM" not in process.err
+
+
+def test_a_console_with_a_login_says_which_redis_login_it_needs(deployed, namespace, tmp_path):
+    asyncio.run(_fill(login(deployed, "mqregistry"), namespace))
+    ended = subprocess.run(
+        [sys.executable, "-m", "mqregistry", "console", "--login", "--port", "0", "--namespace", namespace,
+         "--redis", login(deployed, "mqoperator"), "--checkpoints", tmp_path],
+        capture_output=True, text=True, timeout=30,
+    )  # fmt: skip
+    assert ended.returncode == 253
+    assert "Log in to Redis as mqconsole of deploy/users.acl" in ended.stderr
+
+
 @pytest.mark.parametrize("user", ["mqoperator", "mqpipeline"])
 @pytest.mark.parametrize("command", ["HGETALL {}users", "HGET {}policy mode", "XRANGE {}refusals - +"])
 def test_only_front_ends_reach_users_and_secrets(deployed, user, command, namespace):
@@ -183,7 +235,7 @@ def test_only_front_ends_reach_users_and_secrets(deployed, user, command, namesp
             client.eval("return redis.call(unpack(ARGV))", 1, f"mq:{{{namespace}}}:meta", *words)
 
 
-@pytest.mark.parametrize("user", ["mqoperator", "mqpipeline"])
+@pytest.mark.parametrize("user", ["mqoperator", "mqconsole", "mqpipeline"])
 async def test_who_may_not_set_a_mode_makes_no_namespace(deployed, namespace, user):
     """Else it would have none, and be off."""
     async with Store(login(deployed, "mqregistry"), f"{namespace}-other") as store:

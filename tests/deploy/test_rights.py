@@ -26,12 +26,16 @@ from ..store.bed import Bed
 from .conftest import deployed_with, redis_7_or_skip
 from .files import acl_text, granted, login, text
 
-USERS = ("mqregistry", "mqoperator", "mqpipeline")
+USERS = ("mqregistry", "mqoperator", "mqconsole", "mqpipeline")
+
+# What of authentication a user may use: front ends all of it, a console with a login who may log in, and what was
+# refused.
+AUTH_KINDS = {"mqregistry": None, "mqconsole": frozenset({"auth_policy", "auth_users", "auth_refused"})}
 
 # Its only write, and the only kind of key that it is for; Redis 6.2 cannot say that.
 READERS = ("hset", "readers")
 
-# What mqoperator may use, for the commands of mqregistry that look, and for redis-cli.
+# What mqoperator may use, for the commands of mqregistry that look, and for redis-cli; mqconsole uses the same.
 OPERATOR = frozenset(
     re.split(
         r"\s+",
@@ -180,9 +184,10 @@ def expected(deployed: Deployed, user: str, command: Command, kind: str) -> bool
         return deployed.acl_file == "users-7.acl"
     container = command.name.partition("|")[0]
     known = command.name in rights or (container != command.name and container in rights)
-    foreign = kind.startswith("(") if kind != RIGHTS_OF_USERS else user != "mqregistry"
-    if kind.startswith("auth_"):  # only front ends reach users and their secrets
-        foreign = user != "mqregistry"
+    foreign = kind.startswith("(")
+    if kind.startswith("auth_") or kind == RIGHTS_OF_USERS:
+        kinds = AUTH_KINDS.get(user, frozenset())
+        foreign = kinds is not None and (kind if kind != RIGHTS_OF_USERS else "auth_users") not in kinds
     return known and not (command.has_key and foreign)
 
 
@@ -210,7 +215,7 @@ def test_each_command_on_each_kind_of_key(deployed, user):
 
 
 def test_readers_have_no_write_but_the_readers(deployed):
-    for user in ("mqoperator", "mqpipeline"):
+    for user in ("mqoperator", "mqconsole", "mqpipeline"):
         caller = Caller(deployed.server, user)
         writes = [command for command in commands(deployed.server) if "write" in command.flags]
         assert len(writes) > 80
@@ -223,7 +228,7 @@ def test_readers_have_no_write_but_the_readers(deployed):
         assert found == ({READERS} if (user, deployed.acl_file) == ("mqpipeline", "users-7.acl") else set())
 
 
-@pytest.mark.parametrize("user", ["mqoperator", "mqpipeline"])
+@pytest.mark.parametrize("user", ["mqoperator", "mqconsole", "mqpipeline"])
 def test_readers_send_no_script_of_their_own(deployed, user):
     """One that never ends would hold up every front end, also if it writes nothing."""
     with redis.Redis.from_url(login(deployed.server, user)) as client:
@@ -233,7 +238,7 @@ def test_readers_send_no_script_of_their_own(deployed, user):
 
 
 def test_what_the_operator_may_is_listed():
-    assert granted("mqoperator") == OPERATOR
+    assert granted("mqoperator") == granted("mqconsole") == OPERATOR
 
 
 async def test_readers_run_the_scripts_that_a_front_end_has_loaded(deployed, namespace):

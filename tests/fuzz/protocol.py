@@ -103,7 +103,7 @@ def try_registration(command: Command, tally: Tally) -> None:
     header = headers.RegisterBroker.from_ext_fields(command.ext_fields)
     for behaviour in (FIVE, FOUR_EIGHT):
         try:
-            sender, chunked = sender_of(header), cut(header, command)
+            sender, chunked = sender_of(header), cut(header, command, {})
             behaviour.seen(decode(sender, header, command, chunked, {}, mappings=behaviour.static_topics))
         except RegistryError:
             tally.refusals += 1

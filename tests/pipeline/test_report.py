@@ -274,3 +274,14 @@ def test_lengths_are_told_in_two_units(ms, text):
 )
 def test_a_share_is_never_rounded_to_all_or_nothing(value, text):
     assert formats.share(value) == text
+
+
+def test_each_chart_has_the_question_that_it_answers_as_its_heading(tmp_path):
+    write(a_lake(tmp_path / "lake"), "default", tmp_path / "report.html")
+    page = (tmp_path / "report.html").read_text()
+    sections = re.findall(r"<section><h2>(.*?)</h2>(.*?)</section>", page, re.DOTALL)
+    assert sum('class="chart"' in text for _, text in sections) >= 5
+    assert [heading for heading, _ in sections if not heading.endswith("?")] == []
+    heads = re.findall(r'<div class="q">(.*?)</div>', page)
+    assert len(heads) == 5
+    assert all(head.endswith("?") for head in heads)

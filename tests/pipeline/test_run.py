@@ -12,7 +12,8 @@ from pyspark.errors import PySparkException
 
 pytestmark = pytest.mark.spark
 
-from mqregistry.errors import StartError  # noqa: E402
+from mqregistry.errors import StartError, StoreUnavailable  # noqa: E402
+from mqregistry.events.journal import STREAMS  # noqa: E402
 from mqregistry.pipeline import bronze, jobs  # noqa: E402
 from mqregistry.pipeline.lake.lake import places  # noqa: E402
 from mqregistry.pipeline.lake.lock import run_lock  # noqa: E402
@@ -66,6 +67,41 @@ def test_a_round_is_tried_again_where_spark_did_not_wait_for_its_worker(spark, b
     bed.changes(1)
     with pytest.raises(jobs.WorkerLate, match="is this machine very busy"):
         jobs.run(spark, lake, settings(bed), once=True)
+
+
+class Told:
+    """What a pipeline told of its progress."""
+
+    def __init__(self):
+        self.behind_s, self.taken, self.rounds = [], [], []
+
+    def behind(self, stream, seconds):
+        self.behind_s.append((stream, seconds))
+
+    def took(self, stream, rows, quarantined):
+        self.taken.append((stream, rows, quarantined))
+
+    def round_done(self, seconds, seq):
+        self.rounds.append(("done", seconds > 0, seq))
+
+    def round_failed(self, why):
+        self.rounds.append(why)
+
+
+def test_a_round_tells_how_far_behind_it_was_and_what_it_took(spark, bed, lake):
+    bed.changes(3)
+    bed.add(*[bed.heartbeat(START_MS + 1000 * i) for i in range(5)], stream="heartbeats")
+    told = Told()
+    jobs.run(spark, lake, settings(bed), once=True, progress=told)
+    by_stream = {name: [s for stream, s in told.behind_s if stream == name] for name in STREAMS}
+    ids = [ms for ms, _, _ in entries(bed, "heartbeats")]
+    assert by_stream["heartbeats"] == [(ids[-1] - ids[0]) / 1000, 0.0]
+    assert by_stream["changes"][1] == 0.0
+    assert ("heartbeats", 5, 0) in told.taken
+    assert told.rounds == [("done", True, 3)]
+    with pytest.raises(StoreUnavailable):
+        jobs.run(spark, lake, settings(bed)._replace(redis_url="redis://127.0.0.1:1"), once=True, progress=told)
+    assert told.rounds[1:] == ["redis_away"]
 
 
 def test_a_round_takes_all_streams_and_the_next_one_what_is_new(spark, bed, lake, tmp_path):

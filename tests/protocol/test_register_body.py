@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 import tracemalloc
 import zlib
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -219,38 +220,42 @@ def bomb(*parts: bytes) -> bytes:
     return b"".join(map(packer.compress, parts)) + packer.flush()
 
 
-LINE = text(b"t 4 4 6 SINGLE_TAG" + b" " * 10_000)
-MAPPING = text(b'{"topic":"t"}' + b" " * 60_000)
-BOMBS = {
-    "lines": (bomb(text(b"{}"), struct.pack(">i", 90_000), *[LINE] * 20_000), "inflates to more than"),
-    "version": (bomb(text(b"{" + b" " * (100 << 20) + b"}")), "a data version of 104857602 bytes"),
-    "version that is none": (bomb(text(b"[" + b"[]," * (20 << 20) + b"[]]")), "a data version of"),
-    "topic": (bomb(text(b"{}"), struct.pack(">i", 1), text(b" " * (60 << 20))), "a topic of 62914560 bytes"),
+def lines() -> bytes:
+    line = text(b"t 4 4 6 SINGLE_TAG" + b" " * 10_000)
+    return bomb(text(b"{}"), struct.pack(">i", 90_000), *[line] * 20_000)
+
+
+def mappings() -> bytes:
+    mapping = text(b'{"topic":"t"}' + b" " * 60_000)
+    return bomb(text(b"{}"), struct.pack(">i", 0), text(b"[]"), struct.pack(">i", 900), *[mapping] * 900)
+
+
+# Made when a test asks: together they take seconds, and each process of a test run reads this module.
+BOMBS: dict[str, tuple[Callable[[], bytes], str]] = {
+    "lines": (lines, "inflates to more than"),
+    "version": (lambda: bomb(text(b"{" + b" " * (100 << 20) + b"}")), "a data version of 104857602 bytes"),
+    "version that is none": (lambda: bomb(text(b"[" + b"[]," * (20 << 20) + b"[]]")), "a data version of"),
+    "topic": (
+        lambda: bomb(text(b"{}"), struct.pack(">i", 1), text(b" " * (60 << 20))),
+        "a topic of 62914560 bytes",
+    ),
     "filter servers": (
-        bomb(text(b"{}"), struct.pack(">i", 0), text(b"[" + b'"",' * (20 << 20) + b'""]')),
+        lambda: bomb(text(b"{}"), struct.pack(">i", 0), text(b"[" + b'"",' * (20 << 20) + b'""]')),
         "a list of filter servers of",
     ),
     "mapping": (
-        bomb(text(b"{}"), struct.pack(">i", 0), text(b"[]"), struct.pack(">i", 1), text(b" " * (60 << 20))),
+        lambda: bomb(text(b"{}"), struct.pack(">i", 0), text(b"[]"), struct.pack(">i", 1), text(b" " * (60 << 20))),
         "a static topic mapping of",
     ),
-    "mappings": (
-        bomb(
-            text(b"{}"),
-            struct.pack(">i", 0),
-            text(b"[]"),
-            struct.pack(">i", 900),
-            *[text(b'{"topic":"t"}' + b" " * 60_000)] * 900,
-        ),
-        "static topic mappings of more than 8388608 bytes",
-    ),
+    "mappings": (mappings, "static topic mappings of more than 8388608 bytes"),
 }
 
 
 @pytest.mark.parametrize("name", BOMBS)
 def test_no_more_of_a_bomb_is_held_than_a_piece(name: str) -> None:
     """B4: 60 KB that inflate to 60 MB took 3 GB and 19 s of the event loop."""
-    data, fault = BOMBS[name]
+    make, fault = BOMBS[name]
+    data = make()
     assert len(data) < 300_000
     tracemalloc.start()
     for compressed in (True, False):
@@ -263,7 +268,7 @@ def test_no_more_of_a_bomb_is_held_than_a_piece(name: str) -> None:
 
 def test_inflating_stops_at_the_bound() -> None:
     with pytest.raises(RemoteProtocolError, match="inflates to more than 4194304 bytes"):
-        decode_register_body(BOMBS["lines"][0], compressed=True, version=479, max_inflated_bytes=4 << 20)
+        decode_register_body(lines(), compressed=True, version=479, max_inflated_bytes=4 << 20)
 
 
 def test_brokers_before_3_0_11_send_the_bare_wrapper() -> None:
@@ -302,7 +307,7 @@ def test_ten_thousand_topics_take_the_fast_path(monkeypatch: pytest.MonkeyPatch)
     data = encode_register_body(body)
     assert len(data) > 1_700_000
     static = data.replace(b'DetailMap":{}', b'DetailMap":{"T":{"currIdMap":{0:0,1:1}}}')
-    cut = cut_body(static)
+    cut = cut_body(static, {})
     assert cut is not None
     assert cut.read_all({}) == body
 

@@ -156,8 +156,9 @@ Read = tuple[RegisterBody, tuple[TopicChunk, ...]]
 
 def read_all(body: bytes, chunk_bytes: int, known: dict[bytes, TopicChunk] | None = None) -> Read | None:
     """The whole body and its chunks; None when it cannot be read in chunks."""
-    cut = cut_body(body, now_ms=99, chunk_bytes=chunk_bytes)
-    found = cut.read_all({} if known is None else known) if cut else None
+    known = {} if known is None else known
+    cut = cut_body(body, known, now_ms=99, chunk_bytes=chunk_bytes)
+    found = cut.read_all(known) if cut else None
     return None if cut is None or found is None else (found, cut.chunks)
 
 
@@ -169,8 +170,9 @@ def read_changes(
     known: dict[bytes, TopicChunk] | None = None,
 ) -> Read | None:
     """The same of a body that is compared with the last one."""
-    cut = cut_body(body, now_ms=99, chunk_bytes=chunk_bytes)
-    found = cut.read_changes(last, topic_names, {} if known is None else known) if cut else None
+    known = {chunk.digest: chunk for chunk in last} if known is None else known
+    cut = cut_body(body, known, now_ms=99, chunk_bytes=chunk_bytes)
+    found = cut.read_changes(last, topic_names, known) if cut else None
     return None if cut is None or found is None else (found, cut.chunks)
 
 
@@ -199,7 +201,7 @@ def test_changed_chunks_and_the_last_body_give_the_same_as_the_whole_body(
     if read is None:
         return
     body_read, chunks = read
-    known: dict[bytes, TopicChunk] = {}
+    known = {chunk.digest: chunk for chunk in chunks}
     cells = stored({"stale": QueueData(1, 1, 6), "topic-29": QueueData(9, 9, 9)}, body_read)
     for counter in (2, 3, 4):
         table = data.draw(edited(table))
@@ -208,6 +210,8 @@ def test_changed_chunks_and_the_last_body_give_the_same_as_the_whole_body(
             at = data.draw(st.integers(0, len(body) - 1))
             body = body[:at] + data.draw(st.sampled_from([b"", b'"', b"}", b"\\", b",", b"{", b" "])) + body[at + 1 :]
         check_whole(body, chunk_bytes)
+        for one, other in data.draw(st.lists(st.tuples(*[st.sampled_from(list(known.values()))] * 2), max_size=3)):
+            one.precedes(other)  # as another broker's body may have said
         changes = read_changes(body, chunks, set(cells), chunk_bytes, known)
         event("whole" if changes is None else f"changes of {min(3, len(changes[0].topics))}")
         if changes is None:
@@ -288,6 +292,40 @@ def test_changed_topics_are_decoded_with_their_neighbours(places: list[int]) -> 
     assert [chunk.digest for chunk in back[1]] == [chunk.digest for chunk in chunks]
 
 
+def same_in_each_run(text: str | bytes) -> int:
+    """A hash that does not depend on the process: bodies are cut at the same places in each run."""
+    return zlib.adler32(hashlib.md5(text if isinstance(text, bytes) else text.encode()).digest())
+
+
+@pytest.mark.parametrize("place", [0, 1, 77, 2001, 3999])
+def test_behind_a_change_a_body_is_cut_as_the_last_one(place: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only what no longer is as it was is searched for a topic to cut at."""
+    monkeypatch.setattr(register_chunks, "hash", same_in_each_run, raising=False)
+    before = [(f"topic-{number}", (4, 4, 6, 0), JAVA) for number in range(4000)]
+    known: dict[bytes, TopicChunk] = {}
+    assert read_all(text(before, 1, 0, True), 4000, known) is not None
+    searched: list[int] = []
+    chunk_end = register_chunks._chunk_end
+
+    def counted(*args: Any) -> int:
+        searched.append(args[1])
+        return chunk_end(*args)
+
+    monkeypatch.setattr(register_chunks, "_chunk_end", counted)
+    changed = [*before[:place], (before[place][0], (1000, 4, 6, 0), JAVA), *before[place + 1 :]]
+    fewer = [*before[:place], *before[place + 1 :]]
+    more = [*before[:place], *((f"new-{number}", (1, 1, 6, 0), JAVA) for number in range(60)), *before[place:]]
+    for table, most in ((before, 1), (changed, 3), (fewer, 8), (more, 12)):
+        searched.clear()
+        cut = cut_body(text(table, 2, 0, True), known, chunk_bytes=4000)
+        assert cut is not None
+        assert 1 <= len(searched) <= most  # the first one always
+        assert len(table) <= cut.count_objects() <= 2 * len(table) + 6  # attributes are an object, too
+        whole_body = cut.read_all({})
+        assert whole_body is not None
+        assert whole_body.topics.keys() == {name for name, _, _ in table}
+
+
 def test_a_body_of_which_nothing_is_as_it_was_is_read_whole() -> None:
     table = [(name, (1000, 4, 6, 0), JAVA) for name, _, _ in JAVA_TABLE]
     assert read_changes(text(table, 2, 0, True), read_java()[1], JAVA_NAMES) is None
@@ -336,9 +374,6 @@ def test_a_broker_with_a_topic_of_its_own_has_nearly_all_chunks_of_the_others(
     place: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where bodies are cut does not depend on what comes before: behind a difference they are cut as without it."""
-
-    def same_in_each_run(text: str | bytes) -> int:
-        return zlib.adler32(hashlib.md5(text if isinstance(text, bytes) else text.encode()).digest())
 
     monkeypatch.setattr(register_chunks, "hash", same_in_each_run, raising=False)
     table = [(f"topic-{number}", (4, 4, 6, 0), JAVA) for number in range(4000)]

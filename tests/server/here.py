@@ -7,9 +7,9 @@ import secrets
 
 from mqregistry.config.settings import Settings
 from mqregistry.protocol.command import Command, decode_command
+from mqregistry.server.counting.counters import Counters
 from mqregistry.server.requests import registration as register
 from mqregistry.server.requests.context import RequestContext
-from mqregistry.server.requests.counters import Counters
 from mqregistry.server.view.channels import ChannelOwner
 from mqregistry.server.view.follower import Follower
 from mqregistry.server.view.lease_loop import LeaseLoop
@@ -28,16 +28,16 @@ class Peer:
     via = ""
     caller = last_caller = None
 
-    def close(self, reason):
+    def close(self, closed_as, reason):
         raise AssertionError(reason)
 
 
 class Here:
     """A front end in this process, without sockets."""
 
-    def __init__(self, redis_url, namespace=None, *, store_class=Store):
+    def __init__(self, redis_url, namespace=None, *, store_class=Store, **options):
         namespace = namespace or f"t-{secrets.token_hex(6)}"
-        self.store = store_class(redis_url, namespace)
+        self.store = store_class(redis_url, namespace, **options)
         self.view = View()
         routes = RouteStore(self.store)
         self.channels = channels = ChannelOwner(routes, "here", "worker")
@@ -75,4 +75,4 @@ class Here:
         return decode_command((await register.register_broker(self.front_end, command, 1, Peer()))[4:])
 
     def scripts_run(self):
-        return {name: n for name, n in self.store.times.count.items() if name != "snapshot"}
+        return {name: one.times for name, one in self.store.times.scripts.items() if name != "snapshot"}

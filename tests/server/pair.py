@@ -16,10 +16,10 @@ from mqregistry.config.settings import Settings
 from mqregistry.errors import StoreUnavailable
 from mqregistry.model import BrokerRow, QueueData
 from mqregistry.protocol.command import Command, encode_command
+from mqregistry.server.counting.counters import Counters
 from mqregistry.server.net.connection import ServerConnection
 from mqregistry.server.net.connections import ConnectionLimits, Connections
 from mqregistry.server.requests.context import RequestContext
-from mqregistry.server.requests.counters import Counters
 from mqregistry.server.view.freshness import Freshness
 from mqregistry.server.view.view import View
 from mqregistry.tables.tables import Tables

@@ -14,9 +14,9 @@ import psutil
 import pytest
 
 from mqregistry.protocol.command import Command, encode_command
-from mqregistry.server.process import acceptor as acceptor_module
-from mqregistry.server.process.acceptor import SharedAcceptor
-from mqregistry.server.process.received_connections import ReceivedConnections
+from mqregistry.server.process.port import acceptor as acceptor_module
+from mqregistry.server.process.port.acceptor import SharedAcceptor
+from mqregistry.server.process.port.received_connections import ReceivedConnections
 
 from .harness import wait_until
 from .serving import Serving, free_ports

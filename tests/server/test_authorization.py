@@ -238,15 +238,16 @@ def test_static_topics_for_other_broker_names_need_the_right_on_them():
 
 
 @pytest.mark.parametrize("mode", [Mode.ENFORCE, Mode.OBSERVE])
-def test_a_decision_that_fails_refuses(mode, monkeypatch):
+def test_a_decision_that_fails_refuses(mode, monkeypatch, caplog):
     def fail(*arguments):
         raise ZeroDivisionError("a defect")
 
     desk = Desk(mode=mode)
-    monkeypatch.setattr(module, "decide", fail)
+    monkeypatch.setattr(module, "decide_any", fail)
     for refusal in (desk.read(106), desk.write(205)):
         assert (refusal is not None) == (mode is Mode.ENFORCE)
     assert [refusal.kind.reason for refusal, _ in desk.noted.refusals] == ["undecided"] * 2
+    assert "the decision on request 205 (WIPE_WRITE_PERM_OF_BROKER) of " in caplog.text
 
 
 def test_what_the_peer_is_told_is_bounded_and_acts_on_no_terminal():

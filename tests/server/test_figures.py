@@ -7,11 +7,17 @@ import json
 import os
 import subprocess
 import sys
+import time
 
 import pytest
 
 from mqregistry.model import BrokerRow, QueueData
+from mqregistry.server.process.figures.pipeline_status import PipelineStatus
+from mqregistry.server.process.figures.sweeper_status import SweeperStatus
+from mqregistry.server.process.figures.table import OF_PIPELINE
 from mqregistry.server.process.figures.worker_figures import UnwritableTopics, process_figures, roles
+from mqregistry.server.process.metrics import exposition
+from mqregistry.store.store import CallTimes
 from mqregistry.tables.tables import Tables
 
 from .harness import Broker, wait_until
@@ -99,6 +105,41 @@ def test_a_sweeper_by_itself_shows_its_part(redis_url, namespace, store):
         assert found["last_sweep_seconds"] > 0
         assert found["brokers_expired_total"] == 0
         assert "mqregistry_topics" not in page
+        assert found["sweep_seconds_count"] > 0
+        assert found["sweep_failures_total"] == 0
+        assert found["script_seconds_count{reap_worker}"] > 0
+        assert found["redis_failures_total{away}"] == 0
     finally:
         process.terminate()
         assert process.wait(20) == 0
+
+
+def test_a_sweeper_counts_the_passes_that_fail():
+    status = SweeperStatus(CallTimes())
+    status.passed(0.01, True)
+    status.passed(2.0, False)
+    found = {series.name: series for series in status.series()}
+    assert found["sweep_failures_total"].value == 1
+    assert (sum(found["sweep_seconds"].counts), found["sweep_seconds"].value) == (2, pytest.approx(2.01))
+
+
+def test_a_pipeline_shows_its_part_and_no_more():
+    status = PipelineStatus()
+    assert status.not_ready() == ["no round has gone through yet"]
+    status.behind("changes", 12.5)
+    status.took("changes", 100, 2)
+    status.took("changes", 10, 0)
+    status.round_failed("redis_away")
+    status.round_done(3.5, 42)
+    assert status.not_ready() == []
+    found = Metrics(exposition(status, "text/plain")[0].decode())
+    assert found.items() >= {
+        "pipeline_behind_seconds{changes}": 12.5, "pipeline_rows_total{changes}": 110,
+        "pipeline_rows_total{lookups}": 0, "pipeline_quarantined_total{changes}": 2, "pipeline_rounds_total{done}": 1,
+        "pipeline_rounds_total{redis_away}": 1, "pipeline_rounds_total{failed}": 0,
+        "pipeline_round_duration_seconds": 3.5, "pipeline_seq": 42, "ready": 1,
+    }.items()  # fmt: skip
+    assert abs(found["pipeline_last_round_seconds"] - time.time()) < 60
+    shown = {series.name for series in status.series()}
+    assert shown >= OF_PIPELINE
+    assert "topics" not in found

@@ -456,3 +456,23 @@ async def test_a_compressed_registration_takes_the_turn_of_its_text(monkeypatch:
     with pytest.raises(LookupError):
         await register_broker(context, command, 1, peer)
     assert [one.text_bytes for one in asked] == [MB]
+
+
+async def test_waiting_for_a_turn_may_end_for_many_at_the_moment_in_which_another_turn_ends() -> None:
+    """As when connections go away together: the room is free again, and nobody is given a turn that he left."""
+    turns, size, end = DecodingTurns(), BodySize(60 * MB, 0), asyncio.Event()  # each takes all of the room
+
+    async def hold() -> None:
+        async with turns.turn(size):
+            await end.wait()
+
+    first, *waiting = tasks = [asyncio.create_task(hold()) for _ in range(6)]
+    await asyncio.sleep(0)
+    end.set()  # the first one ends before those that wait are told that they need not
+    for task in waiting:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    assert first.exception() is None
+    assert all(task.cancelled() for task in waiting)
+    async with asyncio.timeout(10), turns.turn(size) as waited:
+        assert not waited

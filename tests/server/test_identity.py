@@ -7,8 +7,7 @@ import pytest
 from mqregistry.auth.rights import Role
 from mqregistry.config.settings import Settings
 from mqregistry.errors import StartError
-from mqregistry.server.net.client_certificate import read_certificate
-from mqregistry.server.net.revocation import id_of, revoked_in
+from mqregistry.server.net.certificates import id_of, read_certificate, revoked_in
 from mqregistry.server.net.tls import Tls
 from tests.certificates import Authority, replace
 

@@ -14,7 +14,7 @@ from mqregistry.errors import PeerUnavailable
 from mqregistry.server.process.discovery.known_fleet import KnownFleet
 from mqregistry.server.process.http import HttpServer
 from mqregistry.server.process.metrics import Fleet as Workers
-from mqregistry.server.process.sockets import advertised
+from mqregistry.server.process.port.sockets import advertised
 from mqregistry.store.fleet.processes import Fleet, SweeperFacts, SweeperNow, WorkerFacts, WorkerNow, front_ends_of
 
 from .harness import Broker

@@ -17,7 +17,7 @@ class Connection(Peer):
         self.channel, self.address, self.via = channels.new_channel(), address, ""
         self.last_caller = None
 
-    def close(self, reason):
+    def close(self, closed_as, reason):
         pass
 
 

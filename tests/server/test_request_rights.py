@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from mqregistry.auth.rights import KINDS, READING, WRITING, Kind, Resource, Right
+from mqregistry.auth.rights import KINDS, READING, WRITING, Kind, Need, Resource, Right
 from mqregistry.behaviour import FIVE, FOUR_EIGHT
 from mqregistry.protocol.codes import RequestCode
 from mqregistry.protocol.command import Command
 from mqregistry.protocol.watch import ROUTE_WATCH
-from mqregistry.server.auth.requests import FOR_A_BROKER, NEEDS, Need, broker_addr_of, needs_of
+from mqregistry.server.auth.requests import FOR_A_BROKER, NEEDS, broker_addr_of, needs_of
 from mqregistry.server.requests.reads import reads
 from mqregistry.server.requests.writes import WRITES, writes
 

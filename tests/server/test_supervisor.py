@@ -449,8 +449,9 @@ async def test_http_answers_about_life_readiness_and_metrics(start):
     serve = start(
         """
 tell(event="ready")
-counters = {'lookups_total{result="found"}': 5, "requests_total": 9, "unheard_of": 1}
-tell(event="status", ready=True, topics=7, counters=counters, script_times={"heartbeat": [3, 1500.0]})
+NAME = 'script_seconds{script="heartbeat"}'
+counters = {'lookups_total{result="found"}': 5, 'requests_total{code="105",result="success"}': 9, "unheard_of": 1}
+tell(event="status", ready=True, topics=7, counters=counters, durations={NAME: [[0] * 14 + [3, 0, 0, 0], 1.5]})
 if index == 0 and life == 1:
     while not os.path.exists(f"{folder}/die"): time.sleep(0.005)
     os.kill(os.getpid(), signal.SIGKILL)

@@ -12,6 +12,8 @@ import socket
 import ssl
 import subprocess
 import sys
+import tempfile
+from pathlib import Path
 
 import psutil
 import pytest
@@ -23,11 +25,13 @@ from mqregistry.config.sources import build
 from mqregistry.errors import StartError
 from mqregistry.protocol.command import Command, decode_command, encode_command
 from mqregistry.protocol.frame import FrameReader
+from mqregistry.server.net.certificates import end_of_certificates
 from mqregistry.server.net.tls import Tls, stamp
 from mqregistry.server.net.tls_transport import TlsTransport
-from tests.certificates import Authority, replace
+from tests.certificates import Authority, _make, replace
 
 from .harness import Broker, Client, wait_until
+from .serving import Serving
 from .test_proxy_protocol import GOOD
 
 REQUEST = encode_command(Command(code=106, opaque=7, version=479))
@@ -290,6 +294,46 @@ def test_trust_that_is_no_certificate_is_refused(server, tmp_path):
     settings = of(server) | checking(server) | {"tls_server_trust_cert_path": str(tmp_path / "trust.pem")}
     with pytest.raises(StartError, match="cannot use the trust certificates"):
         Tls(Settings(**settings))
+
+
+def end_of(path, *, crl=False):
+    """When it ends, as openssl says it."""
+    kind = ["crl", "-nextupdate"] if crl else ["x509", "-enddate"]
+    told = subprocess.run(
+        ["openssl", kind[0], "-in", path, "-noout", kind[1]], capture_output=True, text=True, check=True
+    )
+    return ssl.cert_time_to_seconds(told.stdout.strip().partition("=")[2])
+
+
+def test_it_is_known_when_certificates_and_lists_end(server, authority, stranger, tmp_path):
+    chain, crl = tmp_path / "chain.pem", authority.revoke(server)
+    chain.write_bytes(server.cert.read_bytes() + authority.cert.read_bytes())
+    tls = Tls(Settings(
+        tls_server_cert_path=str(chain), tls_server_key_path=str(server.key), tls_server_crl_path=str(crl),
+        tls_server_trust_cert_path=str(stranger.cert), tls_server_auth_client=True,
+        tls_server_need_client_auth="optional",
+    ))  # fmt: skip
+    assert tls.ends == {
+        "certificate": min(end_of(server.cert), end_of(authority.cert)), "trusted": end_of(stranger.cert),
+        "revoked": end_of(crl, crl=True),
+    }  # fmt: skip
+    before = tls.ends
+    chain.write_text("no certificate")
+    tls.look()
+    assert tls.ends == before, "it goes on with what it had"
+
+
+def test_a_certificate_beyond_2049_ends_then():
+    """From 2050 on X.509 writes four digits of the year."""
+    with tempfile.TemporaryDirectory() as folder:
+        pair = _make(Path(folder), "late", "-days", "20000")
+        assert end_of_certificates(pair.cert.read_bytes()) == end_of(pair.cert) > 2524608000
+
+
+def test_a_front_end_shows_when_its_certificate_ends(tmp_path, redis_url, server):
+    with contextlib.closing(Serving(tmp_path, redis_url, **of(server))) as serve:
+        serve.wait_until(lambda: "tls_end_seconds{certificate}" in serve.metrics(), "it is shown", 20)
+        assert serve.metrics()["tls_end_seconds{certificate}"] == end_of(server.cert)
 
 
 def java_file(folder, text):

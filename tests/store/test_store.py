@@ -214,8 +214,24 @@ async def test_redis_that_is_not_there_is_away(tmp_path):
 async def test_times_of_scripts_are_counted(own):
     await own.kv.put("ns", "a", "1")
     await own.kv.put("ns", "b", "1")
-    assert own.store.times.count["put_kv"] == 2
-    assert own.store.times.total_ms["put_kv"] > 0
+    times = own.store.times.scripts["put_kv"]
+    assert times.times == 2
+    assert 0 < times.total_s < 10
+    await own.store.read(("TYPE", "x{y}"), ("TYPE", "x{z}"))
+    assert own.store.times.reads.times == 1
+
+
+async def test_calls_that_fail_are_counted_by_what_redis_did(own, tmp_path):
+    with pytest.raises(StoreError):
+        await own.store.read(("HGET", "a"))
+    assert (own.store.times.away, own.store.times.refused) == (0, 1)
+    async with Store(f"unix://{tmp_path}/none.sock") as store:
+        with pytest.raises(StoreUnavailable):
+            await store.call("put_kv", "ns", "a", "1", "v")
+        assert store.times.counters() == {
+            'redis_failures_total{kind="away"}': 1, 'redis_failures_total{kind="refused"}': 0,
+        }  # fmt: skip
+    assert "put_kv" not in own.store.times.scripts
 
 
 async def test_closing_a_store_closes_its_connections(own, own_redis, namespace):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 pytest.importorskip("pyarrow")
 
 from mqregistry.events.changes import Parts
 from mqregistry.model import QueueData
-from mqregistry.store.change_reader import ChangeReader, read_back, read_first
+from mqregistry.store.change_reader import ChangeReader, find_change, read_back, read_first
 from mqregistry.store.operator_reads import read_rows, read_topic_tables
 from mqregistry.tables.tables import Tables
 from mqregistry.tables.topic_history import Place, TopicHistory
@@ -156,3 +157,21 @@ async def test_changes_are_read_back_from_the_newest_each_with_its_parts(bed: Be
     later = [parts async for parts in read_back(bed.store, since_ms=back[100][0].ms)]
     assert later == back[: len(later)]
     assert 100 < len(later) < len(back)
+
+
+async def test_a_change_is_found_whole_though_its_parts_were_written_in_two_milliseconds(bed: Bed):
+    kv = {"type": "kv_put", "kv_namespace": "n", "key": "k"}
+    for seq, entry_id, part, parts in [
+        (1, "1000-0", 1, 1), (2, "1000-1", 1, 3), (3, "1000-2", 2, 3), (4, "1001-0", 3, 3), (5, "1001-1", 1, 1),
+    ]:  # fmt: skip
+        change = {"seq": seq, "ms": 1000, "part": part, "parts": parts, **kv}
+        await bed.redis("XADD", bed.key("changes"), entry_id, "e", msgspec.json.encode(change))
+    for seq in (2, 3, 4):
+        entry_id, found = await find_change(bed.store, seq)
+        assert (entry_id, [one.seq for one in found]) == ("1000-1", [2, 3, 4])
+    assert (await find_change(bed.store, 5))[0] == "1001-1"
+    # the first part was trimmed: the others are still shown
+    await bed.redis("XTRIM", bed.key("changes"), "MINID", "1000-2")
+    assert [one.seq for one in (await find_change(bed.store, 4))[1]] == [3, 4]
+    await bed.redis("XTRIM", bed.key("changes"), "MINID", "1001-0")
+    assert [one.seq for one in (await find_change(bed.store, 4))[1]] == [4]

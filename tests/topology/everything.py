@@ -141,4 +141,4 @@ async def use_everything(bed: Bed) -> None:
     done = await streams.trim({"changes": few, "heartbeats": few, "lookups": few}, reader_timeout_ms=1)
     assert done.removed > 0
     assert await streams.forget_reader("reader")
-    assert set(store.times.count) == {*scripts.load()} - {"init_namespace"}
+    assert set(store.times.scripts) == {*scripts.load()} - {"init_namespace"}

@@ -5,6 +5,7 @@ What needs the extra ``spark`` is imported when the command runs: it takes a sec
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import signal
@@ -52,16 +53,24 @@ from .extras import spark_extra
     "--delta", metavar="DIR", envvar="MQREGISTRY_DELTA",
     help="After every round update Delta tables there, too: see 'pipeline publish'. [env: MQREGISTRY_DELTA]",
 )  # fmt: skip
+@click.option(
+    "--metrics-port",
+    type=click.IntRange(0, 65535),
+    default=0,
+    metavar="PORT",
+    help="Port of /metrics, /healthz and /readyz of this pipeline; 0 = off.",
+)
 @lake_option
-@setting_options("redis", "namespace")
+@setting_options("redis", "namespace", "bind_address")
 @config_file_option
 def run(
     once: bool, interval_s: float, master: str, driver_memory: str, max_entries: int, reader: str, accept_gap: bool,
-    delta: str | None, lake: str, config_file: Path | None, **flags: Any,
+    delta: str | None, metrics_port: int, lake: str, config_file: Path | None, **flags: Any,
 ) -> None:  # fmt: skip
     """Read the registry's streams into the tables, round after round.
 
-    It may be stopped or killed at any moment: the next run continues where this one stopped.
+    It may be stopped or killed at any moment: the next run continues where this one stopped. With --metrics-port,
+    /metrics says how far behind it is, and when the last round went through.
     """
     settings = find_target(flags, config_file)
     with spark_extra():
@@ -88,7 +97,14 @@ def run(
     for one in (signal.SIGINT, signal.SIGTERM):
         signal.signal(one, interrupted)
     click.echo(f"tables in {where.root}")
-    with run_lock(where, os.getpid()):
+    with run_lock(where, os.getpid()), contextlib.ExitStack() as stack:
+        progress = None
+        if metrics_port:
+            from ...server.process.figures.pipeline_status import PipelineStatus
+            from ...server.process.http import HttpServer
+
+            progress = PipelineStatus()
+            stack.callback(HttpServer(settings.bind_address, metrics_port, progress, flag="--metrics-port").close)
         spark = open_session(master=master, driver_memory=driver_memory)
         started = True
         with ending(spark):
@@ -99,6 +115,7 @@ def run(
                     delta=delta,
                 ),
                 once=once, interval_s=interval_s, tell=click.echo, stop=stop,
+                progress=progress,
             )  # fmt: skip
     if once:
         if done is None:  # interrupted; a run without --once ends no other way

@@ -1,4 +1,4 @@
-"""``--at`` of route, brokers and tables: as they were, read from the lake, without Redis and without Spark."""
+"""``--at`` of route, brokers and tables, and the console's older past: read from the lake, without Redis and Spark."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ...errors import RegistryError
+from ...events.by import By
 from ...model import TopicRoute
 from ...store.operator_reads import BrokerInfo, broker_info
 from ...tables.tables import Tables
@@ -16,6 +18,8 @@ from ..pipeline.extras import spark_extra
 
 if TYPE_CHECKING:
     from mqregistry.pipeline.past.travel import BrokerThen, End, Origin, Past
+
+    from ...console.past import Then
 
 
 def read_route_at(
@@ -65,6 +69,62 @@ def read_tables_at(at_ms: int, lake: str, flags: dict[str, Any], config_file: Pa
     """
     found: Tables = _ask(at_ms, lake, flags, config_file, lambda past: past.tables(at_ms))
     return found
+
+
+class LakePast:
+    """The past of a namespace as the lake has it, for the console's time travel.
+
+    Args:
+        lake: folder or URI.
+
+    Raises:
+        click.ClickException: what reads it is not installed.
+    """
+
+    def __init__(self, lake: str, namespace: str) -> None:
+        with spark_extra():
+            from mqregistry.pipeline.lake.lake import Lake
+        self._lake = Lake(lake)
+        self._namespace = namespace
+
+    def since_ms(self) -> int | None:
+        """The first instant that it knows; None: it knows nothing, or cannot be read."""
+        from mqregistry.pipeline.past.travel import all_pasts
+
+        try:
+            return min((past.begin_ms for past in all_pasts(self._lake, self._namespace)), default=None)
+        except (RegistryError, OSError):
+            return None
+
+    def at(self, at_ms: int) -> Then:
+        """The tables of an instant, and since when each brokerName's row was so.
+
+        Raises:
+            LakeError: it does not know that instant.
+        """
+        from mqregistry.pipeline.past.travel import ask
+
+        from ...console.past import Then
+
+        def question(past: Past) -> Then:
+            since = dict[str, tuple[int, By | None]]()
+            for name, origin in past.row_origins(at_ms):
+                if name not in since or since[name][0] < origin.ms:
+                    since[name] = origin.ms, origin.by
+            return Then(at_ms, 0, at_ms, past.tables(at_ms), since, of_lake=True)
+
+        return ask(self._lake, self._namespace, at_ms, question)
+
+    def report(self) -> tuple[str, int]:
+        """The report of the last day that was seen, and up to when that was (ms).
+
+        Raises:
+            LakeError: there are no figures. StartError: what makes the report is not installed.
+        """
+        with spark_extra():
+            from mqregistry.pipeline.report import make
+        found, html = make(self._lake, self._namespace)
+        return html, max(facts.until_ms for facts in found)
 
 
 def _ask(at_ms: int, lake: str, flags: dict[str, Any], config_file: Path | None, question: Any) -> Any:

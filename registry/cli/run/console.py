@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import os
 from pathlib import Path
 from typing import Any, Final
@@ -14,6 +13,7 @@ import msgspec
 from ... import __version__
 from ...config.settings import Settings
 from ...config.sources import default_data_dir
+from ...console.login.reach import check_reach
 from ...errors import StartError
 from ...events.by import CONSOLE, this_process
 from ...store.store import open_existing
@@ -33,23 +33,58 @@ PORT: Final = 9880
     help="Port to listen on; 0: any that is free.",
 )  # fmt: skip
 @click.option("--actions", is_flag=True, help="Let pages change something. Without it they only read.")
+@click.option(
+    "--login", is_flag=True,
+    help="Ask for a user of the registry and one of its secrets; each then sees and does what its rights allow.",
+)  # fmt: skip
+@click.option(
+    "--tls-cert", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
+    help="Speak https: the certificate with its chain, as PEM.",
+)  # fmt: skip
+@click.option(
+    "--tls-key", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
+    help="Its key, without a password, as PEM.",
+)  # fmt: skip
+@click.option(
+    "--origin", "origins", multiple=True, metavar="URL",
+    help="Under which address browsers open it, if not under 127.0.0.1 or localhost: https://console.example. May be "
+    "given several times.",
+)  # fmt: skip
+@click.option(
+    "--proxy", "proxies", multiple=True, metavar="ADDRESS",
+    help="Address or network of a proxy whose X-Forwarded-For says which address a browser has. May be given several "
+    "times.",
+)  # fmt: skip
 @click.option("--root-path", default="", metavar="PATH", help="The path below which a proxy shows the console.")
 @click.option(
     "--checkpoints", type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
     help="Folder for what time travel begins with.  [default: console in the data folder]",
 )  # fmt: skip
+@click.option(
+    "--lake", metavar="DIR", envvar="MQREGISTRY_LAKE",
+    help="Folder (or URI) of the pipeline's tables: time travel beyond what Redis keeps, and the report. "
+    "[env: MQREGISTRY_LAKE]",
+)  # fmt: skip
+@click.option(
+    "--report", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
+    help="A page of 'mqregistry pipeline report' to show; with --lake it is made when somebody looks.",
+)  # fmt: skip
 @setting_options("redis", "namespace", "log_level", "log_file")
 @config_file_option
 def console(
-    host: str, port: int, actions: bool, root_path: str, checkpoints: Path | None, config_file: Path | None,
-    **flags: Any,
+    host: str, port: int, actions: bool, root_path: str, checkpoints: Path | None, lake: str | None,
+    report: Path | None, login: bool, tls_cert: Path | None, tls_key: Path | None, origins: tuple[str, ...],
+    proxies: tuple[str, ...], config_file: Path | None, **flags: Any,
 ) -> None:  # fmt: skip
     """Show the tables in a browser: what is, what was, and who changed it.
 
-    It reads Redis with the login of the operators' commands, and is no part of a front end. It has no login of its
-    own, so it listens on this machine alone.
+    It reads Redis with the login of the operators' commands, and is no part of a front end. Without --login nobody is
+    asked who he is, and it listens on this machine alone.
     """
-    _check_host(host)
+    try:
+        reach = check_reach(host, login=login, origins=origins, proxies=proxies, cert=tls_cert, key=tls_key)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
     if root_path and (not root_path.startswith("/") or root_path.startswith("//")):
         raise click.UsageError(f"--root-path {root_path!r}: expected a path such as /registry")
     settings = find_target(flags, config_file)
@@ -59,46 +94,23 @@ def console(
     except ImportError as error:
         raise StartError(f"{error.name} is not installed: pip install 'mqregistry[console]'") from error
     folder = checkpoints or default_data_dir(os.environ) / "console"
-    asyncio.run(_serve(settings, folder, host, port, actions, root_path))
+    options: dict[str, Any] = {"host": host, "port": port, "may_act": actions, "root_path": root_path, "reach": reach}
+    options["report_file"] = report
+    if lake is not None:
+        from ..read.lake_tables import LakePast
+
+        options["lake"] = LakePast(lake, settings.namespace)
+    asyncio.run(_serve(settings, folder, options))
 
 
-def _check_host(host: str) -> None:
-    """Refuse what others reach: they would read every route and value, and nothing asks who they are.
-
-    Raises:
-        click.UsageError: it is no address of this machine alone.
-    """
-    try:
-        fits = host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        fits = False
-    if not fits:
-        raise click.UsageError(
-            f"--host {host}: the console has no login, so it listens on 127.0.0.1 or ::1 alone; from elsewhere reach "
-            "it through ssh -L, or a proxy on this machine that asks who it is"
-        )
-
-
-async def _serve(
-    settings: Settings, folder: Path, host: str, port: int, actions: bool, root_path: str
-) -> None:  # fmt: skip
+async def _serve(settings: Settings, folder: Path, options: dict[str, Any]) -> None:
     from ...console.app import serve
 
     def tell(address: str) -> None:
-        click.echo(f"The console is at {address}" + (" and may change the tables" if actions else ""))
+        click.echo(f"The console is at {address}" + (" and may change the tables" if options["may_act"] else ""))
 
     async with open_existing(
         settings.redis, settings.namespace, timeout_ms=settings.redis_timeout_ms, by=this_process(CONSOLE)
     ) as store:
         settings = msgspec.structs.replace(settings, compat=store.compat)
-        await serve(
-            store,
-            settings,
-            folder,
-            host=host,
-            port=port,
-            may_act=actions,
-            root_path=root_path,
-            version=__version__,
-            when_ready=tell,
-        )
+        await serve(store, settings, folder, version=__version__, when_ready=tell, **options)

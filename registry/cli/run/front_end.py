@@ -34,7 +34,10 @@ async def run_front_end(supervisor: Supervisor, *, beside: Sequence[Beside] = ()
     fleet, stopping = supervisor.fleet, supervisor.stopping
 
     async def sweep(store: Store) -> None:
-        sweeper = Sweeper(store, supervisor.settings, removed=fleet.removed, alarmed=fleet.alarmed, swept=fleet.swept)
+        sweeper = Sweeper(
+            store, supervisor.settings, removed=fleet.removed, alarmed=fleet.alarmed, swept=fleet.swept,
+            passed=fleet.passed,
+        )  # fmt: skip
         if supervisor.settings.sweep:
             await sweeper.run(stopping)
         while not stopping.is_set():

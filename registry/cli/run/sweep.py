@@ -54,7 +54,7 @@ async def _run(settings: Settings, *, wait: bool) -> None:
     from mqregistry.worker.sweeper import Sweeper, reach
 
     from ...server.process.figures.sweeper_status import SweeperStatus
-    from ...server.process.sockets import advertised
+    from ...server.process.port.sockets import advertised
     from ...store.store import Store
 
     stop = asyncio.Event()
@@ -76,15 +76,15 @@ async def _run(settings: Settings, *, wait: bool) -> None:
         except (StoreUnavailable, StoreError) as error:
             raise StartError(str(error)) from error
         with contextlib.ExitStack() as stack:
-            told = SweeperStatus()
+            told = SweeperStatus(store.times)
             http_address = ""
             if settings.http_port:
                 from ...server.process.http import HttpServer
 
-                stack.callback(HttpServer(settings.bind_address, settings.http_port, told).close)
+                stack.callback(HttpServer(settings.bind_address, settings.http_port, told, flag="--metrics-port").close)
                 _, http_address = advertised(settings)
             logger.info("sweeping namespace %s, HTTP port %s", settings.namespace, settings.http_port or "off")
             sweeper = Sweeper(store, settings, removed=told.removed, alarmed=told.alarmed, swept=told.swept,
-                              http_address=http_address)  # fmt: skip
+                              passed=told.passed, http_address=http_address)  # fmt: skip
             await sweeper.run(stop)
         logger.info("stopped")

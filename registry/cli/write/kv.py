@@ -11,12 +11,13 @@ import click
 import msgspec
 
 from ...names import fault_of_name
+from ...operators import previews
 from ...store.config_writes import MAX_KEYS, MAX_NAMESPACE_BYTES, MAX_VALUE_BYTES, KvStore
-from ...store.operator_reads import read_kv_value
 from ...store.snapshot import read_kv
 from ...store.store import Store
 from .. import complete_names, output
 from ..target import target_command
+from .confirm import carry_out, yes_option
 
 Kv = dict[str, dict[str, str]]
 
@@ -32,14 +33,6 @@ def _not_empty(ctx: click.Context, param: click.Parameter, text: str) -> str:
     if not text:
         raise click.BadParameter("it must not be empty", ctx, param)
     return text
-
-
-def _checked(name: str) -> str:
-    """The name of something that is to be stored."""
-    fault = fault_of_name(name)
-    if fault is not None:
-        raise click.ClickException(f"the name {name[:100]!r} {fault}; nothing was changed")
-    return name
 
 
 _kv_namespace = click.argument(
@@ -89,29 +82,21 @@ async def get(store: Store, kv_namespace: str, key: str, as_json: bool) -> None:
 @_kv_namespace
 @_key
 @click.argument("value")
+@yes_option
 @target_command
-async def put(store: Store, kv_namespace: str, key: str, value: str, as_json: bool) -> None:
+async def put(store: Store, kv_namespace: str, key: str, value: str, yes: bool, as_json: bool) -> None:
     """Set KEY to VALUE."""
-    before = await read_kv_value(store, kv_namespace, key)
-    await KvStore(store).put(_checked(kv_namespace), _checked(key), value)
-    if as_json:
-        output.json_line({"kv_namespace": kv_namespace, "key": key, "value": value, "before": before})
-    else:
-        output.show(_change_line(kv_namespace, key, before, value))
+    await carry_out(previews.set_kv(store, kv_namespace, key, value), yes=yes, as_json=as_json)
 
 
 @kv.command()
 @_kv_namespace
 @_key
+@yes_option
 @target_command
-async def delete(store: Store, kv_namespace: str, key: str, as_json: bool) -> None:
+async def delete(store: Store, kv_namespace: str, key: str, yes: bool, as_json: bool) -> None:
     """Delete KEY; one that is not there is no error."""
-    before = await read_kv_value(store, kv_namespace, key)
-    await KvStore(store).delete(kv_namespace, key)
-    if as_json:
-        output.json_line({"kv_namespace": kv_namespace, "key": key, "value": None, "before": before})
-    else:
-        output.show(_change_line(kv_namespace, key, before, None))
+    await carry_out(previews.set_kv(store, kv_namespace, key, None), yes=yes, as_json=as_json)
 
 
 @kv.command()
@@ -259,12 +244,8 @@ def _plan_json(plan: KvImport, *, dry_run: bool) -> dict[str, Any]:
     }
 
 
-def _change_line(name: str, key: str, before: str | None, value: str | None) -> str:
-    if value is None:
-        return f"{name}/{key} deleted (was {before})" if before is not None else f"{name}/{key} was not there"
-    if before is None:
-        return f"{name}/{key} = {value}"
-    return f"{name}/{key} = {value} " + ("(as before)" if before == value else f"(was {before})")
+def _change_line(name: str, key: str, before: str | None, value: str) -> str:
+    return f"{name}/{key} = {value}" + ("" if before is None else f" (was {before})")
 
 
 def _unknown(what: str, name: str, known: Mapping[str, Any]) -> str:

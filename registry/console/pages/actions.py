@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import re
 from collections.abc import Mapping
-from typing import Any, Final
-from urllib.parse import parse_qsl
+from typing import Final
 
 from starlette.requests import Request
 from starlette.responses import HTMLResponse
 
 from ...model import BrokerRow, QueueData
+from ...names import printable
 from ...operators import previews
 from ...operators.previews import Mistaken, Preview
 from ...operators.words import perm
+from ...store.store import Store
 from ..context import BadRequest, Console, NotAllowed
+from ..forms import read_form
 from ..guard import is_token
+from ..login.needs import needs_of_action, needs_of_preview
+from ..login.viewer import viewer_of
 
-_MOST_BYTES: Final = 256 * 1024
+logger = logging.getLogger(__name__)
+
 _FIELDS: Final = ("do", "name", "topic", "cluster", "queues", "kv_namespace", "key", "value")
 _QUEUES: Final = re.compile(r"(\S+)=(\d{1,5}):(\d{1,5})(?::([0-7]))?")
 _TITLES: Final = {
@@ -49,21 +55,22 @@ async def action(console: Console, request: Request) -> HTMLResponse:
     """What one of them would do."""
     _check_allowed(console)
     asked = {name: request.query_params.get(name, "") for name in _FIELDS}
-    return await _ask(console, request, asked, await _preview(console, asked))
+    return await _ask(console, request, asked, await _preview(console, request, asked))
 
 
 async def do(console: Console, request: Request) -> HTMLResponse:
     """Do what was confirmed, if it still does what the preview said."""
     _check_allowed(console)
-    form = await _form(request)
-    if not is_token(form.get("token", ""), console.token):
-        raise NotAllowed("the form is of another run of this console: open the page again")
+    form = await read_form(request)
+    if not is_token(form.get("token", ""), viewer_of(request).token):
+        raise NotAllowed("the form is of another run of this console, or of another login: open the page again")
     asked = {name: form.get(name, "") for name in _FIELDS}
-    preview = await _preview(console, asked)
+    preview = await _preview(console, request, asked)
     if form.get("seen") != _digest(preview):
         return await _ask(console, request, asked, preview, changed=True)
     if preview.work is not None:
         await preview.work()
+        logger.info("%s: %s", printable(str(_store(console, request).by)), printable(preview.done))
     return await console.page(request, "done.html", title=_TITLES[asked["do"]], text=preview.done, live=False)
 
 
@@ -72,12 +79,25 @@ async def _ask(
 ) -> HTMLResponse:
     return await console.page(
         request, "action.html", asked=asked, title=_TITLES[asked["do"]], preview=preview, seen=_digest(preview),
-        changed=changed, author=console.state.store.by, live=False,
+        changed=changed, author=_store(console, request).by, live=False,
     )  # fmt: skip
 
 
-async def _preview(console: Console, asked: Mapping[str, str]) -> Preview:
-    store, what, name = console.state.store, asked["do"], asked["name"].strip()
+def _store(console: Console, request: Request) -> Store:
+    """The store, as of whoever asks: the events of what he does name him."""
+    by = viewer_of(request).by()
+    return console.state.store if by is None else console.state.store.on_behalf_of(by)
+
+
+async def _preview(console: Console, request: Request, asked: Mapping[str, str]) -> Preview:
+    what, name = asked["do"], asked["name"].strip()
+    if what not in _TITLES:
+        raise BadRequest(f"do={what[:30]}: expected one of {', '.join(_TITLES)}")
+    queues = _parse(asked["queues"]) if what == "set-topic" else {}
+    viewer = viewer_of(request)
+    viewer.check(needs_of_action(asked, queues, console.state.tables.brokers))
+    viewer.check(needs_of_preview(asked))
+    store = _store(console, request)
     match what:
         case "wipe":
             return await previews.wipe(store, name)
@@ -88,12 +108,10 @@ async def _preview(console: Console, asked: Mapping[str, str]) -> Preview:
         case "delete-topic":
             return await previews.delete_topic(store, asked["topic"], asked["cluster"], _shown)
         case "set-topic":
-            return await previews.set_topic(store, asked["topic"], _parse(asked["queues"]))
+            return await previews.set_topic(store, asked["topic"], queues)
         case "put-kv":
             return await previews.set_kv(store, asked["kv_namespace"], asked["key"], asked["value"])
-        case "delete-kv":
-            return await previews.set_kv(store, asked["kv_namespace"], asked["key"], None)
-    raise BadRequest(f"do={what[:30]}: expected one of {', '.join(_TITLES)}")
+    return await previews.set_kv(store, asked["kv_namespace"], asked["key"], None)
 
 
 def _shown(topic: str, queue_datas: Mapping[str, QueueData], rows: Mapping[str, BrokerRow]) -> str:
@@ -121,15 +139,3 @@ def _digest(preview: Preview) -> str:
     """What somebody saw who confirmed it; the time since a heartbeat, which changes by itself, does not count."""
     lines = [re.sub(r", last heard \S+ ago", "", line) for line in preview.lines]
     return hashlib.sha256("\n".join([*lines, preview.done]).encode()).hexdigest()
-
-
-async def _form(request: Request) -> dict[str, Any]:
-    body = b""
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > _MOST_BYTES:
-            raise BadRequest(f"the form has more than {_MOST_BYTES} bytes")
-    try:
-        return dict(parse_qsl(body.decode("utf-8"), keep_blank_values=True, strict_parsing=True, errors="strict"))
-    except ValueError:
-        raise BadRequest("the form cannot be read") from None

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
+from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import HTMLResponse
 
 from ...events.by import By
 from ...operators.words import duration
 from ...store.operator_reads import BrokerInfo
-from ..context import PER_PAGE, Console, page_number
+from ..context import PER_PAGE, BadRequest, Console, page_number
 from ..past import Then
+from ..recent.lanes import SPANS, Gone
+
+_NO_LANE: Final = Markup("")
+_GONE: Final = 50
 
 
 class Row(NamedTuple):
@@ -28,6 +33,7 @@ class Row(NamedTuple):
     left_ms: int = 0
     left: str = ""
     front_ends: str = ""
+    lane: Markup = _NO_LANE
     since_ms: int | None = None
     by: By | None = None
 
@@ -36,6 +42,9 @@ async def brokers(console: Console, request: Request) -> HTMLResponse:
     """The page."""
     text = request.query_params.get("filter", "").strip()
     then = await console.then(request)
+    span = request.query_params.get("lane", "hour")
+    if span not in SPANS:
+        raise BadRequest(f"lane={span[:30]}: expected one of {', '.join(SPANS)}")
     facts: Any = None
     if then is None:
         facts = await console.facts.now()
@@ -47,11 +56,20 @@ async def brokers(console: Console, request: Request) -> HTMLResponse:
     if text:
         wanted = text.lower()
         rows = [row for row in rows if any(wanted in part.lower() for part in (row.cluster, row.broker_name, row.addr))]
-    number, pages = page_number(request, len(rows))
+    count = len(rows)
+    number, pages = page_number(request, count)
+    rows = rows[(number - 1) * PER_PAGE : number * PER_PAGE]
+    gone: list[Gone] = []
+    redis_ms = facts.head.now_ms if facts else 0
+    if then is None:
+        lanes, span_ms = console.lanes, SPANS[span]
+        rows = [row._replace(lane=lanes.draw(row.broker_name, row.addr, redis_ms, span_ms)) for row in rows]
+        fits = [one for one in lanes.gone(redis_ms, span_ms) if text.lower() in f"{one.broker_name} {one.addr}".lower()]
+        gone = sorted(fits, key=lambda one: -one.moment.ms)[:_GONE]
     return await console.page(
-        request, "brokers.html", rows=rows[(number - 1) * PER_PAGE : number * PER_PAGE], count=len(rows),
-        number_=number, pages=pages, filter=text, then=then, at_ms=then.at_ms if then else None,
-        redis_ms=facts.head.now_ms if facts else 0, **await console.slider(),
+        request, "brokers.html", rows=rows, count=count, number_=number, pages=pages, filter=text, then=then,
+        at_ms=then.at_ms if then else None, redis_ms=redis_ms, span=span, lanes=console.lanes, gone=gone,
+        span_ms=SPANS[span], **await console.slider(),
     )  # fmt: skip
 
 

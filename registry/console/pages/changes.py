@@ -15,6 +15,8 @@ from ...events.changes import TYPES, Change, KvDeleted, KvPut, TopicDeleted, Top
 from ...operators.history import broker_names_of, whole
 from ...store.change_reader import find_change, read_back, read_first
 from ..context import BadRequest, Console, NotThere
+from ..login.needs import needs_of_change
+from ..login.viewer import Viewer, viewer_of
 from ..state import Listener
 
 _PER_PAGE: Final = 100
@@ -28,13 +30,14 @@ Wanted = Callable[[Change], bool]
 
 
 def wanted_of(request: Request) -> tuple[dict[str, str], Wanted]:
-    """The filters of an address, and whether a change passes all of them.
+    """The filters of an address, and whether a change passes all of them, and may be shown.
 
     Raises:
         BadRequest: there is no such kind of change.
     """
     given = {name: request.query_params.get(name, "").strip() for name in _FILTERS}
     kind, topic, broker, author = given.values()
+    viewer = viewer_of(request)
     if kind and kind not in TYPES:
         raise BadRequest(f"kind={kind[:40]}: expected one of {', '.join(sorted(TYPES))}")
 
@@ -44,6 +47,7 @@ def wanted_of(request: Request) -> tuple[dict[str, str], Wanted]:
             and (not topic or _is_of_topic(change, topic))
             and (not broker or any(broker in name for name in broker_names_of(change)))
             and (not author or (change.by is not None and author.lower() in str(change.by).lower()))
+            and viewer.may_see(change)
         )
 
     return given, wanted
@@ -106,6 +110,8 @@ async def change(console: Console, request: Request) -> HTMLResponse:
         )
     entry_id, parts = located
     one = whole(parts)
+    for needs in needs_of_change(one):
+        viewer_of(request).check(needs)
     text = msgspec.json.format(msgspec.json.encode(one), indent=2).decode()
     most = 20_000
     return await console.page(
@@ -128,10 +134,14 @@ async def events(console: Console, request: Request) -> StreamingResponse:
     _, wanted = wanted_of(request)
     with_changes = request.query_params.get("changes") == "1"
     seen = request.headers.get("last-event-id") or request.query_params.get("since", "")
-    return StreamingResponse(_events(console, wanted, with_changes, seen), media_type="text/event-stream")
+    return StreamingResponse(
+        _events(console, viewer_of(request), wanted, with_changes, seen), media_type="text/event-stream"
+    )
 
 
-async def _events(console: Console, wanted: Wanted, with_changes: bool, seen: str) -> AsyncIterator[bytes]:
+async def _events(
+    console: Console, viewer: Viewer, wanted: Wanted, with_changes: bool, seen: str
+) -> AsyncIterator[bytes]:
     state = console.state
     with Listener(state) as listener:
         yield b"retry: 1000\n\n" + _event("status", console.status())
@@ -147,6 +157,12 @@ async def _events(console: Console, wanted: Wanted, with_changes: bool, seen: st
         told_at, due = 0.0, bool(seen) and seen != state.position
         while not state.stopping:
             found = await listener.take(0.1 if due and not told_at else _TABLES_EVERY_S if due else _PING_S)
+            if not viewer.is_on():
+                yield _event("ended", "")
+                return
+            if listener.rules:
+                listener.rules = False
+                yield _event("rules", "")
             if listener.lost:
                 listener.lost = False
                 yield _event("again", "") + _event("status", console.status())

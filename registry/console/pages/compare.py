@@ -12,6 +12,8 @@ from ...model import BrokerRow, QueueData
 from ...operators.words import perm
 from ...tables.tables import Tables
 from ..context import Console
+from ..login.needs import READ_CONFIG, of_kv, of_route
+from ..login.viewer import Viewer, viewer_of
 
 _MOST = 200
 
@@ -32,22 +34,23 @@ async def compare(console: Console, request: Request) -> HTMLResponse:
     if at_ms is not None:
         before = (await console.past.at(at_ms)).tables
         after = console.state.tables if and_ms is None else (await console.past.at(and_ms)).tables
-        found = differences(before, after)
+        found = differences(before, after, viewer_of(request))
     return await console.page(
         request, "compare.html", differences=found[:_MOST], more=max(0, len(found) - _MOST), first_ms=at_ms,
         second_ms=and_ms, live=False, **await console.slider(),
     )  # fmt: skip
 
 
-def differences(before: Tables, after: Tables) -> list[Difference]:
-    """What differs, brokers first, then topics, KV and settings."""
+def differences(before: Tables, after: Tables, viewer: Viewer) -> list[Difference]:
+    """What differs of what somebody may see, brokers first, then topics, KV and settings."""
     found = _cells("broker", _addrs(before.brokers), _addrs(after.brokers))
     for topic in sorted({*before.topics, *after.topics}):
         was, now = before.topics.get(topic, {}), after.topics.get(topic, {})
-        if was != now:
+        if was != now and viewer.may(of_route(topic)):
             found += _cells("topic", _queues(topic, was), _queues(topic, now))
-    for kind, was_kv, now_kv in (("KV", _flat(before.kv), _flat(after.kv)), ("setting", before.config, after.config)):
-        found += _cells(kind, was_kv, now_kv)
+    found += _cells("KV", _flat(before.kv, viewer), _flat(after.kv, viewer))
+    if viewer.may(READ_CONFIG):
+        found += _cells("setting", before.config, after.config)
     return found
 
 
@@ -74,5 +77,6 @@ def _queues(topic: str, cells: Mapping[str, QueueData]) -> dict[str, str]:
     }
 
 
-def _flat(kv: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
-    return {f"{name} / {key}": value for name, table in kv.items() for key, value in table.items()}
+def _flat(kv: Mapping[str, Mapping[str, str]], viewer: Viewer) -> dict[str, str]:
+    seen = {name: table for name, table in kv.items() if viewer.may(of_kv(name))}
+    return {f"{name} / {key}": value for name, table in seen.items() for key, value in table.items()}

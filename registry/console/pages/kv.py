@@ -9,8 +9,11 @@ from starlette.responses import HTMLResponse
 
 from ...config.in_force import SHARED, in_force
 from ...config.java_keys import KNOWN_TO_JAVA
-from ...config.settings import options
+from ...config.settings import options, options_by_key
 from ..context import PER_PAGE, Console, page_number
+from ..facts import Facts
+from ..login.needs import READ_CONFIG, of_kv
+from ..login.viewer import viewer_of
 
 
 class Setting(NamedTuple):
@@ -22,14 +25,27 @@ class Setting(NamedTuple):
     help: str
 
 
+class OwnSetting(NamedTuple):
+    """What front ends were started with. source: where it is from; counts: whether it does there, or what does."""
+
+    key: str
+    value: str
+    source: str
+    front_ends: list[str]
+    counts: str
+
+
 async def kv(console: Console, request: Request) -> HTMLResponse:
     """The page."""
     text = request.query_params.get("filter", "").strip()
     then = await console.then(request)
     tables = console.state.tables if then is None else then.tables
+    viewer = viewer_of(request)
+    seen = {name: table for name, table in sorted(tables.kv.items()) if viewer.may(of_kv(name))}
+    sees_config = viewer.may(READ_CONFIG)
     rows = [
         (name, key, value)
-        for name, table in sorted(tables.kv.items())
+        for name, table in seen.items()
         for key, value in sorted(table.items())
         if not text or text.lower() in f"{name}\0{key}".lower()
     ]
@@ -37,7 +53,8 @@ async def kv(console: Console, request: Request) -> HTMLResponse:
     return await console.page(
         request, "kv.html", rows=rows[(number - 1) * PER_PAGE : number * PER_PAGE], count=len(rows), number_=number,
         pages=pages, filter=text, then=then, at_ms=then.at_ms if then else None, shared=_shared(console, tables.config),
-        empty=sorted(name for name, table in tables.kv.items() if not table),
+        empty=[name for name, table in seen.items() if not table], unseen=len(tables.kv) - len(seen),
+        own=_own(await console.facts.now(), tables.config) if then is None else [], sees_config=sees_config,
         **await console.slider(),
     )  # fmt: skip
 
@@ -59,3 +76,25 @@ def _shared(console: Console, config: dict[str, str]) -> list[Setting]:
         for key, value in config.items() if key in KNOWN_TO_JAVA and key not in {one.key for one in found}
     ]  # fmt: skip
     return sorted(found, key=lambda one: (one.source == "default", one.key))
+
+
+def _own(facts: Facts | None, config: dict[str, str]) -> list[OwnSetting]:
+    """What the front ends that are there were started with, those together that were started with the same."""
+    found: dict[tuple[str, str, str], list[str]] = {}
+    for one in facts.fleet.front_ends if facts else ():
+        if one.state != "gone":
+            for key, (value, source) in one.settings.items():
+                found.setdefault((key, value, source), []).append(one.name)
+    return [
+        OwnSetting(key, value, source, names, _counts(key, source, config))
+        for (key, value, source), names in sorted(found.items())
+    ]
+
+
+def _counts(key: str, source: str, config: dict[str, str]) -> str:
+    option = options_by_key().get(key)
+    if option is None or not option.about.shared or key not in config:
+        return "counts"
+    if source.startswith(("environment ", "flag ")):  # as Settings.is_fixed
+        return f"counts, not {config[key]} of all front ends"
+    return f"does not count: {config[key]} is set for all front ends"

@@ -9,6 +9,7 @@ from starlette.responses import HTMLResponse
 
 from ..context import Console
 from ..findings import find
+from ..login.viewer import viewer_of
 
 
 async def now(console: Console, request: Request) -> HTMLResponse:
@@ -27,5 +28,5 @@ async def now(console: Console, request: Request) -> HTMLResponse:
     now_ms = round(time.time() * 1000)
     return await console.page(
         request, "now.html", findings=findings, facts=facts, sums=sums, now_ms=now_ms,
-        last=state.recent[-1] if state.recent else None,
+        last=next(filter(viewer_of(request).may_see, reversed(state.recent)), None),
     )  # fmt: skip

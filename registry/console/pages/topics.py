@@ -16,13 +16,18 @@ from ...tables.tables import Tables
 from ...tables.topic_history import Step
 from ..context import PER_PAGE, Console, NotThere, page_number, route_json
 from ..findings import is_writable
+from ..login.needs import of_route
+from ..login.viewer import viewer_of
 
 _STEPS: Final = 20
 _NAMES: Final = 4
 
 
 class Row(NamedTuple):
-    """A topic as the list shows it; names: the first few of its broker names, more: how many others there are."""
+    """A topic as the list shows it; names: the first few of its broker names, more: how many others there are.
+
+    shown: whether its route may be seen by who asks; else there is nothing but its name.
+    """
 
     topic: str
     names: list[str]
@@ -31,12 +36,13 @@ class Row(NamedTuple):
     write: int
     perms: str
     writable: bool
+    shown: bool = True
 
 
 async def topics(console: Console, request: Request) -> HTMLResponse:
     """The list."""
     text, state = request.query_params.get("filter", "").strip(), request.query_params.get("state", "")
-    then = await console.then(request)
+    then, viewer = await console.then(request), viewer_of(request)
     tables = console.state.tables if then is None else then.tables
     names = console.topic_names() if then is None else sorted(tables.topics)
     if text:
@@ -44,8 +50,10 @@ async def topics(console: Console, request: Request) -> HTMLResponse:
         names = [name for name in names if wanted in name.lower()]
     if state == "unwritable":
         names = [name for name in names if name in tables.topics and not is_writable(tables, name)]
+        names = [name for name in names if viewer.may(of_route(name))]
     number, pages = page_number(request, len(names))
-    rows = [_row(tables, name) for name in names[(number - 1) * PER_PAGE : number * PER_PAGE] if name in tables.topics]
+    names_here = [name for name in names[(number - 1) * PER_PAGE : number * PER_PAGE] if name in tables.topics]
+    rows = [_row(tables, name) if viewer.may(of_route(name)) else _unseen(name) for name in names_here]
     return await console.page(
         request, "topics.html", rows=rows, count=len(names), total=len(tables.topics), number_=number, pages=pages,
         filter=text, chosen=state, then=then, at_ms=then.at_ms if then else None,
@@ -61,6 +69,10 @@ def _row(tables: Tables, topic: str) -> Row:
         sum(data.write_queue_nums for data in cells.values()),
         ", ".join(perm(value) for value in sorted({data.perm for data in cells.values()})), is_writable(tables, topic),
     )  # fmt: skip
+
+
+def _unseen(topic: str) -> Row:
+    return Row(topic, [], 0, 0, 0, "", writable=True, shown=False)
 
 
 async def topic(console: Console, request: Request) -> HTMLResponse:

@@ -162,7 +162,7 @@ def check_objects(body: bytes, most: int, objects: int | None = None) -> None:
     A topic is one object or two, a static one has two or three more.
 
     Args:
-        objects: how many there are, when they were counted: that takes half a millisecond with 10,000 topics.
+        objects: how many there are, when they were counted.
     """
     if len(body) > _UNCOUNTED_BYTES:
         objects = body.count(b"{") if objects is None else objects

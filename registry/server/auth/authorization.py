@@ -8,22 +8,21 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from typing import Final, NamedTuple, Protocol
 
-from ...auth.decide import decide
-from ...auth.decision import Decision, Reason
+from ...auth.decide import decide, decide_any
 from ...auth.policy import Mode, Policy
 from ...auth.rights import WRITING, Kind, Resource, Right
 from ...auth.signature import access_key_of
 from ...auth.users import User
 from ...networks import Address, Networks, parse_address
-from ...protocol.codes import RequestCode
+from ...protocol.codes import RequestCode, with_name
 from ...protocol.command import Command
 from ...protocol.registration import digest_of
 from .caller import NOBODY, Caller, Callers, How, Origin, Signer, Unproven, source_of
 from .refusal import BROKER_ADDR, NEEDS_TLS, NOT_OWNER, Refusal, from_here
-from .requests import Need, broker_addr_of, needs_of
+from .requests import broker_addr_of, needs_of
 
 logger = logging.getLogger(__name__)
 
@@ -204,7 +203,7 @@ class Authorization:
         if not needs:
             return None
         user, source = caller.user, source_of(sender)
-        decision = self._decide(user, needs, source)
+        decision = decide_any(self.policy, user, needs, source)
         if not decision.allowed:
             return Refusal.of_decision(decision, caller.how, sender)
         if user is None or decision.right not in WRITING:
@@ -224,18 +223,6 @@ class Authorization:
                 BROKER_ADDR, caller, needs[0], sender, missing, lambda: from_here(user, sender.source, host)
             )
         return None
-
-    def _decide(self, user: User | None, needs: Sequence[Need], source: Address | None) -> Decision:
-        """One of them is enough; a rule that denies one of them wins."""
-        decisions = [decide(self.policy, user, need.right, need.resources, source) for need in needs]
-        if len(decisions) > 1:
-            for decision in decisions:
-                if decision.reason is Reason.DENIED:
-                    return decision
-            for decision in decisions:
-                if decision.allowed:
-                    return decision
-        return decisions[0]
 
     def _is_near(self, user: User, source: Address | None) -> bool:
         """Whether the connection needs no TLS."""
@@ -274,7 +261,8 @@ class Authorization:
         return refusal if self.enforces else None
 
     def _undecided(self, command: Command, sender: Sender, error: Exception) -> Refusal | None:
-        logger.error("the decision on request %d of %s failed", command.code, sender.address, exc_info=error)
+        asked = with_name(command.code, RequestCode)
+        logger.error("the decision on request %s of %s failed", asked, sender.address, exc_info=error)
         refusal = Refusal.undecided(sender, f"{type(error).__name__}, see the log of the name server")
         self._tally.refused(refusal, enforced=self.enforces)
         return refusal if self.enforces else None

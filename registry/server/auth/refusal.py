@@ -8,10 +8,10 @@ from typing import Final, NamedTuple, Self
 
 from ...auth.decision import Decision
 from ...auth.refused import MOST_CHARACTERS, MOST_RESOURCES, RefusedKind
+from ...auth.rights import Need
 from ...auth.users import ANONYMOUS, User
 from ...names import printable
 from .caller import UNKNOWN_ACCESS_KEY, WRONG_SIGNATURE, Caller, How, Origin, Unproven
-from .requests import Need
 
 # Reasons besides those of a decision, and of a signature that does not fit.
 NEEDS_TLS: Final = "needs_tls"

@@ -6,9 +6,9 @@ A name that a request lacks counts as everything: then only a right on everythin
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Final, NamedTuple
+from typing import Final
 
-from ...auth.rights import Kind, Resource, Right
+from ...auth.rights import Kind, Need, Resource, Right
 from ...errors import RemoteProtocolError
 from ...protocol import headers
 from ...protocol.bodies.route import decode_route
@@ -16,13 +16,6 @@ from ...protocol.bodies.wire_json import is_null
 from ...protocol.codes import RequestCode
 from ...protocol.command import Command
 from ...protocol.watch import ROUTE_WATCH, WatchRequest
-
-
-class Need(NamedTuple):
-    """A right on resources; no resource: on everything."""
-
-    right: Right
-    resources: tuple[Resource, ...] = ()
 
 
 def needs_of(command: Command) -> tuple[Need, ...]:

@@ -10,17 +10,19 @@ import asyncio
 import logging
 import math
 from collections import deque
+from time import perf_counter
 from typing import Any
 
-from ...errors import RegistryError, RemoteProtocolError
-from ...protocol.codes import FLAG_ONEWAY, FLAG_RESPONSE, RequestCode, ResponseCode, with_name
+from ...errors import RemoteProtocolError
+from ...protocol.codes import FLAG_ONEWAY, FLAG_RESPONSE
 from ...protocol.command import Command
 from ...protocol.frame import FrameReader, is_frame
 from ...protocol.watch import ROUTE_WATCH, WatchAnswer
 from ..auth.authorization import Verified
 from ..auth.caller import NO_CERTIFICATE, Caller
+from ..counting.closed import Closed
+from ..counting.lookup_samples import KnownLookups
 from ..requests.writes import Write
-from ..view.freshness import Freshness
 from .connections import Connections
 from .held_memory import request_bytes
 from .large_frames import LARGE_FRAME_BYTES
@@ -28,12 +30,8 @@ from .run_write import run_write
 
 logger = logging.getLogger(__name__)
 
-# From this version on clients and brokers know code 1500 and go to another name server (later than V5_3_1).
-_KNOWS_GO_AWAY = 476
 # Answers of one read are written in pieces of about this size, so that a client that does not read shows early.
 _WRITE_BYTES = 1 << 20
-_LOADING = Freshness.LOADING
-_LOOKUP = int(RequestCode.GET_ROUTEINFO_BY_TOPIC)
 
 
 class ServerConnection(asyncio.Protocol):
@@ -42,8 +40,8 @@ class ServerConnection(asyncio.Protocol):
     __slots__ = (
         "_backlog", "_closing", "_connections", "_context", "_large", "_lost", "_queued_bytes", "_reader",
         "_reading_paused", "_transport", "_waits", "_writer", "_writes", "active_at_s", "address", "caller",
-        "certificate", "channel", "frame_since_s", "host", "is_tls", "known", "last_caller", "own_caller",
-        "paused_at_s", "source", "unread_bytes", "verified", "via",
+        "certificate", "channel", "closed_as", "frame_since_s", "host", "is_tls", "known", "last_caller",
+        "own_caller", "paused_at_s", "source", "unread_bytes", "verified", "via",
     )  # fmt: skip
 
     def __init__(self, connections: Connections) -> None:
@@ -52,10 +50,11 @@ class ServerConnection(asyncio.Protocol):
         self._reader = FrameReader()
         self._transport: Any = None
         self._backlog: list[bytes] = []
-        self._writes: deque[tuple[Write, Command, int, int]] = deque()
+        self._writes: deque[tuple[Write, Command, int, int, float]] = deque()
         self._writer: asyncio.Task[None] | None = None
         self._queued_bytes = 0
         self._closing = self._lost = self._reading_paused = False
+        self.closed_as = Closed.CLIENT
         self._large = self._waits = False
         self.channel = self._context.channels.new_channel()
         self.address = self.host = "?"
@@ -67,7 +66,7 @@ class ServerConnection(asyncio.Protocol):
         self.own_caller: Caller | None = None
         self.last_caller: Caller | None = None
         self.verified: Verified | None = None
-        self.known = connections.known_at_first
+        self.known: KnownLookups = connections.known_at_first
         self.active_at_s = connections.clock_s
         self.paused_at_s: float | None = None
         self.frame_since_s: float | None = None
@@ -187,23 +186,24 @@ class ServerConnection(asyncio.Protocol):
         """Whether the connection is closed or about to be."""
         return self._closing
 
-    def close(self, reason: str) -> None:
-        """Hang up after what is written has gone out."""
+    def close(self, closed_as: Closed, reason: str) -> None:
+        """Hang up after what is written has gone out; the reason is logged."""
         if not self._closing:
             logger.info("closing the connection of %s: %s", self.address, reason)
-            self._closing = True
+            self._closing, self.closed_as = True, closed_as
             self._transport.close()
 
-    def abort(self, reason: str, level: int = logging.WARNING) -> None:
+    def abort(self, closed_as: Closed, reason: str, level: int = logging.WARNING) -> None:
         """Close the connection at once; the reason is logged."""
         if not self._lost:
             logger.log(level, "dropping the connection of %s: %s", self.address, reason)
-            self._closing = True
+            if not self._closing:
+                self._closing, self.closed_as = True, closed_as
             self._transport.abort()
 
     def drop(self, reason: str) -> None:
         """Hang up now, and let go of all that this connection holds, also of requests that are being worked on."""
-        self.abort(reason)
+        self.abort(Closed.MEMORY, reason)
         self._reader = FrameReader()
         self._backlog.clear()
         self._context.in_flight -= len(self._writes)
@@ -216,11 +216,11 @@ class ServerConnection(asyncio.Protocol):
                 self._context.channels.closed(self)
         self._hold()
 
-    def refuse(self, error: RemoteProtocolError) -> None:
+    def refuse(self, error: RemoteProtocolError, closed_as: Closed = Closed.BAD_FRAME) -> None:
         """Hang up because of bytes that are no frame, and count that."""
         if not self._closing:
             self._context.counters.bad_frames += 1
-            self.close(f"bad frame: {error}")
+            self.close(closed_as, f"bad frame: {error}")
 
     # requests
 
@@ -237,8 +237,8 @@ class ServerConnection(asyncio.Protocol):
                 return
             if command.flag & FLAG_RESPONSE:
                 continue
-            answer = self._read_or_queue(command, frame)
-            if answer is not None:
+            answer = connections.answering.answer(self, command, frame)
+            if answer is not None and not command.flag & FLAG_ONEWAY:
                 out.append(answer)
                 out_bytes += len(answer)
                 if out_bytes >= _WRITE_BYTES:
@@ -249,69 +249,18 @@ class ServerConnection(asyncio.Protocol):
                         return
         self._send(out)
 
-    def _read_or_queue(self, command: Command, frame: bytes) -> bytes | None:
-        context, authorization = self._context, self._context.authorization
-        context.counters.requests += 1
-        opaque = command.opaque
-        if opaque is None:
-            opaque = context.next_opaque()
-        if context.draining:
-            if command.version >= _KNOWS_GO_AWAY:
-                return None if command.flag & FLAG_ONEWAY else context.replies.go_away.reply(opaque)
-            self._connections.not_sent_away.add(self)
-        if context.view.freshness is _LOADING:
-            return None if command.flag & FLAG_ONEWAY else context.replies.no_tables_yet.reply(opaque)
-        answer: bytes | None
-        read = self._connections.reads.get(command.code)
-        if authorization is not None and (read is not None or command.code == ROUTE_WATCH):
-            refusal = authorization.of_read(command, self)
-            if refusal is not None:
-                return None if command.flag & FLAG_ONEWAY else context.replies.no_permission(opaque, refusal.text)
-            if authorization.own_caller(self).user is None:
-                self.known = self._connections.known
-        if read is not None:
-            try:
-                answer = read(context, command, opaque)
-                if answer is not None and command.code == _LOOKUP and (authorization is None or authorization.keeps):
-                    self._connections.known.learn(frame, command)
-            except RegistryError as error:
-                answer = context.replies.system_error(opaque, str(error))
-            except Exception as error:  # a defect of ours must not take the other clients' answers along
-                logger.exception("request %s of %s failed", with_name(command.code, RequestCode), self.address)
-                answer = context.replies.system_error(opaque, f"{type(error).__name__}: {error}")
-            if answer is not None:
-                return None if command.flag & FLAG_ONEWAY else answer
-        write = self._connections.writes.get(command.code)
-        if write is not None:
-            if context.in_flight < self._connections.limits.in_flight:
-                self._queue(write, command, opaque, len(frame))
-                return None
-            answer = context.replies.overloaded.reply(opaque)
-        elif command.code == ROUTE_WATCH and not command.flag & FLAG_ONEWAY:
-            return self._watch(command, opaque)
-        else:
-            answer = context.replies.reply(
-                opaque, ResponseCode.REQUEST_CODE_NOT_SUPPORTED, f" request type {command.code} not supported"
-            )
-        return None if command.flag & FLAG_ONEWAY else answer
-
-    def _watch(self, command: Command, opaque: int) -> bytes | None:
-        try:
-            self._context.watches.watch(self, command, opaque, self._connections.clock_s)
-        except RemoteProtocolError as error:
-            return self._context.replies.system_error(opaque, str(error))
-        return None
-
     def answer_watch(self, opaque: int, answer: WatchAnswer | None) -> None:
         """Answer a route watch that was held, unless the connection is gone; None tells the client to go away."""
         if self._closing:
             return
         replies = self._context.replies
         if answer is None:
-            self._send([replies.go_away.reply(opaque)])
+            reply = replies.go_away.reply(opaque)
         else:
             ext_fields, body = answer.encode()
-            self._send([replies.reply(opaque, ext_fields=ext_fields, body=body)])
+            reply = replies.reply(opaque, ext_fields=ext_fields, body=body)
+        self._context.counters.answered(ROUTE_WATCH, reply)
+        self._send([reply])
 
     def _send(self, out: list[bytes]) -> None:
         if out and not self._lost:
@@ -319,12 +268,13 @@ class ServerConnection(asyncio.Protocol):
 
     # writes: in the order in which they came, one at a time
 
-    def _queue(self, write: Write, command: Command, opaque: int, frame_bytes: int) -> None:
+    def queue(self, write: Write, command: Command, opaque: int, frame_bytes: int) -> None:
+        """Have a write done after those before it, and answered."""
         if self._closing:
             return
         held_bytes = request_bytes(command, frame_bytes)
         self._context.in_flight += 1
-        self._writes.append((write, command, opaque, held_bytes))
+        self._writes.append((write, command, opaque, held_bytes, perf_counter()))
         self._queued_bytes += held_bytes
         if self._writer is None:
             self._writer = asyncio.get_running_loop().create_task(self._run_writes())
@@ -337,13 +287,14 @@ class ServerConnection(asyncio.Protocol):
         writes = self._writes
         try:
             while writes:
-                write, command, opaque, held_bytes = writes[0]
+                write, command, opaque, held_bytes, since_s = writes[0]
                 answer = await run_write(self._context, write, command, opaque, self)
                 writes.popleft()
                 self._context.in_flight -= 1
                 self._queued_bytes -= held_bytes
                 if not command.flag & FLAG_ONEWAY:
                     self._send([answer])
+                self._context.counters.wrote(command.code, answer, since_s)
                 self._hold()
                 if command.body:
                     self._look_at_large_frame()

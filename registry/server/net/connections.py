@@ -9,11 +9,11 @@ from functools import partial
 from typing import Final, NamedTuple, Protocol
 
 from ...protocol.command import Command, decode_command
-from ..auth.authorization import Sender
+from ..counting.closed import Closed
+from ..counting.lookup_samples import AT_A_TIME, KnownLookups, sample_next
 from ..requests.context import RequestContext
 from ..requests.lookup_cache import LookupCache, NoLookups
-from ..requests.reads import reads
-from ..requests.writes import writes
+from .answering import Answering, Asker
 from .held_memory import HeldMemory
 from .large_frames import LargeFrames
 
@@ -42,12 +42,12 @@ class ConnectionLimits(NamedTuple):
     write_buffer_bytes: int = 4 << 20
 
 
-class OpenConnection(Sender, Protocol):
+class OpenConnection(Asker, Protocol):
     """What is known here of a connection.
 
     host: the client's address without its port, as far as it is believed. active_at_s: of its last bytes.
     paused_at_s: since when it does not read. frame_since_s: when its unfinished frame began. unread_bytes: of answers,
-    when it was last measured. known: answers the lookups that it knows by their bytes.
+    when it was last measured. known: answers the lookups that it knows by their bytes. closed_as: why it was closed.
     """
 
     host: str
@@ -55,15 +55,16 @@ class OpenConnection(Sender, Protocol):
     paused_at_s: float | None
     frame_since_s: float | None
     unread_bytes: int
-    known: LookupCache | NoLookups
+    known: KnownLookups
+    closed_as: Closed
 
     def measure(self) -> None:
         """Look how much of its answers the client has not read."""
 
-    def close(self, reason: str) -> None:
+    def close(self, closed_as: Closed, reason: str) -> None:
         """Hang up after what is written has gone out."""
 
-    def abort(self, reason: str, level: int = logging.WARNING) -> None:
+    def abort(self, closed_as: Closed, reason: str, level: int = logging.WARNING) -> None:
         """Close the connection at once; the reason is logged."""
 
 
@@ -76,17 +77,15 @@ class Connections:
     def __init__(self, context: RequestContext, limits: ConnectionLimits) -> None:
         self.context = context
         self.limits = limits
-        behaviour = context.behaviour
-        self.reads = reads(behaviour)
-        self.writes = writes(behaviour)
         self.known = LookupCache(context)
+        self.answering = Answering(context, self.known, limits.in_flight, lambda one: self.not_sent_away.add(one))
         self._unknown = NoLookups()
         self.decode: Callable[[bytes], Command] = decode_command
-        if behaviour.keeps_empty_binary_fields:
+        if context.behaviour.keeps_empty_binary_fields:
             self.decode = partial(decode_command, keep_empty_fields=True)
         self.all: set[OpenConnection] = set()
         self._counted: set[OpenConnection] = set()
-        self.not_sent_away: set[OpenConnection] = set()
+        self.not_sent_away: set[Asker] = set()
         """Of clients that have asked while draining and are too old for code 1500 (GO_AWAY)."""
         self.clock_s = asyncio.get_running_loop().time()
         context.on_policy = self.policy_changed
@@ -99,7 +98,7 @@ class Connections:
         """Take a new connection in, or hang up when there are too many."""
         if len(self.all) >= self.limits.connections:
             self.context.rates.no_place()
-            connection.abort(f"more than {self.limits.connections} connections")
+            connection.abort(Closed.TOO_MANY, f"more than {self.limits.connections} connections")
         else:
             self.all.add(connection)
 
@@ -109,11 +108,12 @@ class Connections:
             self._counted.add(connection)
             why_not = self.context.rates.opened(connection.host)
             if why_not:
-                connection.abort(why_not, level=logging.DEBUG)  # the rates log it, but not each one
+                connection.abort(Closed.RATE, why_not, level=logging.DEBUG)  # the rates log it, but not each one
 
     def gone(self, connection: OpenConnection) -> None:
         """Forget a connection that is closed."""
         self.all.discard(connection)
+        self.context.counters.closed[connection.closed_as] += 1
         self.not_sent_away.discard(connection)
         if connection in self._counted:
             self._counted.discard(connection)
@@ -134,19 +134,27 @@ class Connections:
             self.context.rates.tick(now)
             idle_before, slow_before = now - self.limits.idle_s, now - self.limits.slow_client_s
             frame_before, quiet_before = now - self.limits.frame_s, now - 3 * _TICK_S
+            samples = AT_A_TIME
             for number, connection in enumerate(list(self.all)):
                 if number % _AT_A_TIME == _AT_A_TIME - 1:
                     await asyncio.sleep(0)  # lookups do not wait for 20,000 connections to be looked at
                 if connection.unread_bytes or connection.active_at_s > quiet_before:
                     connection.measure()
+                if samples and connection.active_at_s > quiet_before:
+                    samples -= 1
+                    sample_next(connection, self.context.counters)
                 since_s = connection.frame_since_s
                 if since_s is not None and since_s < frame_before:
-                    connection.abort(f"a frame was not whole {self.limits.frame_s:g} s after its first byte")
+                    connection.abort(
+                        Closed.SLOW_FRAME, f"a frame was not whole {self.limits.frame_s:g} s after its first byte"
+                    )
                 elif connection.paused_at_s is not None and connection.paused_at_s < slow_before:
                     self.context.counters.slow_clients += 1
-                    connection.abort(f"it has not read its answers for {self.limits.slow_client_s:g} s")
+                    connection.abort(
+                        Closed.SLOW_CLIENT, f"it has not read its answers for {self.limits.slow_client_s:g} s"
+                    )
                 elif connection.active_at_s < idle_before:
-                    connection.close(f"idle for {self.limits.idle_s:g} s")
+                    connection.close(Closed.IDLE, f"idle for {self.limits.idle_s:g} s")
 
     @property
     def known_at_first(self) -> LookupCache | NoLookups:
@@ -162,13 +170,13 @@ class Connections:
             why = authorization.why_out(connection) if authorization is not None and authorization.enforces else ""
             connection.own_caller = connection.verified = None
             if why:
-                connection.close(why)
+                connection.close(Closed.RULES, why)
 
     def revoked(self, certificates: Container[tuple[bytes, int]]) -> None:
         """Hang up on whoever showed one of these certificates."""
         for connection in list(self.all):
             if connection.certificate.id in certificates:
-                connection.close("its certificate was revoked")
+                connection.close(Closed.RULES, "its certificate was revoked")
 
     @property
     def busy(self) -> bool:

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from ...errors import RemoteProtocolError
 from ...networks import Networks
+from ..counting.closed import Closed
 from .connection import ServerConnection
 from .connections import Connections
 from .proxy_protocol import FIRST_BYTES, V2_START, ProxyHeaderReader
@@ -69,8 +70,9 @@ class Doorway:
                     break
                 del self._pending[connection]
                 connection.abort(
+                    Closed.HANDSHAKE,
                     f"its first {_AWAITED_BYTES} bytes, PROXY header or TLS handshake was incomplete after "
-                    f"{self._handshake_s:g} s"
+                    f"{self._handshake_s:g} s",
                 )
 
 

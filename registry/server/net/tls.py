@@ -24,7 +24,7 @@ import msgspec
 from ...config import properties
 from ...config.settings import Settings, options
 from ...errors import RemoteProtocolError, StartError
-from .revocation import CertificateId, revoked_in
+from .certificates import CertificateId, end_of_certificates, end_of_lists, revoked_in
 
 logger = logging.getLogger(__name__)
 
@@ -93,6 +93,8 @@ class Tls:
         self._changed: set[str] = set()
         self._reload_for = ""
         self._complaint = ""
+        self.ends: Mapping[str, float] = {}
+        """When what is in use ends, in seconds since 1970: certificate (ours, with its chain), trusted, revoked."""
         self.revoked: frozenset[CertificateId] = frozenset()
         """Certificates that tlsServerCrlPath revokes."""
         if self.mode != "disabled":
@@ -146,6 +148,7 @@ class Tls:
             self._look(path)
         self._context = make_context(files)
         self.revoked = read_revoked(files.crl_path)
+        self.ends = _ends(files)
         logger.info("TLS is %s", self.mode)
 
     def _start_without_certificate(self, settings: Settings) -> None:
@@ -204,6 +207,7 @@ class Tls:
                 self._complaint = str(error)
                 logger.error("%s; new connections use the certificate that was loaded before", error)
             return
+        self.ends = _ends(files)
         logger.info("TLS: %s changed, reloaded for new connections", self._reload_for)
         self._reload_for = self._complaint = ""
 
@@ -280,6 +284,25 @@ def read_revoked(path: str) -> frozenset[CertificateId]:
         return revoked_in(Path(path).read_bytes())
     except (OSError, ValueError, IndexError, StopIteration) as error:
         raise StartError(f"TLS: cannot read the list of revoked certificates {path}: {_why(error)}") from error
+
+
+def _ends(files: TlsFiles) -> dict[str, float]:
+    """When the first of each kind of file ends; without those that cannot be told."""
+    found: dict[str, float] = {}
+    kinds = (
+        ("certificate", files.cert_path, end_of_certificates),
+        ("trusted", files.trust_cert_path, end_of_certificates),
+        ("revoked", files.crl_path, end_of_lists),
+    )
+    for kind, path, end_of in kinds:
+        try:
+            end = end_of(Path(path).read_bytes()) if path else None
+        except (OSError, ValueError, IndexError, StopIteration) as error:
+            logger.warning("TLS: cannot tell when %s ends: %s", path, _why(error))
+            continue
+        if end is not None:
+            found[kind] = end
+    return found
 
 
 def _self_signed() -> ssl.SSLContext:

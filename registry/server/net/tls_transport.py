@@ -14,7 +14,8 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from ...errors import RemoteProtocolError
-from .client_certificate import read_certificate
+from ..counting.closed import Closed
+from .certificates import read_certificate
 from .connection import ServerConnection
 
 logger = logging.getLogger(__name__)
@@ -109,7 +110,7 @@ class TlsTransport(asyncio.Protocol):
                 while sent < len(view):
                     sent += self._tls.write(view[sent:])
         except ssl.SSLError as error:
-            self._connection.abort(f"TLS: {_reason(error)}")
+            self._connection.abort(Closed.TLS, f"TLS: {_reason(error)}")
             return
         self._flush()
 
@@ -156,7 +157,7 @@ class TlsTransport(asyncio.Protocol):
 
     def _fail(self, error: ssl.SSLError) -> None:
         during = "TLS" if self._is_open else "TLS handshake"
-        self._connection.refuse(RemoteProtocolError(f"{during}: {_reason(error)}", closes=True))
+        self._connection.refuse(RemoteProtocolError(f"{during}: {_reason(error)}", closes=True), Closed.TLS)
 
 
 def _reason(error: ssl.SSLError) -> str:

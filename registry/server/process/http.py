@@ -77,8 +77,13 @@ class HttpServer(http.server.ThreadingHTTPServer):
     allow_reuse_address = True
     request_queue_size = 128
 
-    def __init__(self, host: str, port: int, fleet: Shows, known: KnownFleet | None = None) -> None:
+    def __init__(
+        self, host: str, port: int, fleet: Shows, known: KnownFleet | None = None, *, flag: str = "--http-port"
+    ) -> None:
         """Bind and begin to answer.
+
+        Args:
+            flag: of the command line, that sets the port.
 
         Raises:
             StartError: the port is taken or may not be used.
@@ -94,7 +99,7 @@ class HttpServer(http.server.ThreadingHTTPServer):
         except (OSError, UnicodeError) as error:  # the latter: a part of a name that is too long or empty
             raise StartError(
                 f"cannot serve metrics on {host}:{port}: {getattr(error, 'strerror', None) or error}; "
-                "choose another port with --http-port, or 0 for none"
+                f"choose another port with {flag}, or 0 for none"
             ) from error
         self._thread = threading.Thread(target=self.serve_forever, name="http", args=(0.1,), daemon=True)
         self._thread.start()

@@ -5,25 +5,26 @@ Counters continue when a worker restarts: the counts of one that has ended are k
 
 from __future__ import annotations
 
-import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import accumulate
 from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
 
 from ... import __version__
+from ...durations import BOUNDS_S, Told, add_up
+from ...store.store import CallTimes
 from ...store.streams import Alarm, Survey
 from ..auth.older_releases import what_they_do
-from .figures.table import METRICS, PREFIX, Series
+from .figures.sweeper_status import SweepPasses
+from .figures.table import METRICS, OF_PIPELINE, PREFIX, Series, of_counters, of_durations
 
 # A worker tells its status every second; one that is silent this long may be paused or hang.
 SILENT_S: Final = 5.0
 # A sweeper removes a broker within milliseconds of its deadline: when one is overdue for so long, none runs.
 UNSWEPT_S: Final = 30.0
-
-_SERIES: Final = re.compile(r'(\w+)(?:\{(\w+)="([^"]*)"\})?')
 
 
 class Status(msgspec.Struct, kw_only=True, frozen=True):
@@ -56,7 +57,8 @@ class Status(msgspec.Struct, kw_only=True, frozen=True):
     cpu_s: float = 0.0
     memory_bytes: int = 0
     counters: dict[str, float] = {}
-    script_times: dict[str, tuple[int, float]] = {}
+    durations: dict[str, Told] = {}
+    certificates_end_s: dict[str, float] = {}
 
 
 class _LastStatus(NamedTuple):
@@ -69,17 +71,15 @@ class _Totals:
 
     def __init__(self) -> None:
         self.counted: dict[str, float] = {}
-        self.scripts: dict[str, tuple[int, float]] = {}
+        self.durations: dict[str, Told] = {}
 
-    def add(self, counted: Mapping[str, float], scripts: Mapping[str, tuple[int, float]]) -> None:
+    def add(self, counted: Mapping[str, float], durations: Mapping[str, Told]) -> None:
         for name, value in counted.items():
             self.counted[name] = self.counted.get(name, 0) + value
-        for name, (times, total_ms) in scripts.items():
-            known_times, known_ms = self.scripts.get(name, (0, 0.0))
-            self.scripts[name] = known_times + times, known_ms + total_ms
+        self.durations = add_up((self.durations, durations))
 
     def add_status(self, status: Status) -> None:
-        self.add({**status.counters, "view_rebuilds_total": status.rebuilds}, status.script_times)
+        self.add({**status.counters, "view_rebuilds_total": status.rebuilds}, status.durations)
 
 
 class Fleet:
@@ -100,6 +100,9 @@ class Fleet:
         self._shown: dict[str, list[Series]] = {}
         self._started_s = time.time()
         self._swept_s = 0.0
+        self._passes = SweepPasses()
+        self.times: CallTimes | None = None
+        """Of this process's own calls of Redis, which a sweeper beside the workers makes."""
 
     def told(self, index: int, status: Status) -> None:
         """Worker ``index`` sent its status."""
@@ -127,6 +130,10 @@ class Fleet:
     def swept(self) -> None:
         """A sweeper of this process has swept."""
         self._swept_s = time.time()
+
+    def passed(self, seconds: float, well: bool) -> None:
+        """A pass of a sweeper of this process took so long, and went well or failed."""
+        self._passes.passed(seconds, well)
 
     def survey(self, survey: Survey | None) -> None:
         """Set the state of the streams and their readers; None: not known, and nothing is shown of them."""
@@ -192,11 +199,14 @@ class Fleet:
             labelled = [*_of_workers({index: told.status for index, told in self._told.items()})]
             labelled += (series for shown in self._shown.values() for series in shown)
             answering = sum(told.status.ready and now - told.at <= SILENT_S for told in self._told.values())
-            totals.add(self._ended.counted, self._ended.scripts)
+            totals.add(self._ended.counted, self._ended.durations)
             totals.add({f'stream_alarms_total{{alarm="{kind}"}}': n for kind, n in self._alarms.items()}, {})
             labelled += _stream_series(self._survey) if self._survey is not None else ()
         for status in heard:
             totals.add_status(status)
+        totals.add(self._passes.counters(), self._passes.durations())
+        if self.times is not None:
+            totals.add(self.times.counters(), self.times.durations())
         gauges: dict[str, float] = {
             "view_seq": min((s.seq for s in heard), default=0),
             "view_lag_seconds": max((s.lag_ms for s in heard), default=0.0) / 1000,
@@ -229,23 +239,15 @@ class Fleet:
         found: dict[str, list[Series]] = {}
         for one in labelled:
             found.setdefault(one.name, []).append(one)
-        by_name: dict[str, list[tuple[str, float]]] = {}
-        for series, value in totals.counted.items():
-            match = _SERIES.fullmatch(series)
-            if match is not None:
-                by_name.setdefault(match[1], []).append((match[3] or "", value))
+        for one in (*of_counters(totals.counted), *of_durations(totals.durations)):
+            found.setdefault(one.name, []).append(one)
         for name, metric in METRICS.items():
-            if metric.kind == "summary":
-                for script, (times, total_ms) in sorted(totals.scripts.items()):
-                    yield Series(name, script, total_ms / 1000, times)
-            elif name in gauges:
+            if name in gauges:
                 yield Series(name, "", float(gauges[name]))
             elif name in found:
                 yield from found[name]
-            elif metric.kind == "counter":
-                nothing = [] if metric.label else [("", 0.0)]
-                for label_value, value in sorted(by_name.get(name, nothing)):
-                    yield Series(name, label_value, float(value))
+            elif metric.kind == "counter" and not metric.label:
+                yield Series(name, "", 0.0)
 
 
 def _of_workers(heard: Mapping[int, Status]) -> Iterator[Series]:
@@ -254,6 +256,9 @@ def _of_workers(heard: Mapping[int, Status]) -> Iterator[Series]:
         yield Series("process_resident_memory_bytes", str(index + 1), status.memory_bytes)
     yield Series("build_info", __version__, 1)
     newest = max(heard.values(), key=lambda status: status.seq, default=Status())
+    for what in sorted({what for status in heard.values() for what in status.certificates_end_s}):
+        ends = [status.certificates_end_s[what] for status in heard.values() if what in status.certificates_end_s]
+        yield Series("tls_end_seconds", what, min(ends))
     for cluster, role, number in newest.roles:
         yield Series("brokers", cluster, number, second=role)
 
@@ -308,7 +313,7 @@ class _Collector:
         kinds = {
             "counter": core.CounterMetricFamily,
             "gauge": core.GaugeMetricFamily,
-            "summary": core.SummaryMetricFamily,
+            "histogram": core.HistogramMetricFamily,
         }
         families: dict[str, Any] = {
             name: kinds[metric.kind](PREFIX + name, metric.help, labels=metric.labels)
@@ -316,9 +321,12 @@ class _Collector:
         }
         for series in self._fleet.series():
             labels = [series.label_value, series.second, series.third][: len(METRICS[series.name].labels)]
-            if METRICS[series.name].kind == "summary":
-                families[series.name].add_metric(labels, count_value=series.times, sum_value=series.value)
+            if METRICS[series.name].kind == "histogram":
+                buckets = [*zip((*map(str, BOUNDS_S), "+Inf"), accumulate(series.counts), strict=True)]
+                families[series.name].add_metric(labels, buckets=buckets, sum_value=series.value)
             else:
                 families[series.name].add_metric(labels, series.value)
-        whole = isinstance(self._fleet, Fleet)  # a sweeper by itself has a part of the table
-        yield from (family for family in families.values() if whole or family.samples)
+        whole = isinstance(self._fleet, Fleet)  # a sweeper or pipeline by itself has a part of the table
+        for name, family in families.items():
+            if family.samples or (whole and name not in OF_PIPELINE):
+                yield family

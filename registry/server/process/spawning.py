@@ -17,8 +17,8 @@ import socket
 import sys
 import threading
 import traceback
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from typing import Any, Final, NamedTuple, NoReturn, Protocol
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, NoReturn, Protocol
 
 import msgspec
 
@@ -38,34 +38,8 @@ WORKER_COMMAND: Final = (
 Main = Callable[[bytes], int]
 """The main function of a worker: takes its specification (JSON), returns its exit status."""
 
-_MAX_LINE_BYTES: Final = 1024 * 1024
 _READ_BYTES: Final = 1 << 16
 _FIRST_OTHER_FD: Final = 3
-
-
-class Pipe(NamedTuple):
-    """A pipe that a worker writes to; fd: the worker's end, which :meth:`release` closes here."""
-
-    reader: asyncio.StreamReader
-    fd: int
-
-    def release(self) -> None:
-        """Close the worker's end in this process, once the worker has it."""
-        os.close(self.fd)
-
-
-@contextlib.asynccontextmanager
-async def open_pipe() -> AsyncIterator[Pipe]:
-    """A pipe, whose reader ends with the context. Raises OSError: no more files."""
-    read_fd, write_fd = os.pipe()
-    reader = asyncio.StreamReader(limit=_MAX_LINE_BYTES)
-    transport, _ = await asyncio.get_running_loop().connect_read_pipe(
-        lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(read_fd, "rb", 0)
-    )
-    try:
-        yield Pipe(reader, write_fd)
-    finally:
-        transport.close()
 
 
 class WorkerProcess(Protocol):

@@ -13,7 +13,7 @@ import secrets
 import signal
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -23,10 +23,11 @@ from ...embedded import how_it_ended
 from ...errors import ConfigError, StartError, StoreError, StoreUnavailable
 from ...events.by import SWEEPER, front_end_name, this_process
 from ...store.store import Store
-from .acceptor import Acceptor, open_acceptor
 from .discovery.known_fleet import KnownFleet
 from .metrics import Fleet, Status
-from .spawning import WORKER_COMMAND, ForkedWorker, WorkerProcess, open_pipe, spawn
+from .pipes import lines, open_pipe
+from .port.acceptor import Acceptor, open_acceptor
+from .spawning import WORKER_COMMAND, ForkedWorker, WorkerProcess, spawn
 from .stream_metrics import survey
 
 logger = logging.getLogger(__name__)
@@ -132,6 +133,7 @@ class Supervisor:
             raise StartError(str(error)) from error
         async with contextlib.AsyncExitStack() as stack:
             stack.push_async_callback(store.close)
+            self.fleet.times = store.times
             if signals:
                 loop = asyncio.get_running_loop()
                 for number in _stop_signals():
@@ -289,7 +291,7 @@ class Supervisor:
     async def _listen_to(self, index: int, status: asyncio.StreamReader) -> str:
         """Read a worker's status lines until it ends; returns the reason it gave, if any."""
         reason = ""
-        async for line in _lines(status):
+        async for line in lines(status):
             try:
                 told = msgspec.json.decode(line, type=_Line)
                 if told.event == "ready":
@@ -355,22 +357,10 @@ class Supervisor:
                 process.send_signal(number)
 
 
-async def _lines(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
-    """Lines without line ends; a line that is too long is left out."""
-    while True:
-        try:
-            line = await reader.readline()
-        except ValueError:
-            continue
-        if not line:
-            return
-        yield line.rstrip(b"\r\n")
-
-
 async def _relay(reader: asyncio.StreamReader, to: logging.Logger) -> None:
     """A worker's log lines, ``LEVEL text`` each, into ours; a line without a level continues the one before."""
     level = logging.WARNING  # what Python itself writes before logging is configured is mostly an error
-    async for raw in _lines(reader):
+    async for raw in lines(reader):
         text = raw.decode("utf-8", "replace")
         word, blank, rest = text.partition(" ")
         known = logging.getLevelNamesMapping().get(word) if blank else None

@@ -24,6 +24,7 @@ import msgspec
 import uvloop
 
 from ...behaviour import behaviour_of
+from ...config.in_force import own_values
 from ...config.settings import DEFAULT, Settings, options
 from ...errors import RegistryError, StoreUnavailable
 from ...events.by import WORKER, front_end_name, this_process
@@ -36,24 +37,26 @@ from ...store.leases import LeaseStore
 from ...store.route_writes import RouteStore
 from ...store.store import Store
 from ...store.streams import StreamStore
+from ..counting.closed import Closed
+from ..counting.counters import Counters
 from ..net.connections import ConnectionLimits, Connections
 from ..net.first_bytes import Doorway
 from ..net.tls import Tls
 from ..requests.context import RequestContext
-from ..requests.counters import Counters
 from ..view.channels import ChannelOwner
 from ..view.follower import BLOCK_MS, Follower
-from ..view.freshness import Freshness
 from ..view.lease_loop import LeaseLoop
 from ..view.lookup_counts import LookupJournal
 from ..view.notify_min_broker_id import MinBrokerIdNotifier
 from ..view.view import View
 from .authentication import Authentication
-from .figures.worker_figures import ChangeCounts, UnwritableTopics, process_figures, roles
+from .figures.worker_figures import ChangeCounts, LoopDelays, UnwritableTopics
+from .figures.worker_status import StatusSources, status
 from .kv_log import log_kv
 from .malloc import keep_large_blocks, trim_after_bursts
-from .received_connections import ReceivedConnections
-from .sockets import advertised
+from .pipes import LineWriter
+from .port.received_connections import ReceivedConnections
+from .port.sockets import advertised
 
 logger = logging.getLogger(__name__)
 
@@ -75,7 +78,7 @@ Server = asyncio.Server | ReceivedConnections
 
 class Spec(msgspec.Struct, frozen=True):
     """What a worker is told: its settings, the front end it belongs to, where its connections come from (the listening
-    socket, or a channel of :mod:`mqregistry.server.process.acceptor`), and its status pipe.
+    socket, or a channel of :mod:`mqregistry.server.process.port.acceptor`), and its status pipe.
 
     wait: whether it waits for a Redis that is away at the start, and answers every request with code 1 until then.
     """
@@ -94,6 +97,7 @@ class Worker:
     def __init__(self, spec: Spec) -> None:
         settings = spec.settings
         self._spec = spec
+        self._lines = LineWriter(spec.status_fd)
         self._settings = settings
         name = front_end_name(settings.listen_port)
         by = this_process(WORKER, front_end=name)
@@ -124,7 +128,7 @@ class Worker:
             self._view.subscribe(self._notifier.applied)
         self._changes = ChangeCounts()
         self._unwritable = UnwritableTopics(lambda: self._view.served)
-        self._loop_lag_ms = 0.0
+        self._loop_delays = LoopDelays()
         if spec.index == 0:  # one worker counts for all: each has the same tables
             self._view.subscribe(self._changes.applied)
         self._lookups = LookupJournal(
@@ -146,6 +150,7 @@ class Worker:
         self._told = WorkerFacts(
             **facts_of_this_process(), front_end=spec.front_end, name=name, address=address,
             http_address=http_address, index=spec.index, workers=settings.workers,
+            settings=own_values(settings) if spec.index == 0 else {},
         )  # fmt: skip
 
     def _grace_ms(self) -> int:
@@ -186,7 +191,8 @@ class Worker:
                 group.create_task(coroutine, name=name)
                 for name, coroutine in (
                     ("tick", connections.tick()),
-                    ("status", self._report(connections)),
+                    ("status", self._report(connections, tls)),
+                    ("delays", self._loop_delays.run()),
                     ("doorway", doorway.tick()),
                     ("tls", tls.watch(connections.revoked)),
                 )
@@ -284,7 +290,7 @@ class Worker:
             async with asyncio.timeout(max(0.1, min(2.0, deadline - loop.time()))):
                 await self._channels.closes_told()
         for connection in list(connections.all):
-            connection.close("this front end is shutting down")
+            connection.close(Closed.SHUTDOWN, "this front end is shutting down")
         logger.info("drained")
 
     async def _until(self, deadline: float, until: float, done: Any) -> None:
@@ -311,52 +317,17 @@ class Worker:
         return msgspec.json.encode(facts)
 
     def _say(self, line: dict[str, Any]) -> None:
-        # The pipe holds a few dozen lines; a supervisor that does not read them any more is gone.
-        with contextlib.suppress(BlockingIOError, BrokenPipeError):
-            os.write(self._spec.status_fd, msgspec.json.encode(line) + b"\n")
+        self._lines.write(msgspec.json.encode(line))
 
-    async def _report(self, connections: Connections) -> None:
+    async def _report(self, connections: Connections, tls: Tls) -> None:
+        stores = (self._store, self._lease_store, self._tail_store)
+        sources = StatusSources(
+            self._view, self._follower, self._lease_loop, self._context, connections, tls, self._authentication, stores,
+            self._changes, self._unwritable, self._loop_delays,
+        )  # fmt: skip
         while True:
-            asleep = time.monotonic()
             await asyncio.sleep(1.0)
-            self._loop_lag_ms = max(0.0, (time.monotonic() - asleep - 1.0) * 1000)
-            self._say(self.status(connections))
-
-    def status(self, connections: Connections) -> dict[str, Any]:
-        """What ``/metrics`` and ``/readyz`` are made of."""
-        view, renewal = self._view, self._lease_loop.renewal
-        grace = renewal is not None and renewal.now_ms < renewal.up_since_ms + self._grace_ms()
-        times = self._store.times
-        by_role, without_master = roles(view.served.brokers)
-        counted = self._counters.report() | self._changes.report() | self._context.rates.report()
-        return {
-            "event": "status",
-            "ready": view.freshness is not Freshness.LOADING,
-            "stale": view.freshness is not Freshness.FRESH,
-            "draining": self._context.draining,
-            "epoch": view.epoch,
-            "seq": view.seq,
-            "lag_ms": self._follower.lag_ms,
-            "grace": grace,
-            "overdue_ms": renewal.overdue_ms if renewal is not None and view.freshness.redis_answers else 0,
-            "redis_away": self._waits_for_redis or view.freshness is Freshness.AWAY,
-            "connections": len(connections.all),
-            "held_bytes": connections.held.bytes,
-            "channels": len(self._channels),
-            "closes_pending": self._channels.closes_pending,
-            "brokers": sum(len(row.broker_addrs) for row in view.served.brokers.values()),
-            "topics": len(view.served.topics),
-            "rebuilds": view.load_id,
-            "rate_addresses": self._context.rates.addresses,
-            "roles": by_role,
-            "without_master": without_master,
-            "unwritable": self._unwritable.number,
-            "loop_lag_ms": self._loop_lag_ms,
-            **process_figures(),
-            **self._authentication.status(),
-            "counters": counted | self._authentication.counters(),
-            "script_times": {name: (times.count[name], times.total_ms[name]) for name in times.count},
-        }
+            self._say(status(sources, grace_ms=self._grace_ms(), waits_for_redis=self._waits_for_redis))
 
 
 def main(spec_json: bytes | str) -> int:

@@ -19,6 +19,7 @@ from ...store.config_writes import KvStore
 from ...store.route_writes import RouteStore
 from ..auth.authorization import Authorization, Sender
 from ..auth.caller import Signer
+from ..counting.counters import Counters
 from ..rates.rates import Rates
 from ..view.channels import ChannelOwner, Closable
 from ..view.effects import Effects
@@ -27,7 +28,6 @@ from ..view.route_answers import RouteAnswers
 from ..view.route_watches import RouteWatches
 from ..view.view import Applied, View
 from .chunk_cache import ChunkCache
-from .counters import Counters
 from .decoding_turns import DecodingTurns
 from .product_environment import ProductEnvironment
 from .replies import Replies

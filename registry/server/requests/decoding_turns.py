@@ -79,8 +79,15 @@ class _Room:
         return True
 
     def _admit(self) -> None:
-        while self._waiting and self._take(self._waiting[0][0]):
-            self._waiting.popleft()[1].set_result(None)
+        while self._waiting:
+            size_bytes, turn = self._waiting[0]
+            if turn.cancelled():  # whoever waited does not know it yet
+                self._waiting.popleft()
+            elif self._take(size_bytes):
+                self._waiting.popleft()
+                turn.set_result(None)
+            else:
+                return
 
 
 class DecodingTurns:

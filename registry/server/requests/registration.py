@@ -43,7 +43,7 @@ class _Request(NamedTuple):
     """One registration while it is worked on.
 
     sender: what its header says; the topics are not decoded yet. who, digest: its process, and what the next one of
-    that process is compared with. size: of its body; 0 until it was measured.
+    that process is compared with. size: of its body; 0 until it was measured. chunked: its body if it was cut.
     """
 
     context: RequestContext
@@ -54,6 +54,7 @@ class _Request(NamedTuple):
     who: str
     digest: str
     size: BodySize = BodySize(0, 0)
+    chunked: ChunkedBody | None = None
 
     async def ask(self) -> HeartbeatReply:
         """Ask Redis whether this is the registration of last time."""
@@ -86,7 +87,8 @@ async def register_broker(context: RequestContext, command: Command, opaque: int
     digest = (caller.digest if caller is not None else "") or digest_of(command)
     # The digest of a dated body covers neither its time nor the header's crc32: although it is that of last time, the
     # body may not match its crc32.
-    if dated(command) and not check_crc32(command.body, header.body_crc32):
+    is_dated = dated(command) is not None
+    if is_dated and not check_crc32(command.body, header.body_crc32):
         return _crc_mismatch(context, opaque, who)
     context.check_store()
     request = _Request(context, command, header, peer, sender, who, digest)
@@ -94,12 +96,9 @@ async def register_broker(context: RequestContext, command: Command, opaque: int
     if beat.same:
         return _unchanged(request, opaque, beat)
     await _check_rates(request, is_new=beat.data_version is None)
-    if not check_crc32(command.body, header.body_crc32):
+    if not is_dated and not check_crc32(command.body, header.body_crc32):
         return _crc_mismatch(context, opaque, who)
-    size = await _measured(context, command, compressed=header.compressed)
-    if size.text_bytes > MAX_INFLATED_BYTES:
-        raise RemoteProtocolError(f"a body inflates to more than {MAX_INFLATED_BYTES} bytes")
-    request = request._replace(size=size)
+    request = await _measured(request)
     async with context.decoding_turns.turn(request.size) as waited:
         if waited:
             context.check_store()  # it may have gone away meanwhile
@@ -133,12 +132,14 @@ async def _register_changed(request: _Request, opaque: int, beat: HeartbeatReply
     context = request.context
     await context.effect(beat.seq)  # first of all: what waits for it holds nothing decoded
     is_new = beat.data_version is None
-    chunked = cut(request.header, request.command, request.size.objects)
-    registration = await _changed_topics(request, chunked, beat) if chunked is not None else None
+    if request.chunked is None:
+        chunked = cut(request.header, request.command, context.chunks.known, request.size.objects)
+        request = request._replace(chunked=chunked)
+    registration = await _changed_topics(request, beat)
     is_whole, deletes_missing = False, False
     for _ in range(_ATTEMPTS):
         if registration is None:
-            registration = await _decode_whole(request, chunked)
+            registration = await _decode_whole(request)
             is_whole = True
             if request.size.text_bytes >= LARGE_BYTES:
                 await asyncio.sleep(0)  # lookups that came meanwhile do not wait for the comparison, too
@@ -150,7 +151,7 @@ async def _register_changed(request: _Request, opaque: int, beat: HeartbeatReply
             if null == "table":
                 registration = msgspec.structs.replace(registration, mappings={})
             deletes_missing = context.settings.delete_topic_with_broker_registration and null is None
-        result = await _write(request, registration, chunked, beat, deletes_missing=deletes_missing)
+        result = await _write(request, registration, beat, deletes_missing=deletes_missing)
         if isinstance(result, HeartbeatReply):
             return _unchanged(request, opaque, result)
         if result.status != "RETRY":
@@ -162,25 +163,40 @@ async def _register_changed(request: _Request, opaque: int, beat: HeartbeatReply
     raise StoreUnavailable(f"{request.sender.broker_name} is being changed from elsewhere all the time; register again")
 
 
-async def _measured(context: RequestContext, command: Command, *, compressed: bool) -> BodySize:
-    slices = measuring(command.body, compressed=compressed)
-    if compressed or begins_like_zlib(command.body):
-        return await context.decoding_turns.work(slices)
-    return finish(slices)
+async def _measured(request: _Request) -> _Request:
+    """Say how large the body is; nothing is decoded.
+
+    A broker's next body is cut already: with its last one that takes less than to count the objects in it. Others are
+    cut when their turn comes: a storm's brokers have much in common, and then the first ones have been read.
+
+    Raises:
+        RemoteProtocolError: it is larger than allowed.
+    """
+    context, body, compressed = request.context, request.command.body, request.header.compressed
+    if context.chunks.last_body(request.who, context.view.load_id) is not None:
+        chunked = cut(request.header, request.command, context.chunks.known)
+        if chunked is not None:
+            return request._replace(size=BodySize(len(body), chunked.count_objects()), chunked=chunked)
+    slices = measuring(body, compressed=compressed)
+    inflates = compressed or begins_like_zlib(body)
+    size = await context.decoding_turns.work(slices) if inflates else finish(slices)
+    if size.text_bytes > MAX_INFLATED_BYTES:
+        raise RemoteProtocolError(f"a body inflates to more than {MAX_INFLATED_BYTES} bytes")
+    return request._replace(size=size)
 
 
 # decide
 
 
-async def _changed_topics(request: _Request, chunked: ChunkedBody, beat: HeartbeatReply) -> Registration | None:
+async def _changed_topics(request: _Request, beat: HeartbeatReply) -> Registration | None:
     """The registration with only the topics of the chunks that the broker's last body did not have.
 
     Used only if it has the same effect as the whole body. That needs: the tables hold the last body unchanged, and the
     data version differs, so that every topic counts. None: it cannot be decided, and the whole body is decoded.
     The view has reached ``beat.seq``.
     """
-    context, sender, view = request.context, request.sender, request.context.view
-    if context.settings.delete_topic_with_broker_registration:
+    context, sender, view, chunked = request.context, request.sender, request.context.view, request.chunked
+    if chunked is None or context.settings.delete_topic_with_broker_registration:
         return None  # every name is needed to see which are missing
     last = context.chunks.last_body(request.who, view.load_id)
     row = view.exact.brokers.get(sender.broker_name)
@@ -202,8 +218,8 @@ async def _changed_topics(request: _Request, chunked: ChunkedBody, beat: Heartbe
     return registration
 
 
-async def _decode_whole(request: _Request, chunked: ChunkedBody | None) -> Registration:
-    chunks = request.context.chunks
+async def _decode_whole(request: _Request) -> Registration:
+    chunks, chunked = request.context.chunks, request.chunked
     statics = request.context.behaviour.static_topics
     registration = await request.context.decoding_turns.work(
         decoding(request.sender, request.header, request.command, chunked, chunks.known, mappings=statics), request.size
@@ -233,8 +249,7 @@ async def _is_void(context: RequestContext, registration: Registration, null: st
 
 
 async def _write(
-    request: _Request, registration: Registration, chunked: ChunkedBody | None, beat: HeartbeatReply, *,
-    deletes_missing: bool,
+    request: _Request, registration: Registration, beat: HeartbeatReply, *, deletes_missing: bool
 ) -> Registered | HeartbeatReply:  # fmt: skip
     """Compare with the view, write the difference, and return when this worker's view shows it.
 
@@ -260,7 +275,7 @@ async def _write(
         if again.same:
             await context.effect(again.seq)
             return again
-    chunks = chunked.chunks if chunked is not None else ()
+    chunks = request.chunked.chunks if request.chunked is not None else ()
     result = await context.routes.register_broker(
         registration, diff, encoded=_encoded(context, diff, role, chunks),
         digest=request.digest, channel=request.peer.channel, body_bytes=len(request.command.body),

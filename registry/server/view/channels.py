@@ -14,6 +14,7 @@ from ...store.fleet.processes import Peer
 from ...store.leases import opened_now
 from ...store.route_writes import Channel, RouteStore
 from ...tasks import cancelled, pause
+from ..counting.closed import Closed
 from .view import Applied
 
 logger = logging.getLogger(__name__)
@@ -47,7 +48,7 @@ class Closable(Protocol):
     def last_caller(self) -> Known | None:
         """The user that a request over it was last proved to be from."""
 
-    def close(self, reason: str) -> None:
+    def close(self, closed_as: Closed, reason: str) -> None:
         """Close it; the reason is logged."""
 
 
@@ -145,7 +146,7 @@ class ChannelOwner:
         held = self._held[connection]
         held.discard(who)
         if not any(self._owners.get(other) is connection for other in held):
-            connection.close(f"the broker {who} expired")
+            connection.close(Closed.BROKER_EXPIRED, f"the broker {who} expired")
 
     def channels(self) -> list[tuple[str, str]]:
         """(who, channel value) of every broker that has a connection here."""

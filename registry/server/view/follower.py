@@ -7,6 +7,7 @@ import logging
 import time
 from typing import Final
 
+from ...durations import Durations
 from ...errors import RegistryError, StoreUnavailable
 from ...events.changes import Parts
 from ...store.change_reader import ChangeReader
@@ -41,7 +42,8 @@ class Follower:
     :class:`mqregistry.server.view.lease_loop.LeaseLoop` notices these, and has the tables read again.
 
     heard_at: when the change stream was last read, with or without changes (time.monotonic, seconds). lost_at: when
-    Redis was last seen to have less than before. lag_ms: the age of the last change when it was applied.
+    Redis was last seen to have less than before. lag_ms: the age of the last change when it was applied;
+    visible_after: of every one.
 
     Args:
         store: for scripts. tail_store: the same namespace with a timeout above BLOCK_MS.
@@ -60,6 +62,7 @@ class Follower:
         self.lost_at = 0.0
         self.heard_at = 0.0
         self.lag_ms = 0.0
+        self.visible_after = Durations()
 
     @property
     def has_place(self) -> bool:
@@ -166,7 +169,10 @@ class Follower:
                 if self._give_back is not None:
                     self._give_back.applied(whole)
         if changes:
-            self.lag_ms = max(0.0, time.time() * 1000 - changes[-1].ms)
+            now_ms = time.time() * 1000
+            self.lag_ms = max(0.0, now_ms - changes[-1].ms)
+            for change in changes:
+                self.visible_after.add(max(0.0, now_ms - change.ms) / 1000)
             self._view.last_entry = Entry(reader.last_id, self._last_seq)
             changes.clear()  # waiting for the next ones must not hold on to the topics of these
 

@@ -1,4 +1,7 @@
-"""Tells whether rules are enforced in a namespace, and who does not know of them, for whom cannot read them."""
+"""Tells whether rules are enforced in a namespace, of which revision they are, and who does not know of them.
+
+For whom cannot read them, or need not yet.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,12 @@ async def is_enforced(store: Store) -> bool:
     """Whether requests are refused there that no rule allows; it needs no right to read the rules."""
     (schema,) = await store.read(("HGET", keys.meta(store.namespace), "schema"))
     return schema is not None and schema.decode().endswith(ENFORCING)
+
+
+async def read_revision(store: Store) -> int:
+    """The revision of the policy that is in force; it needs no right to read the policy."""
+    (revision,) = await store.read(("HGET", keys.meta(store.namespace), "auth_revision"))
+    return int(revision or 0)
 
 
 async def older_workers(store: Store) -> list[str]:

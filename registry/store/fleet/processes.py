@@ -41,6 +41,8 @@ class WorkerFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
         view: state of its tables (``Freshness``). ready: it has tables, and takes connections.
         seq: of the last change that its tables have.
         brokers: broker processes that have their connection here.
+        settings: key -> value and source of what the front end was started with, of its first worker alone; without
+            secrets (:func:`mqregistry.config.in_force.own_values`). {}: an older release told nothing.
     """
 
     front_end: str
@@ -59,6 +61,7 @@ class WorkerFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     seq: int = 0
     connections: int = 0
     brokers: int = 0
+    settings: dict[str, tuple[str, str]] = {}
 
 
 class SweeperFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="sweeper", tag_field="kind"):
@@ -128,6 +131,7 @@ class FrontEnd(msgspec.Struct, frozen=True, kw_only=True):
         state: ready, draining, not ready (a worker is missing or has no tables yet), or gone (no worker has its lease).
         told_ms: when its last worker renewed its lease. seq: what the slowest of its workers has reached.
         behind: changes that are missing there.
+        settings: what it was started with, as its workers tell it.
     """
 
     id: str
@@ -145,6 +149,7 @@ class FrontEnd(msgspec.Struct, frozen=True, kw_only=True):
     brokers: int
     workers_expected: int
     workers: list[WorkerNow]
+    settings: dict[str, tuple[str, str]] = {}
 
 
 class Fleet(msgspec.Struct, frozen=True, kw_only=True):
@@ -240,6 +245,7 @@ def _front_end(name: str, workers: list[WorkerNow], seq: int) -> FrontEnd:
         told_ms=max(worker.told_ms for worker in workers), seq=reached, behind=max(0, seq - reached),
         connections=sum(facts.connections for facts in counted), brokers=sum(facts.brokers for facts in counted),
         workers_expected=first.workers, workers=workers,
+        settings=next((facts.settings for facts in counted if facts.settings), {}),
     )  # fmt: skip
 
 

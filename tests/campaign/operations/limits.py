@@ -176,7 +176,8 @@ async def full_until_trimmed(world: World, rng: Random) -> None:
                 logs = world.front_ends[1].log + world.sweeper.log
                 if "Redis is at its maxmemory" not in logs:
                     world.judged(["Redis was at its maxmemory, and no sweeper said so"])
-                if one_trim and len(FAILED.findall(world.sweeper.log)) > failed:
+                # one that was stopped in a pass, behind its trim, fails once, and then begins with another trim
+                if one_trim and len(FAILED.findall(world.sweeper.log)) > failed + 1:
                     world.judged(["the sweeper failed to remove a broker before it trimmed the streams"])
             await world.tell_redis(lambda client: client.config_set("maxmemory", 0))
 

@@ -8,16 +8,41 @@ from collections import Counter
 from collections.abc import Iterator
 
 from .... import __version__
+from ....durations import Durations, Told
+from ....store.store import CallTimes
 from ....store.streams import Alarm
-from .table import Series
+from .table import Series, of_counters, of_durations
 from .worker_figures import process_figures
+
+
+class SweepPasses:
+    """How long the passes of a sweeper took, and how many failed."""
+
+    def __init__(self) -> None:
+        self._times = Durations()
+        self._failed = 0
+
+    def passed(self, seconds: float, well: bool) -> None:
+        """One pass."""
+        self._times.add(seconds)
+        self._failed += not well
+
+    def durations(self) -> dict[str, Told]:
+        """The histogram, by metric."""
+        return {"sweep_seconds": self._times.told()}
+
+    def counters(self) -> dict[str, int]:
+        """The failures, by metric."""
+        return {"sweep_failures_total": self._failed}
 
 
 class SweeperStatus:
     """What a sweeper's process has done. Written by the event loop, read by HTTP threads."""
 
-    def __init__(self) -> None:
+    def __init__(self, times: CallTimes) -> None:
         self._lock = threading.Lock()
+        self._times = times
+        self._passes = SweepPasses()
         self._removed: Counter[str] = Counter()
         self._alarms: Counter[str] = Counter()
         self._swept_s = 0.0
@@ -38,6 +63,10 @@ class SweeperStatus:
         """A sweep went through."""
         self._swept_s = time.time()
 
+    def passed(self, seconds: float, well: bool) -> None:
+        """A pass took so long, and went well or failed."""
+        self._passes.passed(seconds, well)
+
     def not_ready(self) -> list[str]:
         """Why /readyz answers 503."""
         return [] if self._swept_s else ["it has not swept yet"]
@@ -54,6 +83,8 @@ class SweeperStatus:
             yield Series(name, "", removed.get(name, 0))
         for kind, number in sorted(alarms.items()):
             yield Series("stream_alarms_total", kind, number)
+        yield from of_counters({**self._times.counters(), **self._passes.counters()})
+        yield from of_durations({**self._times.durations(), **self._passes.durations()})
         used = process_figures()
         yield Series("process_cpu_seconds", "sweeper", used["cpu_s"])
         yield Series("process_resident_memory_bytes", "sweeper", used["memory_bytes"])

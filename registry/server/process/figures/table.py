@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, Literal, NamedTuple
+
+from ....durations import BOUNDS_S, Told
 
 PREFIX: Final = "mqregistry_"
 
 
 class Series(NamedTuple):
-    """One value of one metric; ``label_value`` is empty when it has no label, ``times`` counts a summary.
+    """One value of one metric; ``label_value`` is empty when it has no label.
 
-    second, third: the values of the second and third label, where there are so many.
+    counts: of a histogram, by bucket (``BOUNDS_S``); its value is the sum. second, third: the values of the second and
+    third label, where there are so many.
     """
 
     name: str
     label_value: str
     value: float
-    times: int = 0
+    counts: Sequence[int] = ()
     second: str = ""
     third: str = ""
 
@@ -25,7 +29,7 @@ class Series(NamedTuple):
 class Metric(NamedTuple):
     """One documented metric; ``label`` names its labels, if it has any, with a comma between them."""
 
-    kind: Literal["counter", "gauge", "summary"]
+    kind: Literal["counter", "gauge", "histogram"]
     help: str
     label: str = ""
 
@@ -37,7 +41,18 @@ class Metric(NamedTuple):
 
 # Everything that /metrics shows, without the prefix. docs/metrics.md is this table; a test holds both together.
 METRICS: Final[Mapping[str, Metric]] = {
-    "requests_total": Metric("counter", "Requests that were answered."),
+    "requests_total": Metric(
+        "counter",
+        "Requests that were answered, by request code and result: the response code's name in small letters, as "
+        "success, system_error.",
+        "code,result",
+    ),
+    "request_seconds": Metric(
+        "histogram",
+        "Time from a request to its answer in a worker: heartbeat, registration, write, read; lookup: of a sample, to "
+        "the end of the event loop's turn.",
+        "group",
+    ),
     "lookups_total": Metric("counter", "Route lookups (105) by result: found, not_found, error.", "result"),
     "stale_answers_total": Metric("counter", "Answers given from a view that may be behind, because Redis was away."),
     "registrations_total": Metric(
@@ -45,6 +60,18 @@ METRICS: Final[Mapping[str, Metric]] = {
     ),
     "bad_frames_total": Metric("counter", "Connections closed for bytes that are no frame."),
     "slow_clients_total": Metric("counter", "Connections closed because the client did not read."),
+    "connections_closed_total": Metric(
+        "counter",
+        "Connections that were closed: by the client, idle, bad_frame, slow_frame, slow_client, handshake, tls, "
+        "too_many, rate, memory, rules, broker_expired, shutdown.",
+        "reason",
+    ),
+    "tls_end_seconds": Metric(
+        "gauge",
+        "When the first of what TLS uses ends, in seconds since 1970: certificate (with its chain), trusted "
+        "(certificates of CAs), revoked (lists of them).",
+        "what",
+    ),
     "rate_seen_total": Metric(
         "counter", "Connections, writes and new brokers that a limit was asked about; limit: its setting.", "limit"
     ),
@@ -66,9 +93,14 @@ METRICS: Final[Mapping[str, Metric]] = {
     ),
     "brokers_expired_total": Metric("counter", "Brokers that a sweeper of this process removed for silence."),
     "brokers_reaped_total": Metric("counter", "Brokers that a sweeper of this process removed after a dead worker."),
-    "script_seconds": Metric("summary", "Time of the Lua scripts, as a worker waits for them.", "script"),
+    "script_seconds": Metric("histogram", "Time of the Lua scripts, as this process waits for them.", "script"),
+    "redis_read_seconds": Metric("histogram", "Time of plain reads of Redis, as this process waits for them."),
+    "redis_failures_total": Metric(
+        "counter", "Calls of Redis that failed: away (no answer, or no writes now), refused (an error).", "kind"
+    ),
     "view_seq": Metric("gauge", "Change number that the view has reached; the lowest of the workers."),
     "view_lag_seconds": Metric("gauge", "Age of the last change when it was applied; the highest of the workers."),
+    "change_visible_seconds": Metric("histogram", "Age of each change when a worker had applied it."),
     "view_stale": Metric("gauge", "Workers whose view may be behind."),
     "view_rebuilds_total": Metric("counter", "Times that a view was read again."),
     "redis_away": Metric("gauge", "Workers that cannot reach Redis."),
@@ -118,6 +150,8 @@ METRICS: Final[Mapping[str, Metric]] = {
     "last_sweep_seconds": Metric(
         "gauge", "When the sweeper of this process last swept, in seconds since 1970; 0: it has not."
     ),
+    "sweep_seconds": Metric("histogram", "Time of the passes of a sweeper of this process."),
+    "sweep_failures_total": Metric("counter", "Passes that failed, and were tried again."),
     "redis_memory_bytes": Metric("gauge", "Memory that Redis uses (used_memory)."),
     "redis_memory_limit_bytes": Metric("gauge", "Memory that Redis may use (maxmemory); 0: no limit."),
     "redis_clients": Metric("gauge", "Connections to Redis (connected_clients)."),
@@ -126,13 +160,54 @@ METRICS: Final[Mapping[str, Metric]] = {
         "gauge", "1 while Redis cannot write its append-only file or its snapshot; it may then refuse writes."
     ),
     "loop_lag_seconds": Metric(
-        "gauge", "How late a worker's event loop came back from a pause of a second; the highest of the workers."
+        "gauge", "The longest delay of a worker's event loop in the last second; the highest of the workers."
     ),
+    "loop_delay_seconds": Metric("histogram", "How late the workers' event loops came back from pauses of 50 ms."),
     "process_cpu_seconds": Metric(
-        "gauge", "Processor time that a worker process has used (sweeper: a sweeper by itself).", "worker"
+        "gauge", "Processor time that a worker process has used (sweeper, pipeline: one by itself).", "worker"
     ),
     "process_resident_memory_bytes": Metric("gauge", "Resident memory of a worker process.", "worker"),
+    "pipeline_behind_seconds": Metric(
+        "gauge",
+        "Time from the last entry of a stream that the lake has to the stream's last one, when a round last looked.",
+        "stream",
+    ),
+    "pipeline_rows_total": Metric("counter", "Entries of a stream that this pipeline brought into the lake.", "stream"),
+    "pipeline_quarantined_total": Metric(
+        "counter", "Entries of a stream that could not be read; the lake's table quarantine has them.", "stream"
+    ),
+    "pipeline_rounds_total": Metric(
+        "counter",
+        "Rounds by result: done, redis_away, worker_late (tried again), failed (the pipeline ends).",
+        "result",
+    ),
+    "pipeline_last_round_seconds": Metric(
+        "gauge", "When the last round went through, in seconds since 1970; 0: none has."
+    ),
+    "pipeline_round_duration_seconds": Metric("gauge", "How long that round took."),
+    "pipeline_seq": Metric("gauge", "The last change that the tables have."),
     "build_info": Metric("gauge", "1; release: of this process.", "release"),
     "ready": Metric("gauge", "1 when /readyz answers 200."),
     "start_time_seconds": Metric("gauge", "When this process started, in seconds since 1970."),
 }
+
+OF_PIPELINE: Final = frozenset(name for name in METRICS if name.startswith("pipeline_"))
+"""Those that ``mqregistry pipeline run`` alone has."""
+
+_SERIES: Final = re.compile(r'(\w+)(?:\{\w+="([^"]*)"(?:,\w+="([^"]*)")?\})?')
+
+
+def of_counters(counted: Mapping[str, float]) -> Iterator[Series]:
+    """Counters, by metric with its labels as a page has them, in their order."""
+    for series, value in sorted(counted.items()):
+        match = _SERIES.fullmatch(series)
+        if match is not None:
+            yield Series(match[1], match[2] or "", float(value), second=match[3] or "")
+
+
+def of_durations(durations: Mapping[str, Told]) -> Iterator[Series]:
+    """Histograms, in the same way."""
+    for series, (counts, total_s) in sorted(durations.items()):
+        match = _SERIES.fullmatch(series)
+        if match is not None and len(counts) == len(BOUNDS_S) + 1:
+            yield Series(match[1], match[2] or "", total_s, counts)

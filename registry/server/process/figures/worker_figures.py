@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 import resource
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from ....durations import Durations
 from ....events.changes import TYPES
 from ....model import MASTER_ID, PERM_WRITE, BrokerRow
 from ....tables.tables import Tables
@@ -16,6 +18,7 @@ from ...view.view import Applied
 
 _CLUSTERS_MOST: Final = 100
 _COUNT_EVERY_S: Final = 30.0
+_PAUSE_S: Final = 0.05
 # Topics are counted so many at a time, so that no lookup waits for longer than a fraction of a millisecond.
 _TOPICS_AT_ONCE: Final = 500
 _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
@@ -45,6 +48,28 @@ def process_figures() -> dict[str, Any]:
     except OSError:  # no Linux: the most that it ever was
         memory_bytes = used.ru_maxrss * 1024
     return {"cpu_s": used.ru_utime + used.ru_stime, "memory_bytes": memory_bytes}
+
+
+class LoopDelays:
+    """How late the event loop comes back from short pauses: so long does a request wait at least that comes then."""
+
+    def __init__(self) -> None:
+        self.durations = Durations()
+        self._most_s = 0.0
+
+    async def run(self) -> None:
+        """Measure twenty times a second. Runs until cancelled."""
+        while True:
+            asleep_s = time.monotonic()
+            await asyncio.sleep(_PAUSE_S)
+            delay_s = max(0.0, time.monotonic() - asleep_s - _PAUSE_S)
+            self.durations.add(delay_s)
+            self._most_s = max(self._most_s, delay_s)
+
+    def take_most_ms(self) -> float:
+        """The longest delay since the last call."""
+        most_s, self._most_s = self._most_s, 0.0
+        return most_s * 1000
 
 
 class ChangeCounts:

@@ -1,6 +1,6 @@
 """The connections that a worker receives from the parent, which accepts for several workers.
 
-The other side is :mod:`mqregistry.server.process.acceptor`.
+The other side is :mod:`mqregistry.server.process.port.acceptor`.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ import logging
 import socket
 from typing import Final, Protocol
 
-from ...errors import StartError
+from ....errors import StartError
 from .received_connections import AT_ONCE, receive
 from .sockets import bind, close_all, listen
 

@@ -8,8 +8,8 @@ import socket
 from collections.abc import Iterable
 from typing import Any, Final
 
-from ...config.settings import Settings
-from ...errors import StartError
+from ....config.settings import Settings
+from ....errors import StartError
 
 _TAKEN: Final = frozenset({errno.EADDRINUSE})
 

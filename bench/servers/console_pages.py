@@ -1,0 +1,86 @@
+"""A console as its own process, and open pages of it: event streams that note when each change came."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Iterable
+from pathlib import Path
+
+KV_NAMESPACE = "bench"
+"""Changes of this KV namespace are noted, by their key: a number."""
+_STREAM_BYTES = 1 << 22
+
+
+class OpenConsole:
+    """A console that answers. seen: key of a change -> when it stood in each page, by ``time.monotonic``."""
+
+    def __init__(self, process: subprocess.Popen[str], port: int) -> None:
+        self.process = process
+        self.port = port
+        self.seen: dict[str, list[float]] = {}
+        self._pages: list[asyncio.Task[None]] = []
+        self._came = asyncio.Event()
+
+    async def open_pages(self, number: int) -> None:
+        """Open so many pages more, and wait until each has its first event."""
+        ready = asyncio.Semaphore(0)
+        self._pages += [asyncio.create_task(self._listen(ready)) for _ in range(number)]
+        for _ in range(number):
+            await ready.acquire()
+
+    async def shown(self, keys: Iterable[str], pages: int) -> None:
+        """Wait until each of these changes stands in so many pages."""
+        for key in keys:
+            while len(self.seen.get(key, ())) < pages:
+                self._came.clear()
+                await self._came.wait()
+
+    async def _listen(self, ready: asyncio.Semaphore) -> None:
+        reader, sender = await asyncio.open_connection("127.0.0.1", self.port, limit=_STREAM_BYTES)
+        sender.write(b"GET /events?changes=1 HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        try:
+            while line := await reader.readline():
+                if b"event: status" in line:
+                    ready.release()
+                for key in re.findall(rb"bench/(\d+)", line):
+                    self.seen.setdefault(key.decode(), []).append(time.monotonic())
+                    self._came.set()
+        finally:
+            sender.close()
+
+    async def close(self) -> None:
+        """Close the pages, and end the console."""
+        for page in self._pages:
+            page.cancel()
+        await asyncio.gather(*self._pages, return_exceptions=True)
+        self.process.terminate()
+        await asyncio.to_thread(self.process.wait)
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+
+
+@contextlib.asynccontextmanager
+async def console(redis: str, namespace: str, folder: Path) -> AsyncIterator[OpenConsole]:
+    """Start a console on a namespace; it keeps what it keeps in the folder."""
+    command = [sys.executable, "-m", "mqregistry", "console", "--redis", redis, "--namespace", namespace]
+    process = subprocess.Popen(  # noqa: ASYNC220 - nothing else waits meanwhile
+        [*command, "--port", "0", "--checkpoints", str(folder)], stdout=subprocess.PIPE, text=True,
+        env={**os.environ, "HOME": str(folder)},
+    )  # fmt: skip
+    assert process.stdout is not None
+    said = await asyncio.to_thread(process.stdout.readline)
+    found = re.search(r":(\d+)/", said)
+    if found is None:
+        process.kill()
+        raise SystemExit(f"the console did not start: {said!r}")
+    opened = OpenConsole(process, int(found[1]))
+    try:
+        yield opened
+    finally:
+        await opened.close()

@@ -1,0 +1,37 @@
+"""Waits until a server has nothing more to do."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+# A server is at rest when it takes less than this share of a core, over this long.
+REST_SHARE = 0.08
+REST_S = 0.4
+REST_WITHIN_S = 60.0
+
+
+class NoRest(Exception):
+    """A server goes on working; the text says for how long it was waited for."""
+
+
+def wait_for_rest(cpu_s: Callable[[], float]) -> float:
+    """Wait until a server is at rest.
+
+    Args:
+        cpu_s: gives the CPU time that it has used until now.
+
+    Returns:
+        since when it is (time.monotonic).
+
+    Raises:
+        NoRest: it is not, after a minute.
+    """
+    deadline = time.monotonic() + REST_WITHIN_S
+    while True:
+        began, before = time.monotonic(), cpu_s()
+        time.sleep(REST_S)
+        if cpu_s() - before < REST_SHARE * REST_S:
+            return began
+        if began > deadline:
+            raise NoRest(f"still at work after {REST_WITHIN_S:.0f} s")

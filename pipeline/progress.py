@@ -1,0 +1,37 @@
+"""What a pipeline tells of itself while it runs: to whoever shows it, and to nobody else."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+
+class Progress(Protocol):
+    """Is told of every round; from one thread."""
+
+    def behind(self, stream: str, seconds: float) -> None:
+        """So much time lies between the last entry of a stream that the lake has and the stream's last one."""
+
+    def took(self, stream: str, rows: int, quarantined: int) -> None:
+        """A batch of a stream is in the lake; so many entries could not be read, and are in quarantine."""
+
+    def round_done(self, seconds: float, seq: int) -> None:
+        """A round went through in this time; the tables have everything up to this change."""
+
+    def round_failed(self, why: str) -> None:
+        """A round ended early: ``redis_away``, ``worker_late`` (tried again), ``failed`` (the pipeline ends)."""
+
+
+class Unwatched:
+    """Nobody looks."""
+
+    def behind(self, stream: str, seconds: float) -> None:
+        """Nothing happens."""
+
+    def took(self, stream: str, rows: int, quarantined: int) -> None:
+        """Nothing happens."""
+
+    def round_done(self, seconds: float, seq: int) -> None:
+        """Nothing happens."""
+
+    def round_failed(self, why: str) -> None:
+        """Nothing happens."""

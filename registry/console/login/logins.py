@@ -1,0 +1,166 @@
+"""Lets users in, and out again: cookies, sessions, tries, and what open pages are told when any of that changes."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, Final, NamedTuple
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ...auth.decision import Reason
+from ...auth.policy import Policy
+from ...auth.users import User
+from ...names import printable
+from ...networks import Address, Networks, parse_address
+from ...store.store import Store
+from ..state import State
+from .proof import prove
+from .rules import Rules
+from .sessions import Session, Sessions
+from .tries import Tries
+from .viewer import LoggedIn
+
+logger = logging.getLogger(__name__)
+
+_COOKIE: Final = "mqconsole"
+_SECURE: Final = "__Host-"  # browsers keep such a cookie only from https, for this very host
+_WRONG: Final = "The name or the secret is not right."
+
+
+class Answer(NamedTuple):
+    """What comes of a try to log in.
+
+    text: why it failed, as the page says it. wait_s: how long no other try is looked at.
+    """
+
+    session: Session | None = None
+    value: str = ""
+    text: str = ""
+    wait_s: float = 0.0
+
+
+class Logins:
+    """The login of one console.
+
+    Args:
+        root_path: the path that the cookie is for, besides one that browsers keep for the whole host.
+        port: of this console: another one on this machine has cookies of its own.
+    """
+
+    def __init__(self, store: Store, state: State, *, root_path: str = "", port: int = 0) -> None:
+        self.rules = Rules(store, self._use)
+        self.sessions = Sessions()
+        self.tries = Tries()
+        self.port = port
+        self._state = state
+        self._root_path = root_path
+
+    # who it is
+
+    def viewer(self, request: Request) -> LoggedIn | None:
+        """Who sends a request; None: nobody that is logged in."""
+        used = "hx-request" not in request.headers and request.scope["path"] != "/events"
+        for name in self._cookies():
+            value = request.cookies.get(name)
+            session = self.sessions.find(value, self.rules.policy, used=used) if value else None
+            if session is not None:
+                return LoggedIn(
+                    session, lambda: self.rules.policy, lambda one: self.sessions.is_on(one, self.rules.policy),
+                    peer=request.scope.get("client"), via=request.scope.get("via"),
+                )  # fmt: skip
+        return None
+
+    async def log_in(self, request: Request, name: str, secret: str) -> Answer:
+        """Try a name and a secret. Neither stands in the log unless it is the name of a user."""
+        source = source_of(request)
+        if not self.tries.wait_s(source):
+            await self.rules.look()  # a secret that was made this moment is known
+        wait_s = self.tries.wait_s(source)  # nothing waits from here on: of many tries at a time none is overlooked
+        if wait_s > 0:
+            logger.warning("too many wrong logins from %s: none is looked at for %d s", _where(request), wait_s)
+            return Answer(text="Too many tries from your address were wrong.", wait_s=wait_s)
+        proven = prove(self.rules.policy, name, secret)
+        if proven is None:
+            self.tries.failed(source)
+            known = self.rules.policy.users.get(name)
+            who = f"user {printable(known.name)}" if known else "a user that there is not"
+            logger.warning("a wrong login as %s from %s", who, _where(request))
+            return Answer(text=_WRONG)
+        why = _why_out(proven.user, source)
+        if why:
+            logger.warning("user %s is not let in from %s: %s", printable(name), _where(request), why)
+            return Answer(text=f"You are not let in: {why}.")
+        before = self.viewer(request)
+        if before is not None:
+            self.sessions.end(before.session)
+        value, session = self.sessions.open(proven.user.name, proven.secret_id)
+        logger.info("user %s logged in from %s", printable(name), _where(request))
+        return Answer(session, value)
+
+    def log_out(self, request: Request) -> None:
+        """End the session of a request."""
+        viewer = self.viewer(request)
+        if viewer is not None:
+            self.sessions.end(viewer.session)
+            self._tell()
+            logger.info("user %s logged out from %s", printable(viewer.name), _where(request))
+
+    # cookies
+
+    def give(self, request: Request, response: Response, value: str) -> None:
+        """Put the session into a cookie that no script reads, and that no other site has a browser send."""
+        secure = is_https(request)
+        response.set_cookie(self._cookie(secure), value, **self._about(secure))
+
+    def take(self, response: Response) -> None:
+        """Have the browser forget it."""
+        for secure in (True, False):
+            response.delete_cookie(self._cookie(secure), **self._about(secure))
+
+    def _cookies(self) -> tuple[str, str]:
+        return self._cookie(True), self._cookie(False)
+
+    def _cookie(self, secure: bool) -> str:
+        return f"{_SECURE if secure else ''}{_COOKIE}-{self.port}"
+
+    def _about(self, secure: bool) -> dict[str, Any]:
+        path = "/" if secure else self._root_path or "/"
+        return {"path": path, "secure": secure, "httponly": True, "samesite": "strict"}
+
+    # what changed
+
+    def _use(self, policy: Policy) -> None:
+        for session in self.sessions.review(policy):
+            logger.info("the session of user %s is over: %s", printable(session.user_name), "the rules are others")
+        self._tell()
+
+    def _tell(self) -> None:
+        """Have open pages ask again: they may be somebody's who may not see them any more."""
+        for listener in self._state.listeners:
+            listener.lost = listener.rules = True
+            listener.put(None)
+
+
+def source_of(request: Request) -> Address | None:
+    """The address of a browser, as rules see it."""
+    client = request.scope.get("client")
+    return parse_address(client[0]) if client else None
+
+
+def is_https(request: Request) -> bool:
+    """Whether a form came by https, to this console or to a proxy before it: its origin says so."""
+    return request.headers.get("origin", "").startswith("https://")
+
+
+def _where(request: Request) -> str:
+    return str(source_of(request) or "an unknown address")
+
+
+def _why_out(user: User, source: Address | None) -> str:
+    """Why a user may do nothing from there; "": he may."""
+    if not user.enabled:
+        return f"the user is disabled ({Reason.DISABLED})"
+    if user.sources and not Networks(user.sources).has(source):
+        return f"the user may do nothing from {source or 'an unknown address'} ({Reason.USER_SOURCE})"
+    return ""

@@ -1,0 +1,119 @@
+"""Which rights pages and actions of the console need: those of the requests that do the same at a name server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from starlette.requests import Request
+
+from ...auth.rights import Kind, Need, Resource, Right
+from ...events.changes import (
+    BrokerRegistered,
+    BrokerRemoved,
+    Change,
+    ConfigSet,
+    KvDeleted,
+    KvPut,
+    TopicDeleted,
+    TopicRegistered,
+    WritePermSet,
+)
+from ...model import BrokerRow, QueueData, TopicRoute
+from ...protocol.bodies.route import encode_route
+from ...protocol.codes import RequestCode
+from ...protocol.command import Command
+from ...server.auth.requests import needs_of
+
+Needs = tuple[Need, ...]
+
+_LIST: Final = needs_of(Command(code=RequestCode.GET_BROKER_CLUSTER_INFO))
+READ_CONFIG: Final = needs_of(Command(code=RequestCode.GET_NAMESRV_CONFIG))
+
+# Pages that show only what whoever looks may see of it, or that ask by themselves for what they do.
+_BY_PART: Final = frozenset(("/kv", "/action"))
+
+
+def needs_of_page(request: Request) -> Needs:
+    """What a page needs, one of these; nothing: each part of it needs something of its own.
+
+    A page that no request stands for shows all tables, or what came of them: it needs what their lists need.
+    """
+    path = request.scope["path"]
+    if path in _BY_PART:
+        return ()
+    if path == "/topic":
+        return of_route(request.query_params.get("name", ""))
+    return _LIST
+
+
+def of_route(topic: str) -> Needs:
+    """What a topic's route needs (105)."""
+    return needs_of(Command(code=RequestCode.GET_ROUTEINFO_BY_TOPIC, ext_fields={"topic": topic}))
+
+
+def of_kv(kv_namespace: str) -> Needs:
+    """What the values of a KV namespace need (219)."""
+    return needs_of(Command(code=RequestCode.GET_KVLIST_BY_NAMESPACE, ext_fields={"namespace": kv_namespace}))
+
+
+def needs_of_change(change: Change) -> list[Needs]:
+    """What a change needs to be shown, each of these: the rights on what it contains, besides that of the page."""
+    match change:
+        case KvPut() | KvDeleted():
+            return [of_kv(change.kv_namespace)]
+        case ConfigSet():
+            return [READ_CONFIG]
+        case TopicDeleted() | TopicRegistered():
+            return [of_route(change.topic)]
+        case BrokerRegistered():
+            return _of_routes((*change.topics, *change.dropped, *(topic for topic, _, _ in change.mappings)))
+        case BrokerRemoved() | WritePermSet():
+            return _of_routes(change.topics)
+    return []
+
+
+def _of_routes(topics: Iterable[str]) -> list[Needs]:
+    resources = tuple(Resource(Kind.TOPIC, topic) for topic in topics)
+    return [(Need(Right.ROUTE, resources),)] if resources else []
+
+
+def needs_of_action(
+    asked: Mapping[str, str], queues: Mapping[str, tuple[int, int, int]], brokers: Mapping[str, BrokerRow]
+) -> Needs:
+    """What an action needs, one of these: as the request does that mqadmin would send for it.
+
+    Args:
+        asked: the fields of its form. queues: of a topic that gets some. brokers: by brokerName.
+    """
+    name = asked["name"].strip()
+    match asked["do"]:
+        case "wipe":
+            return _needs(RequestCode.WIPE_WRITE_PERM_OF_BROKER, brokerName=name)
+        case "restore":
+            return _needs(RequestCode.ADD_WRITE_PERM_OF_BROKER, brokerName=name)
+        case "forget":
+            cluster = brokers[name].cluster if name in brokers else ""
+            return _needs(RequestCode.UNREGISTER_BROKER, clusterName=cluster, brokerName=name)
+        case "delete-topic":
+            return _needs(RequestCode.DELETE_TOPIC_IN_NAMESRV, topic=asked["topic"], clusterName=asked["cluster"])
+        case "set-topic":
+            route = TopicRoute({broker: QueueData(*numbers) for broker, numbers in queues.items()}, {}, {})
+            body = encode_route(route, quoted_keys=True)
+            return _needs(RequestCode.REGISTER_TOPIC_IN_NAMESRV, body, topic=asked["topic"])
+        case "put-kv":
+            return _needs(RequestCode.PUT_KV_CONFIG, namespace=asked["kv_namespace"])
+        case "delete-kv":
+            return _needs(RequestCode.DELETE_KV_CONFIG, namespace=asked["kv_namespace"])
+    return (Need(Right.CONFIG_WRITE),)  # no such action; of a later one that was forgotten here: what an admin may
+
+
+def needs_of_preview(asked: Mapping[str, str]) -> Needs:
+    """What the preview of an action needs besides: it shows what is there now."""
+    if asked["do"] in ("put-kv", "delete-kv"):
+        return of_kv(asked["kv_namespace"])
+    return of_route(asked["topic"]) if asked["do"] in ("delete-topic", "set-topic") else _LIST
+
+
+def _needs(code: RequestCode, body: bytes = b"", **fields: str) -> Needs:
+    return needs_of(Command(code=code, ext_fields={name: value for name, value in fields.items() if value}, body=body))

@@ -1,0 +1,136 @@
+"""From where a console may be reached, decided before it starts: never in the clear where others can listen."""
+
+from __future__ import annotations
+
+import ipaddress
+import ssl
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+from urllib.parse import urlsplit
+
+from ...networks import Networks, canonical_network, parse_address
+
+LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
+_PORTS: Final = {"http": ":80", "https": ":443"}
+
+
+class Reach(NamedTuple):
+    """How a console is reached.
+
+    origins: under which browsers open it, besides the loopback addresses: ``https://console.example``, as they write
+    it. proxies: networks whose word on the browser's address counts. cert, key: files for TLS at its own port.
+    """
+
+    login: bool = False
+    origins: tuple[str, ...] = ()
+    proxies: tuple[str, ...] = ()
+    cert: Path | None = None
+    key: Path | None = None
+
+    @property
+    def is_tls(self) -> bool:
+        """Whether its own port speaks TLS."""
+        return self.cert is not None
+
+    @property
+    def hosts(self) -> frozenset[str]:
+        """What may stand in Host, besides the loopback addresses."""
+        return frozenset(origin.partition("://")[2] for origin in self.origins)
+
+    def is_proxy(self, host: str) -> bool:
+        """Whether a peer is one of the proxies."""
+        return Networks(self.proxies).has(parse_address(host))
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches it."""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def check_reach(
+    host: str, *, login: bool, origins: Sequence[str], proxies: Sequence[str], cert: Path | None, key: Path | None
+) -> Reach:
+    """What was asked for, if nobody can read or change anything there whom nobody asked who he is.
+
+    Raises:
+        ValueError: it is not so, or it contradicts itself; the message says what to do.
+    """
+    if (cert is None) != (key is None):
+        raise ValueError("--tls-cert and --tls-key: give both, or neither")
+    if proxies and not login:
+        raise ValueError("--proxy tells whose address a browser has, which only --login asks for: add it")
+    reach = Reach(login, tuple(map(parse_origin, origins)), tuple(map(_parse_proxy, proxies)), cert, key)
+    if cert is not None and key is not None:
+        _check_certificate(cert, key)
+    if login:
+        for origin in reach.origins:
+            if origin.startswith("http://") and not is_loopback(_name_of(origin)):
+                raise ValueError(
+                    f"--origin {origin}: secrets would cross the network in the clear: let browsers come by https, to "
+                    "this console (--tls-cert, --tls-key) or to a proxy before it"
+                )
+    if is_loopback(host):
+        return reach
+    if not login:
+        raise ValueError(
+            f"--host {host}: others reach the console there, and nothing asks who they are: add --login. Without it "
+            "the console listens on 127.0.0.1 or ::1 alone; from elsewhere reach that through ssh -L, or a proxy on "
+            "this machine that asks who it is"
+        )
+    if cert is None and not proxies:
+        raise ValueError(
+            f"--host {host}: secrets would cross the network in the clear: give --tls-cert and --tls-key, or --proxy "
+            "ADDRESS if browsers come by https to a proxy there"
+        )
+    if not origins:
+        raise ValueError(
+            f"--host {host}: say under which address browsers open it, and it takes requests for no other: --origin "
+            "https://console.example:9880"
+        )
+    return reach
+
+
+def parse_origin(text: str) -> str:
+    """An origin as browsers write it: in lower case, without the port that its scheme has anyway.
+
+    Raises:
+        ValueError: it is none.
+    """
+    try:
+        parts = urlsplit(text.rstrip("/"))
+        fits = parts.scheme in _PORTS and parts.hostname and not (parts.path or parts.query or parts.fragment)
+        fits = fits and "@" not in parts.netloc and parts.port != 0 and text.isascii()
+    except ValueError:
+        fits = False
+    if not fits or any(char.isspace() for char in text):
+        raise ValueError(f"--origin {text!r}: expected what a browser shows before the path: https://console.example")
+    return f"{parts.scheme}://{parts.netloc.lower().removesuffix(_PORTS[parts.scheme])}"
+
+
+def _name_of(origin: str) -> str:
+    return urlsplit(origin).hostname or ""
+
+
+def _parse_proxy(text: str) -> str:
+    try:
+        network = canonical_network(text)
+    except ValueError as error:
+        raise ValueError(f"--proxy {text}: expected an address or a network: {error}") from None
+    if network.endswith("/0"):
+        raise ValueError(f"--proxy {text}: then everybody may claim any address; name the proxies alone")
+    return network
+
+
+def _check_certificate(cert: Path, key: Path) -> None:
+    try:
+        # a key with a password would ask for it on the terminal
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(cert, key, password=lambda: b"")
+    except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
+        raise ValueError(
+            f"--tls-cert {cert} and --tls-key {key} cannot be used: {error}; expected a certificate with its chain, "
+            "and its key without a password, both as PEM"
+        ) from None

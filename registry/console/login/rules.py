@@ -1,0 +1,79 @@
+"""The users and rules that the console decides by: read when it starts, and again within a second of each change."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from ...auth.policy import Policy
+from ...errors import RegistryError, StartError, StoreUnavailable
+from ...names import printable
+from ...store.auth.enforced import read_revision
+from ...store.auth.policies import PolicyStore
+from ...store.store import Store
+from ...tasks import cancelled, pause
+
+logger = logging.getLogger(__name__)
+
+_LOOK_S: Final = 0.5
+
+
+class Rules:
+    """The policy of a namespace, as far as this process knows it.
+
+    While Redis is away, or has older rules than these (front ends give back what it lost), the ones that are known go
+    on: what was forbidden stays so. It writes nothing.
+
+    Args:
+        use: called with each policy that comes into force after the first.
+    """
+
+    def __init__(self, store: Store, use: Callable[[Policy], object] = lambda _: None) -> None:
+        self._store = store
+        self._policies = PolicyStore(store)
+        self.use = use
+        self.policy = Policy()
+        self._complaint = ""
+
+    async def start(self) -> None:
+        """Read them for the first time.
+
+        Raises:
+            StartError: this Redis login may not read them, or this release cannot.
+        """
+        try:
+            self.policy = await self._policies.read()
+        except StoreUnavailable:
+            raise
+        except RegistryError as error:
+            raise StartError(
+                f"a console with a login reads who may log in from Redis, and cannot: {error}. Log in to Redis as "
+                "mqconsole of deploy/users.acl; with --actions as mqregistry"
+            ) from error
+
+    async def follow(self) -> None:
+        """Stay current. Runs until cancelled."""
+        while not cancelled():
+            await pause(_LOOK_S)
+            await self.look()
+
+    async def look(self) -> None:
+        """Read them if they are others than those that are known; while that fails, those that are known go on."""
+        try:
+            if await read_revision(self._store) != self.policy.revision:
+                await self._read()
+            self._complaint = ""
+        except RegistryError as error:
+            self._complain(error)
+
+    async def _read(self) -> None:
+        policy = await self._policies.read()
+        if policy.revision > self.policy.revision:
+            self.policy = policy
+            self.use(policy)
+
+    def _complain(self, error: RegistryError) -> None:
+        if str(error) != self._complaint:
+            self._complaint = str(error)
+            logger.warning("who may do what cannot be read, what was known goes on: %s", printable(str(error)))

@@ -1,0 +1,112 @@
+"""Who is logged in: sessions in the memory of this process, each known by a random value in a cookie.
+
+The value itself is kept nowhere, only its digest. A console that starts again knows none: everybody logs in again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import time
+from collections.abc import Callable
+from typing import Final
+
+from ...auth.policy import Policy
+
+IDLE_S: Final = 3600.0
+"""A session ends when nobody did anything for so long. What a page does by itself to stay current does not count."""
+
+LONGEST_S: Final = 12 * 3600.0
+"""A session ends after so long, whatever happened."""
+
+MOST_OF_A_USER: Final = 20
+MOST: Final = 2000
+
+
+class Session:
+    """One login of one user in one browser.
+
+    secret_id: of the secret that was shown. token: what forms prove with that a page of this session made them.
+    """
+
+    __slots__ = ("over", "secret_id", "since_s", "token", "used_s", "user_name")
+
+    def __init__(self, user_name: str, secret_id: str, now_s: float) -> None:
+        self.user_name = user_name
+        self.secret_id = secret_id
+        self.since_s = self.used_s = now_s
+        self.token = secrets.token_urlsafe(32)
+        self.over = False
+
+
+class Sessions:
+    """All sessions of this console."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._sessions: dict[bytes, Session] = {}  # the oldest first
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def open(self, user_name: str, secret_id: str) -> tuple[str, Session]:
+        """Begin a session; returns the value for the cookie. Of too many the oldest end."""
+        value = secrets.token_urlsafe(32)
+        session = Session(user_name, secret_id, self._clock())
+        self._sessions[_digest(value)] = session
+        of_user = [one for one in self._sessions.values() if one.user_name == user_name]
+        for one in of_user[:-MOST_OF_A_USER]:
+            self.end(one)
+        while len(self._sessions) > MOST:
+            self.end(next(iter(self._sessions.values())))
+        return value, session
+
+    def find(self, value: str, policy: Policy, *, used: bool) -> Session | None:
+        """The session of a cookie; None: there is none, or it is over.
+
+        Args:
+            used: somebody does something, so that it does not end for want of that.
+        """
+        session = self._sessions.get(_digest(value))
+        if session is None or not self.is_on(session, policy):
+            return None
+        if used:
+            session.used_s = self._clock()
+        return session
+
+    def is_on(self, session: Session, policy: Policy) -> bool:
+        """Whether a session goes on; it ends here if it does not."""
+        if not session.over and self._why_over(session, policy):
+            self.end(session)
+        return not session.over
+
+    def review(self, policy: Policy) -> list[Session]:
+        """End the sessions that these rules leave nobody; returns them."""
+        gone = [session for session in self._sessions.values() if self._why_over(session, policy)]
+        for session in gone:
+            self.end(session)
+        return gone
+
+    def end(self, session: Session) -> None:
+        """End a session."""
+        session.over = True
+        for key, one in self._sessions.items():
+            if one is session:
+                del self._sessions[key]
+                return
+
+    def _why_over(self, session: Session, policy: Policy) -> str:
+        """Why a session is over; "": it is not."""
+        now = self._clock()
+        user = policy.users.get(session.user_name)
+        if user is None or not user.enabled:
+            return "the user is gone, or disabled"
+        if all(secret.id != session.secret_id for secret in user.secrets):
+            return "the secret was dropped"
+        if now - session.since_s > LONGEST_S:
+            return "it lasted too long"
+        return "nothing was done for too long" if now - session.used_s > IDLE_S else ""
+
+
+def _digest(value: str) -> bytes:
+    return hashlib.sha256(value.encode("utf-8", "replace")).digest()

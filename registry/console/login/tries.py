@@ -1,0 +1,51 @@
+"""Bounds how often one address may try a secret that is wrong."""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from ipaddress import IPv6Address
+from typing import Final
+
+from ...networks import Address
+
+MOST_TRIES: Final = 10
+WITHIN_S: Final = 600.0
+_MOST_ADDRESSES: Final = 10_000
+_IPV6_HOST_BITS: Final = 64  # one customer has so many addresses
+
+
+class Tries:
+    """Tries that failed, by address. A success takes none of them back: else whoever has one secret could try others.
+
+    Those of addresses that are not known count together.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._failed: OrderedDict[int | None, deque[float]] = OrderedDict()
+
+    def wait_s(self, source: Address | None) -> float:
+        """How long until this address may try again; 0: now."""
+        failed = self._failed.get(_key(source))
+        if failed is None:
+            return 0.0
+        now = self._clock()
+        while failed and failed[0] <= now - WITHIN_S:
+            failed.popleft()
+        return failed[0] + WITHIN_S - now if len(failed) >= MOST_TRIES else 0.0
+
+    def failed(self, source: Address | None) -> None:
+        """A try from there was wrong."""
+        key = _key(source)
+        self._failed.setdefault(key, deque(maxlen=MOST_TRIES)).append(self._clock())
+        self._failed.move_to_end(key)
+        while len(self._failed) > _MOST_ADDRESSES:
+            self._failed.popitem(last=False)
+
+
+def _key(source: Address | None) -> int | None:
+    if isinstance(source, IPv6Address):
+        return (1 << 128) + (int(source) >> _IPV6_HOST_BITS)  # apart from every IPv4 address
+    return None if source is None else int(source)

@@ -1,0 +1,127 @@
+"""Who looks at a page, and what he may see and do: decided by the code, and the rules, that front ends decide by."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import cast
+
+from starlette.requests import Request
+
+from ...auth.decide import decide_any
+from ...auth.decision import Decision, Reason
+from ...auth.policy import Policy
+from ...errors import RegistryError
+from ...events.by import CONSOLE, By
+from ...events.changes import Change
+from ...networks import Address, parse_address
+from .needs import Needs, needs_of_change
+from .sessions import Session
+
+
+class Refused(RegistryError):
+    """Whoever looks has not the right that this needs; the message says which."""
+
+    def __init__(self, decision: Decision) -> None:
+        super().__init__(decision.text)
+        self.mend = decision.mend
+
+
+class Viewer:
+    """Whoever looks at a console without a login: its operator, who may do what its Redis login may.
+
+    token: what forms prove with that a page made them.
+    """
+
+    name = ""
+
+    def __init__(self, token: str) -> None:
+        self.token = token
+
+    def decide(self, needs: Needs) -> Decision | None:
+        """What the rules say of what needs one of these; None: nothing is decided."""
+        return None
+
+    def check(self, needs: Needs) -> None:
+        """Refuse what is not allowed.
+
+        Raises:
+            Refused: it is not.
+        """
+        decision = self.decide(needs) if needs else None
+        if decision is not None and not decision.allowed:
+            raise Refused(decision)
+
+    def may(self, needs: Needs) -> bool:
+        """Whether it is allowed."""
+        decision = self.decide(needs) if needs else None
+        return decision is None or decision.allowed
+
+    def may_see(self, change: Change) -> bool:
+        """Whether a change may be shown, with all that it contains."""
+        return True
+
+    def by(self) -> By | None:
+        """The author of what is done here; None: this process, and who runs it."""
+        return None
+
+    def is_on(self) -> bool:
+        """Whether this goes on: a page that is open is still allowed."""
+        return True
+
+
+class LoggedIn(Viewer):
+    """A user who logged in.
+
+    Args:
+        policy: gives the rules in force. goes_on: whether a session does. peer: the address of the browser, host and
+            port. via: that of the proxy which named it.
+    """
+
+    def __init__(
+        self, session: Session, policy: Callable[[], Policy], goes_on: Callable[[Session], bool], *,
+        peer: tuple[str, int] | None = None, via: tuple[str, int] | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(session.token)
+        self.name = session.user_name
+        self.session = session
+        self._policy = policy
+        self._goes_on = goes_on
+        self._peer, self._via = peer, via
+
+    @property
+    def source(self) -> Address | None:
+        """The address of the browser, as rules see it."""
+        return parse_address(self._peer[0]) if self._peer else None
+
+    def decide(self, needs: Needs) -> Decision:
+        """What the rules say; whoever is not among the users any more may nothing."""
+        policy = self._policy()
+        user = policy.users.get(self.name)
+        if user is None:  # not anonymous, who may read
+            return Decision(False, Reason.DISABLED, needs[0].right)
+        return decide_any(policy, user, needs, self.source)
+
+    def may_see(self, change: Change) -> bool:
+        """Whether each part of a change may be shown."""
+        return all(self.may(needs) for needs in needs_of_change(change))
+
+    def by(self) -> By:
+        """The user, and the address of his browser."""
+        return By(CONSOLE, self.name, _shown(self._peer), via=_shown(self._via))
+
+    def is_on(self) -> bool:
+        """Whether the session is not over."""
+        return self._goes_on(self.session)
+
+
+def viewer_of(request: Request) -> Viewer:
+    """Who looks; the gate has set it."""
+    return cast(Viewer, request.state.viewer)
+
+
+def _shown(address: tuple[str, int] | None) -> str | None:
+    if address is None:
+        return None
+    host, port = address
+    shown = f"[{host}]" if ":" in host else host
+    return f"{shown}:{port}" if port else shown

@@ -1,0 +1,24 @@
+"""Names that clients ask for in vain: how often, when last, and at which front ends."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+from starlette.responses import HTMLResponse
+
+from ..context import PER_PAGE, Console, page_number
+
+
+async def missing(console: Console, request: Request) -> HTMLResponse:
+    """The page."""
+    text = request.query_params.get("filter", "").strip()
+    rows = console.missing.names()
+    if text:
+        rows = [one for one in rows if text.lower() in one.name.lower()]
+    number, pages = page_number(request, len(rows))
+    facts = await console.facts.now()
+    names = {one.id: one.name for one in facts.fleet.front_ends} if facts else {}
+    return await console.page(
+        request, "missing.html", rows=rows[(number - 1) * PER_PAGE : number * PER_PAGE], count=len(rows),
+        number_=number, pages=pages, filter=text, since_ms=console.missing.since_ms,
+        front_end=lambda one: names.get(one, one),
+    )  # fmt: skip

@@ -1,0 +1,1 @@
+"""What the streams tell of the last hours, read once and kept up to date from then on."""

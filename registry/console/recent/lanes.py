@@ -1,0 +1,264 @@
+"""The last day of each broker process: when it was there, when it went and why, when it became master.
+
+Read once from the stream of changes, from a checkpoint on; each change that the console sees extends it. What a page
+then costs is the drawing alone, and that is kept for as long as a pixel lasts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Final, NamedTuple
+
+from markupsafe import Markup
+from msgspec import UNSET
+
+from ...errors import RegistryError
+from ...events.changes import BrokerChange, Change, Parts
+from ...model import MASTER_ID
+from ...operators.words import counted
+from ...store.change_reader import ChangeReader
+from ...store.snapshot import read_head
+from ...tasks import cancelled, pause
+from ..past import Past
+from ..state import State
+
+logger = logging.getLogger(__name__)
+
+DAY_MS: Final = 86_400_000
+SPANS: Final = {"hour": 3_600_000, "day": DAY_MS}
+_WIDTH: Final = 240
+_HEIGHT: Final = 12
+_EVENTS: Final = 300
+_RETRY_S: Final = 1.0
+_AT_ONCE: Final = 25  # each may hold 500 topics, and pages are answered in between
+
+CAME: Final = "registered"
+MASTER: Final = "became master"
+NO_MASTER: Final = "is no master any more"
+
+
+class Moment(NamedTuple):
+    """Something that happened to a process. kind: one of the words above, or the type of event that removed it."""
+
+    ms: int
+    kind: str
+
+    @property
+    def gone(self) -> bool:
+        """Whether the process left."""
+        return self.kind not in (CAME, MASTER, NO_MASTER)
+
+
+class Lane:
+    """One process under one broker name. before: whether it was there before the first moment that is kept."""
+
+    def __init__(self, *, before: bool) -> None:
+        self.before = before
+        self.moments: deque[Moment] = deque()
+        self._drawn: tuple[tuple[int, ...], Markup] | None = None
+
+    def add(self, moment: Moment) -> None:
+        """The next moment; the oldest one goes when there are too many."""
+        self.moments.append(moment)
+        self._drawn = None
+        while len(self.moments) > _EVENTS or self.moments[0].ms < moment.ms - DAY_MS:
+            self._drop()
+
+    def _drop(self) -> None:
+        self.before = self._after(self.before, self.moments.popleft())
+
+    @staticmethod
+    def _after(there: bool, moment: Moment) -> bool:
+        return not moment.gone if moment.gone or moment.kind == CAME else there
+
+    @property
+    def there(self) -> bool:
+        """Whether the process is there now."""
+        there = self.before
+        for moment in self.moments:
+            there = self._after(there, moment)
+        return there
+
+    def draw(self, since_ms: int, now_ms: int, span_ms: int) -> Markup:
+        """The lane as SVG, with the same in words; since_ms: what was before is not known."""
+        pixel_ms = span_ms // _WIDTH
+        key = now_ms // pixel_ms, span_ms, since_ms
+        if self._drawn is None or self._drawn[0] != key:
+            begin_ms = (now_ms // pixel_ms + 1) * pixel_ms - span_ms
+            self._drawn = key, self._svg(max(begin_ms, since_ms), begin_ms, now_ms, pixel_ms)
+        return self._drawn[1]
+
+    def _svg(self, known_ms: int, begin_ms: int, now_ms: int, pixel_ms: int) -> Markup:
+        def x(ms: int) -> float:
+            return min(_WIDTH, max(0.0, (ms - begin_ms) / pixel_ms))
+
+        there, since, shown = self.before, known_ms, list[Moment]()
+        parts = [Markup('<rect class="rail" x="{:.1f}" y="4" width="{:.1f}" height="4"/>').format(
+            x(known_ms), _WIDTH - x(known_ms))]  # fmt: skip
+
+        def stretch(until: int) -> None:
+            if there and until > since:
+                bar = Markup('<rect class="fill" x="{:.1f}" y="3" width="{:.1f}" height="6"/>')
+                parts.append(bar.format(x(since), max(0.5, x(until) - x(since))))
+
+        for moment in self.moments:
+            if moment.ms < known_ms:
+                there = self._after(there, moment)
+                continue
+            shown.append(moment)
+            after = self._after(there, moment)
+            if after != there:
+                stretch(moment.ms)
+                there, since = after, moment.ms
+        stretch(now_ms + pixel_ms)
+        marks = {CAME: "came", MASTER: "master", NO_MASTER: "slave"}
+        for moment in shown:
+            at = min(_WIDTH - 2.0, x(moment.ms))
+            mark = Markup('<rect class="{}" x="{:.1f}" y="0" width="2" height="12"/>')
+            parts.append(mark.format(marks.get(moment.kind, "gone"), at))
+        words = _words(shown, there, known_ms, begin_ms)
+        return Markup(
+            '<svg class="lane" viewBox="0 0 {w} {h}" preserveAspectRatio="none" role="img" aria-label="{words}">'
+            "<title>{words}</title>{parts}</svg>"
+        ).format(w=_WIDTH, h=_HEIGHT, words=words, parts=Markup("").join(parts))
+
+
+def _words(shown: list[Moment], there: bool, known_ms: int, begin_ms: int) -> str:
+    texts = [f"{_clock(moment.ms)} {moment.kind.replace('_', ' ')}" for moment in shown[-6:]]
+    if len(shown) > len(texts):
+        texts.insert(0, f"{counted(len(shown) - len(texts), 'earlier moment')}")
+    if not texts:
+        texts = ["there all the time" if there else "not there"]
+    if known_ms > begin_ms:
+        texts.insert(0, f"known since {_clock(known_ms)}")
+    return ", ".join(texts)
+
+
+def _clock(ms: int) -> str:
+    return datetime.fromtimestamp(ms / 1000).strftime("%H:%M:%S")
+
+
+class Gone(NamedTuple):
+    """A process that is not there any more."""
+
+    broker_name: str
+    addr: str
+    moment: Moment
+    lane: Lane
+
+
+class Lanes:
+    """The lanes of all processes of the namespace that a state follows.
+
+    since_ms: since when they are known; None: they are not read yet.
+    """
+
+    def __init__(self, state: State, past: Past) -> None:
+        self._state = state
+        self._past = past
+        self._lanes: dict[tuple[str, str], Lane] = {}
+        self._rows: dict[str, dict[int, str]] = {}
+        self._seq = 0
+        self._waiting: list[Change] | None = None
+        self._due = asyncio.Event()
+        self.since_ms: int | None = None
+        state.on_load.append(self._due.set)
+        state.on_change.append(self._changed)
+
+    async def keep(self) -> None:
+        """Read them whenever the tables were read. Runs until cancelled."""
+        while not cancelled():
+            await self._due.wait()
+            self._due.clear()
+            try:
+                await self.read()
+            except RegistryError as error:
+                logger.info("the last day of the brokers is read again: %s", error)
+                self._due.set()
+                await pause(_RETRY_S)
+
+    async def read(self) -> None:
+        """Read the last day.
+
+        Raises:
+            StoreUnavailable, StoreError: Redis does not answer, or an entry cannot be read.
+        """
+        self._waiting = []
+        now_ms = (await read_head(self._state.store)).now_ms
+        begin = await self._past.begin(now_ms - DAY_MS)
+        self._lanes, self._rows, self.since_ms = {}, {}, None
+        rows, self._seq, since_ms, last_id = (
+            (begin.tables.brokers, begin.place.seq, begin.since_ms, begin.place.last_id)
+            if begin is not None
+            else (self._state.tables.brokers, self._state.seq, now_ms, self._state.last_id)
+        )
+        for name, row in rows.items():
+            self._rows[name] = dict(row.broker_addrs)
+            for addr in row.broker_addrs.values():
+                self._lanes[name, addr] = Lane(before=True)
+        reader, parts = ChangeReader(self._state.tail_store, last_id), Parts()
+        while changes := await reader.read(block_ms=0, count=_AT_ONCE):
+            for change in changes:
+                for part in parts.add(change):
+                    self._apply(part)
+            await asyncio.sleep(0)
+        waiting, self._waiting = self._waiting, None
+        self.since_ms = since_ms
+        for change in waiting:
+            self._changed(change)
+
+    def _changed(self, change: Change) -> None:
+        if self._waiting is not None:
+            self._waiting.append(change)
+        elif change.seq > self._seq:
+            self._apply(change)
+
+    def _apply(self, change: Change) -> None:
+        self._seq = change.seq
+        row = getattr(change, "row", UNSET)
+        if not isinstance(change, BrokerChange) or row is UNSET:
+            return
+        name, new = change.broker_name, {} if row is None else dict(row.addrs)
+        before = {addr: broker_id for broker_id, addr in self._rows.pop(name, {}).items()}
+        after = {addr: broker_id for broker_id, addr in new.items()}
+        for addr, broker_id in before.items():
+            if addr not in after:
+                # another address may have taken its place with a registration of its own
+                kind = "replaced" if change.type == "broker_registered" else change.type
+                self._lane(name, addr, there=True).add(Moment(change.ms, kind))
+            elif (after[addr] == MASTER_ID) != (broker_id == MASTER_ID):
+                kind = MASTER if after[addr] == MASTER_ID else NO_MASTER
+                self._lane(name, addr, there=True).add(Moment(change.ms, kind))
+        for addr in after:
+            if addr not in before:
+                self._lane(name, addr, there=False).add(Moment(change.ms, CAME))
+        if new:
+            self._rows[name] = new
+
+    def _lane(self, name: str, addr: str, *, there: bool) -> Lane:
+        lane = self._lanes.get((name, addr))
+        if lane is None:
+            lane = self._lanes[name, addr] = Lane(before=there)
+        return lane
+
+    def draw(self, name: str, addr: str, now_ms: int, span_ms: int) -> Markup:
+        """The lane of one process; empty: it is not known."""
+        lane = self._lanes.get((name, addr))
+        return Markup("") if lane is None or self.since_ms is None else lane.draw(self.since_ms, now_ms, span_ms)
+
+    def gone(self, now_ms: int, span_ms: int) -> Iterator[Gone]:
+        """The processes that left within this time and are not back; those that left before the last day are
+        forgotten.
+        """
+        for (name, addr), lane in list(self._lanes.items()):
+            if addr in self._rows.get(name, {}).values():
+                continue
+            last = next((moment for moment in reversed(lane.moments) if moment.gone), None)
+            if last is None or last.ms < now_ms - DAY_MS:
+                del self._lanes[name, addr]
+            elif last.ms >= now_ms - span_ms:
+                yield Gone(name, addr, last, lane)

@@ -1,0 +1,147 @@
+"""Names that clients asked for in vain within the last day, from what front ends write into the stream ``lookups``.
+
+The stream holds a day, and 32 MiB, at most; it is read once, and then what is new of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from typing import Final, NamedTuple
+
+import msgspec
+
+from ...errors import RegistryError
+from ...events.journal import LOOKUPS
+from ...store.snapshot import read_head
+from ...store.streams import EntryReader
+from ...tasks import cancelled, pause
+from ..state import State
+
+logger = logging.getLogger(__name__)
+
+HOUR_MS: Final = 3_600_000
+HOURS: Final = 24
+OTHERS: Final = "(others)"
+_EVERY_S: Final = 5.0
+_RETRY_S: Final = 1.0
+_PAGE: Final = 25  # each may have 32 KiB, and pages are answered in between
+_NAMES: Final = 20_000  # in an hour; each worker names 10,000 at most
+_FRONT_ENDS: Final = 20
+
+
+class _Report(msgspec.Struct):
+    """What of an entry is needed: the found names, nearly all of it, are passed over."""
+
+    ms: int
+    front_end: str
+    missing: dict[str, int] = {}
+
+
+_report: Final = msgspec.json.Decoder(_Report)
+
+
+class Asked(NamedTuple):
+    """A name that clients asked for. times: how often within the last day; first_ms, last_ms: when that was counted;
+    front_ends: the ids of those that were asked. ``(others)``: names beyond those that are counted one by one.
+    """
+
+    name: str
+    times: int
+    first_ms: int
+    last_ms: int
+    front_ends: tuple[str, ...]
+
+    def and_also(self, other: Asked) -> Asked:
+        """Both together."""
+        front_ends = self.front_ends
+        if any(one not in front_ends for one in other.front_ends):
+            front_ends = tuple(sorted({*front_ends, *other.front_ends}))[:_FRONT_ENDS]
+        return Asked(
+            self.name, self.times + other.times, min(self.first_ms, other.first_ms), max(self.last_ms, other.last_ms),
+            front_ends,
+        )  # fmt: skip
+
+
+class MissingNames:
+    """The names that clients of a namespace asked for in vain.
+
+    since_ms: since when they are known; None: nothing was read yet.
+    """
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._reader: EntryReader | None = None
+        self._due = asyncio.Event()
+        self._busy = asyncio.Lock()
+        self._hours: dict[int, dict[str, Asked]] = {}
+        self._sorted: list[Asked] | None = None
+        self.since_ms: int | None = None
+        state.on_load.append(self._due.set)
+
+    async def keep(self) -> None:
+        """Read what is new, every few seconds. Runs until cancelled."""
+        while not cancelled():
+            try:
+                if self._state.loaded:
+                    await self.read()
+            except RegistryError as error:
+                logger.info("the stream lookups is read later: %s", error)
+                await pause(_RETRY_S)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_EVERY_S):
+                    await self._due.wait()
+
+    async def read(self) -> None:
+        """Read what is new; everything again after the tables were read again.
+
+        Raises:
+            StoreUnavailable: Redis does not answer. StoreError: this login may not read the stream.
+        """
+        async with self._busy:
+            await self._read()
+
+    async def _read(self) -> None:
+        store = self._state.store
+        if not await store.exists():  # a script would make it
+            return
+        now_ms = (await read_head(store)).now_ms
+        begin_ms = now_ms - HOURS * HOUR_MS
+        reader = self._reader
+        if reader is None or self._due.is_set():
+            self._due.clear()
+            self._hours, self._sorted, self.since_ms = {}, None, None
+            reader = EntryReader(store, LOOKUPS, begin_ms)
+        since_ms = now_ms if self.since_ms is None else self.since_ms
+        while entries := await reader.read(_PAGE):
+            for entry in entries:
+                report = _report.decode(entry)
+                since_ms = min(since_ms, report.ms)
+                self._add(report)
+            await asyncio.sleep(0)
+        for hour in [hour for hour in self._hours if hour < begin_ms // HOUR_MS]:
+            del self._hours[hour]
+            self._sorted = None
+        self.since_ms, self._reader = max(since_ms, begin_ms), reader
+
+    def _add(self, report: _Report) -> None:
+        if not report.missing:
+            return
+        self._sorted = None
+        names = self._hours.setdefault(report.ms // HOUR_MS, {})
+        for name, times in report.missing.items():
+            if name not in names and len(names) >= _NAMES:
+                name = OTHERS
+            one = Asked(name, times, report.ms, report.ms, (report.front_end,))
+            names[name] = names[name].and_also(one) if name in names else one
+
+    def names(self) -> list[Asked]:
+        """All of them, the most wanted first; counted once for each state of the stream."""
+        if self._sorted is None:
+            found: dict[str, Asked] = {}
+            for names in self._hours.values():
+                for name, one in names.items():
+                    found[name] = found[name].and_also(one) if name in found else one
+            self._sorted = sorted(found.values(), key=lambda one: (-one.times, one.name))
+        return self._sorted

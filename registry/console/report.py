@@ -1,0 +1,78 @@
+"""The report of the pipeline, as a page within the console: a file that somebody made, or made here from the lake."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from ..errors import RegistryError
+from .past import Lake
+
+_FOR_S: Final = 60.0
+_MOST_BYTES: Final = 64 * 1024 * 1024
+
+
+class NoReport(RegistryError):
+    """There is no report to show; the message says how to get one."""
+
+
+class Report(NamedTuple):
+    """html: a whole page, which brings all that it needs. made_ms: when it was made. until_ms: up to when it knows what
+    happened, None: only the page itself says so. source: where it is from.
+    """
+
+    html: str
+    made_ms: int
+    until_ms: int | None
+    source: str
+
+
+class ReportSource:
+    """Gives the report; one that is made here is kept for a minute.
+
+    Args:
+        file: made by ``mqregistry pipeline report``; comes before the lake. lake: makes one.
+    """
+
+    def __init__(self, file: Path | None, lake: Lake | None) -> None:
+        self._file = file
+        self._lake = lake
+        self._made: tuple[float, Report] | None = None
+        self._busy = asyncio.Lock()
+
+    async def get(self) -> Report:
+        """The report.
+
+        Raises:
+            NoReport: neither was given, the file is not there, or the lake has no figures.
+        """
+        if self._file is not None:
+            return await asyncio.to_thread(_read, self._file)
+        if self._lake is None:
+            raise NoReport(
+                "this console was given no report: start it with --lake DIR, the folder of 'mqregistry pipeline run', "
+                "or with --report FILE, a page that 'mqregistry pipeline report --out FILE' wrote"
+            )
+        async with self._busy:
+            if self._made is None or time.monotonic() - self._made[0] > _FOR_S:
+                try:
+                    html, until_ms = await asyncio.to_thread(self._lake.report)
+                except RegistryError as error:
+                    raise NoReport(str(error)) from error
+                made_ms = round(time.time() * 1000)
+                self._made = time.monotonic(), Report(html, made_ms, until_ms, "the lake")
+            return self._made[1]
+
+
+def _read(file: Path) -> Report:
+    try:
+        about = file.stat()
+        if about.st_size > _MOST_BYTES:
+            raise NoReport(f"{file} has {about.st_size} bytes, which is no report")
+        return Report(file.read_text(encoding="utf-8"), round(about.st_mtime * 1000), None, file.name)
+    except (OSError, ValueError) as error:
+        raise NoReport(
+            f"{file} cannot be read: {error}; 'mqregistry pipeline report --out {file}' writes it"
+        ) from error

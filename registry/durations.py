@@ -1,0 +1,49 @@
+"""Counts how long something took in buckets, from ten microseconds to five seconds; a histogram of ``/metrics``."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+BOUNDS_S: Final = (
+    0.00001, 0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0,
+)  # fmt: skip
+"""The upper bounds of the buckets; one more takes what is longer."""
+
+Told = tuple[Sequence[int], float]
+"""A histogram as one process tells it to another: how many fell into each bucket, and the sum in seconds."""
+
+
+class Durations:
+    """One histogram; adding to it takes a fraction of a microsecond."""
+
+    __slots__ = ("counts", "total_s")
+
+    def __init__(self) -> None:
+        self.counts = [0] * (len(BOUNDS_S) + 1)
+        self.total_s = 0.0
+
+    def add(self, seconds: float) -> None:
+        """Count one."""
+        self.counts[bisect_left(BOUNDS_S, seconds)] += 1
+        self.total_s += seconds
+
+    @property
+    def times(self) -> int:
+        """How many there were."""
+        return sum(self.counts)
+
+    def told(self) -> Told:
+        """As other processes are told it."""
+        return self.counts, self.total_s
+
+
+def add_up(many: Iterable[Mapping[str, Told]]) -> dict[str, Told]:
+    """The sums of the histograms of each name."""
+    found: dict[str, Told] = {}
+    for one in many:
+        for name, (counts, total_s) in one.items():
+            known, known_s = found.get(name, ((0,) * len(counts), 0.0))
+            found[name] = [a + b for a, b in zip(known, counts, strict=True)], known_s + total_s
+    return found

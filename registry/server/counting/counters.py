@@ -1,0 +1,114 @@
+"""The counters of one worker: plain integers, so that counting costs next to nothing.
+
+Lookups are counted by what they find, and nowhere else: what ``/metrics`` says of requests of code 105 is made of
+these numbers when it is asked for.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from time import perf_counter
+from typing import Final
+
+from ...durations import Durations, Told
+from ...protocol.codes import Encoding, RequestCode, ResponseCode
+from ...protocol.watch import ROUTE_WATCH
+from .closed import Closed
+
+_LOOKUP: Final = int(RequestCode.GET_ROUTEINFO_BY_TOPIC)
+_KNOWN_REQUESTS: Final = frozenset((*map(int, RequestCode), ROUTE_WATCH))
+_RESULTS: Final = {int(code): code.name.lower() for code in ResponseCode}
+# Where a reply has its code: behind the length word, the mark word and the name of the first member of a JSON header.
+_MARK_AT: Final = 4
+_HEADER_AT: Final = 8
+_JSON_CODE: Final = b'{"code":'
+
+# The group of a request code in request_seconds; other writes are in "write".
+_GROUPS: Final = {int(RequestCode.REGISTER_BROKER): "registration", int(RequestCode.BROKER_HEARTBEAT): "heartbeat",
+                  int(RequestCode.QUERY_DATA_VERSION): "heartbeat", _LOOKUP: "lookup"}  # fmt: skip
+GROUPS: Final = ("lookup", "read", "heartbeat", "registration", "write")
+
+
+def code_of(reply: bytes) -> int:
+    """The response code of a reply of ours, read from its bytes."""
+    if reply[_MARK_AT] == Encoding.JSON:
+        return int(reply[_HEADER_AT + len(_JSON_CODE) : reply.index(b",", _HEADER_AT)])
+    return int.from_bytes(reply[_HEADER_AT : _HEADER_AT + 2], signed=True)
+
+
+class Counters:
+    """Counts since this worker's start; :meth:`report` has the names that ``/metrics`` shows."""
+
+    __slots__ = (
+        "bad_frames", "closed", "durations", "lookups_error", "lookups_found", "lookups_known", "lookups_not_found",
+        "registrations_changed", "registrations_error", "registrations_refused", "registrations_unchanged",
+        "requests", "slow_clients", "stale_answers",
+    )  # fmt: skip
+
+    bad_frames: int
+    lookups_error: int
+    lookups_found: int  # without those in lookups_known, which are in no other number
+    lookups_known: int  # found, and answered from the lookup cache
+    lookups_not_found: int
+    registrations_changed: int
+    registrations_error: int
+    registrations_refused: int
+    registrations_unchanged: int
+    slow_clients: int
+    stale_answers: int
+
+    def __init__(self) -> None:
+        for name in self.__slots__:
+            setattr(self, name, 0)
+        self.requests: Counter[tuple[int, int]] = Counter()
+        """By request code and response code, without the lookups that the four numbers have."""
+        self.closed = dict.fromkeys(Closed, 0)
+        self.durations = {group: Durations() for group in GROUPS}
+
+    def answered(self, request_code: int, reply: bytes) -> None:
+        """Count a request that got this reply, or would have if its sender had wanted one."""
+        self.requests[request_code, code_of(reply)] += 1
+
+    def took(self, group: str, since_s: float) -> None:
+        """Note how long a request took, since this time of ``perf_counter``."""
+        self.durations[group].add(perf_counter() - since_s)
+
+    def wrote(self, request_code: int, reply: bytes, since_s: float) -> None:
+        """Count a request that a handler of the writes has answered, unless that handler counts it as a lookup."""
+        if request_code != _LOOKUP or code_of(reply) not in (ResponseCode.SUCCESS, ResponseCode.TOPIC_NOT_EXIST):
+            self.answered(request_code, reply)
+        self.took(_GROUPS.get(request_code, "write"), since_s)
+
+    def report(self) -> dict[str, int]:
+        """The counts by metric, for the status line that the supervisor reads."""
+        found = self.lookups_found + self.lookups_known
+        return {
+            'lookups_total{result="found"}': found,
+            'lookups_total{result="not_found"}': self.lookups_not_found,
+            'lookups_total{result="error"}': self.lookups_error,
+            "stale_answers_total": self.stale_answers,
+            'registrations_total{path="unchanged"}': self.registrations_unchanged,
+            'registrations_total{path="changed"}': self.registrations_changed,
+            'registrations_total{path="refused"}': self.registrations_refused,
+            'registrations_total{path="error"}': self.registrations_error,
+            "bad_frames_total": self.bad_frames,
+            "slow_clients_total": self.slow_clients,
+            **{f'connections_closed_total{{reason="{reason}"}}': number for reason, number in self.closed.items()},
+            **self._requests(),
+        }
+
+    def _requests(self) -> dict[str, int]:
+        lookups = {
+            (_LOOKUP, int(ResponseCode.SUCCESS)): self.lookups_found + self.lookups_known,
+            (_LOOKUP, int(ResponseCode.TOPIC_NOT_EXIST)): self.lookups_not_found,
+            (_LOOKUP, int(ResponseCode.SYSTEM_ERROR)): self.lookups_error,
+        }
+        found: Counter[str] = Counter()
+        for (request_code, code), number in (*self.requests.items(), *lookups.items()):
+            asked = str(request_code) if request_code in _KNOWN_REQUESTS else "other"
+            found[f'requests_total{{code="{asked}",result="{_RESULTS.get(code, "other")}"}}'] += number
+        return dict(found)
+
+    def told_durations(self) -> dict[str, Told]:
+        """The histograms by metric, for the same line."""
+        return {f'request_seconds{{group="{group}"}}': one.told() for group, one in self.durations.items()}

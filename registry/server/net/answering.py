@@ -1,0 +1,133 @@
+"""Answers one request of a connection: a read at once, a write later, and others with the reason why not."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from time import perf_counter
+from typing import Protocol
+
+from ...errors import RegistryError, RemoteProtocolError
+from ...protocol.codes import FLAG_ONEWAY, RequestCode, ResponseCode, with_name
+from ...protocol.command import Command
+from ...protocol.watch import ROUTE_WATCH
+from ..auth.authorization import Sender
+from ..counting.lookup_samples import KnownLookups
+from ..requests.context import RequestContext
+from ..requests.lookup_cache import LookupCache
+from ..requests.reads import reads
+from ..requests.writes import Write, writes
+from ..view.freshness import Freshness
+from ..view.route_watches import Watcher
+
+logger = logging.getLogger(__name__)
+
+# From this version on clients and brokers know code 1500 and go to another name server (later than V5_3_1).
+_KNOWS_GO_AWAY = 476
+_LOADING = Freshness.LOADING
+_LOOKUP = int(RequestCode.GET_ROUTEINFO_BY_TOPIC)
+
+
+class Asker(Sender, Watcher, Protocol):
+    """A connection, as far as its requests are concerned. known: answers the lookups that it knows by their bytes."""
+
+    address: str
+    known: KnownLookups
+    active_at_s: float
+
+    def queue(self, write: Write, command: Command, opaque: int, frame_bytes: int) -> None:
+        """Have a write done after those before it, and answered."""
+
+
+class Answering:
+    """The handlers of one worker's requests, and what comes before them.
+
+    Args:
+        known: learns the lookups that are answered here.
+        in_flight: more writes of all connections are refused.
+        not_sent_away: called with a connection that asks while draining, and is too old for code 1500 (GO_AWAY).
+    """
+
+    def __init__(
+        self, context: RequestContext, known: LookupCache, in_flight: int, not_sent_away: Callable[[Asker], None]
+    ) -> None:
+        self._context = context
+        self._known = known
+        self._in_flight = in_flight
+        self._not_sent_away = not_sent_away
+        self.reads = reads(context.behaviour)
+        self.writes = writes(context.behaviour)
+
+    def answer(self, asker: Asker, command: Command, frame: bytes) -> bytes | None:
+        """The answer, also if the client wants none; None: there is none yet, or never.
+
+        Args:
+            frame: what the command was decoded from.
+        """
+        context, code, opaque = self._context, command.code, command.opaque
+        if opaque is None:
+            opaque = context.next_opaque()
+        if context.draining or context.authorization is not None or context.view.freshness is _LOADING:
+            refusal = self._refusal(asker, command, opaque)
+            if refusal is not None:
+                context.counters.answered(code, refusal)
+                return refusal
+        read = self.reads.get(code)
+        if read is not None:
+            since_s = perf_counter() if code != _LOOKUP else 0.0
+            try:
+                answer = read(context, command, opaque)
+                if code == _LOOKUP and answer is not None:  # the handler counts it
+                    if context.authorization is None or context.authorization.keeps:
+                        self._known.learn(frame, command)
+                    return answer
+            except RegistryError as error:
+                answer = context.replies.system_error(opaque, str(error))
+            except Exception as error:  # a defect of ours must not take the other clients' answers along
+                logger.exception("request %s of %s failed", with_name(code, RequestCode), asker.address)
+                answer = context.replies.system_error(opaque, f"{type(error).__name__}: {error}")
+            if answer is not None:
+                context.counters.answered(code, answer)
+                if since_s:
+                    context.counters.took("read", since_s)
+                return answer
+        answer = self._begin(asker, command, opaque, len(frame))
+        if answer is not None:
+            context.counters.answered(code, answer)
+        return answer
+
+    def _refusal(self, asker: Asker, command: Command, opaque: int) -> bytes | None:
+        """The answer to a request that is not looked at: while draining, without tables, or if rules forbid a read."""
+        context, authorization = self._context, self._context.authorization
+        if context.draining:
+            if command.version >= _KNOWS_GO_AWAY:
+                return context.replies.go_away.reply(opaque)
+            self._not_sent_away(asker)
+        if context.view.freshness is _LOADING:
+            return context.replies.no_tables_yet.reply(opaque)
+        if authorization is not None and (command.code in self.reads or command.code == ROUTE_WATCH):
+            refusal = authorization.of_read(command, asker)
+            if refusal is not None:
+                return context.replies.no_permission(opaque, refusal.text)
+            if authorization.own_caller(asker).user is None:
+                asker.known = self._known
+        return None
+
+    def _begin(self, asker: Asker, command: Command, opaque: int, frame_bytes: int) -> bytes | None:
+        """Queue a write or hold a route watch; the answer, if that cannot be."""
+        context = self._context
+        write = self.writes.get(command.code)
+        if write is not None:
+            if context.in_flight >= self._in_flight:
+                return context.replies.overloaded.reply(opaque)
+            asker.queue(write, command, opaque, frame_bytes)
+            return None
+        if command.code == ROUTE_WATCH and not command.flag & FLAG_ONEWAY:
+            try:
+                context.watches.watch(asker, command, opaque, asker.active_at_s)
+            except RemoteProtocolError as error:
+                return context.replies.system_error(opaque, str(error))
+            return None
+        return context.replies.reply(
+            opaque, ResponseCode.REQUEST_CODE_NOT_SUPPORTED, f" request type {command.code} not supported"
+        )

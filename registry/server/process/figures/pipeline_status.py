@@ -1,0 +1,86 @@
+"""What ``mqregistry pipeline run`` shows at its own /metrics: a part of the table."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from typing import Final
+
+from .... import __version__
+from ....events.journal import STREAMS
+from .table import Series
+from .worker_figures import process_figures
+
+_RESULTS: Final = ("done", "redis_away", "worker_late", "failed")
+
+
+class PipelineStatus:
+    """What a pipeline has done. Written by the thread that runs it, read by HTTP threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._behind_s: dict[str, float] = {}
+        self._rows: Counter[str] = Counter(dict.fromkeys(STREAMS, 0))
+        self._quarantined: Counter[str] = Counter(dict.fromkeys(STREAMS, 0))
+        self._rounds: Counter[str] = Counter(dict.fromkeys(_RESULTS, 0))
+        self._last_s = self._round_s = 0.0
+        self._seq = 0
+        self._started_s = time.time()
+
+    # as pipeline/progress.py has them
+
+    def behind(self, stream: str, seconds: float) -> None:
+        """So much time lies between the last entry of a stream that the lake has and the stream's last one."""
+        with self._lock:
+            self._behind_s[stream] = seconds
+
+    def took(self, stream: str, rows: int, quarantined: int) -> None:
+        """A batch of a stream is in the lake; so many entries are in quarantine."""
+        with self._lock:
+            self._rows[stream] += rows
+            self._quarantined[stream] += quarantined
+
+    def round_done(self, seconds: float, seq: int) -> None:
+        """A round went through in this time; the tables have everything up to this change."""
+        with self._lock:
+            self._rounds["done"] += 1
+            self._last_s, self._round_s, self._seq = time.time(), seconds, seq
+
+    def round_failed(self, why: str) -> None:
+        """A round ended early."""
+        with self._lock:
+            self._rounds[why] += 1
+
+    # as the HTTP port shows it
+
+    def not_ready(self) -> list[str]:
+        """Why /readyz answers 503."""
+        return [] if self._last_s else ["no round has gone through yet"]
+
+    def warnings(self) -> list[str]:
+        """There are none."""
+        return []
+
+    def series(self) -> Iterator[Series]:
+        """Every value."""
+        with self._lock:
+            behind_s, rounds = dict(self._behind_s), dict(self._rounds)
+            rows, quarantined = dict(self._rows), dict(self._quarantined)
+            last_s, round_s, seq = self._last_s, self._round_s, self._seq
+        for name, values in (
+            ("pipeline_behind_seconds", behind_s), ("pipeline_rows_total", rows),
+            ("pipeline_quarantined_total", quarantined), ("pipeline_rounds_total", rounds),
+        ):  # fmt: skip
+            for label, value in sorted(values.items()):
+                yield Series(name, label, value)
+        yield Series("pipeline_last_round_seconds", "", last_s)
+        yield Series("pipeline_round_duration_seconds", "", round_s)
+        yield Series("pipeline_seq", "", seq)
+        used = process_figures()
+        yield Series("process_cpu_seconds", "pipeline", used["cpu_s"])
+        yield Series("process_resident_memory_bytes", "pipeline", used["memory_bytes"])
+        yield Series("build_info", __version__, 1)
+        yield Series("ready", "", bool(last_s))
+        yield Series("start_time_seconds", "", self._started_s)

@@ -1,0 +1,80 @@
+"""What a worker tells the supervisor of itself every second; ``/metrics`` and ``/readyz`` are made of it."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from ....durations import add_up
+from ....store.store import Store
+from ...net.connections import Connections
+from ...net.tls import Tls
+from ...requests.context import RequestContext
+from ...view.follower import Follower
+from ...view.freshness import Freshness
+from ...view.lease_loop import LeaseLoop
+from ...view.view import View
+from ..authentication import Authentication
+from .worker_figures import ChangeCounts, LoopDelays, UnwritableTopics, process_figures, roles
+
+
+class StatusSources(NamedTuple):
+    """The parts of a worker that know something of it. stores: of which the calls of Redis are counted."""
+
+    view: View
+    follower: Follower
+    lease_loop: LeaseLoop
+    context: RequestContext
+    connections: Connections
+    tls: Tls
+    authentication: Authentication
+    stores: tuple[Store, ...]
+    changes: ChangeCounts
+    unwritable: UnwritableTopics
+    loop_delays: LoopDelays
+
+
+def status(of: StatusSources, *, grace_ms: int, waits_for_redis: bool) -> dict[str, Any]:
+    """The members of a status line, as ``Status`` has them."""
+    view, renewal, context = of.view, of.lease_loop.renewal, of.context
+    by_role, without_master = roles(view.served.brokers)
+    failures: dict[str, int] = {}
+    for store in of.stores:
+        for name, number in store.times.counters().items():
+            failures[name] = failures.get(name, 0) + number
+    return {
+        "event": "status",
+        "ready": view.freshness is not Freshness.LOADING,
+        "stale": view.freshness is not Freshness.FRESH,
+        "draining": context.draining,
+        "epoch": view.epoch,
+        "seq": view.seq,
+        "lag_ms": of.follower.lag_ms,
+        "grace": renewal is not None and renewal.now_ms < renewal.up_since_ms + grace_ms,
+        "overdue_ms": renewal.overdue_ms if renewal is not None and view.freshness.redis_answers else 0,
+        "redis_away": waits_for_redis or view.freshness is Freshness.AWAY,
+        "connections": len(of.connections.all),
+        "held_bytes": of.connections.held.bytes,
+        "channels": len(context.channels),
+        "closes_pending": context.channels.closes_pending,
+        "brokers": sum(len(row.broker_addrs) for row in view.served.brokers.values()),
+        "topics": len(view.served.topics),
+        "rebuilds": view.load_id,
+        "rate_addresses": context.rates.addresses,
+        "roles": by_role,
+        "without_master": without_master,
+        "unwritable": of.unwritable.number,
+        "loop_lag_ms": of.loop_delays.take_most_ms(),
+        "certificates_end_s": of.tls.ends,
+        **process_figures(),
+        **of.authentication.status(),
+        "counters": {
+            **context.counters.report(), **of.changes.report(), **context.rates.report(), **failures,
+            **of.authentication.counters(),
+        },
+        "durations": {
+            **add_up(store.times.durations() for store in of.stores),
+            **context.counters.told_durations(),
+            "change_visible_seconds": of.follower.visible_after.told(),
+            "loop_delay_seconds": of.loop_delays.durations.told(),
+        },
+    }  # fmt: skip

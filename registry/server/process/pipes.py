@@ -1,0 +1,71 @@
+"""The pipes in which a worker tells its supervisor of itself and of what it logs, line by line."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import AsyncIterator
+from typing import Final, NamedTuple
+
+_MAX_LINE_BYTES: Final = 1024 * 1024
+
+
+class Pipe(NamedTuple):
+    """A pipe that a worker writes to; fd: the worker's end, which :meth:`release` closes here."""
+
+    reader: asyncio.StreamReader
+    fd: int
+
+    def release(self) -> None:
+        """Close the worker's end in this process, once the worker has it."""
+        os.close(self.fd)
+
+
+class LineWriter:
+    """Writes lines to a pipe without waiting; its reader gets whole lines only, however late it reads.
+
+    A full pipe takes a part of a line. What is left of it goes first next time, and lines for which there is no room
+    are left out. A pipe that nobody reads any more takes none.
+
+    Args:
+        fd: the pipe's end, which does not block.
+    """
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._left = b""
+
+    def write(self, line: bytes) -> None:
+        """Write a line, which has no line end yet."""
+        with contextlib.suppress(BlockingIOError, BrokenPipeError):
+            for text in (self._left, line + b"\n"):
+                self._left = text[os.write(self._fd, text) :] if text else b""
+                if self._left:
+                    return
+
+
+@contextlib.asynccontextmanager
+async def open_pipe() -> AsyncIterator[Pipe]:
+    """A pipe, whose reader ends with the context. Raises OSError: no more files."""
+    read_fd, write_fd = os.pipe()
+    reader = asyncio.StreamReader(limit=_MAX_LINE_BYTES)
+    transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(read_fd, "rb", 0)
+    )
+    try:
+        yield Pipe(reader, write_fd)
+    finally:
+        transport.close()
+
+
+async def lines(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
+    """Lines without line ends; a line that is too long is left out."""
+    while True:
+        try:
+            line = await reader.readline()
+        except ValueError:
+            continue
+        if not line:
+            return
+        yield line.rstrip(b"\r\n")

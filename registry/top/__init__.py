@@ -1,0 +1,1 @@
+"""The registry at a glance, in a terminal: ``mqregistry top``."""

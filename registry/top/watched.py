@@ -1,0 +1,178 @@
+"""What ``top`` shows: who is there, the last changes, and how often clients and brokers ask; read from Redis alone."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final, NamedTuple
+
+import msgspec
+
+from ..errors import NoNamespace, StoreError
+from ..events.changes import Change, Parts
+from ..events.journal import CHANGED, HEARTBEATS, LOOKUPS, SAME, decode_heartbeat
+from ..operators.history import whole
+from ..store.change_reader import ChangeReader, read_back
+from ..store.fleet.processes import Fleet, read_fleet
+from ..store.operator_reads import BrokerInfo, read_brokers
+from ..store.snapshot import read_head
+from ..store.store import Store
+from ..store.streams import EntryReader
+
+WINDOW_MS: Final = 60_000
+_FIRST: Final = 50
+_PAGE: Final = 1000
+# In one look; a registry that writes more in a second is caught up with in the next looks.
+_PAGES: Final = 20
+
+
+class Rates(NamedTuple):
+    """How often a second, over the last minute. missing: lookups of names that do not exist; they are lookups, too."""
+
+    lookups: float
+    missing: float
+    registrations: float
+    changed: float
+    heartbeats: float
+    changes: float
+
+
+class Look(NamedTuple):
+    """One look at the registry. changes: those since the look before, the oldest first. anew: they are of another
+    namespace, or some are missing before them; what was shown before no longer belongs to it.
+    """
+
+    now_ms: int
+    up_since_ms: int
+    brokers: list[BrokerInfo]
+    fleet: Fleet
+    rates: Rates
+    changes: list[Change]
+    anew: bool
+
+
+class _Lookups(msgspec.Struct):
+    ms: int
+    found: dict[str, int] = {}
+    missing: dict[str, int] = {}
+
+
+_lookups = msgspec.json.Decoder(_Lookups)
+
+
+class _Window:
+    """What was counted within the last minute: (ms, numbers)."""
+
+    def __init__(self, numbers: int) -> None:
+        self._entries: deque[tuple[int, tuple[int, ...]]] = deque()
+        self._numbers = numbers
+
+    def add(self, ms: int, *counts: int) -> None:
+        self._entries.append((ms, counts))
+
+    def per_second(self, now_ms: int) -> list[float]:
+        while self._entries and self._entries[0][0] <= now_ms - WINDOW_MS:
+            self._entries.popleft()
+        sums = [0] * self._numbers
+        for _, counts in self._entries:
+            for place, count in enumerate(counts):
+                sums[place] += count
+        return [total * 1000 / WINDOW_MS for total in sums]
+
+
+class Watched:
+    """A namespace that is looked at again and again.
+
+    Args:
+        store: on a namespace that exists.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._epoch, self._seq, self._gap = "", 0, False
+
+    async def look(self) -> Look:
+        """Look once.
+
+        Raises:
+            StoreUnavailable: Redis does not answer. NoNamespace: it was emptied. StoreError: it holds what this release
+                does not understand, or the login may not read something.
+        """
+        store = self._store
+        if not await store.exists():  # a script would make it
+            raise NoNamespace(
+                f"no namespace {store.namespace!r} in this Redis: it was emptied, and nobody serves it yet"
+            )
+        head = await read_head(store)
+        anew = head.epoch != self._epoch or head.seq < self._seq
+        changes: list[Change] = []
+        if anew:
+            changes = await self._begin(head.now_ms)
+            self._epoch = head.epoch
+        try:
+            changes += await self._new_changes()
+        except StoreError:
+            self._epoch = ""
+            raise
+        if self._gap:
+            anew, self._gap = True, False
+        await self._count()
+        lookups, missing = self._lookups_seen.per_second(head.now_ms)
+        registrations, changed, beats = self._beats_seen.per_second(head.now_ms)
+        (changes_rate,) = self._changes_seen.per_second(head.now_ms)
+        rates = Rates(lookups, missing, registrations, changed, beats, changes_rate)
+        fleet = await read_fleet(store)
+        brokers = sorted(await read_brokers(store), key=lambda one: one.expires_in_ms)
+        return Look(head.now_ms, head.up_since_ms, brokers, fleet, rates, changes, anew)
+
+    async def _begin(self, now_ms: int) -> list[Change]:
+        """Start at the present; returns the last changes before it."""
+        store = self._store
+        self._seq, self._gap, self._parts = 0, False, Parts()
+        self._lookups_seen, self._beats_seen, self._changes_seen = _Window(2), _Window(3), _Window(1)
+        self._lookups = EntryReader(store, LOOKUPS, now_ms - WINDOW_MS)
+        self._beats = EntryReader(store, HEARTBEATS, now_ms - WINDOW_MS)
+        last_id = (await read_head(store)).last_id
+        self._changes = ChangeReader(store, last_id)
+        ms, _, number = last_id.partition("-")
+        found: list[list[Change]] = []
+        async for parts in read_back(store, before=f"{ms}-{int(number) + 1}"):
+            if len(found) >= _FIRST and parts[0].ms <= now_ms - WINDOW_MS:
+                break
+            found.append(parts)
+        self._seq = found[0][-1].seq if found else 0
+        for parts in reversed(found):
+            self._changes_seen.add(parts[0].ms, 1)
+        return [whole(parts) for parts in found[_FIRST - 1 :: -1]]
+
+    async def _new_changes(self) -> list[Change]:
+        found: list[list[Change]] = []
+        for _ in range(_PAGES):
+            changes = await self._changes.read(block_ms=0, count=_PAGE)
+            for change in changes:
+                if self._seq and change.seq != self._seq + 1:
+                    self._gap, found, self._parts = True, [], Parts()
+                self._seq = change.seq
+                if parts := list(self._parts.add(change)):
+                    found.append(parts)
+                    self._changes_seen.add(change.ms, 1)
+            if len(changes) < _PAGE:
+                break
+        return [whole(parts) for parts in found]
+
+    async def _count(self) -> None:
+        """Count what brokers and clients asked since the look before."""
+        for _ in range(_PAGES):
+            entries = await self._beats.read(_PAGE)
+            for entry in entries:
+                beat = decode_heartbeat(entry)
+                self._beats_seen.add(beat.ms, beat.kind in (SAME, CHANGED), beat.kind == CHANGED, 1)
+            if len(entries) < _PAGE:
+                break
+        for _ in range(_PAGES):
+            entries = await self._lookups.read(_PAGE)
+            for entry in entries:
+                report = _lookups.decode(entry)
+                missing = sum(report.missing.values())
+                self._lookups_seen.add(report.ms, sum(report.found.values()) + missing, missing)
+            if len(entries) < _PAGE:
+                break
