@@ -12,6 +12,7 @@ from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
+from ..networks import parse_address
 from .login.reach import LOOPBACK, Reach, is_loopback
 
 _HEADERS: Final = {
@@ -114,13 +115,15 @@ class Peers:
         """One request."""
         if scope["type"] == "http":
             peer = scope.get("client") or ("", 0)
+            peer = (str(parse_address(peer[0]) or peer[0]), peer[1])  # IPv4 in an IPv6 socket is IPv4
+            scope["client"] = peer  # for who reads X-Forwarded-For
             is_proxy = self._reach.is_proxy(peer[0])
             if not (is_proxy or self._reach.is_tls or is_loopback(peer[0])):
                 text = "this console takes requests from its proxy alone, and this one does not come from there\n"
                 await PlainTextResponse(text, 403, dict(_HEADERS))(scope, receive, send)
                 return
             if is_proxy and any(name == b"x-forwarded-for" for name, _ in scope["headers"]):
-                scope["via"] = tuple(peer)
+                scope["via"] = peer
         await self._app(scope, receive, send)
 
 

@@ -122,6 +122,7 @@ def viewer_of(request: Request) -> Viewer:
 def _shown(address: tuple[str, int] | None) -> str | None:
     if address is None:
         return None
-    host, port = address
+    host = str(parse_address(address[0]) or "unknown")  # a proxy may have passed on anything
+    port = address[1]
     shown = f"[{host}]" if ":" in host else host
     return f"{shown}:{port}" if port else shown

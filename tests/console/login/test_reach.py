@@ -178,6 +178,34 @@ async def test_whoever_is_no_proxy_cannot_claim_an_address(console):
         assert "may do nothing from 127.0.0.1" in answer.text
 
 
+async def test_a_proxy_at_an_ipv6_socket_is_the_same(proxied, bed):
+    """A console at ``::`` sees the IPv4 address of its proxy inside an IPv6 one."""
+    await bed.register(topics=["orders", "bills"])
+    await proxied.until_seen((await bed.head()).seq)
+    await bed.events()
+    headers = {**from_browser("10.1.2.3"), "origin": NAME}
+    async with proxied.browser(f"::ffff:{PROXY}") as browser:
+        await log_in(browser, "near", origin=NAME, **from_browser("10.1.2.3"))
+        page = await browser.get("/action", params={"do": "wipe", "name": "broker-a"}, headers=headers)
+        assert f"near (console) from 10.1.2.3 via {PROXY}:51234" in page.text
+        done = await browser.post("/action", data=form_of(page.text), headers=headers)
+        assert done.status_code == 200, done.text
+    (event,) = await bed.events()
+    assert (event.by.peer, event.by.via) == ("10.1.2.3", f"{PROXY}:51234")
+
+
+async def test_what_a_proxy_passes_on_that_is_no_address_is_nobodys(proxied, bed):
+    await bed.register(topics=["orders", "bills"])
+    await proxied.until_seen((await bed.head()).seq)
+    claim = "<b>10.1.2.3"
+    async with proxied.browser(PROXY) as browser:
+        answer = await log_in(browser, "near", status=401, origin=NAME, **from_browser(claim))
+        assert "may do nothing from an unknown address" in answer.text
+        await log_in(browser, "ops", origin=NAME, **from_browser(claim))
+        page = await browser.get("/action", params={"do": "wipe", "name": "broker-a"}, headers=from_browser(claim))
+        assert f"ops (console) from unknown via {PROXY}:51234" in page.text
+
+
 async def test_each_browser_behind_a_proxy_has_tries_of_its_own(proxied):
     async with proxied.browser(PROXY) as browser:
         for _ in range(11):
