@@ -53,7 +53,7 @@ async def test_routes_of_last_time_serve_until_a_name_server_answers(file, caplo
         await until(lambda: not client.stale_topics)
         assert [(change.before, change.route, change.is_stale) for change in told[1:]] == [(route, route, False)]
     await server.stop()
-    assert caplog.text.count("the route of t is taken from the file, where it is since 20") == 1
+    assert caplog.text.count("the route of t is that of the file, which a name server told at 20") == 1
 
 
 async def test_a_name_server_that_answers_is_believed_and_the_file_is_not(file):

@@ -64,6 +64,7 @@ def test_the_version_is_written_once(wheel, unpacked):
     assert unpacked.name == f"mqregistry-{mqregistry.__version__}"
     pyproject = (ROOT / "pyproject.toml").read_text()
     assert not re.search(r"^version *=", pyproject, re.M)
+    assert set(re.findall(r"dist/(mqregistry-[^\[']+)", (ROOT / "README.md").read_text())) == {wheel.name}
     assert re.search(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.M)[1] == mqregistry.__version__
 
 

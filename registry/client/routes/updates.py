@@ -240,7 +240,7 @@ class RouteUpdater:
         kept = file.kept[topic]
         if topic not in self.stale:
             at = datetime.fromtimestamp(kept.at_ms / 1000).strftime("%Y-%m-%d %H:%M:%S")
-            logger.warning("the route of %s is taken from the file, where it is since %s: it may be stale", topic, at)
+            logger.warning("the route of %s is that of the file, which a name server told at %s: it may be stale", topic, at)
         try:
             self._take_in(topic, kept.route, is_stale=True)
         except RemoteProtocolError as error:

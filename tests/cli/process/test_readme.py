@@ -19,6 +19,7 @@ PAGES = ("README.md", "deploy/README.md", *(f"docs/{name}.md" for name in (
 )))  # fmt: skip
 # Options of other programs that the pages show too.
 OTHERS = {
+    "README.md": {"--from", "--spec"},
     "deploy/README.md": {"--build", "--now"},
     "docs/operating.md": {"--scan", "--pattern"},
     "docs/pipeline.md": {"--py-files", "--events"},
