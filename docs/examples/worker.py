@@ -22,8 +22,8 @@ async def main(topic: str, number: int, workers: int, name_servers: str | None) 
         loop.add_signal_handler(signal_number, stop)
 
     async with RouteClient(name_servers) as client:  # None: NAMESRV_ADDR
-        client.on_route_change(lambda change: look.set())
         queues = await client.subscribe_info(topic)
+        client.on_route_change(lambda change: look.set())
         while not stopping.is_set():
             mine = queues[number::workers]
             print(

@@ -75,7 +75,8 @@ def test_a_cluster_has_masters_and_slaves_and_loses_one(registry):
             eventually(lambda: {queue.broker_name for queue in client.publish_info("orders").queues} == {"broker-b"})
             assert told
         cluster.put_topic("bills")
-        assert queues(registry.route("bills")).keys() == {"broker-b"}
+        # of the slave, too: without a master, the topics of the smallest id count (5.x)
+        assert queues(registry.route("bills")).keys() == {"broker-a", "broker-b"}
         assert registry.route("c9") is not None
     assert registry.brokers() == {}
 
@@ -106,7 +107,7 @@ def test_clear_leaves_nothing_for_the_next_test(registry):
 
     async def read():
         async with open_existing(registry.redis, "default") as store:
-            return [row async for row in read_section(store, "kv")]
+            return [name async for name, values in read_section(store, "kv") if values]
 
     registry.clear()
     assert registry.brokers() == {}
@@ -116,7 +117,7 @@ def test_clear_leaves_nothing_for_the_next_test(registry):
 
 def test_a_registry_that_cannot_start_says_why():
     registry = LocalRegistry("--compat", "3.0")
-    with pytest.raises(StartError, match=r"the registry did not start: .*--compat"):
+    with pytest.raises(StartError, match=r"(?s)the registry did not start: .*--compat"):
         registry.start()
     registry.close()
 

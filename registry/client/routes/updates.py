@@ -190,8 +190,11 @@ class RouteUpdater:
             self._denied.add(topic)
             logger.warning("the name server knows neither the topic %s nor %s", topic, self._default_topic)
         elif not is_default and topic not in self.unknown:
-            kept = "; what is known is kept" if topic in self.tables.routes else ""
-            logger.warning("the name server does not know the topic %s%s", topic, kept)
+            is_known = topic in self.tables.routes
+            # of one to send to the default topic is asked for next, and what comes of that is told
+            level = logging.INFO if topic in self.tables.published and not is_known else logging.WARNING
+            kept = "; what is known is kept" if is_known else ""
+            logger.log(level, "the name server does not know the topic %s%s", topic, kept)
         self.unknown.add(topic)
         if self._file is not None:
             self._file.drop(topic)
@@ -240,7 +243,9 @@ class RouteUpdater:
         kept = file.kept[topic]
         if topic not in self.stale:
             at = datetime.fromtimestamp(kept.at_ms / 1000).strftime("%Y-%m-%d %H:%M:%S")
-            logger.warning("the route of %s is that of the file, which a name server told at %s: it may be stale", topic, at)
+            logger.warning(
+                "the route of %s is that of the file, which a name server told at %s: it may be stale", topic, at
+            )
         try:
             self._take_in(topic, kept.route, is_stale=True)
         except RemoteProtocolError as error:
