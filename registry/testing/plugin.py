@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -46,14 +47,17 @@ def mq_registry(mq_registry_process: LocalRegistry) -> Iterator[LocalRegistry]:
 def mq_broker(mq_registry: LocalRegistry) -> Iterator[Callable[..., FakeBroker]]:
     """``mq_broker("broker-a", topics=["orders"])`` registers a broker, and unregisters it when the test ends.
 
-    Its arguments are those of ``mqregistry.testing.FakeBroker`` after the first.
+    Its arguments are those of ``mqregistry.testing.FakeBroker`` after the first. The first broker of a test is at
+    127.0.0.1:10911, the next at 10921, and so on, unless a ``broker_addr`` is given.
     """
     from .brokers import FakeBroker
 
+    addresses = (f"127.0.0.1:{port}" for port in count(10911, 10))
     with ExitStack() as stack:
 
-        def make(*arguments: Any, **options: Any) -> FakeBroker:
-            return stack.enter_context(FakeBroker(mq_registry.address, *arguments, **options))
+        def make(broker_name: str = "broker-a", broker_addr: str = "", *arguments: Any, **options: Any) -> FakeBroker:
+            address = broker_addr or next(addresses)
+            return stack.enter_context(FakeBroker(mq_registry.address, broker_name, address, *arguments, **options))
 
         yield make
 

@@ -43,7 +43,7 @@ async def test_routes_of_last_time_serve_until_a_name_server_answers(file, caplo
     told = []
     async with client_of(server.address, file, backoff_first_s=0.01, backoff_most_s=0.02) as client:
         client.on_route_change(told.append)
-        assert (await client.select_queue("t")).broker_name == "a"
+        assert (await client.select_queue("t")).broker_name in ("a", "b")
         assert await client.subscribe_info("t"), "of the same route, also when it is used for reading later"
         assert client.stale_topics == {"t"}
         assert [(change.before, change.route, change.is_stale) for change in told] == [(None, route, True)]

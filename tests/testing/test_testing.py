@@ -150,6 +150,12 @@ def test_what_runs(mq_registry, mq_cluster):
     mq_cluster(masters=1, slaves=1, topics=["t"])
     assert mq_registry.brokers()["broker-a"].keys() == {0, 1}
 
+def test_brokers_have_addresses_of_their_own(mq_registry, mq_broker):
+    mq_broker(topics=["t"]), mq_broker("broker-b", topics=["t"]), mq_broker("broker-c", "10.0.0.1:1")
+    assert mq_registry.brokers() == {
+        "broker-a": {0: "127.0.0.1:10911"}, "broker-b": {0: "127.0.0.1:10921"}, "broker-c": {0: "10.0.0.1:1"}
+    }
+
 def test_a_test_that_fails_leaves_nothing(mq_broker):
     mq_broker("broker-x")
     assert False
