@@ -14,10 +14,12 @@ from bench.servers.processes import free_port
 from mqregistry.cli.doctor import machine
 from mqregistry.cli.doctor.registry import fleet_findings
 from mqregistry.config.settings import Settings
+from mqregistry.server.net.tls import Tls
 from mqregistry.store.connection.examination import examine
 from mqregistry.store.connection.fitness import round_trip_findings, server_findings, state_findings
 from mqregistry.store.fleet.processes import Fleet, SweeperFacts, SweeperNow, WorkerFacts, WorkerNow, front_ends_of
 from mqregistry.store.leases import LeaseStore
+from tests.certificates import Authority
 
 URL = "redis://127.0.0.1:6379"
 FIT = {
@@ -148,6 +150,20 @@ def test_few_open_files_are_warned_of(monkeypatch):
     assert (found.state, found.found) == ("warning", "1024 for each process")
     assert "LimitNOFILE=20200" in found.advice
     assert machine.open_files(msgspec.structs.replace(Settings(), max_connections=800)).state == "ok"
+
+
+def test_tls_that_cannot_be_used_or_ends_soon_is_said(tmp_path, monkeypatch):
+    pair = Authority(tmp_path, "ca").sign("front-end")
+    settings = msgspec.structs.replace(Settings(), tls_server_cert_path=str(pair.cert))
+    assert "tlsServerKeyPath is not set" in next(machine.tls(settings)).found
+    settings = msgspec.structs.replace(settings, tls_server_key_path=str(pair.key))
+    (ends_s,) = Tls(settings).ends.values()
+    for before_s, state in ((20 * 86400, "ok"), (86400, "warning"), (-1, "wrong")):
+        monkeypatch.setattr(machine.time, "time", lambda before_s=before_s: ends_s - before_s)
+        (found,) = machine.tls(settings)
+        assert found.state == state, found
+        assert found.found.startswith("the certificate, or one of its chain, ends at 20")
+    assert list(machine.tls(Settings())) == []
 
 
 def test_a_fleet_of_two_releases_without_a_sweeper_is_said():

@@ -37,7 +37,7 @@ def doctor(config_file: Path | None, pipeline: bool, as_json: bool, **flags: Any
     Ends with 1 when something is wrong; with 0 when all is ok, or there are only warnings.
     """
     settings = _target(read_settings(flags, config_file))
-    findings = [machine.release(), machine.open_files(settings)]
+    findings = [machine.release(), machine.open_files(settings), *machine.tls(settings)]
     here: set[int] = set()
     if settings.redis:
         try:

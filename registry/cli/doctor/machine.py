@@ -1,10 +1,11 @@
-"""What of this machine a front end needs: a server for ``up``, open files, ports; the pipeline: packages, Java."""
+"""What of this machine a front end needs: a server for ``up``, open files, TLS, ports; the pipeline: packages, Java."""
 
 from __future__ import annotations
 
 import os
 import platform
 import resource
+import time
 from collections.abc import Collection, Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,11 +15,19 @@ from ... import __version__
 from ...config.settings import Settings
 from ...embedded import find_server
 from ...errors import StartError
+from ...operators.words import moment
+from ...server.net.tls import Tls
 from ...server.process.port.sockets import bind
 from ...store.connection.fitness import Finding
 
 # Beside connections: Redis, pipes, log, what Python has open.
 _OTHER_FILES: Final = 200
+# As the alert CertificateExpires of deploy/monitoring.
+_RENEW_S: Final = 14 * 86400
+_TLS_WORDS: Final = {
+    "certificate": "the certificate, or one of its chain,", "trusted": "the first of the CAs that are trusted",
+    "revoked": "the list of revoked certificates",
+}  # fmt: skip
 _LISTENS: Final = "0A"
 _SPARK_EXTRA: Final = ("pyspark", "pyarrow", "pandas", "altair", "vl_convert", "jinja2")
 
@@ -50,6 +59,25 @@ def open_files(settings: Settings) -> Finding:
         f"{wanted}: maxConnections ({settings.max_connections}) and {_OTHER_FILES} more",
         f"ulimit -n {wanted}{may}, or LimitNOFILE={wanted} in the systemd unit; or lower maxConnections",
     )  # fmt: skip
+
+
+def tls(settings: Settings) -> Iterator[Finding]:
+    """Whether the settings and files of TLS can be used, and for how long."""
+    try:
+        ends = Tls(settings).ends
+    except StartError as error:
+        yield Finding("TLS", "wrong", str(error))
+        return
+    for what, end_s in ends.items():
+        left_s = end_s - time.time()
+        text = f"{_TLS_WORDS[what]} ends at {moment(round(end_s * 1000))[:19]}"
+        if left_s > _RENEW_S:
+            yield Finding("TLS", "ok", text)
+        else:
+            yield Finding(
+                "TLS", "warning" if left_s > 0 else "wrong", text, f"more than {_RENEW_S // 86400} days from now",
+                "put a new file in its place; front ends read it within a second",
+            )  # fmt: skip
 
 
 def ports(settings: Settings, ours: Collection[int]) -> Iterator[Finding]:
