@@ -49,7 +49,7 @@ async def take_over_kv(store: Store, settings: Settings, stopping: asyncio.Event
 
 async def _take_over(store: Store, settings: Settings, file: Path) -> None:
     known = await read_kv(store)
-    if not file.is_file():
+    if not await asyncio.to_thread(file.is_file):
         if not known:
             logger.warning(
                 "%s: there is no file %s, and no KV configuration in Redis; if the Java NameServer had some: "
