@@ -119,8 +119,10 @@ def build(
 def default_data_dir(environ: Mapping[str, str]) -> Path:
     """Where ``up`` keeps its data unless told otherwise (XDG base directories)."""
     home = environ.get("XDG_DATA_HOME") or ""
-    base = Path(home) if home.startswith("/") else Path(environ.get("HOME") or Path.home()) / ".local" / "share"
-    return base / "mqregistry"
+    if home.startswith("/"):
+        return Path(home) / "mqregistry"
+    # a container may run as a number without a name, and so without a home: "~" then stays as it is
+    return Path(environ.get("HOME") or os.path.expanduser("~")) / ".local" / "share" / "mqregistry"
 
 
 def _read_file(path: Path) -> list[properties.Property]:

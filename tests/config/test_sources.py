@@ -206,6 +206,11 @@ def test_what_kubernetes_says_of_a_service_that_is_called_as_we_are_is_no_settin
     assert (settings.listen_port, settings.http_port, settings.workers, warnings) == (9876, None, 2, [])
 
 
+def test_a_user_without_a_name_and_a_home_has_settings_too(monkeypatch):
+    monkeypatch.setattr("os.path.expanduser", lambda path: path)  # as for a user id that nobody has
+    assert build(environ={}).listen_port == 9876
+
+
 def test_p_shows_no_password(redis_url):
     lines = printed(
         "--redis", "redis://user:s3cret@127.0.0.1:1/0", MQREGISTRY_TLS_SERVER_KEY_PASSWORD="s3cret",

@@ -173,8 +173,8 @@ def test_with_wait_it_waits_for_redis_and_for_the_first_front_end(module_runner,
     """As a container does that starts beside them: an end would count as a crash."""
 
     def waiting(url):
-        process = Process("console", "--wait", "--redis", url, "--namespace", "later", "--port", "0",
-                          "--checkpoints", str(tmp_path / "checkpoints"), env={**os.environ, "HOME": str(tmp_path)})  # fmt: skip
+        options = ("--redis", url, "--namespace", "later", "--port", "0", "--checkpoints", str(tmp_path / "kept"))
+        process = Process("console", "--wait", *options, env={**os.environ, "HOME": str(tmp_path)})
         try:
             process.wait_for("waiting until it is there")
         except AssertionError:
