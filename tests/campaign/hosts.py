@@ -71,7 +71,11 @@ class Member:
 
 
 class Host:
-    """One process. front_ends: those of its address list. held: those to which it says nothing for now."""
+    """One process.
+
+    front_ends: those of its address list. held: those to which it says nothing for now. apart: one operation alone
+    decides what happens to it; the others do not choose it.
+    """
 
     def __init__(
         self, world: World, name: str, members: list[Member], front_ends: tuple[int, ...], seed: int, *, period_s: float
@@ -84,6 +88,7 @@ class Host:
         self.rounds = 0
         self.wires: dict[int, Wire] = {}
         self.held: set[int] = set()
+        self.apart = False
         self._tasks = [asyncio.create_task(self._speak(index)) for index in front_ends]
 
     async def _speak(self, index: int) -> None:
