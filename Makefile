@@ -61,10 +61,11 @@ test-valkey: $(VENV)/dev.stamp
 	  $(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist worksteal -m "not interop and not spark" $(ARGS) \
 	  tests/store tests/worker tests/topology tests/deploy/test_redis.py tests/cli/process/test_up.py
 
-# helm is kept in MQREGISTRY_CACHE, or in .cache
+# helm is kept in MQREGISTRY_CACHE, or in .cache; with API_SERVER=1 a kube-apiserver, too, which takes ten minutes to build
 k8s: $(VENV)/dev.stamp
 	$(BIN)/python -m tests.deploy.helm
-	$(BIN)/python -m pytest tests/deploy/test_chart.py $(ARGS)
+	$(if $(API_SERVER),$(BIN)/python -m tests.deploy.api_server)
+	$(BIN)/python -m pytest tests/deploy/test_chart.py tests/deploy/test_chart_installed.py $(ARGS)
 
 interop: $(VENV)/dev.stamp
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m interop $(ARGS)

@@ -56,13 +56,18 @@ def helm_or_skip() -> str:
     return on_path or str(built())
 
 
-def run(command: str, *arguments: str | Path, kubernetes: str = "1.29.0") -> subprocess.CompletedProcess[str]:
-    """A command of helm on the chart, as for this release of Kubernetes; nothing of this machine's own is used."""
-    name = ("r",) if command == "template" else ()
+def helm(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """A command of helm; nothing of this machine's own is used."""
     return subprocess.run(
-        [helm_or_skip(), command, *name, str(CHART), "--kube-version", kubernetes, *map(str, arguments)],
+        [helm_or_skip(), *arguments],
         env={"PATH": os.environ["PATH"], "HOME": "/nonexistent"}, capture_output=True, text=True, check=False,
     )  # fmt: skip
+
+
+def run(command: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    """A command of helm on the chart, as for the oldest Kubernetes that it is for."""
+    name = ("r",) if command == "template" else ()
+    return helm(command, *name, str(CHART), "--kube-version", "1.29.0", *map(str, arguments))
 
 
 @cache

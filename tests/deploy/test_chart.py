@@ -29,7 +29,7 @@ RESTRICTED = {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True,
 
 
 @pytest.fixture(autouse=True)
-def helm():
+def needs_helm():
     helm_or_skip()
 
 
