@@ -50,6 +50,10 @@ run: $(VENV)/run.stamp
 # pytest ends with 5 when ARGS choose no test of a run
 NONE_IS_FINE := $(if $(ARGS),|| [ $$? -eq 5 ])
 
+# Tests start thousands of Python processes: what one has compiled is there for the next, also where the environment
+# (that of many container images) says otherwise.
+test test-valkey interop: export PYTHONDONTWRITEBYTECODE :=
+
 # The tests with Spark run by themselves: one session for all of them, which uses every core.
 test: $(VENV)/dev.stamp
 	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist worksteal -m "not interop and not spark" $(ARGS) $(NONE_IS_FINE)

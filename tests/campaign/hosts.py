@@ -78,17 +78,17 @@ class Host:
     """
 
     def __init__(
-        self, world: World, name: str, members: list[Member], front_ends: tuple[int, ...], seed: int, *, period_s: float
-    ) -> None:
+        self, world: World, name: str, members: list[Member], front_ends: tuple[int, ...], seed: int, *,
+        period_s: float, apart: bool,
+    ) -> None:  # fmt: skip
         self.world, self.name, self.members, self.front_ends = world, name, members, front_ends
-        self.period_s = period_s
+        self.period_s, self.apart = period_s, apart
         self.random = Random(seed)
         self.closes_late_answers = self.random.random() < 0.5
         self.runs = True
         self.rounds = 0
         self.wires: dict[int, Wire] = {}
         self.held: set[int] = set()
-        self.apart = False
         self._tasks = [asyncio.create_task(self._speak(index)) for index in front_ends]
 
     async def _speak(self, index: int) -> None:

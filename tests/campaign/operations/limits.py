@@ -36,9 +36,8 @@ async def crowd(world: World, count: int, topics: int, *, timeout_s: float = 9.0
     """Many brokers of many topics, registered everywhere; no other operation does anything to them."""
     hosts = []
     for _ in range(count):
-        host = world.add_host([world.broker(0, topics=topics, timeout_s=timeout_s)], (0, 1), period_s=3.0)
-        host.apart = True
-        hosts.append(host)
+        member = world.broker(0, topics=topics, timeout_s=timeout_s)
+        hosts.append(world.add_host([member], (0, 1), period_s=3.0, apart=True))
         await asyncio.sleep(0.15)
     await world.waited(lambda: all(host.members[0].state.lives and len(host.wires) == 2 for host in hosts), 20)
     return hosts
