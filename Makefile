@@ -17,7 +17,7 @@ help:
 	@echo "make test         run the tests, but those that need Java              (ARGS=... for pytest)"
 	@echo "make interop      run the tests with real brokers and clients: needs Java and Maven"
 	@echo "make test-valkey  run the tests that need a Redis on Valkey instead"
-	@echo "make k8s            check the Helm chart; builds helm with Go where there is none"
+	@echo "make k8s          check the Helm chart; builds helm with Go where there is none"
 	@echo "make bench        beside the Java NameServer, five minutes; needs cc   (ARGS=--help)"
 	@echo "make lint types   ruff, mypy"
 	@echo "make check        lint, types, test: what CI runs"
