@@ -10,7 +10,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: same-python help run test other-tests spark-tests test-valkey interop bench lint types check constraints clean
+.PHONY: same-python help run test other-tests spark-tests test-valkey interop bench docs lint types check constraints clean
 
 help:
 	@echo "make run          start a registry here: Redis, name server, sweeper   (ARGS=... for mqregistry up)"
@@ -18,6 +18,7 @@ help:
 	@echo "make interop      run the tests with real brokers and clients: needs Java and Maven"
 	@echo "make test-valkey  run the tests that need a Redis on Valkey instead"
 	@echo "make bench        beside the Java NameServer, five minutes; needs cc   (ARGS=--help)"
+	@echo "make docs         make the pages: a site and man pages, in build/docs"
 	@echo "make lint types   ruff, mypy"
 	@echo "make check        lint, types, test: what CI runs"
 	@echo "make constraints  write constraints.txt from .venv"
@@ -40,8 +41,12 @@ $(VENV)/run.stamp: pyproject.toml constraints.txt | same-python
 	@touch $@
 
 $(VENV)/dev.stamp: pyproject.toml constraints.txt | same-python
-	$(INSTALL) -e '.[embedded,spark,console,top,delta,dev]'
+	$(INSTALL) -e '.[embedded,spark,console,top,delta,docs,dev]'
 	@touch $@ $(VENV)/run.stamp
+
+$(VENV)/docs.stamp: pyproject.toml constraints.txt | same-python
+	$(INSTALL) -e '.[docs]'
+	@touch $@
 
 run: $(VENV)/run.stamp
 	@exec $(BIN)/mqregistry up $(ARGS)
@@ -76,6 +81,13 @@ interop: $(VENV)/dev.stamp
 
 bench: $(VENV)/dev.stamp
 	$(BIN)/python -m bench $(ARGS)
+
+# -W: a warning is an error. The second run uses what the first one read.
+SPHINX := $(BIN)/python -m sphinx --quiet --fail-on-warning --conf-dir docs --doctree-dir build/docs/doctrees
+docs: $(VENV)/docs.stamp
+	$(SPHINX) --builder html . build/docs/html
+	$(SPHINX) --builder man . build/docs/man
+	@echo "the pages: build/docs/html/index.html; on a terminal: man build/docs/man/mqregistry.1"
 
 lint: $(VENV)/dev.stamp
 	$(BIN)/ruff check .
