@@ -42,7 +42,7 @@ $(VENV)/run.stamp: pyproject.toml constraints.txt | same-python
 
 $(VENV)/dev.stamp: pyproject.toml constraints.txt | same-python
 	$(INSTALL) -e '.[embedded,spark,console,top,delta,docs,dev]'
-	@touch $@ $(VENV)/run.stamp
+	@touch $@ $(VENV)/run.stamp $(VENV)/docs.stamp
 
 $(VENV)/docs.stamp: pyproject.toml constraints.txt | same-python
 	$(INSTALL) -e '.[docs]'
