@@ -10,7 +10,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: same-python help run test other-tests spark-tests test-valkey k8s interop bench lint types check constraints clean
+.PHONY: same-python help run test other-tests spark-tests test-valkey k8s interop bench docs lint types check constraints clean
 
 help:
 	@echo "make run          start a registry here: Redis, name server, sweeper   (ARGS=... for mqregistry up)"
@@ -19,6 +19,7 @@ help:
 	@echo "make test-valkey  run the tests that need a Redis on Valkey instead"
 	@echo "make k8s          check the Helm chart; builds helm with Go where there is none"
 	@echo "make bench        beside the Java NameServer, five minutes; needs cc   (ARGS=--help)"
+	@echo "make docs         make the pages: a site and man pages, in build/docs"
 	@echo "make lint types   ruff, mypy"
 	@echo "make check        lint, types, test: what CI runs"
 	@echo "make constraints  write constraints.txt from .venv"
@@ -41,8 +42,12 @@ $(VENV)/run.stamp: pyproject.toml constraints.txt | same-python
 	@touch $@
 
 $(VENV)/dev.stamp: pyproject.toml constraints.txt | same-python
-	$(INSTALL) -e '.[embedded,spark,console,top,delta,dev]'
-	@touch $@ $(VENV)/run.stamp
+	$(INSTALL) -e '.[embedded,spark,console,top,delta,docs,dev]'
+	@touch $@ $(VENV)/run.stamp $(VENV)/docs.stamp
+
+$(VENV)/docs.stamp: pyproject.toml constraints.txt | same-python
+	$(INSTALL) -e '.[docs]'
+	@touch $@
 
 run: $(VENV)/run.stamp
 	@exec $(BIN)/mqregistry up $(ARGS)
@@ -52,7 +57,7 @@ NONE_IS_FINE := $(if $(ARGS),|| [ $$? -eq 5 ])
 
 # Tests start thousands of Python processes: what one has compiled is there for the next, also where the environment
 # (that of many container images) says otherwise.
-test test-valkey interop: export PYTHONDONTWRITEBYTECODE :=
+test other-tests spark-tests test-valkey interop: export PYTHONDONTWRITEBYTECODE :=
 
 # The tests with Spark share one session in one process, which leaves a core half idle: they run beside the others, and
 # what they say is shown after them.
@@ -83,6 +88,13 @@ interop: $(VENV)/dev.stamp
 
 bench: $(VENV)/dev.stamp
 	$(BIN)/python -m bench $(ARGS)
+
+# -W: a warning is an error. The second run uses what the first one read.
+SPHINX := $(BIN)/python -m sphinx --quiet --fail-on-warning --conf-dir docs --doctree-dir build/docs/doctrees
+docs: $(VENV)/docs.stamp
+	$(SPHINX) --builder html . build/docs/html
+	$(SPHINX) --builder man . build/docs/man
+	@echo "the pages: build/docs/html/index.html; on a terminal: man build/docs/man/mqregistry.1"
 
 lint: $(VENV)/dev.stamp
 	$(BIN)/ruff check .
