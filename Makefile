@@ -8,7 +8,7 @@ ARGS ?=
 TEST_PROCESSES ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
 VENV := .venv
 BIN := $(VENV)/bin
-# A source distribution has no links.
+# A source distribution lacks these links.
 LINKS := src/mqregistry registry/worker registry/pipeline registry/lua
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 

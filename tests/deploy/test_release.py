@@ -1,4 +1,4 @@
-"""What is published: one version, a wheel that the sdist gives, too, the same bytes twice, no link in the sdist."""
+"""What is published: one version, a wheel that the sdist gives, too, the same bytes twice, links that lead somewhere."""
 
 from __future__ import annotations
 
@@ -37,8 +37,10 @@ def sdist(tmp_path_factory):
 def unpacked(sdist, tmp_path_factory):
     folder = tmp_path_factory.mktemp("unpacked")
     with tarfile.open(sdist) as archive:
-        assert [member.name for member in archive if not member.isfile()] == []
-        archive.extractall(folder, filter="data")
+        links = [member.name for member in archive if member.issym()]
+        assert [member.name for member in archive if not member.isfile() and not member.issym()] == []
+        archive.extractall(folder, filter="data")  # refuses a link that leads out of it
+    assert [name for name in links if not (folder / name).is_file()] == []  # of folders there is none
     (found,) = folder.iterdir()
     return found
 
