@@ -1,4 +1,4 @@
-"""What is published: one version, a wheel that the sdist gives, too, the same bytes twice, links that lead somewhere."""
+"""What is published: one version, a wheel that the sdist gives, too, the same bytes twice, links that work."""
 
 from __future__ import annotations
 
