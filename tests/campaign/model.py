@@ -76,16 +76,19 @@ class BrokerState:
             self.topics.setdefault(topic, answered)
 
     def beaten(self, sent: float, answered: float) -> None:
-        """A heartbeat without registration was answered with 0; one that was removed it does not bring back."""
-        if self._is_late(sent):
+        """A heartbeat without registration was answered with 0; one that was removed it does not bring back.
+
+        A worker that stood still answers late, and for a broker that was removed meanwhile with 0, too.
+        """
+        if self._is_late(answered):
             self._ends(sent)
         if self.lives:
             self.beats.append((answered, sent))
             self.beat_sent = max(self.beat_sent, sent)
 
-    def _is_late(self, sent: float) -> bool:
-        """Whether it may have been removed before this beat: this process had no time to send one in between."""
-        return self.lives and sent - self.beat_sent > self.timeout_s - MARGIN_S
+    def _is_late(self, at: float) -> bool:
+        """Whether it may have been removed before a beat that was heard then: none was sent in between."""
+        return self.lives and at - self.beat_sent > self.timeout_s - MARGIN_S
 
     def may_be_gone(self, at: float, front_end: int) -> None:
         """It closed a connection itself: the registry may remove it, until it registers again.

@@ -148,6 +148,12 @@ def test_a_close_of_its_own_ends_the_judging_until_it_registers_again(model, bro
     assert judge(model, Line(1), clock.now + 2 + FOLLOW_S, 17)
 
 
+def test_a_heartbeat_that_is_answered_late_says_nothing_of_a_broker_that_was_removed_meanwhile(model, broker, clock):
+    broker.beaten(clock.now + 1, clock.now + 8.9)
+    assert not broker.lives
+    assert judge(model, Line(0), clock.now + 9, 0, rows()) == []
+
+
 def test_the_close_of_a_connection_may_be_handled_late_by_a_front_end_that_is_disturbed(model, broker, timeline, clock):
     line = Line(0)
     broker.may_be_gone(clock.now, 0)
