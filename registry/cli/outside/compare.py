@@ -21,7 +21,7 @@ from .. import output
 from ..exporter import exporting, family
 from ..options import config_file_option, lake_option
 from ..tls import tls_options
-from .comparing import Comparison, is_told
+from .comparing import Comparing, is_told
 from .name_sides import Ways, find_sides
 from .sides import NameServerSide
 from .words import length_option, show_groups, show_uncounted
@@ -78,7 +78,7 @@ def compare(
         except RegistryError as error:
             click.echo(f"mqregistry: {printable(str(error))}", err=True)
             return UNREACHABLE
-        comparison = Comparison(
+        comparison = Comparing(
             found, topics=frozenset(topics) or None, kv_namespaces=kv_namespaces, lasting_ms=lasting_ms
         )
         show = _json if as_json else _show
@@ -108,14 +108,14 @@ def status_of(report: Report) -> int:
     return DIFFERENT if report.of(Sort.COUNTED) else UNREACHABLE if report.unread else SAME
 
 
-async def _once(comparison: Comparison, lasting_ms: int) -> Report:
+async def _once(comparison: Comparing, lasting_ms: int) -> Report:
     report = await comparison.look()
     if is_told(report):
         return report
     return await comparison.until(is_told, time.monotonic() + 2 * lasting_ms / 1000 + 10)
 
 
-async def _until_same(comparison: Comparison, until_same_ms: int, every_ms: int) -> Report:
+async def _until_same(comparison: Comparing, until_same_ms: int, every_ms: int) -> Report:
     end_s = time.monotonic() + until_same_ms / 1000
     while True:
         next_s = time.monotonic() + every_ms / 1000
@@ -127,7 +127,7 @@ async def _until_same(comparison: Comparison, until_same_ms: int, every_ms: int)
         await asyncio.sleep(max(0.0, min(end_s, next_s) - time.monotonic()))
 
 
-async def _go_on(comparison: Comparison, every_ms: int, show: Callable[[Report], None]) -> Report:
+async def _go_on(comparison: Comparing, every_ms: int, show: Callable[[Report], None]) -> Report:
     """Compare until Ctrl-C; show the result whenever it changes."""
     shown: object = None
     report = comparison.report()

@@ -15,10 +15,11 @@ from ...compare.report import Report, SideNow
 from .sides import Looked, Side, look_at, now_of
 
 _AGAIN_S: Final = 1.0
+_LEAST_AGAIN_S: Final = 0.05
 _MOST_TOPICS_AGAIN: Final = 1000
 
 
-class Comparison:
+class Comparing:
     """A comparison that goes on.
 
     What differs is asked for again soon, at all sides at the same moment: a change that is on its way to one of them
@@ -91,13 +92,16 @@ class Comparison:
         """Look at what differs until that is enough, or ``time.monotonic()`` is past the deadline."""
         report = self.report()
         while not is_enough(report) and (left_s := deadline_s - time.monotonic()) > 0:
-            await asyncio.sleep(min(left_s, max(_AGAIN_S, 2 * self._look_ms / 1000 if self._is_much() else 0)))
+            await asyncio.sleep(min(left_s, self._pause_s()))
             if self._lasting.open_cells():
                 report = await self.look_again()
         return report
 
-    def _is_much(self) -> bool:
-        return len(topics_of(self._lasting.open_cells())) > _MOST_TOPICS_AGAIN
+    def _pause_s(self) -> float:
+        """Until what differs is asked for again: ten times in the period after which it counts."""
+        if len(topics_of(self._lasting.open_cells())) > _MOST_TOPICS_AGAIN:
+            return max(_AGAIN_S, 2 * self._look_ms / 1000)
+        return min(_AGAIN_S, max(_LEAST_AGAIN_S, self._lasting_ms / 10_000))
 
 
 def is_told(report: Report) -> bool:
