@@ -5,7 +5,6 @@ A read changes nothing, so it may be repeated. 322 is none: it renews the broker
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from ..config import properties
@@ -17,7 +16,6 @@ from ..protocol.command import Command
 from ..protocol.headers import ZONE_MODE, ZONE_NAME
 from ..protocol.lenient_json import loads
 from .content import Content, Parts, normal_clusters, normal_kv, normal_route, normal_row
-from .differences import Cell
 
 _FIELDS: Final[dict[int, tuple[str, ...]]] = {
     RequestCode.GET_ROUTEINFO_BY_TOPIC: ("topic", ZONE_MODE, ZONE_NAME),
@@ -128,26 +126,3 @@ def _parts(asked: Asked, body: bytes) -> Parts:
     if plain.get("brokerAddr"):
         parts["brokerAddr", ""] = str(plain["brokerAddr"])
     return parts
-
-
-def cells_of(asked: Asked) -> Callable[[Cell], bool]:
-    """A function that tells whether a cell is one that an answer to this request says something of."""
-    name = str(asked)
-
-    def is_of(cell: Cell) -> bool:
-        if cell.kind == "answer":
-            return cell.name == name
-        match asked.code:
-            case RequestCode.GET_ROUTEINFO_BY_TOPIC:
-                return cell.kind == "topic" and cell.name == asked.subject
-            case RequestCode.GET_BROKER_CLUSTER_INFO:
-                return cell.kind in ("cluster", "broker")
-            case RequestCode.GET_KV_CONFIG:
-                return cell.kind == "kv" and (cell.name, cell.at) == (asked.field("namespace"), asked.field("key"))
-            case RequestCode.GET_KVLIST_BY_NAMESPACE:
-                return cell.kind == "kv" and cell.name == asked.field("namespace")
-            case RequestCode.GET_NAMESRV_CONFIG:
-                return cell.kind == "config"
-        return False
-
-    return is_of

@@ -7,7 +7,7 @@ apart, whatever its age.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from itertools import combinations
 
@@ -80,17 +80,18 @@ class Lasting:
         now_ms: int,
         found: Iterable[Difference],
         contents: Mapping[str, Content],
-        covers: Callable[[Cell], bool] = lambda cell: True,
+        seen: Iterable[Cell] | None = None,
     ) -> None:
         """Take in what a look at some sides found; sides that could not be read keep their differences.
 
         Args:
             contents: what ``found`` was found in.
-            covers: whether a cell was looked at; a difference in another one stays as it was.
+            seen: the cells that were looked at, besides those of ``found``; None: all. What differed in another one
+                stays as it was.
         """
         now = {difference.cell: difference for difference in found}
-        for cell in list(self._cells):
-            if cell not in now and covers(cell):
+        for cell in list(self._cells if seen is None else seen):
+            if cell not in now:
                 self._keep(cell, {}, contents)
         for cell, difference in now.items():
             pairs = {
@@ -117,15 +118,18 @@ class Lasting:
         sort, row = _judged(cell, pair, difference.told, contents)
         return _Pair(now_ms if was is None else was.since_ms, sort, row)
 
-    def open_cells(self) -> list[Cell]:
-        """The cells that differ and would count once they are old enough, or do already."""
-        return [
-            cell for cell, pairs in self._cells.items() if any(pair.sort is Sort.COUNTED for pair in pairs.values())
-        ]
+    @property
+    def cells(self) -> list[Cell]:
+        """The cells that differ."""
+        return list(self._cells)
 
-    def is_open(self, covers: Callable[[Cell], bool]) -> bool:
-        """Whether one of these cells is among the open ones."""
-        return any(map(covers, self.open_cells()))
+    def open_cells(self) -> list[Cell]:
+        """Those of them that would count once they are old enough, or do already."""
+        return [cell for cell in self._cells if self.is_open(cell)]
+
+    def is_open(self, cell: Cell) -> bool:
+        """Whether a cell differs, and would count once it is old enough, or does already."""
+        return any(pair.sort is Sort.COUNTED for pair in self._cells.get(cell, {}).values())
 
     def standing(self, now_ms: int) -> list[Lasted]:
         """Every difference as it stands now, the oldest first; one for each sort that a cell's pairs have."""

@@ -12,8 +12,9 @@ from typing import Final, NamedTuple, Self
 from ..client.addresses import NameServerAddress
 from ..client.connection import PeerConnection
 from ..client.reconnecting import ReconnectingConnection
-from ..compare.answers import Asked, cells_of, content_of_answer
-from ..compare.differences import differences
+from ..compare.answers import Asked, content_of_answer
+from ..compare.content import Content
+from ..compare.differences import Cell, Difference, differences
 from ..compare.lasting import Lasted, Lasting, Sort
 from ..errors import RegistryError
 from ..protocol.command import Command
@@ -25,6 +26,7 @@ logger = logging.getLogger(__name__)
 _AT_ONCE: Final = 16
 _MOST_QUEUED: Final = 1000
 _MOST_QUEUED_BYTES: Final = 64 << 20
+_LARGE_BYTES: Final = 64 << 10
 _AGAIN_S: Final = 1.0
 _MOST_AGAIN: Final = 50
 _MOST_OPEN: Final = 1000
@@ -66,6 +68,7 @@ class Repeats:
         self._second, self._in_second = 0, 0
         self._lasting = Lasting(lasting_ms)
         self._open: dict[Asked, Command] = {}
+        self._differing: dict[Asked, list[Cell]] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self.away = ""
         """Why ours did not answer the last read; "" = it did."""
@@ -122,21 +125,22 @@ class Repeats:
         self.away = ""
         self._counts.took[OURS].add(time.perf_counter() - began_s)
         self._counts.took[JAVA].add(read.java_s)
-        self._compared(read.asked, read.request, read.answer, answer, first=True)
+        await self._compare(read.asked, read.request, read.answer, answer, first=True)
 
     async def _ask(self, server: PeerConnection, request: Command) -> Command:
         return await server.request(
             request.code, request.ext_fields, bytes(request.body), timeout_s=self._timeout_s, version=request.version
         )
 
-    def _compared(self, asked: Asked, request: Command, java: Command, ours: Command, *, first: bool) -> None:
-        contents = {
-            JAVA: content_of_answer(asked, java, is_java=True), OURS: content_of_answer(asked, ours, is_java=False)
-        }  # fmt: skip
-        found = differences(contents)
-        covers = cells_of(asked)
-        self._lasting.look(_now_ms(), found, contents, covers)
-        is_open = bool(found) and self._lasting.is_open(covers)
+    async def _compare(self, asked: Asked, request: Command, java: Command, ours: Command, *, first: bool) -> None:
+        if len(java.body) + len(ours.body) > _LARGE_BYTES:  # connections are passed through meanwhile
+            contents, found = await asyncio.to_thread(_compared, asked, java, ours)
+        else:
+            contents, found = _compared(asked, java, ours)
+        self._lasting.look(_now_ms(), found, contents, self._differing.pop(asked, ()))
+        if found:
+            self._differing[asked] = [one.cell for one in found]
+        is_open = any(self._lasting.is_open(one.cell) for one in found)
         if not is_open:
             self._open.pop(asked, None)
         elif len(self._open) < _MOST_OPEN:
@@ -153,7 +157,7 @@ class Repeats:
                     java, ours = await asyncio.gather(self._java.connected(), self._ours.connected())
                     answers = await asyncio.gather(self._ask(java, request), self._ask(ours, request))
                     self._open.pop(asked, None)  # to the end of the line
-                    self._compared(asked, request, *answers, first=False)
+                    await self._compare(asked, request, *answers, first=False)
                 except RegistryError:
                     break  # one of them is away: what differed, differs until both can be asked again
                 except Exception:
@@ -163,6 +167,13 @@ class Repeats:
     def of(self, sort: Sort) -> list[Lasted]:
         """The differences of one sort."""
         return [one for one in self.standing() if one.sort is sort]
+
+
+def _compared(asked: Asked, java: Command, ours: Command) -> tuple[dict[str, Content], list[Difference]]:
+    contents = {
+        JAVA: content_of_answer(asked, java, is_java=True), OURS: content_of_answer(asked, ours, is_java=False)
+    }  # fmt: skip
+    return contents, differences(contents)
 
 
 def _now_ms() -> int:

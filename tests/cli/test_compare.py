@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import time
+from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from bench.servers.processes import free_port
 from mqregistry.model import BrokerRow, QueueData
+from mqregistry.store.snapshot import read_tables
+from mqregistry.store.store import open_existing
 from tests.client.threads import serving_in_thread
 from tests.compare.java_like import answer_as_java, tables_of
 from tests.server.harness import wait_until
@@ -189,6 +193,17 @@ def test_thousands_of_topics_are_asked_for_over_one_connection(command, java):
     assert len(one.asked()) < 3_010  # only what differs is asked for again
 
 
+def documented(page):
+    """(name, kind, help) of each metric of a page, as docs/comparing.md has them."""
+    helps = dict(re.findall(r"^# HELP (\w+) (.*)$", page, re.M))
+    return {(name, kind, helps[name]) for name, kind in re.findall(r"^# TYPE (\w+) (\w+)$", page, re.M)}
+
+
+def rows_of_page(prefix):
+    text = (Path(__file__).resolve().parents[2] / "docs" / "comparing.md").read_text(encoding="utf-8")
+    return set(re.findall(rf"^\| `({prefix}\w+)` \| (\w+) \| [^|]*\| (.*) \|$", text, re.M))
+
+
 def test_it_goes_on_tells_what_changes_and_is_an_exporter(start, java):
     (one, _), (other, tables) = java(), java()
     port = free_port()
@@ -204,6 +219,7 @@ def test_it_goes_on_tells_what_changes_and_is_an_exporter(start, java):
     assert samples()["same",] == 1
     tables.set_queue_data("orders", "broker-a", QueueData(1, 1, 6))
     wait_until(lambda: len(process.out.splitlines()) == 2, "it differs")
+    assert documented(get(port, "/metrics").body.decode()) == rows_of_page("mqregistry_compare_")
     found = samples()
     assert (found["same",], found["differences", "counted", "topic"], found["side_up", one.address]) == (0, 1, 1)
     assert found["oldest_seconds",] > 0
@@ -227,3 +243,23 @@ def test_wrong_usage_is_named(command, arguments, said):
 def test_a_password_is_not_shown(command):
     said = command("compare", "redis://u:geheim@127.0.0.1:1", "127.0.0.1:1", "--once", "--timeout", "1", expect=3)
     assert "geheim" not in said.output
+
+
+def test_the_past_is_a_side(command, monkeypatch, redis_url, namespace, run, example):  # noqa: F811
+    async def read():
+        async with open_existing(redis_url, namespace) as store:
+            return (await read_tables(store))[1]
+
+    asked, tables = [], run(read())
+
+    def read_tables_at(at_ms, lake, flags, config_file):
+        asked.append((lake, flags["namespace"]))
+        return tables
+
+    monkeypatch.setattr("mqregistry.cli.read.lake_tables.read_tables_at", read_tables_at)
+    sides = (f"{redis_url}#{namespace}", f"lake@-2h#{namespace}")
+    assert told(command("compare", *sides, "--lake", "there", "--once", "--json"))["same"]
+    assert asked == [("there", namespace)]
+    tables.drop_broker("broker-b")
+    found = command("compare", *sides, *AT_ONCE, "--json", expect=1)
+    assert ("broker", "broker-b", "", "") in cells(found)

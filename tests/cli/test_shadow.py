@@ -13,6 +13,8 @@ from tests.compare.java_like import answer_as_java, tables_of
 from tests.server.harness import Client, wait_until
 from tests.server.serving import get
 
+from .test_compare import documented, rows_of_page
+
 
 @pytest.fixture
 def servers():
@@ -45,6 +47,7 @@ def test_what_ours_answers_otherwise_is_told(start, servers):
         page = get(metrics, "/metrics").body.decode()
         found = {(each.name.removeprefix("mqregistry_shadow_"), *each.labels.values()): each.value
                  for family in text_string_to_metric_families(page) for each in family.samples}  # fmt: skip
+        assert documented(page) == rows_of_page("mqregistry_shadow_")
         assert found["repeated_total", "105", "same"] == found["repeated_total", "105", "different"] == 1
         assert (found["differences", "counted"], found["connections",], found["ours_up",]) == (1, 1, 1)
         assert found["seconds_count", "Java"] == found["seconds_bucket", "ours", "+Inf"] == 2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mqregistry.compare.answers import asked_of, cells_of, content_of_answer
+from mqregistry.compare.answers import asked_of, content_of_answer
 from mqregistry.compare.differences import differences
 from mqregistry.model import BrokerRow
 from mqregistry.protocol.bodies.route import encode_cluster_info, encode_route
@@ -28,7 +28,6 @@ def cells(code, java, ours, **ext):
     found = differences({
         "java": content_of_answer(asked, java, is_java=True), "ours": content_of_answer(asked, ours, is_java=False),
     })  # fmt: skip
-    assert all(map(cells_of(asked), (one.cell for one in found)))
     return [(one.cell.kind, one.cell.name, one.cell.part, one.cell.at) for one in found]
 
 

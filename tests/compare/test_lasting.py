@@ -21,8 +21,8 @@ class Looks:
     def __init__(self):
         self.lasting = Lasting(LASTING_MS)
 
-    def at(self, now_ms, *, covers=lambda cell: True, **sides):
-        self.lasting.look(now_ms, differences(sides), sides, covers)
+    def at(self, now_ms, *, seen=None, **sides):
+        self.lasting.look(now_ms, differences(sides), sides, seen)
         return [(one.sort, one.since_ms, one.cell) for one in self.lasting.standing(now_ms)]
 
 
@@ -73,7 +73,7 @@ def test_a_side_that_cannot_be_read_keeps_its_differences(looks):
 
 def test_a_cell_that_was_not_looked_at_stays_as_it_was(looks):
     looks.at(0, a=HAS, b=LACKS)
-    seen = looks.at(31_000, covers=lambda cell: cell.name != "orders", a=LACKS, b=LACKS)
+    seen = looks.at(31_000, seen=[Cell("topic", "other")], a=LACKS, b=LACKS)
     assert seen == [(Sort.COUNTED, 0, ORDERS)]
     assert looks.lasting.open_cells() == [ORDERS]
 

@@ -70,10 +70,9 @@ class Comparing:
         looked = await look_at(self._sides, topics, self._kv_namespaces)
         self._looks += 1
         self._looked_ms = _now_ms()
-        found = differences(looked.contents)
         self._lasting.look(
-            self._looked_ms, found, looked.contents,
-            lambda cell: cell.kind != "topic" or topics is None or cell.name in topics,
+            self._looked_ms, differences(looked.contents), looked.contents,
+            [cell for cell in self._lasting.cells if topics is None or cell.kind != "topic" or cell.name in topics],
         )  # fmt: skip
         return looked
 

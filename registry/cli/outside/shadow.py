@@ -13,6 +13,7 @@ import click
 import msgspec
 
 from ...client.addresses import NameServerAddress, NameServerAddresses
+from ...compare.differences import Cell
 from ...compare.lasting import Sort
 from ...durations import BOUNDS_S, Durations
 from ...errors import ConfigError
@@ -35,6 +36,7 @@ class _Now:
 
     def __init__(self, relay: Relay, repeats: Repeats, counts: Counts) -> None:
         self._relay, self._repeats, self._counts = relay, repeats, counts
+        self._shown: set[Cell] = set()
 
     @property
     def differs(self) -> bool:
@@ -57,7 +59,7 @@ class _Now:
         }  # fmt: skip
 
     def show(self) -> None:
-        """A line of counts, and the differences."""
+        """A line of counts, and the differences when they are others than before."""
         counts, at_ms = self._counts, round(time.time() * 1000)
         parts = [
             counted(len(self._relay.open), "connection"), counted(sum(counts.repeated.values()), "read") + " repeated",
@@ -71,10 +73,14 @@ class _Now:
         output.show(f"{output.moment(at_ms)} {', '.join(parts)}; {_times(counts)}")
         if self._repeats.away:
             output.show(f"  ours: {self._repeats.away}")
-        if found := self._repeats.of(Sort.COUNTED):
+        standing = self._repeats.standing()
+        cells = {one.cell for one in standing if one.sort is not Sort.YOUNG}
+        if cells != self._shown:
+            self._shown = cells
+            found = [one for one in standing if one.sort is Sort.COUNTED]
             output.show(counted(len(found), "difference"))
             show_groups(found, at_ms)
-        show_uncounted(self._repeats.standing(), at_ms)
+            show_uncounted(standing, at_ms)
 
     def exposition(self) -> str:
         """The page for Prometheus."""

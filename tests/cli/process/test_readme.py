@@ -15,7 +15,7 @@ from mqregistry.config.settings import options, options_by_key
 from .world import ROOT
 
 PAGES = ("README.md", "deploy/README.md", *(f"docs/{name}.md" for name in (
-    "commands", "operating", "pipeline", "python", "redis", "security",
+    "commands", "comparing", "operating", "pipeline", "python", "redis", "security",
 )))  # fmt: skip
 # Options of other programs that the pages show too.
 OTHERS = {
