@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import inspect
 import os
 import secrets
@@ -113,6 +114,12 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if inspect.iscoroutinefunction(getattr(item, "obj", None)) and "runner" not in item.fixturenames:
             item.fixturenames.insert(0, "runner")
+
+
+def pytest_collection_finish():
+    """Leave what thousands of tests have imported out of each collection of garbage: it took a quarter of a second."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(tryfirst=True)

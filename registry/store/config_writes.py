@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -24,6 +24,13 @@ _BYTES_AT_ONCE: Final = 1 << 20
 
 _pack = msgspec.msgpack.encode
 _unpack = msgspec.msgpack.Decoder(list[str]).decode
+
+
+class Restored(NamedTuple):
+    """How many keys were given back, and the seq from which the tables show them; 0: another one knew more."""
+
+    keys: int
+    seq: int
 
 
 class KvStore:
@@ -60,22 +67,19 @@ class KvStore:
         flat = [part for pair in changes.items() for part in pair]
         return int((await self._call("set_config", *flat, by=by))[1])
 
-    async def restore(self, position: str, kv: Mapping[str, Mapping[str, str]]) -> int:
+    async def restore(self, position: str, kv: Mapping[str, Mapping[str, str]]) -> Restored:
         """Give a Redis that lost it the KV configuration back, unless one that knew more has done so.
 
         Args:
             position: id of the last change that ``kv`` contains, "0-0" = none.
-
-        Returns:
-            how many keys were restored.
         """
         await self._check_types(list(kv))
         giving = _GivingBack(self._store, position)
         for kv_namespace in list(kv):
             # a copy: the caller's tables may change while Redis works
             if not await giving.give(kv_namespace, dict(kv.get(kv_namespace, {}))):
-                break
-        return giving.restored
+                return Restored(giving.restored, 0)
+        return Restored(giving.restored, giving.seq)
 
     async def _check_types(self, kv_namespaces: Sequence[str]) -> None:
         """Raise StoreError before anything is given back if a key that is to be written is no HASH."""
@@ -93,7 +97,7 @@ class _GivingBack:
         self._store = store
         self._position = self._from = position
         self._newer: set[tuple[str, str]] = set()
-        self.restored = 0
+        self.restored = self.seq = 0
 
     async def give(self, kv_namespace: str, table: Mapping[str, str]) -> bool:
         """Give back one namespace; False: another front end knew more, and nothing is left to do."""
@@ -110,9 +114,10 @@ class _GivingBack:
         while True:
             flat = [part for pair in given.items() if (kv_namespace, pair[0]) not in self._newer for part in pair]
             names = [key for key in gone if (kv_namespace, key) not in self._newer]
-            status, _, restored, self._from, *newer = await self._store.call(
+            status, seq, restored, self._from, *newer = await self._store.call(
                 "restore_kv", self._position, self._from, kv_namespace, _pack(flat), _pack(names)
             )
+            self.seq = int(seq)
             for packed in newer:
                 changed = _unpack(packed)
                 self._newer.update(zip(changed[::2], changed[1::2], strict=True))

@@ -71,13 +71,18 @@ class Member:
 
 
 class Host:
-    """One process. front_ends: those of its address list. held: those to which it says nothing for now."""
+    """One process.
+
+    front_ends: those of its address list. held: those to which it says nothing for now. apart: one operation alone
+    decides what happens to it; the others do not choose it.
+    """
 
     def __init__(
-        self, world: World, name: str, members: list[Member], front_ends: tuple[int, ...], seed: int, *, period_s: float
-    ) -> None:
+        self, world: World, name: str, members: list[Member], front_ends: tuple[int, ...], seed: int, *,
+        period_s: float, apart: bool,
+    ) -> None:  # fmt: skip
         self.world, self.name, self.members, self.front_ends = world, name, members, front_ends
-        self.period_s = period_s
+        self.period_s, self.apart = period_s, apart
         self.random = Random(seed)
         self.closes_late_answers = self.random.random() < 0.5
         self.runs = True

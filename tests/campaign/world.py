@@ -158,13 +158,14 @@ class World:
         return Member(self.model.add(state), ["common", *volatile, *own])
 
     def add_host(
-        self, members: list[Member], front_ends: tuple[int, ...], *, period_s: float = 1.0, name: str = ""
-    ) -> Host:
+        self, members: list[Member], front_ends: tuple[int, ...], *, period_s: float = 1.0, name: str = "",
+        apart: bool = False,
+    ) -> Host:  # fmt: skip
         for member in members:
             member.state.front_ends = front_ends
         seed = self.random.randrange(1 << 30)
         name = name or members[0].state.uid
-        host = Host(self, name, members, front_ends, seed, period_s=period_s)
+        host = Host(self, name, members, front_ends, seed, period_s=period_s, apart=apart)
         self.hosts.append(host)
         return host
 

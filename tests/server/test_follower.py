@@ -235,6 +235,48 @@ async def test_a_value_that_was_put_before_a_loss_is_noticed_is_not_undone_after
         assert here.view.exact.kv == {"ns": {"key": "newer"}}
 
 
+async def test_a_key_that_one_who_knew_less_still_serves_does_not_come_back_with_the_second_loss(redis_url):
+    """A8: it was deleted while this front end was cut off, and another one gave back before: here it is served on."""
+    async with hooked(redis_url) as here:
+        for key in ("deleted", "kept"):
+            await here.front_end.effect(await here.front_end.kv.put("ns", key, "v"))
+        last_id = here.view.last_entry.entry_id
+        later = f"{int(last_id.partition('-')[0]) + 1}-0"
+        for loads in (2, 3):
+            await empty_redis(here)
+            if loads == 2:
+                await here.front_end.kv.restore(later, {"ns": {"kept": "v"}})
+            await here.lease_loop.renew()
+            await until(lambda n=loads: here.view.load_id == n, "the loss is seen")
+            await until(lambda: not here.follower._give_back, "that was all")
+            assert here.view.exact.kv == {"ns": {"kept": "v"}}
+
+
+async def test_what_redis_loses_again_before_the_view_has_it_back_is_given_back_again(redis_url):
+    """A8: the stream is not read between the giving back and the second loss."""
+    async with hooked(redis_url) as here:
+        await here.front_end.effect(await put(here, "kept"))
+        given = asyncio.Event()
+
+        async def nothing_is_read(reply):
+            here._tail.cancel()
+            given.set()
+
+        here.store.after["restore_kv"] = nothing_is_read
+        await empty_redis(here)
+        await here.lease_loop.renew()
+        await given.wait()
+        await asyncio.gather(here._tail, return_exceptions=True)
+        await until(lambda: not here.follower._give_back_due.is_set(), "it is given back")
+        assert here.view.exact.kv == {}
+        del here.store.after["restore_kv"]
+        await empty_redis(here)
+        here.follower.look_again()
+        here._tail = asyncio.create_task(here.follower.tail())
+        await until(lambda: here.view.exact.kv == {"ns": {"key": "kept"}}, "KV is given back again")
+        await until(lambda: not here.follower._give_back, "that was all")
+
+
 async def test_kv_is_given_back_even_when_the_grace_is_over_before_it_succeeds(redis_url):
     async with hooked(redis_url) as here:
         await here.front_end.effect(await put(here, "kept"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from mqregistry.errors import StoreUnavailable
 from mqregistry.events.changes import KvDeleted, KvPut
 from mqregistry.server.view.loading import GiveBack
+from mqregistry.store.config_writes import Restored
 from mqregistry.tables.tables import Tables
 
 
@@ -18,7 +19,7 @@ class FakeKvStore:
         if self.away:
             raise StoreUnavailable("away")
         self.restored.append((position, {name: dict(table) for name, table in kv.items()}))
-        return len(kv)
+        return Restored(len(kv), 9)
 
     async def set_config(self, changes):
         self.config.update(changes)
@@ -77,3 +78,14 @@ async def test_a_failure_is_said_once(caplog):
     assert await give_back.is_done(Tables())
     assert caplog.text.count("not given back") == 1
     assert caplog.text.count("1 keys of the KV configuration were given back") == 1
+
+
+async def test_it_is_known_when_tables_have_what_was_given_back():
+    store = FakeKvStore()
+    give_back = GiveBack(store, "1-0", tables({"ns": {"a": "1"}}, {}), None)
+    assert not await give_back.is_done(Tables())
+    assert not give_back.is_in(1 << 40)
+    store.away = False
+    assert await give_back.is_done(Tables())
+    assert not give_back.is_in(8)
+    assert give_back.is_in(9)

@@ -116,7 +116,7 @@ class Follower:
         if lost:
             position = view.last_entry.entry_id if view.last_entry else "0-0"
             since = await read_changes(self._tail_store, position, loaded.reader.last_id)
-            self._give_back = GiveBack(self._kv, position, view.served, self._give_back)
+            self._give_back = GiveBack(self._kv, position, view.exact, self._unfinished())
             for change in since:
                 self._give_back.applied(change)
             self._give_back_due.set()
@@ -174,6 +174,7 @@ class Follower:
             for change in changes:
                 self.visible_after.add(max(0.0, now_ms - change.ms) / 1000)
             self._view.last_entry = Entry(reader.last_id, self._last_seq)
+            self._give_back = self._unfinished()
             changes.clear()  # waiting for the next ones must not hold on to the topics of these
 
     async def give_back(self) -> None:
@@ -187,5 +188,10 @@ class Follower:
             if now is not None and not await now.is_done(self._view.exact):
                 await pause(_GIVE_BACK_AGAIN_S)
             elif now is self._give_back:  # and no other loss meanwhile
-                self._give_back = None
                 self._give_back_due.clear()
+                self._give_back = self._unfinished()
+
+    def _unfinished(self) -> GiveBack | None:
+        """What is being given back, until the view has it, too: Redis may lose it again before."""
+        now = self._give_back
+        return None if now is None or now.is_in(self._view.seq) else now

@@ -104,8 +104,9 @@ class GiveBack:
     Args:
         position: id of the last entry of the change stream that was applied before the loss, "0-0" = none; of several
             front ends the one that had applied most decides.
-        known: the tables that are served, before what Redis holds now is merged into them: where Redis came back with
-            older values, these are the newer ones. earlier: of an earlier loss, if it is not finished.
+        known: the tables as Redis held them before the loss: where it came back with older values, these are the newer
+            ones. What was served beside them does not count: an earlier loss may have had it back from one who knew
+            that it was deleted. earlier: of an earlier loss, if it is not finished.
     """
 
     def __init__(self, kv_store: KvStore, position: str, known: Tables, earlier: GiveBack | None) -> None:
@@ -114,11 +115,16 @@ class GiveBack:
         if earlier is None:
             self._kv = {name: dict(table) for name, table in known.kv.items()}
             self._config = known.config
-        else:  # what is served may be older than what it still has to give
+        else:  # what Redis held may be older than what it still has to give
             self._kv = earlier._with_changes(known)
             self._config = earlier._config | known.config
         self._changed: dict[str, set[str]] = {}
         self._failed = False
+        self._given_seq: int | None = None
+
+    def is_in(self, seq: int) -> bool:
+        """Whether tables of this seq have what was given back."""
+        return self._given_seq is not None and seq >= self._given_seq
 
     def applied(self, change: Change) -> None:
         """The view has this change: what is put or deleted after the loss is not undone."""
@@ -155,6 +161,7 @@ class GiveBack:
                 logger.warning("the KV configuration is not given back to Redis yet, it is tried again: %s", error)
             self._failed = True
             return False
-        if restored:
-            logger.warning("%d keys of the KV configuration were given back to Redis", restored)
+        self._given_seq = restored.seq
+        if restored.keys:
+            logger.warning("%d keys of the KV configuration were given back to Redis", restored.keys)
         return True

@@ -17,7 +17,11 @@ if TYPE_CHECKING:
 
 
 def any_host(world: World, rng: Random) -> Host | None:
-    hosts = [host for host in world.hosts if host.runs and any(not member.silent for member in host.members)]
+    hosts = [
+        host
+        for host in world.hosts
+        if host.runs and not host.apart and any(not member.silent for member in host.members)
+    ]
     return rng.choice(hosts) if hosts else None
 
 

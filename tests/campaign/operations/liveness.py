@@ -76,8 +76,8 @@ async def smallest_id_told_to_broken_listeners(world: World, rng: Random) -> Non
             addr = f"127.0.0.1:{listener.port}"
             master = world.broker(0, topics=2)
             slave = world.broker(1, name=master.state.name, cluster=master.state.cluster, addr=addr)
-            masters.append(world.add_host([master], (0, 1)))
-            slaves.append(world.add_host([slave], (0, 1)))
+            masters.append(world.add_host([master], (0, 1), apart=True))
+            slaves.append(world.add_host([slave], (0, 1), apart=True))
         everybody = [host.members[0].state for host in (*masters, *slaves)]
         await world.waited(lambda: all(state.lives for state in everybody), 8)
         for _ in range(3):
@@ -94,7 +94,7 @@ async def smallest_id_told_to_broken_listeners(world: World, rng: Random) -> Non
                 )
             for number, host in enumerate(masters):
                 host.members[0].wake()
-                masters[number] = world.add_host(host.members, (0, 1), name=host.name)
+                masters[number] = world.add_host(host.members, (0, 1), name=host.name, apart=True)
             await asyncio.sleep(1.5)
     finally:
         for slave in slaves:

@@ -103,10 +103,9 @@ async def gone_soon(world: World, who: str, when: str, within_s: float = 8.0) ->
 async def new_host(
     world: World, front_ends: tuple[int, ...], *, topics: int = 4, period_s: float = 1.0, timeout_s: float = LONG_S
 ) -> Host | None:
-    """One more broker, registered everywhere; None: something else keeps it from registering."""
-    host = world.add_host(
-        [world.broker(0, topics=topics, timeout_s=timeout_s, prefix="of-usual-length-")], front_ends, period_s=period_s
-    )
+    """One more broker, registered everywhere, apart; None: something else keeps it from registering."""
+    member = world.broker(0, topics=topics, timeout_s=timeout_s, prefix="of-usual-length-")
+    host = world.add_host([member], front_ends, period_s=period_s, apart=True)
     state = host.members[0].state
     there = lambda: state.lives and set(host.wires) == set(front_ends) and host.rounds >= len(front_ends)  # noqa: E731
     return host if await world.waited(there, 8) else None
