@@ -73,7 +73,8 @@ class NameServerSide:
         self._timeout_s = timeout_s
         self._connection = ReconnectingConnection(address, connect_timeout_s=timeout_s, tls=tls)
         self._version = 0
-        self._is_java: bool | None = None
+        self._is_java = False
+        self._known: PeerConnection | None = None
 
     async def list_names(self, topics: Collection[str] | None) -> Listed:
         """See :class:`Side`."""
@@ -86,8 +87,9 @@ class NameServerSide:
     async def look(self, topics: Collection[str], kv_namespaces: Collection[str]) -> Content:
         """See :class:`Side`."""
         server = await self._connection.connected(now=True)
-        if self._is_java is None:
+        if server is not self._known:  # another server may have taken its place
             await self._find_out_what_it_is(server)
+            self._known = server
         rows, clusters = await ask_clusters(server, timeout_s=self._timeout_s)
         config, untold = await self._config(server)
         tables = await asyncio.gather(
@@ -98,7 +100,7 @@ class NameServerSide:
         routes = await ask_routes(server, askable, timeout_s=self._timeout_s)
         return _content(
             rows, clusters, routes, dict(zip(kv_namespaces, tables, strict=True)), config, untold,
-            is_java=bool(self._is_java), is_five=self._version >= VERSION_V5_0_0,
+            is_java=self._is_java, is_five=self._version >= VERSION_V5_0_0,
         )  # fmt: skip
 
     async def _config(self, server: PeerConnection) -> tuple[dict[str, str], dict[str, str]]:
