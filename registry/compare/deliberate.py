@@ -95,9 +95,7 @@ def _of_topic(cell: Cell, java: Content, ours: Content) -> str:
         case "" if route is not None:
             rows = {_of_broker(name, java, ours) for name in route.queue_datas}
             return rows.pop() if len(rows) == 1 else ""
-        case "queues" | "perm" | "topicSysFlag" | "cluster" | "addresses" | "enableActingMaster" | "zoneName":
-            return _of_broker(cell.at, java, ours)
-    return ""
+    return _of_broker(cell.at, java, ours)
 
 
 def _of_kv(namespace: str, key: str, java: Content, ours: Content) -> str:

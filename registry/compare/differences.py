@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 from .content import FIVE_ALONE, OWN_KEYS, Content, Parts, route_parts, row_parts
 
@@ -92,6 +92,8 @@ def _with_parts(
         if None in parts.values():
             yield Difference(Cell(kind, name), {side: _whole(value) for side, value in parts.items()})
             continue
+        if kind == "topic":
+            yield from _brokers_of_route(name, cast(dict[str, Parts], parts))
         every = sorted(set[tuple[str, str]]().union(*(value or () for value in parts.values())))
         for part, at in every:
             told = {
@@ -100,6 +102,22 @@ def _with_parts(
                 if contents[side].is_five or part not in FIVE_ALONE
             }
             yield from _if_different(Cell(kind, name, part, at), told)
+
+
+def _brokers_of_route(topic: str, parts: dict[str, Parts]) -> Iterator[Difference]:
+    """The brokerNames that not every side's route has: one cell for each, whose parts are taken out of ``parts``."""
+    names = {side: {at for part, at in one if part in ("queues", "addresses")} for side, one in parts.items()}
+    every = set[str]().union(*names.values())
+    for name in sorted(every.difference(set.intersection(*names.values()))):
+        told = {
+            side: one.get(("addresses", name), "queues without addresses") if name in names[side] else None
+            for side, one in parts.items()
+        }
+        for side in parts:
+            parts[side] = {
+                (part, at): value for (part, at), value in parts[side].items() if at != name or part == "static queues"
+            }
+        yield Difference(Cell("topic", topic, "broker", name), told)
 
 
 def _whole(parts: Parts | None) -> str | None:

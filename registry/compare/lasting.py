@@ -1,8 +1,8 @@
 """Keeps since when sides differ in each cell, and says which differences count.
 
 A difference counts when two sides were seen to differ in a cell for longer than a heartbeat period, and were not seen
-to agree meanwhile. One that this project means, and one in which Java NameServers differ among themselves, is named
-apart, whatever its age.
+to agree meanwhile. One in which Java NameServers differ among themselves is then named apart, and one that this project
+means is whatever its age.
 """
 
 from __future__ import annotations
@@ -124,12 +124,12 @@ class Lasting:
         return list(self._cells)
 
     def open_cells(self) -> list[Cell]:
-        """Those of them that would count once they are old enough, or do already."""
+        """Those of them that are not meant: they have to be asked for again."""
         return [cell for cell in self._cells if self.is_open(cell)]
 
     def is_open(self, cell: Cell) -> bool:
-        """Whether a cell differs, and would count once it is old enough, or does already."""
-        return any(pair.sort is Sort.COUNTED for pair in self._cells.get(cell, {}).values())
+        """Whether a cell differs otherwise than is meant."""
+        return any(pair.sort is not Sort.MEANT for pair in self._cells.get(cell, {}).values())
 
     def standing(self, now_ms: int) -> list[Lasted]:
         """Every difference as it stands now, the oldest first; one for each sort that a cell's pairs have."""
@@ -138,7 +138,7 @@ class Lasting:
             by_sort: dict[tuple[Sort, str], list[Pair]] = {}
             for pair, state in pairs.items():
                 sort = state.sort
-                if sort is Sort.COUNTED and now_ms - state.since_ms <= self._lasting_ms:
+                if sort is not Sort.MEANT and now_ms - state.since_ms <= self._lasting_ms:
                     sort = Sort.YOUNG
                 by_sort.setdefault((sort, state.row), []).append(pair)
             for (sort, row), some in by_sort.items():

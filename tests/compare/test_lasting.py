@@ -82,9 +82,8 @@ JAVA_HAS, JAVA_LACKS = content(java=True), content(topics=[], java=True)
 
 
 def test_java_servers_that_differ_among_themselves_are_noise_where_ours_agrees_with_one(looks):
-    looks.at(0, j1=JAVA_HAS, j2=JAVA_LACKS, ours=HAS)
+    assert looks.at(0, j1=JAVA_HAS, j2=JAVA_LACKS, ours=HAS) == [(Sort.YOUNG, 0, ORDERS)]
     assert looks.at(31_000, j1=JAVA_HAS, j2=JAVA_LACKS, ours=HAS) == [(Sort.NOISE, 0, ORDERS)]
-    assert looks.lasting.open_cells() == []
 
 
 def test_ours_counts_where_it_agrees_with_no_java_server(looks):
@@ -109,3 +108,4 @@ def test_what_is_meant_never_counts(looks):
     looks.at(0, java=java, ours=HAS)
     assert looks.at(99_000, java=java, ours=HAS) == [(Sort.MEANT, 0, Cell("broker", "broker-x"))]
     assert [one.row for one in looks.lasting.standing(99_000)] == ["D16"]
+    assert looks.lasting.open_cells() == []

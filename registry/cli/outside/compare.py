@@ -135,7 +135,8 @@ async def _go_on(comparison: Comparing, every_ms: int, show: Callable[[Report], 
     def told(one: Report) -> bool:
         nonlocal shown, report
         report = one
-        result = [(side.name, bool(side.error)) for side in one.sides], {each.cell for each in one.of(Sort.COUNTED)}
+        lasting = {(each.sort, each.cell) for each in one.differences if each.sort in (Sort.COUNTED, Sort.NOISE)}
+        result = [(side.name, bool(side.error)) for side in one.sides], lasting
         if result != shown:
             shown = result
             show(one)

@@ -16,7 +16,15 @@ from .. import output
 _MOST_GROUPS: Final = 50  # --json has all
 _VALUE_CHARS: Final = 200
 _KINDS: Final = {"kv": "KV namespace", "config": "configuration", "answer": "request"}
-_WHOSE: Final = {"queues": "at", "perm": "at", "topicSysFlag": "at", "value": "of", "member": "", "listed": ""}
+_WHOSE: Final = {
+    "queues": "at",
+    "perm": "at",
+    "topicSysFlag": "at",
+    "value": "of",
+    "member": "",
+    "broker": "",
+    "listed": "",
+}
 
 
 def length_option(flag: str, name: str, help_text: str, default: str | None = None) -> Callable[[Any], Any]:
