@@ -108,7 +108,7 @@ def _brokers_of_route(topic: str, parts: dict[str, Parts]) -> Iterator[Differenc
     """The brokerNames that not every side's route has: one cell for each, whose parts are taken out of ``parts``."""
     names = {side: {at for part, at in one if part in ("queues", "addresses")} for side, one in parts.items()}
     every = set[str]().union(*names.values())
-    for name in sorted(every.difference(set.intersection(*names.values()))):
+    for name in sorted(name for name in every if not all(name in one for one in names.values())):
         told = {
             side: one.get(("addresses", name), "queues without addresses") if name in names[side] else None
             for side, one in parts.items()

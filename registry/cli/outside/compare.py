@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import ssl
 import time
 from collections.abc import Callable
@@ -29,6 +30,7 @@ from .words import length_option, show_groups, show_uncounted
 SAME: Final = 0
 DIFFERENT: Final = 1
 UNREACHABLE: Final = 3
+_END_S: Final = 1.0
 _PREFIX: Final = "mqregistry_compare_"
 
 
@@ -142,13 +144,22 @@ async def _go_on(comparison: Comparing, every_ms: int, show: Callable[[Report], 
             show(one)
         return False
 
-    try:
+    async def look_on() -> None:
         while True:
             next_s = time.monotonic() + every_ms / 1000
             told(await comparison.look())
             await comparison.until(told, next_s)
-    except asyncio.CancelledError:  # Ctrl-C
-        return report
+
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    looking, stopped = asyncio.create_task(look_on()), asyncio.create_task(stop.wait())
+    await asyncio.wait((looking, stopped), return_when=asyncio.FIRST_COMPLETED)
+    if looking.done():
+        await looking
+    looking.cancel()
+    await asyncio.wait((looking,), timeout=_END_S)
+    return report
 
 
 # what it shows

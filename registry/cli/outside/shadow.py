@@ -117,7 +117,7 @@ def _ms(took: Durations, share: float) -> float | None:
 
 def _times(counts: Counts) -> str:
     shown = ((server, _ms(took, 0.5), _ms(took, 0.99)) for server, took in counts.took.items())
-    return ", ".join(f"{server} p50 {half or '-'} p99 {most or '-'} ms" for server, half, most in shown)
+    return ", ".join(f"{server} p50 ≤{half or '-'} p99 ≤{most or '-'} ms" for server, half, most in shown)
 
 
 def _histogram(name: str, text: str, took: dict[str, Durations]) -> list[str]:
