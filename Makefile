@@ -10,14 +10,16 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: same-python help run test other-tests spark-tests test-valkey interop bench lint types check constraints clean
+.PHONY: same-python help run test other-tests spark-tests test-valkey k8s interop bench docs lint types check constraints clean
 
 help:
 	@echo "make run          start a registry here: Redis, name server, sweeper   (ARGS=... for mqregistry up)"
 	@echo "make test         run the tests, but those that need Java              (ARGS=... for pytest)"
 	@echo "make interop      run the tests with real brokers and clients: needs Java and Maven"
 	@echo "make test-valkey  run the tests that need a Redis on Valkey instead"
+	@echo "make k8s          check the Helm chart; builds helm with Go where there is none"
 	@echo "make bench        beside the Java NameServer, five minutes; needs cc   (ARGS=--help)"
+	@echo "make docs         make the pages: a site and man pages, in build/docs"
 	@echo "make lint types   ruff, mypy"
 	@echo "make check        lint, types, test: what CI runs"
 	@echo "make constraints  write constraints.txt from .venv"
@@ -40,8 +42,12 @@ $(VENV)/run.stamp: pyproject.toml constraints.txt | same-python
 	@touch $@
 
 $(VENV)/dev.stamp: pyproject.toml constraints.txt | same-python
-	$(INSTALL) -e '.[embedded,spark,console,top,delta,dev]'
-	@touch $@ $(VENV)/run.stamp
+	$(INSTALL) -e '.[embedded,spark,console,top,delta,docs,dev]'
+	@touch $@ $(VENV)/run.stamp $(VENV)/docs.stamp
+
+$(VENV)/docs.stamp: pyproject.toml constraints.txt | same-python
+	$(INSTALL) -e '.[docs]'
+	@touch $@
 
 run: $(VENV)/run.stamp
 	@exec $(BIN)/mqregistry up $(ARGS)
@@ -51,7 +57,7 @@ NONE_IS_FINE := $(if $(ARGS),|| [ $$? -eq 5 ])
 
 # Tests start thousands of Python processes: what one has compiled is there for the next, also where the environment
 # (that of many container images) says otherwise.
-test test-valkey interop: export PYTHONDONTWRITEBYTECODE :=
+test other-tests spark-tests test-valkey interop: export PYTHONDONTWRITEBYTECODE :=
 
 # The tests with Spark share one session in one process, which leaves a core half idle: they run beside the others, and
 # what they say is shown after them.
@@ -71,11 +77,24 @@ test-valkey: $(VENV)/dev.stamp
 	  $(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist worksteal -m "not interop and not spark" $(ARGS) \
 	  tests/store tests/worker tests/topology tests/deploy/test_redis.py tests/cli/process/test_up.py
 
+# helm is kept in MQREGISTRY_CACHE, or in .cache; with API_SERVER=1 a kube-apiserver, too, which takes ten minutes to build
+k8s: $(VENV)/dev.stamp
+	$(BIN)/python -m tests.deploy.helm
+	$(if $(API_SERVER),$(BIN)/python -m tests.deploy.api_server)
+	$(BIN)/python -m pytest tests/deploy/test_chart.py tests/deploy/test_chart_installed.py $(ARGS)
+
 interop: $(VENV)/dev.stamp
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m interop $(ARGS)
 
 bench: $(VENV)/dev.stamp
 	$(BIN)/python -m bench $(ARGS)
+
+# -W: a warning is an error. The second run uses what the first one read.
+SPHINX := $(BIN)/python -m sphinx --quiet --fail-on-warning --conf-dir docs --doctree-dir build/docs/doctrees
+docs: $(VENV)/docs.stamp
+	$(SPHINX) --builder html . build/docs/html
+	$(SPHINX) --builder man . build/docs/man
+	@echo "the pages: build/docs/html/index.html; on a terminal: man build/docs/man/mqregistry.1"
 
 lint: $(VENV)/dev.stamp
 	$(BIN)/ruff check .

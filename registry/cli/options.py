@@ -13,6 +13,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from ..config.in_force import in_force
+from ..config.java_keys import KNOWN_TO_JAVA
 from ..config.option import Option
 from ..config.settings import Settings, options, options_by_key
 from ..config.sources import build, default_data_dir
@@ -235,7 +236,7 @@ def _in_force(settings: Settings, redis: str) -> Settings:
 
 
 def print_settings(settings: Settings) -> None:
-    """Print ``key=value  (source)``, one on a line, in the order of the table."""
+    """Print ``key=value  (source)``, one on a line, in the order of the table; then what the file has in vain."""
     from ..store.connection.url import without_password
 
     for option in options().values():
@@ -247,3 +248,5 @@ def print_settings(settings: Settings) -> None:
             with contextlib.suppress(ValueError):  # a broken URL is shown as it is
                 text = without_password(text)
         click.echo(f"{option.key}={text}  ({settings.source(option.name)})")
+    for key, text in settings.without_effect.items():
+        click.echo(f"{key}={text}  (no effect: {KNOWN_TO_JAVA[key].why})")

@@ -17,7 +17,7 @@ class JavaKey(NamedTuple):
 # of a Java NameServer is accepted as it is; 318 keeps a value for 319 to show, as Java does.
 KNOWN_TO_JAVA: Final[Mapping[str, JavaKey]] = {
     "rocketmqHome": JavaKey("", "there is no installation folder"),
-    "kvConfigPath": JavaKey("", "KV configuration is kept in Redis"),
+    "kvConfigPath": JavaKey("", "KV configuration is kept in Redis; imported from this file while Redis has none"),
     "configStorePath": JavaKey("", "changed configuration is kept in Redis"),
     "enableControllerInNamesrv": JavaKey("false", "the controller is not part of this server"),
     "unRegisterBrokerQueueCapacity": JavaKey("3000", "unregistrations are not queued"),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -29,6 +30,11 @@ _OTHER_VARIABLES: Final = frozenset(
         "MQREGISTRY_CACHE", "MQREGISTRY_INTEROP", "MQREGISTRY_INTEROP_SERVER",  # of the tests with real RocketMQ
     }
 )  # fmt: skip
+
+# Kubernetes tells each container of the Services beside it in variables, unless it is asked not to: of one that is
+# called mqregistry, MQREGISTRY_PORT=tcp://10.0.0.1:9876, which is no port of ours.
+_SERVICE_LINK: Final = re.compile(r"\w+_(?:SERVICE_(?:HOST|PORT(?:_\w+)?)|PORT_\d+_(?:TCP|UDP|SCTP)(?:_\w+)?)")
+_SERVICE_ADDRESS: Final = re.compile(r"(?:tcp|udp|sctp)://")
 
 # RocketMQ's own variable: its broker and NameServer read it, and take a blank one for none.
 _JAVA_SERIALIZE_TYPE: Final = "ROCKETMQ_SERIALIZE_TYPE"
@@ -56,7 +62,11 @@ def build(
     Raises:
         ConfigError: a file that cannot be read, or a value that is not allowed; with key, value, file and line.
     """
-    environ = os.environ if environ is None else environ
+    environ = {
+        name: text
+        for name, text in (os.environ if environ is None else environ).items()
+        if not (name.startswith(PREFIX) and (_SERVICE_LINK.fullmatch(name) or _SERVICE_ADDRESS.match(text)))
+    }
     values: dict[str, Any] = {"data_dir": str(default_data_dir(environ)), **(defaults or {})}
     sources: dict[str, str] = {}
     without_effect: dict[str, str] = {}
@@ -109,8 +119,10 @@ def build(
 def default_data_dir(environ: Mapping[str, str]) -> Path:
     """Where ``up`` keeps its data unless told otherwise (XDG base directories)."""
     home = environ.get("XDG_DATA_HOME") or ""
-    base = Path(home) if home.startswith("/") else Path(environ.get("HOME") or Path.home()) / ".local" / "share"
-    return base / "mqregistry"
+    if home.startswith("/"):
+        return Path(home) / "mqregistry"
+    # a container may run as a number without a name, and so without a home: "~" then stays as it is
+    return Path(environ.get("HOME") or os.path.expanduser("~")) / ".local" / "share" / "mqregistry"
 
 
 def _read_file(path: Path) -> list[properties.Property]:

@@ -9,6 +9,7 @@ import pytest
 from mqregistry.cli.run.front_end import run_front_end
 from mqregistry.config.settings import Settings
 from mqregistry.server.process.metrics import Fleet, Status
+from mqregistry.store.snapshot import read_kv
 from tests.store.bed import Bed, until
 
 
@@ -76,6 +77,21 @@ async def test_with_no_sweep_it_sweeps_only_when_nobody_has_for_30_s(runner, sto
 
     await until(expired, lambda count: count == 1)
     assert caplog.text.count("no sweeper has run for 31 s") == 1
+    supervisor.stopping.set()
+    async with asyncio.timeout(5):
+        await running
+
+
+async def test_a_file_of_a_java_server_has_its_kv_configuration_imported_and_the_front_end_goes_on(
+    runner, store, tmp_path
+):
+    file = tmp_path / "kvConfig.json"
+    file.write_text('{"configTable":{"a":{"b":"c"}}}')
+    supervisor = Supervisor(store, sweep=True)
+    supervisor.settings = Settings(without_effect={"kvConfigPath": str(file)})
+    running = asyncio.ensure_future(run_front_end(supervisor))
+    await until(lambda: read_kv(store), lambda kv: kv == {"a": {"b": "c"}})
+    assert not any(one.done() for one in supervisor.beside)
     supervisor.stopping.set()
     async with asyncio.timeout(5):
         await running

@@ -185,6 +185,32 @@ def test_p_prints_every_setting_with_its_source(tmp_path):
     assert "httpPort=10999  (default)" in lines
 
 
+def test_p_shows_what_only_java_has_and_why_it_has_no_effect(tmp_path):
+    file = tmp_path / "namesrv.properties"
+    file.write_text("kvConfigPath=/there/kv.json\nserverWorkerThreads=16\n")
+    lines = printed("-c", str(file))
+    assert lines[-2].startswith("kvConfigPath=/there/kv.json  (no effect: KV configuration is kept in Redis")
+    assert lines[-1] == "serverWorkerThreads=16  (no effect: no thread pools: see workers)"
+
+
+def test_what_kubernetes_says_of_a_service_that_is_called_as_we_are_is_no_setting():
+    links = {
+        "MQREGISTRY_PORT": "tcp://10.0.0.1:9876", "MQREGISTRY_PORT_9876_TCP": "tcp://10.0.0.1:9876",
+        "MQREGISTRY_PORT_9876_TCP_ADDR": "10.0.0.1", "MQREGISTRY_PORT_9876_TCP_PORT": "9876",
+        "MQREGISTRY_PORT_9876_TCP_PROTO": "tcp", "MQREGISTRY_SERVICE_HOST": "10.0.0.1",
+        "MQREGISTRY_SERVICE_PORT": "9876", "MQREGISTRY_SERVICE_PORT_HTTP": "10876",
+        "MQREGISTRY_HTTP_PORT": "tcp://10.0.0.2:80", "MQREGISTRY_REDIS_SERVICE_HOST": "10.0.0.3",
+    }  # fmt: skip
+    warnings = []
+    settings = build(environ={**links, "MQREGISTRY_WORKERS": "2"}, warn=warnings.append)
+    assert (settings.listen_port, settings.http_port, settings.workers, warnings) == (9876, None, 2, [])
+
+
+def test_a_user_without_a_name_and_a_home_has_settings_too(monkeypatch):
+    monkeypatch.setattr("os.path.expanduser", lambda path: path)  # as for a user id that nobody has
+    assert build(environ={}).listen_port == 9876
+
+
 def test_p_shows_no_password(redis_url):
     lines = printed(
         "--redis", "redis://user:s3cret@127.0.0.1:1/0", MQREGISTRY_TLS_SERVER_KEY_PASSWORD="s3cret",

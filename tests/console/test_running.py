@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -14,6 +15,7 @@ import pytest
 
 from mqregistry.embedded import EmbeddedRedis
 from mqregistry.store.store import Store
+from tests.cli.processes import Process
 from tests.conftest import NO_FSYNC
 from tests.store.bed import Bed
 
@@ -165,3 +167,34 @@ def test_below_a_path_of_a_proxy_every_address_has_it(module_bed, redis_url, tmp
         assert httpx.get(process.url + "/static/console.js").status_code == 200
     finally:
         process.end()
+
+
+def test_with_wait_it_waits_for_redis_and_for_the_first_front_end(module_runner, tmp_path):
+    """As a container does that starts beside them: an end would count as a crash."""
+
+    def waiting(url):
+        options = ("--redis", url, "--namespace", "later", "--port", "0", "--checkpoints", str(tmp_path / "kept"))
+        process = Process("console", "--wait", *options, env={**os.environ, "HOME": str(tmp_path)})
+        try:
+            process.wait_for("waiting until it is there")
+        except AssertionError:
+            process.end(signal.SIGKILL)
+            raise
+        return process
+
+    async def make(url):
+        async with Store(url, "later") as store:
+            await store.connect()
+
+    with tempfile.TemporaryDirectory(prefix="mq") as folder:
+        server = EmbeddedRedis(Path(folder), extra=NO_FSYNC)
+        process = waiting(server.url)
+        try:
+            server.start()
+            module_runner.run(make(server.url))
+            process.wait_for("The console is at")
+        finally:
+            status = process.end()
+            server.stop()
+    assert (status, process.err.count("waiting until")) == (0, 1)
+    assert waiting("redis://127.0.0.1:1").end(signal.SIGTERM) == 0

@@ -62,6 +62,16 @@ def dockerfile() -> list[tuple[str, str]]:
     return [tuple(line.split(maxsplit=1)) for line in joined.splitlines() if line.strip()]
 
 
+def stages() -> list[list[tuple[str, str]]]:
+    """The instructions of each stage of the Dockerfile."""
+    found: list[list[tuple[str, str]]] = []
+    for word, rest in dockerfile():
+        if word == "FROM":
+            found.append([])
+        found[-1].append((word, rest))
+    return found
+
+
 def command_lines() -> list[tuple[str, list[str]]]:
     """(where, arguments after ``mqregistry``) of every command line of ours in deploy/."""
     found = []

@@ -21,6 +21,7 @@ from mqregistry.store.connection.client import open_client
 from mqregistry.store.connection.url import parse_url
 
 from .files import DEPLOY, ROOT, acl_users, command_lines, compose, dockerfile, environment, text, units
+from .helm import CHART
 
 # What redis-py and our reads send beside the scripts: the front ends' and sweepers', then the operators'.
 CLIENT_COMMANDS = {
@@ -149,11 +150,39 @@ def test_dockerfile_copies_what_exists_and_ends_as_the_command():
     ignored = [line[1:] for line in text("Dockerfile.dockerignore").splitlines() if line.startswith("!")]
     assert sorted(ignored) == sorted(copied)
     assert [rest.split()[0] for word, rest in instructions if word == "FROM"] == ["python:3.12-slim"] * 2
-    assert ("ENTRYPOINT", '["mqregistry"]') in instructions
+    assert ("ENTRYPOINT", '["entrypoint.sh"]') in instructions
+    assert ("COPY", "deploy/image /opt/mqregistry/bin") in instructions
+    assert ("WORKDIR", "/opt/mqregistry/bin") in instructions
     user = next(rest for word, rest in instructions if word == "USER")
     assert any(f"--uid {user} " in rest for word, rest in instructions if word == "RUN")
     words = [word for word, _ in instructions]
     assert words.index("USER") > max(i for i, word in enumerate(words) if word == "RUN")
+
+
+@pytest.mark.parametrize(
+    ("started", "runs"),
+    [
+        (["serve", "--workers", "2"], "serve --workers 2"),
+        (["sweep"], "sweep"),
+        # what others' charts, compose files and RocketMQ's own entry point have
+        (["sh", "mqnamesrv"], "serve"),
+        (["./mqnamesrv", "-c", "/etc/a b.conf"], "serve -c /etc/a b.conf"),
+        (["/bin/sh", "-c", "./mqnamesrv -c x -n 10.0.0.1:9876 -p"], "serve -c x -p"),
+        (["/bin/sh", "-c", "mqnamesrv"], "serve"),
+        (["nameserver", "-c", "x"], "serve -c x"),
+    ],
+    ids=str,
+)
+def test_the_image_takes_the_place_of_rocketmqs(started, runs, tmp_path):
+    told = tmp_path / "mqregistry"
+    told.write_text('#!/bin/sh\necho "$*"\n')
+    told.chmod(0o755)
+    folder = DEPLOY / "image"
+    path = f"{tmp_path}:{folder}:{os.environ['PATH']}"
+    done = subprocess.run(
+        [folder / "entrypoint.sh", *started], cwd=folder, env={"PATH": path}, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == runs + "\n"
 
 
 @pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="no systemd-analyze here (Debian package systemd)")
@@ -197,4 +226,6 @@ def test_every_file_is_described():
     readme = text("README.md")
     for path in DEPLOY.rglob("*"):
         if path.is_file() and path.name != "README.md":
-            assert f"`{path.relative_to(DEPLOY)}`" in readme, path
+            # a chart is one thing
+            where = CHART if path.is_relative_to(CHART) else path
+            assert f"`{where.relative_to(DEPLOY)}{'/' * where.is_dir()}`" in readme, path

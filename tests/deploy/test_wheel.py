@@ -19,14 +19,14 @@ from bench.servers.processes import free_port
 from mqregistry.embedded import die_with_parent
 
 from ..server.harness import wait_until
-from .files import ROOT, dockerfile, environment, password
+from .files import DEPLOY, ROOT, dockerfile, environment, password, stages
 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory):
     """Built from nothing but what the Dockerfile copies."""
     source = tmp_path_factory.mktemp("src")
-    for word, rest in dockerfile():
+    for word, rest in stages()[0]:
         if word == "COPY":
             *paths, target = rest.split()
             for path in paths:
@@ -36,7 +36,7 @@ def wheel(tmp_path_factory):
                 else:
                     shutil.copy(ROOT / path, source)
     (step,) = (rest for word, rest in dockerfile() if word == "RUN" and " pip wheel " in rest)
-    assert step.endswith("--constraint constraints.txt --wheel-dir /wheels .")
+    assert step.endswith('--constraint constraints.txt --wheel-dir /wheels ".[console]"')
     wheels = tmp_path_factory.mktemp("wheels")
     subprocess.run(
         [sys.executable, "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check", "--no-deps",
@@ -102,12 +102,14 @@ def test_front_ends_and_sweeper_run_from_the_wheel_and_are_healthy(installed, de
     assert not healthy()
     running = []
     try:
-        for command in (["serve", "--no-sweep"], ["sweep"]):
+        # the front end as existing charts and compose files start RocketMQ's own
+        folder = DEPLOY / "image"
+        for command in (["sh", "mqnamesrv", "--no-sweep"], ["sweep"]):
             running.append(
                 subprocess.Popen(
-                    [installed / "mqregistry", *command],
-                    env=variables,
-                    cwd=tmp_path,
+                    [folder / "entrypoint.sh", *command],
+                    env={**variables, "PATH": f"{installed}:{os.environ['PATH']}"},
+                    cwd=folder,
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
                     stderr=subprocess.PIPE,

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import logging
 import os
+import signal
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,14 +17,17 @@ from ... import __version__
 from ...config.settings import Settings
 from ...config.sources import default_data_dir
 from ...console.login.reach import check_reach
-from ...errors import StartError
+from ...errors import NoNamespace, StartError, StoreUnavailable
 from ...events.by import CONSOLE, this_process
-from ...store.store import open_existing
+from ...store.store import Store, open_existing
 from ..options import config_file_option, setting_options
 from ..target import find_target
 from .logging_setup import configure_logging
 
+logger = logging.getLogger("mqregistry.console")
+
 PORT: Final = 9880
+_LOOK_EVERY_S: Final = 1.0
 
 
 @click.command()
@@ -69,12 +75,16 @@ PORT: Final = 9880
     "--report", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
     help="A page of 'mqregistry pipeline report' to show; with --lake it is made when somebody looks.",
 )  # fmt: skip
+@click.option(
+    "--wait", is_flag=True,
+    help="Wait at the start for a Redis that is away, and for the first front end to make the namespace.",
+)  # fmt: skip
 @setting_options("redis", "namespace", "log_level", "log_file")
 @config_file_option
 def console(
     host: str, port: int, actions: bool, root_path: str, checkpoints: Path | None, lake: str | None,
     report: Path | None, login: bool, tls_cert: Path | None, tls_key: Path | None, origins: tuple[str, ...],
-    proxies: tuple[str, ...], config_file: Path | None, **flags: Any,
+    proxies: tuple[str, ...], wait: bool, config_file: Path | None, **flags: Any,
 ) -> None:  # fmt: skip
     """Show the tables in a browser: what is, what was, and who changed it.
 
@@ -100,17 +110,47 @@ def console(
         from ..read.lake_tables import LakePast
 
         options["lake"] = LakePast(lake, settings.namespace)
-    asyncio.run(_serve(settings, folder, options))
+    asyncio.run(_serve(settings, folder, options, wait=wait))
 
 
-async def _serve(settings: Settings, folder: Path, options: dict[str, Any]) -> None:
+async def _serve(settings: Settings, folder: Path, options: dict[str, Any], *, wait: bool) -> None:
     from ...console.app import serve
 
     def tell(address: str) -> None:
         click.echo(f"The console is at {address}" + (" and may change the tables" if options["may_act"] else ""))
 
-    async with open_existing(
-        settings.redis, settings.namespace, timeout_ms=settings.redis_timeout_ms, by=this_process(CONSOLE)
-    ) as store:
-        settings = msgspec.structs.replace(settings, compat=store.compat)
-        await serve(store, settings, folder, version=__version__, when_ready=tell, **options)
+    async with contextlib.AsyncExitStack() as stack:
+        store = await _open(settings, stack, wait=wait)
+        if store is not None:
+            settings = msgspec.structs.replace(settings, compat=store.compat)
+            await serve(store, settings, folder, version=__version__, when_ready=tell, **options)
+
+
+async def _open(settings: Settings, stack: contextlib.AsyncExitStack, *, wait: bool) -> Store | None:
+    """The store that the console reads; None: it was stopped while it waited."""
+    stop, told = asyncio.Event(), False
+    loop, numbers = asyncio.get_running_loop(), (signal.SIGTERM, signal.SIGINT)
+    for number in numbers:
+        loop.add_signal_handler(number, stop.set)
+    try:
+        while not stop.is_set():
+            try:
+                return await stack.enter_async_context(
+                    open_existing(
+                        settings.redis, settings.namespace, timeout_ms=settings.redis_timeout_ms,
+                        by=this_process(CONSOLE),
+                    )
+                )  # fmt: skip
+            except (StoreUnavailable, NoNamespace) as error:
+                if not wait:
+                    raise
+                if not told:
+                    logger.warning("%s; waiting until it is there", error)
+                told = True
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_LOOK_EVERY_S):
+                    await stop.wait()
+        return None
+    finally:
+        for number in numbers:
+            loop.remove_signal_handler(number)

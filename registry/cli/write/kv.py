@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 import click
 import msgspec
 
+from ...events.by import By
 from ...names import fault_of_name
 from ...operators import previews
 from ...store.config_writes import MAX_KEYS, MAX_NAMESPACE_BYTES, MAX_VALUE_BYTES, KvStore
@@ -128,20 +129,34 @@ async def import_(store: Store, file: Path, dry_run: bool, as_json: bool) -> Non
 
     Its keys are set; keys that are only here stay. Doing it again changes nothing.
     """
-    tables = read_file(file)
-    known = await _read(store)
-    plan = compare(tables, known)
-    _check_sizes(file, tables, known)
+    plan = await plan_import(store, file)
     if not dry_run:
-        store_kv = KvStore(store)
-        for name in plan.namespaces:
-            await store_kv.put(name, "", None)  # without a value this makes only the KV namespace
-        for name, key, _, value in plan.changes:
-            await store_kv.put(name, key, value)
+        await carry_out_import(store, plan)
     if as_json:
         output.json_page(_plan_json(plan, dry_run=dry_run))
     else:
         output.show(*_plan_lines(plan, dry_run=dry_run))
+
+
+async def plan_import(store: Store, file: Path) -> KvImport:
+    """What an import of this file would change.
+
+    Raises:
+        click.ClickException: it is no kvConfig.json, or has what the registry would not keep.
+    """
+    tables = read_file(file)
+    known = await _read(store)
+    _check_sizes(file, tables, known)
+    return compare(tables, known)
+
+
+async def carry_out_import(store: Store, plan: KvImport, *, by: By | None = None) -> None:
+    """Change what was planned; ``by``: as of :class:`KvStore`."""
+    kv_store = KvStore(store)
+    for name in plan.namespaces:
+        await kv_store.put(name, "", None, by=by)  # without a value this makes only the KV namespace
+    for name, key, _, value in plan.changes:
+        await kv_store.put(name, key, value, by=by)
 
 
 def read_file(file: Path) -> Kv:

@@ -15,11 +15,14 @@ from mqregistry.config.settings import options, options_by_key
 from .world import ROOT
 
 PAGES = ("README.md", "deploy/README.md", *(f"docs/{name}.md" for name in (
-    "commands", "comparing", "operating", "pipeline", "python", "redis", "security",
+    "commands", "comparing", "kubernetes", "operating", "pipeline", "python", "redis", "security", "tutorial",
+    "howto/backup", "howto/sentinel", "howto/sizing", "howto/tls", "howto/troubleshooting",
 )))  # fmt: skip
 # Options of other programs that the pages show too.
 OTHERS = {
     "deploy/README.md": {"--build", "--now"},
+    "docs/howto/sentinel.md": {"--sentinel"},
+    "docs/kubernetes.md": {"--from-literal", "--strict"},
     "docs/operating.md": {"--scan", "--pattern"},
     "docs/pipeline.md": {"--py-files", "--events"},
     "docs/redis.md": {"--scan", "--pattern"},

@@ -151,7 +151,8 @@ public final class ClientDriver {
                 number = taken++;
                 rate = ratePerSecond;
             }
-            sendUntilAcknowledged("m" + number);
+            // Of this process alone: a client that goes on for another may get its last messages again.
+            sendUntilAcknowledged("m" + number + "-" + ProcessHandle.current().pid());
             synchronized (work) {
                 finished++;
             }

@@ -1,0 +1,136 @@
+"""docs/migrating.md, played: from two Java NameServers to two front ends, and back, while messages flow."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from bench.servers.processes import Processes, wait_until
+
+from .conftest import release_or_skip
+from .name_servers import OURS, REGISTER_TIMEOUT_S, JavaNameServers, Kind, NameServer
+from .rocketmq import CLUSTER, Admin, Broker, Client, Release
+from .wire import WireClient, registered_addresses, route_addresses
+
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(1500)]
+
+BROKERS = int(os.environ.get("MQREGISTRY_INTEROP_BROKERS", "2"))
+PER_SECOND = 50
+FLOW_TIMEOUT_S = 60
+TOPICS = ("orders", "bills")
+GET_KV_CONFIG = 101
+
+
+def address_list(name_servers: tuple[NameServer, ...]) -> str:
+    return ";".join(server.addr for server in name_servers)
+
+
+class Site:
+    """Brokers and clients that are moved from some name servers to others."""
+
+    def __init__(self, processes: Processes, release: Release, admin: Admin, first: tuple[NameServer, ...]) -> None:
+        self.admin = admin
+        self._processes, self._release = processes, release
+        self.brokers = [
+            # it looks each 2 s instead of each 2 min whether its address list was changed
+            Broker(processes, release, address_list(first),
+                   {"brokerName": f"broker-{number}", "updateNameServerAddrPeriod": 2_000})
+            for number in range(BROKERS)
+        ]  # fmt: skip
+        for broker in self.brokers:
+            broker.start()
+        self.wait_for_brokers(first)
+        self.clients = [self._start(topic, first) for topic in TOPICS]
+
+    def wait_for_brokers(self, name_servers: tuple[NameServer, ...]) -> None:
+        wanted = {broker.addr for broker in self.brokers}
+        for server in name_servers:
+            wait_until(
+                f"{server.addr} has all brokers",
+                lambda server=server: registered_addresses(server.port) == wanted,
+                REGISTER_TIMEOUT_S,
+            )
+
+    def move_brokers(self, known_to: NameServer, name_servers: tuple[NameServer, ...]) -> None:
+        """As an operator does it, with one command; then every one of these knows the brokers, and all routes."""
+        wanted = address_list(name_servers)
+        said = self.admin.run("updateBrokerConfig", known_to.addr, "-c", CLUSTER, "-k", "namesrvAddr", "-v", wanted)
+        assert said.count("update broker config success") == len(self.brokers), said
+        self.wait_for_brokers(name_servers)
+        routes = [{topic: route_addresses(known_to.port, topic) for topic in TOPICS}]
+        for server in name_servers:
+            wait_until(
+                f"{server.addr} has the routes of {known_to.addr}",
+                lambda server=server: {topic: route_addresses(server.port, topic) for topic in TOPICS} == routes[0],
+                REGISTER_TIMEOUT_S,
+            )
+
+    def move_clients(self, name_servers: tuple[NameServer, ...]) -> None:
+        """One after the other is started again with another list, while the others go on."""
+        for number, client in enumerate(self.clients):
+            self._finish(client)
+            self.clients[number] = self._start(client.topic, name_servers)
+        self.go_on()
+
+    def go_on(self, seconds: int = 3) -> None:
+        """Messages flow for so long without a failure."""
+        for client in self.clients:
+            counts = client.wait_for_acknowledged(PER_SECOND * seconds, FLOW_TIMEOUT_S)
+            assert counts.failures == 0, counts
+
+    def finish(self) -> None:
+        for client in self.clients:
+            self._finish(client)
+
+    def _start(self, topic: str, name_servers: tuple[NameServer, ...]) -> Client:
+        client = Client(self._processes, self._release, address_list(name_servers), topic)
+        client.flow(PER_SECOND)
+        client.wait_for_acknowledged(PER_SECOND, FLOW_TIMEOUT_S)
+        return client
+
+    def _finish(self, client: Client) -> None:
+        client.stop()
+        counts = client.wait_for_all(FLOW_TIMEOUT_S)
+        assert counts.failures == 0, counts
+        client.end()
+
+
+def kv_of(server: NameServer) -> str:
+    with WireClient(server.port) as client:
+        answer, _ = client.request(GET_KV_CONFIG, {"namespace": "ns", "key": "moved"})
+    return str(answer.get("extFields", {}).get("value"))
+
+
+@pytest.mark.parametrize("release", ["5.3.3"], indirect=True)
+def test_from_java_name_servers_to_ours_and_back_nothing_is_lost(
+    under_test: Kind, release: Release, processes: Processes, admin: Admin, tmp_path: Path
+) -> None:
+    if under_test.name != OURS:
+        pytest.skip("from one Java NameServer to another is nobody's question here")
+    java_kind = JavaNameServers(lambda: release_or_skip(release.version), release.version)
+    kv_file = tmp_path / "kvConfig.json"
+    with_kv = {"kvConfigPath": kv_file}
+    java = (java_kind.start(processes, with_kv), java_kind.start(processes))
+    assert "success" in admin.run("updateKvConfig", java[0].addr, "-s", "ns", "-k", "moved", "-v", "as it was")
+    site = Site(processes, release, admin, java)
+
+    # there: ours join, clients leave the Java servers, then brokers do
+    ours = under_test.start_two(processes, with_kv)
+    assert [kv_of(server) for server in ours] == ["as it was"] * 2
+    site.move_brokers(java[0], (*java, *ours))
+    site.move_clients(ours)
+    site.move_brokers(ours[0], ours)
+    for server in java:
+        server.process.terminate(within_s=30)
+    site.go_on(seconds=5)
+
+    # back
+    java = (java_kind.start(processes, with_kv), java_kind.start(processes))
+    assert kv_of(java[0]) == "as it was"
+    site.move_brokers(ours[0], (*ours, *java))
+    site.move_clients(java)
+    site.move_brokers(java[0], java)
+    for server in ours:
+        server.process.terminate(within_s=30)
+    site.go_on(seconds=5)
+    site.finish()
