@@ -8,9 +8,11 @@ ARGS ?=
 TEST_PROCESSES ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
 VENV := .venv
 BIN := $(VENV)/bin
+# A source distribution lacks these links.
+LINKS := src/mqregistry registry/worker registry/pipeline registry/lua
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: same-python help run test other-tests spark-tests test-valkey k8s interop bench docs lint types check constraints clean
+.PHONY: same-python help run test other-tests spark-tests test-valkey k8s interop bench docs lint types check release constraints clean
 
 help:
 	@echo "make run          start a registry here: Redis, name server, sweeper   (ARGS=... for mqregistry up)"
@@ -22,6 +24,7 @@ help:
 	@echo "make docs         make the pages: a site and man pages, in build/docs"
 	@echo "make lint types   ruff, mypy"
 	@echo "make check        lint, types, test: what CI runs"
+	@echo "make release      sdist, wheel, SBOM and checksums, into dist/"
 	@echo "make constraints  write constraints.txt from .venv"
 
 $(BIN)/python:
@@ -36,16 +39,22 @@ ifneq ($(origin PYTHON),file)
 	  echo "$(VENV) was made with $$has, PYTHON=$(PYTHON) is $$wanted: 'make clean' first, then it is made again" >&2; exit 1; fi
 endif
 
+src/mqregistry:
+	mkdir -p $(@D) && ln -sfn ../registry $@
+
+registry/worker registry/pipeline registry/lua:
+	mkdir -p $(@D) && ln -sfn ../$(@F) $@
+
 # The stamps say what is installed already, so that a second run costs nothing.
-$(VENV)/run.stamp: pyproject.toml constraints.txt | same-python
+$(VENV)/run.stamp: pyproject.toml constraints.txt | same-python $(LINKS)
 	$(INSTALL) -e '.[embedded]'
 	@touch $@
 
-$(VENV)/dev.stamp: pyproject.toml constraints.txt | same-python
+$(VENV)/dev.stamp: pyproject.toml constraints.txt | same-python $(LINKS)
 	$(INSTALL) -e '.[embedded,spark,console,top,delta,docs,dev]'
 	@touch $@ $(VENV)/run.stamp $(VENV)/docs.stamp
 
-$(VENV)/docs.stamp: pyproject.toml constraints.txt | same-python
+$(VENV)/docs.stamp: pyproject.toml constraints.txt | same-python $(LINKS)
 	$(INSTALL) -e '.[docs]'
 	@touch $@
 
@@ -105,9 +114,18 @@ types: $(VENV)/dev.stamp
 
 check: lint types test
 
+# The tools of a release are apart: their versions have nothing to do with what runs.
+$(VENV)-release/stamp: .ci/release-tools.txt
+	$(PYTHON) -m venv $(VENV)-release
+	$(VENV)-release/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	@touch $@
+
+release: $(VENV)-release/stamp
+	$(VENV)-release/bin/python .ci/release.py
+
 constraints: $(VENV)/dev.stamp
 	@{ head -1 constraints.txt; $(BIN)/python -m pip freeze --exclude-editable; } > constraints.new
 	@mv constraints.new constraints.txt
 
 clean:
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-release build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -60,6 +60,7 @@ ALLOWED = {
     "worker": {*VALUES, "config", "store"},
     "pipeline": {*TABLES, "config", "store", "tasks"},
     "simulate": {*VALUES, "protocol", "client"},
+    "testing": {*VALUES, "client", "embedded", "store"},
     "cli": None,  # the edge: may use everything; nothing may use it
 }  # fmt: skip
 
@@ -78,11 +79,12 @@ THIRD_PARTY = {
     "textual": {"top"},
     "rich": {"top"},
     "click": {"cli"},
+    "pytest": {"testing"},
     "uvloop": {"server.process", "cli", "worker"},
     "prometheus_client": {"server.process"},
     "asyncio": {
         "tasks", "store", "client", "server.auth", "server.counting", "server.view", "server.requests", "server.net",
-        "server.process", "worker", "pipeline", "simulate", "shadow", "console", "top", "cli",
+        "server.process", "worker", "pipeline", "simulate", "shadow", "testing", "console", "top", "cli",
     },
 }  # fmt: skip
 

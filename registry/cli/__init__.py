@@ -33,7 +33,9 @@ _MODULES: Final = {
         ("broker", "run"), ("pipeline", "pipeline"), ("demo", "run"), ("simulate", "run"),
         ("probe", "run"), ("compare", "outside"), ("shadow", "outside"),
     )
-} | {"completion": "mqregistry.cli.completion", "top": "mqregistry.cli.top"}  # fmt: skip
+} | {
+    "completion": "mqregistry.cli.completion", "top": "mqregistry.cli.top", "doctor": "mqregistry.cli.doctor.command",
+}  # fmt: skip
 
 
 @click.group(
@@ -54,6 +56,7 @@ def cli() -> None:
     At a glance:        mqregistry top
     The event streams:  mqregistry streams
     Its Redis:          mqregistry redis-cli
+    Does it all fit:    mqregistry doctor
     Change the tables:  mqregistry broker wipe | restore | forget NAME, topic delete | set TOPIC
     KV configuration:   mqregistry kv list | get | put | delete | export | import
     Shared settings:    mqregistry config export | import

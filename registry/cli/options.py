@@ -203,8 +203,10 @@ def read_settings(flags: Mapping[str, Any], config_file: Path | None) -> Setting
     Raises:
         click.UsageError: a setting is wrong.
     """
+    given = dict(flags)
+    assigned = given.pop("assignments", None)
     try:
-        return build(flags=flags, config_file=config_file, warn=_warn)
+        return build(flags=given, assigned=assigned, config_file=config_file, warn=_warn)
     except ConfigError as error:
         raise click.UsageError(str(error)) from error
 

@@ -21,11 +21,11 @@ from ..events.changes import SCHEMA_MAJOR, SCHEMA_MINOR
 from . import keys, scripts
 from .connection.client import open_client
 from .connection.errors import mapped_errors
-from .connection.url import is_open_to_others, username_of, without_password
+from .connection.fitness import server_findings
+from .connection.url import username_of, without_password
 
 logger = logging.getLogger(__name__)
 
-OLDEST_REDIS = (6, 2)
 # A Redis that has lost one script has lost all of them: they are loaded once, not with each.
 _LOAD_AGAIN_S = 1.0
 
@@ -277,33 +277,30 @@ class Store:
             StoreError: older than 6.2, or an eviction policy that may drop keys.
             StoreUnavailable: no answer.
         """
+        found = list(server_findings(await self.info("server", "memory", "persistence"), self.url))
+        for finding in found:
+            if finding.state == "wrong":
+                raise StoreError(str(finding))
+        return [str(finding) for finding in found if finding.state == "warning"]
+
+    async def info(self, *sections: str) -> dict[str, Any]:
+        """What Redis says of itself, in these sections.
+
+        Raises:
+            StoreUnavailable: no answer.
+        """
+        found: dict[str, Any] = {}
         with mapped_errors(f"cannot use Redis at {without_password(self.url)}"):
-            info = await self.client.info("server", **self._any_node())
-            memory = await self.client.info("memory", **self._any_node())
-            persistence = await self.client.info("persistence", **self._any_node())
-        version = str(info.get("redis_version", "0"))
-        numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
-        if numbers < OLDEST_REDIS:
-            raise StoreError(f"Redis {version} at {without_password(self.url)} is too old: 6.2 or later is needed")
-        policy = str(memory.get("maxmemory_policy", "noeviction"))
-        if int(memory.get("maxmemory", 0)) > 0 and policy != "noeviction":
-            raise StoreError(
-                f"Redis has maxmemory-policy {policy}: it may drop route tables when memory is short; "
-                "set it to noeviction (CONFIG SET maxmemory-policy noeviction)"
-            )
-        warnings = []
-        if is_open_to_others(self.url):
-            warnings.append(
-                f"Redis at {without_password(self.url)} is used without a password, and is not on this machine: "
-                "whoever reaches it can change every route; set up users (deploy/users.acl), or keep its network to "
-                "yourself"
-            )
-        if not int(persistence.get("aof_enabled", 0)):
-            warnings.append(
-                "Redis does not write an append-only file: after a Redis restart routes return with the brokers' "
-                "next heartbeats, and KV configuration only if a front end still has it; set appendonly yes"
-            )
-        return warnings
+            initialize = getattr(self.client, "initialize", None)
+            if initialize is not None:  # of a cluster: it learns which node has which slot, once
+                await initialize()
+            for section in sections:
+                found |= await self.client.info(section, **self._any_node())
+        return found
+
+    async def try_command(self, *command: str) -> Any:
+        """Send one command, for the modules of this folder alone; errors are redis-py's."""
+        return await self.client.execute_command(*command, **self._any_node())
 
     async def figures(self) -> RedisFigures:
         """What Redis says of its memory, connections and persistence.
@@ -311,10 +308,7 @@ class Store:
         Raises:
             StoreUnavailable: no answer.
         """
-        found: dict[str, Any] = {}
-        with mapped_errors(f"reading the figures of Redis at {without_password(self.url)}"):
-            for section in ("memory", "clients", "replication", "persistence"):
-                found |= await self.client.info(section, **self._any_node())
+        found = await self.info("memory", "clients", "replication", "persistence")
         failing = "err" in (found.get("aof_last_write_status"), found.get("rdb_last_bgsave_status"))
         return RedisFigures(
             int(found.get("used_memory", 0)), int(found.get("maxmemory", 0)), int(found.get("connected_clients", 0)),
@@ -331,10 +325,6 @@ class Store:
 
     async def connect(self) -> Namespace:
         """First contact of a process that keeps the tables: server checks, namespace, scripts; warnings logged."""
-        initialize = getattr(self.client, "initialize", None)
-        if initialize is not None:
-            with mapped_errors(f"cannot use Redis at {without_password(self.url)}"):
-                await initialize()
         for warning in await self.check_server():
             logger.warning("%s", warning)
         found = await self.init_namespace()

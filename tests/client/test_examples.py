@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+import urllib.request
 from pathlib import Path
 
 import pytest
 
+from bench.servers.processes import free_port
 from tests.certificates import Authority
 from tests.server.harness import Broker, FrontEnd, wait_until
 
@@ -42,12 +45,15 @@ def brokers(front_end):
         yield
 
 
-def run(name, *arguments, env=None):
+NEITHER = "the name server knows neither the topic no-such-topic nor TBW102\n"
+
+
+def run(name, *arguments, env=None, says=""):
     done = subprocess.run(
         [sys.executable, str(EXAMPLES / name), *arguments],
         capture_output=True, text=True, timeout=60, cwd=EXAMPLES, env={**os.environ, **(env or {})},
     )  # fmt: skip
-    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    assert (done.returncode, done.stderr) == (0, says), done.stderr
     return done.stdout
 
 
@@ -56,7 +62,7 @@ def address(front_end):
 
 
 def test_routes(front_end, brokers):
-    out = run("routes.py", address(front_end))
+    out = run("routes.py", address(front_end), says=NEITHER)
     assert "orders is at broker-a, broker-b\n" in out
     assert "send to MessageQueue(topic='orders', broker_name='broker-" in out
     one, other = [line.split("broker_name='")[1][:8] for line in out.splitlines() if "send to" in line]
@@ -67,7 +73,9 @@ def test_routes(front_end, brokers):
 
 
 def test_routes_by_the_environment(front_end, brokers):
-    assert "orders is at broker-a, broker-b\n" in run("routes.py", env={"NAMESRV_ADDR": address(front_end)})
+    assert "orders is at broker-a, broker-b\n" in run(
+        "routes.py", env={"NAMESRV_ADDR": address(front_end)}, says=NEITHER
+    )
 
 
 def test_routes_sync(front_end, brokers):
@@ -95,8 +103,49 @@ def test_broker_redis(front_end, redis_url, namespace):
     wait_until(lambda: brokers_at(front_end.port) == {}, "it has left")
 
 
+def test_worker(front_end, brokers):
+    """Two of them share the queues, and one is told to end."""
+    shares = []
+    for number in ("0", "1"):
+        process = subprocess.Popen([sys.executable, str(EXAMPLES / "worker.py"), "orders", number, "2",
+                                    address(front_end)], stdout=subprocess.PIPE, text=True)  # fmt: skip
+        with process:
+            shares.append(process.stdout.readline().removeprefix("reads ").split())
+            process.terminate()
+            assert process.stdout.read() == "stopped\n"
+        assert process.returncode == 0
+    both = sorted(name.rstrip(",") for share in shares for name in share)
+    assert both == [f"broker-{letter}/{queue}" for letter in "ab" for queue in range(4)]
+
+
+def test_fastapi_app(front_end, brokers, tmp_path):
+    port, application = free_port(), Path("fastapi_app.py").stem + ":app"
+    process = subprocess.Popen(
+        [sys.executable, "-m", "uvicorn", "--port", str(port), "--log-level", "warning", application],
+        cwd=EXAMPLES, env={**os.environ, "NAMESRV_ADDR": address(front_end), "ROUTES_FILE": str(tmp_path / "routes")},
+    )  # fmt: skip
+
+    def asked(path, data=None):
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", data, timeout=5) as answer:
+                return json.load(answer)
+        except OSError:
+            return None
+
+    with process:
+        try:
+            wait_until(lambda: (asked("/healthz") or {}).get("routes") == ["orders"], "it knows its route")
+            placed = [asked("/orders", b"") for _ in range(8)]
+        finally:
+            process.terminate()
+    assert {(one["broker"], one["address"]) for one in placed} == {
+        ("broker-a", "10.0.0.1:10911"), ("broker-b", "10.0.0.1:10921"),
+    }  # fmt: skip
+    assert "orders" in (tmp_path / "routes").read_text()
+
+
 def test_every_example_is_run_here():
-    tested = Path(__file__).read_text()
+    tested = Path(__file__).read_text() + (ROOT / "tests" / "testing" / "test_testing.py").read_text()
     assert [path.name for path in sorted(EXAMPLES.glob("*.py")) if f'"{path.name}"' not in tested] == []
 
 

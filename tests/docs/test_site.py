@@ -13,6 +13,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 import mqregistry.client
+import mqregistry.testing
 from mqregistry.config.settings import options_by_key
 from mqregistry.events.changes import TYPES
 from mqregistry.protocol.codes import RequestCode, ResponseCode
@@ -107,7 +108,7 @@ def test_the_reference_is_whole(built, pages):
     assert missing("reference/requests", codes | {str(code.value) for code in RequestCode}) == set()
     assert missing("reference/scripts", set(load())) == set()
     names = {word.rpartition(".")[2] for word in words("reference/python")}
-    assert set(mqregistry.client.__all__) - names == set()
+    assert {*mqregistry.client.__all__, *mqregistry.testing.__all__} - names == set()
     assert missing("metrics", {PREFIX + name for name in METRICS}) == set()
     assert missing("events", set(TYPES)) == set()
     described = {word.split("<")[0] for word in words("redis")}

@@ -11,6 +11,7 @@ from redis.crc import key_slot
 from bench.servers.redis_servers import cluster_setup
 from mqregistry.errors import StoreError, StoreUnavailable
 from mqregistry.store import keys
+from mqregistry.store.connection.examination import examine
 from mqregistry.store.store import Store
 
 from ..deploy.files import acl_users, password
@@ -56,6 +57,7 @@ async def test_cluster_every_script_and_read_works_on_every_node(cluster):
         async with Store(url, namespace_on(cluster, node)) as store:
             assert (await store.connect()).created
             await use_everything(Bed(store))
+            assert [str(finding) for finding in await examine(store) if finding.state == "wrong"] == []
             replies = await asyncio.gather(*(store.call("put_kv", "many", f"k{i}", "1", "v") for i in range(300)))
             assert len(replies) == 300
     assert all(node.call("DBSIZE") > 3 for node in cluster.nodes[:3])

@@ -125,7 +125,8 @@ class BrokerRegistrar:
             )
         self._tls = tls
         self._pace = pace
-        self._unregisters = unregister
+        self.unregister = unregister
+        """Whether leaving it unregisters; it may be changed before."""
         self._on_result = on_result
         self._payloads = PayloadBuilder(self.topics, config)
         self._loops: dict[str, tuple[RegistrationLoop, list[asyncio.Task[None]]]] = {}
@@ -154,7 +155,7 @@ class BrokerRegistrar:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self._leave(unregister=self._unregisters)
+        await self._leave(unregister=self.unregister)
 
     @property
     def config(self) -> BrokerConfig:

@@ -60,6 +60,15 @@ class BrokerRegistrarSync(SyncClient[BrokerRegistrar]):
         return self._client.unregistered
 
     @property
+    def unregister(self) -> bool:
+        """See :attr:`BrokerRegistrar.unregister`."""
+        return self._client.unregister
+
+    @unregister.setter
+    def unregister(self, value: bool) -> None:
+        self._client.unregister = value
+
+    @property
     def master_addr(self) -> str:
         """See :attr:`BrokerRegistrar.master_addr`."""
         return self._on_loop(lambda: self._client.master_addr)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Final
+from typing import Final, Self
 
 from ...model import DataVersion, TopicConfig, TopicQueueMapping
 from ..checks import check_data_version, check_mapping, check_topic
+from .config import BrokerConfig
+from .system_topics import system_topics
 
 DEFAULT_PERM: Final = 6
 
@@ -52,6 +54,17 @@ class TopicTable(Mapping[str, TopicConfig]):
         self._version = DataVersion(0, now_ms(), 0) if data_version is None else check_data_version(data_version)
         self._state_version = self._version.state_version
         self._listeners: list[TableListener] = []
+
+    @classmethod
+    def with_system_topics(cls, config: BrokerConfig, topics: Iterable[TopicConfig] = ()) -> Self:
+        """A table that begins with the topics that a Java broker of this name, cluster and version has by itself.
+
+        TBW102 is among them, so clients may send to topics that do not exist yet (autoCreateTopicEnable).
+
+        Args:
+            topics: the broker's own; one of the same name takes the place of a system topic.
+        """
+        return cls([*system_topics(config), *topics])
 
     def __getitem__(self, topic: str) -> TopicConfig:
         return self._topics[topic]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import ssl
 from collections.abc import Callable, Mapping
 from typing import Final, Self
@@ -26,6 +27,7 @@ from .queues import (
     MessageQueue,
     PublishInfo,
 )
+from .route_file import RouteFile
 from .selection import QueueSelector
 from .tables import FoundBroker
 from .updates import RouteChange, RouteListener, RouteUpdater
@@ -36,6 +38,9 @@ POLL_FIRST_S: Final = 0.010
 POLL_EVERY_S: Final = 30.0
 LOCK_TIMEOUT_S: Final = 3.0
 CALL_TIMEOUT_S: Final = 3.0
+# A change is in the file so soon; and without changes it says anew how old its routes are.
+_WRITE_AFTER_S: Final = 1.0
+_WRITE_EVERY_S: Final = 24 * 3600.0
 
 
 class RouteClient:
@@ -55,6 +60,8 @@ class RouteClient:
         poll_first_s, poll_every_s: when all routes are asked for.
         lock_timeout_s: how long one topic's route waits for that of another.
         call_timeout_s: for the answer of one name server.
+        cache_file: a file that keeps the routes in use for the next start (one client a file). While no name server
+            has answered in this life, topics get the route that it has of them: see ``stale_topics``.
         connect_timeout_s, backoff_first_s, backoff_most_s, tls, encoding, max_in_flight, on_request: see
             :class:`NameServers`; not with a NameServers, which has its own.
 
@@ -76,6 +83,7 @@ class RouteClient:
         poll_every_s: float = POLL_EVERY_S,
         lock_timeout_s: float = LOCK_TIMEOUT_S,
         call_timeout_s: float = CALL_TIMEOUT_S,
+        cache_file: str | os.PathLike[str] | None = None,
         connect_timeout_s: float = REQUEST_TIMEOUT_S,
         backoff_first_s: float = BACKOFF_FIRST_S,
         backoff_most_s: float = BACKOFF_MOST_S,
@@ -102,9 +110,10 @@ class RouteClient:
                 connect_timeout_s=connect_timeout_s, tls=tls, encoding=encoding, max_in_flight=max_in_flight,
                 on_request=on_request,
             )  # fmt: skip
+        self._file = None if cache_file is None else RouteFile(cache_file)
         self._updater = RouteUpdater(
             self.name_servers, lock_timeout_s=lock_timeout_s, call_timeout_s=call_timeout_s,
-            default_topic=default_topic, default_topic_queue_nums=default_topic_queue_nums,
+            default_topic=default_topic, default_topic_queue_nums=default_topic_queue_nums, file=self._file,
         )  # fmt: skip
         self._updater.listeners.append(self._keep_brokers)
         self.tables = self._updater.tables
@@ -114,6 +123,7 @@ class RouteClient:
         self._poll_first_s, self._poll_every_s = poll_first_s, poll_every_s
         self._tasks: list[asyncio.Task[None]] = []
         self._poll_soon = asyncio.Event()
+        self._write_soon = asyncio.Event()
         self.in_use_changed = asyncio.Event()
         """Set when the topics in use have changed."""
         self._open = False
@@ -123,7 +133,11 @@ class RouteClient:
         self.name_servers.on_addresses.append(self._poll_soon.set)
         if self._own_name_servers:
             await self.name_servers.__aenter__()
+        if self._file is not None:
+            await asyncio.to_thread(self._file.read)
         self._tasks = [asyncio.create_task(self._poll_for_ever(), name="route poll")]
+        if self._file is not None:
+            self._tasks.append(asyncio.create_task(self._write_for_ever(self._file), name="route file"))
         if self._push is not None:
             self._tasks.append(asyncio.create_task(self._push.run(), name="route push"))
         return self
@@ -142,6 +156,8 @@ class RouteClient:
         try:
             await asyncio.gather(*tasks, return_exceptions=True)
         finally:
+            if self._file is not None:
+                self._file.write()
             if self._own_name_servers:
                 await self.name_servers.close()
 
@@ -192,6 +208,11 @@ class RouteClient:
     def unknown_topics(self) -> frozenset[str]:
         """Topics in use that the name server did not know when it was last asked."""
         return frozenset(self._updater.unknown)
+
+    @property
+    def stale_topics(self) -> frozenset[str]:
+        """Topics in use whose route is of the ``cache_file``, and that no name server has told in this life."""
+        return frozenset(self._updater.stale)
 
     def find_broker_addr_in_publish(self, broker_name: str) -> str | None:
         """See :meth:`RouteTables.find_broker_addr_in_publish`."""
@@ -344,5 +365,15 @@ class RouteClient:
                 async with asyncio.timeout_at(due_s):
                     await self._poll_soon.wait()
 
+    async def _write_for_ever(self, file: RouteFile) -> None:
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_WRITE_EVERY_S):
+                    await self._write_soon.wait()
+            await asyncio.sleep(_WRITE_AFTER_S)  # changes often come several at a time
+            self._write_soon.clear()
+            await asyncio.to_thread(file.write)
+
     def _keep_brokers(self, _: RouteChange) -> None:
+        self._write_soon.set()
         self.selector.keep_brokers(set(self.tables.broker_addrs))

@@ -6,6 +6,7 @@ threads, forks, closing and Ctrl-C see :mod:`mqregistry.client.sync_client`.
 
 from __future__ import annotations
 
+import os
 import ssl
 from collections.abc import Callable, Mapping
 
@@ -50,6 +51,7 @@ class RouteClientSync(SyncClient[RouteClient]):
         poll_every_s: float = POLL_EVERY_S,
         lock_timeout_s: float = LOCK_TIMEOUT_S,
         call_timeout_s: float = CALL_TIMEOUT_S,
+        cache_file: str | os.PathLike[str] | None = None,
         connect_timeout_s: float = REQUEST_TIMEOUT_S,
         backoff_first_s: float = BACKOFF_FIRST_S,
         backoff_most_s: float = BACKOFF_MOST_S,
@@ -63,9 +65,9 @@ class RouteClientSync(SyncClient[RouteClient]):
                 name_servers, push=push, push_answer_s=push_answer_s, default_topic=default_topic,
                 default_topic_queue_nums=default_topic_queue_nums, latency_fault_tolerance=latency_fault_tolerance,
                 poll_first_s=poll_first_s, poll_every_s=poll_every_s, lock_timeout_s=lock_timeout_s,
-                call_timeout_s=call_timeout_s, connect_timeout_s=connect_timeout_s, backoff_first_s=backoff_first_s,
-                backoff_most_s=backoff_most_s, tls=tls, encoding=encoding, max_in_flight=max_in_flight,
-                on_request=on_request,
+                call_timeout_s=call_timeout_s, cache_file=cache_file, connect_timeout_s=connect_timeout_s,
+                backoff_first_s=backoff_first_s, backoff_most_s=backoff_most_s, tls=tls, encoding=encoding,
+                max_in_flight=max_in_flight, on_request=on_request,
             )
         )  # fmt: skip
 
@@ -114,6 +116,11 @@ class RouteClientSync(SyncClient[RouteClient]):
     def routes(self) -> Mapping[str, TopicRoute]:
         """See :attr:`RouteClient.routes`; a copy."""
         return dict(self._known.routes)
+
+    @property
+    def stale_topics(self) -> frozenset[str]:
+        """See :attr:`RouteClient.stale_topics`."""
+        return self._known.stale_topics
 
     def find_broker_addr_in_publish(self, broker_name: str) -> str | None:
         """See :meth:`RouteTables.find_broker_addr_in_publish`."""

@@ -8,26 +8,36 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from datetime import datetime
 from typing import NamedTuple
 
 from ...errors import ClientClosed, PeerUnavailable, RemoteProtocolError
 from ...model import TopicRoute
+from ...names import printable
 from ...protocol.bodies.route import decode_route
 from ...protocol.codes import RequestCode, ResponseCode, with_name
 from ..connection import PeerConnection
 from ..name_servers import NameServers
 from .queues import default_topic_route
+from .route_file import RouteFile
 from .tables import RouteTables
 
 logger = logging.getLogger(__name__)
 
 
 class RouteChange(NamedTuple):
-    """A changed route, for a listener. before: None when the topic's route was not known."""
+    """A changed route, for a listener.
+
+    Attributes:
+        before: None when the topic's route was not known.
+        is_stale: it is of the file of routes, as no name server answers. The first answer is told, too, if it is the
+            same route.
+    """
 
     topic: str
     before: TopicRoute | None
     route: TopicRoute
+    is_stale: bool = False
 
 
 RouteListener = Callable[[RouteChange], object]
@@ -41,10 +51,12 @@ class RouteUpdater:
         call_timeout_s: for the answer of one name server.
         default_topic: its route is used for a topic that does not exist yet.
         default_topic_queue_nums: the most queues at each broker that are used then.
+        file: where routes of an earlier life are, and are kept for the next one.
 
     Attributes:
         listeners: called with each change after the tables have it; what they raise is logged.
         unknown: topics in use that the name server did not know when it was last asked.
+        stale: topics in use whose route is of the file: no name server has told it in this life.
         is_away: whether no name server answered the last request.
     """
 
@@ -56,22 +68,30 @@ class RouteUpdater:
         call_timeout_s: float,
         default_topic: str,
         default_topic_queue_nums: int,
+        file: RouteFile | None = None,
     ) -> None:
         self.tables = RouteTables()
         self.listeners: list[RouteListener] = []
         self.unknown: set[str] = set()
+        self.stale: set[str] = set()
         self.is_away = False
         self._name_servers = name_servers
         self._lock_timeout_s, self._call_timeout_s = lock_timeout_s, call_timeout_s
         self._default_topic, self._default_topic_queue_nums = default_topic, default_topic_queue_nums
         self._lock = asyncio.Lock()
         self._failed: set[str] = set()
+        self._denied: set[str] = set()  # as well as the default topic
+        self._file = file
 
     def forget(self, topic: str) -> None:
         """Drop everything that is known of a topic, which is no longer in use."""
         self.tables.forget(topic)
         self.unknown.discard(topic)
+        self.stale.discard(topic)
         self._failed.discard(topic)
+        self._denied.discard(topic)
+        if self._file is not None:
+            self._file.drop(topic)
 
     async def ask(self, topic: str, *, now: bool = False, over: PeerConnection | None = None) -> TopicRoute | None:
         """Ask for a topic's route without keeping it; None when there is no such topic.
@@ -144,7 +164,7 @@ class RouteUpdater:
             route = await self.ask(self._default_topic if use_default else topic, now=now, over=over)
             self._back()
             if route is None:
-                self.unknown.add(topic)
+                self._is_unknown(topic, use_default)
                 return False
             if use_default:
                 if topic in self.tables.routes:
@@ -152,7 +172,7 @@ class RouteUpdater:
                 route = default_topic_route(route, self._default_topic_queue_nums)
             else:
                 self.unknown.discard(topic)
-            changed = self._take_in(topic, route)
+            changed = self._take_in(topic, route, is_default=use_default)
             self._failed.discard(topic)
             return changed
         except RemoteProtocolError as error:
@@ -163,16 +183,46 @@ class RouteUpdater:
         finally:
             self._lock.release()
 
-    def _take_in(self, topic: str, route: TopicRoute) -> bool:
+    def _is_unknown(self, topic: str, is_default: bool) -> None:
+        if topic not in self.tables.topics:  # it was forgotten while its route was asked for
+            return
+        if is_default and topic not in self._denied:
+            self._denied.add(topic)
+            logger.warning("the name server knows neither the topic %s nor %s", topic, self._default_topic)
+        elif not is_default and topic not in self.unknown:
+            is_known = topic in self.tables.routes
+            # of one to send to the default topic is asked for next, and what comes of that is told
+            level = logging.INFO if topic in self.tables.published and not is_known else logging.WARNING
+            kept = "; what is known is kept" if is_known else ""
+            logger.log(level, "the name server does not know the topic %s%s", topic, kept)
+        self.unknown.add(topic)
+        if self._file is not None:
+            self._file.drop(topic)
+
+    def _take_in(self, topic: str, route: TopicRoute, *, is_default: bool = False, is_stale: bool = False) -> bool:
         if topic not in self.tables.topics:  # it was forgotten while its route was asked for
             return False
         before = self.tables.routes.get(topic)
-        if not self.tables.update(topic, route):
+        was_stale = topic in self.stale
+        changed = self.tables.update(topic, route)
+        if is_stale:
+            self.stale.add(topic)
+        else:
+            self.stale.discard(topic)
+            if self._file is not None and not is_default:
+                self._file.keep(topic, route)
+        if not changed and (is_stale or not was_stale):
             return False
-        logger.info("the route of %s %s", topic, "is known" if before is None else "changed")
+        self._denied.discard(topic)
+        if before is None:
+            logger.info("the route of %s is known: %s", topic, _in_words(route))
+        elif changed:
+            logger.info("the route of %s changed: it was %s; it is %s", topic, _in_words(before), _in_words(route))
+        else:
+            logger.info("the route of %s is still that of the file", topic)
         for listener in list(self.listeners):
             try:
-                listener(RouteChange(topic, before, route))
+                listener(RouteChange(topic, before, route, is_stale))
             except Exception:
                 logger.exception("a listener failed with the change of %s", topic)
         return True
@@ -181,8 +231,40 @@ class RouteUpdater:
         if not self.is_away:
             logger.warning("%s; what is known is kept", error)
         self.is_away = True
+        if self._file is not None:
+            for topic in sorted(self.tables.topics & self._file.kept.keys()):
+                if topic in self.stale or topic not in self.tables.routes:
+                    self._recall(self._file, topic)
+
+    def _recall(self, file: RouteFile, topic: str) -> None:
+        """Take the route of last time, as no name server tells one."""
+        if not self.tables.needs_update(topic):
+            return
+        kept = file.kept[topic]
+        if topic not in self.stale:
+            at = datetime.fromtimestamp(kept.at_ms / 1000).strftime("%Y-%m-%d %H:%M:%S")
+            logger.warning(
+                "the route of %s is that of the file, which a name server told at %s: it may be stale", topic, at
+            )
+        try:
+            self._take_in(topic, kept.route, is_stale=True)
+        except RemoteProtocolError as error:
+            logger.warning("the route of %s in the file cannot be used: %s", topic, error)
+            file.drop(topic)
 
     def _back(self) -> None:
         if self.is_away:
             logger.warning("a name server answers again")
         self.is_away = False
+
+
+def _in_words(route: TopicRoute) -> str:
+    """A route on one line of a log."""
+    found = []
+    for name, data in sorted(route.queue_datas.items()):
+        row = route.broker_rows.get(name)
+        where = ", ".join(f"{addr} id {id}" for id, addr in sorted(row.broker_addrs.items())) if row else ""
+        found.append(
+            f"{name} {data.read_queue_nums} read, {data.write_queue_nums} write, perm {data.perm}, at {where or 'none'}"
+        )
+    return printable("; ".join(found) or "no broker")

@@ -20,6 +20,7 @@ PAGES = ("README.md", "deploy/README.md", *(f"docs/{name}.md" for name in (
 )))  # fmt: skip
 # Options of other programs that the pages show too.
 OTHERS = {
+    "README.md": {"--from", "--spec"},
     "deploy/README.md": {"--build", "--now"},
     "docs/howto/sentinel.md": {"--sentinel"},
     "docs/kubernetes.md": {"--from-literal", "--strict"},

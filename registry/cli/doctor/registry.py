@@ -1,0 +1,95 @@
+"""What doctor finds in a registry: its Redis, its namespace, and the processes that work on it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...config.settings import DEFAULT, Settings
+from ...errors import NoNamespace, RegistryError, StoreError
+from ...events.by import host_name
+from ...events.changes import SCHEMA_MAJOR, SCHEMA_MINOR
+from ...store.connection.examination import examine, read_schema_minor
+from ...store.connection.fitness import Finding
+from ...store.fleet.processes import Fleet, read_fleet
+from ...store.store import Store, open_existing
+
+
+async def registry_findings(settings: Settings) -> tuple[list[Finding], set[int]]:
+    """Everything about the registry that the settings name, and the processes of it on this machine."""
+    findings: list[Finding] = []
+    async with Store(settings.redis, settings.namespace, timeout_ms=settings.redis_timeout_ms) as store:
+        try:
+            findings += await examine(store)
+        except RegistryError as error:
+            findings.append(
+                Finding("Redis", "wrong", str(error), advice="is Redis up, and is this its address and login?")
+            )
+            return findings, set()
+    try:
+        async with open_existing(settings.redis, settings.namespace, timeout_ms=settings.redis_timeout_ms) as store:
+            findings += await _namespace(store, settings)
+            fleet = await read_fleet(store)
+    except NoNamespace:
+        text = f"there is no namespace {settings.namespace!r} yet: the first front end makes it"
+        findings.append(Finding("namespace", "ok", text))
+        return findings, set()
+    except StoreError as error:
+        findings.append(Finding("namespace", "wrong", str(error)))
+        return findings, set()
+    findings += fleet_findings(fleet)
+    return findings, processes_here(fleet)
+
+
+async def _namespace(store: Store, settings: Settings) -> list[Finding]:
+    found = []
+    minor = await read_schema_minor(store)
+    note = f"; a newer release than this ({SCHEMA_MAJOR}.{SCHEMA_MINOR}) was here" if minor > SCHEMA_MINOR else ""
+    found.append(Finding("schema", "ok", f"{SCHEMA_MAJOR}.{minor}{note}"))
+    if store.compat != settings.compat:
+        found.append(
+            Finding(
+                "compat", "warning" if settings.source("compat") == DEFAULT else "wrong",
+                f"namespace {settings.namespace!r} was made for compat {store.compat}",
+                f"{settings.compat}, as set here",
+                f"start front ends and sweepers with --compat {store.compat}, or use another --namespace",
+            )
+        )  # fmt: skip
+    return found
+
+
+def fleet_findings(fleet: Fleet) -> Iterator[Finding]:
+    """Front ends and sweepers: whether they are there, and of which releases."""
+    there = [one for one in fleet.front_ends if one.state != "gone"]
+    for one in fleet.front_ends:
+        if one.state == "gone":
+            yield Finding(
+                "front ends", "warning", f"{one.name} on {one.host} is gone, without a word",
+                advice="start it again; if it was meant to go, this is forgotten within an hour",
+            )  # fmt: skip
+        elif one.state != "ready":
+            yield Finding("front ends", "warning", f"{one.name} on {one.host} is {one.state}", "ready",
+                          "its log says why")  # fmt: skip
+    text = ", ".join(f"{one.name} (release {one.release})" for one in there)
+    yield Finding("front ends", "ok", text or "none runs on this namespace")
+    sweepers = [one.facts for one in fleet.sweepers if not one.gone]
+    if sweepers:
+        text = ", ".join(f"in {one.front_end}" if one.front_end else f"on {one.host}" for one in sweepers)
+        yield Finding("sweepers", "ok", text)
+    elif there:
+        yield Finding(
+            "sweepers", "wrong", "none sweeps: brokers that fall silent stay in every route", "one at least",
+            "'mqregistry sweep' is one; front ends have one unless they were started with --no-sweep",
+        )  # fmt: skip
+    releases = sorted({one.release for one in there} | {one.release for one in sweepers})
+    if len(releases) > 1:
+        yield Finding(
+            "releases", "warning", f"{' and '.join(releases)} work side by side", "one release, but during an upgrade",
+            "finish the upgrade (section Upgrading of docs/operating.md)",
+        )  # fmt: skip
+
+
+def processes_here(fleet: Fleet) -> set[int]:
+    """The processes of front ends on this machine: their workers."""
+    here = host_name()
+    workers = (worker for one in fleet.front_ends if one.host == here for worker in one.workers)
+    return {worker.facts.pid for worker in workers if not worker.gone}
