@@ -53,6 +53,8 @@ ALLOWED = {
         *TABLES, "store", "config", "tasks", "embedded",
         "server.auth", "server.counting", "server.net", "server.requests", "server.view",
     },
+    "compare": {*VALUES, "config", "operators", "protocol"},
+    "shadow": {*VALUES, "client", "compare", "protocol", "tasks"},
     "console": {*TABLES, "protocol", "store", "config", "tasks", "operators", "server.auth", "server.view"},
     "top": {*TABLES, "store", "tasks", "operators"},
     "worker": {*VALUES, "config", "store"},
@@ -82,7 +84,7 @@ THIRD_PARTY = {
     "prometheus_client": {"server.process"},
     "asyncio": {
         "tasks", "store", "client", "server.auth", "server.counting", "server.view", "server.requests", "server.net",
-        "server.process", "worker", "pipeline", "simulate", "testing", "console", "top", "cli",
+        "server.process", "worker", "pipeline", "simulate", "shadow", "testing", "console", "top", "cli",
     },
 }  # fmt: skip
 
@@ -239,7 +241,9 @@ def test_only_the_store_names_keys_and_sends_commands(name):
         assert "store.client" not in MODULES[name].read_text(), name
 
 
-@pytest.mark.parametrize("name", [name for name in MODULES if re.match(r"cli\.(run|read|write|pipeline|auth)\.", name)])
+@pytest.mark.parametrize(
+    "name", [name for name in MODULES if re.match(r"cli\.(run|read|write|pipeline|auth|outside)\.", name)]
+)
 def test_a_command_is_in_the_module_of_its_name(name):
     """And every other module of these folders has no command, so that a command is found by its name."""
     pattern = r"^@click\.(?:command|group)\(.*?^(?:async )?def (\w+)"

@@ -31,7 +31,7 @@ _MODULES: Final = {
         ("topic", "write"), ("kv", "write"), ("config", "write"), ("auth", "auth"),
         ("watch", "read"), ("audit", "read"), ("streams", "read"), ("redis-cli", "read"),
         ("broker", "run"), ("pipeline", "pipeline"), ("demo", "run"), ("simulate", "run"),
-        ("probe", "run"),
+        ("probe", "run"), ("compare", "outside"), ("shadow", "outside"),
     )
 } | {
     "completion": "mqregistry.cli.completion", "top": "mqregistry.cli.top", "doctor": "mqregistry.cli.doctor.command",
@@ -62,7 +62,7 @@ def cli() -> None:
     Shared settings:    mqregistry config export | import
     Who may do what:    mqregistry auth mode | user | secret | allow | deny | observe | check
     History, by Spark:  mqregistry pipeline run
-    From outside:       mqregistry probe -n LIST
+    From outside:       mqregistry probe -n LIST | compare SIDE SIDE | shadow
     A test broker:      mqregistry broker run --name NAME
     A simulated day:    mqregistry simulate
 

@@ -1,20 +1,21 @@
-"""Asks one name server, ours or Java's, what it has: brokers (106), topics (206), a topic's route (105)."""
+"""Asks one name server, ours or Java's, what it has: brokers (106), topics (206), routes (105), KV (219)."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from typing import Final
 
 from ..errors import PeerUnavailable
 from ..model import BrokerRow, TopicRoute
 from ..protocol.bodies.route import decode_cluster_info, decode_route
-from ..protocol.bodies.tables import decode_topic_list
+from ..protocol.bodies.tables import decode_kv_table, decode_topic_list
 from ..protocol.codes import RequestCode, ResponseCode
 from ..protocol.command import Command
 from .connection import REQUEST_TIMEOUT_S, PeerConnection
 
 # Requests of routes that are under way at the same time.
-_ROUTES_AT_ONCE: Final = 32
+_ROUTES_AT_ONCE: Final = 64
 
 
 async def ask_clusters(
@@ -44,15 +45,37 @@ async def ask_route(server: PeerConnection, topic: str, *, timeout_s: float = RE
     return decode_route(_body(server, answer))
 
 
-async def ask_routes(server: PeerConnection, topics: list[str]) -> dict[str, TopicRoute]:
-    """The routes of those topics that have one. Raises as :func:`ask_clusters`."""
+async def ask_routes(
+    server: PeerConnection, topics: Iterable[str], *, timeout_s: float = REQUEST_TIMEOUT_S
+) -> dict[str, TopicRoute]:
+    """The routes of those topics that have one, some of them under way at a time. Raises as :func:`ask_clusters`."""
     found: dict[str, TopicRoute] = {}
-    for first in range(0, len(topics), _ROUTES_AT_ONCE):
-        some = topics[first : first + _ROUTES_AT_ONCE]
-        for topic, route in zip(some, await asyncio.gather(*(ask_route(server, topic) for topic in some)), strict=True):
+    names = iter(topics)
+
+    async def ask_one_after_the_other() -> None:
+        for topic in names:
+            route = await ask_route(server, topic, timeout_s=timeout_s)
             if route is not None:
                 found[topic] = route
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            for _ in range(_ROUTES_AT_ONCE):
+                group.create_task(ask_one_after_the_other())
+    except BaseExceptionGroup as errors:  # the others were cancelled
+        raise errors.exceptions[0] from None
     return found
+
+
+async def ask_kv_table(
+    server: PeerConnection, namespace: str, *, timeout_s: float = REQUEST_TIMEOUT_S
+) -> dict[str, str]:
+    """All keys of a KV namespace (219); none where there is no such namespace. Raises as :func:`ask_clusters`."""
+    fields = {"namespace": namespace}
+    answer = await server.request(RequestCode.GET_KVLIST_BY_NAMESPACE, fields, timeout_s=timeout_s)
+    if answer.code == ResponseCode.QUERY_NOT_FOUND:
+        return {}
+    return decode_kv_table(_body(server, answer))
 
 
 def _body(server: PeerConnection, answer: Command) -> bytes:

@@ -1,4 +1,4 @@
-"""How operators write a time: 14:03, -2h, 2026-11-21T14:03."""
+"""How operators write a time: 14:03, -2h, 2026-11-21T14:03; and how long something takes: 10m, 1h30m."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import time
 from datetime import datetime, timedelta
 
 _AGO = re.compile(r"-(?:\d+(?:\.\d+)?(?:ms|[smhdw]))+\Z")
+_LENGTH = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|[smhdw]))+\Z")
 _STEP = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhdw])")
 _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _CLOCK = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2})(?:\.(\d{1,6}))?)?\Z")
@@ -28,7 +29,7 @@ def parse_instant(text: str, *, now_ms: int | None = None) -> int:
     if text == "now":
         return now_ms
     if _AGO.match(text):
-        return round(now_ms - sum(float(number) * _UNITS_MS[unit] for number, unit in _STEP.findall(text)))
+        return round(now_ms - _length_ms(text))
     clock = _CLOCK.match(text)
     try:
         if clock:
@@ -44,3 +45,18 @@ def parse_instant(text: str, *, now_ms: int | None = None) -> int:
         return round(datetime.fromisoformat(text).timestamp() * 1000)
     except (ValueError, OverflowError, OSError):
         raise ValueError(f"{text!r} is no time: {EXPECTED}") from None
+
+
+def parse_length_ms(text: str) -> int:
+    """Read how long something is to take, as people write it: ``30s``, ``10m``, ``1h30m``; returns ms.
+
+    Raises:
+        ValueError: it is none of these.
+    """
+    if not _LENGTH.match(text.strip()):
+        raise ValueError(f"{text!r} is no length of time: expected e.g. 500ms, 30s, 10m or 1h30m")
+    return round(_length_ms(text))
+
+
+def _length_ms(text: str) -> float:
+    return sum(float(number) * _UNITS_MS[unit] for number, unit in _STEP.findall(text))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Iterable
 
 from ..behaviour import behaviour_of
 from ..config.in_force import in_force
@@ -21,14 +22,20 @@ async def read_route(store: Store, own: Settings, topic: str) -> TopicRoute | No
 
 def route_of(tables: Tables, own: Settings, topic: str, compat: str) -> TopicRoute | None:
     """The same, from tables that have the topic."""
-    settings = in_force(own, tables.config, compat=compat)
-    return pick_up_route(
-        tables,
-        topic,
-        acting_master=settings.support_acting_master,
-        order_messages=settings.has_order_in_routes,
-        live_by_cluster=behaviour_of(compat).live_by_cluster,
-    )
+    return routes_of(tables, own, [topic], compat).get(topic)
+
+
+def routes_of(tables: Tables, own: Settings, topics: Iterable[str], compat: str) -> dict[str, TopicRoute]:
+    """The same of many topics: those that have a route."""
+    settings, live_by_cluster = in_force(own, tables.config, compat=compat), behaviour_of(compat).live_by_cluster
+    routes = (
+        (topic, pick_up_route(
+            tables, topic, acting_master=settings.support_acting_master, order_messages=settings.has_order_in_routes,
+            live_by_cluster=live_by_cluster,
+        ))
+        for topic in topics
+    )  # fmt: skip
+    return {topic: route for topic, route in routes if route is not None}
 
 
 def closest_names(wanted: str, names: set[str]) -> list[str]:

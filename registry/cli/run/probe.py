@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import http.server
 import ssl
 import time
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Callable, Sequence
+from typing import Final
 
 import click
 import msgspec
@@ -18,6 +17,7 @@ from ...client.questions import ask_clusters, ask_route
 from ...errors import ConfigError, PeerUnavailable, RegistryError
 from ...protocol.bodies.route import encode_cluster_info, encode_route
 from .. import output
+from ..exporter import exporter, family
 from ..tls import tls_options
 
 _FAILED: Final = 1
@@ -167,54 +167,22 @@ def _show(found: Probed) -> None:
 
 def exposition(found: Probed) -> str:
     """The page for Prometheus."""
-    lines = ["# HELP mqregistry_probe_up 1 when a name server answers all requests, with a route for each topic.",
-             "# TYPE mqregistry_probe_up gauge"]  # fmt: skip
-    lines += [f"mqregistry_probe_up{_labels(server=answer.server)} {int(answer.is_up)}" for answer in found.answers]
-    lines += ["# HELP mqregistry_probe_seconds Time until a name server's answer.",
-              "# TYPE mqregistry_probe_seconds gauge"]  # fmt: skip
-    lines += [f"mqregistry_probe_seconds{_labels(server=answer.server, request=request)} {seconds:.6f}"
-              for answer in found.answers for request, seconds in answer.seconds.items()]  # fmt: skip
-    lines += ["# HELP mqregistry_probe_agree 1 when the name servers that answer give the same answers.",
-              "# TYPE mqregistry_probe_agree gauge", f"mqregistry_probe_agree {int(not found.differ)}", ""]  # fmt: skip
+    lines = [
+        *family("mqregistry_probe_up", "gauge",
+                "1 when a name server answers all requests, with a route for each topic.",
+                (({"server": answer.server}, answer.is_up) for answer in found.answers)),
+        *family("mqregistry_probe_seconds", "gauge", "Time until a name server's answer.",
+                (({"server": answer.server, "request": request}, seconds)
+                 for answer in found.answers for request, seconds in answer.seconds.items())),
+        *family("mqregistry_probe_agree", "gauge", "1 when the name servers that answer give the same answers.",
+                [({}, not found.differ)]),
+        "",
+    ]  # fmt: skip
     return "\n".join(lines)
 
 
-def _labels(**labels: str) -> str:
-    escaped = (value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n") for value in labels.values())
-    return "{" + ",".join(f'{name}="{value}"' for name, value in zip(labels, escaped, strict=True)) + "}"
-
-
-def _serve(listen: str, once: Any) -> None:
-    host, _, port = listen.rpartition(":")
-    if not port.isdecimal() or not 0 < int(port) < 65536:
-        raise click.UsageError(f"--listen {listen}: expected PORT or HOST:PORT")
-
-    class Handler(http.server.BaseHTTPRequestHandler):
-        timeout = 5.0
-
-        def do_GET(self) -> None:
-            if self.path.partition("?")[0] != "/metrics":
-                self.send_error(404, "try /metrics")
-                return
-            try:
-                body = exposition(once()).encode()
-            except RegistryError as error:
-                self.send_error(503, "no name server is known", str(error))
-                return
-            self.send_response(200)
-            self.send_header("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
-    try:
-        server = http.server.ThreadingHTTPServer((host.strip("[]") or "127.0.0.1", int(port)), Handler)
-    except OSError as error:
-        raise click.ClickException(f"cannot listen on {listen}: {error.strerror or error}") from error
-    with server:
+def _serve(listen: str, once: Callable[[], Probed]) -> None:
+    with exporter(listen, lambda: exposition(once())) as server:
         click.echo(f"probing with each GET /metrics on {listen}; Ctrl-C ends it", err=True)
         try:
             server.serve_forever()

@@ -15,8 +15,8 @@ from mqregistry.config.settings import options, options_by_key
 from .world import ROOT
 
 PAGES = ("README.md", "deploy/README.md", *(f"docs/{name}.md" for name in (
-    "commands", "kubernetes", "operating", "pipeline", "python", "redis", "security", "tutorial", "howto/backup",
-    "howto/sentinel", "howto/sizing", "howto/tls", "howto/troubleshooting",
+    "commands", "comparing", "kubernetes", "operating", "pipeline", "python", "redis", "security", "tutorial",
+    "howto/backup", "howto/sentinel", "howto/sizing", "howto/tls", "howto/troubleshooting",
 )))  # fmt: skip
 # Options of other programs that the pages show too.
 OTHERS = {

@@ -1,0 +1,105 @@
+"""A page for Prometheus that a command serves itself: its text, and the HTTP server."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import http.server
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final
+
+import click
+
+from ..errors import RegistryError
+
+Sample = tuple[Mapping[str, str], float]
+"""Labels and value."""
+
+_PAGE_S: Final = 5.0
+_CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+
+
+def family(name: str, kind: str, text: str, samples: Iterable[Sample]) -> list[str]:
+    """The lines of one metric: its help, its kind, its samples."""
+    return [
+        f"# HELP {name} {text}", f"# TYPE {name} {kind}",
+        *(f"{name}{_labels(labels)} {value:.10g}" for labels, value in samples),
+    ]  # fmt: skip
+
+
+def _labels(labels: Mapping[str, str]) -> str:
+    if not labels:
+        return ""
+    escaped = (value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n") for value in labels.values())
+    return "{" + ",".join(f'{name}="{value}"' for name, value in zip(labels, escaped, strict=True)) + "}"
+
+
+def exporter(listen: str, page: Callable[[], str]) -> http.server.ThreadingHTTPServer:
+    """A server that answers GET /metrics with what ``page`` gives; ``serve_forever`` runs it.
+
+    Args:
+        listen: PORT or HOST:PORT; HOST is 127.0.0.1 unless given.
+        page: called for each request, on a thread of its own; a RegistryError is answered with 503.
+
+    Raises:
+        click.UsageError: ``listen`` is neither. click.ClickException: the port is taken.
+    """
+    host, port = listen_address(listen)
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        timeout = 5.0
+
+        def do_GET(self) -> None:
+            if self.path.partition("?")[0] != "/metrics":
+                self.send_error(404, "try /metrics")
+                return
+            try:
+                body = page().encode()
+            except RegistryError as error:
+                self.send_error(503, "no name server is known", str(error))
+                return
+            self.send_response(200)
+            self.send_header("Content-Type", _CONTENT_TYPE)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    try:
+        return http.server.ThreadingHTTPServer((host, port), Handler)
+    except OSError as error:
+        raise click.ClickException(f"cannot listen on {listen}: {error.strerror or error}") from error
+
+
+@contextlib.contextmanager
+def exporting(listen: str | None, page: Callable[[], str]) -> Iterator[None]:
+    """Serve the page during a ``with`` of a coroutine, and make it on its event loop; without ``listen``, nothing."""
+    if listen is None:
+        yield
+        return
+    loop = asyncio.get_running_loop()
+
+    async def make() -> str:
+        return page()
+
+    with exporter(listen, lambda: asyncio.run_coroutine_threadsafe(make(), loop).result(_PAGE_S)) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            yield
+        finally:
+            server.shutdown()
+
+
+def listen_address(listen: str, option: str = "--listen") -> tuple[str, int]:
+    """Host and port of an option that takes PORT or HOST:PORT.
+
+    Raises:
+        click.UsageError: it is neither.
+    """
+    host, _, port = listen.rpartition(":")
+    if not port.isdecimal() or not 0 < int(port) < 65536:
+        raise click.UsageError(f"{option} {listen}: expected PORT or HOST:PORT")
+    return host.strip("[]") or "127.0.0.1", int(port)

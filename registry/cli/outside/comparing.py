@@ -1,0 +1,112 @@
+"""Looks at the sides of a comparison again and again, and knows since when they differ."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Collection, Sequence
+from typing import Final
+
+import msgspec
+
+from ...compare.differences import differences, topics_of
+from ...compare.lasting import Lasting, Sort
+from ...compare.report import Report, SideNow
+from .sides import Looked, Side, look_at, now_of
+
+_AGAIN_S: Final = 1.0
+_LEAST_AGAIN_S: Final = 0.05
+_MOST_TOPICS_AGAIN: Final = 1000
+
+
+class Comparing:
+    """A comparison that goes on.
+
+    What differs is asked for again soon, at all sides at the same moment: a change that is on its way to one of them
+    is there then, and however much changes meanwhile, the same cell is hardly caught in the middle of a change each
+    time. Only what differs at every look counts.
+
+    Args:
+        topics: the only ones whose routes are compared; None: all.
+        kv_namespaces: see :func:`look_at`.
+        lasting_ms: a difference counts when it is older.
+    """
+
+    def __init__(
+        self, sides: Sequence[Side], *, topics: Collection[str] | None, kv_namespaces: Collection[str], lasting_ms: int
+    ) -> None:
+        self._sides = sides
+        self._topics = topics
+        self._kv_namespaces = kv_namespaces
+        self._lasting_ms = lasting_ms
+        self._lasting = Lasting(lasting_ms)
+        self._whole: list[SideNow] = [SideNow(side.name, side.what, error="it was not asked yet") for side in sides]
+        self._looks = 0
+        self._look_ms = 0
+        self._looked_ms = 0
+
+    async def look(self) -> Report:
+        """Compare everything."""
+        started = time.monotonic()
+        looked = await self._look(self._topics)
+        self._whole = [now_of(side, looked) for side in self._sides]
+        self._look_ms = round((time.monotonic() - started) * 1000)
+        return self.report()
+
+    async def look_again(self) -> Report:
+        """Compare what differed, and what takes no longer."""
+        topics = topics_of(self._lasting.open_cells())
+        if len(topics) > _MOST_TOPICS_AGAIN:
+            return await self.look()
+        looked = await self._look(topics)
+        if looked.errors:
+            self._whole = [
+                now_of(side, looked) if side.name in looked.errors else was
+                for side, was in zip(self._sides, self._whole, strict=True)
+            ]
+        return self.report()
+
+    async def _look(self, topics: Collection[str] | None) -> Looked:
+        looked = await look_at(self._sides, topics, self._kv_namespaces)
+        self._looks += 1
+        self._looked_ms = _now_ms()
+        self._lasting.look(
+            self._looked_ms, differences(looked.contents), looked.contents,
+            [cell for cell in self._lasting.cells if topics is None or cell.kind != "topic" or cell.name in topics],
+        )  # fmt: skip
+        return looked
+
+    def report(self) -> Report:
+        """What is known now."""
+        order = {side.name: place for place, side in enumerate(self._sides)}
+        return Report(
+            self._looked_ms, self._lasting_ms, self._looks, self._look_ms, self._whole,
+            [
+                msgspec.structs.replace(one, told=dict(sorted(one.told.items(), key=lambda told: order[told[0]])))
+                for one in self._lasting.standing(self._looked_ms)
+            ],
+        )  # fmt: skip
+
+    async def until(self, is_enough: Callable[[Report], bool], deadline_s: float) -> Report:
+        """Look at what differs until that is enough, or ``time.monotonic()`` is past the deadline."""
+        report = self.report()
+        while not is_enough(report) and (left_s := deadline_s - time.monotonic()) > 0:
+            await asyncio.sleep(min(left_s, self._pause_s()))
+            if self._lasting.open_cells():
+                report = await self.look_again()
+        return report
+
+    def _pause_s(self) -> float:
+        """Until what differs is asked for again: ten times in the period after which it counts."""
+        if len(topics_of(self._lasting.open_cells())) > _MOST_TOPICS_AGAIN:
+            return max(_AGAIN_S, 2 * self._look_ms / 1000)
+        return min(_AGAIN_S, max(_LEAST_AGAIN_S, self._lasting_ms / 10_000))
+
+
+def is_told(report: Report) -> bool:
+    """Whether each difference is known to count or not to."""
+    return bool(report.unread) or not report.of(Sort.YOUNG)
+
+
+def _now_ms() -> int:
+    return round(time.time() * 1000)

@@ -1,0 +1,204 @@
+"""``shadow``: a Java NameServer answers; what its clients read is repeated at ours, and both are compared."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import ssl
+import time
+from typing import Any, Final
+
+import click
+import msgspec
+
+from ...client.addresses import NameServerAddress, NameServerAddresses
+from ...compare.differences import Cell
+from ...compare.lasting import Sort
+from ...durations import BOUNDS_S, Durations
+from ...errors import ConfigError
+from ...operators.words import counted
+from ...shadow.counts import Counts, quantile_s
+from ...shadow.relay import Relay
+from ...shadow.repeats import Repeats
+from ...shadow.tap import Tap
+from .. import output
+from ..exporter import exporting, family, listen_address
+from ..tls import tls_options
+from .words import length_option, show_groups, show_uncounted
+
+_PREFIX: Final = "mqregistry_shadow_"
+_DIFFERENT: Final = 1
+
+
+class _Now:
+    """A shadow at work: what it has found so far, as people, programs and Prometheus are told it."""
+
+    def __init__(self, relay: Relay, repeats: Repeats, counts: Counts) -> None:
+        self._relay, self._repeats, self._counts = relay, repeats, counts
+        self._shown: set[Cell] = set()
+
+    @property
+    def differs(self) -> bool:
+        """Whether a difference counts."""
+        return bool(self._repeats.of(Sort.COUNTED))
+
+    def as_json(self) -> dict[str, Any]:
+        """Everything."""
+        counts, standing = self._counts, self._repeats.standing()
+        return {
+            "at_ms": round(time.time() * 1000), "connections": len(self._relay.open),
+            "tls_connections": counts.tls_connections, "unreadable_connections": counts.unreadable_connections,
+            "requests": counts.requests, "same": counts.of("same"), "different": counts.of("different"),
+            "meant": counts.of("meant"), "failed": counts.failed, "skipped": counts.skipped,
+            "ours_away": self._repeats.away,
+            "milliseconds": {server: {"p50": _ms(took, 0.5), "p99": _ms(took, 0.99)}
+                             for server, took in counts.took.items()},
+            "counts": {sort.value: sum(one.sort is sort for one in standing) for sort in Sort},
+            "differences": msgspec.to_builtins(standing),
+        }  # fmt: skip
+
+    def show(self) -> None:
+        """A line of counts, and the differences when they are others than before."""
+        counts, at_ms = self._counts, round(time.time() * 1000)
+        parts = [
+            counted(len(self._relay.open), "connection"), counted(sum(counts.repeated.values()), "read") + " repeated",
+            f"{counts.of('same')} same", f"{counts.of('different')} differed at first", f"{counts.of('meant')} meant",
+        ]  # fmt: skip
+        parts += [f"{number} {what}" for number, what in (
+            (counts.failed, "not answered by ours"), (counts.skipped, "not repeated"),
+            (counts.tls_connections, "TLS connections passed through unread"),
+            (counts.unreadable_connections, "connections passed through unread"),
+        ) if number]  # fmt: skip
+        output.show(f"{output.moment(at_ms)} {', '.join(parts)}; {_times(counts)}")
+        if self._repeats.away:
+            output.show(f"  ours: {self._repeats.away}")
+        standing = self._repeats.standing()
+        cells = {one.cell for one in standing if one.sort is not Sort.YOUNG}
+        if cells != self._shown:
+            self._shown = cells
+            found = [one for one in standing if one.sort is Sort.COUNTED]
+            output.show(counted(len(found), "difference"))
+            show_groups(found, at_ms)
+            show_uncounted(standing, at_ms)
+
+    def exposition(self) -> str:
+        """The page for Prometheus."""
+        counts, standing = self._counts, self._repeats.standing()
+        return "\n".join([
+            *family(f"{_PREFIX}connections", "gauge", "Connections that are passed through.",
+                    [({}, len(self._relay.open))]),
+            *family(f"{_PREFIX}unread_connections_total", "counter",
+                    "Connections that were passed through without being read: TLS, or not RocketMQ's protocol.",
+                    [({"why": "tls"}, counts.tls_connections), ({"why": "protocol"}, counts.unreadable_connections)]),
+            *family(f"{_PREFIX}requests_total", "counter", "Requests that were passed through and read.",
+                    [({}, counts.requests)]),
+            *family(f"{_PREFIX}repeated_total", "counter",
+                    "Reads that ours answered, by code and first result: same, different, meant.",
+                    (({"code": str(code), "result": result}, number)
+                     for (code, result), number in sorted(counts.repeated.items()))),
+            *family(f"{_PREFIX}failed_total", "counter", "Reads that ours did not answer.", [({}, counts.failed)]),
+            *family(f"{_PREFIX}skipped_total", "counter", "Reads that were not repeated: there were too many.",
+                    [({}, counts.skipped)]),
+            *family(f"{_PREFIX}ours_up", "gauge", "1 when ours answered the last read.",
+                    [({}, not self._repeats.away)]),
+            *family(f"{_PREFIX}differences", "gauge", "Differences as they stand, by what becomes of them.",
+                    (({"sort": sort.value}, sum(one.sort is sort for one in standing)) for sort in Sort)),
+            *_histogram(f"{_PREFIX}seconds", "How long the servers took for the reads that were repeated.",
+                        counts.took),
+            "",
+        ])  # fmt: skip
+
+
+def _ms(took: Durations, share: float) -> float | None:
+    seconds = quantile_s(took, share)
+    return None if seconds is None else round(seconds * 1000, 3)
+
+
+def _times(counts: Counts) -> str:
+    shown = ((server, _ms(took, 0.5), _ms(took, 0.99)) for server, took in counts.took.items())
+    return ", ".join(f"{server} p50 ≤{half or '-'} p99 ≤{most or '-'} ms" for server, half, most in shown)
+
+
+def _histogram(name: str, text: str, took: dict[str, Durations]) -> list[str]:
+    lines = [f"# HELP {name} {text}", f"# TYPE {name} histogram"]
+    for server, durations in took.items():
+        seen = 0
+        for bound, count in zip((*map(str, BOUNDS_S), "+Inf"), durations.counts, strict=True):
+            seen += count
+            lines.append(f'{name}_bucket{{server="{server}",le="{bound}"}} {seen}')
+        lines.append(f'{name}_sum{{server="{server}"}} {durations.total_s:.10g}')
+        lines.append(f'{name}_count{{server="{server}"}} {seen}')
+    return lines
+
+
+@click.command()
+@click.option("--port", "here", required=True, metavar="[HOST:]PORT", help="Where clients connect to. HOST: 127.0.0.1.")
+@click.option("--java", required=True, metavar="HOST:PORT", help="The name server whose answers clients get.")
+@click.option("--ours", required=True, metavar="HOST:PORT", help="The name server that is asked the same.")
+@length_option("--every", "every_ms", "Report so often.", "10s")
+@length_option("--lasting", "lasting_ms", "A difference counts when it is older: a heartbeat period.", "30s")
+@click.option("--most", "most_per_s", type=click.IntRange(1, 100_000), default=500, show_default=True, metavar="N",
+              help="Repeat at most so many reads a second.")  # fmt: skip
+@click.option("--timeout", "timeout_s", type=click.FloatRange(0.01, 60), default=3.0, show_default=True, metavar="S",
+              help="For a connection to ours, and for each of its answers.")  # fmt: skip
+@click.option("--listen", metavar="[HOST:]PORT", help="Also serve /metrics for Prometheus. HOST: 127.0.0.1.")
+@click.option("--json", "as_json", is_flag=True, help="JSON, one line a report.")
+@tls_options
+def shadow(
+    here: str, java: str, ours: str, every_ms: int, lasting_ms: int, most_per_s: int, timeout_s: float,
+    listen: str | None, as_json: bool, tls: ssl.SSLContext | None,
+) -> None:  # fmt: skip
+    """Pass connections through to a Java NameServer, and repeat what clients read there at ours.
+
+    Clients get Java's answers, unchanged; nothing that ours does, or does not, delays them. Only reads are repeated
+    (105, 106, 101, 219, 206, 224, 304, 311 to 313, 319, 901), in the background; writes go to Java alone. Connections
+    with TLS pass through, too, but what they read cannot be repeated. --tls is for the connection to ours.
+
+    Runs until Ctrl-C; ends with 1 when a difference counts then, else with 0.
+    """
+    host, port = listen_address(here, "--port")
+    logging.basicConfig(level=logging.WARNING, format="mqregistry: %(message)s")
+
+    async def work() -> int:
+        to, asked = await _address(java, "--java"), await _address(ours, "--ours")
+        counts = Counts()
+        repeats = Repeats(to, asked, counts, lasting_ms=lasting_ms, most_per_s=most_per_s, timeout_s=timeout_s, tls=tls)
+        relay = Relay(host, port, to.host, to.port, lambda: Tap(counts, repeats.offer))
+        now = _Now(relay, repeats, counts)
+        stop = asyncio.Event()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        with exporting(listen, now.exposition):
+            try:
+                async with repeats, relay:
+                    click.echo(f"passing {here} through to {to}, repeating reads at {asked}; Ctrl-C ends it", err=True)
+                    await _report(now, stop, every_ms / 1000, as_json)
+            except OSError as error:
+                raise click.ClickException(f"cannot listen on {here}: {error.strerror or error}") from error
+        return _DIFFERENT if now.differs else 0
+
+    raise SystemExit(asyncio.run(work()))
+
+
+async def _report(now: _Now, stop: asyncio.Event, every_s: float, as_json: bool) -> None:
+    while not stop.is_set():
+        try:
+            async with asyncio.timeout(every_s):
+                await stop.wait()
+        except TimeoutError:
+            pass
+        if as_json:
+            output.json_line(now.as_json())
+        else:
+            now.show()
+
+
+async def _address(given: str, option: str) -> NameServerAddress:
+    try:
+        found = await NameServerAddresses(given).refresh()
+    except ConfigError as error:
+        raise click.UsageError(f"{option}: {error}") from error
+    if len(found) != 1:
+        raise click.UsageError(f"{option} {given}: name one server")
+    return found[0]

@@ -1,0 +1,251 @@
+"""The sides of a comparison: a name server, a Redis, an instant of the lake; each tells its content in normal form."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Collection, Iterable
+from typing import Final, NamedTuple, Protocol
+
+import msgspec
+
+from ...behaviour import behaviour_of
+from ...client.addresses import NameServerAddress
+from ...client.connection import PeerConnection
+from ...client.questions import ask_clusters, ask_kv_table, ask_routes
+from ...client.reconnecting import ReconnectingConnection
+from ...compare.content import Content, normal_clusters, normal_kv, normal_route, normal_row
+from ...compare.report import SideNow
+from ...config import properties
+from ...config.in_force import in_force
+from ...config.settings import Settings, options_by_key
+from ...errors import PeerUnavailable, RegistryError
+from ...model import ORDER_TOPIC_CONFIG, BrokerRow, TopicRoute
+from ...names import fault_of_name
+from ...operators.routes import routes_of
+from ...protocol.bodies.tables import decode_topic_list
+from ...protocol.codes import (
+    VERSION_V4_8_0,
+    VERSION_V4_9_7,
+    VERSION_V5_0_0,
+    VERSION_V5_3_3,
+    VERSION_V5_5_0,
+    RequestCode,
+    ResponseCode,
+)
+from ...protocol.watch import ROUTE_WATCH, WatchRequest
+from ...store.snapshot import read_tables
+from ...store.store import open_existing
+from ...tables.tables import Tables
+
+_RELEASES: Final = {
+    VERSION_V4_8_0: "4.8.0", VERSION_V4_9_7: "4.9.7", VERSION_V5_3_3: "5.3.3", VERSION_V5_5_0: "5.5.0",
+}  # fmt: skip
+_SILENCE_S: Final = 1.0  # a Java NameServer of 4.x does not answer a code that it does not know
+
+
+class Listed(NamedTuple):
+    """What a side has to be asked for. topics: None = it does not tell. kv_namespaces: those that it knows."""
+
+    topics: Collection[str] | None
+    kv_namespaces: Collection[str] = ()
+
+
+class Side(Protocol):
+    """One side. Both methods raise RegistryError when it cannot be read."""
+
+    name: str
+    what: str
+
+    async def list_names(self, topics: Collection[str] | None) -> Listed:
+        """Tell what there is; a look begins with it. topics: the only ones that are wanted; None: all."""
+
+    async def look(self, topics: Collection[str], kv_namespaces: Collection[str]) -> Content:
+        """Tell everything, but only the routes of these topics, and of name servers these KV namespaces."""
+
+
+class NameServerSide:
+    """A name server, ours or Java's, asked over one connection, many requests under way at a time."""
+
+    def __init__(self, address: NameServerAddress, *, timeout_s: float, tls: ssl.SSLContext | None) -> None:
+        self.name = str(address)
+        self.what = "name server"
+        self._timeout_s = timeout_s
+        self._connection = ReconnectingConnection(address, connect_timeout_s=timeout_s, tls=tls)
+        self._version = 0
+        self._is_java = False
+        self._known: PeerConnection | None = None
+
+    async def list_names(self, topics: Collection[str] | None) -> Listed:
+        """See :class:`Side`."""
+        server = await self._connection.connected(now=True)
+        if topics is not None:
+            return Listed(topics)
+        answer = await server.request(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, timeout_s=self._timeout_s)
+        return Listed(decode_topic_list(bytes(answer.body or b"{}")) if answer.code == ResponseCode.SUCCESS else None)
+
+    async def look(self, topics: Collection[str], kv_namespaces: Collection[str]) -> Content:
+        """See :class:`Side`."""
+        server = await self._connection.connected(now=True)
+        if server is not self._known:  # another server may have taken its place
+            await self._find_out_what_it_is(server)
+            self._known = server
+        rows, clusters = await ask_clusters(server, timeout_s=self._timeout_s)
+        config, untold = await self._config(server)
+        tables = await asyncio.gather(
+            *(ask_kv_table(server, name, timeout_s=self._timeout_s) for name in kv_namespaces)
+        )
+        # JSON can name half of a surrogate pair; no request can.
+        askable = [topic for topic in topics if topic.isascii() or "half" not in (fault_of_name(topic) or "")]
+        routes = await ask_routes(server, askable, timeout_s=self._timeout_s)
+        return _content(
+            rows, clusters, routes, dict(zip(kv_namespaces, tables, strict=True)), config, untold,
+            is_java=self._is_java, is_five=self._version >= VERSION_V5_0_0,
+        )  # fmt: skip
+
+    async def _config(self, server: PeerConnection) -> tuple[dict[str, str], dict[str, str]]:
+        answer = await server.request(RequestCode.GET_NAMESRV_CONFIG, timeout_s=self._timeout_s)
+        if answer.code != ResponseCode.SUCCESS:
+            return {}, {"config": f"319: code {answer.code} {answer.remark}"}
+        try:
+            return {entry.key: entry.value for entry in properties.parse(bytes(answer.body))}, {}
+        except properties.PropertiesSyntaxError as error:
+            return {}, {"config": f"319: {error}"}
+
+    async def _find_out_what_it_is(self, server: PeerConnection) -> None:
+        """Only ours answer a route watch; a Java NameServer of 5.x answers code 3, one of 4.x nothing."""
+        known = await server.request(RequestCode.GET_BROKER_CLUSTER_INFO, timeout_s=self._timeout_s)
+        self._version = known.version
+        fields, body = WatchRequest(frozenset(), 0, None).encode()
+        try:
+            answer = await server.request(ROUTE_WATCH, fields, body, timeout_s=min(_SILENCE_S, self._timeout_s))
+            self._is_java = answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+        except PeerUnavailable:
+            if not server.is_usable:
+                raise
+            self._is_java = True
+        release = _RELEASES.get(self._version, f"of version {self._version}")
+        self.what = f"Java NameServer {release}" if self._is_java else f"front end, as {release}"
+
+    async def close(self) -> None:
+        """Close the connection."""
+        await self._connection.close()
+
+
+class RedisSide:
+    """A namespace in a Redis: what a front end with default settings would answer from it."""
+
+    def __init__(self, url: str, namespace: str, name: str, *, timeout_ms: int) -> None:
+        self.name, self.what = name, "Redis"
+        self._url, self._namespace, self._timeout_ms = url, namespace, timeout_ms
+        self._tables, self._compat = Tables(), ""
+
+    async def list_names(self, topics: Collection[str] | None) -> Listed:
+        """See :class:`Side`: reads all tables."""
+        async with open_existing(self._url, self._namespace, timeout_ms=self._timeout_ms) as store:
+            _, self._tables = await read_tables(store)
+            self._compat = store.compat
+        return Listed(self._tables.topics if topics is None else topics, self._tables.kv)
+
+    async def look(self, topics: Collection[str], kv_namespaces: Collection[str]) -> Content:
+        """See :class:`Side`."""
+        return content_of(self._tables, topics, self._compat)
+
+
+class ThenSide:
+    """Tables that do not change any more: an instant of the past."""
+
+    def __init__(self, name: str, tables: Tables, compat: str) -> None:
+        self.name, self.what = name, "lake"
+        self._tables, self._compat = tables, compat
+
+    async def list_names(self, topics: Collection[str] | None) -> Listed:
+        """See :class:`Side`."""
+        return Listed(self._tables.topics if topics is None else topics, self._tables.kv)
+
+    async def look(self, topics: Collection[str], kv_namespaces: Collection[str]) -> Content:
+        """See :class:`Side`."""
+        return content_of(self._tables, topics, self._compat)
+
+
+def content_of(tables: Tables, topics: Iterable[str], compat: str) -> Content:
+    """What a front end with default settings answers from these tables."""
+    from ...server.requests.configuration import SHOWN_BY_JAVA  # for this kind of side alone: it imports the server
+
+    settings, shown = in_force(Settings(), tables.config, compat=compat), behaviour_of(compat).shown_settings
+    config = {
+        key: option.show(getattr(settings, option.name))
+        for key, option in options_by_key().items()
+        if option.about.shared and key in (shown or SHOWN_BY_JAVA)
+    }
+    return _content(
+        tables.brokers, tables.clusters, routes_of(tables, Settings(), topics, compat), tables.kv, config, {},
+        is_java=False, is_five=compat != "4.8",
+    )  # fmt: skip
+
+
+def _content(
+    rows: dict[str, BrokerRow], clusters: dict[str, list[str]] | dict[str, set[str]], routes: dict[str, TopicRoute],
+    kv: dict[str, dict[str, str]], config: dict[str, str], untold: dict[str, str], *, is_java: bool, is_five: bool,
+) -> Content:  # fmt: skip
+    return Content(
+        clusters=normal_clusters(clusters),
+        brokers={name: normal_row(row) for name, row in rows.items()},
+        routes={topic: normal_route(route) for topic, route in routes.items()},
+        kv=normal_kv(kv), config=config, untold=untold, is_java=is_java, is_five=is_five,
+    )  # fmt: skip
+
+
+class Looked(NamedTuple):
+    """What a look found. contents: side -> content. errors: side -> why it could not be read."""
+
+    contents: dict[str, Content]
+    errors: dict[str, str]
+
+
+async def look_at(sides: Iterable[Side], topics: Collection[str] | None, kv_namespaces: Collection[str]) -> Looked:
+    """Ask all sides at the same time.
+
+    Args:
+        topics: only the routes of these; None: of all that any side has.
+        kv_namespaces: that name servers are asked for, besides those that other sides know, and the order
+            configuration; no request lists them.
+    """
+    sides, errors = list(sides), dict[str, str]()
+    listed: dict[str, Listed] = {}
+    contents: dict[str, Content] = {}
+
+    async def list_names(side: Side) -> None:
+        try:
+            listed[side.name] = await side.list_names(topics)
+        except RegistryError as error:
+            errors[side.name] = str(error)
+
+    await asyncio.gather(*map(list_names, sides))
+    namespaces = sorted({ORDER_TOPIC_CONFIG, *kv_namespaces}.union(*(one.kv_namespaces for one in listed.values())))
+    every = set[str]().union(*(one.topics or () for one in listed.values()))
+    unlisted = bool(listed) and all(one.topics is None for one in listed.values())
+
+    async def look(side: Side) -> None:
+        own = listed[side.name].topics
+        try:
+            content = await side.look(every if own is None else own, namespaces)
+        except RegistryError as error:
+            errors[side.name] = str(error)
+            return
+        if unlisted:
+            why = "no side lists its topics (206): name those to compare, with --topic"
+            content = msgspec.structs.replace(content, untold={**content.untold, "topic": why})
+        contents[side.name] = content
+
+    await asyncio.gather(*(look(side) for side in sides if side.name in listed))
+    return Looked(contents, errors)
+
+
+def now_of(side: Side, looked: Looked) -> SideNow:
+    """A side as it was at a look."""
+    content = looked.contents.get(side.name, Content())
+    return SideNow(
+        side.name, side.what, len(content.routes), len(content.brokers), looked.errors.get(side.name, ""),
+        dict(content.untold),
+    )  # fmt: skip

@@ -1,0 +1,105 @@
+"""What one side of a comparison told, in one normal form: equal contents are equal values, wherever they come from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import msgspec
+
+from ..model import BrokerRow, TopicRoute
+from ..operators.words import perm
+
+OWN_KEYS: Final = frozenset({"listenPort", "bindAddress", "rocketmqHome", "kvConfigPath", "configStorePath"})
+"""Keys of request 319 that belong to one process: two name servers on one machine must differ in them."""
+
+FIVE_ALONE: Final = frozenset({"zoneName", "enableActingMaster", "static queues"})
+"""Parts of a row or a route that a NameServer of 4.x does not have (docs/semantics.md, version rows 12 and 15)."""
+
+
+Parts = dict[tuple[str, str], str]
+"""(part, brokerName or address that it is of, "" where it is of the whole) -> its value, as people read it."""
+
+
+class Content(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that one side told at one look.
+
+    clusters: cluster -> its brokerNames. brokers: brokerName -> row. routes: topic -> what a client is answered.
+    kv: KV namespace -> its keys; one without keys is as one that is not there.
+    config: key of request 319 -> value.
+    answers: request -> what of its answer is in none of these tables (``compare/answers``).
+    is_java: a Java NameServer told it; else it is of this project (a front end, a Redis, the lake).
+    is_five: it tells the parts that only 5.x has.
+    untold: cluster, broker, topic, kv or config -> why the side does not tell it.
+    """
+
+    clusters: Mapping[str, frozenset[str]] = {}
+    brokers: Mapping[str, BrokerRow] = {}
+    routes: Mapping[str, TopicRoute] = {}
+    kv: Mapping[str, Mapping[str, str]] = {}
+    config: Mapping[str, str] = {}
+    answers: Mapping[str, Parts] = {}
+    is_java: bool = False
+    is_five: bool = True
+    untold: Mapping[str, str] = {}
+
+
+def normal_row(row: BrokerRow) -> BrokerRow:
+    """A broker row without what only Redis knows of it; a zone without a name is none."""
+    return BrokerRow(row.cluster, row.broker_addrs, row.zone_name or None, row.enable_acting_master)
+
+
+def normal_route(route: TopicRoute) -> TopicRoute:
+    """A route whose lists and JSON texts are in one order."""
+    return TopicRoute(
+        route.queue_datas,
+        {name: normal_row(row) for name, row in route.broker_rows.items()},
+        {addr: sorted(servers) for addr, servers in route.filter_servers.items() if servers},
+        {name: _normal_json(mapping) for name, mapping in route.mappings.items()} if route.mappings else None,
+        route.order_topic_conf,
+    )
+
+
+def normal_clusters(clusters: Mapping[str, Iterable[str]]) -> dict[str, frozenset[str]]:
+    """Cluster -> its brokerNames."""
+    return {cluster: frozenset(names) for cluster, names in clusters.items()}
+
+
+def normal_kv(kv: Mapping[str, Mapping[str, str]]) -> dict[str, Mapping[str, str]]:
+    """The KV namespaces that have keys."""
+    return {name: table for name, table in kv.items() if table}
+
+
+def row_parts(row: BrokerRow, at: str = "") -> Parts:
+    """The parts of a broker row."""
+    addrs = ", ".join(f"{broker_id} {addr}" for broker_id, addr in sorted(row.broker_addrs.items()))
+    parts = {
+        ("cluster", at): row.cluster,
+        ("addresses", at): addrs or "none",
+        ("enableActingMaster", at): str(row.enable_acting_master).lower(),
+    }
+    if row.zone_name is not None:
+        parts["zoneName", at] = row.zone_name
+    return parts
+
+
+def route_parts(route: TopicRoute) -> Parts:
+    """The parts of a route."""
+    parts: Parts = {}
+    for name, data in route.queue_datas.items():
+        parts["queues", name] = f"{data.read_queue_nums} read, {data.write_queue_nums} write"
+        parts["perm", name] = perm(data.perm)
+        parts["topicSysFlag", name] = str(data.topic_sys_flag)
+    for name, row in route.broker_rows.items():
+        parts |= row_parts(row, name)
+    for addr, servers in route.filter_servers.items():
+        parts["filter servers", addr] = ", ".join(servers)
+    for name, mapping in (route.mappings or {}).items():
+        parts["static queues", name] = mapping
+    if route.order_topic_conf is not None:
+        parts["orderTopicConf", ""] = route.order_topic_conf
+    return parts
+
+
+def _normal_json(text: str) -> str:
+    return msgspec.json.encode(msgspec.json.decode(text), order="sorted").decode()

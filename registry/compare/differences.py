@@ -1,0 +1,149 @@
+"""Finds what the contents of several sides differ in, cell by cell."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final, NamedTuple, cast
+
+from .content import FIVE_ALONE, OWN_KEYS, Content, Parts, route_parts, row_parts
+
+KINDS: Final = ("cluster", "broker", "topic", "kv", "config", "answer")
+
+
+class Cell(NamedTuple):
+    """One value that every side has, or lacks.
+
+    kind: one of KINDS. name: of the cluster, broker, topic, KV namespace, key of the configuration, or the request.
+    part: which value of it; "" is all of it, where a side lacks it. at: the brokerName, address or KV key that the part
+        is of; "" where it is of the whole.
+    """
+
+    kind: str
+    name: str
+    part: str = ""
+    at: str = ""
+
+
+class Difference(NamedTuple):
+    """A cell that not all sides have alike. told: side -> its value as people read it; None: it has none.
+
+    A side that does not tell such a cell is not in ``told``.
+    """
+
+    cell: Cell
+    told: Mapping[str, str | None]
+
+
+def differences(contents: Mapping[str, Content]) -> list[Difference]:
+    """Every cell that differs between sides, in the order of KINDS and of their names.
+
+    Args:
+        contents: side -> what it told.
+    """
+    return [
+        *_clusters(_of(contents, "cluster", lambda one: one.clusters)),
+        *_with_parts("broker", _of(contents, "broker", lambda one: one.brokers), row_parts, contents),
+        *_with_parts("topic", _of(contents, "topic", lambda one: one.routes), route_parts, contents),
+        *_kv(_of(contents, "kv", lambda one: one.kv)),
+        *_config(_of(contents, "config", lambda one: one.config)),
+        *_with_parts("answer", _of(contents, "answer", lambda one: one.answers), dict, contents),
+    ]
+
+
+def topics_of(found: Iterable[Cell]) -> set[str]:
+    """The topics among these cells."""
+    return {cell.name for cell in found if cell.kind == "topic"}
+
+
+_Tables = dict[str, Mapping[str, Any]]
+
+
+def _of(contents: Mapping[str, Content], kind: str, table: Callable[[Content], Mapping[str, Any]]) -> _Tables:
+    """Side -> its table of that kind, of the sides that tell it."""
+    return {side: table(content) for side, content in contents.items() if kind not in content.untold}
+
+
+def _unequal(tables: _Tables) -> Iterator[tuple[str, dict[str, Any]]]:
+    """(name, side -> its value or None) of each name whose values are not all equal."""
+    values = list(tables.values())
+    if len(values) < 2:
+        return
+    first, others = values[0], values[1:]
+    for name in sorted(set[str]().union(*values)):
+        value = first.get(name)
+        if any(other.get(name) != value for other in others):
+            yield name, {side: table.get(name) for side, table in tables.items()}
+
+
+def _clusters(tables: _Tables) -> Iterator[Difference]:
+    for cluster, found in _unequal(tables):
+        members = {side: names or frozenset[str]() for side, names in found.items()}
+        every = set[str]().union(*members.values())
+        for name in sorted(every):
+            told = {side: "in it" if name in names else None for side, names in members.items()}
+            yield from _if_different(Cell("cluster", cluster, "member", name), told)
+
+
+def _with_parts(
+    kind: str, tables: _Tables, parts_of: Callable[[Any], Parts], contents: Mapping[str, Content]
+) -> Iterator[Difference]:
+    for name, found in _unequal(tables):
+        parts = {side: None if value is None else parts_of(value) for side, value in found.items()}
+        if None in parts.values():
+            yield Difference(Cell(kind, name), {side: _whole(value) for side, value in parts.items()})
+            continue
+        if kind == "topic":
+            yield from _brokers_of_route(name, cast(dict[str, Parts], parts))
+        every = sorted(set[tuple[str, str]]().union(*(value or () for value in parts.values())))
+        for part, at in every:
+            told = {
+                side: (value or {}).get((part, at))
+                for side, value in parts.items()
+                if contents[side].is_five or part not in FIVE_ALONE
+            }
+            yield from _if_different(Cell(kind, name, part, at), told)
+
+
+def _brokers_of_route(topic: str, parts: dict[str, Parts]) -> Iterator[Difference]:
+    """The brokerNames that not every side's route has: one cell for each, whose parts are taken out of ``parts``."""
+    names = {side: {at for part, at in one if part in ("queues", "addresses")} for side, one in parts.items()}
+    every = set[str]().union(*names.values())
+    for name in sorted(name for name in every if not all(name in one for one in names.values())):
+        told = {
+            side: one.get(("addresses", name), "queues without addresses") if name in names[side] else None
+            for side, one in parts.items()
+        }
+        for side in parts:
+            parts[side] = {
+                (part, at): value for (part, at), value in parts[side].items() if at != name or part == "static queues"
+            }
+        yield Difference(Cell("topic", topic, "broker", name), told)
+
+
+def _whole(parts: Parts | None) -> str | None:
+    """All of a row or route on one line; of a route its queues alone, for its brokers have rows of their own."""
+    if parts is None:
+        return None
+    queues = [
+        f"{at}: {value}, perm {parts['perm', at]}" for (part, at), value in sorted(parts.items()) if part == "queues"
+    ]
+    return "; ".join(queues or (f"{part} {value}" for (part, _), value in sorted(parts.items())))
+
+
+def _kv(tables: _Tables) -> Iterator[Difference]:
+    for namespace, found in _unequal(tables):
+        keys = {side: table or {} for side, table in found.items()}
+        for key, told in _unequal(keys):
+            yield Difference(Cell("kv", namespace, "value", key), told)
+
+
+def _config(tables: _Tables) -> Iterator[Difference]:
+    for key, found in _unequal(tables):
+        if key not in OWN_KEYS:  # a key that a side does not tell is one that it does not have
+            told = {side: value for side, value in found.items() if value is not None}
+            yield from _if_different(Cell("config", key), told)
+
+
+def _if_different(cell: Cell, told: dict[str, str | None]) -> Iterator[Difference]:
+    if len(set(told.values())) > 1:
+        yield Difference(cell, told)

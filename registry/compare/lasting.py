@@ -1,0 +1,165 @@
+"""Keeps since when sides differ in each cell, and says which differences count.
+
+A difference counts when two sides were seen to differ in a cell for longer than a heartbeat period, and were not seen
+to agree meanwhile. One in which Java NameServers differ among themselves is then named apart, and one that this project
+means is whatever its age.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from itertools import combinations
+
+import msgspec
+
+from .content import Content
+from .deliberate import row_of
+from .differences import Cell, Difference
+
+Pair = tuple[str, str]
+
+
+class Sort(StrEnum):
+    """What becomes of a difference.
+
+    COUNTED: it lasts. YOUNG: it may be a change on its way. MEANT: a row of docs/differences.md.
+    NOISE: Java NameServers differ among themselves in it, and this project agrees with one of them.
+    """
+
+    COUNTED = "counted"
+    YOUNG = "young"
+    MEANT = "meant"
+    NOISE = "noise"
+
+
+class Lasted(msgspec.Struct, frozen=True):
+    """A difference as it stands.
+
+    since_ms: since when (ms since 1970) those sides were seen to differ that have differed longest.
+    between: the pairs of sides that differ, of this sort. told: side -> its value; None: it has none.
+    row: of docs/differences.md, if it is meant.
+    """
+
+    sort: Sort
+    kind: str
+    name: str
+    part: str
+    at: str
+    since_ms: int
+    between: list[Pair]
+    told: Mapping[str, str | None]
+    row: str = ""
+
+    @property
+    def cell(self) -> Cell:
+        """The cell that differs."""
+        return Cell(self.kind, self.name, self.part, self.at)
+
+
+class _Pair(msgspec.Struct):
+    since_ms: int
+    sort: Sort
+    row: str
+
+
+class Lasting:
+    """The differences that are there now, each with its age.
+
+    Args:
+        lasting_ms: a difference counts when it is older.
+    """
+
+    def __init__(self, lasting_ms: int) -> None:
+        self._lasting_ms = lasting_ms
+        self._cells: dict[Cell, dict[Pair, _Pair]] = {}
+        self._told: dict[Cell, dict[str, str | None]] = {}
+
+    def look(
+        self,
+        now_ms: int,
+        found: Iterable[Difference],
+        contents: Mapping[str, Content],
+        seen: Iterable[Cell] | None = None,
+    ) -> None:
+        """Take in what a look at some sides found; sides that could not be read keep their differences.
+
+        Args:
+            contents: what ``found`` was found in.
+            seen: the cells that were looked at, besides those of ``found``; None: all. What differed in another one
+                stays as it was.
+        """
+        now = {difference.cell: difference for difference in found}
+        for cell in list(self._cells if seen is None else seen):
+            if cell not in now:
+                self._keep(cell, {}, contents)
+        for cell, difference in now.items():
+            pairs = {
+                pair: self._pair(cell, pair, now_ms, difference, contents)
+                for pair in combinations(sorted(difference.told), 2)
+                if difference.told[pair[0]] != difference.told[pair[1]]
+            }
+            self._keep(cell, pairs, contents)
+            self._told.setdefault(cell, {}).update(difference.told)
+
+    def _keep(self, cell: Cell, pairs: dict[Pair, _Pair], contents: Mapping[str, Content]) -> None:
+        """Have these pairs differ in a cell, and those of which a side could not be read."""
+        unseen = {pair: was for pair, was in self._cells.get(cell, {}).items() if not contents.keys() >= set(pair)}
+        if kept := unseen | pairs:
+            self._cells[cell] = kept
+        else:
+            self._cells.pop(cell, None)
+            self._told.pop(cell, None)
+
+    def _pair(
+        self, cell: Cell, pair: Pair, now_ms: int, difference: Difference, contents: Mapping[str, Content]
+    ) -> _Pair:
+        was = self._cells.get(cell, {}).get(pair)
+        sort, row = _judged(cell, pair, difference.told, contents)
+        return _Pair(now_ms if was is None else was.since_ms, sort, row)
+
+    @property
+    def cells(self) -> list[Cell]:
+        """The cells that differ."""
+        return list(self._cells)
+
+    def open_cells(self) -> list[Cell]:
+        """Those of them that are not meant: they have to be asked for again."""
+        return [cell for cell in self._cells if self.is_open(cell)]
+
+    def is_open(self, cell: Cell) -> bool:
+        """Whether a cell differs otherwise than is meant."""
+        return any(pair.sort is not Sort.MEANT for pair in self._cells.get(cell, {}).values())
+
+    def standing(self, now_ms: int) -> list[Lasted]:
+        """Every difference as it stands now, the oldest first; one for each sort that a cell's pairs have."""
+        found = []
+        for cell, pairs in self._cells.items():
+            by_sort: dict[tuple[Sort, str], list[Pair]] = {}
+            for pair, state in pairs.items():
+                sort = state.sort
+                if sort is not Sort.MEANT and now_ms - state.since_ms <= self._lasting_ms:
+                    sort = Sort.YOUNG
+                by_sort.setdefault((sort, state.row), []).append(pair)
+            for (sort, row), some in by_sort.items():
+                since_ms = min(pairs[pair].since_ms for pair in some)
+                found.append(Lasted(sort, *cell, since_ms, some, dict(self._told[cell]), row))
+        return sorted(found, key=lambda one: (one.since_ms, one.cell))
+
+
+def _judged(
+    cell: Cell, pair: Pair, told: Mapping[str, str | None], contents: Mapping[str, Content]
+) -> tuple[Sort, str]:
+    """What becomes of a difference between two sides once it is old enough, and its row if it is meant."""
+    java = [side for side in pair if contents[side].is_java]
+    if not java:
+        return Sort.COUNTED, ""
+    if len(java) == 2:
+        alone = all(content.is_java for content in contents.values())
+        return (Sort.COUNTED if alone else Sort.NOISE), ""
+    (ours,) = (side for side in pair if side != java[0])
+    row = row_of(cell, contents[java[0]], contents[ours])
+    if row:
+        return Sort.MEANT, row
+    agreeing = any(contents[side].is_java and value == told[ours] for side, value in told.items() if side != java[0])
+    return (Sort.NOISE if agreeing else Sort.COUNTED), ""

@@ -1,0 +1,83 @@
+"""What a comparison has found so far, for people, programs and Prometheus."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from .lasting import Lasted, Sort
+
+
+class SideNow(msgspec.Struct, frozen=True):
+    """One side at the last look.
+
+    what: what it is, in words. error: why it could not be read; "" = it was.
+    untold: kind of cells -> why it does not tell them.
+    """
+
+    name: str
+    what: str
+    topics: int = 0
+    brokers: int = 0
+    error: str = ""
+    untold: dict[str, str] = {}
+
+
+class Report(msgspec.Struct, frozen=True):
+    """The state of a comparison.
+
+    at_ms: when it last looked. looks: how often it has. look_ms: how long the last look at everything took.
+    """
+
+    at_ms: int
+    lasting_ms: int
+    looks: int
+    look_ms: int
+    sides: Sequence[SideNow]
+    differences: Sequence[Lasted]
+
+    def of(self, sort: Sort) -> list[Lasted]:
+        """The differences of one sort."""
+        return [one for one in self.differences if one.sort is sort]
+
+    @property
+    def unread(self) -> list[SideNow]:
+        """The sides that could not be read."""
+        return [side for side in self.sides if side.error]
+
+    @property
+    def same(self) -> bool:
+        """Whether all sides were read, and no difference counts."""
+        return not self.unread and not self.of(Sort.COUNTED)
+
+    @property
+    def settled(self) -> bool:
+        """Whether no difference is there that counts, or might when it is older, and all sides were read."""
+        return self.same and not self.of(Sort.YOUNG)
+
+
+class Alike(msgspec.Struct):
+    """Differences of several names that say the same: those of all topics of one broker, for example.
+
+    one: the first of them. names: of all.
+    """
+
+    one: Lasted
+    names: list[str]
+
+
+def alike(differences: Iterable[Lasted]) -> list[Alike]:
+    """Put together those that differ in nothing but their name, the oldest first."""
+    found: dict[object, Alike] = {}
+    for one in differences:
+        same = (one.sort, one.row, one.kind, one.part, one.at, tuple(sorted(one.told.items())), tuple(one.between))
+        group = found.setdefault(same, Alike(one, []))
+        group.names.append(one.name)
+    return list(found.values())
+
+
+def counts(differences: Iterable[Lasted]) -> Counter[tuple[str, str]]:
+    """(sort, kind) -> how many."""
+    return Counter((one.sort.value, one.kind) for one in differences)

@@ -1,0 +1,1 @@
+"""Passes connections through to a Java NameServer, and asks ours what its clients read there: do both answer alike?"""

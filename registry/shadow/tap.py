@@ -1,0 +1,88 @@
+"""Reads the frames of one connection that is passed through, and finds the answer to each read."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Final
+
+from ..compare.answers import Asked, asked_of
+from ..errors import RemoteProtocolError
+from ..protocol.command import Command, decode_command
+from ..protocol.frame import FrameReader
+from .counts import Counts
+
+_TLS_HANDSHAKE: Final = 0x16  # the first byte of a connection with TLS
+_MOST_WAITING: Final = 256
+
+Offer = Callable[[Asked, Command, Command, float], object]
+"""Called with a read, its request, the answer, and the seconds between them."""
+
+
+class Tap:
+    """Listens to one connection (:class:`.relay.Listener`).
+
+    Args:
+        offer: called for each read that was answered.
+    """
+
+    def __init__(self, counts: Counts, offer: Offer) -> None:
+        self._counts = counts
+        self._offer = offer
+        self._requests: FrameReader | None = FrameReader()
+        self._answers = FrameReader()
+        self._waiting: dict[int, tuple[Asked, Command, float]] = {}
+        self._begun = False
+
+    def sent(self, data: bytes) -> None:
+        """The client's bytes."""
+        if not self._begun:
+            self._begun = True
+            if data[0] == _TLS_HANDSHAKE:
+                self._counts.tls_connections += 1
+                self._requests = None
+        if self._requests is None:
+            return
+        try:
+            for frame in self._requests.feed(data):
+                self._asked(decode_command(frame))
+            if self._requests.error is not None:
+                raise self._requests.error
+        except RemoteProtocolError:
+            self._unreadable()
+
+    def answered(self, data: bytes) -> None:
+        """The server's bytes."""
+        if self._requests is None:
+            return
+        try:
+            for frame in self._answers.feed(data):
+                self._answer(decode_command(frame))
+            if self._answers.error is not None:
+                raise self._answers.error
+        except RemoteProtocolError:
+            self._unreadable()
+
+    def _unreadable(self) -> None:
+        """Listen no more: another protocol, a PROXY header, or a frame that the server will not take either."""
+        self._counts.unreadable_connections += 1
+        self._requests = None
+        self._waiting.clear()
+
+    def _asked(self, request: Command) -> None:
+        self._counts.requests += 1
+        asked = asked_of(request)
+        if asked is None or request.opaque is None:
+            return
+        if len(self._waiting) >= _MOST_WAITING:
+            self._counts.skipped += 1
+            return
+        self._waiting[request.opaque] = asked, request, time.perf_counter()
+
+    def _answer(self, answer: Command) -> None:
+        if not answer.is_response or answer.opaque is None:
+            return
+        waiting = self._waiting.pop(answer.opaque, None)
+        if waiting is not None:
+            asked, request, began_s = waiting
+            self._offer(asked, request, answer, time.perf_counter() - began_s)
