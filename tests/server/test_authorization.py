@@ -42,7 +42,7 @@ def sender(source=HOST, *, tls=True, names=(), via="", address=""):
     return SimpleNamespace(
         address=address or f"{source}:4711", source=source, via=via, is_tls=tls,
         certificate=Certificate(tuple(names)) if names else NO_CERTIFICATE,
-        caller=None, last_caller=None, own_caller=None, verified=None,
+        caller=None, last_caller=None, own_caller=None, verified=None, looked=None,
     )  # fmt: skip
 
 
@@ -292,6 +292,28 @@ def test_the_signature_of_a_repeated_registration_is_verified_once_a_minute(monk
     assert len(looked) == 4
     after = Desk()
     assert after.write(103, ext, b"body", by=connection).kind.reason == "unknown_access_key"
+
+
+@pytest.mark.parametrize("mode", [Mode.OBSERVE, Mode.ENFORCE])
+def test_a_repeated_registration_is_decided_once_by_each_policy_and_counted_each_time(monkeypatch, mode):
+    decided = []
+    real = module.decide_any
+    monkeypatch.setattr(module, "decide_any", lambda *args: decided.append(1) or real(*args))
+    desk, connection = Desk(ALICE, mode=mode), sender()
+    for _ in range(3):
+        assert (desk.write(103, REGISTRATION, b"body", by=connection) is None) == (mode is Mode.OBSERVE)
+        assert connection.caller.refused
+    assert (len(decided), len(desk.noted.refusals)) == (1, 3)
+    ext = signed("alice", REGISTRATION, b"body")
+    for _ in range(3):  # another caller
+        assert desk.write(103, ext, b"body", by=connection) is None
+        assert not connection.caller.refused
+    assert (len(decided), desk.noted.allowed_times) == (2, 3)
+    desk.write(103, {**REGISTRATION, "brokerName": "broker-z"}, b"body", by=connection)
+    desk.write(103, REGISTRATION, b"body", by=connection)
+    desk.write(103, REGISTRATION, b"body", by=sender())
+    Desk(ALICE, mode=mode).write(103, REGISTRATION, b"body", by=connection)
+    assert len(decided) == 6
 
 
 def test_a_wrong_signature_is_not_remembered_as_right():

@@ -53,18 +53,29 @@ class Verified(NamedTuple):
     until_s: float
 
 
+class Looked(NamedTuple):
+    """The last registration that was looked at, and what came of it: the same header of the same caller fares alike."""
+
+    by: Authorization
+    ext_fields: dict[str, str] | None
+    caller: Caller | Unproven
+    refusal: Refusal | None
+
+
 class Sender(Origin, Protocol):
     """A connection.
 
     caller: who sent the write that is being worked on; None: nothing was decided. last_caller: the user that a
     request was last proved to be from; one of nobody that is known leaves him. own_caller: who sends what is not
-    signed; None: not worked out for the policy in force. verified: the last signed registration over it.
+    signed; None: not worked out for the policy in force. verified: the last signed registration over it. looked: the
+    last one of all.
     """
 
     caller: Caller | None
     last_caller: Caller | None
     own_caller: Caller | None
     verified: Verified | None
+    looked: Looked | None
 
 
 class Authorization:
@@ -113,7 +124,7 @@ class Authorization:
         sender.caller = NOBODY
         try:
             caller = await self._caller_of_write(command, sender)
-            refusal = self._look(command, sender, caller)
+            refusal = self._look_unless_repeated(command, sender, caller)
             if isinstance(caller, Caller):
                 sender.caller = caller
                 if caller.user is not None:
@@ -195,6 +206,16 @@ class Authorization:
         return caller
 
     # decide
+
+    def _look_unless_repeated(self, command: Command, sender: Sender, caller: Caller | Unproven) -> Refusal | None:
+        if command.code != _REGISTER:
+            return self._look(command, sender, caller)
+        last, ext_fields = sender.looked, command.ext_fields
+        if last and last.by is self and last.caller is caller and last.ext_fields == ext_fields:
+            return last.refusal
+        refusal = self._look(command, sender, caller)
+        sender.looked = Looked(self, ext_fields, caller, refusal)
+        return refusal
 
     def _look(self, command: Command, sender: Sender, caller: Caller | Unproven) -> Refusal | None:
         needs = needs_of(command)

@@ -18,7 +18,7 @@ from ...protocol.codes import FLAG_ONEWAY, FLAG_RESPONSE
 from ...protocol.command import Command
 from ...protocol.frame import FrameReader, is_frame
 from ...protocol.watch import ROUTE_WATCH, WatchAnswer
-from ..auth.authorization import Verified
+from ..auth.authorization import Looked, Verified
 from ..auth.caller import NO_CERTIFICATE, Caller
 from ..counting.closed import Closed
 from ..counting.lookup_samples import KnownLookups
@@ -40,7 +40,7 @@ class ServerConnection(asyncio.Protocol):
     __slots__ = (
         "_backlog", "_closing", "_connections", "_context", "_large", "_lost", "_queued_bytes", "_reader",
         "_reading_paused", "_transport", "_waits", "_writer", "_writes", "active_at_s", "address", "caller",
-        "certificate", "channel", "closed_as", "frame_since_s", "host", "is_tls", "known", "last_caller",
+        "certificate", "channel", "closed_as", "frame_since_s", "host", "is_tls", "known", "last_caller", "looked",
         "own_caller", "paused_at_s", "source", "unread_bytes", "verified", "via",
     )  # fmt: skip
 
@@ -66,6 +66,7 @@ class ServerConnection(asyncio.Protocol):
         self.own_caller: Caller | None = None
         self.last_caller: Caller | None = None
         self.verified: Verified | None = None
+        self.looked: Looked | None = None
         self.known: KnownLookups = connections.known_at_first
         self.active_at_s = connections.clock_s
         self.paused_at_s: float | None = None

@@ -168,7 +168,7 @@ class Connections:
         for connection in list(self.all):
             connection.known = self.known_at_first
             why = authorization.why_out(connection) if authorization is not None and authorization.enforces else ""
-            connection.own_caller = connection.verified = None
+            connection.own_caller = connection.verified = connection.looked = None
             if why:
                 connection.close(Closed.RULES, why)
 
