@@ -11,6 +11,7 @@ import tempfile
 from pathlib import Path
 
 import httpx
+import psutil
 import pytest
 
 from mqregistry.embedded import EmbeddedRedis
@@ -198,3 +199,12 @@ def test_with_wait_it_waits_for_redis_and_for_the_first_front_end(module_runner,
             server.stop()
     assert (status, process.err.count("waiting until")) == (0, 1)
     assert waiting("redis://127.0.0.1:1").end(signal.SIGTERM) == 0
+
+
+def test_a_front_end_on_the_same_core_goes_first(store, bed, runner, redis_url, tmp_path):
+    runner.run(bed.register(topics=["orders", "bills"]))
+    process = Running(redis_url, store.namespace, tmp_path)
+    try:
+        assert psutil.Process(process.popen.pid).nice() == 19
+    finally:
+        process.end()

@@ -28,6 +28,9 @@ logger = logging.getLogger("mqregistry.console")
 
 PORT: Final = 9880
 _LOOK_EVERY_S: Final = 1.0
+# The lowest priority: on a core that it shares, a front end answers first. With any higher one the slowest lookups wait
+# until a page is made (``bench console``).
+_NICE: Final = 19
 
 
 @click.command()
@@ -110,6 +113,7 @@ def console(
         from ..read.lake_tables import LakePast
 
         options["lake"] = LakePast(lake, settings.namespace)
+    os.nice(_NICE)
     asyncio.run(_serve(settings, folder, options, wait=wait))
 
 
