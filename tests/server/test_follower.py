@@ -256,20 +256,20 @@ async def test_what_redis_loses_again_before_the_view_has_it_back_is_given_back_
     """A8: the stream is not read between the giving back and the second loss."""
     async with hooked(redis_url) as here:
         await here.front_end.effect(await put(here, "kept"))
-        given = asyncio.Event()
+        stopped = asyncio.Event()
 
-        async def nothing_is_read(reply):
+        async def nothing_is_read():
             here._tail.cancel()
-            given.set()
+            await asyncio.gather(here._tail, return_exceptions=True)
+            stopped.set()
 
-        here.store.after["restore_kv"] = nothing_is_read
+        here.store.before["restore_kv"] = nothing_is_read
         await empty_redis(here)
         await here.lease_loop.renew()
-        await given.wait()
-        await asyncio.gather(here._tail, return_exceptions=True)
+        await stopped.wait()
         await until(lambda: not here.follower._give_back_due.is_set(), "it is given back")
         assert here.view.exact.kv == {}
-        del here.store.after["restore_kv"]
+        del here.store.before["restore_kv"]
         await empty_redis(here)
         here.follower.look_again()
         here._tail = asyncio.create_task(here.follower.tail())

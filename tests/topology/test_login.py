@@ -202,7 +202,7 @@ def test_redis_elsewhere_without_a_password_is_noticed(url, is_open, monkeypatch
 
 
 async def test_redis_elsewhere_without_a_password_is_warned_of(folder, own_namespace, monkeypatch, caplog):
-    monkeypatch.setattr("mqregistry.store.store.is_open_to_others", lambda url: True)
+    monkeypatch.setattr("mqregistry.store.connection.fitness.is_open_to_others", lambda url: True)
     with RedisProcess(folder / "node") as server:
         async with Store(server.url, own_namespace) as store:
             await store.connect()
