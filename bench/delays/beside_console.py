@@ -1,8 +1,8 @@
 """What a console costs lookups: their latency at a front end without one, and with one that has 50 open pages.
 
 Rounds of both in turn, in one run, at the same steady rate; the tables change in both. Everything shares this machine:
-a console elsewhere costs less. Only the browsers, which are elsewhere, are kept out of the way: this process reads the
-50 pages at the lowest priority. The console has that by itself.
+a console elsewhere costs less. The load generator, which never sleeps, has a core of its own; Redis, front end and
+console share the other one. Browsers are elsewhere: this process reads the 50 pages at the lowest priority.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import os
 import socket
 import statistics
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -31,7 +31,6 @@ RATE = 2_000.0
 CONNECTIONS = 64
 CHANGES_PER_S = 20.0
 _VERSION = 479
-_LOWEST = 19
 _BEAT_EVERY = 600  # changes: half a minute
 
 
@@ -91,15 +90,30 @@ def changing(port: int) -> Iterator[None]:
             thread.join()
 
 
-async def measure(redis: str, folder: Path, *, rounds: int, seconds: float, pages: int) -> Beside:
-    """Both in turn, another one first in each round."""
+def keep_out_of_the_way(server_cores: Sequence[int]) -> None:
+    """Have this process, which reads the pages, go last from now on; all that it has started share these cores with it."""
+    for process in (psutil.Process(), *psutil.Process().children(recursive=True)):
+        if server_cores:
+            process.cpu_affinity(list(server_cores))
+    os.setpriority(os.PRIO_PROCESS, 0, 19)
+
+
+async def measure(
+    redis: str, folder: Path, *, rounds: int, seconds: float, pages: int, generator_cores: Sequence[int] | None = None,
+    started: Callable[[], None] = lambda: None,
+) -> Beside:  # fmt: skip
+    """Both in turn, another one first in each round.
+
+    Args:
+        started: called once Redis and the front end run.
+    """
     front_end = FrontEndProcess(redis, workers=1)
     try:
         topics = [f"a-topic-of-usual-length-{number:05}" for number in range(TOPICS)]
         write_lookups(folder / "lookups", [lookup(topic, _VERSION) for topic in topics])
-        with changing(front_end.port), LoadGenerator(front_end.port, folder / "lookups", None) as generator:
-            await asyncio.to_thread(generator.once)  # whose thread keeps its priority
-            os.setpriority(os.PRIO_PROCESS, 0, _LOWEST)
+        with changing(front_end.port), LoadGenerator(front_end.port, folder / "lookups", generator_cores) as generator:
+            generator.once()
+            started()
 
             (worker,) = psutil.Process(front_end.process.pid).children()
 

@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 import urllib.request
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -23,6 +24,7 @@ import psutil
 from bench.delays import beside_console
 from bench.delays.beside_console import put
 from bench.delays.lag import NAMESPACE, FrontEndProcess
+from bench.servers import machine
 from bench.servers.console_pages import console
 from mqregistry.client.broker.registrar import BrokerConfig, BrokerRegistrar, RedisWriter, TopicTable
 from mqregistry.embedded import EmbeddedRedis
@@ -102,6 +104,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=8.0, help="of each of these")
     asked = parser.parse_args()
     held = True
+    server_cores, generator_cores = machine.cores(None, None)
     with tempfile.TemporaryDirectory(prefix="mq") as name:
         folder = Path(name)
         for one in ("alone", "full", "lookups"):
@@ -113,7 +116,13 @@ def main() -> int:
         with EmbeddedRedis(folder / "lookups") as redis:
             lookups = asyncio.run(
                 beside_console.measure(
-                    redis.url, folder / "lookups", rounds=asked.rounds, seconds=asked.seconds, pages=STREAMS
+                    redis.url,
+                    folder / "lookups",
+                    rounds=asked.rounds,
+                    seconds=asked.seconds,
+                    pages=STREAMS,
+                    generator_cores=generator_cores,
+                    started=partial(beside_console.keep_out_of_the_way, server_cores),
                 )
             )
     print("| what | median | p99 | bar |\n| --- | --- | --- | --- |")
