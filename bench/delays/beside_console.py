@@ -91,7 +91,7 @@ def changing(port: int) -> Iterator[None]:
 
 
 def keep_out_of_the_way(server_cores: Sequence[int]) -> None:
-    """Have this process, which reads the pages, go last from now on; all that it has started share these cores with it."""
+    """Have this process, which reads the pages, go last from now on, on these cores with all that it has started."""
     for process in (psutil.Process(), *psutil.Process().children(recursive=True)):
         if server_cores:
             process.cpu_affinity(list(server_cores))
