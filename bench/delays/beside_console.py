@@ -99,7 +99,7 @@ def keep_out_of_the_way(server_cores: Sequence[int]) -> None:
 
 
 async def measure(
-    redis: str, folder: Path, *, rounds: int, seconds: float, pages: int, generator_cores: Sequence[int] | None = None,
+    redis: str, folder: Path, *, rounds: int, seconds: float, pages: int, generator_cores: Sequence[int] = (),
     started: Callable[[], None] = lambda: None,
 ) -> Beside:  # fmt: skip
     """Both in turn, another one first in each round.
@@ -111,9 +111,10 @@ async def measure(
     try:
         topics = [f"a-topic-of-usual-length-{number:05}" for number in range(TOPICS)]
         write_lookups(folder / "lookups", [lookup(topic, _VERSION) for topic in topics])
-        with changing(front_end.port), LoadGenerator(front_end.port, folder / "lookups", generator_cores) as generator:
+        started()
+        generator = LoadGenerator(front_end.port, folder / "lookups", None, generator_cores)
+        with changing(front_end.port), generator:
             generator.once()
-            started()
 
             (worker,) = psutil.Process(front_end.process.pid).children()
 

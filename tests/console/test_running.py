@@ -205,6 +205,6 @@ def test_a_front_end_on_the_same_core_goes_first(store, bed, runner, redis_url, 
     runner.run(bed.register(topics=["orders", "bills"]))
     process = Running(redis_url, store.namespace, tmp_path)
     try:
-        assert psutil.Process(process.popen.pid).nice() == 19
+        assert psutil.Process(process.popen.pid).nice() >= 10
     finally:
         process.end()
