@@ -7,7 +7,7 @@ from typing import NamedTuple
 import psutil
 import redis
 
-LOGGED_FROM_US = 10_000
+LOGGED_FROM_US = 1_000
 MOST_LOGGED = 1000
 
 
@@ -34,7 +34,7 @@ class ScriptTimes:
         self._cpu_ms = self._spent_ms()
 
     def look(self) -> Slowest:
-        """The slowest command since the last look; 0 ms when none took 10 ms."""
+        """The slowest command since the last look; 0 ms when none took one."""
         with redis.Redis.from_url(self._url, protocol=2) as client:
             entries = client.slowlog_get(MOST_LOGGED)
             client.slowlog_reset()
