@@ -24,7 +24,7 @@ from tests.cli.processes import Process
 from tests.store.bed import Bed
 from tests.store.test_processes import SWEEPER, worker
 
-from .chromium import CHROMIUM, HOSTILE
+from .chromium import CHROMIUM, HOSTILE, faults_of
 
 HERE = "http://127.0.0.1:9880"
 
@@ -104,6 +104,18 @@ def chromium():
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         yield browser
         browser.close()
+
+
+@pytest.fixture
+def page(chromium, site):
+    """A page of the module's ``site`` that fails the test when anything breaks the policy, or asks elsewhere."""
+    context = chromium.new_context(base_url=site.url)
+    page = context.new_page()
+    page.set_default_timeout(10_000)
+    faults = faults_of(page, site.url)
+    yield page
+    assert faults == []
+    context.close()
 
 
 @pytest.fixture(scope="module")

@@ -22,18 +22,6 @@ def site(filled, redis_url, tmp_path_factory):
     process.end()
 
 
-@pytest.fixture
-def page(chromium, site):
-    """A page that fails the test when anything breaks the policy, or asks elsewhere."""
-    context = chromium.new_context(base_url=site.url)
-    page = context.new_page()
-    page.set_default_timeout(10_000)
-    faults = faults_of(page, site.url)
-    yield page
-    assert faults == []
-    context.close()
-
-
 PATHS = ["/", "/brokers", "/topics", "/topic?name=orders", "/changes", "/changes/1", "/kv", "/front-ends", "/streams",
          "/report", "/missing", "/compare?at=-1s", "/actions", "/brokers?at=-1s"]  # fmt: skip
 

@@ -6,11 +6,9 @@ There is none to download everywhere; run as a module, this builds one with Go i
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import ssl
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -23,8 +21,10 @@ import pytest
 import yaml
 
 from bench.servers.processes import Processes, free_port, wait_until
-from bench.servers.rocketmq import Unavailable, cache_folder, publish_once
+from bench.servers.rocketmq import Unavailable, cache_folder
 from tests.certificates import Authority
+
+from .go_builds import build_once, go
 
 VERSION = "1.36.3"
 BUILD_TIMEOUT_S = 3600
@@ -55,10 +55,7 @@ def build() -> Path:
     Raises:
         Unavailable: there is no Go, or it could not build it.
     """
-    if shutil.which("go") is None:
-        raise Unavailable("no go on PATH, which would build a kube-apiserver")
-    publish_once(built().parent, _build)
-    return built()
+    return build_once(built(), _build, "no go on PATH, which would build a kube-apiserver")
 
 
 def _build(folder: Path) -> None:
@@ -66,17 +63,11 @@ def _build(folder: Path) -> None:
     with tempfile.TemporaryDirectory() as name:
         source = Path(name)
 
-        def go(*arguments: str) -> str:
-            done = subprocess.run(
-                ["go", *arguments], cwd=source, env={**os.environ, "CGO_ENABLED": "0"}, capture_output=True, text=True,
-                timeout=BUILD_TIMEOUT_S, check=False,
-            )  # fmt: skip
-            if done.returncode:
-                raise Unavailable(f"go {arguments[0]} of {module}: {done.stderr.strip().splitlines()[-1:]}")
-            return done.stdout
+        def here(*arguments: str) -> str:
+            return go(f"go {arguments[0]} of {module}", *arguments, timeout_s=BUILD_TIMEOUT_S, folder=source)
 
         # Its go.mod takes these from folders of its repository; they are published, too, as 0.x of the same release.
-        text = Path(json.loads(go("mod", "download", "-json", module))["GoMod"]).read_text()
+        text = Path(json.loads(here("mod", "download", "-json", module))["GoMod"]).read_text()
         staged = re.findall(r"^\s*(k8s\.io/[\w-]+) => \./staging/", text, re.M)
         (source / "main.go").write_text(MAIN)
         (source / "go.mod").write_text(
@@ -84,11 +75,11 @@ def _build(folder: Path) -> None:
             + "".join(f"\t{one} => {one} v0{VERSION[1:]}\n" for one in staged)
             + ")\n"
         )
-        go("mod", "tidy")
+        here("mod", "tidy")
         minor = VERSION.split(".")[1]
         known = {"gitVersion": f"v{VERSION}", "gitMajor": "1", "gitMinor": minor}
         flags = " ".join(f"-X k8s.io/component-base/version.{key}={value}" for key, value in known.items())
-        go("build", "-ldflags", f"-s -w {flags}", "-o", str(folder / "kube-apiserver"), ".")
+        here("build", "-ldflags", f"-s -w {flags}", "-o", str(folder / "kube-apiserver"), ".")
 
 
 class ApiServer:

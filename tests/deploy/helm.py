@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 import yaml
 
-from bench.servers.rocketmq import Unavailable, cache_folder, publish_once
+from bench.servers.rocketmq import Unavailable, cache_folder
 
 from .files import DEPLOY
+from .go_builds import build_once, go
 
 CHART = DEPLOY / "helm" / "mqregistry"
 VERSION = "v3.22.0"
@@ -33,20 +34,12 @@ def build() -> Path:
     Raises:
         Unavailable: there is no Go, or it could not build it.
     """
-    if shutil.which("go") is None:
-        raise Unavailable("no helm and no go on PATH, which would build one")
-    publish_once(built().parent, _build)
-    return built()
+    return build_once(built(), _build, "no helm and no go on PATH, which would build one")
 
 
 def _build(folder: Path) -> None:
-    done = subprocess.run(
-        ["go", "install", f"helm.sh/helm/v3/cmd/helm@{VERSION}"],
-        env={**os.environ, "GOBIN": str(folder), "CGO_ENABLED": "0"},
-        capture_output=True, text=True, timeout=BUILD_TIMEOUT_S, check=False,
-    )  # fmt: skip
-    if done.returncode:
-        raise Unavailable(f"go could not build helm {VERSION}: {done.stderr.strip().splitlines()[-1:]}")
+    module = f"helm.sh/helm/v3/cmd/helm@{VERSION}"
+    go(f"go could not build helm {VERSION}", "install", module, timeout_s=BUILD_TIMEOUT_S, bin_folder=folder)
 
 
 def helm_or_skip() -> str:

@@ -13,7 +13,7 @@ from ...errors import ConfigError
 from ...operators.instants import parse_instant
 from ...store.connection.url import parse_url, without_password
 from ..options import read_settings
-from .sides import NameServerSide, RedisSide, Side, ThenSide
+from .sides import NameServerSide, RedisSide, Side, TablesSide
 
 EXPECTED: Final = (
     "a side is host:port or host:port;host:port (each server is a side), redis://host:port[/db][#namespace] (also "
@@ -65,7 +65,7 @@ async def _sides(argument: str, ways: Ways) -> list[Side]:
 
             at_ms = parse_instant(rest.removeprefix(_LAKE))
             tables = read_tables_at(at_ms, ways.lake, {"namespace": namespace}, ways.config_file)
-            return [ThenSide(f"{rest}#{namespace}", tables, settings.compat)]
+            return [TablesSide(f"{rest}#{namespace}", tables, settings.compat)]
         parse_url(rest)
         name = f"{without_password(rest)}#{namespace}"
         return [RedisSide(rest, namespace, name, timeout_ms=round(ways.timeout_s * 1000))]

@@ -132,31 +132,13 @@ class NameServerSide:
         await self._connection.close()
 
 
-class RedisSide:
-    """A namespace in a Redis: what a front end with default settings would answer from it."""
+class TablesSide:
+    """Tables: an instant of the past, which does not change any more."""
 
-    def __init__(self, url: str, namespace: str, name: str, *, timeout_ms: int) -> None:
-        self.name, self.what = name, "Redis"
-        self._url, self._namespace, self._timeout_ms = url, namespace, timeout_ms
-        self._tables, self._compat = Tables(), ""
-
-    async def list_names(self, topics: Collection[str] | None) -> Listed:
-        """See :class:`Side`: reads all tables."""
-        async with open_existing(self._url, self._namespace, timeout_ms=self._timeout_ms) as store:
-            _, self._tables = await read_tables(store)
-            self._compat = store.compat
-        return Listed(self._tables.topics if topics is None else topics, self._tables.kv)
-
-    async def look(self, topics: Collection[str], kv_namespaces: Collection[str]) -> Content:
-        """See :class:`Side`."""
-        return content_of(self._tables, topics, self._compat)
-
-
-class ThenSide:
-    """Tables that do not change any more: an instant of the past."""
+    what = "lake"
 
     def __init__(self, name: str, tables: Tables, compat: str) -> None:
-        self.name, self.what = name, "lake"
+        self.name = name
         self._tables, self._compat = tables, compat
 
     async def list_names(self, topics: Collection[str] | None) -> Listed:
@@ -166,6 +148,23 @@ class ThenSide:
     async def look(self, topics: Collection[str], kv_namespaces: Collection[str]) -> Content:
         """See :class:`Side`."""
         return content_of(self._tables, topics, self._compat)
+
+
+class RedisSide(TablesSide):
+    """A namespace in a Redis: what a front end with default settings would answer from it."""
+
+    what = "Redis"
+
+    def __init__(self, url: str, namespace: str, name: str, *, timeout_ms: int) -> None:
+        super().__init__(name, Tables(), "")
+        self._url, self._namespace, self._timeout_ms = url, namespace, timeout_ms
+
+    async def list_names(self, topics: Collection[str] | None) -> Listed:
+        """See :class:`Side`: reads all tables."""
+        async with open_existing(self._url, self._namespace, timeout_ms=self._timeout_ms) as store:
+            _, self._tables = await read_tables(store)
+            self._compat = store.compat
+        return await super().list_names(topics)
 
 
 def content_of(tables: Tables, topics: Iterable[str], compat: str) -> Content:

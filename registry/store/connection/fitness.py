@@ -46,6 +46,11 @@ class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
         return f"{self.found}{self.expected and f': {self.expected}'}{self.advice and f'; {self.advice}'}"
 
 
+def _measured(check: str, found: str, *, fits: bool, expected: str, advice: str) -> Finding:
+    """A figure that is shown in any case, and warned of when it does not fit."""
+    return Finding(check, "ok", found) if fits else Finding(check, "warning", found, expected, advice)
+
+
 def server_findings(info: Info, url: str) -> Iterator[Finding]:
     """What must hold for a front end to start (``wrong`` if it does not), and what it warns of.
 
@@ -115,13 +120,11 @@ def state_findings(info: Info, url: str) -> Iterator[Finding]:
         )  # fmt: skip
     used, limit = int(info.get("used_memory", 0)), int(info.get("maxmemory", 0))
     text = f"{used >> 20} MiB of {f'{limit >> 20} MiB' if limit else 'no limit'} are used"
-    if limit and used > _NEARLY_FULL * limit:
-        yield Finding(
-            "memory", "warning", text, f"less than {_NEARLY_FULL:.0%}: a full Redis refuses registrations",
-            "raise maxmemory, or lower changesMaxMib, heartbeatsMaxEntries and lookupsMaxMib",
-        )  # fmt: skip
-    else:
-        yield Finding("memory", "ok", text)
+    yield _measured(
+        "memory", text, fits=not limit or used <= _NEARLY_FULL * limit,
+        expected=f"less than {_NEARLY_FULL:.0%}: a full Redis refuses registrations",
+        advice="raise maxmemory, or lower changesMaxMib, heartbeatsMaxEntries and lookupsMaxMib",
+    )  # fmt: skip
     yield from _script_times(info)
 
 
@@ -133,13 +136,10 @@ def _script_times(info: Info) -> Iterator[Finding]:
         return
     mean_us = float(calls["usec_per_call"])
     text = f"{int(calls['calls'])} runs, {mean_us / 1000:.2f} ms each on average"
-    if mean_us > _SLOW_SCRIPT_US:
-        yield Finding(
-            "script times", "warning", text, f"less than {_SLOW_SCRIPT_US // 1000} ms",
-            "look for what else uses this machine or this Redis (LATENCY DOCTOR, SLOWLOG GET)",
-        )  # fmt: skip
-    else:
-        yield Finding("script times", "ok", text)
+    yield _measured(
+        "script times", text, fits=mean_us <= _SLOW_SCRIPT_US, expected=f"less than {_SLOW_SCRIPT_US // 1000} ms",
+        advice="look for what else uses this machine or this Redis (LATENCY DOCTOR, SLOWLOG GET)",
+    )  # fmt: skip
 
 
 def round_trip_findings(round_trips_ms: list[float], ahead_ms: float) -> Iterator[Finding]:
@@ -151,21 +151,17 @@ def round_trip_findings(round_trips_ms: list[float], ahead_ms: float) -> Iterato
     """
     best_ms = min(round_trips_ms)
     text = f"{best_ms:.2f} ms, the slowest of {len(round_trips_ms)} {max(round_trips_ms):.2f} ms"
-    if best_ms > _SLOW_ANSWER_MS:
-        yield Finding(
-            "round trip", "warning", text, f"less than {_SLOW_ANSWER_MS:g} ms: each registration takes some of them",
-            "put front ends near their Redis",
-        )  # fmt: skip
-    else:
-        yield Finding("round trip", "ok", text)
+    yield _measured(
+        "round trip", text, fits=best_ms <= _SLOW_ANSWER_MS,
+        expected=f"less than {_SLOW_ANSWER_MS:g} ms: each registration takes some of them",
+        advice="put front ends near their Redis",
+    )  # fmt: skip
     text = f"Redis is {abs(ahead_ms) / 1000:.2f} s {'ahead of' if ahead_ms > 0 else 'behind'} this machine"
-    if abs(ahead_ms) > _CLOCK_MS:
-        yield Finding(
-            "clock", "warning", text, "less than a second: deadlines and events have the time of Redis, logs have ours",
-            "let NTP (chrony, systemd-timesyncd) set both clocks",
-        )  # fmt: skip
-    else:
-        yield Finding("clock", "ok", text)
+    yield _measured(
+        "clock", text, fits=abs(ahead_ms) <= _CLOCK_MS,
+        expected="less than a second: deadlines and events have the time of Redis, logs have ours",
+        advice="let NTP (chrony, systemd-timesyncd) set both clocks",
+    )  # fmt: skip
 
 
 def rights_findings(missing: list[str], not_tried: list[str]) -> Iterator[Finding]:

@@ -10,7 +10,7 @@ import pytest
 from mqregistry.auth import changes
 from mqregistry.auth.rights import Role
 from mqregistry.store.auth.policies import PolicyStore
-from tests.console.chromium import faults_of, needs_chromium
+from tests.console.chromium import needs_chromium
 from tests.console.conftest import Running
 from tests.server.auth_bed import secret_of, user
 
@@ -47,17 +47,6 @@ def site(filled, loop, redis_url, tmp_path_factory):
     yield process
     process.end()
     assert secret_of("ops") not in process.out + process.err
-
-
-@pytest.fixture
-def page(chromium, site):
-    context = chromium.new_context(base_url=site.url)
-    page = context.new_page()
-    page.set_default_timeout(10_000)
-    faults = faults_of(page, site.url)
-    yield page
-    assert faults == []
-    context.close()
 
 
 def change(loop, filled, edit):
