@@ -351,6 +351,21 @@ async def test_a_key_that_is_deleted_while_redis_lacks_it_is_not_given_back(redi
         assert here.view.exact.kv == {"ns": {"kept": "v"}}
 
 
+async def test_a_key_that_is_deleted_on_an_empty_redis_with_a_clock_behind_is_not_given_back(redis_url):
+    """A17: its entries' ids are below those that this front end had applied."""
+    async with hooked(redis_url) as here:
+        ahead_ms = int(time.time() * 1000) + 60_000
+        await here.store.client.xgroup_create(keys.changes(here.store.namespace), "g", mkstream=True)
+        await here.store.client.execute_command("XSETID", keys.changes(here.store.namespace), f"{ahead_ms}-0")
+        for key in ("gone", "kept"):
+            await here.front_end.effect(await here.front_end.kv.put("ns", key, "v"))
+        assert here.view.last_entry.entry_id == f"{ahead_ms}-2"
+        await empty_redis(here)
+        assert decode_command((await delete_kv(here, "gone"))[4:]).code == 0
+        await here.lease_loop.renew()
+        await until(lambda: here.view.exact.kv.get("ns") == {"kept": "v"}, "KV is given back")
+
+
 async def delete_kv(here, key):
     command = Command(code=102, opaque=1, version=479, ext_fields={"namespace": "ns", "key": key})
     return await writes.delete_kv_config(here.front_end, command, 1, Peer())

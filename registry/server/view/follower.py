@@ -115,7 +115,9 @@ class Follower:
             )  # fmt: skip
         if lost:
             position = view.last_entry.entry_id if view.last_entry else "0-0"
-            since = await read_changes(self._tail_store, position, loaded.reader.last_id)
+            # A Redis that came back empty holds nothing older than the loss, whatever its clock made of the ids.
+            after = position if head.epoch == view.epoch else "0-0"
+            since = await read_changes(self._tail_store, after, loaded.reader.last_id)
             self._give_back = GiveBack(self._kv, position, view.exact, self._unfinished())
             for change in since:
                 self._give_back.applied(change)
