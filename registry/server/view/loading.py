@@ -7,8 +7,7 @@ from typing import NamedTuple
 
 from ...errors import RegistryError
 from ...events.changes import Change, KvDeleted, KvPut, Parts
-from ...store import keys
-from ...store.change_reader import ChangeReader
+from ...store.change_reader import ChangeReader, last_change_id
 from ...store.config_writes import KvStore
 from ...store.snapshot import NamespaceHead, read_tables
 from ...store.store import Store
@@ -71,8 +70,7 @@ async def has_vanished(tail_store: Store, applied: Entry | None) -> bool:
     """
     if applied is None:
         return False
-    (last,) = await tail_store.read(("HGET", keys.meta(tail_store.namespace), "last_change"))
-    if last == applied.entry_id.encode():
+    if await last_change_id(tail_store) == applied.entry_id:
         return False  # of a stream that was trimmed whole nothing else tells
     ms, _, number = applied.entry_id.partition("-")
     before = f"{ms}-{int(number) - 1}" if int(number) else f"{int(ms) - 1}-{2**64 - 1}"
