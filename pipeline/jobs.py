@@ -1,7 +1,8 @@
 """Runs the whole pipeline in rounds: snapshot, bronze of three streams, silver, gold; then Redis may trim its streams.
 
 Each step goes on from the lake's last commit, and repeats what the process had begun when it ended: a round may be
-killed anywhere and run again.
+killed anywhere and run again. A second run on the same namespace takes turns with the first, or ends with an error
+where both write at once; nothing is there twice.
 """
 
 from __future__ import annotations
@@ -10,9 +11,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from typing import Final, NamedTuple
-
-from pyspark.sql import SparkSession
+from typing import Any, Final, NamedTuple
 
 from mqregistry.errors import MissingRight, RegistryError, StoreError, StoreUnavailable
 from mqregistry.events.journal import CHANGES, STREAMS
@@ -20,15 +19,18 @@ from mqregistry.events.journal import Stream as Name
 from mqregistry.store.connection.url import without_password
 from mqregistry.store.streams import acknowledge_with
 
-from . import bronze, gold
+from . import gold
+from .bronze.entries import BronzeBatch
+from .bronze.log import last_position, restart
+from .bronze.take import SPARK_FROM_ENTRIES, Access, query, take_here
 from .lake import snapshot
 from .lake.lake import Lake, whole_files
-from .lake.lock import java_of, run_lock
+from .lake.maintain import Upkeep
 from .progress import Progress, Unwatched
 from .redis_stream.entries import entry_id
 from .redis_stream.ranges import OLDEST, UNKNOWN, Position, parse_id
 from .redis_stream.stream import GapError, Login, OtherPast, Stream
-from .silver import SilverRun, manifest, observe
+from .silver import SilverRun, load, observe
 from .silver.next_changes import MissingChanges
 from .spark.errors import WorkerLate, plain_errors
 
@@ -37,13 +39,15 @@ logger = logging.getLogger(__name__)
 READER: Final = "pipeline"
 _SNAPSHOT_TRIES: Final = 3
 _WORKER_TRIES: Final = 6
+_GOLD_S: Final = 60.0  # between two refreshes: each leaves files behind, and hours and days are what they are about
+_GOLD_SHARE: Final = 0.02  # of one core
 
 
 class PipelineSettings(NamedTuple):
     """What a pipeline reads, and how.
 
     reader: the name under which Redis keeps entries for this lake. accept_gap: go on from a new snapshot where entries
-    are lost. limit: entries of a batch. delta: where Delta tables are kept up to date, too.
+    are lost. limit: entries of a batch. spark_from: fewer entries than this are read without Spark.
     """
 
     redis_url: str
@@ -51,7 +55,7 @@ class PipelineSettings(NamedTuple):
     reader: str = READER
     accept_gap: bool = False
     limit: int = 250_000
-    delta: str | None = None
+    spark_from: int = SPARK_FROM_ENTRIES
 
     def __repr__(self) -> str:  # the URL may hold a password
         return f"PipelineSettings({without_password(self.redis_url)!r}, {self.namespace!r})"
@@ -73,6 +77,7 @@ class Job:
     """One lake's pipeline.
 
     Args:
+        spark: a session; None: everything is done in this process.
         tell: called with a sentence about every step that is done.
         stop: ends the round early when it is set; what is under way is then done again by the next one.
         progress: is told of every batch, and how far behind each stream is.
@@ -80,7 +85,7 @@ class Job:
 
     def __init__(
         self,
-        spark: SparkSession,
+        spark: Any,
         lake: Lake,
         settings: PipelineSettings,
         *,
@@ -96,6 +101,8 @@ class Job:
         self._progress = progress or Unwatched()
         self._login = Login(settings.redis_url)
         self._may_not_acknowledge = False
+        self._upkeep = Upkeep(lake)
+        self._gold_due_s = 0.0
 
     def round(self) -> Done:
         """Take in everything that is there now.
@@ -103,6 +110,7 @@ class Job:
         Raises:
             StoreUnavailable: Redis is away; what was committed counts.
             GapError, LakeError: something is missing; the message says what to do.
+            OtherWriter: another run committed at the same time.
             WorkerLate: this machine is too busy for Spark.
             Stopped: the event was set.
         """
@@ -129,15 +137,13 @@ class Job:
                 where = self.lake.uri("quarantine")
                 self._tell(f"{quarantined} entries could not be read: they are in {where}, with the reason")
             seq = self._silver(epoch)
-            last = bronze.last_position(self.lake, CHANGES, self.settings.namespace, epoch)
+            last = last_position(self.lake, CHANGES, self.settings.namespace, epoch)
             if last is None or (last.seq == seq and not last.unread):
                 observe(self.lake, self.settings.namespace, epoch, seq, now_ms - 1)
             self._acknowledge(epoch)  # bronze has it; what silver and gold lack they find there
             with whole_files(self.lake):
-                if gold.refresh(self.spark, self.lake, self.settings.namespace, epoch):
-                    self._tell("figures brought up to date")
-            if self.settings.delta is not None:
-                self._publish(self.settings.delta)
+                self._gold(epoch)
+                self._upkeep.when_due()
         finally:
             for stream in streams.values():
                 stream.close()
@@ -166,10 +172,10 @@ class Job:
             return taken
         raise AssertionError
 
-    def _bronze(self, stream: Stream, epoch: str, begin: Position) -> list[bronze.BronzeBatch]:
+    def _bronze(self, stream: Stream, epoch: str, begin: Position) -> list[BronzeBatch]:
         """Take everything that is new in one stream into bronze."""
         name, settings = stream.name, self.settings
-        start = bronze.last_position(self.lake, name, settings.namespace, epoch) or begin
+        start = last_position(self.lake, name, settings.namespace, epoch) or begin
         head = stream.head()
         try:
             stream.check(start, epoch, head)
@@ -179,18 +185,16 @@ class Job:
             start = self._go_on_behind(name, epoch, Position(head.last_generated) if rewound else Position(OLDEST))
         if not head.exists or head.last_generated <= start.id:
             return []
-        batches: list[bronze.BronzeBatch] = []
+        batches: list[BronzeBatch] = []
         try:
-            with plain_errors():
-                self._query(name, epoch, start, batches)
+            self._take(stream, epoch, start, batches)
         except GapError as gap:  # a hole in the middle, which only reading shows
             if name != CHANGES:
                 raise
             self._may_accept(gap, stream.head().epoch, epoch)
             start = self._go_on_behind(name, epoch, start)
             if stream.head().last_generated > start.id:
-                with plain_errors():
-                    self._query(name, epoch, start, batches)
+                self._take(stream, epoch, start, batches)
         return batches
 
     def _may_accept(self, gap: GapError, epoch: str, wanted: str) -> None:
@@ -203,24 +207,27 @@ class Job:
         if name == CHANGES:
             taken = self._take_snapshot(behind_gap=True)
             start = Position(parse_id(taken.last_id), taken.seq)
-        bronze.restart(self.lake, name, self.settings.namespace, epoch, start)
+        restart(self.lake, name, self.settings.namespace, epoch, start)
         return start
 
-    def _query(self, name: Name, epoch: str, start: Position, batches: list[bronze.BronzeBatch]) -> None:
-        def done(number: int, batch: bronze.BronzeBatch) -> None:
+    def _take(self, stream: Stream, epoch: str, start: Position, batches: list[BronzeBatch]) -> None:
+        """Few entries here, many on Spark."""
+        name, settings = stream.name, self.settings
+
+        def done(number: int, batch: BronzeBatch) -> None:
             batches.append(batch)
             self._progress.took(name, batch.rows, batch.quarantined)
-            self._tell(f"{name}: batch {number}, {batch.rows:,} entries up to {_last(batch)}")
+            self._tell(f"{name}: batch {number}, {batch.rows:,} entries up to {batch.last}")
 
-        access = bronze.Access(self.settings.redis_url, self.settings.namespace, epoch)
-        query = bronze.start_query(
-            self.spark, self.lake, access, name, start, limit=self.settings.limit, done=done
-        )  # fmt: skip
-        try:
-            while not query.awaitTermination(1):
+        little = min(settings.limit, settings.spark_from)
+        if self.spark is None:
+            little = settings.limit
+        if take_here(self.lake, stream, settings.namespace, epoch, start, done, limit=little, alone=self.spark is None):
+            return
+        access = Access(settings.redis_url, settings.namespace, epoch)
+        with plain_errors(), query(self.spark, self.lake, access, name, start, done, limit=settings.limit) as running:
+            while not running.awaitTermination(1):
                 self._check_stop()
-        finally:
-            query.stop()
 
     def _silver(self, epoch: str) -> int:
         """Bring the tables up to what bronze has; gives the last change."""
@@ -236,21 +243,23 @@ class Job:
                     raise GapError(str(hole)) from hole
                 self._tell(f"accepted: {hole}")
                 self._take_snapshot(behind_gap=True)
-        last = manifest.read_last(self.lake, manifest.log_of(namespace, epoch))
-        return last[1].seq if last else UNKNOWN
+        tables = load(self.lake, namespace, epoch)
+        return tables.content.seq if tables else UNKNOWN
 
-    def _publish(self, delta: str) -> None:
-        from .delta import publish  # of an extra of its own
-
-        versions = publish(self.lake, delta, self.settings.namespace)
-        if versions:
-            self._tell(f"Delta tables in {delta} brought up to date")
+    def _gold(self, epoch: str) -> None:
+        """Bring the figures up to date: in the first round, and then once a minute, or as their cost allows."""
+        begun_s, cpu_s = time.monotonic(), time.process_time()
+        if begun_s < self._gold_due_s:
+            return
+        if gold.refresh(self.spark, self.lake, self.settings.namespace, epoch):
+            self._tell("figures brought up to date")
+        self._gold_due_s = begun_s + max(_GOLD_S, (time.process_time() - cpu_s) / _GOLD_SHARE)
 
     def _acknowledge(self, epoch: str) -> None:
         """Tell Redis which entries the lake has."""
         positions: dict[str, str] = {}
         for name in STREAMS:
-            last = bronze.last_position(self.lake, name, self.settings.namespace, epoch)
+            last = last_position(self.lake, name, self.settings.namespace, epoch)
             positions[name] = str(last.id if last else OLDEST)
         client = self._login.connect()
         try:
@@ -267,7 +276,7 @@ class Job:
 
     def _tell_behind(self, stream: Stream, epoch: str, begin: Position) -> None:
         """How long before the stream's last entry the last one was written that the lake has."""
-        at = (bronze.last_position(self.lake, stream.name, self.settings.namespace, epoch) or begin).id
+        at = (last_position(self.lake, stream.name, self.settings.namespace, epoch) or begin).id
         head = stream.head()
         missing = head.exists and head.last_generated > at
         since_ms = max(at.ms, entry_id(head.first).ms if head.first is not None else 0)
@@ -279,7 +288,7 @@ class Job:
 
 
 def run(
-    spark: SparkSession,
+    spark: Any,
     lake: Lake,
     settings: PipelineSettings,
     *,
@@ -303,10 +312,9 @@ def run(
         after some tries.
     """
     stop = stop or threading.Event()
-    with run_lock(lake, java_of(spark)):
-        progress = progress or Unwatched()
-        job = Job(spark, lake, settings, tell=tell, stop=stop, progress=progress)
-        return _rounds(job, once, interval_s, tell, stop, progress)
+    progress = progress or Unwatched()
+    job = Job(spark, lake, settings, tell=tell, stop=stop, progress=progress)
+    return _rounds(job, once, interval_s, tell, stop, progress)
 
 
 def _rounds(
@@ -341,7 +349,3 @@ def _rounds(
             break
         stop.wait(interval_s)
     return done
-
-
-def _last(batch: bronze.BronzeBatch) -> str:
-    return batch.last_id if batch.last_seq is None else f"change {batch.last_seq}"

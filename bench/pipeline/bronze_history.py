@@ -10,14 +10,17 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
+import msgspec
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from mqregistry.events.journal import CHANGES, HEARTBEATS, LOOKUPS, Stream
-from mqregistry.pipeline.lake.lake import Lake, places
+from mqregistry.pipeline.bronze import log
+from mqregistry.pipeline.lake.files import File, write_file
+from mqregistry.pipeline.lake.lake import Lake, State, owner
 from mqregistry.pipeline.lake.schema import BRONZE
+from mqregistry.pipeline.redis_stream.ranges import EntryId, Position
 
 NAMESPACE, EPOCH = "bench", "e1"
 BROKERS, TOPICS = 32, 10_000
@@ -30,15 +33,16 @@ FRONT_ENDS = 2
 LOOKED_UP = 200  # topics that an entry of lookups names
 
 
-class BatchCommit(NamedTuple):
+class BatchCommit(msgspec.Struct):
     """The commit of a batch, without which nobody reads it."""
 
-    log: str
+    stream: Stream
     number: int
-    content: dict[str, Any]
+    end: Position
+    file: File
 
     def to(self, lake: Lake) -> None:
-        lake.commit(*self)
+        log._commit(lake, self.stream, NAMESPACE, EPOCH, self.number, self.end, [self.file])
 
 
 class Batches:
@@ -50,7 +54,7 @@ class Batches:
 
     def __init__(self, lake: Lake, stream: Stream, commit: Callable[[BatchCommit], None]) -> None:
         self._lake = lake
-        self._log = f"bronze/{stream}/{places(NAMESPACE, EPOCH)}"
+        self._stream = stream
         self._schema = BRONZE[stream]
         self._ms = self._schema.get_field_index("ms")
         self._rows: list[tuple[Any, ...]] = []
@@ -72,13 +76,11 @@ class Batches:
             schema=self._schema,
         )
         assert rows[-1][self._ms] < BEGIN_MS + 86_400_000, "more than a day of changes"
-        path = self._lake.path(self._log, f"batch={self.number:09d}", "day=2026-05-28", "part-0.snappy.parquet")
-        self._lake.filesystem.create_dir(path.rpartition("/")[0], recursive=True)
-        pq.write_table(table, path, filesystem=self._lake.filesystem)
-        content = {"rows": len(rows), "first_id": f"{rows[0][0]}-{rows[0][1]}",
-                   "last_id": f"{rows[-1][0]}-{rows[-1][1]}", "quarantined": 0}  # fmt: skip
-        seqs = table["seq"].to_pylist() if "seq" in self._schema.names else [None]
-        self.commit(BatchCommit(self._log, self.number, {**content, "first_seq": seqs[0], "last_seq": seqs[-1]}))
+        table = table.append_column("batch", pa.repeat(pa.scalar(self.number, pa.int64()), len(rows)))
+        place = {**owner(NAMESPACE, EPOCH), "day": "2026-05-28"}
+        file = write_file(self._lake, f"bronze/{self._stream}", table, place)
+        end = Position(EntryId(rows[-1][0], rows[-1][1]), file.high.get("seq", -1))
+        self.commit(BatchCommit(self._stream, self.number, end, file))
         self.number += 1
 
 
@@ -184,7 +186,7 @@ def write(lake: Lake, events: int, *, later: int = 0, seed: int = 1) -> list[Bat
             ends.pop(0)
             if not ends:
                 break
-    lake.commit(f"snapshots/{places(NAMESPACE, EPOCH)}", 0, {"seq": 0, "ms": BEGIN_MS, "last_id": "0-0"})
+    lake.set_state("snapshot", NAMESPACE, EPOCH, State(0, {"taken": [[EPOCH, 0, BEGIN_MS, "0-0"]]}))
     return held_back
 
 

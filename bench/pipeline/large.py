@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -21,6 +22,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import psutil
 
 from bench.pipeline import bronze_history
@@ -55,8 +57,9 @@ def stages(root: str, driver_memory: str) -> Iterator[str]:
         assert gold.refresh(spark, lake, bronze_history.NAMESPACE, bronze_history.EPOCH)
         yield f"gold{more}"
         if not more:
-            for commit in json.loads((Path(root) / "later.json").read_text()):
-                bronze_history.BatchCommit(*commit).to(lake)
+            later = (Path(root) / "later.json").read_bytes()
+            for commit in msgspec.json.decode(later, type=list[bronze_history.BatchCommit]):
+                commit.to(lake)
     spark.stop()
 
 
@@ -95,19 +98,12 @@ def measure(root: Path, events: int, driver_memory: str) -> Iterator[tuple[dict[
 
 
 def prepare(root: Path, events: int) -> None:
-    """Write a lake with bronze only, unless it exists already."""
-    lake = Lake(str(root))
-    later = root / "later.json"
-    if not later.exists():
-        begun = time.monotonic()
-        held_back = bronze_history.write(lake, events, later=LATER)
-        later.write_text(json.dumps(held_back))
-        print(f"{events:,} changes written as bronze in {time.monotonic() - begun:.0f} s", file=sys.stderr, flush=True)
-    for log, number, _ in json.loads(later.read_text()):
-        lake.forget_commit(log, number)
-    for layer in ("silver", "gold"):
-        lake.remove("commits", layer)
-        lake.remove(layer)
+    """Write a lake with bronze only."""
+    shutil.rmtree(root, ignore_errors=True)
+    begun = time.monotonic()
+    held_back = bronze_history.write(Lake(str(root)), events, later=LATER)
+    (root / "later.json").write_bytes(msgspec.json.encode(held_back))
+    print(f"{events:,} changes written as bronze in {time.monotonic() - begun:.0f} s", file=sys.stderr, flush=True)
 
 
 def routes(root: str, number: int = 5) -> list[float]:
@@ -117,7 +113,7 @@ def routes(root: str, number: int = 5) -> list[float]:
     found = all_pasts(Lake(root), bronze_history.NAMESPACE)[0]
     taken = []
     for at in range(number):
-        ms = found.begin_ms + (found.manifest.ms - found.begin_ms) * (at + 1) // (number + 1)
+        ms = found.begin_ms + (found.content.ms - found.begin_ms) * (at + 1) // (number + 1)
         instant = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(ms / 1000))
         begun = time.monotonic()
         subprocess.run(
@@ -133,7 +129,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench large", description=__doc__)
     parser.add_argument("--events", type=int, nargs="+", default=[1_000_000, 10_000_000], help="rising")
     parser.add_argument("--driver-memory", default="2g", help="of Java's heap")
-    parser.add_argument("--folder", type=Path, help="keep the lakes here, and use those that are there")
+    parser.add_argument("--folder", type=Path, help="keep the lakes here")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:

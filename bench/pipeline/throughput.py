@@ -28,7 +28,7 @@ import redis
 
 from mqregistry.embedded import EmbeddedRedis
 from mqregistry.model import DataVersion, QueueData, Registration, TopicConfig
-from mqregistry.pipeline import bronze
+from mqregistry.pipeline.bronze.take import Access, query
 from mqregistry.pipeline.lake.lake import Lake
 from mqregistry.pipeline.redis_stream.ranges import OLDEST, Position
 from mqregistry.pipeline.spark.session import open_session
@@ -153,15 +153,16 @@ class Bed:
     def bronze(self, namespace: str) -> tuple[int, float, float, float]:
         """Load the whole stream: rows, seconds, CPU seconds of Redis and of Spark."""
         epoch = self.client.hget(keys.meta(namespace), "epoch").decode()
-        access = bronze.Access(self.url, namespace, epoch)
+        access = Access(self.url, namespace, epoch)
         me = psutil.Process()
         before = cpu_of(self.redis_process), cpu_of(me), time.perf_counter()
-        query = bronze.start_query(self.spark, self.lake, access, "changes", Position(OLDEST, 0))
-        query.awaitTermination()
+        start, rows = Position(OLDEST, 0), []
+        with query(
+            self.spark, self.lake, access, "changes", start, lambda _, batch: rows.append(batch.rows)
+        ) as running:
+            running.awaitTermination()
         after = cpu_of(self.redis_process), cpu_of(me), time.perf_counter()
-        log = bronze.log_of("changes", namespace, epoch)
-        rows = sum(self.lake.read_commit(log, n)["rows"] for n in self.lake.commits(log))
-        return rows, after[2] - before[2], after[0] - before[0], after[1] - before[1]
+        return sum(rows), after[2] - before[2], after[0] - before[0], after[1] - before[1]
 
 
 def bench_bronze(bed: Bed, options: argparse.Namespace) -> list[ThroughputRow]:

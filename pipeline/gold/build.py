@@ -7,15 +7,16 @@ from typing import Any, Final
 
 import msgspec
 
-from ..lake.lake import Lake
+from mqregistry.events.journal import STREAMS
+
+from ..lake.lake import Lake, State, owner
 from .inputs import Inputs
 from .run import SPARK_FROM_ROWS, GoldRun, Span
-from .tables import GRAINS, Commit, added, last_commit, log, prune
+from .tables import PART, Content, last
 
 logger = logging.getLogger(__name__)
 
 FLAP_MS: Final = 300_000
-_STREAMS: Final = ("changes", "heartbeats", "lookups")
 
 
 def refresh(
@@ -29,7 +30,7 @@ def refresh(
     from_scratch: bool = False,
     spark_from_rows: int = SPARK_FROM_ROWS,
 ) -> bool:
-    """Bring gold up to silver's last commit and bronze's last batches.
+    """Bring gold up to what silver and bronze have.
 
     Killed at any moment and run again, it writes the same tables.
 
@@ -43,49 +44,40 @@ def refresh(
 
     Returns:
         Whether there was anything to do.
+
+    Raises:
+        OtherWriter: another run brought gold on meanwhile.
     """
     inputs = Inputs(lake, namespace, epoch)
     if inputs.silver is None:
         return False
-    silver, manifest = inputs.silver
-    number, last = last_commit(lake, namespace, epoch)
-    before = last
-    if from_scratch or (last and (last.flap_ms != flap_ms or last.silver > silver or last.silver_seq > manifest.seq)):
+    silver = inputs.silver.content
+    number, before = last(lake, namespace, epoch)
+    if from_scratch or (
+        before and (before.flap_ms != flap_ms or before.silver > inputs.silver.number or before.silver_seq > silver.seq)
+    ):
         before = None  # other rules, or another silver: nothing of it holds
-    bronze = {stream: inputs.last_batch(stream) for stream in _STREAMS}
-    seen = before.bronze if before else dict.fromkeys(_STREAMS, -1)
-    fresh = {stream: inputs.span(stream, (seen[stream], bronze[stream])) for stream in _STREAMS}
+    seen = before.bronze if before else dict.fromkeys(STREAMS, -1)
+    fresh = {stream: inputs.span(stream, seen[stream]) for stream in STREAMS}
     if now_ms is None:
         heard = fresh["heartbeats"]
-        now_ms = max(manifest.ms, before.now_ms if before else 0, heard[1] if heard else 0)
-    commit = Commit(now_ms, flap_ms, silver, manifest.ms, manifest.seq, bronze, _days(before, seen, fresh))
-    if before and before.same_input(commit):
-        return False
+        now_ms = max(silver.ms, before.now_ms if before else 0, heard[1] if heard else 0)
     first = [span[0] for stream, span in fresh.items() if span and stream != "changes"]
     since = min(before.now_ms, before.silver_ms, now_ms, *first) if before else min([now_ms, *first, *inputs.begins()])
-    span = Span(since - 1, now_ms)  # at midnight the day that is over is to become one batch, too
+    begin_ms = min(before.begin_ms, since) if before else since
+    content = Content(now_ms, begin_ms, flap_ms, inputs.silver.number, silver.ms, silver.seq, inputs.last_batch)
+    if before == content:
+        return False
+    span = Span(since - 1, now_ms)  # at midnight the day that is over is to become whole
     if not span.periods(since)["day"].count:
         return False  # no period has begun to pass
     logger.debug("gold of namespace %s, epoch %s: %s", namespace, epoch, span)
-    run = GoldRun(spark, inputs, (namespace, epoch), number + 1, span, commit, before, spark_from_rows)
-    tables = dict(before.tables) if before else {}
-    for table, batch in run.write():
-        tables[table] = added(tables.get(table, []), batch)
-    commit = msgspec.structs.replace(commit, tables=tables)
-    content: dict[str, Any] = msgspec.to_builtins(commit, str_keys=True)
-    lake.commit(log(namespace, epoch), number + 1, content)
-    prune(lake, namespace, epoch, *([last, commit] if last else [commit]))
+    place = owner(namespace, epoch)
+    run = GoldRun(spark, inputs, (namespace, epoch), span, content, before, spark_from_rows)
+    for table, files, periods in list(run.write()):
+        of_table, app = lake.table(f"gold/{table}"), f"gold/{namespace}/{epoch}"
+        replaced = {**place, "period": periods} if before else place
+        if files or of_table.files(**replaced):
+            of_table.commit(files, app, of_table.version(app) + 1, replaced=replaced)
+    lake.set_state(PART, namespace, epoch, State(number + 1, msgspec.to_builtins(content)))
     return True
-
-
-def _days(
-    before: Commit | None, seen: dict[str, int], fresh: dict[str, tuple[int, int] | None]
-) -> dict[str, dict[int, int]]:
-    """Per stream and day: the first batch that may have entries of it."""
-    days = {stream: dict(before.days.get(stream, {})) if before else {} for stream in fresh}
-    step = GRAINS["day"]
-    for stream, span in fresh.items():
-        if span:
-            for day in range(span[0] // step * step, span[1] + 1, step):
-                days[stream].setdefault(day, seen[stream] + 1)
-    return days

@@ -1,4 +1,4 @@
-"""Finds and reads gold's input: silver's files as of one commit, and bronze's batches. Without Spark."""
+"""Finds and reads gold's input: silver's tables and bronze's entries, as of one moment. Without Spark."""
 
 from __future__ import annotations
 
@@ -8,41 +8,51 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..lake.lake import Lake, places
-from ..lake.schema import BRONZE, SILVER
-from ..silver.manifest import Manifest, log_of, read_last
+from mqregistry.events.journal import STREAMS, Stream
 
-_NO_BATCH: Final = -1
+from ..bronze.log import last_batch
+from ..lake import snapshot
+from ..lake.files import File
+from ..lake.lake import Lake, owner
+from ..lake.schema import SILVER, TABLES
+from ..silver.tables import Tables, load
+
 _ROWS_AT_ONCE: Final = 16_384  # of entries, whose JSON may be long
 
 
 class Inputs:
-    """One namespace and epoch of a lake, as of its last silver commit.
+    """One namespace and epoch of a lake, as it is now.
 
     Attributes:
-        silver: number and content of silver's last commit; None: there is none.
+        silver: None: there is none.
+        last_batch: stream -> the number of its last batch in bronze; -1: there is none.
     """
 
     def __init__(self, lake: Lake, namespace: str, epoch: str) -> None:
         self.lake = lake
-        self.places = places(namespace, epoch)
-        self.silver: tuple[int, Manifest] | None = read_last(lake, log_of(namespace, epoch))
+        self.place = namespace, epoch
+        self.silver: Tables | None = load(lake, namespace, epoch)
+        # files are asked for after the number: none is passed over
+        self.last_batch: dict[str, int] = {stream: last_batch(lake, stream, namespace, epoch)[0] for stream in STREAMS}
+        self._entries = {
+            stream: lake.table(f"bronze/{stream}").files(**owner(namespace, epoch)) for stream in STREAMS
+        }  # fmt: skip
+        self.snapshots = [taken.seq for taken in snapshot.every(lake, namespace, epoch)]
 
     @property
-    def manifest(self) -> Manifest:
-        """The content of silver's last commit."""
+    def tables(self) -> Tables:
+        """Silver, where it is known to be there."""
         assert self.silver is not None
-        return self.silver[1]
+        return self.silver
 
-    def files(self, table: str, since: int, bucket: int | None = None) -> tuple[list[str], int]:
-        """Files of a silver table that may have rows that held at ``since`` or later, and how many rows they have."""
-        every = self.manifest.of(table, bucket=bucket)
-        found = [file for file in every if file.to_us is None or file.to_us >= since * 1000]
-        return [file.path for file in found], sum(file.rows for file in found)
+    def files(self, table: str, since: int, bucket: int | None = None) -> list[File]:
+        """Files of a silver table that may have rows that held at ``since`` or later."""
+        every = self.tables.of(table, bucket=bucket)
+        return [file for file in every if file.nulls["valid_to"] or file.high["valid_to"] >= since * 1000]
 
     def buckets(self, table: str) -> list[int]:
         """Parts of a silver table: rows of one topic are all in the same one."""
-        return sorted({file.bucket for file in self.manifest.of(table)})
+        return sorted({int(file.partition["bucket"]) for file in self.tables.of(table)})
 
     def rows(
         self, table: str, since: int, now: int, *, bucket: int | None = None, columns: Sequence[str] = ()
@@ -53,8 +63,8 @@ class Inputs:
             bucket: of this one alone.
             columns: these, valid_from and valid_to; else all.
         """
-        wanted = [field for field in SILVER[table] if not columns or field.name in (*columns, "valid_from", "valid_to")]
-        rows = self._table(self.files(table, since, bucket)[0], pa.schema(wanted))
+        names = [name for name in SILVER[table].names if not columns or name in (*columns, "valid_from", "valid_to")]
+        rows = self.tables.read(table, files=self.files(table, since, bucket), columns=names)
         start = pc.floor(pc.divide(rows["valid_from"].cast(pa.int64()), 1000)).cast(pa.int64())
         end = pc.floor(pc.divide(rows["valid_to"].cast(pa.int64()), 1000)).cast(pa.int64())
         rows = rows.append_column("from_ms", start).append_column("to_ms", end)
@@ -63,56 +73,34 @@ class Inputs:
 
     def begins(self) -> list[int]:
         """The earliest from_ms of every file that gold reads."""
-        return [file.from_us // 1000 for table in ("broker_addr", "queue_data") for file in self.manifest.of(table)]
+        return [
+            file.low["valid_from"] // 1000 for table in ("broker_addr", "queue_data") for file in self.tables.of(table)
+        ]
 
-    def snapshots(self) -> list[int]:
-        """The seqs at which the tables were read as a whole."""
-        return self.lake.commits(f"snapshots/{self.places}")
-
-    def last_batch(self, stream: str) -> int:
-        """The number of a stream's last batch in bronze; -1: there is none."""
-        return max(self.lake.commits(f"bronze/{stream}/{self.places}"), default=_NO_BATCH)
-
-    def folders(self, stream: str, after: int, upto: int) -> tuple[list[str], int]:
-        """Folders of the committed batches in ``(after, upto]`` that have rows, and how many they have."""
-        log = f"bronze/{stream}/{self.places}"
-        found, total = [], 0
-        for number in self.lake.commits(log):
-            if after < number <= upto:
-                rows = int(self.lake.read_commit(log, number)["rows"])
-                total += rows
-                if rows:
-                    found.append(f"{log}/batch={number:09d}")
-        return found, total
+    def entry_files(self, stream: Stream, since: int, now: int) -> list[File]:
+        """Files that may have entries of ``[since, now]``."""
+        return [file for file in self._entries[stream] if file.high["ms"] >= since and file.low["ms"] <= now]
 
     def entries(
-        self, stream: str, batches: tuple[int, int], since: int, now: int, columns: Sequence[str], wanted: Any = None
+        self, files: Sequence[File], stream: Stream, since: int, now: int, columns: Sequence[str], wanted: Any = None
     ) -> Iterator[pa.RecordBatch]:
-        """Columns of BRONZE[stream] of these batches (after, upto) and of ``[since, now]``, some rows at a time.
+        """Columns of the entries of ``[since, now]`` in some files, some rows at a time.
 
         Args:
             wanted: an expression: those rows alone.
         """
-        paths = [path for folder in self.folders(stream, *batches)[0] for path in self.lake.parquet_files(folder)]
         moment = (pc.field("ms") >= since) & (pc.field("ms") <= now)
-        if paths:
-            yield from self.lake.dataset(paths, BRONZE[stream]).to_batches(
+        if files:
+            yield from self.lake.dataset(files, TABLES[f"bronze/{stream}"].columns).to_batches(
                 columns=list(columns), filter=moment if wanted is None else moment & wanted, batch_size=_ROWS_AT_ONCE,
                 batch_readahead=2, fragment_readahead=1,
             )  # fmt: skip
 
-    def span(self, stream: str, batches: tuple[int, int]) -> tuple[int, int] | None:
-        """The first and the last ms of these batches; None: they have no rows."""
-        paths = [path for folder in self.folders(stream, *batches)[0] for path in self.lake.parquet_files(folder)]
-        first, last = None, None
-        for batch in self.lake.dataset(paths, BRONZE[stream]).to_batches(columns=["ms"]) if paths else ():
-            if batch.num_rows:
-                found: Any = pc.min_max(batch["ms"]).as_py()
-                first = found["min"] if first is None else min(first, found["min"])
-                last = found["max"] if last is None else max(last, found["max"])
-        return None if first is None or last is None else (first, last)
-
-    def _table(self, paths: list[str], schema: pa.Schema) -> pa.Table:
-        if not paths:
-            return schema.empty_table()
-        return self.lake.dataset(paths, schema).to_table()
+    def span(self, stream: Stream, after: int) -> tuple[int, int] | None:
+        """The first and the last ms of the batches after one; None: they have no rows."""
+        files = [file for file in self._entries[stream] if file.high["batch"] > after]
+        if not files:
+            return None
+        rows = self.lake.dataset(files, TABLES[f"bronze/{stream}"].columns)
+        found: Any = pc.min_max(rows.to_table(columns=["ms"], filter=pc.field("batch") > after)["ms"]).as_py()
+        return None if found["min"] is None else (found["min"], found["max"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
@@ -12,58 +12,44 @@ from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from mqregistry.events.changes import StreamAlarm
+from mqregistry.events.journal import Stream
 
+from ..lake.files import File, rows_in, write_partitions
+from ..lake.lake import Lake, owner
 from ..lake.schema import BRONZE, GOLD, SILVER
+from ..spark.frames import read_files, write_files
 from . import beats, queues
-from .brokers import EVENTS
-from .in_process import BROKER_EVENTS, broker_events
+from .in_process import InProcess, Write
 from .inputs import Inputs
 from .spans import Periods
-from .tables import GRAINS
+from .tables import with_period
 
 GROUP_ROWS: Final = 250_000  # rows that a task works on at a time, give or take those of one topic or process
-_ALARM: Final = ("alarm", "reader", "stream")
-Batches = tuple[int, int]
 
 
-class OnSpark:
-    """The same as :class:`mqregistry.pipeline.gold.in_process.InProcess`.
+class OnSpark(InProcess):
+    """The same as :class:`mqregistry.pipeline.gold.in_process.InProcess`; queue data and heartbeats are left to tasks.
 
     Args:
-        uri: of the folder that a table's rows go into.
+        files: what is written is added to them, by table.
     """
 
-    def __init__(self, spark: SparkSession, inputs: Inputs, uri: Callable[[str], str]) -> None:
+    def __init__(
+        self, spark: SparkSession, inputs: Inputs, write: Write, place: tuple[str, str], files: dict[str, list[File]]
+    ) -> None:
+        super().__init__(inputs, write)
         self._spark = spark
-        self._inputs = inputs
-        self._uri = uri
-
-    def counts(self, since: int, now: int, batches: Batches) -> DataFrame:
-        """Lookups per topic and period: topic, grain, at_ms, found, missing."""
-        entry = F.from_json("e", "found map<string,bigint>, missing map<string,bigint>").alias("entry")
-        entries = self._entries("lookups", since, now, batches).dropDuplicates(["id_ms", "id_n"]).select("ms", entry)
-        none = F.lit(0).cast("long")
-        found = entries.select("ms", F.explode("entry.found").alias("topic", "found"), none.alias("missing"))
-        missing = entries.select("ms", F.explode("entry.missing").alias("topic", "missing"), none.alias("found"))
-        grain = F.explode(F.create_map(*(F.lit(value) for pair in GRAINS.items() for value in pair)))
-        return (
-            found.unionByName(missing)
-            .select("topic", "ms", "found", "missing", grain.alias("grain", "step"))
-            .withColumn("at_ms", F.col("ms") - F.col("ms") % F.col("step"))
-            .groupBy("topic", "grain", "at_ms")
-            .agg(F.sum("found").alias("found"), F.sum("missing").alias("missing"))
-            .persist(StorageLevel.DISK_ONLY)
-        )
+        self._place = owner(*place)
+        self._files = files
 
     def queue_parts(
         self, known: queues.Brokers, grains: dict[str, Periods], since: int, now: int, snapshots: Sequence[int]
     ) -> DataFrame:
         """RESULT rows of mqregistry.pipeline.gold.queues."""
         day = grains["day"].first
-        paths, most = self._inputs.files("queue_data", day)
+        files = self._inputs.files("queue_data", day)
         rows = (
-            self._parquet(paths, SILVER["queue_data"])
+            read_files(self._spark, self._inputs.lake, files, SILVER["queue_data"])
             .select(
                 *queues.COLUMNS,
                 F.unix_millis("valid_from").alias("from_ms"), F.unix_millis("valid_to").alias("to_ms"),
@@ -72,10 +58,14 @@ class OnSpark:
         )  # fmt: skip
         shared = self._spark.sparkContext.broadcast(known)
         return _in_groups(
-            rows, most, "topic", queues.RESULT, lambda of: queues.figures(of, shared.value, grains, since, snapshots)
+            rows,
+            rows_in(files),
+            "topic",
+            queues.RESULT,
+            lambda of: queues.figures(of, shared.value, grains, since, snapshots),
         ).persist(StorageLevel.DISK_ONLY)
 
-    def deltas(self, parts: DataFrame) -> pa.Table:
+    def deltas(self, parts: Any) -> pa.Table:
         """When each broker gets its first writable queue data, and when it loses the last: name, at_ms, delta."""
         count = F.sum("delta").over(Window.partitionBy("name").orderBy("at_ms"))
         return (
@@ -89,7 +79,7 @@ class OnSpark:
             .toArrow()
         )
 
-    def cluster_sums(self, parts: DataFrame) -> tuple[pa.Table, pa.Table]:
+    def cluster_sums(self, parts: Any) -> tuple[pa.Table, pa.Table]:
         """As mqregistry.pipeline.gold.clusters takes it."""
         period = ["cluster", "grain", "at_ms"]
         queue_sum = F.when(F.col("present"), F.col("write_queues"))
@@ -108,84 +98,62 @@ class OnSpark:
         topics = parts.where(F.col("kind") == queues.CLUSTER).groupBy(*period).agg(F.sum("brokers").alias("topics"))
         return sums.toArrow(), topics.toArrow()
 
-    def write_topics(self, parts: DataFrame, counts: DataFrame) -> None:
+    def write_topics(self, parts: Any, counts: pa.Table) -> None:
         """The tables topic, unused_topic and missing_topic."""
         period = ["topic", "grain", "at_ms"]
+        looked_up: Any = self._spark.createDataFrame(counts.select([*period, "found"]))
         topics = (
             parts.where(F.col("kind") == queues.TOPIC)
             .withColumnRenamed("name", "topic")
-            .join(counts.select(*period, F.col("found").alias("lookups")), period, "left")
+            .join(looked_up.withColumnRenamed("found", "lookups"), period, "left")
             .withColumn("lookups", F.coalesce("lookups", F.lit(0).cast("long")))
         )
-        self._write("topic", topics)
-        self._write("unused_topic", topics.where("lookups = 0 and routable_ms > 0"))
-        self._write("missing_topic", counts.where("missing > 0").withColumn("lookups", F.col("missing")))
+        self._write_frame("topic", topics)
+        self._write_frame("unused_topic", topics.where("lookups = 0 and routable_ms > 0"))
+        self._write_missing(counts)
 
-    def write_beats(self, grains: dict[str, Periods], since: int, now: int, batches: Batches) -> None:
+    def write_beats(self, grains: dict[str, Periods], since: int, now: int) -> None:
         """The table heartbeat; grains: its periods; since: LOOK_BACK_MS before the first."""
         entry = F.from_json(
             "e", "who string, broker_name string, front_end string, kind string, interval_ms bigint"
         ).alias("entry")
         rows = (
-            self._entries("heartbeats", since, now, batches)
+            self._entries("heartbeats", since, now)
             .select("ms", "id_ms", "id_n", entry)
             .select("ms", "id_ms", "id_n", "entry.*")
             .withColumn("broker_name", F.nullif("broker_name", F.lit("")))
             .withColumn("interval_ms", F.coalesce("interval_ms", F.lit(-1).cast("long")))
         )
-        most = self._inputs.folders("heartbeats", *batches)[1]
-        self._write("heartbeat", _in_groups(rows, most, "who", beats.RESULT, lambda of: beats.figures(of, grains)))
-
-    def events(self, since: int, now: int, batches: Batches) -> pa.Table:
-        """Broker events that silver has: name, cluster, type, at_ms (the hour's start), n."""
-        return (
-            self._changes(since, now, batches)
-            .where(F.col("type").isin(*EVENTS) & (F.col("part") == 1))
-            .select("ms", "seq", "type", "e")
-            # in Python: get_json_object takes five times as long
-            .mapInArrow(lambda batches: broker_events(batches), from_arrow_schema(BROKER_EVENTS))
-            .dropDuplicates(["seq"])  # only now: what it sorts and sends is small
-            .groupBy("name", "cluster", "type", "at_ms")
-            .agg(F.count("*").alias("n"))
-            .toArrow()
+        most = rows_in(self._inputs.entry_files("heartbeats", since, now))
+        self._write_frame(
+            "heartbeat", _in_groups(rows, most, "who", beats.RESULT, lambda of: beats.figures(of, grains))
         )
 
-    def alarms(self, since: int, now: int, batches: Batches) -> pa.Table:
-        """stream_alarm events: ms, seq, alarm, reader, stream."""
-        members = [F.get_json_object("e", f"$.{name}").alias(name) for name in _ALARM]
-        found = self._changes(since, now, batches).where(F.col("type") == StreamAlarm.type).dropDuplicates(["seq"])
-        return found.select("ms", "seq", *members).toArrow()
+    def close(self, parts: Any) -> None:
+        """Let Spark drop what it keeps for them."""
+        parts.unpersist()
 
-    def close(self, *parts: DataFrame) -> None:
-        """Let Spark drop what it keeps for these."""
-        for part in parts:
-            part.unpersist()
+    def _entries(self, stream: Stream, since: int, now: int) -> DataFrame:
+        files = self._inputs.entry_files(stream, since, now)
+        frame = read_files(self._spark, self._inputs.lake, files, BRONZE[stream])
+        return frame.where(F.col("ms").between(since, now))
 
-    def _entries(self, stream: str, since: int, now: int, batches: Batches) -> DataFrame:
-        folders, _ = self._inputs.folders(stream, *batches)
-        return self._parquet(folders, BRONZE[stream]).where(F.col("ms").between(since, now))
-
-    def _changes(self, since: int, now: int, batches: Batches) -> DataFrame:
-        return self._entries("changes", since, now, batches).where(F.col("seq") <= self._inputs.manifest.seq)
-
-    def _parquet(self, paths: list[str], schema: pa.Schema) -> DataFrame:
-        columns = from_arrow_schema(schema)
-        if not paths:
-            return self._spark.createDataFrame([], columns)
-        lake = self._inputs.lake
-        # no columns are looked for in the paths: silver's open and closed rows lie in batches of their own
-        reader = self._spark.read.schema(columns).option("recursiveFileLookup", "true")
-        return reader.parquet(*(lake.uri(path) for path in paths)).select(*schema.names)
-
-    def _write(self, table: str, rows: DataFrame) -> None:
+    def _write_frame(self, table: str, rows: DataFrame) -> None:
+        schema, root, place = GOLD[table], self._inputs.lake.root, self._place
         columns = [
-            F.timestamp_millis("at_ms").alias(name) if name == "period_start" else F.col(name)
-            for name in GOLD[table].names
+            F.timestamp_millis("at_ms").alias(name) if name == "period_start" else F.col(name) for name in schema.names
         ]
-        ordered = rows.select(*columns).sortWithinPartitions(*GOLD[table].names[:3])
-        # microseconds, as pyarrow and the schemas have them
-        with _setting(self._spark, "spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS"):
-            ordered.write.mode("overwrite").parquet(self._uri(table))
+
+        def write(batches: Iterable[pa.RecordBatch]) -> list[File]:
+            some = [batch for batch in batches if batch.num_rows]
+            if not some:
+                return []
+            found = pa.Table.from_batches(some).cast(schema)
+            found = with_period(table, found.sort_by([(name, "ascending") for name in schema.names[:3]]))
+            return write_partitions(Lake(root), f"gold/{table}", found, "period", place)
+
+        ordered = rows.select(*columns).repartition("grain", "period_start")
+        self._files[table] = write_files(ordered, write)
 
 
 def _in_groups(

@@ -9,21 +9,22 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
-from mqregistry.events.journal import LOOKUPS
+from mqregistry.events.journal import LOOKUPS, STREAMS
 
+from ..lake.files import File, rows_in, write_partitions
+from ..lake.lake import owner
 from ..lake.schema import GOLD, MOMENT
 from . import beats, brokers, clusters, queues
 from .in_process import InProcess
 from .inputs import Inputs
 from .spans import NEVER, Periods, ints, periods
-from .tables import GRAINS, Commit, GoldBatch, folder, read
+from .tables import GRAINS, Content, read, touched, with_period
 
-# Fewer rows than this are worked on in this process, in a few seconds: a refresh on Spark takes 17 s of CPU if there is
-# next to nothing to do. An entry of lookups names up to 500 topics.
-SPARK_FROM_ROWS: Final = 1_000_000
-_ROWS_OF: Final = {LOOKUPS: 100}
+# Fewer rows than this are worked on in this process: a refresh on Spark takes 17 s of CPU if there is next to nothing
+# to do, and for a day of 100 brokers ten times as much as here. An entry of lookups names up to 500 topics.
+SPARK_FROM_ROWS: Final = 4_000_000
+_ROWS_OF: Final = {LOOKUPS: 30}
 
 
 class Span(NamedTuple):
@@ -33,84 +34,79 @@ class Span(NamedTuple):
     now: int
 
     def periods(self, since: int) -> dict[str, Periods]:
-        """The periods that what happened at ``since`` or later touches.
+        """The periods that what happened at ``since`` or later touches."""
+        return {grain: periods(since, self.now, step) for grain, step in GRAINS.items()}
 
-        Hours go back to the beginning of their day when another day has begun, so that what is left of a day that is
-        over is one batch.
-        """
-        day = periods(since, self.now, GRAINS["day"])
-        hours_since = day.first if day.count > 1 else since
-        return {"hour": periods(hours_since, self.now, GRAINS["hour"]), "day": day}
 
-    def batch(self, number: int, since: int) -> GoldBatch:
-        """From when on what is written for ``since`` counts."""
-        return GoldBatch(number, *(when.first for when in self.periods(since).values()))
+Written = tuple[str, list[File], list[str]]
 
 
 class GoldRun:
-    """Writes the batch ``number`` of every table.
+    """Works out a span of time, and writes files of every table, which do not count yet.
 
     Args:
         spark: None: everything is done in this process.
+        before: what the last refresh saw; None: nothing of it is kept.
     """
 
     def __init__(
-        self, spark: Any, inputs: Inputs, place: tuple[str, str], number: int, span: Span, commit: Commit,
-        before: Commit | None, spark_from_rows: int = SPARK_FROM_ROWS,
+        self, spark: Any, inputs: Inputs, place: tuple[str, str], span: Span, content: Content, before: Content | None,
+        spark_from_rows: int = SPARK_FROM_ROWS,
     ) -> None:  # fmt: skip
         self._inputs = inputs
         self._lake = inputs.lake
         self._place = place
-        self._number = number
         self._span = span
-        self._commit = commit
+        self._content = content
         self._before = before
+        self._files: dict[str, list[File]] = {}
         self._engine: Any = InProcess(inputs, self._write)
         self._setting: Any = contextlib.nullcontext()
         if spark is not None and self._rows() >= spark_from_rows:
             from .on_spark import OnSpark, partitions
 
-            self._engine = OnSpark(spark, inputs, lambda table: self._lake.uri(self._folder(table)))
+            self._engine = OnSpark(spark, inputs, self._write, place, self._files)
             self._setting = partitions(spark, self._rows())
 
     def _rows(self) -> int:
         """How many rows there are to read."""
-        day = self._span.periods(self._span.since)["day"].first
-        return self._inputs.files("queue_data", day)[1] + sum(
-            self._inputs.folders(stream, *self._batches(stream, day))[1] * _ROWS_OF.get(stream, 1)
-            for stream in self._commit.bronze
+        day, now = self._span.periods(self._span.since)["day"].first, self._span.now
+        return rows_in(self._inputs.files("queue_data", day)) + sum(
+            rows_in(self._inputs.entry_files(stream, day, now)) * _ROWS_OF.get(stream, 1) for stream in STREAMS
         )
 
-    def write(self) -> Iterator[tuple[str, GoldBatch]]:
-        """Each table that was written, and from when on it counts."""
+    def write(self) -> Iterator[Written]:
+        """Each table, its new files, and the partitions that they take the place of."""
         with self._setting:
-            yield from self._write_all()
+            for table, grains in self._write_all():
+                yield table, self._files.get(table, []), touched(table, grains)
 
-    def _write_all(self) -> Iterator[tuple[str, GoldBatch]]:
+    def _write_all(self) -> Iterator[tuple[str, dict[str, Periods]]]:
         span, grains, engine = self._span, self._span.periods(self._span.since), self._engine
-        day, touched = grains["day"].first, self._span.batch(self._number, self._span.since)
+        day = grains["day"].first
         addresses = brokers.BrokerAddresses.of(self._inputs.rows("broker_addr", 0, span.now))
         known = known_brokers(addresses, grains)
-        counts = engine.counts(day, span.now, self._batches("lookups", day))
-        parts = engine.queue_parts(known, grains, span.since, span.now, self._inputs.snapshots())
+        counts = engine.counts(grains, span.now)
+        parts = engine.queue_parts(known, grains, span.since, span.now, self._inputs.snapshots)
         try:
             yield from self._write_brokers(addresses, engine.deltas(parts))
             self._write("cluster", clusters.figures(known, grains, *engine.cluster_sums(parts)))
             engine.write_topics(parts, counts)
-            yield from ((table, touched) for table in ("cluster", "topic", "unused_topic", "missing_topic"))
+            yield from ((table, grains) for table in ("cluster", "topic", "unused_topic", "missing_topic"))
         finally:
-            engine.close(parts, counts)
+            engine.close(parts)
         # all hours of a day are measured by that day's median
         whole_days = {**grains, "hour": periods(day, span.now, GRAINS["hour"])}
-        back = day - beats.LOOK_BACK_MS
-        engine.write_beats(whole_days, back, span.now, self._batches("heartbeats", back))
-        yield "heartbeat", GoldBatch(self._number, day, day)
-        alarms = engine.alarms(day, span.now, self._batches("changes", day))
+        engine.write_beats(whole_days, day - beats.LOOK_BACK_MS, span.now)
+        yield "heartbeat", grains
+        alarms = engine.alarms(day, span.now)
         at = pc.multiply(alarms["ms"], 1000).cast(MOMENT)
         self._write("alarm", pa.Table.from_arrays([at, *alarms.columns[1:]], names=GOLD["alarm"].names))
-        yield "alarm", touched
+        yield "alarm", grains
 
-    def _write_brokers(self, addresses: brokers.BrokerAddresses, deltas: pa.Table) -> Iterator[tuple[str, GoldBatch]]:
+    def _write_brokers(
+        self, addresses: brokers.BrokerAddresses, deltas: pa.Table
+    ) -> Iterator[tuple[str, dict[str, Periods]]]:
         span = self._span
         before = GOLD["broker_state"].empty_table()
         if self._before:
@@ -121,33 +117,29 @@ class GoldRun:
             brokers.from_state_table(before, addresses.names), span.since, span.now, addresses.present(),
             addresses.masters(), queue_spans,
         )  # fmt: skip
-        self._write("broker_state", brokers.state_table(found, addresses))
-        yield "broker_state", GoldBatch(self._number, 0, 0)
-        back = brokers.reaches_back(found, span.since)
-        grains = span.periods(back)
+        grains = span.periods(span.since)
+        states = brokers.state_table(found, addresses)
+        if self._before:  # what ended on a day before stays as it is
+            day = pa.scalar(grains["day"].first * 1000).cast(MOMENT)
+            states = states.filter(pc.fill_null(pc.greater_equal(states["valid_to"], day), True))
+        self._write("broker_state", states)
+        yield "broker_state", grains
+        grains = span.periods(brokers.reaches_back(found, span.since))
         day = grains["day"].first
-        events = self._engine.events(day, span.now, self._batches("changes", day))
+        events = self._engine.events(day, span.now)
         figures = [
-            brokers.figures(found, addresses, grain, when, self._commit.flap_ms, events)
+            brokers.figures(found, addresses, grain, when, self._content.flap_ms, events)
             for grain, when in grains.items()
         ]
         self._write("broker", pa.concat_tables(figures))
-        yield "broker", span.batch(self._number, back)
-
-    def _batches(self, stream: str, since: int) -> tuple[int, int]:
-        """The batches that may have entries of ``since`` or later: after the first, up to the second."""
-        days = self._commit.days.get(stream, {})
-        first = [batch for day, batch in days.items() if day + GRAINS["day"] > since]
-        return min(first, default=self._commit.bronze[stream] + 1) - 1, self._commit.bronze[stream]
-
-    def _folder(self, table: str) -> str:
-        return folder(table, *self._place, self._number)
+        yield "broker", grains
 
     def _write(self, table: str, rows: pa.Table) -> None:
-        place = self._folder(table)
-        self._lake.remove(place)
-        self._lake.filesystem.create_dir(self._lake.path(place), recursive=True)
-        pq.write_table(rows.cast(GOLD[table]), self._lake.path(place, "part.parquet"), filesystem=self._lake.filesystem)
+        if rows.num_rows:
+            rows = with_period(table, rows.cast(GOLD[table]))
+            self._files[table] = write_partitions(
+                self._lake, f"gold/{table}", rows, "period", owner(*self._place)
+            )  # fmt: skip
 
 
 def known_brokers(addresses: brokers.BrokerAddresses, grains: dict[str, Periods]) -> queues.Brokers:

@@ -1,29 +1,39 @@
-"""The folder that holds everything the pipeline writes, and the small files that say what of it counts.
+"""The folder that holds everything the pipeline writes: Delta tables, of which ``schema.TABLES`` is the list.
 
-``<lake>/bronze/<stream>/namespace=…/epoch=…/batch=000012/day=…/*.parquet`` and the like: a batch is written as a whole,
-which a repetition begins from the start, and counts once its commit file is there. Readers ask for the commits first,
-so that they never see what a killed job left behind. The lake is a path or a URI of a file system that pyarrow and
-Spark both know (file, s3a, hdfs …); all of its state is in it.
+Delta's log says which files count, and nothing else does. The lake is a path or a URI of a file system that pyarrow,
+Delta and Spark all know (file, s3a …); all of its state is in it.
 """
 
 from __future__ import annotations
 
 import contextlib
 import posixpath
+import secrets
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import pyarrow as pa
 import pyarrow.dataset as ds
+from deltalake.exceptions import DeltaError
 from pyarrow import fs
 
-from mqregistry.errors import RegistryError
+from mqregistry.errors import StartError
+
+from .errors import LakeError
+from .files import File, write_file
+from .schema import TABLES
+from .table import NONE, Table
+
+SCRATCH: Final = ("_checkpoints", "_audit")  # what is no table, and nobody needs when the job that made it has ended
 
 
-class LakeError(RegistryError):
-    """The lake lacks what is asked of it, or what it holds contradicts itself; the message says what to do."""
+class State(NamedTuple):
+    """How far a part of the pipeline is: number rises with every commit; content: JSON values."""
+
+    number: int
+    content: dict[str, Any]
 
 
 class Lake:
@@ -33,18 +43,21 @@ class Lake:
         root: a local path, or a URI.
 
     Raises:
-        LakeError: a URI of a file system that pyarrow does not know, or cannot reach.
+        LakeError: a URI of a file system that pyarrow does not know, or cannot reach; or a lake of an older release.
     """
 
     def __init__(self, root: str) -> None:
         if "://" not in root:
             root = Path(root).expanduser().resolve().as_uri()
         self.root = root.rstrip("/")
-        # Spark says s3a where pyarrow says s3
+        # Spark says s3a where pyarrow and deltalake say s3
+        self._others = self.root.replace("s3a://", "s3://", 1)
         try:
-            self._fs, self._path = fs.FileSystem.from_uri(self.root.replace("s3a://", "s3://", 1))
+            self._fs, self._path = fs.FileSystem.from_uri(self._others)
         except (pa.ArrowException, OSError) as error:
             raise LakeError(f"--lake {root}: {error}") from error
+        self._tables: dict[str, Table] = {}
+        self.kept: dict[Any, dict[str, Any]] = {}  # what readers of this process remember of files
 
     @property
     def filesystem(self) -> fs.FileSystem:
@@ -59,69 +72,75 @@ class Lake:
         """The URI of a place within the lake, for Spark."""
         return posixpath.join(self.root, *parts)
 
-    def commit(self, log: str, number: int, content: dict[str, Any]) -> None:
-        """Make batch ``number`` of ``log`` count: all of the file is there, or nothing.
+    def delta_uri(self, table: str) -> str:
+        """The URI of a table, for deltalake."""
+        return posixpath.join(self._others, table)
 
-        Args:
-            log: what is counted, e.g. ``bronze/changes/namespace=default/epoch=1f``.
-            content: what readers need to know, JSON values.
+    def table(self, name: str) -> Table:
+        """One of ``schema.TABLES``; what it knows of Delta's log is kept from one question to the next."""
+        if name not in self._tables:
+            self._tables[name] = Table(self, self.delta_uri(name), name)
+        return self._tables[name]
+
+    def dataset(self, files: Iterable[File], schema: pa.Schema) -> Any:
+        """A pyarrow dataset of files."""
+        paths = [self.path(file.path) for file in files]
+        return ds.dataset(paths, schema=schema, filesystem=self._fs, format="parquet")
+
+    def state(self, part: str, namespace: str, epoch: str) -> State | None:
+        """How far a part of the pipeline is; None: it has not begun."""
+        files = self.table("state").files(namespace=namespace, epoch=epoch, part=part)
+        if not files:
+            return None
+        [row] = self.dataset(files, TABLES["state"].columns).to_table().to_pylist()
+        return State(row["number"], msgspec.json.decode(row["content"]))
+
+    def set_state(self, part: str, namespace: str, epoch: str, state: State) -> None:
+        """Say how far a part is; ``state.number`` is one more than before.
+
+        Raises:
+            OtherWriter: somebody else said so meanwhile.
         """
-        folder = self.path("commits", log)
-        self._fs.create_dir(folder, recursive=True)
-        unfinished = posixpath.join(folder, f"{number:09d}.unfinished")
-        with self._fs.open_output_stream(unfinished) as out:
-            out.write(msgspec.json.encode(content))
-        self._fs.move(unfinished, posixpath.join(folder, f"{number:09d}.json"))
+        place = {**owner(namespace, epoch), "part": part}
+        row = {"number": [state.number], "content": [msgspec.json.encode(state.content).decode()]}
+        file = write_file(self, "state", pa.table(row, schema=TABLES["state"].columns), place)
+        self.table("state").commit([file], f"{part}/{namespace}/{epoch}", state.number, replaced=place)
 
-    def commits(self, log: str) -> list[int]:
-        """The numbers of the commits in a log, rising."""
-        found = self._fs.get_file_info(fs.FileSelector(self.path("commits", log), allow_not_found=True))
-        return sorted(int(info.base_name[:-5]) for info in found if info.base_name.endswith(".json"))
+    def owners(self, part: str) -> list[tuple[str, str]]:
+        """The namespaces and epochs of which a part has begun."""
+        found = self.table("state").files(part=part)
+        return sorted((file.partition["namespace"], file.partition["epoch"]) for file in found)
 
-    def read_commit(self, log: str, number: int) -> dict[str, Any]:
-        """The content that :meth:`commit` was given."""
-        path = self.path("commits", log, f"{number:09d}.json")
-        with self._fs.open_input_stream(path) as file:
-            try:
-                content: dict[str, Any] = msgspec.json.decode(file.read())
-            except msgspec.DecodeError as error:
-                raise msgspec.DecodeError(f"{path}: {error}") from error
-        return content
+    def epochs(self, part: str, namespace: str) -> list[str]:
+        """The epochs of a namespace of which a part has begun."""
+        return [epoch for owner, epoch in self.owners(part) if owner == namespace]
 
-    def folders(self, *parts: str) -> list[str]:
-        """Names of the folders in a place; none when the place is not there."""
-        found = self._fs.get_file_info(fs.FileSelector(self.path(*parts), allow_not_found=True))
-        return sorted(info.base_name for info in found if info.type == fs.FileType.Directory)
+    def try_to_write(self) -> None:
+        """See whether files can be written.
 
-    def parquet_files(self, *parts: str) -> list[str]:
-        """Paths within the lake of the Parquet files in a place, at any depth, but not those that Spark hides."""
-        found = self._fs.get_file_info(fs.FileSelector(self.path(*parts), recursive=True, allow_not_found=True))
-        start = len(self.path()) + 1
-        shown = (info for info in found if not info.base_name.startswith(("_", ".")))
-        return sorted(info.path[start:] for info in shown if info.base_name.endswith(".parquet"))
-
-    def dataset(self, paths: Iterable[str], schema: pa.Schema) -> Any:
-        """A pyarrow dataset of Parquet files, given as paths within the lake."""
-        return ds.dataset([self.path(path) for path in paths], schema=schema, filesystem=self._fs, format="parquet")
+        Raises:
+            StartError: they cannot.
+            LakeError: this is a lake of before the Delta tables.
+        """
+        if self._fs.get_file_info(self.path("commits")).type == fs.FileType.Directory:
+            raise LakeError(
+                f"the lake at {self.root} is of before the Delta tables: 'mqregistry pipeline move {self.root} "
+                "--lake DIR' copies it into one of today"
+            )
+        place = f"_tried/{secrets.token_hex(4)}"
+        try:
+            self._fs.create_dir(self.path(place), recursive=True)
+            self.remove("_tried")
+        except OSError as error:
+            reason = "it is no folder" if isinstance(error, FileExistsError | NotADirectoryError) else error.strerror
+            raise StartError(
+                f"cannot write the lake at {self.root}: {reason or error}; --lake DIR names another"
+            ) from error
 
     def remove(self, *parts: str) -> None:
         """Remove a folder and all in it, if it is there."""
         if self._fs.get_file_info(self.path(*parts)).type == fs.FileType.Directory:
             self._fs.delete_dir(self.path(*parts))
-
-    def files(self, *parts: str) -> list[str]:
-        """Names of the files in a place; none when the place is not there."""
-        found = self._fs.get_file_info(fs.FileSelector(self.path(*parts), allow_not_found=True))
-        return sorted(info.base_name for info in found if info.type == fs.FileType.File)
-
-    def remove_file(self, *parts: str) -> None:
-        """Remove one file, if it is there."""
-        if self._fs.get_file_info(self.path(*parts)).type == fs.FileType.File:
-            self._fs.delete_file(self.path(*parts))
-
-    def forget_commit(self, log: str, number: int) -> None:
-        """Remove a commit; the caller removes what it counted, afterwards."""
-        self.remove_file("commits", log, f"{number:09d}.json")
 
     def __repr__(self) -> str:
         return f"Lake({self.root!r})"
@@ -129,27 +148,26 @@ class Lake:
 
 @contextlib.contextmanager
 def whole_files(lake: Lake) -> Iterator[None]:
-    """Around reads of a lake's tables and commits.
+    """Around reads of a lake's tables.
 
     Raises:
-        LakeError: a file in it is not what was written there; the message has its path where the reader names it.
+        LakeError: a file in it is not what was written there, or gone; the message has its path where the reader names
+            it.
     """
     try:
         yield
-    except (pa.ArrowInvalid, msgspec.DecodeError, OSError) as error:
-        if getattr(error, "errno", None) is not None:  # a file is gone, or may not be read
+    except (pa.ArrowInvalid, msgspec.DecodeError, OSError, DeltaError) as error:
+        if isinstance(error, PermissionError):
             raise
         raise LakeError(
-            f"a file of the lake at {lake.root} is broken: {error}; 'mqregistry pipeline backfill' writes silver and "
-            "gold again, from bronze"
+            f"a file of the lake at {lake.root} is broken or gone: {str(error).splitlines()[0]}; 'mqregistry pipeline "
+            "backfill' writes silver and gold again, from bronze"
         ) from error
 
 
-def places(namespace: str, epoch: str) -> str:
-    """The part of a path for one namespace and epoch. Another epoch is another registry."""
-    return f"namespace={namespace}/epoch={epoch}"
+def owner(namespace: str, epoch: str) -> dict[str, str]:
+    """The partition of one namespace and epoch. Another epoch is another registry."""
+    return {"namespace": namespace, "epoch": epoch}
 
 
-def number_of(folder: str) -> int:
-    """The number in the name of a folder: 12 of ``batch=000012``."""
-    return int(folder.rpartition("=")[2])
+__all__ = ["NONE", "SCRATCH", "Lake", "LakeError", "State", "owner", "whole_files"]

@@ -1,9 +1,11 @@
 """Every table of the lake: its columns, their units, and what a row is. One place, for writers and readers alike.
 
-- *bronze*: the streams' entries as they are. Partitions: namespace, epoch, batch, day (of Redis time, UTC).
+- *bronze*: the streams' entries as they are, with the batch that brought them. Partitions: namespace, epoch, day (of
+  Redis time, UTC).
 - *silver*: the registry's tables with their validity. A row is one value of one cell, from the change that set it to
-  the change that ended it; ``valid_to`` is null while it holds. Partitions: namespace, epoch.
-- *gold*: figures per hour and per day.
+  the change that ended it; ``valid_to`` is null while it holds. Partitions: namespace, epoch, current (whether it
+  holds), bucket.
+- *gold*: figures per hour and per day. Partitions: namespace, epoch, period (see ``pipeline/gold/tables.py``).
 
 Moments are Redis time (an event's ``ms``), written as timestamps in UTC; they never run backwards within an epoch: an
 event after Redis' clock stepped back counts as of the latest moment before it. At an instant T a row holds when
@@ -12,7 +14,8 @@ event after Redis' clock stepped back counts as of the latest moment before it. 
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Iterable
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 
@@ -40,10 +43,9 @@ BRONZE: Final = {
     "lookups": pa.schema([*_ID, pa.field("ms", pa.int64(), nullable=False), _RAW]),
 }
 
-# Entries that cannot be read, or are of a schema that this release does not know. stream: changes, heartbeats, lookups.
+# Entries that cannot be read, or are of a schema that this release does not know.
 QUARANTINE: Final = pa.schema(
     [
-        pa.field("stream", pa.string(), nullable=False),
         *_ID,
         pa.field("reason", pa.string(), nullable=False),
         pa.field("raw", pa.binary(), nullable=False),  # the value of field e; or all fields as JSON of base64 texts
@@ -210,3 +212,39 @@ GOLD: Final = {
         ]
     ),
 }
+
+_OWNER: Final = [pa.field("namespace", pa.string(), nullable=False), pa.field("epoch", pa.string(), nullable=False)]
+BATCH: Final = pa.field("batch", pa.int64(), nullable=False)
+
+
+class TableSchema(NamedTuple):
+    """A Delta table: the columns that its files have, and those that it is partitioned by, namespace and epoch first.
+
+    A partition's values are in Delta's log, and not in the files.
+    """
+
+    columns: pa.Schema
+    partitions: pa.Schema
+
+
+def _table(columns: Iterable[pa.Field], *partitions: pa.Field) -> TableSchema:
+    return TableSchema(pa.schema(columns), pa.schema([*_OWNER, *partitions]))
+
+
+_DAY: Final = pa.field("day", pa.string(), nullable=False)
+_PERIOD: Final = pa.field("period", pa.string(), nullable=False)
+_CURRENT: Final = pa.field("current", pa.bool_(), nullable=False)
+_BUCKET: Final = pa.field("bucket", pa.int32(), nullable=False)
+
+# name within the lake -> what it is
+TABLES: Final = {
+    **{f"bronze/{stream}": _table([*schema, BATCH], _DAY) for stream, schema in BRONZE.items()},
+    "quarantine": _table(QUARANTINE, pa.field("stream", pa.string(), nullable=False), BATCH),
+    # the tables of the registry as events, from which a past begins, or goes on after a gap
+    "snapshot": _table(BRONZE["changes"]),
+    **{f"silver/{name}": _table(schema, _CURRENT, _BUCKET) for name, schema in SILVER.items()},
+    **{f"gold/{name}": _table(schema, _PERIOD) for name, schema in GOLD.items()},
+    # how far each part of the pipeline is, as JSON: written after the tables that it speaks of
+    "state": _table([pa.field("number", _I, nullable=False), pa.field("content", _S, nullable=False)],
+                    pa.field("part", _S, nullable=False)),
+}  # fmt: skip

@@ -8,7 +8,6 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from mqregistry.behaviour import behaviour_of
 from mqregistry.errors import StoreError
@@ -28,7 +27,8 @@ from mqregistry.store.store import Store, open_existing
 from mqregistry.tables.live_table import LiveTable
 from mqregistry.tables.tables import Tables
 
-from .lake import Lake, places
+from .files import File, write_file
+from .lake import Lake, State, owner
 from .schema import BRONZE
 
 _PART_TOPICS: Final = 500
@@ -219,15 +219,9 @@ def _in_parts(items: Sequence[_Item]) -> Iterator[Sequence[_Item]]:
     return (items[first : first + _PART_TOPICS] for first in range(0, len(items), _PART_TOPICS))
 
 
-def file_of(namespace: str, epoch: str, seq: int) -> str:
-    """Where the events of a snapshot are, within the lake."""
-    return f"snapshots/{places(namespace, epoch)}/seq={seq:012d}.parquet"
-
-
 def _write(lake: Lake, namespace: str, snapshot: Snapshot, events: list[Change]) -> None:
+    app = f"snapshot/{namespace}/{snapshot.epoch}"
     if events:
-        path = lake.path(file_of(namespace, snapshot.epoch, snapshot.seq))
-        lake.filesystem.create_dir(path.rpartition("/")[0], recursive=True)
         rows = [
             (0, change.part, change.seq, change.ms, change.type, change.part, change.parts,
              msgspec.json.encode(change).decode())
@@ -235,18 +229,27 @@ def _write(lake: Lake, namespace: str, snapshot: Snapshot, events: list[Change])
         ]  # fmt: skip
         schema = BRONZE["changes"]
         columns = [pa.array(values, f.type) for values, f in zip(zip(*rows, strict=True), schema, strict=True)]
-        pq.write_table(pa.Table.from_arrays(columns, schema=schema), path, filesystem=lake.filesystem)
-    content = {name: value for name, value in snapshot._asdict().items() if name != "epoch"}
-    lake.commit(_log(namespace, snapshot.epoch), snapshot.seq, content)
+        table = pa.Table.from_arrays(columns, schema=schema)
+        file = write_file(lake, "snapshot", table, owner(namespace, snapshot.epoch))
+        lake.table("snapshot").commit([file], app, snapshot.seq, repeat=True)
+    before = lake.state("snapshot", namespace, snapshot.epoch)
+    taken = [one for one in every(lake, namespace, snapshot.epoch) if one.seq != snapshot.seq]
+    content = {"taken": msgspec.to_builtins([*taken, snapshot])}
+    lake.set_state("snapshot", namespace, snapshot.epoch, State(before.number + 1 if before else 0, content))
 
 
-def _log(namespace: str, epoch: str) -> str:
-    return f"snapshots/{places(namespace, epoch)}"
+def every(lake: Lake, namespace: str, epoch: str) -> list[Snapshot]:
+    """The snapshots that were taken of an epoch, in the order of their seq."""
+    found = lake.state("snapshot", namespace, epoch)
+    return msgspec.convert(found.content["taken"], list[Snapshot]) if found else []
 
 
 def first(lake: Lake, namespace: str, epoch: str, *, from_seq: int = 0) -> Snapshot | None:
     """The first snapshot of ``from_seq`` or later that was taken of an epoch."""
-    for number in lake.commits(_log(namespace, epoch)):
-        if number >= from_seq:
-            return Snapshot(epoch, **lake.read_commit(_log(namespace, epoch), number))
-    return None
+    return next((taken for taken in every(lake, namespace, epoch) if taken.seq >= from_seq), None)
+
+
+def files_of(lake: Lake, namespace: str, epoch: str, seq: int) -> list[File]:
+    """The events of a snapshot."""
+    files = lake.table("snapshot").files(namespace=namespace, epoch=epoch)
+    return [file for file in files if file.low["seq"] <= seq <= file.high["seq"]]

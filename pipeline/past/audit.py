@@ -11,20 +11,22 @@ from functools import reduce
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
-from mqregistry.errors import StartError, StoreError
+import pyarrow.compute as pc
+
+from mqregistry.errors import StoreError
 from mqregistry.store.snapshot import read_head
 from mqregistry.store.store import open_existing
 from mqregistry.tables.live_table import LiveInfo, LiveTable
 from mqregistry.tables.tables import Tables
 
 from ..lake import snapshot
-from ..lake.lake import Lake, LakeError, places
-from ..lake.schema import AUTHORS, SILVER
+from ..lake.files import rows_in
+from ..lake.lake import Lake, LakeError, owner
+from ..lake.schema import AUTHORS, BRONZE, SILVER
 from ..lake.snapshot import Exact
-from ..silver import SilverRun
-from ..silver.files import read_files
-from ..silver.manifest import Manifest, forget, log_of, read_last
+from ..silver import SilverRun, load
 from ..silver.next_changes import MissingChanges
+from ..silver.tables import Tables as Silver
 from .travel import Past
 
 ROWS_SHOWN: Final = 10  # of one table that differ between silver and the replay
@@ -74,7 +76,7 @@ def check(redis_url: str, namespace: str, lake: Lake) -> None:
         StartError: the lake cannot be written; the replay is.
         StoreError: no such namespace, or another schema. StoreUnavailable: no answer.
     """
-    if not lake.folders("commits", "snapshots", f"namespace={namespace}"):
+    if not lake.epochs("snapshot", namespace):
         raise LakeError(
             f"the lake at {lake.root} holds nothing of namespace {namespace!r}: is it another --lake or --namespace? "
             "'mqregistry pipeline run' fills it"
@@ -85,12 +87,7 @@ def check(redis_url: str, namespace: str, lake: Lake) -> None:
             f"the lake at {lake.root} holds nothing of namespace {namespace!r} since Redis began anew (epoch {epoch}): "
             "run 'mqregistry pipeline run --once' first, or is it another --redis?"
         )
-    area = f"audit/{secrets.token_hex(4)}"
-    try:
-        lake.filesystem.create_dir(lake.path(area), recursive=True)
-        lake.remove(area)
-    except OSError as error:
-        raise StartError(f"cannot write the lake at {lake.root}: {error.strerror or error}") from error
+    lake.try_to_write()
 
 
 async def _read_epoch(redis_url: str, namespace: str) -> str:
@@ -113,31 +110,27 @@ def audit(
         StoreUnavailable: no answer.
     """
     exact = asyncio.run(_read_exact(redis_url, namespace))
-    token = secrets.token_hex(4)
-    log, area = f"audit/{token}/{places(namespace, exact.epoch)}", f"audit/{token}"
-    run = SilverRun(spark, lake, namespace, exact.epoch, log=log, area=area, spark_from_rows=0)
+    area = f"_audit/{secrets.token_hex(4)}"
+    run = SilverRun(spark, lake, namespace, exact.epoch, area=area, spark_from_rows=0)
     try:
         try:
             for _ in run.steps(upto_seq=exact.seq):
                 pass
         except MissingChanges as hole:
             return Audit(exact.epoch, exact.seq, hole.seq, 0, (), [], str(hole))
-        last = read_last(lake, log)
-        assert last is not None
-        manifest = last[1]
-        past = Past(lake, namespace, exact.epoch, manifest)
-        tables, lives = past.tables(manifest.ms), LiveTable(Tables(), live_by_cluster=manifest.compat == "5.x")
-        lives.by_who, lives.tables = past.lives(manifest.ms), tables
-        asyncio.run(_go_on(redis_url, namespace, lake, manifest, exact, tables, lives))
+        replayed = run.tables
+        assert replayed is not None
+        now, past = replayed.content, Past(namespace, exact.epoch, replayed)
+        tables, lives = past.tables(now.ms), LiveTable(Tables(), live_by_cluster=now.compat == "5.x")
+        lives.by_who, lives.tables = past.lives(now.ms), tables
+        asyncio.run(_go_on(redis_url, namespace, lake, now.seq, exact, tables, lives))
         found = [
             *compare(tables, lives, exact),
-            *_compare_silver(spark, lake, namespace, exact.epoch, manifest, spark_from_rows),
+            *_compare_silver(spark, lake, namespace, exact.epoch, replayed, spark_from_rows),
         ]
-        return Audit(exact.epoch, exact.seq, manifest.seq, _count(tables, lives), manifest.holes, found)
+        return Audit(exact.epoch, exact.seq, now.seq, _count(tables, lives), now.holes, found)
     finally:
-        forget(lake, log, commits=0)
         lake.remove(area)
-        lake.remove("commits", "audit", token)
 
 
 async def _read_exact(redis_url: str, namespace: str) -> Exact:
@@ -146,32 +139,36 @@ async def _read_exact(redis_url: str, namespace: str) -> Exact:
 
 
 async def _go_on(
-    redis_url: str, namespace: str, lake: Lake, manifest: Manifest, exact: Exact, tables: Tables, lives: LiveTable
+    redis_url: str, namespace: str, lake: Lake, seq: int, exact: Exact, tables: Tables, lives: LiveTable
 ) -> None:
     """Apply the changes that the lake does not have yet."""
-    if manifest.seq >= exact.seq:
+    if seq >= exact.seq:
         return
     async with open_existing(redis_url, namespace) as store:
         try:
-            start = _id_before(lake, namespace, exact.epoch, manifest)
-            async for _, change in snapshot.read_events(store, start, manifest.seq, exact.seq):
+            start = _id_before(lake, namespace, exact.epoch, seq)
+            async for _, change in snapshot.read_events(store, start, seq, exact.seq):
                 tables.apply(change)
                 lives.apply(change)
         except StoreError as error:
             raise StoreError(
-                f"the lake ends at change {manifest.seq}, Redis is at {exact.seq}, and {error}. Run 'mqregistry "
+                f"the lake ends at change {seq}, Redis is at {exact.seq}, and {error}. Run 'mqregistry "
                 "pipeline run --once' first; it says what to do where changes were lost"
             ) from error
 
 
-def _id_before(lake: Lake, namespace: str, epoch: str, manifest: Manifest) -> str:
-    """The id of a stream entry after which every change follows that the manifest lacks."""
-    log = f"bronze/changes/{places(namespace, epoch)}"
-    for number in reversed(lake.commits(log)):
-        content = lake.read_commit(log, number)
-        if content["last_seq"] is not None and content["last_seq"] <= manifest.seq:
-            return str(content["last_id"])
-    return "0-0"
+def _id_before(lake: Lake, namespace: str, epoch: str, seq: int) -> str:
+    """The id of a stream entry after which every change follows that comes after ``seq``."""
+    files = lake.table("bronze/changes").files(**owner(namespace, epoch))
+    before = max((file for file in files if file.high["seq"] <= seq), key=lambda file: file.high["seq"], default=None)
+    if before is None:
+        return "0-0"
+    [row] = (
+        lake.dataset([before], BRONZE["changes"])
+        .to_table(columns=["id_ms", "id_n"], filter=pc.field("seq") == before.high["seq"])
+        .to_pylist()[:1]
+    )
+    return f"{row['id_ms']}-{row['id_n']}"
 
 
 def compare(tables: Tables, lives: LiveTable, exact: Exact) -> Iterator[Difference]:
@@ -231,15 +228,15 @@ def _count(tables: Tables, lives: LiveTable) -> int:
 
 
 def _compare_silver(
-    spark: Any, lake: Lake, namespace: str, epoch: str, replayed: Manifest, spark_from_rows: int
+    spark: Any, lake: Lake, namespace: str, epoch: str, replayed: Silver, spark_from_rows: int
 ) -> Iterator[Difference]:  # fmt: skip
     """Compare silver's rows with those of the replay, as of the last change that both have."""
-    last = read_last(lake, log_of(namespace, epoch))
-    if last is None:
+    found = load(lake, namespace, epoch)
+    if found is None:
         return
-    found, seq = last[1], min(last[1].seq, replayed.seq)
-    if spark is None or sum(file.rows for file in (*found.files, *replayed.files)) < spark_from_rows:
-        differing = {table: _differ_here(lake, table, replayed, found, seq) for table in SILVER}
+    seq = min(found.content.seq, replayed.content.seq)
+    if spark is None or sum(map(rows_in, (*found.files.values(), *replayed.files.values()))) < spark_from_rows:
+        differing = {table: _differ_here(table, replayed, found, seq) for table in SILVER}
     else:
         differing = _differ_on_spark(spark, lake, replayed, found, seq)
     for table, (lacking, surplus) in differing.items():
@@ -257,13 +254,12 @@ def _compared(table: str) -> list[str]:
     return [name for name in SILVER[table].names if name not in AUTHORS]
 
 
-def _differ_here(lake: Lake, table: str, replayed: Manifest, found: Manifest, seq: int) -> tuple[_Rows, _Rows]:
+def _differ_here(table: str, replayed: Silver, found: Silver, seq: int) -> tuple[_Rows, _Rows]:
     names = _compared(table)
 
-    def rows(manifest: Manifest) -> Counter[tuple[Any, ...]]:
-        files = manifest.of(table)
+    def rows(tables: Silver) -> Counter[tuple[Any, ...]]:
         counted: Counter[tuple[Any, ...]] = Counter()
-        for row in read_files(lake, table, files).to_table(columns=names).to_pylist() if files else ():
+        for row in tables.read(table, columns=names).to_pylist():
             if row["from_seq"] > seq:
                 continue
             if row["to_seq"] is not None and row["to_seq"] > seq:
@@ -284,19 +280,15 @@ def _hashable(value: Any) -> Any:
 
 
 def _differ_on_spark(
-    spark: Any, lake: Lake, replayed: Manifest, found: Manifest, seq: int
+    spark: Any, lake: Lake, replayed: Silver, found: Silver, seq: int
 ) -> dict[str, tuple[_Rows, _Rows]]:  # fmt: skip
     """Compare sums of all rows' hashes in one job first; look at rows only where the sums differ."""
     from pyspark.sql import functions as F
 
-    from ..silver.spark_tables import read_manifest
+    from ..spark.frames import as_of, read_files
 
-    def rows(table: str, manifest: Manifest) -> Any:
-        held = F.col("to_seq").isNull() | (F.col("to_seq") > seq)
-        frame = read_manifest(spark, lake, table, manifest).where(F.col("from_seq") <= seq)
-        for name in ("valid_to", "ended_by", "to_seq"):  # to_seq last: the others depend on it
-            frame = frame.withColumn(name, F.when(~held, F.col(name)))
-        return frame.select(*_compared(table))
+    def rows(table: str, tables: Silver) -> Any:
+        return as_of(read_files(spark, lake, tables.of(table), SILVER[table]), seq).select(*_compared(table))
 
     tables = [table for table in SILVER if replayed.of(table) or found.of(table)]
     frames = {(table, side): rows(table, m) for table in tables for side, m in enumerate((replayed, found))}

@@ -1,11 +1,10 @@
-"""Reads the tables as they were at an instant from silver's files, without Spark.
+"""Reads the tables as they were at an instant from silver's tables, without Spark.
 
-Silver's last commit names the files; with their spans and their statistics only a few row groups have to be read.
+With the statistics in Delta's log only a few files have to be read, and of them a few row groups.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from itertools import pairwise
@@ -22,14 +21,15 @@ from mqregistry.tables.live_table import LiveInfo
 from mqregistry.tables.route import pick_up_route
 from mqregistry.tables.tables import Tables
 
-from ..lake.lake import Lake, LakeError, places, whole_files
+from ..bronze.log import last_position
+from ..lake.files import File
+from ..lake.lake import Lake, LakeError, owner, whole_files
 from ..lake.schema import BRONZE, MOMENT, SILVER, SILVER_KEYS
 from ..silver.buckets import bucket_of
-from ..silver.files import read_files
-from ..silver.manifest import Manifest, log_of, observed_ms, read_last
+from ..silver.tables import PART, Content, load, observed_ms
+from ..silver.tables import Tables as Silver
 
 _FROM_BY: Final = SILVER["live"].names.index("from_by") - len(SILVER_KEYS["live"])
-_ATTEMPTS: Final = 3  # a running pipeline may merge the files that a reader was about to open
 _Answer = TypeVar("_Answer")
 
 
@@ -75,35 +75,34 @@ class End(NamedTuple):
 
 
 class Past:
-    """One epoch of a namespace, as silver's last commit has it."""
+    """One epoch of a namespace, as silver has it."""
 
-    def __init__(self, lake: Lake, namespace: str, epoch: str, manifest: Manifest) -> None:
-        self.lake = lake
+    def __init__(self, namespace: str, epoch: str, silver: Silver) -> None:
+        self.lake = silver.lake
         self.namespace = namespace
         self.epoch = epoch
-        self.manifest = manifest
+        self.silver = silver
+
+    @property
+    def content(self) -> Content:
+        """How far silver is."""
+        return self.silver.content
 
     @property
     def begin_ms(self) -> int:
         """The first instant that is known, ms."""
-        return self.manifest.begin_ms
+        return self.content.begin_ms
 
     def end_ms(self) -> int:
         """The last instant that is known, ms.
 
         That is when the stream was last read to its end; else that of the newest change or heartbeat.
         """
-        observed = observed_ms(self.lake, self.namespace, self.epoch, self.manifest.seq)
+        observed = observed_ms(self.lake, self.namespace, self.epoch, self.content.seq)
         if observed is not None:
-            return max(self.manifest.ms, observed)
-        log = f"bronze/heartbeats/{places(self.namespace, self.epoch)}"
-        heard = 0
-        for number in reversed(self.lake.commits(log)):
-            last_id = self.lake.read_commit(log, number).get("last_id")
-            if last_id:
-                heard = int(last_id.partition("-")[0])
-                break
-        return max(self.manifest.ms, heard)
+            return max(self.content.ms, observed)
+        heard = last_position(self.lake, "heartbeats", self.namespace, self.epoch)
+        return max(self.content.ms, heard.id.ms if heard else 0)
 
     def rows(
         self, table: str, at_ms: int, *, wanted: Any = None, topic: str | None = None, columns: list[str] | None = None
@@ -119,11 +118,9 @@ class Past:
         at_us = at_ms * 1000
         files = [
             file
-            for file in self.manifest.of(table, bucket=bucket)
-            if file.from_us <= at_us and (file.to_us is None or file.to_us > at_us)
+            for file in self.silver.of(table, bucket=bucket)
+            if file.low["valid_from"] <= at_us and (file.nulls["valid_to"] or file.high["valid_to"] > at_us)
         ]
-        if not files:
-            return []
         at = pa.scalar(at_us, MOMENT)
         holds = (pc.field("valid_from") <= at) & (pc.field("valid_to").is_null() | (pc.field("valid_to") > at))
         if topic is not None:
@@ -131,7 +128,7 @@ class Past:
         if wanted is not None:
             holds = wanted & holds
         columns = columns or SILVER[table].names
-        found = read_files(self.lake, table, files).to_table(columns=columns, filter=holds)
+        found = self.silver.read(table, files=files, columns=columns, wanted=holds)
         return list(zip(*(found.column(name).to_pylist() for name in columns), strict=True))
 
     def _cells(self, table: str, at_ms: int, *, wanted: Any = None, topic: str | None = None) -> list[tuple[Any, ...]]:
@@ -158,7 +155,7 @@ class Past:
             topic,
             acting_master=config.get("supportActingMaster") == "true",
             order_messages=config.get("orderMessageEnable") == "true",
-            live_by_cluster=behaviour_of(self.manifest.compat).live_by_cluster,
+            live_by_cluster=behaviour_of(self.content.compat).live_by_cluster,
         )
 
     def origins(self, topic: str, at_ms: int) -> dict[str, Origin]:
@@ -176,12 +173,11 @@ class Past:
     def end_of(self, topic: str, at_ms: int) -> End | None:
         """How a topic that is not there at an instant had ended; None: it had never been there."""
         at_us = at_ms * 1000
-        files = [file for file in self.manifest.of("queue_data", bucket=bucket_of(topic)) if file.from_us <= at_us]
-        if not files:
-            return None
+        every = self.silver.of("queue_data", bucket=bucket_of(topic))
+        files = [file for file in every if file.low.get("valid_to", at_us + 1) <= at_us]
         ended = (pc.field("topic") == topic) & (pc.field("valid_to") <= pa.scalar(at_us, MOMENT))
         columns = ["to_seq", "valid_to", "ended_by", "to_by", "broker_name"]
-        rows = read_files(self.lake, "queue_data", files).to_table(columns=columns, filter=ended).to_pylist()
+        rows = self.silver.read("queue_data", files=files, columns=columns, wanted=ended).to_pylist()
         if not rows:
             return None
         last = max(rows, key=lambda row: row["to_seq"])
@@ -250,10 +246,10 @@ class Past:
             timeouts: who -> how long before the instant (ms) its heartbeats count.
         """
         since_ms = at_ms - max(timeouts.values(), default=0)
-        paths = self._heartbeat_files(since_ms, at_ms)
-        if not timeouts or not paths:
+        files = self._heartbeat_files(since_ms, at_ms)
+        if not timeouts or not files:
             return {}
-        dataset = self.lake.dataset(paths, BRONZE["heartbeats"])
+        dataset = self.lake.dataset(files, BRONZE["heartbeats"])
         beats = dataset.to_table(columns=["e"], filter=(pc.field("ms") > since_ms) & (pc.field("ms") <= at_ms))
         heard: dict[str, int] = {}
         through: dict[str, dict[str, list[int]]] = {}
@@ -264,27 +260,10 @@ class Past:
                 through.setdefault(beat.who, {}).setdefault(beat.front_end, []).append(beat.ms)
         return {who: LastBeat(ms, _front_ends(ms, [*through[who].values()])) for who, ms in heard.items()}
 
-    def _heartbeat_files(self, since_ms: int, at_ms: int) -> list[str]:
-        """Files of the batches that may hold heartbeats of that time; ids rise with the batches."""
-        log = f"bronze/heartbeats/{places(self.namespace, self.epoch)}"
-        numbers = self.lake.commits(log)
-
-        def last_ms(at: int) -> int:
-            while at >= 0:
-                last_id = self.lake.read_commit(log, numbers[at]).get("last_id")
-                if last_id:
-                    return int(last_id.partition("-")[0])
-                at -= 1
-            return 0
-
-        first = bisect_left(range(len(numbers)), since_ms, key=last_ms)
-        paths = []
-        for at in range(first, len(numbers)):
-            folder = f"bronze/heartbeats/{places(self.namespace, self.epoch)}/batch={numbers[at]:09d}"
-            paths += self.lake.parquet_files(folder)
-            if last_ms(at) > at_ms:
-                break
-        return paths
+    def _heartbeat_files(self, since_ms: int, at_ms: int) -> list[File]:
+        """Files that may hold heartbeats of that time."""
+        files = self.lake.table("bronze/heartbeats").files(**owner(self.namespace, self.epoch))
+        return [file for file in files if file.high["ms"] > since_ms and file.low["ms"] <= at_ms]
 
 
 def _ms(moment: datetime) -> int:
@@ -319,7 +298,7 @@ def find_past(lake: Lake, namespace: str, at_ms: int) -> Past:
     """
     pasts = sorted(all_pasts(lake, namespace), key=lambda past: past.begin_ms)
     if not pasts:
-        known = [folder.partition("=")[2] for folder in lake.folders("commits", "silver")]
+        known = sorted({name for name, _ in lake.owners(PART)})
         holds = (
             f"it holds {', '.join(known)}: is it another --namespace?"
             if known
@@ -347,7 +326,7 @@ def find_past(lake: Lake, namespace: str, at_ms: int) -> Past:
             f"{show_ms(at_ms)} is after the end of the past that the lake knows of namespace {namespace!r}: it ends "
             f"at {show_ms(end_ms)}; {then}"
         )
-    for from_ms, to_ms in past.manifest.holes:
+    for from_ms, to_ms in past.content.holes:
         if from_ms < at_ms < to_ms:
             raise LakeError(
                 f"what held at {show_ms(at_ms)} is not known: changes between {show_ms(from_ms)} and {show_ms(to_ms)} "
@@ -358,32 +337,18 @@ def find_past(lake: Lake, namespace: str, at_ms: int) -> Past:
 
 def all_pasts(lake: Lake, namespace: str) -> list[Past]:
     """Every epoch of a namespace that silver has."""
-    found = []
-    for folder in lake.folders("commits", "silver", f"namespace={namespace}"):
-        epoch = folder.partition("=")[2]
-        last = read_last(lake, log_of(namespace, epoch))
-        if last is not None:
-            found.append(Past(lake, namespace, epoch, last[1]))
-    return found
+    found = ((epoch, load(lake, namespace, epoch)) for epoch in lake.epochs(PART, namespace))
+    return [Past(namespace, epoch, tables) for epoch, tables in found if tables is not None]
 
 
 def ask(lake: Lake, namespace: str, at_ms: int, question: Callable[[Past], _Answer]) -> _Answer:
-    """Answer a question about the past; ask again when a running pipeline removed a file meanwhile.
+    """Answer a question about the past.
 
     Raises:
-        LakeError: see :func:`find_past`; files are broken or gone for good.
+        LakeError: see :func:`find_past`; files are broken or gone.
     """
-    for attempt in range(1, _ATTEMPTS + 1):
-        try:
-            with whole_files(lake):
-                return question(find_past(lake, namespace, at_ms))
-        except FileNotFoundError as error:
-            if attempt == _ATTEMPTS:
-                raise LakeError(
-                    f"the lake at {lake.root} lacks a file that its last commit names: {error}; "
-                    "'mqregistry pipeline backfill' writes the tables again"
-                ) from error
-    raise AssertionError
+    with whole_files(lake):
+        return question(find_past(lake, namespace, at_ms))
 
 
 def show_ms(ms: int) -> str:

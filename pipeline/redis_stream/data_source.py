@@ -15,6 +15,7 @@
 | epoch | of the registry that must answer; another is an error | whoever answers |
 | maxEntriesPerTrigger | admission: at most, of changes; about, of the others | 250000 |
 | partitions | tasks of a batch, at most | 4 |
+| reader | a stream: the name under which Redis is told what was read, and keeps what was not | nobody |
 
 Columns: those of ``mqregistry.pipeline.lake.schema.BRONZE[stream]``, and ``reason`` and ``raw``, which are set for an
 entry that cannot be read and else null. An offset is the last entry read, with its number and the registry's epoch.
@@ -45,6 +46,7 @@ from pyspark.sql.types import StructType
 from mqregistry.errors import ConfigError
 from mqregistry.events.journal import STREAMS
 from mqregistry.events.journal import Stream as StreamName
+from mqregistry.store.streams import acknowledge_with
 
 from ..garbage import collection_paused
 from .entries import SOURCE
@@ -53,7 +55,7 @@ from .stream import Login, Stream, StreamHead
 
 _OPTIONS: Final = {
     "url", "password", "namespace", "stream", "startingid", "startingseq", "startingunread", "epoch",
-    "maxentriespertrigger", "partitions", "path",
+    "maxentriespertrigger", "partitions", "reader", "path",
 }  # fmt: skip
 _LEAST_PER_PARTITION: Final = 20_000  # below, a task costs more than it saves
 
@@ -116,6 +118,7 @@ class _Config:
         self.starting_seq = _number(given, "startingSeq", UNKNOWN, 0)
         self.starting_unread = _number(given, "startingUnread", 0, 0)
         self.epoch = given.get("epoch")
+        self.reader = given.get("reader")
         self.limit = _number(given, "maxEntriesPerTrigger", 250_000, 1)
         self.partitions = _number(given, "partitions", 4, 1)
 
@@ -226,6 +229,14 @@ class _StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow
         head = self._stream.head()
         self._stream.check(begin, epoch, head)
         return self._ranges(self._stream, head, begin, last, epoch)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Spark has what is up to here: Redis may trim it."""
+        if self._config.reader:
+            position, epoch = _position(end)
+            with contextlib.closing(self._config.login.connect()) as client:
+                positions: dict[str, str] = {self._config.stream: str(position.id)}
+                acknowledge_with(client, self._config.namespace, self._config.reader, positions, epoch=epoch)
 
     def stop(self) -> None:
         if self._kept is not None:

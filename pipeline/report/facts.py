@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..gold.spans import NEVER
-from ..gold.tables import GRAINS, last_commit, read
+from ..gold.tables import GRAINS, last, read
 from ..lake.lake import Lake
 
 HOUR_MS: Final = GRAINS["hour"]
@@ -78,8 +78,8 @@ def gather(lake: Lake, namespace: str, epoch: str, from_ms: int | None, to_ms: i
     Args:
         from_ms, to_ms: None: the last ``default_ms`` before the end of observation (or before ``to_ms``).
     """
-    _, commit = last_commit(lake, namespace, epoch)
-    now = commit.now_ms if commit else 0
+    _, seen = last(lake, namespace, epoch)
+    now = seen.now_ms if seen else 0
     to_ms = -(-min(now, to_ms or NEVER) // HOUR_MS) * HOUR_MS
     from_ms = max(0, to_ms - default_ms) if from_ms is None else from_ms // HOUR_MS * HOUR_MS
     states = read(lake, "broker_state", namespace, epoch)

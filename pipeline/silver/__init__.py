@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 from ..lake.lake import Lake, LakeError
+from ..lake.schema import SILVER
 from .job import SilverRun, Step
-from .manifest import observe
+from .tables import load, observe
 
 
 def advance(spark: Any, lake: Lake, namespace: str, epoch: str) -> bool:
@@ -28,9 +29,12 @@ def advance(spark: Any, lake: Lake, namespace: str, epoch: str) -> bool:
 
 def read(spark: Any, lake: Lake, table: str, namespace: str, epoch: str) -> Any:
     """A DataFrame of all rows of a table, with the columns of ``SILVER[table]``."""
-    from . import spark_tables
+    from ..spark.frames import as_of, read_files
 
-    return spark_tables.read(spark, lake, table, namespace, epoch)
+    tables = load(lake, namespace, epoch)
+    if tables is None:
+        return read_files(spark, lake, [], SILVER[table])
+    return as_of(read_files(spark, lake, tables.of(table), SILVER[table]), tables.content.seq)
 
 
-__all__ = ["LakeError", "SilverRun", "Step", "advance", "observe", "read"]
+__all__ = ["LakeError", "SilverRun", "Step", "advance", "load", "observe", "read"]

@@ -11,14 +11,14 @@ import pyarrow.compute as pc
 
 from ..garbage import collection_paused
 from ..lake import snapshot as snapshots
-from ..lake.lake import Lake, LakeError
-from ..lake.schema import BRONZE
-from . import manifest as manifests
+from ..lake.files import File
+from ..lake.lake import NONE, Lake, LakeError, owner
+from ..lake.schema import BRONZE, SILVER
 from .buckets import BUCKETS, BucketRouter, Floors
-from .files import to_columns
-from .manifest import File, Manifest, log_of
+from .files import Bucket, to_columns
 from .next_changes import CHUNK_ROWS, MissingChanges, next_chunk
 from .replay import ReplayPlan, replay
+from .tables import Content, Tables, app, begun, load, save
 
 # Fewer changes than this are replayed in this process: a Spark job takes longer to begin.
 SPARK_FROM_ROWS: Final = 30_000
@@ -30,7 +30,6 @@ _COLUMNS: Final = ["seq", "ms", "part", "e"]
 class Step(NamedTuple):
     """One commit: changes it took in, the last of them, and whether there are more."""
 
-    number: int
     rows: int
     seq: int
     more: bool
@@ -41,21 +40,24 @@ class SilverRun:
 
     Args:
         spark: None: everything is replayed here.
-        log: of the commits.
-        area: folder of the files, within the lake.
+        area: None: the commits count. Else everything is made anew in this folder of the lake, and nothing is
+            committed.
         spark_from_rows: smaller chunks are replayed here.
+
+    Attributes:
+        tables: after the last step; None before the first.
     """
 
     def __init__(
-        self, spark: Any, lake: Lake, namespace: str, epoch: str, *, log: str | None = None,
-        area: str = manifests.AREA, spark_from_rows: int = SPARK_FROM_ROWS, chunk_rows: int = CHUNK_ROWS,
+        self, spark: Any, lake: Lake, namespace: str, epoch: str, *, area: str | None = None,
+        spark_from_rows: int = SPARK_FROM_ROWS, chunk_rows: int = CHUNK_ROWS,
     ) -> None:  # fmt: skip
         self.spark = spark
         self.lake = lake
         self.namespace = namespace
         self.epoch = epoch
-        self.log = log or log_of(namespace, epoch)
-        self.area = area
+        self.tables: Tables | None = None if area else load(lake, namespace, epoch)
+        self._area = area
         self._spark_from_rows = spark_from_rows
         self._chunk_rows = chunk_rows
 
@@ -64,79 +66,107 @@ class SilverRun:
 
         Raises:
             LakeError: no snapshot was taken yet; a change is missing, and no snapshot was taken after the hole.
+            OtherWriter: another run committed meanwhile.
         """
-        last = manifests.read_last(self.lake, self.log)
-        if last is None:
+        if self.tables is None:
             first = snapshots.first(self.lake, self.namespace, self.epoch)
             if first is None:
                 raise LakeError(
                     f"the lake at {self.lake.root} has no snapshot of namespace {self.namespace!r}, epoch "
                     f"{self.epoch}: 'mqregistry pipeline run' begins with one"
                 )
-            number, manifest = 0, self._from_snapshot(0, first, None)
-            yield Step(0, first.rows, first.seq, True)
-        else:
-            number, manifest = last
-        while upto_seq is None or manifest.seq < upto_seq:
+            self._take_snapshot(first)
+            yield Step(first.rows, first.seq, True)
+        assert self.tables is not None
+        if self._area is None:
+            rewritten, half_done = begun(self.lake, self.namespace, self.epoch)
+            if rewritten > self.now.rewritten:  # a backfill was killed between two tables, which say the same
+                self.tables.content = msgspec.structs.replace(self.now, rewritten=rewritten)
+            if half_done > self.now.seq:  # a run was: the others come to the same change first
+                yield from self._steps(half_done, half_done - self.now.seq + 1)  # in one step, as it was
+        yield from self._steps(upto_seq, self._chunk_rows)
+
+    @property
+    def now(self) -> Content:
+        """How far the tables are."""
+        assert self.tables is not None
+        return self.tables.content
+
+    def _steps(self, upto_seq: int | None, chunk_rows: int) -> Iterator[Step]:
+        while upto_seq is None or self.now.seq < upto_seq:
+            now = self.now
             try:
                 chunk = next_chunk(
-                    self.lake, self.namespace, self.epoch, seq=manifest.seq, ms=manifest.ms,
-                    batch=manifest.bronze_batch, upto=upto_seq, chunk_rows=self._chunk_rows,
+                    self.lake, self.namespace, self.epoch, seq=now.seq, ms=now.ms, upto=upto_seq,
+                    chunk_rows=chunk_rows,
                 )  # fmt: skip
             except MissingChanges as hole:
                 later = snapshots.first(self.lake, self.namespace, self.epoch, from_seq=hole.then - 1)
                 if later is None:
                     raise
-                number += 1
-                manifest = self._from_snapshot(number, later, manifest)
-                yield Step(number, later.rows, later.seq, True)
+                self._take_snapshot(later)
+                yield Step(later.rows, later.seq, True)
                 continue
             if chunk is None:
                 return
-            number += 1
-            files = self._replay(number, manifest, chunk.paths, chunk.after, chunk.upto, chunk.floors, chunk.rows)
-            manifest = msgspec.structs.replace(
-                manifest, seq=chunk.upto, ms=chunk.ms, bronze_batch=chunk.batch, files=tuple(files)
-            )
-            self._commit(number, manifest)
-            yield Step(number, chunk.rows, chunk.upto, chunk.more)
+            done = self._replay(now, chunk.files, chunk.after, chunk.upto, chunk.floors, chunk.rows)
+            self._commit(done, msgspec.structs.replace(now, seq=chunk.upto, ms=chunk.ms))
+            yield Step(chunk.rows, chunk.upto, chunk.more)
 
-    def _from_snapshot(self, number: int, snapshot: snapshots.Snapshot, before: Manifest | None) -> Manifest:
+    def _take_snapshot(self, snapshot: snapshots.Snapshot) -> None:
         """Make the tables as in the snapshot; after a hole, rows that it lacks end with it."""
-        manifest = before or Manifest(-1, 0, -1, snapshot.seq, snapshot.ms, snapshot.compat)
-        ms = max(manifest.ms, snapshot.ms)
-        floors = [(snapshot.seq, snapshot.seq, ms)]
-        files: Sequence[File] = manifest.files
+        before = self.tables.content if self.tables else None
+        content = before or Content(NONE, 0, snapshot.seq, snapshot.ms, snapshot.compat)
+        ms = max(content.ms, snapshot.ms)
+        done: list[Bucket] = []
         if snapshot.rows:
-            paths = [snapshots.file_of(self.namespace, self.epoch, snapshot.seq)]
-            files = self._replay(
-                number, manifest, paths, snapshot.seq - 1, snapshot.seq, floors, snapshot.rows, snapshot=True
-            )
+            files = snapshots.files_of(self.lake, self.namespace, self.epoch, snapshot.seq)
+            floors = [(snapshot.seq, snapshot.seq, ms)]
+            done = self._replay(content, files, snapshot.seq - 1, snapshot.seq, floors, snapshot.rows, snapshot=True)
         elif before is not None:
             raise LakeError(f"the snapshot at change {snapshot.seq} is empty, and cannot close a hole")
-        holes = manifest.holes if before is None else (*manifest.holes, (before.ms, ms))
-        manifest = msgspec.structs.replace(manifest, seq=snapshot.seq, ms=ms, holes=holes, files=tuple(files))
-        self._commit(number, manifest)
-        return manifest
+        holes = content.holes if before is None else (*content.holes, (before.ms, ms))
+        self._commit(done, msgspec.structs.replace(content, seq=snapshot.seq, ms=ms, holes=holes))
 
-    def _commit(self, number: int, manifest: Manifest) -> None:
-        manifests.remove_batch(self.lake, self.area, self.namespace, self.epoch, number, manifest.files)
-        self.lake.commit(self.log, number, manifest.content())
-        manifests.forget(self.lake, self.log)
+    def _commit(self, done: Sequence[Bucket], content: Content) -> None:
+        """Let what was written count: table after table, then the state."""
+        files = dict(self.tables.files) if self.tables else {}
+        for table in SILVER:
+            added = [file for bucket in done for file in bucket.added.get(table, ())]
+            replaced = [str(bucket.bucket) for bucket in done if table in bucket.replaced]
+            if not added and not replaced:
+                continue
+            if self._area is None:
+                self._commit_table(table, added, replaced, content)
+            kept = (
+                file for file in files.get(table, ())
+                if file.partition["current"] == "false" or file.partition["bucket"] not in replaced
+            )  # fmt: skip
+            files[table] = [*kept, *added]
+        number = NONE
+        if self._area is None:
+            number = save(self.lake, self.namespace, self.epoch, self.tables, content)
+        self.tables = Tables(self.lake, content, number, files)
+
+    def _commit_table(self, table: str, added: Sequence[File], replaced: list[str], content: Content) -> None:
+        place = {**owner(self.namespace, self.epoch), "current": "true", "bucket": replaced}
+        self.lake.table(f"silver/{table}").commit(
+            added, app(self.namespace, self.epoch), content.number,
+            after=self.tables.content.number if self.tables else NONE, repeat=True,
+            replaced=place if replaced else None,
+        )  # fmt: skip
 
     def _replay(
-        self, number: int, manifest: Manifest, paths: list[str], after: int, upto: int,
-        floors: list[tuple[int, int, int]], rows: int, *, snapshot: bool = False,
-    ) -> list[File]:  # fmt: skip
-        manifests.remove_batch(self.lake, self.area, self.namespace, self.epoch, number)
-        place = self.lake.root, self.namespace, self.epoch, self.area
-        plan = ReplayPlan(*place, number, manifest.compat, manifest.files)
+        self, content: Content, files: Sequence[File], after: int, upto: int, floors: list[tuple[int, int, int]],
+        rows: int, *, snapshot: bool = False,
+    ) -> list[Bucket]:  # fmt: skip
+        plan = ReplayPlan(
+            self.lake.root, self.namespace, self.epoch, self._area or "silver", content,
+            self.tables.files if self.tables else {},
+        )  # fmt: skip
         if self.spark is None or rows < self._spark_from_rows:
-            of_bucket = _replay_here(self.lake, plan, paths, after, upto, floors, snapshot)
-        else:
-            of_bucket = _replay_on_spark(self.spark, self.lake, plan, paths, after, upto, floors, snapshot)
-        kept = [file for file in manifest.files if file.bucket not in of_bucket]
-        return kept + [file for bucket in sorted(of_bucket) for file in of_bucket[bucket]]
+            return _replay_here(self.lake, plan, files, after, upto, floors, snapshot)
+        return _replay_on_spark(self.spark, self.lake, plan, files, after, upto, floors, snapshot)
 
 
 def to_parcels(
@@ -155,43 +185,39 @@ def to_parcels(
 
 
 def _replay_here(
-    lake: Lake, plan: ReplayPlan, paths: list[str], after: int, upto: int, floors: list[tuple[int, int, int]],
+    lake: Lake, plan: ReplayPlan, files: Sequence[File], after: int, upto: int, floors: list[tuple[int, int, int]],
     snapshot: bool,
-) -> dict[int, list[File]]:  # fmt: skip
-    dataset = lake.dataset(paths, BRONZE["changes"])
+) -> list[Bucket]:  # fmt: skip
+    dataset = lake.dataset(files, BRONZE["changes"])
     wanted = (pc.field("seq") > after) & (pc.field("seq") <= upto)
     entries = dataset.to_table(columns=_COLUMNS, filter=wanted).sort_by([("seq", "ascending"), ("part", "ascending")])
     parcels: dict[int, list[tuple[int, int, bytes]]] = {}
     for batch in to_parcels(iter(entries.to_batches()), floors, snapshot):
         for bucket, *parcel in zip(*(column.to_pylist() for column in batch.columns), strict=True):
             parcels.setdefault(bucket, []).append(tuple(parcel))
-    return {bucket: replay(plan, bucket, of_bucket) for bucket, of_bucket in parcels.items()}
+    return [replay(plan, bucket, parcels[bucket]) for bucket in sorted(parcels)]
 
 
 def _replay_on_spark(
-    spark: Any, lake: Lake, plan: ReplayPlan, paths: list[str], after: int, upto: int,
+    spark: Any, lake: Lake, plan: ReplayPlan, files: Sequence[File], after: int, upto: int,
     floors: list[tuple[int, int, int]], snapshot: bool,
-) -> dict[int, list[File]]:  # fmt: skip
-    from .spark_tables import spark_schema
+) -> list[Bucket]:  # fmt: skip
+    from ..spark.frames import read_files
 
-    entries = (
-        spark.read.schema(spark_schema(BRONZE["changes"]))
-        .parquet(*map(lake.uri, paths))
-        .where(f"seq > {after} and seq <= {upto}")
-        .select(*_COLUMNS)
-    )
+    entries = read_files(spark, lake, files, BRONZE["changes"])
+    entries = entries.where(f"seq > {after} and seq <= {upto}").select(*_COLUMNS)
     parcels = entries.mapInArrow(lambda batches: to_parcels(batches, floors, snapshot), _PARCELS)
     done = (
         parcels.repartitionById(BUCKETS, "bucket")
         .sortWithinPartitions("ord")
-        .mapInArrow(lambda batches: _replayed(plan, batches), "bucket int, files binary")
+        .mapInArrow(lambda batches: _replayed(plan, batches), "done binary")
         .collect()
     )
-    return {row.bucket: msgspec.json.decode(bytes(row.files), type=list[File]) for row in done}
+    return [msgspec.msgpack.decode(bytes(row.done), type=Bucket) for row in done]
 
 
 def _replayed(plan: ReplayPlan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Replay one partition, which is one bucket; yields the bucket and its files."""
+    """Replay one partition, which is one bucket; yields what was written."""
     first = next(batches, None)
     while first is not None and first.num_rows == 0:
         first = next(batches, None)
@@ -205,7 +231,5 @@ def _replayed(plan: ReplayPlan, batches: Iterator[pa.RecordBatch]) -> Iterator[p
             yield from zip(*(batch.column(at).to_pylist() for at in (1, 2, 3)), strict=True)
             batch = next(batches, None)
 
-    files = msgspec.json.encode(replay(plan, bucket, parcels()))
-    yield pa.RecordBatch.from_arrays(
-        [pa.array([bucket], pa.int32()), pa.array([files], pa.binary())], names=["bucket", "files"]
-    )
+    done = msgspec.msgpack.encode(replay(plan, bucket, parcels()))
+    yield pa.RecordBatch.from_pydict({"done": pa.array([done], pa.binary())})

@@ -10,72 +10,66 @@ import pyarrow.compute as pc
 from mqregistry.events.cells import operations
 from mqregistry.events.changes import TYPES, UnknownChange, decode_change
 
-from ..lake.lake import Lake, LakeError, places
+from ..lake.files import File
+from ..lake.lake import Lake, LakeError, owner
 from ..lake.schema import BRONZE
 
-# What one commit takes in at most, unless one batch holds more. Tasks hold it in Python: 0.8 GB of both at one time.
+# What one commit takes in, about. Tasks hold it in Python: 0.8 GB of both at one time.
 CHUNK_ROWS: Final = 1_000_000
+_LEAST_CHUNK: Final = 100_000  # more than any set of parts has
 
 
 class Chunk(NamedTuple):
     """The changes after ``after`` up to ``upto``, all there.
 
-    paths: the Parquet files that hold them, within the lake; batch: the last batch that is used up; ms: the moment of
-    the last change; floors: see :class:`mqregistry.pipeline.silver.buckets.Floors`; more: batches follow.
+    files: those that hold them; ms: the moment of the last change; floors: see
+    :class:`mqregistry.pipeline.silver.buckets.Floors`; more: others follow.
     """
 
-    paths: list[str]
+    files: list[File]
     after: int
     upto: int
     rows: int
     ms: int
-    batch: int
     floors: list[tuple[int, int, int]]
     more: bool
 
 
 def next_chunk(
-    lake: Lake, namespace: str, epoch: str, *, seq: int, ms: int, batch: int, upto: int | None = None,
+    lake: Lake, namespace: str, epoch: str, *, seq: int, ms: int, upto: int | None = None,
     chunk_rows: int = CHUNK_ROWS,
 ) -> Chunk | None:  # fmt: skip
     """What follows ``seq``, up to the first hole; None: nothing, or no whole set of parts yet.
 
     Args:
         ms: the moment of ``seq``.
-        batch: batches up to this one are used up.
         upto: go no further; the last of a set of parts.
 
     Raises:
         MissingChanges: the next change is not there, and later ones are.
         LakeError: a change of a type that this release does not know.
     """
-    log = f"bronze/changes/{places(namespace, epoch)}"
-    numbers = [number for number in lake.commits(log) if number > batch]
-    taken: dict[int, int] = {}  # batch -> its last seq
-    rows = 0
-    for at, number in enumerate(numbers):
-        content = lake.read_commit(log, number)
-        taken[number] = content["last_seq"] or 0
-        rows += content["rows"]
-        if rows < chunk_rows and at + 1 < len(numbers):
+    every = lake.table("bronze/changes").files(**owner(namespace, epoch))
+    rest = sorted((file for file in every if file.high["seq"] > seq), key=lambda file: file.low["seq"])
+    files, rows = [], 0
+    for at, file in enumerate(rest):
+        files.append(file)
+        rows += file.rows
+        following = rest[at + 1].low["seq"] if at + 1 < len(rest) else None
+        if rows < chunk_rows and following is not None:
             continue
-        chunk = _read(lake, namespace, epoch, taken, seq, ms, upto)
+        # what is before the next file is all there; and one file may hold many days
+        ends = [seq + max(chunk_rows, _LEAST_CHUNK), *([] if following is None else [following - 1])]
+        more = min(ends) < max(each.high["seq"] for each in rest)
+        chunk = _read(lake, namespace, files, seq, ms, min([*ends, *([] if upto is None else [upto])]))
         if chunk is not None:
-            return chunk._replace(more=at + 1 < len(numbers))
+            return chunk._replace(more=more)
     return None
 
 
-def _read(
-    lake: Lake, namespace: str, epoch: str, batches: dict[int, int], seq: int, ms: int, upto: int | None
-) -> Chunk | None:
-    folder = f"bronze/changes/{places(namespace, epoch)}"
-    paths = [path for number in batches for path in lake.parquet_files(folder, f"batch={number:09d}")]
-    if not paths:
-        return None
-    dataset = lake.dataset(paths, BRONZE["changes"])
-    after = pc.field("seq") > seq
-    if upto is not None:
-        after = after & (pc.field("seq") <= upto)
+def _read(lake: Lake, namespace: str, files: list[File], seq: int, ms: int, upto: int) -> Chunk | None:
+    dataset = lake.dataset(files, BRONZE["changes"])
+    after = (pc.field("seq") > seq) & (pc.field("seq") <= upto)
     table = dataset.to_table(columns=["seq", "ms", "part", "parts"], filter=after)
     if table.num_rows == 0:
         return None
@@ -95,12 +89,7 @@ def _read(
     moments = np.maximum(np.maximum.accumulate(said), ms)
     last = int(seqs[-1])
     _check_types(dataset, after & (pc.field("seq") <= last), namespace)
-    used_up = min(batches) - 1
-    for number, last_seq in batches.items():
-        if last_seq > last:
-            break
-        used_up = number
-    return Chunk(paths, seq, last, end, int(moments[-1]), used_up, _floors(seqs, said, moments), False)
+    return Chunk(list(files), seq, last, end, int(moments[-1]), _floors(seqs, said, moments), False)
 
 
 class MissingChanges(LakeError):

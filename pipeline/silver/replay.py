@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
 
 from ..garbage import collection_paused
-from ..lake.lake import Lake
+from ..lake.files import File
+from ..lake.lake import Lake, owner
 from . import head_bucket, topic_bucket
 from .buckets import HEAD, KINDS, SNAPSHOT, SNAPSHOT_BEGINS, Payload, seq_of
 from .cell_history import CellHistory, Moment
-from .files import Writer, read_held
-from .manifest import OPEN, File, folder_of
+from .files import Bucket, Writer, read_held
+from .tables import Content, Tables
 
 _TAKE_EVERY_ROWS: Final = 200_000  # rows that ended are that many tuples at most, columns afterwards
 
@@ -21,16 +22,15 @@ _TAKE_EVERY_ROWS: Final = 200_000  # rows that ended are that many tuples at mos
 class ReplayPlan(NamedTuple):
     """What a replay needs to know, wherever it runs.
 
-    area: the folder of the tables. number: of the commit that is made. files: those of the last commit, of all buckets.
+    area: the folder of the tables. content, files: of silver before it, of all buckets.
     """
 
     lake: str
     namespace: str
     epoch: str
     area: str
-    number: int
-    compat: str
-    files: tuple[File, ...]
+    content: Content
+    files: Mapping[str, Sequence[File]]
 
 
 def tables_of(bucket: int) -> Sequence[str]:
@@ -39,31 +39,22 @@ def tables_of(bucket: int) -> Sequence[str]:
 
 
 @collection_paused()
-def replay(plan: ReplayPlan, bucket: int, parcels: Iterable[tuple[int, int, bytes]]) -> list[File]:
+def replay(plan: ReplayPlan, bucket: int, parcels: Iterable[tuple[int, int, bytes]]) -> Bucket:
     """Apply operations to a bucket.
 
     Args:
         parcels: (order, ms, payload) in that order; what comes twice counts once.
-
-    Returns:
-        all files of the bucket after it.
     """
     lake = Lake(plan.lake)
-    before = [file for file in plan.files if file.bucket == bucket]
-    cells = {
-        table: CellHistory(read_held(lake, table, (f for f in before if (f.table, f.state) == (table, OPEN))))
-        for table in tables_of(bucket)
-    }
+    before = Tables(lake, plan.content, 0, plan.files)
+    cells = {table: CellHistory(read_held(before, table, bucket)) for table in tables_of(bucket)}
     tables: head_bucket.HeadBucket | topic_bucket.TopicBucket
     if bucket == HEAD:
-        tables = head_bucket.HeadBucket(cells, live_by_cluster=plan.compat == "5.x")
+        tables = head_bucket.HeadBucket(cells, live_by_cluster=plan.content.compat == "5.x")
     else:
         tables = topic_bucket.TopicBucket(cells)
 
-    def place(table: str, state: str) -> str:
-        return folder_of(plan.area, table, state, plan.namespace, plan.epoch, plan.number)
-
-    writer = Writer(lake, place, bucket, before)
+    writer = Writer(lake, plan.area, owner(plan.namespace, plan.epoch), bucket)
     busiest = cells["live" if bucket == HEAD else "queue_data"]
     decode, last, snapshot = msgspec.msgpack.Decoder(Payload).decode, -1, None
     for order, ms, payload in parcels:

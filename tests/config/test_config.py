@@ -126,7 +126,7 @@ def test_build_unknown_key_warns_and_suggests(config_file, warnings):
     assert settings.listen_port == 9876
 
 
-@pytest.mark.parametrize("name", ["MQREGISTRY_LAKE", "MQREGISTRY_DELTA"])
+@pytest.mark.parametrize("name", ["MQREGISTRY_LAKE"])
 def test_build_takes_the_pipelines_variables_in_silence(name, warnings):
     build(environ={name: "/srv/lake"}, warn=warnings.append)
     assert warnings == []

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from mqregistry.pipeline.lake.lake import places
+from mqregistry.pipeline.lake.files import write_file
+from mqregistry.pipeline.lake.lake import State, owner
 from mqregistry.pipeline.lake.schema import BRONZE, MOMENT, SILVER
+from mqregistry.pipeline.silver.tables import PART
+from tests.pipeline.world import write_rows
 
 
 class Written:
@@ -16,27 +18,22 @@ class Written:
 
     def __init__(self, lake, namespace="default", epoch="e1"):
         self.lake, self.namespace, self.epoch = lake, namespace, epoch
-        self.places = places(namespace, epoch)
+        self.owner = owner(namespace, epoch)
 
     def silver(self, number, *, seq, ms, **tables):
         """Everything silver knows at that commit: rows by table, with from_ms and to_ms."""
-        files = []
         for table, rows in tables.items():
-            if not rows:
-                continue
-            path = f"silver/{table}/{self.places}/closed/batch={number:09d}/rows.parquet"
-            arrow = silver_table(table, rows)
-            self._write(path, arrow)
-            files.append(
-                {
-                    "table": table, "state": "closed", "bucket": 0, "path": path, "rows": len(rows), "level": 0,
-                    "from_us": min(row["from_ms"] for row in rows) * 1000,
-                    "to_us": None if any(row["to_ms"] is None for row in rows)
-                    else max(row["to_ms"] for row in rows) * 1000,
-                }
-            )  # fmt: skip
-        content = {"seq": seq, "ms": ms, "bronze_batch": 0, "begin_seq": 0, "begin_ms": 0, "files": files}
-        self.lake.commit(f"silver/{self.places}", number, content)
+            place = {**self.owner, "current": "false", "bucket": "0"}
+            file = [write_file(self.lake, f"silver/{table}", silver_table(table, rows), place)] if rows else []
+            app = f"silver/{self.namespace}/{self.epoch}"
+            self.lake.table(f"silver/{table}").commit(file, app, number, replaced=self.owner, after=number - 1)
+        content = {"seq": seq, "ms": ms, "begin_seq": 0, "begin_ms": 0}
+        self.lake.set_state(PART, self.namespace, self.epoch, State(number, content))
+
+    def snapshot(self, seq, ms=0, rows=0):
+        """The tables were read as of a change."""
+        content = {"taken": [[self.epoch, seq, ms, "0-0", rows]]}
+        self.lake.set_state("snapshot", self.namespace, self.epoch, State(0, content))
 
     def bronze(self, stream, number, entries, *, commit=True):
         """Entries of a stream as dicts; their ids are their ms."""
@@ -45,16 +42,8 @@ class Written:
             row = {"id_ms": entry["ms"], "id_n": place, "ms": entry["ms"], "e": json.dumps(entry)}
             if stream == "changes":
                 row |= {"seq": entry["seq"], "type": entry["type"], "part": entry.get("part", 1), "parts": 1}
-            rows.append(row)
-        log = f"bronze/{stream}/{self.places}"
-        self._write(f"{log}/batch={number:09d}/day=2026-01-01/part.parquet", pa.Table.from_pylist(rows, BRONZE[stream]))
-        if commit:
-            self.lake.commit(log, number, {"rows": len(rows), "quarantined": 0})
-
-    def _write(self, path, table):
-        folder, _, name = path.rpartition("/")
-        self.lake.filesystem.create_dir(self.lake.path(folder), recursive=True)
-        pq.write_table(table, self.lake.path(folder, name), filesystem=self.lake.filesystem)
+            rows.append(tuple(row[name] for name in BRONZE[stream].names))
+        write_rows(self.lake, stream, self.namespace, self.epoch, number, rows, commit=commit)
 
 
 def silver_table(table, rows):

@@ -1,7 +1,7 @@
 """``mqregistry``, telling in lines that begin with @ how far ``pipeline run`` is, for whoever wants to kill it there:
 python -m tests.pipeline.killable pipeline run ...
 
-KILLABLE_ON_SPARK=1: silver and gold take Spark for however little there is to do.
+KILLABLE_ON_SPARK=1: all layers take Spark for however little there is to do.
 """
 
 from __future__ import annotations
@@ -11,12 +11,13 @@ import os
 import sys
 
 from mqregistry.cli import main
-from mqregistry.pipeline import bronze, jobs
+from mqregistry.pipeline import jobs
+from mqregistry.pipeline.bronze import take
 from mqregistry.pipeline.gold import build
 from mqregistry.pipeline.gold import run as gold_run
 from mqregistry.pipeline.gold.in_process import InProcess
 from mqregistry.pipeline.lake import snapshot
-from mqregistry.pipeline.lake.lake import Lake
+from mqregistry.pipeline.lake.table import Table
 from mqregistry.pipeline.silver import job as silver_job
 
 
@@ -38,20 +39,21 @@ def told(owner, name, stage):
 
 def tell_all():
     told(snapshot, "take", "snapshot")
-    told(bronze, "write_batch", lambda frame, lake, stream, *_: f"bronze {stream}")
+    told(take, "write_entries", lambda lake, stream, *_: f"bronze {stream}")
+    told(take, "write_on_spark", lambda frame, lake, stream, *_: f"bronze {stream} on Spark")
     told(silver_job, "_replay_here", "silver here")
     told(silver_job, "_replay_on_spark", "silver on Spark")
     told(gold_run.GoldRun, "write", lambda run: f"gold {'here' if isinstance(run._engine, InProcess) else 'on Spark'}")
-    told(build, "prune", "gold prune")
     told(jobs, "acknowledge_with", "acknowledge")
-    commit = Lake.commit
+    commit = Table.commit
 
-    def committing(lake, log, number, content):
-        say(f"commit {log.partition('/namespace=')[0]}")
-        commit(lake, log, number, content)
-        say(f"committed {log.partition('/namespace=')[0]}")
+    def committing(table, *arguments, **named):
+        say(f"commit {table.name}")
+        done = commit(table, *arguments, **named)
+        say(f"committed {table.name}")
+        return done
 
-    Lake.commit = committing
+    Table.commit = committing
 
 
 if __name__ == "__main__":
@@ -59,4 +61,5 @@ if __name__ == "__main__":
     if os.environ.get("KILLABLE_ON_SPARK"):
         for function in (silver_job.SilverRun.__init__, build.refresh):
             function.__kwdefaults__["spark_from_rows"] = 0
+        jobs.PipelineSettings.__new__.__defaults__ = (*jobs.PipelineSettings.__new__.__defaults__[:-1], 1)
     sys.exit(main())

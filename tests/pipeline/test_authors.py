@@ -9,15 +9,10 @@ import pytest
 
 pytest.importorskip("pyarrow")
 
-import pyarrow.parquet as pq
-
 from mqregistry.events.by import By
 from mqregistry.pipeline import silver
 from mqregistry.pipeline.lake import snapshot
-from mqregistry.pipeline.lake.schema import AUTHORS
 from mqregistry.pipeline.past import travel
-from mqregistry.pipeline.past.audit import audit
-from mqregistry.pipeline.silver.manifest import log_of, read_last
 from tests.cli.conftest import command, env, home  # noqa: F401 - fixtures
 from tests.pipeline.test_travel import T0, begin, event, fill
 from tests.pipeline.world import entries, write_bronze
@@ -88,56 +83,3 @@ def test_a_change_that_does_not_say_who_is_not_known(lake):
     past = travel.find_past(lake, "default", T0)
     assert past.origins("t", T0) == {"a": travel.Origin(T0, None)}
     assert past.end_of("t", T0 + 10) == travel.End(T0 + 10, "topic_deleted", None, ["a"])
-
-
-def test_tables_of_an_older_release_go_on_and_an_audit_finds_no_difference(store, run, lake):
-    """Their files lack the columns: nobody is known for their rows, and everybody for later ones."""
-    bed = Bed(store)
-
-    async def changes(first, count):
-        for number in range(first, first + count):
-            await bed.kv.put("ns", f"k{number % 7}", str(number), by=ALICE)
-
-    run(changes(0, 20))
-    epoch = run(snapshot.take_async(store.url, store.namespace, lake)).epoch
-    found = run(entries(store))
-    write_bronze(lake, store.namespace, epoch, 0, found)
-    silver.advance(None, lake, store.namespace, epoch)
-    _, manifest = read_last(lake, log_of(store.namespace, epoch))
-    for file in manifest.files:
-        path = lake.path(file.path)
-        pq.write_table(pq.read_table(path, partitioning=None).drop_columns(list(AUTHORS)), path)
-    for batch in range(1, 12):  # files of closed rows are merged meanwhile
-        run(changes(20 * batch, 20))
-        write_bronze(lake, store.namespace, epoch, batch, run(entries(store, found[-1][0])))
-        found = run(entries(store))
-        silver.advance(None, lake, store.namespace, epoch)
-    past = travel.all_pasts(lake, store.namespace)[0]
-    from mqregistry.pipeline.silver.files import read_files
-
-    rows = read_files(lake, "kv", past.manifest.of("kv")).to_table().to_pylist()
-    assert {row["from_by"] for row in rows if row["from_seq"] <= 20} == {None}
-    assert {row["from_by"] for row in rows if row["from_seq"] > 20} == {ALICE.encoded().decode()}
-    assert all(row["to_by"] == ALICE.encoded().decode() for row in rows if row["to_seq"] and row["to_seq"] > 20)
-    assert run_audit(store, lake) == []
-
-
-def run_audit(store, lake):
-    return list(audit(None, store.url, store.namespace, lake).differences)
-
-
-def test_delta_tables_of_an_older_release_get_the_columns(deleted, store, lake, tmp_path):
-    deltalake = pytest.importorskip("deltalake")
-    from mqregistry.pipeline import delta
-    from mqregistry.pipeline.lake.schema import SILVER
-
-    root = str(tmp_path / "delta")
-    name, schema, partitions = next(made for made in delta._tables() if made[0] == "silver/queue_data")
-    for column in AUTHORS:
-        schema = schema.remove(schema.get_field_index(column))
-    about = f"mqregistry, {name} of the lake {lake.root}"
-    deltalake.DeltaTable.create(f"{root}/{name}", schema, partition_by=partitions, description=about)
-    delta.publish(lake, root, store.namespace)
-    rows = deltalake.DeltaTable(f"{root}/{name}").to_pyarrow_table().to_pylist()
-    assert set(rows[0]) == {*SILVER["queue_data"].names, "namespace", "epoch"}
-    assert [(row["topic"], row["to_by"]) for row in rows if row["to_by"]] == [("t1", ALICE.encoded().decode())]

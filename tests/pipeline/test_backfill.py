@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 import signal
@@ -17,8 +18,10 @@ pytest.importorskip("pyarrow")
 from mqregistry.pipeline import silver
 from mqregistry.pipeline.backfill import backfill
 from mqregistry.pipeline.lake import snapshot
-from mqregistry.pipeline.lake.lake import Lake, LakeError, places
-from mqregistry.pipeline.silver.manifest import log_of, read_last
+from mqregistry.pipeline.lake.errors import OtherWriter
+from mqregistry.pipeline.lake.lake import Lake
+from mqregistry.pipeline.lake.table import Table
+from mqregistry.pipeline.silver.tables import load
 from tests.pipeline.world import World, all_rows, entries, write_bronze
 
 KILLS = int(os.environ.get("MQREGISTRY_TEST_KILLS", "4"))
@@ -31,17 +34,8 @@ what, root, namespace, epoch = sys.argv[1:]
 steps = backfill.backfill if what == "backfill" else lambda *where: silver.SilverRun(*where, chunk_rows=40).steps()
 print("begun", flush=True)
 for step in steps(None, Lake(root), namespace, epoch):
-    print(step.number, flush=True)
+    print(step.seq, flush=True)
 """
-
-
-def on_disk(lake):
-    return {str(path) for path in Path(lake.path("silver")).rglob("*.parquet")}
-
-
-def named(lake, namespace, epoch):
-    log = log_of(namespace, epoch)
-    return {lake.path(file["path"]) for number in lake.commits(log) for file in lake.read_commit(log, number)["files"]}
 
 
 @pytest.fixture
@@ -80,37 +74,50 @@ def test_killed_at_random_moments_it_comes_to_the_same_tables(filled):
         run_and_kill("run", killed, namespace, epoch, pick)
     list(silver.SilverRun(None, killed, namespace, epoch, chunk_rows=40).steps())
     assert all_rows(killed, namespace, epoch) == all_rows(whole, namespace, epoch)
-    assert on_disk(killed) == named(killed, namespace, epoch)
 
 
 def test_a_backfill_comes_to_the_same_tables_and_may_be_killed(filled):
     (lake, whole), namespace, epoch = filled
     assert silver.advance(None, lake, namespace, epoch)
-    before = read_last(lake, log_of(namespace, epoch))
     pick = random.Random(4)
     for _ in range(KILLS):
         if not run_and_kill("backfill", lake, namespace, epoch, pick):
             assert all_rows(lake, namespace, epoch) == all_rows(whole, namespace, epoch)
-    for _ in range(12):  # until nothing of the first tables is kept
-        list(backfill(None, lake, namespace, epoch))
-        assert all_rows(lake, namespace, epoch) == all_rows(whole, namespace, epoch)
-    number, manifest = read_last(lake, log_of(namespace, epoch))
-    assert manifest.rewritten == number, "told to whoever follows the commits"
-    assert lake.folders("commits", "backfill", places(namespace, epoch)) == []
-    assert not {file.path for file in before[1].files} & {
-        file.path for file in read_last(lake, log_of(namespace, epoch))[1].files
-    }
-    assert on_disk(lake) == named(lake, namespace, epoch)
+    before = load(lake, namespace, epoch)
+    list(backfill(None, lake, namespace, epoch))
+    after = load(lake, namespace, epoch)
+    assert all_rows(lake, namespace, epoch) == all_rows(whole, namespace, epoch)
+    assert after.content.rewritten > before.content.rewritten
+    assert not {file.path for file in before.of("queue_data")} & {file.path for file in after.of("queue_data")}
+    assert not silver.advance(None, lake, namespace, epoch)
+
+
+def test_a_backfill_that_was_killed_between_two_tables_is_gone_on_from(filled, monkeypatch):
+    (lake, whole), namespace, epoch = filled
+    list(itertools.islice(silver.SilverRun(None, lake, namespace, epoch, chunk_rows=40).steps(), 3))
+    commit, done = Table.commit, []
+
+    def killed(table, *arguments, **more):
+        if len(done) == 3:
+            raise KeyboardInterrupt
+        done.append(table.name)
+        return commit(table, *arguments, **more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Table, "commit", killed)
+        with pytest.raises(KeyboardInterrupt):
+            list(backfill(None, lake, namespace, epoch))
+    assert len(done) == 3
+    assert silver.advance(None, Lake(lake.root), namespace, epoch)
+    assert all_rows(lake, namespace, epoch) == all_rows(whole, namespace, epoch)
 
 
 def test_a_backfill_does_not_overwrite_what_moved_on(filled):
-    (lake, _), namespace, epoch = filled
-    assert silver.advance(None, lake, namespace, epoch)
+    (lake, whole), namespace, epoch = filled
+    list(itertools.islice(silver.SilverRun(None, lake, namespace, epoch, chunk_rows=40).steps(), 2))
     steps = backfill(None, lake, namespace, epoch)
     next(steps)
-    number, manifest = read_last(lake, log_of(namespace, epoch))
-    lake.commit(log_of(namespace, epoch), number + 1, manifest.content())
-    with pytest.raises(LakeError, match="changed while it was written again: stop 'mqregistry pipeline run'"):
+    assert silver.advance(None, Lake(lake.root), namespace, epoch)
+    with pytest.raises(OtherWriter, match="changed while it was written again: stop 'mqregistry pipeline run'"):
         list(steps)
-    list(backfill(None, lake, namespace, epoch))
-    assert on_disk(lake) == named(lake, namespace, epoch)
+    assert all_rows(lake, namespace, epoch) == all_rows(whole, namespace, epoch)

@@ -1,6 +1,8 @@
-"""``pipeline audit`` and ``pipeline backfill`` on Spark, as a user runs them."""
+"""``pipeline audit`` and ``pipeline backfill``, as a user runs them."""
 
 from __future__ import annotations
+
+import contextlib
 
 import pytest
 
@@ -15,26 +17,12 @@ from tests.pipeline.test_audit import rewrite
 from tests.pipeline.test_backfill import all_rows
 from tests.pipeline.world import World, entries, write_bronze
 
-pytestmark = pytest.mark.spark
-
-
-class Kept:
-    """A session that outlives the command."""
-
-    def __init__(self, spark):
-        self._spark = spark
-
-    def __getattr__(self, name):
-        return getattr(self._spark, name)
-
-    def stop(self):
-        pass
-
 
 def test_an_audit_finds_what_was_altered_and_a_backfill_takes_it_over(
-    spark, monkeypatch, store, run, tmp_path, redis_url, command  # noqa: F811
+    monkeypatch, store, run, tmp_path, redis_url, command  # noqa: F811
 ):  # fmt: skip
-    monkeypatch.setattr("mqregistry.pipeline.spark.session.open_session", lambda **_: Kept(spark))
+    monkeypatch.setattr("mqregistry.pipeline.spark.session.open_session", lambda **_: None)
+    monkeypatch.setattr("mqregistry.pipeline.spark.session.ending", lambda _: contextlib.nullcontext())
     lake = Lake(str(tmp_path / "lake"))
     world = World(store, 21)
     run(world.run(60))

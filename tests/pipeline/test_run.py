@@ -1,37 +1,47 @@
 """Whole rounds: the lake after a run, after gaps that were accepted, and after kills."""
 
+from __future__ import annotations
+
 import asyncio
-import os
-import subprocess
-import sys
+import contextlib
+from types import SimpleNamespace
 
 import pytest
+
+pytest.importorskip("pyspark")
+
 from deltalake import DeltaTable
-from pyarrow import fs
 from pyspark.errors import PySparkException
 
-pytestmark = pytest.mark.spark
+from mqregistry.errors import StoreUnavailable
+from mqregistry.events.journal import STREAMS
+from mqregistry.pipeline import jobs
+from mqregistry.pipeline.bronze import log, take
+from mqregistry.pipeline.lake.errors import OtherWriter
+from mqregistry.pipeline.lake.lake import Lake, owner
+from mqregistry.pipeline.lake.schema import QUARANTINE, TABLES
+from mqregistry.pipeline.past import travel
+from mqregistry.pipeline.redis_stream.data_source import RedisStreamSource
+from mqregistry.pipeline.redis_stream.stream import GapError
+from mqregistry.store.store import Store
+from mqregistry.store.streams import StreamStore
 
-from mqregistry.errors import StartError, StoreUnavailable  # noqa: E402
-from mqregistry.events.journal import STREAMS  # noqa: E402
-from mqregistry.pipeline import bronze, jobs  # noqa: E402
-from mqregistry.pipeline.lake.lake import places  # noqa: E402
-from mqregistry.pipeline.lake.lock import run_lock  # noqa: E402
-from mqregistry.pipeline.past import travel  # noqa: E402
-from mqregistry.pipeline.redis_stream.stream import GapError  # noqa: E402
-from mqregistry.store.store import Store  # noqa: E402
-from mqregistry.store.streams import StreamStore  # noqa: E402
-
-from .streams import EPOCH, START_MS  # noqa: E402
+from .streams import EPOCH, START_MS
 
 
 def settings(bed, **more):
     return jobs.PipelineSettings(bed.url, bed.namespace, **more)
 
 
-def rows(spark, lake, bed, stream="changes"):
-    frame = bronze.read(spark, lake, stream, bed.namespace, EPOCH)
-    return sorted((r.id_ms, r.id_n, r.e) for r in frame.select("id_ms", "id_n", "e").collect())
+def rows(lake, bed, stream="changes"):
+    return bronze_rows(lake, stream, bed.namespace, EPOCH)
+
+
+def bronze_rows(lake, stream, namespace, epoch):
+    """(id_ms, id_n, e) of every entry in bronze."""
+    files = lake.table(f"bronze/{stream}").files(**owner(namespace, epoch))
+    found = lake.dataset(files, TABLES[f"bronze/{stream}"].columns).to_table() if files else None
+    return sorted((r["id_ms"], r["id_n"], r["e"]) for r in found.to_pylist()) if found else []
 
 
 def readers(bed):
@@ -47,26 +57,29 @@ def entries(bed, stream="changes"):
     return [(*map(int, i.split(b"-")), fields[b"e"].decode()) for i, fields in found]
 
 
-def test_a_round_is_tried_again_where_spark_did_not_wait_for_its_worker(spark, bed, lake, monkeypatch):
+def test_a_round_is_tried_again_where_spark_did_not_wait_for_its_worker(bed, lake, monkeypatch):
     bed.changes(3)
     late = []
-    start = bronze.start_query
 
-    def slow(*arguments, **more):
+    @contextlib.contextmanager
+    def slow(spark, lake, access, name, start, done, *, limit):
         if len(late) < 2:
             late.append(1)
             raise PySparkException("[STREAM_FAILED] terminated with exception: Python worker failed to connect back.")
-        return start(*arguments, **more)
+        stream = jobs.Stream(jobs.Login(bed.url), bed.namespace, name)
+        assert take.take_here(lake, stream, bed.namespace, EPOCH, start, done, limit=limit)
+        yield SimpleNamespace(awaitTermination=lambda _: True)
 
-    monkeypatch.setattr(bronze, "start_query", slow)
+    monkeypatch.setattr(jobs, "query", slow)
     told = []
-    assert jobs.run(spark, lake, settings(bed), once=True, tell=told.append).entries["changes"] == 3
+    many = settings(bed, spark_from=1)
+    assert jobs.run(object(), lake, many, once=True, tell=told.append).entries["changes"] == 3
     assert sum("did not start within 10 s" in text for text in told) >= 2
     monkeypatch.setattr(jobs, "_WORKER_TRIES", 2)
     late.clear()
-    bed.changes(1)
+    bed.changes(2)
     with pytest.raises(jobs.WorkerLate, match="is this machine very busy"):
-        jobs.run(spark, lake, settings(bed), once=True)
+        jobs.run(object(), lake, many, once=True)
 
 
 class Told:
@@ -88,11 +101,11 @@ class Told:
         self.rounds.append(why)
 
 
-def test_a_round_tells_how_far_behind_it_was_and_what_it_took(spark, bed, lake):
+def test_a_round_tells_how_far_behind_it_was_and_what_it_took(bed, lake):
     bed.changes(3)
     bed.add(*[bed.heartbeat(START_MS + 1000 * i) for i in range(5)], stream="heartbeats")
     told = Told()
-    jobs.run(spark, lake, settings(bed), once=True, progress=told)
+    jobs.run(None, lake, settings(bed), once=True, progress=told)
     by_stream = {name: [s for stream, s in told.behind_s if stream == name] for name in STREAMS}
     ids = [ms for ms, _, _ in entries(bed, "heartbeats")]
     assert by_stream["heartbeats"] == [(ids[-1] - ids[0]) / 1000, 0.0]
@@ -100,119 +113,108 @@ def test_a_round_tells_how_far_behind_it_was_and_what_it_took(spark, bed, lake):
     assert ("heartbeats", 5, 0) in told.taken
     assert told.rounds == [("done", True, 3)]
     with pytest.raises(StoreUnavailable):
-        jobs.run(spark, lake, settings(bed)._replace(redis_url="redis://127.0.0.1:1"), once=True, progress=told)
+        jobs.run(None, lake, settings(bed)._replace(redis_url="redis://127.0.0.1:1"), once=True, progress=told)
     assert told.rounds[1:] == ["redis_away"]
 
 
-def test_a_round_takes_all_streams_and_the_next_one_what_is_new(spark, bed, lake, tmp_path):
-    delta = str(tmp_path / "delta")
+@pytest.mark.spark
+def test_a_round_takes_all_streams_and_the_next_one_what_is_new(spark, bed, lake):
+    """Many changes by Spark in two batches, a few heartbeats without it."""
     bed.changes(1_000)
     bed.add(*[bed.heartbeat(START_MS + 40_000_000 * i) for i in range(5)], stream="heartbeats")
     told = []
-    done = jobs.run(spark, lake, settings(bed, limit=600, delta=delta), once=True, tell=told.append)
+    done = jobs.run(spark, lake, settings(bed, limit=600, spark_from=100), once=True, tell=told.append)
     assert done == jobs.Done({"changes": 1_000, "heartbeats": 5, "lookups": 0}, 0, 1_000)
     assert any("snapshot" in text for text in told)
-    assert told[-1] == f"Delta tables in {delta} brought up to date"
     for stream in ("changes", "heartbeats"):
-        published = DeltaTable(f"{delta}/bronze/{stream}").to_pyarrow_table(columns=["id_ms", "id_n", "e"]).to_pylist()
-        assert sorted(tuple(row.values()) for row in published) == entries(bed, stream)
-    assert rows(spark, lake, bed) == entries(bed)
-    assert rows(spark, lake, bed, "heartbeats") == entries(bed, "heartbeats")
-    beats = bronze.read(spark, lake, "heartbeats", bed.namespace, EPOCH)
-    assert [(r.batch, r.day) for r in beats.select("batch", "day").distinct().orderBy("day").collect()] == [
-        (0, "2023-11-14"), (0, "2023-11-15"), (0, "2023-11-16"),
-    ]  # fmt: skip
-    log = bronze.log_of("changes", bed.namespace, EPOCH)
-    assert [lake.read_commit(log, n)["rows"] for n in lake.commits(log)] == [
-        pytest.approx(600, abs=31),
-        pytest.approx(400, abs=31),
-    ]
+        there = DeltaTable(lake.path("bronze", stream)).to_pyarrow_table(columns=["id_ms", "id_n", "e"]).to_pylist()
+        assert sorted(tuple(row.values()) for row in there) == entries(bed, stream)
+    assert rows(lake, bed) == entries(bed)
+    days = {(file.partition["day"], file.low["batch"]) for file in lake.table("bronze/heartbeats").files()}
+    assert days == {("2023-11-14", 0), ("2023-11-15", 0), ("2023-11-16", 0)}
+    batches = {}
+    for file in lake.table("bronze/changes").files():
+        batches[file.low["batch"]] = batches.get(file.low["batch"], 0) + file.rows
+    assert batches == {0: pytest.approx(600, abs=31), 1: pytest.approx(400, abs=31)}
     [past] = travel.all_pasts(lake, bed.namespace)
-    assert past.manifest.seq == 1_000
-    assert past.end_ms() > past.manifest.ms + 3_600_000  # it was read to its end now, long after the last change
+    assert past.content.seq == 1_000
+    assert past.end_ms() > past.content.ms + 3_600_000  # it was read to its end now, long after the last change
     bed.changes(7)
     assert jobs.run(spark, lake, settings(bed), once=True).entries["changes"] == 7
-    assert rows(spark, lake, bed) == entries(bed)
-    assert bronze.read(spark, lake, "changes", bed.namespace, EPOCH, after_batch=1).count() == 7
+    assert rows(lake, bed) == entries(bed)
 
 
-def test_redis_keeps_what_is_not_in_the_lake(spark, bed, lake):
+def test_redis_keeps_what_is_not_in_the_lake(bed, lake):
     bed.changes(100)
-    jobs.run(spark, lake, settings(bed), once=True)
+    jobs.run(None, lake, settings(bed), once=True)
     kept = bed.client.hgetall(f"mq:{{{bed.namespace}}}:readers")
-    assert any(
-        str(bronze.last_position(lake, "changes", bed.namespace, EPOCH).id).encode() in v for v in kept.values()
-    ), kept
+    assert any(str(log.last_position(lake, "changes", bed.namespace, EPOCH).id).encode() in v for v in kept.values())
 
 
-def test_what_cannot_be_read_is_in_quarantine_and_told(spark, bed, lake):
+def test_a_query_of_ones_own_tells_redis_what_it_has(bed):
+    bed.changes(5)
+    source = RedisStreamSource({"url": bed.url, "namespace": bed.namespace, "reader": "notebook"})
+    reader = source.streamReader(source.schema())
+    try:
+        end = reader.latestOffset(reader.initialOffset(), reader.getDefaultReadLimit())
+        reader.commit(end)
+    finally:
+        reader.stop()
+    assert readers(bed)["notebook"].positions["changes"].id == end["id"]
+
+
+def test_what_cannot_be_read_is_in_quarantine_and_told(bed, lake):
     bed.changes(3)
     bed.add({"e": b"\xff{"}, ids=[f"{START_MS + 31}-0"])
     bed.add({"x": b"1"}, ids=[f"{START_MS + 32}-0"])
     told = []
-    done = jobs.run(spark, lake, settings(bed), once=True, tell=told.append)
+    done = jobs.run(None, lake, settings(bed), once=True, tell=told.append)
     assert done.quarantined == 2
     assert any("2 entries could not be read" in text for text in told)
-    found = spark.read.parquet(lake.uri("quarantine", "changes", places(bed.namespace, EPOCH), "batch=000000000"))
-    assert sorted((r.stream, r.id_ms - START_MS, bytes(r.raw)) for r in found.collect()) == [
-        ("changes", 31, b"\xff{"), ("changes", 32, b'["eA==","MQ=="]'),
-    ]  # fmt: skip
+    found = lake.dataset(lake.table("quarantine").files(stream="changes"), QUARANTINE).to_table().to_pylist()
+    assert sorted((row["id_ms"] - START_MS, row["raw"]) for row in found) == [(31, b"\xff{"), (32, b'["eA==","MQ=="]')]
     bed.changes(2)  # numbered on from 3: the strangers were no changes
-    assert jobs.run(spark, lake, settings(bed), once=True).seq == 5
+    assert jobs.run(None, lake, settings(bed), once=True).seq == 5
 
 
-def test_a_gap_is_an_error_and_can_be_accepted(spark, bed, lake):
+def test_a_gap_is_an_error_and_can_be_accepted(bed, lake):
     bed.changes(10)
     bed.client.sadd(f"mq:{{{bed.namespace}}}:kv", "a")  # what the snapshot finds
     bed.client.hset(f"mq:{{{bed.namespace}}}:kv:a", "k", "v")
     bed.add(*[bed.heartbeat(START_MS + i) for i in range(5)], stream="heartbeats")
-    jobs.run(spark, lake, settings(bed), once=True)
+    jobs.run(None, lake, settings(bed), once=True)
     bed.changes(10)
     bed.client.xtrim(bed.key(), maxlen=5, approximate=False)
     bed.client.delete(bed.key("heartbeats"))
     with pytest.raises(GapError, match=r"--accept-gap"):
-        jobs.run(spark, lake, settings(bed), once=True)
+        jobs.run(None, lake, settings(bed), once=True)
     told = []
-    done = jobs.run(spark, lake, settings(bed, accept_gap=True), once=True, tell=told.append)
+    done = jobs.run(None, lake, settings(bed, accept_gap=True), once=True, tell=told.append)
     assert done.seq == 10  # nothing has come behind the hole yet
     assert sum(text.startswith("accepted: ") for text in told) == 2
     bed.changes(10)
     bed.add(*[bed.heartbeat(START_MS + 100 + i) for i in range(5)], stream="heartbeats")
-    done = jobs.run(spark, lake, settings(bed), once=True)
+    done = jobs.run(None, lake, settings(bed), once=True)
     assert (done.seq, done.entries["changes"], done.entries["heartbeats"]) == (30, 10, 5)
 
 
-def test_a_batch_that_was_committed_is_not_written_again(spark, bed, lake):
+def test_of_two_runs_that_write_at_once_one_counts_and_the_other_says_so(bed, lake, monkeypatch):
     bed.changes(10)
-    jobs.run(spark, lake, settings(bed), once=True)
-    # killed between our commit and Spark's: Spark repeats the batch
-    commits = lake.path("checkpoints", "bronze", "changes", places(bed.namespace, EPOCH), "from=000000000", "commits")
-    for file in lake.filesystem.get_file_info(fs.FileSelector(commits)):
-        lake.filesystem.delete_file(file.path)
-    before = rows(spark, lake, bed)
+    jobs.run(None, lake, settings(bed), once=True)
+    bed.changes(10)
+    write, others = take.write_entries, []
+
+    def meanwhile(*arguments):
+        monkeypatch.setattr(take, "write_entries", write)
+        bed.changes(5)
+        others.append(jobs.run(None, Lake(lake.root), settings(bed), once=True))
+        return write(*arguments)
+
+    monkeypatch.setattr(take, "write_entries", meanwhile)
+    with pytest.raises(OtherWriter, match="another run writes to the lake"):
+        jobs.run(None, lake, settings(bed), once=True)
+    assert others[0].entries["changes"] == 15
     bed.changes(1)
-    jobs.run(spark, lake, settings(bed), once=True)
-    assert rows(spark, lake, bed) == entries(bed)
-    assert before == entries(bed)[:10]
-
-
-def test_a_lost_checkpoint_is_no_loss(spark, bed, lake):
-    bed.changes(10)
-    jobs.run(spark, lake, settings(bed), once=True)
-    lake.remove("checkpoints")
-    bed.changes(10)
-    jobs.run(spark, lake, settings(bed), once=True)
-    assert rows(spark, lake, bed) == entries(bed)
-
-
-def test_only_one_run_at_a_time(lake, tmp_path):
-    other = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    with run_lock(lake, other.pid):
-        with pytest.raises(StartError, match=f"process {other.pid}"), run_lock(lake, os.getpid(), patience_s=0):
-            pass
-        other.kill()
-        other.wait()
-        other.stdin.close()
-        with run_lock(lake, os.getpid(), patience_s=0):
-            pass
-    assert not list(tmp_path.glob("lake/running*"))
+    assert jobs.run(None, lake, settings(bed), once=True).entries["changes"] == 1
+    assert rows(lake, bed) == entries(bed)
+    assert [past.content.seq for past in travel.all_pasts(lake, bed.namespace)] == [26]

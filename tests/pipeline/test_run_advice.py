@@ -2,33 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 
 import pytest
 
 pytest.importorskip("pyspark")
 
-from pyspark.errors import PySparkException
-
 from mqregistry.errors import RegistryError
-from mqregistry.pipeline import bronze
+from mqregistry.pipeline.bronze import take
+from mqregistry.pipeline.bronze.log import last_position
 from mqregistry.pipeline.lake import snapshot
-from mqregistry.pipeline.lake.lake import Lake, places
-from mqregistry.pipeline.lake.schema import QUARANTINE
+from mqregistry.pipeline.lake.lake import Lake, owner
+from mqregistry.pipeline.lake.schema import BRONZE, QUARANTINE
 from mqregistry.pipeline.past import audit, travel
 from mqregistry.pipeline.redis_stream.data_source import RedisStreamSource
 from mqregistry.store import keys
 from tests.cli.conftest import command, env, home  # noqa: F401 - fixtures
 from tests.pipeline.streams import EPOCH, START_MS, Bed
-from tests.pipeline.test_past_commands import Kept
-
-pytestmark = pytest.mark.spark
 
 
 @pytest.fixture
-def pipeline_run(spark, monkeypatch, bed, lake, command):  # noqa: F811
-    """``mqregistry pipeline run --once`` in the tests' session; gives its error, or None and what it said."""
-    monkeypatch.setattr("mqregistry.pipeline.spark.session.open_session", lambda **_: Kept(spark))
+def pipeline_run(monkeypatch, bed, lake, command):  # noqa: F811
+    """``mqregistry pipeline run --once`` without Spark; gives its error, or what it said."""
+    monkeypatch.setattr("mqregistry.pipeline.spark.session.open_session", lambda **_: None)
+    monkeypatch.setattr("mqregistry.pipeline.spark.session.ending", lambda _: contextlib.nullcontext())
     before = {one: signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)}
 
     def run(*options, where=lake, fails=False):
@@ -46,16 +44,23 @@ def pipeline_run(spark, monkeypatch, bed, lake, command):  # noqa: F811
         signal.signal(one, handler)
 
 
-def seqs(spark, lake, bed, epoch=EPOCH):
-    return sorted(row.seq for row in bronze.read(spark, lake, "changes", bed.namespace, epoch).select("seq").collect())
+def seqs(lake, bed, epoch=EPOCH):
+    files = lake.table("bronze/changes").files(**owner(bed.namespace, epoch))
+    return sorted(lake.dataset(files, BRONZE["changes"]).to_table(columns=["seq"])["seq"].to_pylist()) if files else []
 
 
-def batch_error(spark, bed, **options):
+def batch_error(bed, **options):
     """What a batch read of the changes says."""
-    spark.dataSource.register(RedisStreamSource)
-    with pytest.raises(PySparkException) as caught:
-        spark.read.format("redis_stream").options(url=bed.url, namespace=bed.namespace, **options).load().count()
+    source = RedisStreamSource({"url": bed.url, "namespace": bed.namespace, **options})
+    with pytest.raises(RegistryError) as caught:
+        batch_rows(source)
     return str(caught.value)
+
+
+def batch_rows(source):
+    """What Spark's tasks would read."""
+    reader = source.reader(source.schema())
+    return [row for part in reader.partitions() for batch in reader.read(part) for row in batch.to_pylist()]
 
 
 def kv(bed):
@@ -64,7 +69,7 @@ def kv(bed):
     bed.client.hset(f"mq:{{{bed.namespace}}}:kv:a", "k", "v")
 
 
-def test_a_trimmed_stream(spark, bed, lake, pipeline_run):
+def test_a_trimmed_stream(bed, lake, pipeline_run):
     bed.changes(10)
     pipeline_run()
     bed.changes(10)
@@ -74,17 +79,17 @@ def test_a_trimmed_stream(spark, bed, lake, pipeline_run):
     assert "(change 10) and now begins at" in said
     assert "so 5 changes in between are lost" in said
     assert "'mqregistry pipeline run --accept-gap'" in said
-    read_up_to = bronze.last_position(lake, "changes", bed.namespace, EPOCH)
-    of_batch = batch_error(spark, bed, startingId=str(read_up_to.id), startingSeq="10", epoch=EPOCH)
+    read_up_to = last_position(lake, "changes", bed.namespace, EPOCH)
+    of_batch = batch_error(bed, startingId=str(read_up_to.id), startingSeq="10", epoch=EPOCH)
     assert "so 5 changes in between are lost" in of_batch
-    assert seqs(spark, lake, bed) == list(range(1, 11))  # nothing half done
+    assert seqs(lake, bed) == list(range(1, 11))  # nothing half done
     assert "accepted: " in pipeline_run("--accept-gap")
     bed.changes(3)
     pipeline_run()
-    assert seqs(spark, lake, bed) == [*range(1, 11), *range(21, 24)]
+    assert seqs(lake, bed) == [*range(1, 11), *range(21, 24)]
 
 
-def test_redis_came_back_empty_and_is_used_again(spark, bed, lake, pipeline_run):
+def test_redis_came_back_empty_and_is_used_again(bed, lake, pipeline_run):
     bed.changes(10)
     pipeline_run()
     for key in bed.client.scan_iter(f"mq:{{{bed.namespace}}}:*"):
@@ -92,48 +97,48 @@ def test_redis_came_back_empty_and_is_used_again(spark, bed, lake, pipeline_run)
     said = pipeline_run(fails=True)
     assert f"there is no namespace {bed.namespace!r}" in said
     assert "no front end has served it yet, or Redis came back empty" in said
-    assert "there is no namespace" in batch_error(spark, bed)
+    assert "there is no namespace" in batch_error(bed)
     again = Bed(bed.url, bed.namespace)  # a front end comes
     again.client.hset(keys.meta(bed.namespace), "epoch", "e2")
     again.changes(4)
-    of_batch = batch_error(spark, bed, epoch=EPOCH, startingId=str(START_MS), startingSeq="0")
+    of_batch = batch_error(bed, epoch=EPOCH, startingId=str(START_MS), startingSeq="0")
     assert "its epoch is e2, the pipeline was reading epoch e1" in of_batch
     pipeline_run()
-    assert seqs(spark, lake, bed, "e2") == [1, 2, 3, 4]
-    assert seqs(spark, lake, bed) == list(range(1, 11))
+    assert seqs(lake, bed, "e2") == [1, 2, 3, 4]
+    assert seqs(lake, bed) == list(range(1, 11))
     assert {past.epoch for past in travel.all_pasts(lake, bed.namespace)} == {EPOCH, "e2"}
 
 
-def test_made_anew_in_the_middle_of_a_round(spark, bed, lake, pipeline_run, monkeypatch):
+def test_made_anew_in_the_middle_of_a_round(bed, lake, pipeline_run, monkeypatch):
     """What a batch is to hold is fixed, and then it is another registry that answers."""
     bed.changes(10)
-    write = bronze.write_batch
+    write = take.write_entries
 
-    def late(frame, *rest):
+    def late(*arguments):
         bed.client.hset(keys.meta(bed.namespace), "epoch", "e2")
-        return write(frame, *rest)
+        return write(*arguments)
 
     with monkeypatch.context() as patched:
-        patched.setattr(bronze, "write_batch", late)
+        patched.setattr(take, "write_entries", late)
         said = pipeline_run(fails=True)
     assert "its epoch is e2, the pipeline was reading epoch e1" in said
     assert "Run 'mqregistry pipeline run' again" in said
-    assert seqs(spark, lake, bed) == []
+    assert seqs(lake, bed) == []
     pipeline_run()
-    assert seqs(spark, lake, bed, "e2") == list(range(1, 11))
+    assert seqs(lake, bed, "e2") == list(range(1, 11))
 
 
-def test_a_schema_that_this_release_does_not_know(spark, bed, lake, pipeline_run):
+def test_a_schema_that_this_release_does_not_know(bed, lake, pipeline_run):
     bed.changes(10)
     pipeline_run()
     bed.client.hset(keys.meta(bed.namespace), "schema", 9)
     assert "has schema version 9" in pipeline_run(fails=True)
-    assert "has schema version 9" in batch_error(spark, bed)
+    assert "has schema version 9" in batch_error(bed)
     with pytest.raises(RegistryError, match="schema version 9"):
         snapshot.take(bed.url, bed.namespace, lake)
     with pytest.raises(RegistryError, match="schema version 9"):
         audit.audit(None, bed.url, bed.namespace, lake)
-    assert seqs(spark, lake, bed) == list(range(1, 11))
+    assert seqs(lake, bed) == list(range(1, 11))
 
 
 UNREADABLE = {
@@ -143,7 +148,7 @@ UNREADABLE = {
 
 
 @pytest.mark.parametrize("kind", UNREADABLE)
-def test_a_change_that_cannot_be_read(spark, bed, lake, pipeline_run, kind):
+def test_a_change_that_cannot_be_read(bed, lake, pipeline_run, kind):
     bed.changes(3)
     bed.seq += 1
     bed.add({"e": UNREADABLE[kind]}, ids=[f"{START_MS + 35}-0"])
@@ -153,26 +158,23 @@ def test_a_change_that_cannot_be_read(spark, bed, lake, pipeline_run, kind):
     assert "holds change 3 and then change 5: change 4 is missing" in said
     assert "an entry could not be read (see quarantine)" in said
     assert "'mqregistry pipeline run --accept-gap'" in said
-    place = lake.uri("quarantine", "changes", places(bed.namespace, EPOCH), "batch=000000000")
-    (row,) = spark.read.parquet(place).collect()
-    assert bytes(row.raw) == UNREADABLE[kind]
-    assert (row.stream, row.id_ms, row.id_n, bool(row.reason)) == ("changes", START_MS + 35, 0, True)
-    assert sorted(row.asDict()) == sorted(QUARANTINE.names)
-    assert seqs(spark, lake, bed) == [1, 2, 3, 5, 6, 7]
+    [file] = lake.table("quarantine").files(stream="changes", batch="0")
+    [row] = lake.dataset([file], QUARANTINE).to_table().to_pylist()
+    assert (row["raw"], row["id_ms"], row["id_n"], bool(row["reason"])) == (UNREADABLE[kind], START_MS + 35, 0, True)
+    assert seqs(lake, bed) == [1, 2, 3, 5, 6, 7]
     # the batch reader shows it, too
-    spark.dataSource.register(RedisStreamSource)
-    frame = spark.read.format("redis_stream").options(url=bed.url, namespace=bed.namespace).load()
-    assert [bytes(row.raw) for row in frame.where("reason is not null").collect()] == [UNREADABLE[kind]]
+    found = batch_rows(RedisStreamSource({"url": bed.url, "namespace": bed.namespace}))
+    assert [row["raw"] for row in found if row["reason"] is not None] == [UNREADABLE[kind]]
     assert "accepted: " in pipeline_run("--accept-gap")
     bed.changes(2)
     pipeline_run()
-    assert seqs(spark, lake, bed) == [1, 2, 3, 5, 6, 7, 8, 9]
+    assert seqs(lake, bed) == [1, 2, 3, 5, 6, 7, 8, 9]
     [past] = travel.all_pasts(lake, bed.namespace)
-    assert past.manifest.seq == 9
-    assert len(past.manifest.holes) == 1
+    assert past.content.seq == 9
+    assert len(past.content.holes) == 1
 
 
-def test_a_change_that_was_deleted(spark, bed, lake, pipeline_run):
+def test_a_change_that_was_deleted(bed, lake, pipeline_run):
     """Only reading shows it."""
     bed.changes(10)
     pipeline_run()
@@ -183,16 +185,16 @@ def test_a_change_that_was_deleted(spark, bed, lake, pipeline_run):
     said = pipeline_run(fails=True)
     assert "holds changes without 13 to 13" in said
     assert "'mqregistry pipeline run --accept-gap'" in said
-    assert "holds changes without 13 to 13" in batch_error(spark, bed)
+    assert "holds changes without 13 to 13" in batch_error(bed)
     assert "accepted: " in pipeline_run("--accept-gap")
     bed.changes(2)
     pipeline_run()
-    assert seqs(spark, lake, bed) == [*range(1, 11), 17, 18]
+    assert seqs(lake, bed) == [*range(1, 11), 17, 18]
     [past] = travel.all_pasts(lake, bed.namespace)
-    assert (past.manifest.seq, len(past.manifest.holes)) == (18, 1)
+    assert (past.content.seq, len(past.content.holes)) == (18, 1)
 
 
-def test_an_earlier_state_came_back_and_went_another_way(spark, bed, lake, tmp_path, pipeline_run):
+def test_an_earlier_state_came_back_and_went_another_way(bed, lake, tmp_path, pipeline_run):
     """A Redis that forgot its last changes, as after a failover, and has had others since."""
     bed.changes(10)
     pipeline_run()
@@ -209,7 +211,7 @@ def test_an_earlier_state_came_back_and_went_another_way(spark, bed, lake, tmp_p
     said = pipeline_run(fails=True)
     assert "begin another one: --lake DIR" in said
     assert pipeline_run("--accept-gap", fails=True) == said
-    assert seqs(spark, lake, bed) == list(range(1, 11))
+    assert seqs(lake, bed) == list(range(1, 11))
     other = Lake(str(tmp_path / "other"))
     pipeline_run(where=other)
-    assert seqs(spark, other, bed) == list(range(1, 14))
+    assert seqs(other, bed) == list(range(1, 14))

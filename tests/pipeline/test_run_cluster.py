@@ -9,11 +9,9 @@ import pytest
 
 pytestmark = pytest.mark.spark
 
-import pyarrow.parquet as pq  # noqa: E402
-
-from mqregistry.pipeline import bronze  # noqa: E402
+from mqregistry.pipeline.bronze.log import last_position  # noqa: E402
 from mqregistry.pipeline.lake.lake import Lake  # noqa: E402
-from mqregistry.pipeline.silver.manifest import log_of, read_last  # noqa: E402
+from mqregistry.pipeline.silver.tables import load  # noqa: E402
 
 from .conftest import QUICK_JAVA  # noqa: E402
 from .standalone import HOST, SPARK_HOME, standalone  # noqa: E402
@@ -123,8 +121,7 @@ def test_spark_submit_with_the_wheel_on_workers_without_it(
     assert said.splitlines()[-1] == "done: 45,000 changes, 0 heartbeats, 0 lookups"
     assert sum(cluster.executors()) == before + 2
     lake = Lake(str(tmp_path / "lake"))
-    assert bronze.last_position(lake, "changes", namespace, EPOCH).seq == 45_000
-    _, manifest = read_last(lake, log_of(namespace, EPOCH))
-    assert manifest.seq == 45_000
-    rows = sum(pq.read_metadata(lake.path(file.path)).num_rows for file in manifest.of("kv"))
-    assert rows == 45_000  # each key is put nine times over, and each value has its row
+    assert last_position(lake, "changes", namespace, EPOCH).seq == 45_000
+    tables = load(lake, namespace, EPOCH)
+    assert tables.content.seq == 45_000
+    assert tables.read("kv").num_rows == 45_000  # each key is put nine times over, and each value has its row

@@ -19,10 +19,10 @@ import pytest
 pytestmark = pytest.mark.spark
 
 from mqregistry.events.journal import STREAMS  # noqa: E402
-from mqregistry.pipeline import bronze, gold, jobs  # noqa: E402
+from mqregistry.pipeline import gold, jobs  # noqa: E402
 from mqregistry.pipeline.lake import snapshot  # noqa: E402
-from mqregistry.pipeline.lake.lake import Lake, places  # noqa: E402
-from mqregistry.pipeline.lake.schema import GOLD  # noqa: E402
+from mqregistry.pipeline.lake.lake import Lake, owner  # noqa: E402
+from mqregistry.pipeline.lake.schema import BRONZE, GOLD, QUARANTINE  # noqa: E402
 from mqregistry.pipeline.past.audit import audit  # noqa: E402
 from mqregistry.store.streams import StreamStore, lookup_entries  # noqa: E402
 
@@ -33,7 +33,7 @@ KILLS = int(os.environ.get("MQREGISTRY_KILLS", "2"))
 CHANGES = int(os.environ.get("MQREGISTRY_KILLS_CHANGES", "0"))
 STAGES = [
     "bronze changes", "silver", "gold", "bronze heartbeats", "commit gold", "commit silver", "bronze lookups",
-    "acknowledge", "commit bronze/changes", "gold prune",
+    "acknowledge", "commit bronze/changes", "commit state", "commit quarantine",
 ]  # fmt: skip
 DELAYS_S = (0.0, 0.05, 0.3, 1.5)  # how long after its beginning a stage is hit, at most: the moment is the point
 
@@ -124,19 +124,15 @@ class Victim:
         return where
 
 
-def everything(spark, lake, namespace, epoch):
+def everything(lake, namespace, epoch):
     """All tables, in an order of their own; batches may have been cut elsewhere."""
     found = {}
     for stream in STREAMS:
-        rows = bronze.read(spark, lake, stream, namespace, epoch).drop("batch").toArrow()
+        files = lake.table(f"bronze/{stream}").files(**owner(namespace, epoch))
+        rows = lake.dataset(files, BRONZE[stream]).to_table()
         found["bronze", stream] = rows.sort_by([("id_ms", "ascending"), ("id_n", "ascending")])
-        log = bronze.log_of(stream, namespace, epoch)
-        paths = [
-            lake.uri("quarantine", stream, places(namespace, epoch), f"batch={n:09d}")
-            for n in lake.commits(log)
-            if lake.read_commit(log, n)["quarantined"]
-        ]
-        found["quarantine", stream] = sorted(map(repr, spark.read.parquet(*paths).collect()))
+        files = lake.table("quarantine").files(**owner(namespace, epoch), stream=stream)
+        found["quarantine", stream] = sorted(map(repr, lake.dataset(files, QUARANTINE).to_table().to_pylist()))
     found |= {("silver", table): rows for table, rows in all_rows(lake, namespace, epoch).items()}
     for table in GOLD:
         found["gold", table] = sorted(map(repr, gold.read(lake, table, namespace, epoch).to_pylist()))
@@ -144,7 +140,7 @@ def everything(spark, lake, namespace, epoch):
 
 
 @pytest.mark.timeout(300 * (KILLS + 1))
-def test_killed_in_every_stage_the_tables_are_those_of_an_undisturbed_run(spark, run, store, tmp_path):
+def test_killed_in_every_stage_the_tables_are_those_of_an_undisturbed_run(run, store, tmp_path):
     seed = int(os.environ.get("MQREGISTRY_SEED", "0")) or random.randrange(2**32)
     print("seed", seed)
     pick = random.Random(seed)
@@ -177,17 +173,18 @@ def test_killed_in_every_stage_the_tables_are_those_of_an_undisturbed_run(spark,
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
 
     undisturbed = Lake(str(tmp_path / "undisturbed"))
-    for place in ("snapshots", "commits/snapshots"):  # when a past begins is chance: both begin at the same moment
-        shutil.copytree(tmp_path / "lake" / place, tmp_path / "undisturbed" / place)
-    jobs.run(spark, undisturbed, jobs.PipelineSettings(store.url, store.namespace), once=True)
     epoch = run(filled.world.bed.head()).epoch
+    shutil.copytree(tmp_path / "lake" / "snapshot", tmp_path / "undisturbed" / "snapshot")
+    began = lake.state("snapshot", store.namespace, epoch)  # when a past begins is chance: both begin then
+    undisturbed.set_state("snapshot", store.namespace, epoch, began)
+    jobs.run(None, undisturbed, jobs.PipelineSettings(store.url, store.namespace), once=True)
     now_ms = snapshot.read_now(store.url, store.namespace) + 1
     tables = []
     for one in (lake, undisturbed):
         found = audit(None, store.url, store.namespace, one)
         assert found.ok, found
         gold.refresh(None, one, store.namespace, epoch, now_ms=now_ms)  # of both up to the same moment
-        tables.append(everything(spark, one, store.namespace, epoch))
+        tables.append(everything(one, store.namespace, epoch))
     assert tables[0].keys() == tables[1].keys()
     for table, rows in tables[0].items():
         assert rows == tables[1][table], table

@@ -18,7 +18,7 @@ pytest.importorskip("pyspark")
 from mqregistry.cli.pipeline.extras import spark_extra
 from mqregistry.errors import NoNamespace, StartError, StoreUnavailable
 from mqregistry.pipeline import jobs
-from mqregistry.pipeline.lake import lock, snapshot
+from mqregistry.pipeline.lake import snapshot
 from mqregistry.pipeline.lake.lake import Lake, LakeError
 from mqregistry.pipeline.spark import session
 from mqregistry.store.keys import meta
@@ -91,7 +91,7 @@ def test_an_audit_starts_spark_when_lake_and_redis_are_there(command, recorded, 
     result = command("pipeline", "audit", *recorded[1], expect=1)
     assert isinstance(result.exception, Started)
     assert "starting Spark" in result.stderr
-    assert not list(recorded[0].glob("audit/*"))
+    assert not list(recorded[0].glob("_*"))
 
 
 @pytest.mark.parametrize("place", ["empty", "a file", "not there", "another namespace"])
@@ -130,7 +130,7 @@ def test_an_audit_says_that_redis_began_anew_before_spark_starts(
 def test_an_audit_says_that_the_lake_cannot_be_written_before_spark_starts(
     no_spark, command, recorded  # noqa: F811
 ):  # fmt: skip
-    (recorded[0] / "audit").touch()  # as good as a folder that belongs to somebody else
+    (recorded[0] / "_tried").touch()  # as good as a folder that belongs to somebody else
     error = command("pipeline", "audit", *recorded[1], expect=1).exception
     assert isinstance(error, StartError)
     assert f"cannot write the lake at file://{recorded[0]}: " in str(error)
@@ -142,36 +142,7 @@ def test_a_lake_of_an_unknown_kind_is_said(command):  # noqa: F811
     assert "--lake foo://bar: Unrecognized filesystem type" in str(error)
 
 
-def test_another_run_is_seen_before_spark_starts(no_spark, command, tmp_path, monkeypatch, caplog):  # noqa: F811
-    waits = lock._wait_for_others
-    monkeypatch.setattr(lock, "_wait_for_others", lambda *rest: waits(*rest[:3], -1))
-    other = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    with lock.run_lock(Lake(str(tmp_path)), other.pid):
-        for name in (("run", *REDIS), ("run", "--once", *REDIS)):
-            error = command("pipeline", *name, "--lake", str(tmp_path), expect=1).exception
-            assert f"another run (process {other.pid}) works on the lake" in str(error)
-    other.communicate()
-
-
-def test_a_wait_for_another_run_is_said(tmp_path, caplog):
-    other = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    lake = Lake(str(tmp_path))
-    with lock.run_lock(lake, other.pid), pytest.raises(StartError), lock.run_lock(lake, os.getpid(), patience_s=0.01):
-        pass
-    assert f"another run (process {other.pid}) works on the lake at {lake.root}: waiting" in caplog.text
-    other.communicate()
-
-
-def test_this_process_holds_the_lake_before_its_java_does(tmp_path):
-    java = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    lake = Lake(str(tmp_path))
-    with lock.run_lock(lake, os.getpid()), lock.run_lock(lake, java.pid, patience_s=-1):
-        assert str(java.pid) in (tmp_path / "running.json").read_text()
-    assert not (tmp_path / "running.json").exists()
-    java.communicate()
-
-
-@pytest.mark.parametrize("lacking", ["pyspark", "py4j", "pyarrow"])
+@pytest.mark.parametrize("lacking", ["pyspark", "py4j", "pyarrow", "deltalake"])
 def test_without_the_extra_it_says_how_to_install_it(env, lacking):  # noqa: F811
     run = f"import sys; sys.modules[{lacking!r}] = None; from mqregistry.__main__ import main; main()"
     lake = ("--lake", env["HOME"] + "/lake")

@@ -9,21 +9,22 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.spark
+pytest.importorskip("pyspark")
 
-from bench.servers.redis_servers import HOST, RedisProcess, cluster_setup  # noqa: E402
-from mqregistry.errors import StoreError, StoreUnavailable  # noqa: E402
-from mqregistry.pipeline import bronze, jobs  # noqa: E402
-from mqregistry.pipeline.lake.lake import Lake  # noqa: E402
-from mqregistry.pipeline.past.audit import audit  # noqa: E402
-from mqregistry.pipeline.redis_stream.stream import OtherPast  # noqa: E402
-from mqregistry.store import scripts  # noqa: E402
-from mqregistry.store.store import Store  # noqa: E402
-from tests.deploy.conftest import deployed  # noqa: E402, F401 - a fixture
-from tests.deploy.files import granted, login  # noqa: E402
-from tests.topology.servers import TlsProxy, make_certificates, sentinel_setup  # noqa: E402
+from bench.servers.redis_servers import HOST, RedisProcess, cluster_setup
+from mqregistry.errors import StoreError, StoreUnavailable
+from mqregistry.pipeline import jobs
+from mqregistry.pipeline.lake.lake import Lake, owner
+from mqregistry.pipeline.lake.schema import BRONZE
+from mqregistry.pipeline.past.audit import audit
+from mqregistry.pipeline.redis_stream.stream import OtherPast
+from mqregistry.store import scripts
+from mqregistry.store.store import Store
+from tests.deploy.conftest import deployed  # noqa: F401 - a fixture
+from tests.deploy.files import granted, login
+from tests.topology.servers import TlsProxy, make_certificates, sentinel_setup
 
-from .world import World  # noqa: E402
+from .world import World
 
 # For a database number, and for a Redis Cluster.
 NOT_HERE = {"select", "command", "cluster|slots", "asking"}
@@ -50,14 +51,15 @@ def live(url, namespace, operations=30, seed=1):
     return asyncio.run(run())
 
 
-def record(spark, lake, url, namespace, **more):
-    return jobs.run(spark, lake, jobs.PipelineSettings(url, namespace, **more), once=True)
+def record(lake, url, namespace, **more):
+    return jobs.run(None, lake, jobs.PipelineSettings(url, namespace, **more), once=True)
 
 
-def recorded(spark, lake, namespace, epoch):
+def recorded(lake, namespace, epoch):
     """(id, seq, event) of every change in bronze."""
-    frame = bronze.read(spark, lake, "changes", namespace, epoch)
-    return sorted((row.id_ms, row.id_n, row.seq, row.e) for row in frame.collect())
+    files = lake.table("bronze/changes").files(**owner(namespace, epoch))
+    rows = lake.dataset(files, BRONZE["changes"]).to_table().to_pylist()
+    return sorted((row["id_ms"], row["id_n"], row["seq"], row["e"]) for row in rows)
 
 
 def held(server, namespace):
@@ -72,14 +74,14 @@ def held(server, namespace):
     ]
 
 
-def test_a_user_with_just_these_rights_runs_and_audits(spark, deployed, namespace, lake):  # noqa: F811
+def test_a_user_with_just_these_rights_runs_and_audits(deployed, namespace, lake):  # noqa: F811
     epoch = live(login(deployed, "mqregistry"), namespace)
     deployed.call("XTRIM", f"mq:{{{namespace}}}:changes", "MAXLEN", 5)  # so that the tables are read
     url = login(deployed, "mqpipeline")
     deployed.call("ACL", "LOG", "RESET")
     deployed.call("CONFIG", "RESETSTAT")
     told: list[str] = []
-    done = jobs.run(spark, lake, jobs.PipelineSettings(url, namespace), once=True, tell=told.append)
+    done = jobs.run(None, lake, jobs.PipelineSettings(url, namespace), once=True, tell=told.append)
     assert done.entries["heartbeats"] > 0
     # the right to say how far it has read would be one to write every table: Redis 6.2 cannot say "only this key"
     (refused,) = [text for text in told if "lacks a right" in text]
@@ -91,10 +93,10 @@ def test_a_user_with_just_these_rights_runs_and_audits(spark, deployed, namespac
     assert audit(None, url, namespace, lake).ok  # with changes that only the stream has
     used |= stats(deployed)
     assert deployed.call("ACL", "LOG") == []
-    assert record(spark, lake, url, namespace).entries["changes"] > 0
+    assert record(lake, url, namespace).entries["changes"] > 0
     refusals = [dict(zip(row[::2], row[1::2], strict=True)) for row in deployed.call("ACL", "LOG")]
     assert {(row[b"context"], row[b"object"]) for row in refusals} == {(b"lua", b"hset")}
-    assert recorded(spark, lake, namespace, epoch)[-1] == held(deployed, namespace)[-1]
+    assert recorded(lake, namespace, epoch)[-1] == held(deployed, namespace)[-1]
     # none too many: each is one that was used, or that a script of the pipeline may use
     commands = {_text(row[0]) for row in deployed.call("EVAL", "return redis.call('COMMAND')", 0)}
     in_scripts = set()
@@ -116,41 +118,41 @@ def _text(value):
     return value.decode() if isinstance(value, bytes) else value
 
 
-def test_a_missing_right_is_said(spark, folder, namespace, lake):
+def test_a_missing_right_is_said(folder, namespace, lake):
     with RedisProcess(folder / "node") as server:
         live(server.url, namespace)
         rights = [f"+{name}" for name in granted("mqpipeline") - {"xinfo|stream"}]
         server.call("ACL", "SETUSER", "few", "on", ">x", "~mq:*", *rights)
         with pytest.raises(StoreError, match=r"lacks a right.*'xinfo"):
-            record(spark, lake, f"redis://few:x@{server.address}", namespace)
+            record(lake, f"redis://few:x@{server.address}", namespace)
 
 
-def test_over_tls(spark, folder, namespace, lake):
+def test_over_tls(folder, namespace, lake):
     ca, certificate, key = make_certificates(folder)
     with RedisProcess(folder / "node") as server:
         proxy = TlsProxy(server.port, certificate, key)
         try:
             epoch = live(server.url, namespace)
             url = f"rediss://{HOST}:{proxy.port}?ssl_ca_certs={ca}"
-            record(spark, lake, url, namespace)
-            assert recorded(spark, lake, namespace, epoch) == held(server, namespace)
+            record(lake, url, namespace)
+            assert recorded(lake, namespace, epoch) == held(server, namespace)
             assert audit(None, url, namespace, lake).ok
             with pytest.raises(StoreUnavailable, match=r"(?i)certificate"):
-                record(spark, lake, f"rediss://{HOST}:{proxy.port}", namespace)
+                record(lake, f"rediss://{HOST}:{proxy.port}", namespace)
         finally:
             proxy.close()
 
 
-def test_a_cluster(spark, folder, namespace, lake):
+def test_a_cluster(folder, namespace, lake):
     with cluster_setup(folder) as cluster:
         epoch = live(cluster.url, namespace)
-        record(spark, lake, cluster.url, namespace)
+        record(lake, cluster.url, namespace)
         assert audit(None, cluster.url, namespace, lake).ok
         slot = cluster.nodes[0].call("CLUSTER", "KEYSLOT", f"mq:{{{namespace}}}:changes")
-        assert recorded(spark, lake, namespace, epoch) == held(cluster.node_of(slot), namespace)
+        assert recorded(lake, namespace, epoch) == held(cluster.node_of(slot), namespace)
 
 
-def test_sentinel_fails_over_between_batches_and_rounds(spark, folder, namespace, lake):
+def test_sentinel_fails_over_between_batches_and_rounds(folder, namespace, lake):
     with sentinel_setup(folder) as sentinel:
         epoch = live(sentinel.url, namespace, 60)
         before = held(sentinel.master, namespace)
@@ -167,18 +169,18 @@ def test_sentinel_fails_over_between_batches_and_rounds(spark, folder, namespace
 
         settings = jobs.PipelineSettings(sentinel.url, namespace, limit=len(before) // 4)
         try:
-            jobs.run(spark, lake, settings, once=True, tell=tell)
+            jobs.run(None, lake, settings, once=True, tell=tell)
         except StoreUnavailable:  # told so, and then run again
-            jobs.run(spark, lake, settings, once=True)
+            jobs.run(None, lake, settings, once=True)
         assert failed_over
-        assert recorded(spark, lake, namespace, epoch) == before == held(new, namespace)
+        assert recorded(lake, namespace, epoch) == before == held(new, namespace)
         assert live(sentinel.url, namespace, 20, seed=2) == epoch
-        record(spark, lake, sentinel.url, namespace)
-        assert recorded(spark, lake, namespace, epoch) == held(new, namespace)
+        record(lake, sentinel.url, namespace)
+        assert recorded(lake, namespace, epoch) == held(new, namespace)
         assert audit(None, sentinel.url, namespace, lake).ok
 
 
-def test_sentinel_promotes_a_replica_that_has_less_than_was_read(spark, folder, namespace, lake, tmp_path):
+def test_sentinel_promotes_a_replica_that_has_less_than_was_read(folder, namespace, lake, tmp_path):
     # Sentinel takes no replica that was parted for more than ten times this: a round must fit in
     with sentinel_setup(folder, down_after_ms=6000) as sentinel:
         epoch = live(sentinel.url, namespace)
@@ -187,20 +189,20 @@ def test_sentinel_promotes_a_replica_that_has_less_than_was_read(spark, folder, 
         sentinel.part()
         live(sentinel.url, namespace, 20, seed=2)
         lost = held(sentinel.master, namespace)
-        record(spark, lake, sentinel.url, namespace)
-        assert recorded(spark, lake, namespace, epoch) == lost
+        record(lake, sentinel.url, namespace)
+        assert recorded(lake, namespace, epoch) == lost
         sentinel.master.kill()
         sentinel.wait_for_failover(new)
         with pytest.raises(OtherPast, match=r"earlier state.*begin another one: --lake DIR"):
-            record(spark, lake, sentinel.url, namespace)
+            record(lake, sentinel.url, namespace)
         live(sentinel.url, namespace, 60, seed=3)  # more than what was lost
         for accept_gap in (False, True):
             with pytest.raises(OtherPast, match=r"earlier state.*begin another one: --lake DIR"):
-                record(spark, lake, sentinel.url, namespace, accept_gap=accept_gap)
-        assert recorded(spark, lake, namespace, epoch) == lost  # as it was
+                record(lake, sentinel.url, namespace, accept_gap=accept_gap)
+        assert recorded(lake, namespace, epoch) == lost  # as it was
         other = Lake(str(tmp_path / "other"))
-        record(spark, other, sentinel.url, namespace)
-        assert recorded(spark, other, namespace, epoch) == held(new, namespace)
+        record(other, sentinel.url, namespace)
+        assert recorded(other, namespace, epoch) == held(new, namespace)
         assert audit(None, sentinel.url, namespace, other).ok
 
 

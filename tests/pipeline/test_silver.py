@@ -13,7 +13,7 @@ from mqregistry.pipeline import silver
 from mqregistry.pipeline.lake import snapshot
 from mqregistry.pipeline.lake.lake import Lake
 from mqregistry.pipeline.past import travel
-from mqregistry.pipeline.silver.manifest import log_of, read_last
+from mqregistry.pipeline.silver.tables import load
 from mqregistry.store.store import Store
 from tests.pipeline.world import Model, World, entries, new_seed, plain, whole_changes, write_bronze
 
@@ -78,14 +78,12 @@ def check_rows(lake: Lake, namespace: str, epoch: str, authors: dict[int, str]) 
     who caused them.
     """
     from mqregistry.pipeline.lake.schema import SILVER, SILVER_KEYS
-    from mqregistry.pipeline.silver.files import read_files
 
-    _, manifest = read_last(lake, log_of(namespace, epoch))
+    tables = load(lake, namespace, epoch)
     for table, keys in SILVER_KEYS.items():
-        files = manifest.of(table)
-        if not files:
+        rows = tables.read(table).to_pylist()
+        if not rows:
             continue
-        rows = read_files(lake, table, files).to_table().to_pylist()
         assert list(rows[0]) == SILVER[table].names
         cells = {}
         for row in rows:

@@ -10,9 +10,8 @@ from mqregistry.pipeline import silver
 from mqregistry.pipeline.lake import snapshot
 from mqregistry.pipeline.lake.lake import Lake
 from mqregistry.pipeline.lake.schema import SILVER
-from mqregistry.pipeline.silver.files import read_files
 from mqregistry.pipeline.silver.job import SilverRun
-from mqregistry.pipeline.silver.manifest import log_of, read_last
+from mqregistry.pipeline.silver.tables import load
 from tests.pipeline.world import World, all_rows, entries, write_bronze
 
 pytestmark = pytest.mark.spark
@@ -29,7 +28,7 @@ def test_spark_and_one_process_come_to_the_same_tables(spark, run, store, tmp_pa
         run(snapshot.take_async(store.url, store.namespace, lake))
         write_bronze(lake, store.namespace, epoch, 0, found[:half])
         job = SilverRun(session, lake, store.namespace, epoch, spark_from_rows=1)
-        assert [step.number for step in job.steps()] == [0, 1]
+        assert [step.seq for step in job.steps()] == [0, half]
         # twice, out of order, and late: what counts already changes nothing
         write_bronze(lake, store.namespace, epoch, 1, [*found[half + 3 :], *found[half - 5 :], *found[half:]])
         assert [step.rows for step in job.steps()] == [len(found) - half]
@@ -42,5 +41,4 @@ def test_spark_and_one_process_come_to_the_same_tables(spark, run, store, tmp_pa
 
 
 def read_rows(lake, table, namespace, epoch):
-    _, manifest = read_last(lake, log_of(namespace, epoch))
-    return read_files(lake, table, manifest.of(table)).to_table().to_pylist()
+    return load(lake, namespace, epoch).read(table).to_pylist()

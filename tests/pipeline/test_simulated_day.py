@@ -13,6 +13,7 @@ import asyncio
 import contextlib
 import math
 import os
+import shutil
 import time
 from datetime import UTC, datetime
 
@@ -29,7 +30,9 @@ from mqregistry.worker.sweeper import Sweeper
 from tests.server.harness import FrontEnd
 from tests.simulate_oracle.day import Truth, play
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytest.importorskip("pyspark")
+
+pytestmark = pytest.mark.timeout(600)
 
 NAMESPACE = "simulated-day"
 DAY_MS = 24 * 3_600_000
@@ -89,18 +92,22 @@ def truth(redis_url):
 
 
 @pytest.fixture(scope="module")
-def lake(spark, redis_url, truth, tmp_path_factory):
-    """The pipeline has run once."""
-    from mqregistry.pipeline import jobs
+def recorded(redis_url, truth, tmp_path_factory):
+    """A lake with bronze and silver."""
+    from mqregistry.pipeline import gold, jobs
 
     lake = Lake(str(tmp_path_factory.mktemp("lake")))
-    jobs.run(spark, lake, jobs.PipelineSettings(redis_url, NAMESPACE), once=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(gold, "refresh", lambda *_, **__: False)
+        jobs.run(None, lake, jobs.PipelineSettings(redis_url, NAMESPACE), once=True)
     return lake
 
 
-def forget_gold(lake: Lake) -> None:
-    lake.remove("gold")
-    lake.remove("commits", "gold")
+@pytest.fixture
+def lake(recorded, tmp_path):
+    """A copy of it."""
+    shutil.copytree(recorded.path(), tmp_path / "lake")
+    return Lake(str(tmp_path / "lake"))
 
 
 def plain(row: dict) -> dict:
@@ -158,50 +165,35 @@ def test_the_day_has_something_of_everything(truth):
     assert any(0 < row["writable_ms"] < row["routable_ms"] for row in figures["topic"])
 
 
-def test_gold_figures_are_those_of_the_simulator(truth, lake, spark):
+def test_gold_figures_are_those_of_the_simulator(truth, lake):
     from mqregistry.pipeline.gold import refresh
 
-    forget_gold(lake)
-    assert refresh(spark, lake, truth.namespace, truth.epoch, flap_ms=FLAP_MS)
+    assert refresh(None, lake, truth.namespace, truth.epoch, flap_ms=FLAP_MS)
     assert differences(lake, truth) == []
 
 
 def test_gold_that_is_refreshed_often_is_the_same(truth, lake):
     from mqregistry.pipeline.gold import refresh
 
-    forget_gold(lake)
     for now_ms in range(truth.end_ms - SHAPE.duration_ms, truth.end_ms, 700):
         refresh(None, lake, truth.namespace, truth.epoch, flap_ms=FLAP_MS, now_ms=now_ms)
     assert refresh(None, lake, truth.namespace, truth.epoch, flap_ms=FLAP_MS, now_ms=truth.end_ms)
     assert differences(lake, truth) == []
 
 
-def test_gold_on_spark_reads_the_same_rows(truth, lake, spark):
-    """Silver's ended rows and those that hold lie in folders of their own, both by batch."""
-    from mqregistry.pipeline.gold.inputs import Inputs
-    from mqregistry.pipeline.gold.on_spark import OnSpark
-    from mqregistry.pipeline.lake.schema import SILVER
-
-    inputs = Inputs(lake, truth.namespace, truth.epoch)
-    paths, _ = inputs.files("queue_data", 0)
-    assert {kind for path in paths for kind in ("open", "closed") if f"/{kind}/" in path} == {"open", "closed"}
-    found = OnSpark(spark, inputs, lake.uri)._parquet(paths, SILVER["queue_data"])
-    assert found.count() == inputs.rows("queue_data", 0, truth.end_ms).num_rows
-
-
+@pytest.mark.spark
 @pytest.mark.skipif(os.environ.get("MQREGISTRY_DAY_GOLD") != "spark", reason="only with MQREGISTRY_DAY_GOLD=spark")
 def test_gold_on_spark_is_the_same(truth, lake, spark):
     from mqregistry.pipeline.gold import refresh
 
-    forget_gold(lake)
     for now_ms in (truth.end_ms - SHAPE.duration_ms // 3, truth.end_ms):
         refresh(spark, lake, truth.namespace, truth.epoch, flap_ms=FLAP_MS, now_ms=now_ms, spark_from_rows=0)
     assert differences(lake, truth) == []
 
 
-def test_audit_finds_no_difference(truth, lake, spark, redis_url):
+def test_audit_finds_no_difference(truth, lake, redis_url):
     from mqregistry.pipeline.past.audit import audit
 
-    found = audit(spark, redis_url, truth.namespace, lake)
+    found = audit(None, redis_url, truth.namespace, lake)
     assert found.ok, found
     assert found.cells > 50

@@ -10,11 +10,16 @@ import pytest
 
 pytest.importorskip("pyarrow")
 
+import pyarrow as pa
+
 from mqregistry.pipeline import silver
 from mqregistry.pipeline.lake import snapshot
-from mqregistry.pipeline.lake.lake import Lake, LakeError, places
+from mqregistry.pipeline.lake.files import write_file
+from mqregistry.pipeline.lake.lake import Lake, LakeError, State, owner
+from mqregistry.pipeline.lake.maintain import maintain
+from mqregistry.pipeline.lake.schema import BRONZE
 from mqregistry.pipeline.past import travel
-from mqregistry.pipeline.silver.manifest import log_of, read_last
+from mqregistry.pipeline.silver.tables import load
 from tests.cli.conftest import command, env, home  # noqa: F401 - fixtures
 from tests.pipeline.world import entries, write_bronze, write_rows
 from tests.store.bed import Bed
@@ -36,9 +41,10 @@ def event(seq, ms, kind="kv_put", **fields):
     return f"{ms}-0", json.dumps(members)
 
 
-def begin(lake, epoch, ms, *, namespace="default", seq=0, **content):
-    content = {"seq": seq, "ms": ms, "last_id": "0-0", **content}
-    lake.commit(f"snapshots/{places(namespace, epoch)}", seq, content)
+def begin(lake, epoch, ms, *, namespace="default", seq=0, rows=0, compat="5.x"):
+    before = lake.state("snapshot", namespace, epoch)
+    taken = [*(before.content["taken"] if before else []), [epoch, seq, ms, "0-0", rows, compat]]
+    lake.set_state("snapshot", namespace, epoch, State(before.number + 1 if before else 0, {"taken": taken}))
 
 
 def fill(lake, epoch, events, *, namespace="default", number=0):
@@ -68,11 +74,7 @@ def test_each_epoch_answers_for_its_own_time(lake):
 def test_the_newest_heartbeat_tells_how_long_nothing_changed(lake):
     begin(lake, "e", T0)
     fill(lake, "e", [event(1, T0)])
-    place = places("default", "e")
-    write_rows(lake, f"bronze/heartbeats/{place}/batch=000000000/day=x/0.parquet", [(T0 + 900, 0, T0 + 900, "{}")],
-               "heartbeats")  # fmt: skip
-    lake.commit(f"bronze/heartbeats/{place}", 0, {"rows": 1, "first_id": f"{T0 + 900}-0", "last_id": f"{T0 + 900}-0"})
-    lake.commit(f"bronze/heartbeats/{place}", 1, {"rows": 0, "first_id": None, "last_id": None})
+    write_rows(lake, "heartbeats", "default", "e", 0, [(T0 + 900, 0, T0 + 900, "{}")])
     assert value(lake, T0 + 900) == "1"
     with pytest.raises(LakeError, match="after the end"):
         value(lake, T0 + 901)
@@ -124,7 +126,10 @@ def test_a_hole_is_an_error_that_names_both_seqs_and_a_snapshot_goes_on(lake):
         event(5, T0 + 80, kv_namespace="n", key="other", value="x", part=2, parts=2),
     ]
     rows = [(0, part, 5, T0 + 80, "kv_put", part, 2, e) for part, (_, e) in enumerate(events, 1)]
-    write_rows(lake, snapshot.file_of("default", "e", 5), rows)
+    schema = BRONZE["changes"]
+    arrays = [pa.array(values, field.type) for values, field in zip(zip(*rows, strict=True), schema, strict=True)]
+    file = write_file(lake, "snapshot", pa.Table.from_arrays(arrays, schema=schema), owner("default", "e"))
+    lake.table("snapshot").commit([file], "snapshot/default/e", 5, repeat=True)
     begin(lake, "e", T0 + 80, seq=5, rows=2)
     assert silver.advance(None, lake, "default", "e")
     assert [value(lake, T0 + ms) for ms in (10, 80, 90, 100)] == ["2", "5", "6", "7"]
@@ -157,19 +162,18 @@ def test_an_event_of_an_unknown_type_is_passed_over_only_if_it_says_so(lake):
         silver.advance(None, lake, "default", "e")
 
 
-def test_many_small_batches_become_few_files_and_old_ones_go(lake):
+def test_many_small_batches_become_few_files(lake):
     begin(lake, "e", T0)
     for number in range(70):
         fill(lake, "e", [event(number + 1, T0 + number)], number=number)
     assert [value(lake, T0 + ms) for ms in range(70)] == [str(ms + 1) for ms in range(70)]
-    number, manifest = read_last(lake, log_of("default", "e"))
-    assert number == 70
-    assert len(manifest.of("kv")) <= 16
-    place = f"silver/kv/{places('default', 'e')}"
-    on_disk = [name for state in ("closed", "open") for batch in lake.folders(place, state)
-               for name in lake.files(place, state, batch)]  # fmt: skip
-    assert len(on_disk) < 50
-    assert len(lake.commits(log_of("default", "e"))) == 10
+    assert len(load(lake, "default", "e").of("kv")) == 70
+    maintain(lake)
+    assert len(load(lake, "default", "e").of("kv")) == 2, "of rows that ended, and of the one that holds"
+    assert len(lake.table("bronze/changes").files()) == 1
+    assert [value(lake, T0 + ms) for ms in range(70)] == [str(ms + 1) for ms in range(70)]
+    fill(lake, "e", [event(71, T0 + 70)], number=70)
+    assert [value(lake, T0 + ms) for ms in range(71)] == [str(ms + 1) for ms in range(71)]
 
 
 @pytest.mark.parametrize("quoted", [False, True])
@@ -186,11 +190,9 @@ def test_the_commands_show_what_they_showed_live(store, bed, run, lake, command,
     write_bronze(lake, store.namespace, epoch, 0, found)
     beats = run(store.client.xrange(bed.key("heartbeats")))
     rows = [(*map(int, i.decode().split("-")), json.loads(f[b"e"])["ms"], f[b"e"].decode()) for i, f in beats]
-    place = places(store.namespace, epoch)
-    write_rows(lake, f"bronze/heartbeats/{place}/batch=000000000/day=x/0.parquet", rows, "heartbeats")
-    lake.commit(f"bronze/heartbeats/{place}", 0, {"rows": len(rows), "last_id": beats[-1][0].decode()})
+    write_rows(lake, "heartbeats", store.namespace, epoch, 0, rows)
     silver.advance(None, lake, store.namespace, epoch)
-    at = iso(read_last(lake, log_of(store.namespace, epoch))[1].ms)
+    at = iso(load(lake, store.namespace, epoch).content.ms)
     then = command("route", "t1", "--at", at, *past).output
     if quoted:
         assert then == route
@@ -223,14 +225,12 @@ def test_the_commands_show_what_they_showed_live(store, bed, run, lake, command,
 
 def heartbeats(lake, beats):
     """(seconds after T0, front end) of the process c|a:1, as one batch of epoch e."""
-    place = places("default", "e")
     rows = []
     for seconds, front_end in sorted(beats):
         ms = T0 + seconds * 1000
         entry = {"ms": ms, "who": "c|a:1", "front_end": front_end, "kind": "same"}
         rows.append((ms, len(rows), ms, json.dumps(entry)))
-    write_rows(lake, f"bronze/heartbeats/{place}/batch=000000000/day=x/0.parquet", rows, "heartbeats")
-    lake.commit(f"bronze/heartbeats/{place}", 0, {"rows": len(rows), "last_id": f"{rows[-1][0]}-0"})
+    write_rows(lake, "heartbeats", "default", "e", 0, rows)
 
 
 def test_a_front_end_that_had_ended_is_not_counted(lake):

@@ -9,16 +9,18 @@ from bisect import bisect_right
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from mqregistry.behaviour import FOUR_EIGHT
 from mqregistry.events.by import By
 from mqregistry.events.changes import Change, Parts, decode_change
 from mqregistry.model import Registration
-from mqregistry.pipeline.lake.lake import Lake, places
+from mqregistry.pipeline.bronze import log
+from mqregistry.pipeline.bronze.entries import write_entries
+from mqregistry.pipeline.lake.lake import Lake
 from mqregistry.pipeline.lake.schema import BRONZE, SILVER
-from mqregistry.pipeline.silver.files import read_files
-from mqregistry.pipeline.silver.manifest import log_of, read_last
+from mqregistry.pipeline.redis_stream.entries import SOURCE
+from mqregistry.pipeline.redis_stream.ranges import EntryId, Position
+from mqregistry.pipeline.silver.tables import load
 from mqregistry.store.store import Store
 from mqregistry.tables.live_table import LiveTable
 from mqregistry.tables.tables import Tables
@@ -209,30 +211,32 @@ async def entries(store: Store, after: str = "-") -> list[tuple[str, str]]:
 
 def write_bronze(lake: Lake, namespace: str, epoch: str, number: int, found: list[tuple[str, str]]) -> None:
     """One batch of changes, as the job that reads the stream writes it."""
-    place = places(namespace, epoch)
     rows = []
     for entry_id, e in found:
         change = decode_change(e.encode())
         id_ms, id_n = entry_id.split("-")
         rows.append((int(id_ms), int(id_n), change.seq, change.ms, change.type, change.part, change.parts, e))
-    write_rows(lake, f"bronze/changes/{place}/batch={number:09d}/day=2026-01-01/part-0.parquet", rows)
-    ids = [entry_id for entry_id, _ in found]
-    lake.commit(
-        f"bronze/changes/{place}", number,
-        {"rows": len(rows), "first_id": ids[0] if ids else None, "last_id": ids[-1] if ids else None,
-         "first_seq": rows[0][2] if rows else None, "last_seq": rows[-1][2] if rows else None, "quarantined": 0},
-    )  # fmt: skip
+    write_rows(lake, "changes", namespace, epoch, number, rows)
 
 
-def write_rows(lake: Lake, path: str, rows: list[tuple[Any, ...]], stream: str = "changes") -> None:
-    schema = BRONZE[stream]
-    columns = zip(*rows, strict=True) if rows else [()] * len(schema)
-    table = pa.Table.from_arrays(
-        [pa.array(values, field.type) for values, field in zip(columns, schema, strict=True)], schema=schema
-    )
-    whole = lake.path(path)
-    lake.filesystem.create_dir(whole.rpartition("/")[0], recursive=True)
-    pq.write_table(table, whole, filesystem=lake.filesystem)
+def write_rows(
+    lake: Lake, stream: Any, namespace: str, epoch: str, number: int, rows: list[tuple[Any, ...]], *,
+    commit: bool = True,
+) -> None:  # fmt: skip
+    """A batch of a stream, whatever is missing in it; the rows have the columns of ``BRONZE[stream]``."""
+    schema = SOURCE[stream]
+    columns = [
+        *(zip(*rows, strict=True) if rows else [()] * len(BRONZE[stream])),
+        [None] * len(rows),
+        [None] * len(rows),
+    ]
+    arrays = [pa.array(values, field.type) for values, field in zip(columns, schema, strict=True)]
+    batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
+    part = write_entries(lake, stream, namespace, epoch, number, [batch])
+    if commit:
+        seq = part.seqs[1] if part.seqs else -1
+        end = Position(EntryId(*(part.ids[1] if part.ids else (0, 0))), seq)
+        log._commit(lake, stream, namespace, epoch, number, end, part.files)
 
 
 def whole_changes(found: list[tuple[str, str]]) -> list[Change]:
@@ -274,12 +278,7 @@ def plain(tables: Tables) -> dict[str, Any]:
     return contents
 
 
-def all_rows(lake, namespace, epoch, log=None):
-    """Silver as of its last commit, or of the last of another log: table -> its rows, in an order of their own."""
-    _, manifest = read_last(lake, log or log_of(namespace, epoch))
-    found = {}
-    for table in SILVER:
-        files = manifest.of(table)
-        rows = read_files(lake, table, files).to_table().to_pylist() if files else []
-        found[table] = sorted(map(repr, rows))
-    return found
+def all_rows(lake, namespace, epoch):
+    """Silver as of its last commit: table -> its rows, in an order of their own."""
+    tables = load(lake, namespace, epoch)
+    return {table: sorted(map(repr, tables.read(table).to_pylist())) for table in SILVER}

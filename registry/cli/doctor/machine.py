@@ -29,7 +29,7 @@ _TLS_WORDS: Final = {
     "revoked": "the list of revoked certificates",
 }  # fmt: skip
 _LISTENS: Final = "0A"
-_SPARK_EXTRA: Final = ("pyspark", "pyarrow", "pandas", "altair", "vl_convert", "jinja2")
+_SPARK_EXTRA: Final = ("pyspark", "pyarrow", "deltalake", "pandas", "altair", "vl_convert", "jinja2")
 
 
 def release() -> Finding:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -23,34 +22,27 @@ def backfill(
 ) -> None:
     """Write silver and gold again, from bronze; needs no Redis.
 
-    Until it is done the old tables are read. After an interruption the next run continues from there. Stop
-    'pipeline run' before.
+    Until it is done the old tables are read. Stop 'pipeline run' before.
     """
     namespace = read_settings(flags, config_file).namespace
     with spark_extra():
         from mqregistry.pipeline import backfill as work
         from mqregistry.pipeline.lake.lake import Lake
-        from mqregistry.pipeline.lake.lock import java_of, run_lock
         from mqregistry.pipeline.spark.session import ending, open_session
     where = Lake(lake)
-    epochs = [epoch] if epoch else work.epochs(where, namespace)
+    epochs = [epoch] if epoch else where.epochs("snapshot", namespace)
     if not epochs:
         raise click.ClickException(
             f"the lake at {where.root} holds nothing of namespace {namespace!r}: is it another --lake or --namespace? "
             "'mqregistry pipeline run' fills it"
         )
-    try:
-        with run_lock(where, os.getpid()):
-            click.echo("starting Spark", err=True)
-            spark = open_session(master=master, driver_memory=driver_memory)
-            with ending(spark), run_lock(where, java_of(spark)):
-                for one in epochs:
-                    for step in work.backfill(spark, where, namespace, one):
-                        done = "" if step.more else ", done"
-                        click.echo(f"epoch {one}: silver up to change {step.seq}{done}", err=True)
-                    click.echo(f"epoch {one}: gold", err=True)
-                    work.rebuild_gold(spark, where, namespace, one)
-    except KeyboardInterrupt:
-        click.echo("mqregistry: interrupted; the next backfill continues from here", err=True)
-        raise
+    click.echo("starting Spark", err=True)
+    spark = open_session(master=master, driver_memory=driver_memory)
+    with ending(spark):
+        for one in epochs:
+            for step in work.backfill(spark, where, namespace, one):
+                done = "" if step.more else ", done"
+                click.echo(f"epoch {one}: silver up to change {step.seq}{done}", err=True)
+            click.echo(f"epoch {one}: gold", err=True)
+            work.rebuild_gold(spark, where, namespace, one)
     click.echo(f"namespace {namespace}: {len(epochs)} epoch{'s' * (len(epochs) != 1)} written again")

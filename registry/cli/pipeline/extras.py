@@ -11,12 +11,11 @@ from ...errors import StartError
 
 @contextlib.contextmanager
 def spark_extra() -> Iterator[None]:
-    """Around imports of what the extras ``spark`` and ``delta`` bring: says how to get it when it is not here."""
+    """Around imports of what the extra ``spark`` brings: says how to get it when it is not here."""
     try:
         yield
     except ModuleNotFoundError as error:
         name = (error.name or "").partition(".")[0]
         if name == "mqregistry" or name in sys.stdlib_module_names:
             raise
-        extra = "spark,delta" if name == "deltalake" else "spark"
-        raise StartError(f"this command needs {name}: pip install 'mqregistry[{extra}]'") from error
+        raise StartError(f"this command needs {name}: pip install 'mqregistry[spark]'") from error

@@ -9,7 +9,9 @@ from ..lazy_group import LazyGroup
 
 @click.group(
     cls=LazyGroup,
-    modules={name: f"mqregistry.cli.pipeline.{name}" for name in ("run", "audit", "backfill", "publish", "report")},
+    modules={
+        name: f"mqregistry.cli.pipeline.{name}" for name in ("run", "audit", "backfill", "maintain", "move", "report")
+    },
 )
 def pipeline() -> None:
     """The registry's history: bronze, silver and gold tables of its streams, by Spark."""

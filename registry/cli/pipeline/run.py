@@ -6,8 +6,6 @@ What needs the extra ``spark`` is imported when the command runs: it takes a sec
 from __future__ import annotations
 
 import contextlib
-import importlib
-import os
 import signal
 import sys
 import threading
@@ -50,10 +48,6 @@ from .extras import spark_extra
 )
 @click.option("--accept-gap", is_flag=True, help="Go on from a new snapshot where entries were lost.")
 @click.option(
-    "--delta", metavar="DIR", envvar="MQREGISTRY_DELTA",
-    help="After every round update Delta tables there, too: see 'pipeline publish'. [env: MQREGISTRY_DELTA]",
-)  # fmt: skip
-@click.option(
     "--metrics-port",
     type=click.IntRange(0, 65535),
     default=0,
@@ -65,7 +59,7 @@ from .extras import spark_extra
 @config_file_option
 def run(
     once: bool, interval_s: float, master: str, driver_memory: str, max_entries: int, reader: str, accept_gap: bool,
-    delta: str | None, metrics_port: int, lake: str, config_file: Path | None, **flags: Any,
+    metrics_port: int, lake: str, config_file: Path | None, **flags: Any,
 ) -> None:  # fmt: skip
     """Read the registry's streams into the tables, round after round.
 
@@ -76,11 +70,7 @@ def run(
     with spark_extra():
         from mqregistry.pipeline import jobs
         from mqregistry.pipeline.lake.lake import Lake
-        from mqregistry.pipeline.lake.lock import run_lock
         from mqregistry.pipeline.spark.session import ending, open_session
-
-        if delta is not None:
-            importlib.import_module("mqregistry.pipeline.delta")  # fails now if it is not installed
     where = Lake(lake)
     stop = threading.Event()
     signals: list[int] = []
@@ -96,8 +86,9 @@ def run(
     started = False
     for one in (signal.SIGINT, signal.SIGTERM):
         signal.signal(one, interrupted)
+    where.try_to_write()
     click.echo(f"tables in {where.root}")
-    with run_lock(where, os.getpid()), contextlib.ExitStack() as stack:
+    with contextlib.ExitStack() as stack:
         progress = None
         if metrics_port:
             from ...server.process.figures.pipeline_status import PipelineStatus
@@ -112,7 +103,6 @@ def run(
                 spark, where,
                 jobs.PipelineSettings(
                     settings.redis, settings.namespace, reader=reader, accept_gap=accept_gap, limit=max_entries,
-                    delta=delta,
                 ),
                 once=once, interval_s=interval_s, tell=click.echo, stop=stop,
                 progress=progress,

@@ -1,0 +1,146 @@
+"""What a round of ``pipeline run`` costs early and late in a day: 100 brokers, about 70 entries every ten seconds.
+
+A day's entries are written to a Redis of its own with the stamps of that day. What was before the last hour is taken in
+at once and merged, the last hour a minute at a time; then six rounds are measured, in one of which gold is due.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import resource
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from bench.servers.redis_servers import RedisProcess
+from mqregistry.events.changes import SCHEMA_MAJOR
+from mqregistry.pipeline import jobs
+from mqregistry.pipeline.lake import maintain
+from mqregistry.pipeline.lake.lake import Lake
+from mqregistry.store import keys
+
+BROKERS: Final = 100
+TOPICS: Final = 50  # of each broker
+DAY_MS: Final = 1_767_312_000_000  # 2026-01-02T00:00Z
+ROUND_MS: Final = 10_000
+MEASURED: Final = 6  # a minute: in one of them gold is due
+
+
+class Day:
+    """Writes what happens in each ten seconds: beats to two front ends, two lookup entries, two changed topics."""
+
+    def __init__(self, client: Any, namespace: str) -> None:
+        self._client, self._namespace, self._seq = client, namespace, 0
+        self._entries = 0
+        self._random = random.Random(1)
+        meta: dict[Any, Any] = {
+            "epoch": "e1",
+            "seq": 0,
+            "n": 0,
+            "config_rev": 0,
+            "schema": SCHEMA_MAJOR,
+            "compat": "5.x",
+        }
+        client.hset(keys.meta(namespace), mapping=meta)
+
+    def begin(self) -> None:
+        """Every broker registers."""
+        pipeline = self._client.pipeline(transaction=False)
+        for broker in range(BROKERS):
+            live = {"timeout_ms": 120_000, "counter": 1, "timestamp": 1, "state_version": 0}
+            addr = f"10.0.0.{broker}:10911"
+            row = {"cluster": "c1", "addrs": {"0": addr}}
+            topics = {f"topic-{number}": {"r": 8, "w": 8, "p": 6, "f": 0} for number in range(TOPICS)}
+            self._change(pipeline, DAY_MS, "broker_registered", who=f"c1|{addr}", cluster="c1", addr=addr,
+                         broker_name=f"broker-{broker}", broker_id=0, live=live, row=row, topics=topics)  # fmt: skip
+        self._end(pipeline)
+
+    def rounds(self, first: int, end: int) -> None:
+        """What happens in these rounds of the day."""
+        pipeline = self._client.pipeline(transaction=False)
+        for number in range(first, end):
+            begin_ms = DAY_MS + number * ROUND_MS
+            for broker in range(number % 3, BROKERS, 3):  # each beats every 30 s
+                at_ms = begin_ms + 10 * broker + self._random.randrange(8)
+                for front_end in ("fe1", "fe2"):
+                    entry = {"ms": at_ms, "who": f"c1|10.0.0.{broker}:10911", "front_end": front_end, "kind": "same",
+                             "interval_ms": 30_000, "bytes": 300, "broker_name": f"broker-{broker}"}  # fmt: skip
+                    pipeline.xadd(keys.heartbeats(self._namespace), {"e": json.dumps(entry)}, id=self._id(begin_ms))
+            for front_end in ("fe1", "fe2"):
+                found = {f"topic-{topic}": 7 for topic in range(TOPICS)}
+                entry = {"ms": begin_ms, "front_end": front_end, "since_ms": begin_ms - ROUND_MS, "found": found,
+                         "missing": {"typo": 1}}  # fmt: skip
+                pipeline.xadd(keys.lookups(self._namespace), {"e": json.dumps(entry)}, id=self._id(begin_ms))
+            for change in range(2):
+                datas = {"broker-1": {"r": 8, "w": 4 + (number + change) % 5, "p": 6, "f": 0}}
+                self._change(pipeline, begin_ms + change, "topic_registered", topic=f"topic-{number % TOPICS}",
+                             queue_datas=datas, rev=number)  # fmt: skip
+            if number % 100 == 99:
+                self._end(pipeline)
+        self._end(pipeline)
+
+    def _id(self, ms: int) -> str:
+        self._entries += 1  # Redis 6.2 has no <ms>-*
+        return f"{ms}-{self._entries}"
+
+    def _change(self, pipeline: Any, at_ms: int, kind: str, **members: Any) -> None:
+        self._seq += 1
+        event = {"seq": self._seq, "ms": at_ms, "type": kind, **members}
+        pipeline.xadd(keys.changes(self._namespace), {"e": json.dumps(event)}, id=self._id(at_ms))
+
+    def _end(self, pipeline: Any) -> None:
+        pipeline.hset(keys.meta(self._namespace), "seq", self._seq)
+        pipeline.execute()
+
+
+def cpu_s() -> float:
+    """CPU of this process so far."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
+
+
+def measured(at: int) -> Iterator[tuple[float, float]]:
+    """CPU and time of rounds from round ``at`` of the day on."""
+    with tempfile.TemporaryDirectory(prefix="mqrounds") as folder, RedisProcess(Path(folder) / "redis") as server:
+        lake = Lake(f"{folder}/lake")
+        day = Day(server.client(), "default")
+        settings = jobs.PipelineSettings(server.url, limit=10**9)
+        job = jobs.Job(None, lake, settings, tell=lambda text: None)
+        day.begin()
+        before = max(0, at - 360)  # an hour of rounds that are not merged
+        day.rounds(0, before)
+        job.round()
+        maintain.maintain(lake)
+        for number in range(before, at, 6):
+            day.rounds(number, min(number + 6, at))
+            if number + 6 >= at:
+                job._gold_due_s = 0.0
+            job.round()
+        for number in range(at, at + MEASURED):
+            day.rounds(number, number + 1)
+            if number + 1 == at + MEASURED:
+                job._gold_due_s = 0.0
+            begun, used = time.monotonic(), cpu_s()
+            job.round()
+            yield cpu_s() - used, time.monotonic() - begun
+
+
+def main() -> None:
+    """Measure."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--at", nargs="+", default=["00:10", "12:00", "23:50"], metavar="HH:MM")
+    arguments = parser.parse_args()
+    for at in arguments.at:
+        hour, minute = map(int, at.split(":"))
+        found = list(measured((hour * 60 + minute) * 6))
+        mean = sum(cpu for cpu, _ in found) / len(found)
+        most = max(found)
+        print(f"{at}: mean round {mean:.2f} s of CPU, most {most[0]:.2f} s ({most[1]:.2f} s of time)", flush=True)
+
+
+if __name__ == "__main__":
+    main()
