@@ -23,6 +23,7 @@ SUITES = {
     "compare": Suite(
         "compare.command", "ours beside the Java NameServer under the same load (--full: everything)", True
     ),
+    "pairs": Suite("compare.pairs", "this checkout beside another one, load by load in turn"),
     "hotpath": Suite("costs.hotpath", "where the time of a lookup and of a registration goes inside a worker"),
     "authorization": Suite("costs.authorization", "what deciding on requests costs a worker, in each mode"),
     "scripts": Suite("costs.scripts", "what each Lua script costs Redis, against bare loops of the same commands"),
