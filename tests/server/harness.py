@@ -21,8 +21,9 @@ from mqregistry.config.settings import Settings
 from mqregistry.protocol.codes import RequestCode
 from mqregistry.protocol.command import Command, decode_command, encode_command
 from mqregistry.protocol.frame import FrameReader
-from mqregistry.server.process.spawning import WORKER_COMMAND
 from mqregistry.server.process.worker import Spec
+
+from ..forked import Forked, worker
 
 
 def wait_until(condition: Callable[[], Any], what: str, timeout_s: float = 15.0) -> Any:
@@ -38,11 +39,11 @@ def wait_until(condition: Callable[[], Any], what: str, timeout_s: float = 15.0)
 
 
 class FrontEnd:
-    """One front end of one worker process."""
+    """One front end of one worker process; command: what runs it instead, in a new interpreter."""
 
     def __init__(
         self, redis_url: str, namespace: str, *, front_end: str | None = None,
-        command: Sequence[str] = WORKER_COMMAND, **settings: Any,
+        command: Sequence[str] | None = None, **settings: Any,
     ) -> None:  # fmt: skip
         self.settings = Settings(
             **{"redis": redis_url, "namespace": namespace, "bind_address": "127.0.0.1", "http_port": 0, **settings}
@@ -67,15 +68,7 @@ class FrontEnd:
         # a file takes any amount of log; a full pipe would stop the worker until somebody polls
         self._log_file = tempfile.TemporaryFile()  # noqa: SIM115 (it is closed with the worker)
         self._log_position = 0
-        self.process = subprocess.Popen(
-            self.command,
-            stdin=subprocess.PIPE,
-            pass_fds=(self.listener.fileno(), write_fd),
-            stderr=self._log_file,
-            start_new_session=True,
-        )
-        self.process.stdin.write(msgspec.json.encode(spec))
-        self.process.stdin.close()
+        self.process = self._made(msgspec.json.encode(spec), write_fd)
         os.close(write_fd)
         os.set_blocking(read_fd, False)
         self._status_fd = read_fd
@@ -84,6 +77,20 @@ class FrontEnd:
         self.status: dict[str, Any] = {}
         self.ready = False
         self.wait_until(lambda: self.ready, "the worker is ready")
+
+    def _made(self, spec: bytes, status_fd: int) -> subprocess.Popen[bytes] | Forked:
+        files = (self.listener.fileno(), status_fd)
+        if self.command is None:
+            with open(os.devnull, "r+b") as nothing:
+                stdio = (nothing.fileno(), nothing.fileno(), self._log_file.fileno())
+                return Forked(worker, [spec], stdio=stdio, files=files)
+        process = subprocess.Popen(
+            self.command, stdin=subprocess.PIPE, pass_fds=files, stderr=self._log_file, start_new_session=True
+        )
+        assert process.stdin is not None
+        process.stdin.write(spec)
+        process.stdin.close()
+        return process
 
     def poll(self) -> dict[str, Any]:
         """Read what the worker says; the newest status."""

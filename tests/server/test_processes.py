@@ -134,7 +134,7 @@ def processes_of(serve: Serving) -> list[psutil.Process]:
 
 def test_what_is_not_used_is_gone_when_the_start_fails(tmp_path, redis_url):
     with socket.create_server(("127.0.0.1", 0)) as other:
-        serve = Serving(tmp_path, redis_url, booted=False, workers=3, port=other.getsockname()[1])
+        serve = Serving(tmp_path, redis_url, booted=False, forked=False, workers=3, port=other.getsockname()[1])
         try:
             assert serve.process.wait(20) == 253
         finally:
@@ -151,7 +151,7 @@ def is_forked(worker: psutil.Process) -> bool:
 
 def test_the_first_workers_are_forked_and_the_next_are_new(tmp_path, redis_url):
     log_file = tmp_path / "log"
-    serve = Serving(tmp_path, redis_url, workers=2, log_file=log_file)
+    serve = Serving(tmp_path, redis_url, forked=False, workers=2, log_file=log_file)
     try:
         first = serve.workers()
         assert all(is_forked(worker) for worker in first)
@@ -169,7 +169,7 @@ def test_the_first_workers_are_forked_and_the_next_are_new(tmp_path, redis_url):
 
 
 def test_forked_workers_end_with_a_supervisor_that_is_killed(tmp_path, redis_url):
-    serve = Serving(tmp_path, redis_url, workers=2, shutdown_wait_time_seconds=1)
+    serve = Serving(tmp_path, redis_url, forked=False, workers=2, shutdown_wait_time_seconds=1)
     try:
         workers = serve.workers()
         assert len(workers) == 2
