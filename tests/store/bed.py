@@ -113,16 +113,21 @@ class FrontEnd:
     async def compare(
         self, r: Registration, n: str, known: DataVersion | None, *, delete_missing_topics: bool = False
     ) -> RegistrationDiff:
-        head, tables = await read_tables(self.store)
+        epoch, tables = await self.tables()
         return compare(
             r,
             known,
             tables,
-            epoch=head.epoch,
+            epoch=epoch,
             n=n,
             delete_missing_topics=delete_missing_topics,
             restore_missing_topics=self.routes.behaviour.restores_deleted_topics,
         )
+
+    async def tables(self) -> tuple[str, Tables]:
+        """What it compares with, and the epoch of that."""
+        head, tables = await read_tables(self.store)
+        return head.epoch, tables
 
     async def send_once(self, prepared: Prepared) -> Registered:
         """The second half, once: RETRY is an answer too."""
