@@ -11,6 +11,7 @@ import contextlib
 import gc
 import multiprocessing
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -62,7 +63,8 @@ class Forked:
                 target=_run, daemon=True,
                 args=(
                     work, arguments, [*map(_File, stdio)], [*map(_File, files)], _File(begins),
-                    dict(os.environ if env is None else env), str(cwd or Path.cwd()), _umask(), dies_with_tests,
+                    dict(os.environ if env is None else env), str(cwd or Path.cwd()), _umask(),
+                    resource.getrlimit(resource.RLIMIT_NOFILE), dies_with_tests,
                 ),
             )  # fmt: skip
             self._process.start()
@@ -106,7 +108,7 @@ def _umask() -> int:
 
 def _run(
     work: Any, arguments: Sequence[Any], stdio: Sequence[int], files: Sequence[int], begins: int,
-    env: dict[str, str], cwd: str, umask: int, dies_with_tests: bool,
+    env: dict[str, str], cwd: str, umask: int, most_files: tuple[int, int], dies_with_tests: bool,
 ) -> None:  # fmt: skip
     """In the forked process: make it what a new interpreter would be, then do its work."""
     os.setsid()
@@ -126,6 +128,7 @@ def _run(
     os.environ.update(env)
     os.chdir(cwd)
     os.umask(umask)
+    resource.setrlimit(resource.RLIMIT_NOFILE, most_files)
     gc.freeze()
     os.close(begins)
     try:
@@ -152,7 +155,7 @@ def command(*arguments: str) -> None:
 
 
 def run_command(
-    *arguments: str, env: Mapping[str, str], cwd: Path | None = None, timeout_s: float = 60
+    *arguments: str, env: Mapping[str, str] | None = None, cwd: Path | None = None, timeout_s: float = 60
 ) -> subprocess.CompletedProcess[str]:
     """The same to its end."""
     with open(os.devnull, "rb") as nothing, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:

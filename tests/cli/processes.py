@@ -32,7 +32,7 @@ class Process:
             for line in stream:
                 setattr(self, name, getattr(self, name) + line)
 
-    def wait_for(self, text, timeout_s=20.0):
+    def wait_for(self, text, timeout_s=60.0):
         deadline = time.monotonic() + timeout_s
         while text not in self.out + self.err:
             if self.popen.poll() is not None or time.monotonic() > deadline:
@@ -44,13 +44,13 @@ class Process:
         parent = psutil.Process(self.popen.pid)
         return [parent, *parent.children(recursive=True)]
 
-    def end(self, number=signal.SIGINT, timeout_s=20.0):
+    def end(self, number=signal.SIGINT, timeout_s=60.0):
         """Ctrl-C, as a terminal sends it: to the whole group. Returns the exit status."""
         if self.popen.poll() is None:
             os.killpg(self.popen.pid, number)
         return self.wait(timeout_s)
 
-    def wait(self, timeout_s=20.0):
+    def wait(self, timeout_s=60.0):
         status = self.popen.wait(timeout_s)
         for reader in self._readers:
             reader.join(timeout_s)

@@ -26,7 +26,7 @@ from mqregistry.server.process.worker import Spec
 from ..forked import Forked, worker
 
 
-def wait_until(condition: Callable[[], Any], what: str, timeout_s: float = 15.0) -> Any:
+def wait_until(condition: Callable[[], Any], what: str, timeout_s: float = 60.0) -> Any:
     """The first true value of condition; fails with what was waited for."""
     deadline = time.monotonic() + timeout_s
     while True:
@@ -111,7 +111,7 @@ class FrontEnd:
         self.log += text.decode(errors="replace")
         return self.status
 
-    def wait_until(self, condition: Callable[[], Any], what: str, timeout_s: float = 15.0) -> Any:
+    def wait_until(self, condition: Callable[[], Any], what: str, timeout_s: float = 60.0) -> Any:
         def check() -> Any:
             self.poll()
             if self.process.poll() is not None and not condition():
@@ -149,7 +149,7 @@ class FrontEnd:
 class Client:
     """A blocking remoting client."""
 
-    def __init__(self, port: int, *, version: int = 479, timeout_s: float = 10.0, host: str = "127.0.0.1") -> None:
+    def __init__(self, port: int, *, version: int = 479, timeout_s: float = 20.0, host: str = "127.0.0.1") -> None:
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=timeout_s, source_address=(host, 0))
         self.version = version
         self._reader = FrameReader()

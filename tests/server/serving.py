@@ -29,7 +29,7 @@ class Answer(NamedTuple):
     body: bytes
 
 
-def get(port: int, path: str, *, method: str = "GET", timeout_s: float = 10.0) -> Answer:
+def get(port: int, path: str, *, method: str = "GET", timeout_s: float = 20.0) -> Answer:
     """One HTTP request."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=timeout_s)
     with contextlib.closing(connection):
@@ -93,7 +93,7 @@ class Serving:
     def log(self) -> str:
         return self.log_file.read_text()
 
-    def wait_until(self, condition, what: str, timeout_s: float = 15.0):
+    def wait_until(self, condition, what: str, timeout_s: float = 60.0):
         def check():
             value = condition()
             if not value and self.process.poll() is not None:

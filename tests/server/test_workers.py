@@ -15,6 +15,7 @@ import urllib.request
 import psutil
 import pytest
 
+from ..forked import Forked, command
 from .fleet import Beating, Watching
 from .harness import Client, wait_until
 from .test_outages import BROKERS, KNOWN
@@ -27,16 +28,15 @@ class Serving:
         with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("127.0.0.1", 0)) as other:
             self.port, self.http_port = one.getsockname()[1], other.getsockname()[1]
         self.log = tmp_path / f"serve-{self.port}.log"
-        with self.log.open("wb") as log:
-            self.process = subprocess.Popen(
+        with open(os.devnull, "rb") as nothing, self.log.open("wb") as log:
+            self.process = Forked(
+                command,
                 [
-                    sys.executable, "-m", "mqregistry", "serve", "--redis", redis_url, "--host", "127.0.0.1",
+                    "serve", "--redis", redis_url, "--host", "127.0.0.1",
                     "--port", str(self.port), "--http-port", str(self.http_port), "--workers", str(workers),
                     "--namespace", f"w-{secrets.token_hex(6)}", *options,
                 ],
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
+                stdio=(nothing.fileno(), log.fileno(), log.fileno()),
             )  # fmt: skip
         wait_until(lambda: "boot success" in self.log.read_text() or self.process.poll(), "it serves")
         assert self.process.poll() is None, self.log.read_text()

@@ -54,7 +54,7 @@ def digest_of(r: Registration) -> str:
     return hashlib.sha1(msgspec.json.encode(r), usedforsecurity=False).hexdigest()
 
 
-async def until(ask: Callable[[], Awaitable[Any]], holds: Callable[[Any], bool], timeout_s: float = 10.0) -> None:
+async def until(ask: Callable[[], Awaitable[Any]], holds: Callable[[Any], bool], timeout_s: float = 60.0) -> None:
     """Ask again and again until the answer is as it should be."""
     async with asyncio.timeout(timeout_s):
         while not holds(await ask()):  # noqa: ASYNC110 - there is no event to wait for

@@ -83,7 +83,7 @@ def test_sentinel_master_killed_no_route_is_lost_and_nobody_expires(sentinel, tw
             "broker-a": {0: "127.0.0.1:10911", 1: "127.0.0.1:10921"},
             "broker-b": {0: "127.0.0.1:10931"},
         }
-        wait_until(lambda: alike(front_ends, KNOWN), "both front ends answer alike", 2)
+        wait_until(lambda: alike(front_ends, KNOWN), "both front ends answer alike")
         assert get(front_ends[1], "before") == "1"
         assert put(front_ends[1], "after") == 0
         assert not [event for event in events(new, namespace) if event.type == "broker_expired"]

@@ -85,7 +85,7 @@ def test_a_second_ctrl_c_does_not_wait_for_the_drain(world):
         os.kill(up.pid, signal.SIGINT)
         up.wait_for("draining")
         os.kill(up.pid, signal.SIGINT)
-        assert up.process.wait(2.5) == 0
+        assert up.process.wait(6) == 0
     assert not up.descendants()
 
 
@@ -99,7 +99,7 @@ def test_killed_it_leaves_no_child_and_starts_again(world):
         assert put(client, "x").code == 0
         up.kill()
         # a broker whose own connection ended before its worker did would be gone, and rightly
-        wait_until(lambda: not up.descendants(), "its Redis and its workers end with it", 8)
+        wait_until(lambda: not up.descendants(), "its Redis and its workers end with it", 20)
     (state,) = world.states()  # nobody was left to remove it
     assert (data / "up.json").exists()
     (data / "redis.sock").touch()  # as a Redis leaves it that was killed too

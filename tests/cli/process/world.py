@@ -148,7 +148,7 @@ class Program:
     def err(self) -> str:
         return self._err.read_text(errors="replace")
 
-    def wait_for(self, text: str, timeout_s: float = 30.0) -> None:
+    def wait_for(self, text: str, timeout_s: float = 60.0) -> None:
         """Until it printed this."""
 
         def said() -> bool:
@@ -167,8 +167,11 @@ class Program:
     def redis_processes(self) -> list[psutil.Process]:
         return [process for process in self.descendants() if process.name() == "redis-server"]
 
-    def interrupt(self, *, group: bool = False, within_s: float = 5.0) -> int:
-        """Ctrl-C, to it alone or to its group as a terminal sends it; the exit status, once all of it has ended."""
+    def interrupt(self, *, group: bool = False, within_s: float = 8.0) -> int:
+        """Ctrl-C, to it alone or to its group as a terminal sends it; the exit status, once all of it has ended.
+
+        within_s: less than the 10 s that a drain may take.
+        """
         self.descendants()
         started = time.monotonic()
         (os.killpg if group else os.kill)(self.pid, signal.SIGINT)
