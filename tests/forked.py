@@ -137,10 +137,17 @@ def _run(
         gc.collect()  # an interpreter that ends complains of what nobody awaited or closed
 
 
-def worker(connections_fd: int, status_fd: int, spec: bytes) -> None:
-    """One worker of a front end, as its supervisor forks it."""
+def worker(connections_fd: int, status_fd: int, spec: bytes, constants: Mapping[str, float]) -> None:
+    """One worker of a front end, as its supervisor forks it.
+
+    constants: values of its modules instead of those there, by ``server.process.worker._STATUS_EVERY_S`` and the like.
+    """
     from mqregistry.server.process.worker import main
 
+    for name, value in constants.items():
+        module, _, constant = f"mqregistry.{name}".rpartition(".")
+        assert hasattr(sys.modules[module], constant), name
+        setattr(sys.modules[module], constant, value)
     gc.disable()
     told = {**msgspec.json.decode(spec), "connections_fd": connections_fd, "status_fd": status_fd}
     sys.exit(main(msgspec.json.encode(told)))

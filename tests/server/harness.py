@@ -12,7 +12,7 @@ import subprocess
 import tempfile
 import time
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -39,11 +39,15 @@ def wait_until(condition: Callable[[], Any], what: str, timeout_s: float = 60.0)
 
 
 class FrontEnd:
-    """One front end of one worker process; command: what runs it instead, in a new interpreter."""
+    """One front end of one worker process.
+
+    command: what runs it in a new interpreter; else it is forked, and tells its status ten times as often.
+    constants: of its modules, where it is forked (:func:`tests.forked.worker`).
+    """
 
     def __init__(
         self, redis_url: str, namespace: str, *, front_end: str | None = None,
-        command: Sequence[str] | None = None, **settings: Any,
+        command: Sequence[str] | None = None, constants: Mapping[str, float] | None = None, **settings: Any,
     ) -> None:  # fmt: skip
         self.settings = Settings(
             **{"redis": redis_url, "namespace": namespace, "bind_address": "127.0.0.1", "http_port": 0, **settings}
@@ -52,6 +56,7 @@ class FrontEnd:
         self.port = self.listener.getsockname()[1]
         self.front_end = front_end or secrets.token_hex(8)
         self.command = command
+        self.constants = {"server.process.worker._STATUS_EVERY_S": 0.1, **(constants or {})}
         self._status_fd = -1
         try:
             self.start()
@@ -83,7 +88,7 @@ class FrontEnd:
         if self.command is None:
             with open(os.devnull, "r+b") as nothing:
                 stdio = (nothing.fileno(), nothing.fileno(), self._log_file.fileno())
-                return Forked(worker, [spec], stdio=stdio, files=files)
+                return Forked(worker, [spec, self.constants], stdio=stdio, files=files)
         process = subprocess.Popen(
             self.command, stdin=subprocess.PIPE, pass_fds=files, stderr=self._log_file, start_new_session=True
         )
