@@ -95,7 +95,7 @@ if owner and enforced then
 end
 
 -- 1. Is what the caller compared with still so?
-if ARGV[27] ~= "" then
+if ARGV[27] ~= "" and call("HGET", KEYS[1], "last_change") ~= ARGV[27] then
   local found = call("XRANGE", P .. "changes", ARGV[27], "+", "COUNT", 1)[1]
   -- a later event whose number is higher: those before it were trimmed
   if not found or found[1] ~= ARGV[27] and tonumber(string.match(found[2][2], '^{"seq":(%d+)')) <= tonumber(ARGV[28]) then

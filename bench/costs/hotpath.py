@@ -20,7 +20,7 @@ from bench.load.plan import lookup
 from bench.load.shapes import PERM, S2, VERSION, Variant
 from mqregistry.config.settings import Settings
 from mqregistry.model import BrokerRow, QueueData
-from mqregistry.protocol.bodies.register import check_crc32
+from mqregistry.protocol.bodies.crc32 import check_crc32
 from mqregistry.protocol.bodies.register_chunks import TopicChunk, cut_body
 from mqregistry.protocol.codes import RequestCode
 from mqregistry.protocol.command import decode_command, encode_command

@@ -20,7 +20,7 @@ local function emit(kind, members, topics)
   topics = topics or ""
   -- The bytes of all events so far stand in each: first and last then tell what the stream holds (trim_streams).
   changes_bytes = (changes_bytes or tonumber(call("HGET", KEYS[1], "changes_bytes") or "0")) + #head + #topics + #tail
-  call("HSET", KEYS[1], "seq", int(seq), "changes_bytes", int(changes_bytes))
-  call("XADD", P .. "changes", "MAXLEN", "~", changes_maxlen, "*", "e",
+  local id = call("XADD", P .. "changes", "MAXLEN", "~", changes_maxlen, "*", "e",
     head .. topics .. tail .. ',"at":' .. int(changes_bytes) .. "}") -- in one go: topics may be 26 kB
+  call("HSET", KEYS[1], "seq", int(seq), "changes_bytes", int(changes_bytes), "last_change", id)
 end

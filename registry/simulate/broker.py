@@ -10,7 +10,8 @@ from ..client.connection import PeerConnection
 from ..errors import RegistryError
 from ..model import DataVersion, TopicConfig
 from ..protocol import headers
-from ..protocol.bodies.register import body_crc32, encode_register_body
+from ..protocol.bodies.crc32 import body_crc32
+from ..protocol.bodies.register import encode_register_body
 from ..protocol.bodies.register_content import RegisterBody
 from ..protocol.bodies.route import decode_cluster_info
 from ..protocol.bodies.tables import encode_data_version

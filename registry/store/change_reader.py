@@ -55,6 +55,12 @@ def _decode(
         raise StoreError(f"entry {entry_id.decode()} of {key} is no event of this release: {error}") from error
 
 
+async def last_change_id(store: Store) -> str:
+    """Id of the last entry that the stream ever had, whether it was trimmed or not; "" = none."""
+    (last,) = await store.read(("HGET", keys.meta(store.namespace), "last_change"))
+    return last.decode() if last else ""
+
+
 async def read_back(store: Store, *, since_ms: int = 0, before: str = "") -> AsyncIterator[list[Change]]:
     """The changes of the stream, the newest first, each with all its parts in their order.
 

@@ -23,7 +23,7 @@ def meta(namespace: str) -> str:
     config_rev, auth_revision (a copy of the policy's), schema, schema_minor, compat; seen_ms (when a lease was last
     renewed), up_since and shifted_at (the last gap without renewals, lua/include/seen); kv_given_by (who gave KV back,
     restore_kv); of the streams stream_limits (the most entries each may have), changes_bytes and lookups_bytes (bytes
-    of all entries there ever were).
+    of all entries there ever were), last_change (id of the last entry of the change stream).
 
     TTL: none. Java: none.
     Writers: every script that changes something; init_namespace makes it.

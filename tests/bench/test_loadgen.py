@@ -11,7 +11,8 @@ import pytest
 from bench.load import plan
 from bench.load.tool import LoadFailed
 from mqregistry.model import DataVersion, TopicConfig
-from mqregistry.protocol.bodies.register import check_crc32, decode_register_body, encode_register_body
+from mqregistry.protocol.bodies.crc32 import check_crc32
+from mqregistry.protocol.bodies.register import decode_register_body, encode_register_body
 from mqregistry.protocol.bodies.register_content import RegisterBody
 from mqregistry.protocol.command import Command
 from tests.bench.conftest import TOPICS

@@ -12,7 +12,8 @@ from msgspec import structs
 
 from mqregistry.errors import RemoteProtocolError
 from mqregistry.model import TopicConfig
-from mqregistry.protocol.bodies.register import check_crc32, decode_register_body, encode_register_body
+from mqregistry.protocol.bodies.crc32 import check_crc32
+from mqregistry.protocol.bodies.register import decode_register_body, encode_register_body
 from mqregistry.protocol.bodies.register_chunks import cut_body
 from mqregistry.protocol.bodies.register_content import RegisterBody
 from mqregistry.protocol.bodies.route import (

@@ -16,8 +16,6 @@ from mqregistry.model import DataVersion, TopicConfig, TopicQueueMapping
 from mqregistry.protocol import lenient_json
 from mqregistry.protocol.bodies import register_content
 from mqregistry.protocol.bodies.register import (
-    body_crc32,
-    check_crc32,
     decode_register_body,
     decode_topic_config_wrapper,
     encode_register_body,
@@ -280,16 +278,6 @@ def test_brokers_before_3_0_11_send_the_bare_wrapper() -> None:
     assert decode_topic_config_wrapper(b"") == RegisterBody(filter_servers=None)
     with pytest.raises(RemoteProtocolError, match="bad topic table"):
         decode_topic_config_wrapper(b"?")
-
-
-def test_crc32() -> None:
-    body = b"body"
-    assert check_crc32(body, body_crc32(body))
-    assert not check_crc32(body, body_crc32(body) ^ 1)
-    assert check_crc32(body, 0)
-    assert check_crc32(body, None)
-    assert not check_crc32(b"", 1)
-    assert body_crc32(b"\xff" * 7) == zlib.crc32(b"\xff" * 7) & 0x7FFFFFFF
 
 
 @given(st.binary(max_size=80), st.booleans(), st.integers(0, 600))

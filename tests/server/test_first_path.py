@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from mqregistry.protocol import lenient_json
-from mqregistry.protocol.bodies.register import body_crc32
+from mqregistry.protocol.bodies.crc32 import body_crc32
 from mqregistry.protocol.bodies.route import decode_route
 from mqregistry.protocol.codes import RequestCode
 from mqregistry.protocol.command import decode_command

@@ -414,6 +414,19 @@ async def test_a_lost_number_that_was_taken_again_lets_no_registration_rest_on_t
         assert "topic3" in here.view.exact.topics
 
 
+async def test_a_stream_that_was_trimmed_whole_is_no_loss(redis_url):
+    async with hooked(redis_url) as here:
+        assert (await here.register(Broker())).code == 0
+        await here.store.client.xtrim(keys.changes(here.store.namespace), maxlen=0, approximate=False)
+        assert (await here.register(Broker(counter=2, topics=["topic1", "topic3"]))).code == 0
+        await here.store.client.xtrim(keys.changes(here.store.namespace), maxlen=0, approximate=False)
+        here.follower.look_again()
+        await until(lambda: here.view.load_id == 2, "the tables are read again")
+        assert not here.view.merged
+        assert (await here.register(Broker(counter=3, topics=["topic1", "topic4"]))).code == 0
+        assert here.view.load_id == 2
+
+
 async def test_a_stream_that_was_trimmed_beyond_the_view_stops_no_registration(redis_url):
     async with hooked(redis_url) as here:
         assert (await here.register(Broker())).code == 0

@@ -17,7 +17,8 @@ from ...config.sources import build
 from ...errors import ConfigError, PeerUnavailable, RegistryError, StartError
 from ...model import DataVersion, TopicConfig
 from ...operators.routes import read_route
-from ...protocol.bodies.register import body_crc32, encode_register_body
+from ...protocol.bodies.crc32 import body_crc32
+from ...protocol.bodies.register import encode_register_body
 from ...protocol.bodies.register_content import RegisterBody
 from ...protocol.codes import RequestCode, ResponseCode
 from ...protocol.headers import RegisterBroker

@@ -11,7 +11,7 @@ from typing import Final
 from ...errors import LocalProtocolError, PeerUnavailable, RemoteProtocolError
 from ...model import DataVersion
 from ...protocol import headers
-from ...protocol.bodies.register import body_crc32
+from ...protocol.bodies.crc32 import body_crc32
 from ...protocol.bodies.tables import decode_kv_table, encode_data_version
 from ...protocol.codes import VERSION_V5_0_0, RequestCode, ResponseCode
 from ...protocol.command import Command

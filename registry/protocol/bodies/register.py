@@ -278,15 +278,3 @@ def _topic_lines(topics: Iterable[TopicConfig], version: int) -> Iterable[bytes]
 
 def _with_length(data: bytes) -> bytes:
     return _LENGTH.pack(len(data)) + data
-
-
-def body_crc32(body: bytes) -> int:
-    """The value of the header field bodyCrc32: CRC-32 without its sign bit."""
-    return zlib.crc32(body) & 0x7FFFFFFF
-
-
-def check_crc32(body: bytes, header_crc: int | None) -> bool:
-    """Whether the body has the CRC of the header. 0 and None are not checked; an empty body has no CRC but 0."""
-    if not header_crc:
-        return True
-    return bool(body) and body_crc32(body) == header_crc

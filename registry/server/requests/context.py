@@ -13,6 +13,7 @@ from ...errors import RegistryError, StoreUnavailable
 from ...events.by import By
 from ...events.changes import ConfigSet
 from ...model import Registration
+from ...protocol.bodies.crc32 import BodyCrcs
 from ...protocol.codes import Encoding
 from ...protocol.command import Command
 from ...store.config_writes import KvStore
@@ -94,6 +95,7 @@ class RequestContext:
         view.subscribe(self._applied, lambda epoch, seq: self.use_shared(view.served.config))
         self.health = health
         self.chunks = ChunkCache(lambda topics: self.routes.encode(topics))
+        self.body_crcs = BodyCrcs()
         self.decoding_turns = DecodingTurns()
         self.draining = False
         self.in_flight = 0

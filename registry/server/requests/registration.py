@@ -18,7 +18,8 @@ import msgspec
 from ...behaviour import FIVE
 from ...errors import RateExceeded, RegistrationRejected, RemoteProtocolError, StoreUnavailable
 from ...model import ORDER_TOPIC_CONFIG, Registration
-from ...protocol.bodies.register import check_crc32, measuring, null_part
+from ...protocol.bodies.crc32 import check_crc32
+from ...protocol.bodies.register import measuring, null_part
 from ...protocol.bodies.register_chunks import ChunkedBody, TopicChunk
 from ...protocol.bodies.register_compressed import BodySize, begins_like_zlib
 from ...protocol.bodies.register_content import MAX_INFLATED_BYTES
@@ -87,8 +88,8 @@ async def register_broker(context: RequestContext, command: Command, opaque: int
     digest = (caller.digest if caller is not None else "") or digest_of(command)
     # The digest of a dated body covers neither its time nor the header's crc32: although it is that of last time, the
     # body may not match its crc32.
-    is_dated = dated(command) is not None
-    if is_dated and not check_crc32(command.body, header.body_crc32):
+    date = dated(command)
+    if date and not context.body_crcs.check(digest, command.body, date.end(), header.body_crc32):
         return _crc_mismatch(context, opaque, who)
     context.check_store()
     request = _Request(context, command, header, peer, sender, who, digest)
@@ -96,7 +97,7 @@ async def register_broker(context: RequestContext, command: Command, opaque: int
     if beat.same:
         return _unchanged(request, opaque, beat)
     await _check_rates(request, is_new=beat.data_version is None)
-    if not is_dated and not check_crc32(command.body, header.body_crc32):
+    if not date and not check_crc32(command.body, header.body_crc32):
         return _crc_mismatch(context, opaque, who)
     request = await _measured(request)
     async with context.decoding_turns.turn(request.size) as waited:

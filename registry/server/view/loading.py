@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ...errors import RegistryError
 from ...events.changes import Change, KvDeleted, KvPut, Parts
-from ...store.change_reader import ChangeReader
+from ...store.change_reader import ChangeReader, last_change_id
 from ...store.config_writes import KvStore
 from ...store.snapshot import NamespaceHead, read_tables
 from ...store.store import Store
@@ -70,6 +70,8 @@ async def has_vanished(tail_store: Store, applied: Entry | None) -> bool:
     """
     if applied is None:
         return False
+    if await last_change_id(tail_store) == applied.entry_id:
+        return False  # of a stream that was trimmed whole nothing else tells
     ms, _, number = applied.entry_id.partition("-")
     before = f"{ms}-{int(number) - 1}" if int(number) else f"{int(ms) - 1}-{2**64 - 1}"
     reader = ChangeReader(tail_store, before)
@@ -129,16 +131,16 @@ class GiveBack:
     def applied(self, change: Change) -> None:
         """The view has this change: what is put or deleted after the loss is not undone."""
         if isinstance(change, (KvPut, KvDeleted)) and not change.restored:
-            keys = self._changed.setdefault(change.kv_namespace, set())
+            changed = self._changed.setdefault(change.kv_namespace, set())
             if change.key is not None:
-                keys.add(change.key)
+                changed.add(change.key)
 
     def _with_changes(self, there: Tables) -> dict[str, dict[str, str]]:
         """The KV configuration to give back, with what was put or deleted since the loss as it is in ``there``."""
         kv = {name: dict(table) for name, table in self._kv.items()}
-        for name, keys in self._changed.items():
+        for name, changed in self._changed.items():
             table, new = kv.setdefault(name, {}), there.kv.get(name, {})
-            for key in keys:
+            for key in changed:
                 if key in new:
                     table[key] = new[key]
                 else:
