@@ -165,6 +165,28 @@ class FrontEnd:
         )
 
 
+async def follow(reader: ChangeReader, parts: Parts, tables: Tables) -> None:
+    """Apply the changes that there are to tables."""
+    while changes := await reader.read(block_ms=0):
+        for change in changes:
+            for whole in parts.add(change):
+                tables.apply(whole)
+
+
+class Following(FrontEnd):
+    """It compares with tables that follow the changes, as the server's do, and so reads all of them only once."""
+
+    _known: tuple[str, Tables, ChangeReader, Parts] | None = None
+
+    async def tables(self) -> tuple[str, Tables]:
+        if self._known is None:
+            head, tables = await read_tables(self.store)
+            self._known = head.epoch, tables, ChangeReader(self.store, head.last_id), Parts()
+        epoch, tables, reader, parts = self._known
+        await follow(reader, parts, tables)
+        return epoch, tables
+
+
 class Bed:
     """A namespace with two front ends, and eyes on everything in it."""
 

@@ -15,7 +15,7 @@ from mqregistry.store.change_reader import ChangeReader
 from mqregistry.store.snapshot import read_head, read_section, read_tables
 from mqregistry.store.store import Store
 
-from .bed import FrontEnd, registration
+from .bed import Following, follow, registration
 
 
 @pytest.fixture
@@ -88,20 +88,6 @@ async def test_snapshot_is_read_only(bed):
     assert await bed.dump() == before
 
 
-class Following(FrontEnd):
-    """It compares with tables that follow the changes, as the server's do, and so reads pages only once."""
-
-    known = None
-
-    async def tables(self):
-        if self.known is None:
-            head, tables = await read_tables(self.store)
-            self.known = head.epoch, tables, ChangeReader(self.store, head.last_id), Parts()
-        epoch, tables, reader, parts = self.known
-        await follow(reader, parts, tables)
-        return epoch, tables
-
-
 async def random_writes(front_end, random_, names, count):
     """Everything that changes a table, at random; small enough for names to come and go all the time."""
     for i in range(count):
@@ -135,13 +121,6 @@ async def random_writes(front_end, random_, names, count):
                     await front_end.kv.put(f"ns{i % 5}", topics[0], random_.choice([None, str(i)]))
                 else:
                     await front_end.kv.set_config({topics[0]: str(i)})
-
-
-async def follow(reader, parts, tables):
-    while changes := await reader.read(block_ms=0):
-        for change in changes:
-            for whole in parts.add(change):
-                tables.apply(whole)
 
 
 @pytest.mark.parametrize("seed", range(12))
