@@ -524,14 +524,14 @@ def test_draining_is_not_ready(serving):
         assert client.request(106).code == 0
         serve.process.terminate()
         wait_until(lambda: serve.readyz() == (503, ["draining"]), "load balancers are told", 9)
-    assert serve.process.wait(15) == 0
+    assert serve.process.wait(30) == 0
 
 
 def test_a_taken_http_port_is_253_and_nothing_is_left(serving):
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         serve = serving(booted=False, http_port=port)
-        assert serve.process.wait(15) == 253
+        assert serve.process.wait(30) == 253
         assert f"cannot serve metrics on 127.0.0.1:{port}" in serve.log
     socket.create_server(("127.0.0.1", serve.port)).close()
 

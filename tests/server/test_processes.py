@@ -48,7 +48,7 @@ sys.stdout.buffer.write(told)
 def probe(more: str) -> tuple[int, str]:
     """Fork one worker that does this: its exit status, and what it wrote to stderr."""
     source = PROBE.replace("MORE", more)
-    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, timeout=20, check=True)
+    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, timeout=60, check=True)
     code, _, told = done.stdout.partition("\n")
     assert done.stderr == ""
     return int(code), told
@@ -118,7 +118,7 @@ try:
 except ChildProcessError:
     print("none is left")
 """
-    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, timeout=20, check=True)
+    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, timeout=60, check=True)
     assert (done.stdout, done.stderr) == ("1\nnone is left\n", "")
 
 
@@ -174,8 +174,8 @@ def test_forked_workers_end_with_a_supervisor_that_is_killed(tmp_path, redis_url
         workers = serve.workers()
         assert len(workers) == 2
         os.kill(serve.process.pid, signal.SIGKILL)
-        serve.process.wait(10)
-        gone, alive = psutil.wait_procs(workers, 10)
+        serve.process.wait(30)
+        gone, alive = psutil.wait_procs(workers, 30)
         assert not alive
         assert len(gone) == 2
     finally:

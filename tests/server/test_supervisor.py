@@ -730,7 +730,7 @@ def test_a_bind_address_that_is_none_is_253(tmp_path, redis_url):
             "0",
             "--port", "9",
         ],
-        capture_output=True, text=True, timeout=20, check=False, cwd=tmp_path,
+        capture_output=True, text=True, timeout=60, check=False, cwd=tmp_path,
     )  # fmt: skip
     assert done.returncode == 253
     assert "cannot listen on 192.0.2.1:9: this machine has no such address" in done.stderr
