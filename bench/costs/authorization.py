@@ -149,7 +149,7 @@ def load(options: argparse.Namespace) -> int:
     say(f"{about['commit']}, {about['machine']}, load average {about['load_average']}")
     shape = TINY if options.small else S2
     times = signed_load.measure(
-        shape, options.rounds, options.seconds, before, server_cores, generator_cores, say
+        shape, options.rounds, options.seconds, before, server_cores, generator_cores, say, options.loads
     )  # fmt: skip
     lines, all_held = signed_load.report(times)
     print("\n".join(lines))
@@ -164,6 +164,8 @@ def main() -> int:
     parser.add_argument("--before", type=Path, metavar="FOLDER", help="a checkout that is measured as well")
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--seconds", type=float, default=2.0, help="of one load of one front end in one round")
+    loads = list(signed_load.LOADS)
+    parser.add_argument("--loads", nargs="+", choices=loads, default=loads, metavar="LOAD", help=", ".join(loads))
     parser.add_argument("--small", action="store_true", help="tables of 40 topics: whether it runs")
     options = parser.parse_args()
     if options.load:

@@ -122,7 +122,7 @@ def main() -> int:
                     seconds=asked.seconds,
                     pages=STREAMS,
                     generator_cores=generator_cores,
-                    started=partial(beside_console.keep_out_of_the_way, server_cores),
+                    started=partial(beside_console.share, server_cores),
                 )
             )
     print("| what | median | p99 | bar |\n| --- | --- | --- | --- |")

@@ -10,6 +10,8 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Iterable
+from concurrent.futures import Executor
+from functools import partial
 from pathlib import Path
 
 KV_NAMESPACE = "bench"
@@ -66,13 +68,20 @@ class OpenConsole:
 
 
 @contextlib.asynccontextmanager
-async def console(redis: str, namespace: str, folder: Path) -> AsyncIterator[OpenConsole]:
-    """Start a console on a namespace; it keeps what it keeps in the folder."""
+async def console(
+    redis: str, namespace: str, folder: Path, starter: Executor | None = None
+) -> AsyncIterator[OpenConsole]:
+    """Start a console on a namespace; it keeps what it keeps in the folder.
+
+    Args:
+        starter: whose priority it gets; default: that of some other thread of this process.
+    """
     command = [sys.executable, "-m", "mqregistry", "console", "--redis", redis, "--namespace", namespace]
-    process = subprocess.Popen(  # noqa: ASYNC220 - nothing else waits meanwhile
-        [*command, "--port", "0", "--checkpoints", str(folder)], stdout=subprocess.PIPE, text=True,
-        env={**os.environ, "HOME": str(folder)},
+    start = partial(
+        subprocess.Popen[str], [*command, "--port", "0", "--checkpoints", str(folder)], stdout=subprocess.PIPE,
+        text=True, env={**os.environ, "HOME": str(folder)},
     )  # fmt: skip
+    process = await asyncio.get_running_loop().run_in_executor(starter, start)
     assert process.stdout is not None
     said = await asyncio.to_thread(process.stdout.readline)
     found = re.search(r":(\d+)/", said)

@@ -31,19 +31,23 @@ end
 
 local function clear_name(name)
   local topics_key, pcall, gone = P .. "broker-topics:" .. name, redis.pcall, call("EXISTS", P .. "broker:" .. name) == 0
+  local cursor = "0" -- of this call alone: after a failover it would mean other topics
   while gone and call("EXISTS", topics_key) == 1 do
     if room <= 0 then
       return false
     end
-    -- Not by a cursor: after a failover it would mean other topics. A key that is no set says nothing of topics.
-    local topics = pcall("SRANDMEMBER", topics_key, math.min(room, LEAVE_AT_ONCE))
-    if topics.err then
+    local page = pcall("SSCAN", topics_key, cursor, "COUNT", math.min(room, LEAVE_AT_ONCE))
+    if page.err then -- a key that is no set says nothing of topics
       break
     end
-    drop_cells(name, topics)
-    pcall("SREM", topics_key, unpack(topics))
+    cursor = page[1]
+    local topics = {unpack(page[2], 1, math.min(room, #page[2]))} -- a small set comes whole
+    if #topics > 0 then
+      drop_cells(name, topics)
+      pcall("SREM", topics_key, unpack(topics))
+    end
     room = room - #topics
-    topics = nil
+    page, topics = nil, nil
     collect()
   end
   call("HDEL", P .. "leaving", name)

@@ -7,17 +7,18 @@ from typing import Final
 
 from markupsafe import Markup
 
+from .state import MINUTES
+
 _WIDTH: Final = 600
 _HEIGHT: Final = 48
-_MINUTES: Final = 60
 
 
 def minutes_chart(per_minute: Mapping[int, int], now_ms: int) -> Markup:
     """Changes in each minute of the last hour, as bars; the words beneath say the same to who cannot see them."""
     last = now_ms // 60_000
-    counts = [per_minute.get(minute, 0) for minute in range(last - _MINUTES + 1, last + 1)]
+    counts = [per_minute.get(minute, 0) for minute in range(last - MINUTES + 1, last + 1)]
     most = max(counts) or 1
-    step = _WIDTH / _MINUTES
+    step = _WIDTH / MINUTES
     bars = Markup("").join(
         Markup('<rect x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{:.1f}"/>').format(
             number * step, _HEIGHT - (height := max(1.5, count / most * (_HEIGHT - 2))), step - 2, height

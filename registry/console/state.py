@@ -31,7 +31,8 @@ _CHANGES_PER_READ: Final = 100
 # A page that was away for a moment gets what it missed; one that was away for longer reads everything again.
 _RECENT: Final = 500
 _WAITING: Final = 500
-_MINUTES: Final = 60
+MINUTES: Final = 60
+"""Of which the changes are counted, one by one: the last hour."""
 
 
 class Listener:
@@ -192,7 +193,7 @@ class State:
             tell(change)
         minute = change.ms // 60_000
         self.per_minute[minute] = self.per_minute.get(minute, 0) + 1
-        while len(self.per_minute) > _MINUTES:
+        while len(self.per_minute) > MINUTES:
             del self.per_minute[min(self.per_minute)]
         for listener in self.listeners:
             listener.put(change)
