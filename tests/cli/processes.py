@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import threading
 import time
 
@@ -51,7 +52,10 @@ class Process:
         return self.wait(timeout_s)
 
     def wait(self, timeout_s=60.0):
-        status = self.popen.wait(timeout_s)
+        try:
+            status = self.popen.wait(timeout_s)
+        except subprocess.TimeoutExpired as error:
+            raise AssertionError(f"it did not end within {timeout_s} s:\n{self.out}\n{self.err}") from error
         for reader in self._readers:
             reader.join(timeout_s)
         return status
