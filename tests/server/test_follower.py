@@ -42,7 +42,7 @@ class HookedStore(Store):
         return reply
 
 
-async def until(condition, what, within_s=20.0):
+async def until(condition, what, within_s=60.0):
     async with asyncio.timeout(within_s):
         while not condition():  # noqa: ASYNC110 (a condition of other tasks)
             await asyncio.sleep(0.01)
