@@ -1,4 +1,4 @@
-"""What README.md, deploy/README.md and the pages of docs/ say of the command line is true."""
+"""What README.md, deploy/README.md and all pages of docs/ say of the command line is true."""
 
 from __future__ import annotations
 
@@ -14,13 +14,15 @@ from mqregistry.config.settings import options, options_by_key
 
 from .world import ROOT
 
-PAGES = ("README.md", "deploy/README.md", *(f"docs/{name}.md" for name in (
-    "commands", "comparing", "kubernetes", "operating", "pipeline", "python", "redis", "security", "tutorial",
-    "howto/backup", "howto/sentinel", "howto/sizing", "howto/tls", "howto/troubleshooting",
-)))  # fmt: skip
+PAGES = sorted(
+    str(path.relative_to(ROOT))
+    for pattern in ("README.md", "SECURITY.md", "deploy/*.md", "docs/**/*.md")
+    for path in ROOT.glob(pattern)
+)
 # Options of other programs that the pages show too.
 OTHERS = {
     "README.md": {"--from", "--spec"},
+    "SECURITY.md": {"--format"},
     "deploy/README.md": {"--build", "--now"},
     "docs/howto/sentinel.md": {"--sentinel"},
     "docs/kubernetes.md": {"--from-literal", "--strict"},
@@ -96,7 +98,7 @@ def test_exit_codes_are_those_of_the_program():
 def test_every_variable_and_property_key_named_is_one(name):
     variables = {variable for option in options().values() for variable in option.variables}
     named = set(re.findall(r"MQREGISTRY_[A-Z_]+", text(name)))
-    assert named <= variables | {"MQREGISTRY_REDIS_PASSWORD", "MQREGISTRY_CONFIG"}
+    assert named <= variables | {"MQREGISTRY_REDIS_PASSWORD", "MQREGISTRY_CONFIG", "MQREGISTRY_REDIS_SERVER"}
 
 
 def test_property_keys_of_the_pages_are_settings():
