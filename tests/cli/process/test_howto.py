@@ -120,7 +120,7 @@ def test_sentinel_set_up_as_the_page_says_fails_over(world, shell):
     text = page("sentinel")
     redis_conf, replica_of, sentinel_conf = blocks(text, "text")
     serve = commands(text)[:2]
-    failover, look = commands(text)[2:4]
+    failover, look, who_is_master = commands(text)[2:5]
     own = re.compile(r"^(?:#|port|bind).*\n", re.M)  # of this machine
     first = RedisProcess(world.folder / "r1", own.sub("", redis_conf).splitlines())
     second = RedisProcess(world.folder / "r2")
@@ -152,6 +152,9 @@ def test_sentinel_set_up_as_the_page_says_fails_over(world, shell):
 
         wait_until(failed_over, "the replica is the master", 30)
         shell._env["MQREGISTRY_REDIS"] = world.env["MQREGISTRY_REDIS"]
+        (said,) = re.findall(r"`(Sentinel names another master, )10", text)
+        front_end.wait_for(f"{said}{second.address}")
+        assert sentinels[0].call(*who_is_master.split("26379 ")[1].split()) == second.address.encode().split(b":")
         wait_until(lambda: " ready " in shell.run(look), "the front end follows it", 30)
         assert front_end.interrupt() == 0
     finally:
