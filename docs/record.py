@@ -1,8 +1,8 @@
-"""Records a terminal beside a registry: ``python -m docs.record FOLDER`` (``make pictures`` puts it into docs/terminal).
+"""Records a terminal beside a registry, into a folder (``make pictures``): ``python -m docs.record docs/terminal``.
 
-It writes ``route.cast``, which ``asciinema play`` shows (asciicast v2), and ``route.svg``, its last screen. The commands
-are those of docs/tutorial.md, and run in a shell of a real terminal; a broker leaves and comes back while one of them
-looks.
+It writes ``route.cast``, which ``asciinema play`` shows (asciicast v2), and ``route.svg``, all of it on one screen. The
+commands are those of docs/tutorial.md, and run in a shell of a real terminal. A broker leaves and comes back while one
+of them looks.
 """
 
 from __future__ import annotations
