@@ -108,7 +108,9 @@ def test_until_same_ends_as_soon_as_it_is(start, java):
     wait_until(lambda: other.asked(), "it was asked")
     tables.drop_queue_data("late", "broker-a")
     assert process.wait() == 0
-    assert process.out.splitlines()[3].endswith(" same")
+    _, *sides, state = process.out.splitlines()[:4]
+    assert state.endswith(" same")
+    assert len({side.split()[-3] for side in sides}) == 1, "the same number of topics"
 
 
 def test_until_same_gives_up(command, java):
