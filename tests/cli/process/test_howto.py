@@ -138,6 +138,8 @@ def test_sentinel_set_up_as_the_page_says_fails_over(world, shell):
         for number, sentinel in enumerate(sentinels, 1):
             export = export.replace(f"10.0.0.{number}:26379", sentinel.address)
         world.env["MQREGISTRY_REDIS"] = export.removeprefix("export MQREGISTRY_REDIS=")
+        wrong = world.run("clusters", "--redis", world.env["MQREGISTRY_REDIS"].replace("/mymaster", "/other"), expect=1)
+        assert "the Sentinels know no master of this name" in wrong.stderr
         port = free_port()
         front_end = world.start(*start.split()[1:], "--host", "127.0.0.1", "--port", port, "--http-port", 0)
         front_end.wait_for("boot success")
