@@ -12,7 +12,7 @@ BIN := $(VENV)/bin
 LINKS := src/mqregistry registry/worker registry/pipeline registry/lua
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: same-python help run test other-tests spark-tests test-valkey k8s interop bench docs lint types check release constraints clean
+.PHONY: same-python help run test other-tests spark-tests test-valkey k8s interop bench docs pictures lint types check release constraints clean
 
 help:
 	@echo "make run          start a registry here: Redis, name server, sweeper   (ARGS=... for mqregistry up)"
@@ -22,6 +22,7 @@ help:
 	@echo "make k8s          check the Helm chart; builds helm with Go where there is none"
 	@echo "make bench        beside the Java NameServer, five minutes; needs cc   (ARGS=--help)"
 	@echo "make docs         make the pages: a site and man pages, in build/docs"
+	@echo "make pictures     take the pictures of the pages again; needs Chromium, and port 9876 free"
 	@echo "make lint types   ruff, mypy"
 	@echo "make check        lint, types, test: what CI runs"
 	@echo "make release      sdist, wheel, SBOM and checksums, into dist/"
@@ -104,6 +105,11 @@ docs: $(VENV)/docs.stamp
 	$(SPHINX) --builder html . build/docs/html
 	$(SPHINX) --builder man . build/docs/man
 	@echo "the pages: build/docs/html/index.html; on a terminal: man build/docs/man/mqregistry.1"
+
+# Of the console, and of a terminal
+pictures: $(VENV)/dev.stamp
+	$(BIN)/python -m tests.console.screenshots docs/console
+	$(BIN)/python -m docs.record docs/terminal
 
 lint: $(VENV)/dev.stamp
 	$(BIN)/ruff check .

@@ -124,6 +124,8 @@ async def _until_same(comparison: Comparing, until_same_ms: int, every_ms: int) 
         report = await comparison.look()
         if not report.unread and not report.settled:
             report = await comparison.until(lambda one: one.settled or bool(one.unread), min(end_s, next_s))
+            if report.settled:  # of what was asked for again: how much a side has, a look at everything tells
+                report = await comparison.look()
         if report.settled or time.monotonic() >= end_s:
             return report
         await asyncio.sleep(max(0.0, min(end_s, next_s) - time.monotonic()))
