@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 import time
 from typing import Any
@@ -13,7 +12,7 @@ import pytest
 from bench.servers.processes import ChildProcess, Processes, free_port, wait_until
 
 from .conftest import release_or_skip
-from .name_servers import JavaNameServers, NameServer, OurNameServers
+from .name_servers import JavaNameServers, NameServer, OurNameServers, compare
 from .wire import WireClient
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(900)]
@@ -60,16 +59,6 @@ def broker(processes: Processes, name: str, port: int, *servers: NameServer) -> 
 
     wait_until(f"{name} is registered", is_registered, 60)
     return running
-
-
-def compare(*arguments: str) -> tuple[int, dict[str, Any]]:
-    """The exit status of a comparison, and what it told."""
-    done = subprocess.run(
-        [sys.executable, "-m", "mqregistry", "compare", *arguments, "--json"],
-        capture_output=True, text=True, check=False, timeout=120,
-    )  # fmt: skip
-    assert done.stdout, done.stderr
-    return done.returncode, json.loads(done.stdout.splitlines()[-1])
 
 
 def cells(told: dict[str, Any], sort: str) -> set[tuple[str, str, str, str]]:
