@@ -1,8 +1,8 @@
 """A day of registrations, played as fast as Redis takes it: what the memory of a server looks like afterwards.
 
 Four clusters of eight brokers. Each broker sends its 2,880 heartbeats; each hour every cluster changes, drops and gets
-topics, whose names are of every length; and four or five times a day each broker leaves and comes back with all of its topics.
-The same seed gives every server the same day.
+topics, whose names are of every length; and four or five times a day each broker leaves and comes back with all of its
+topics. The same seed gives every server the same day.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class Day:
             await self._register(broker, new, dropped)
 
     async def _register(
-        self, broker: _ChurningBroker, topics: dict[str, QueueData], dropped: list[str] | None = None
+        self, broker: _ChurningBroker, topics: dict[str, QueueData], dropped: Sequence[str] = ()
     ) -> None:
         head = await read_head(self._store)
         rev = await self._store.client.hget(keys.broker(self._store.namespace, broker.name), "rev")
