@@ -52,7 +52,11 @@ def servers_here(named: Sequence[str]) -> dict[str, str]:
 
         paths.append(str(get_binary_path()))
     paths += filter(None, (shutil.which("redis-server"), *named))
-    return {name_of(path): path for path in dict.fromkeys(map(os.path.realpath, paths))}
+    found: dict[str, str] = {}
+    for path in dict.fromkeys(map(os.path.realpath, paths)):
+        name = name_of(path)
+        found[f"{name} {Path(path).name}" if name in found else name] = path
+    return found
 
 
 def name_of(path: str) -> str:
