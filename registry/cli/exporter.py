@@ -11,7 +11,6 @@ from typing import Final
 
 import click
 from prometheus_client import Metric
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
@@ -26,7 +25,7 @@ _PAGE_S: Final = 5.0
 
 def family(name: str, kind: str, text: str, samples: Iterable[Sample]) -> Metric:
     """One metric with its samples."""
-    found = {"counter": CounterMetricFamily, "gauge": GaugeMetricFamily}[kind](name, text)
+    found = Metric(name.removesuffix("_total"), text, kind)  # its page has the name with it
     for labels, value in samples:
         found.add_sample(name, dict(labels), value)
     return found
@@ -34,7 +33,10 @@ def family(name: str, kind: str, text: str, samples: Iterable[Sample]) -> Metric
 
 class _Page(Collector):
     def __init__(self, metrics: Iterable[Metric]) -> None:
-        self.collect = lambda: metrics
+        self._metrics = metrics
+
+    def collect(self) -> Iterable[Metric]:
+        return self._metrics
 
 
 def exporter(listen: str, page: Page) -> http.server.ThreadingHTTPServer:
