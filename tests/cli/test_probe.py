@@ -102,7 +102,7 @@ def test_as_an_exporter(start, servers):
     assert documented(get(port, "/metrics").body.decode()) == rows_of_page("mqregistry_probe_")
     assert found["mqregistry_probe_agree",] == 1
     assert [found["mqregistry_probe_up", one.address] for one in servers] == [1, 1]
-    assert found["mqregistry_probe_seconds", servers[0].address, "105 t"] > 0
+    assert found["mqregistry_probe_seconds", "105 t", servers[0].address] > 0
     servers[1].routes.clear()
     wait_until(lambda: samples()["mqregistry_probe_up", servers[1].address] == 0, "it has no route")
     assert get(port, "/").status == 404
