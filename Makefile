@@ -12,7 +12,7 @@ BIN := $(VENV)/bin
 LINKS := src/mqregistry registry/worker registry/pipeline registry/lua
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: same-python help run test other-tests spark-tests test-valkey k8s interop bench docs lint types check release constraints clean
+.PHONY: same-python help run test other-tests spark-tests test-valkey k8s interop bench docs pictures lint types check release constraints clean
 
 help:
 	@echo "make run          start a registry here: Redis, name server, sweeper   (ARGS=... for mqregistry up)"
@@ -22,6 +22,7 @@ help:
 	@echo "make k8s          check the Helm chart; builds helm with Go where there is none"
 	@echo "make bench        beside the Java NameServer, five minutes; needs cc   (ARGS=--help)"
 	@echo "make docs         make the pages: a site and man pages, in build/docs"
+	@echo "make pictures     take the pictures of the pages again; needs Chromium, and port 9876 free"
 	@echo "make lint types   ruff, mypy"
 	@echo "make check        lint, types, test: what CI runs"
 	@echo "make release      sdist, wheel, SBOM and checksums, into dist/"
@@ -65,11 +66,11 @@ run: $(VENV)/run.stamp
 NONE_IS_FINE := $(if $(ARGS),|| [ $$? -eq 5 ])
 
 # Tests start thousands of Python processes: what one has compiled is there for the next, also where the environment
-# (that of many container images) says otherwise.
-test other-tests spark-tests test-valkey interop: export PYTHONDONTWRITEBYTECODE :=
+# (that of many container images) says otherwise. Without it a registry starts in twice the time.
+run test other-tests spark-tests test-valkey interop: export PYTHONDONTWRITEBYTECODE :=
 
 # The tests with Spark share one session in one process, which leaves a core half idle: they run beside the others, and
-# what they say is shown after them.
+# what they say is shown after them. All of them are in tests/pipeline: to collect all others takes 7 s.
 test: $(VENV)/dev.stamp
 	@status=0; $(MAKE) --no-print-directory --keep-going --jobs=2 spark-tests other-tests || status=$$?; \
 	  cat $(VENV)/spark.log; exit $$status
@@ -78,7 +79,7 @@ other-tests:
 	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist worksteal -m "not interop and not spark" $(ARGS) $(NONE_IS_FINE)
 
 spark-tests:
-	@$(BIN)/python -m pytest -m spark $(ARGS) > $(VENV)/spark.log 2>&1 $(NONE_IS_FINE)
+	@$(BIN)/python -m pytest -m spark $(or $(ARGS),tests/pipeline) > $(VENV)/spark.log 2>&1 $(NONE_IS_FINE)
 
 # What talks to Redis, on the other server that the extra may bring
 test-valkey: $(VENV)/dev.stamp
@@ -104,6 +105,11 @@ docs: $(VENV)/docs.stamp
 	$(SPHINX) --builder html . build/docs/html
 	$(SPHINX) --builder man . build/docs/man
 	@echo "the pages: build/docs/html/index.html; on a terminal: man build/docs/man/mqregistry.1"
+
+# Of the console, and of a terminal
+pictures: $(VENV)/dev.stamp
+	$(BIN)/python -m tests.console.screenshots docs/console
+	$(BIN)/python -m docs.record docs/terminal
 
 lint: $(VENV)/dev.stamp
 	$(BIN)/ruff check .

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate
 from typing import Final
 
 BOUNDS_S: Final = (
@@ -37,6 +38,11 @@ class Durations:
     def told(self) -> Told:
         """As other processes are told it."""
         return self.counts, self.total_s
+
+
+def buckets(counts: Sequence[int]) -> list[tuple[str, float]]:
+    """As Prometheus counts them: each bound, and how many took no longer."""
+    return [*zip((*map(str, BOUNDS_S), "+Inf"), accumulate(counts), strict=True)]
 
 
 def add_up(many: Iterable[Mapping[str, Told]]) -> dict[str, Told]:

@@ -36,6 +36,7 @@ hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default")
 
 # A busy disk must not hold up a test; what a crash leaves is the business of tests with a Redis of their own.
 NO_FSYNC = ("--appendfsync", "no")
+PIPELINE = Path(__file__).parent / "pipeline"
 # The one that is below, once a test has asked for it.
 SERVERS: list[EmbeddedRedis] = []
 
@@ -114,12 +115,20 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if inspect.iscoroutinefunction(getattr(item, "obj", None)) and "runner" not in item.fixturenames:
             item.fixturenames.insert(0, "runner")
+        if item.get_closest_marker("spark") and PIPELINE not in item.path.parents:
+            raise pytest.UsageError(f"{item.nodeid} is marked spark, and make test looks for these in {PIPELINE} only")
+
+
+def pytest_configure():
+    """Modules and tests are made until all are collected; to look for garbage among them takes a fifth of that time."""
+    gc.disable()
 
 
 def pytest_collection_finish():
     """Leave what thousands of tests have imported out of each collection of garbage: it took a quarter of a second."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -81,7 +81,7 @@ THIRD_PARTY = {
     "click": {"cli"},
     "pytest": {"testing"},
     "uvloop": {"server.process", "cli", "worker"},
-    "prometheus_client": {"server.process"},
+    "prometheus_client": {"server.process", "cli"},
     "asyncio": {
         "tasks", "store", "client", "server.auth", "server.counting", "server.view", "server.requests", "server.net",
         "server.process", "worker", "pipeline", "simulate", "shadow", "testing", "console", "top", "cli",

@@ -59,7 +59,7 @@ def cli() -> None:
     Does it all fit:    mqregistry doctor
     Change the tables:  mqregistry broker wipe | restore | forget NAME, topic delete | set TOPIC
     KV configuration:   mqregistry kv list | get | put | delete | export | import
-    Shared settings:    mqregistry config export | import
+    Shared settings:    mqregistry config get | set | export | import
     Who may do what:    mqregistry auth mode | user | secret | allow | deny | observe | check
     History, by Spark:  mqregistry pipeline run
     From outside:       mqregistry probe -n LIST | compare SIDE SIDE | shadow

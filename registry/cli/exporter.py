@@ -10,33 +10,37 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 import click
+from prometheus_client import Metric
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.registry import Collector
 
 from ..errors import RegistryError
 
 Sample = tuple[Mapping[str, str], float]
 """Labels and value."""
+Page = Callable[[], Iterable[Metric]]
 
 _PAGE_S: Final = 5.0
-_CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 
-def family(name: str, kind: str, text: str, samples: Iterable[Sample]) -> list[str]:
-    """The lines of one metric: its help, its kind, its samples."""
-    return [
-        f"# HELP {name} {text}", f"# TYPE {name} {kind}",
-        *(f"{name}{_labels(labels)} {value:.10g}" for labels, value in samples),
-    ]  # fmt: skip
+def family(name: str, kind: str, text: str, samples: Iterable[Sample]) -> Metric:
+    """One metric with its samples."""
+    found = Metric(name.removesuffix("_total"), text, kind)  # its page has the name with it
+    for labels, value in samples:
+        found.add_sample(name, dict(labels), value)
+    return found
 
 
-def _labels(labels: Mapping[str, str]) -> str:
-    if not labels:
-        return ""
-    escaped = (value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n") for value in labels.values())
-    return "{" + ",".join(f'{name}="{value}"' for name, value in zip(labels, escaped, strict=True)) + "}"
+class _Page(Collector):
+    def __init__(self, metrics: Iterable[Metric]) -> None:
+        self._metrics = metrics
+
+    def collect(self) -> Iterable[Metric]:
+        return self._metrics
 
 
-def exporter(listen: str, page: Callable[[], str]) -> http.server.ThreadingHTTPServer:
-    """A server that answers GET /metrics with what ``page`` gives; ``serve_forever`` runs it.
+def exporter(listen: str, page: Page) -> http.server.ThreadingHTTPServer:
+    """A server that answers GET /metrics with the metrics of ``page``; ``serve_forever`` runs it.
 
     Args:
         listen: PORT or HOST:PORT; HOST is 127.0.0.1 unless given.
@@ -55,12 +59,14 @@ def exporter(listen: str, page: Callable[[], str]) -> http.server.ThreadingHTTPS
                 self.send_error(404, "try /metrics")
                 return
             try:
-                body = page().encode()
+                metrics = page()
             except RegistryError as error:
                 self.send_error(503, "no name server is known", str(error))
                 return
+            encode, content_type = choose_encoder(self.headers.get("Accept", ""))
+            body = encode(_Page(metrics))
             self.send_response(200)
-            self.send_header("Content-Type", _CONTENT_TYPE)
+            self.send_header("Content-Type", content_type)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)
@@ -75,14 +81,14 @@ def exporter(listen: str, page: Callable[[], str]) -> http.server.ThreadingHTTPS
 
 
 @contextlib.contextmanager
-def exporting(listen: str | None, page: Callable[[], str]) -> Iterator[None]:
+def exporting(listen: str | None, page: Page) -> Iterator[None]:
     """Serve the page during a ``with`` of a coroutine, and make it on its event loop; without ``listen``, nothing."""
     if listen is None:
         yield
         return
     loop = asyncio.get_running_loop()
 
-    async def make() -> str:
+    async def make() -> Iterable[Metric]:
         return page()
 
     with exporter(listen, lambda: asyncio.run_coroutine_threadsafe(make(), loop).result(_PAGE_S)) as server:

@@ -7,6 +7,7 @@ means is whatever its age.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from itertools import combinations
@@ -55,6 +56,11 @@ class Lasted(msgspec.Struct, frozen=True):
     def cell(self) -> Cell:
         """The cell that differs."""
         return Cell(self.kind, self.name, self.part, self.at)
+
+
+def now_ms() -> int:
+    """The time at which something is seen, in ms since 1970."""
+    return round(time.time() * 1000)
 
 
 class _Pair(msgspec.Struct):

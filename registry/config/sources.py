@@ -22,7 +22,7 @@ from .settings import Settings, options, options_by_key
 logger = logging.getLogger(__name__)
 
 # Variables with our prefix that are read elsewhere.
-_OTHER_VARIABLES: Final = frozenset(
+OTHER_VARIABLES: Final = frozenset(
     {
         "MQREGISTRY_REDIS_PASSWORD", "MQREGISTRY_CONFIG",
         "MQREGISTRY_LAKE",  # of the pipeline's commands
@@ -93,7 +93,7 @@ def build(
     of_java = environ.get(_JAVA_SERIALIZE_TYPE, "").strip()
     if of_java:
         put(options()["serialize_type"], of_java, f"environment {_JAVA_SERIALIZE_TYPE}", _JAVA_SERIALIZE_TYPE)
-    known = set(_OTHER_VARIABLES)
+    known = set(OTHER_VARIABLES)
     for option in options().values():
         known.update(option.variables)
         variable = next((name for name in option.variables if name in environ), None)

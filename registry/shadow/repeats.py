@@ -15,7 +15,7 @@ from ..client.reconnecting import ReconnectingConnection
 from ..compare.answers import Asked, content_of_answer
 from ..compare.content import Content
 from ..compare.differences import Cell, Difference, differences
-from ..compare.lasting import Lasted, Lasting, Sort
+from ..compare.lasting import Lasted, Lasting, Sort, now_ms
 from ..errors import RegistryError
 from ..protocol.command import Command
 from ..tasks import pause
@@ -101,7 +101,7 @@ class Repeats:
 
     def standing(self) -> Sequence[Lasted]:
         """The differences as they stand now."""
-        return self._lasting.standing(_now_ms())
+        return self._lasting.standing(now_ms())
 
     async def _repeat(self) -> None:
         while True:
@@ -137,7 +137,7 @@ class Repeats:
             contents, found = await asyncio.to_thread(_compared, asked, java, ours)
         else:
             contents, found = _compared(asked, java, ours)
-        self._lasting.look(_now_ms(), found, contents, self._differing.pop(asked, ()))
+        self._lasting.look(now_ms(), found, contents, self._differing.pop(asked, ()))
         if found:
             self._differing[asked] = [one.cell for one in found]
         is_open = any(self._lasting.is_open(one.cell) for one in found)
@@ -174,7 +174,3 @@ def _compared(asked: Asked, java: Command, ours: Command) -> tuple[dict[str, Con
         JAVA: content_of_answer(asked, java, is_java=True), OURS: content_of_answer(asked, ours, is_java=False)
     }  # fmt: skip
     return contents, differences(contents)
-
-
-def _now_ms() -> int:
-    return round(time.time() * 1000)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +19,7 @@ from mqregistry.config.settings import Settings
 from mqregistry.server.process.supervisor import boot_line
 from mqregistry.store.store import Store
 
+from ..forked import run_command
 from .processes import Process
 
 
@@ -104,9 +103,6 @@ def finished(env):
     """Run a command to its end, in a process of its own."""
 
     def run(*arguments, **variables):
-        return subprocess.run(
-            [sys.executable, "-m", "mqregistry", *arguments], env={**env, **variables}, capture_output=True, text=True,
-            check=False, timeout=60,
-        )  # fmt: skip
+        return run_command(*arguments, env={**env, **variables})
 
     return run

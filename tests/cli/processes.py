@@ -1,41 +1,39 @@
-"""Commands that run as processes of their own."""
+"""Commands that run as processes of their own, forked."""
 
 from __future__ import annotations
 
 import os
 import signal
 import subprocess
-import sys
 import threading
 import time
 
 import psutil
+
+from ..forked import Forked, command
 
 
 class Process:
     """A command that runs; its output is collected."""
 
     def __init__(self, *arguments, env):
-        self.popen = subprocess.Popen(
-            [sys.executable, "-m", "mqregistry", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env,
-            start_new_session=True, text=True,
-            # whoever runs the tests under nohup hands "ignore SIGHUP" down to every process
-            preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),
-        )  # fmt: skip
+        read_out, write_out = os.pipe()
+        read_err, write_err = os.pipe()
+        with open(os.devnull, "rb") as nothing, open(write_out, "wb"), open(write_err, "wb"):
+            self.popen = Forked(command, arguments, stdio=(nothing.fileno(), write_out, write_err), env=env)
         self.out, self.err = "", ""
-        self._readers = [threading.Thread(target=self._read, args=(name,)) for name in ("stdout", "stderr")]
+        self._readers = [
+            threading.Thread(target=self._read, args=(fd, name)) for fd, name in ((read_out, "out"), (read_err, "err"))
+        ]
         for reader in self._readers:
             reader.start()
 
-    def _read(self, name):
-        with getattr(self.popen, name) as stream:
+    def _read(self, fd, name):
+        with open(fd) as stream:
             for line in stream:
-                if name == "stdout":
-                    self.out += line
-                else:
-                    self.err += line
+                setattr(self, name, getattr(self, name) + line)
 
-    def wait_for(self, text, timeout_s=20.0):
+    def wait_for(self, text, timeout_s=60.0):
         deadline = time.monotonic() + timeout_s
         while text not in self.out + self.err:
             if self.popen.poll() is not None or time.monotonic() > deadline:
@@ -47,14 +45,17 @@ class Process:
         parent = psutil.Process(self.popen.pid)
         return [parent, *parent.children(recursive=True)]
 
-    def end(self, number=signal.SIGINT, timeout_s=20.0):
+    def end(self, number=signal.SIGINT, timeout_s=60.0):
         """Ctrl-C, as a terminal sends it: to the whole group. Returns the exit status."""
         if self.popen.poll() is None:
             os.killpg(self.popen.pid, number)
         return self.wait(timeout_s)
 
-    def wait(self, timeout_s=20.0):
-        status = self.popen.wait(timeout_s)
+    def wait(self, timeout_s=60.0):
+        try:
+            status = self.popen.wait(timeout_s)
+        except subprocess.TimeoutExpired as error:
+            raise AssertionError(f"it did not end within {timeout_s} s:\n{self.out}\n{self.err}") from error
         for reader in self._readers:
             reader.join(timeout_s)
         return status

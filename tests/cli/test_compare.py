@@ -13,6 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from bench.servers.processes import free_port
 from mqregistry.model import BrokerRow, QueueData
+from mqregistry.protocol.codes import VERSION_V5_5_0
 from mqregistry.store.snapshot import read_tables
 from mqregistry.store.store import open_existing
 from tests.client.threads import serving_in_thread
@@ -22,6 +23,7 @@ from tests.server.serving import get
 
 from .test_operators import example  # noqa: F401 (a fixture)
 
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "comparing.md").read_text(encoding="utf-8")
 AT_ONCE = ("--once", "--lasting", "0s")
 
 
@@ -75,6 +77,23 @@ def test_what_differs_is_named_with_since_when_and_between_whom(command, java):
     assert f"  {one.address}: (not there)\n" in text
 
 
+def test_the_page_shows_what_it_prints(command, java):
+    """The block of docs/comparing.md with two Java NameServers, one of which lacks a broker."""
+    (block,) = re.findall(r"^(SIDE.*\n.*\n.*\n.* 5 differences\n[^`]*)", PAGE, re.M)
+    topics = ("orders", "payments", "refunds")
+    whole = tables_of(topics, ("broker-a", "broker-b", "broker-x"), "DefaultCluster")
+    stale = tables_of(topics, ("broker-a",), "DefaultCluster")
+    stale.brokers["broker-x"] = whole.brokers["broker-x"]
+    stale.clusters["DefaultCluster"].add("broker-x")
+    for topic in topics:
+        stale.set_queue_data(topic, "broker-x", QueueData(8, 8, 6))
+    (one, _), (other, _) = java(whole), java(stale, version=VERSION_V5_5_0)
+    shown = command("compare", one.address, other.address, *AT_ONCE, expect=1).stdout
+    here = shown.replace(one.address, "127.0.0.1:9871").replace(other.address, "127.0.0.1:9872")
+    varies = r"\d{4}-\d\d-\d\d [\d:.]+|\(\d+(?:\.\d+)?m?s\)| +(?=  \d|  TOPICS|  WHAT|  Java)"
+    assert re.sub(varies, "_", here).split("\n") == re.sub(varies, "_", block).split("\n")
+
+
 def test_a_change_on_its_way_is_no_difference(command, java):
     (one, _), (other, tables) = java(), java(tables_of(["orders", "lonely"]))
     usual, asked = other.answer, []
@@ -108,7 +127,9 @@ def test_until_same_ends_as_soon_as_it_is(start, java):
     wait_until(lambda: other.asked(), "it was asked")
     tables.drop_queue_data("late", "broker-a")
     assert process.wait() == 0
-    assert process.out.splitlines()[3].endswith(" same")
+    _, *sides, state = process.out.splitlines()[:4]
+    assert state.endswith(" same")
+    assert len({side.split()[-3] for side in sides}) == 1, "the same number of topics"
 
 
 def test_until_same_gives_up(command, java):
@@ -200,8 +221,7 @@ def documented(page):
 
 
 def rows_of_page(prefix):
-    text = (Path(__file__).resolve().parents[2] / "docs" / "comparing.md").read_text(encoding="utf-8")
-    return set(re.findall(rf"^\| `({prefix}\w+)` \| (\w+) \| [^|]*\| (.*) \|$", text, re.M))
+    return set(re.findall(rf"^\| `({prefix}\w+)` \| (\w+) \| [^|]*\| (.*) \|$", PAGE, re.M))
 
 
 def test_it_goes_on_tells_what_changes_and_is_an_exporter(start, java):
@@ -221,7 +241,7 @@ def test_it_goes_on_tells_what_changes_and_is_an_exporter(start, java):
     wait_until(lambda: len(process.out.splitlines()) == 2, "it differs")
     assert documented(get(port, "/metrics").body.decode()) == rows_of_page("mqregistry_compare_")
     found = samples()
-    assert (found["same",], found["differences", "counted", "topic"], found["side_up", one.address]) == (0, 1, 1)
+    assert (found["same",], found["differences", "topic", "counted"], found["side_up", one.address]) == (0, 1, 1)
     assert found["oldest_seconds",] > 0
     tables.set_queue_data("orders", "broker-a", QueueData(8, 8, 6))
     wait_until(lambda: len(process.out.splitlines()) == 3, "it is mended")

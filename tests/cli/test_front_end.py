@@ -40,7 +40,7 @@ async def test_the_sweeper_counts_for_the_fleet_and_ends_with_the_supervisor(run
     await until(expired, lambda count: count == 1)
     assert not running.done()
     supervisor.stopping.set()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         await running
 
 
@@ -53,7 +53,7 @@ async def test_what_else_runs_beside_it_runs_with_and_without_a_sweeper(store, s
         seen.append(given)
         supervisor.stopping.set()
 
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         await run_front_end(supervisor, beside=[other])
     assert seen == [store]
     assert len(supervisor.beside) == 2
@@ -78,7 +78,7 @@ async def test_with_no_sweep_it_sweeps_only_when_nobody_has_for_30_s(runner, sto
     await until(expired, lambda count: count == 1)
     assert caplog.text.count("no sweeper has run for 31 s") == 1
     supervisor.stopping.set()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         await running
 
 
@@ -93,5 +93,5 @@ async def test_a_file_of_a_java_server_has_its_kv_configuration_imported_and_the
     await until(lambda: read_kv(store), lambda kv: kv == {"a": {"b": "c"}})
     assert not any(one.done() for one in supervisor.beside)
     supervisor.stopping.set()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         await running

@@ -16,6 +16,8 @@ from tests.client.threads import serving_in_thread
 from tests.server.harness import wait_until
 from tests.server.serving import get
 
+from .test_compare import documented, rows_of_page
+
 
 def answering(server, route):
     """Have it answer 106 with what this route has, too."""
@@ -97,9 +99,10 @@ def test_as_an_exporter(start, servers):
         return {(one.name, *one.labels.values()): one.value for family in families for one in family.samples}
 
     found = samples()
+    assert documented(get(port, "/metrics").body.decode()) == rows_of_page("mqregistry_probe_")
     assert found["mqregistry_probe_agree",] == 1
     assert [found["mqregistry_probe_up", one.address] for one in servers] == [1, 1]
-    assert found["mqregistry_probe_seconds", servers[0].address, "105 t"] > 0
+    assert found["mqregistry_probe_seconds", "105 t", servers[0].address] > 0
     servers[1].routes.clear()
     wait_until(lambda: samples()["mqregistry_probe_up", servers[1].address] == 0, "it has no route")
     assert get(port, "/").status == 404

@@ -50,7 +50,7 @@ def test_what_ours_answers_otherwise_is_told(start, servers):
         assert documented(page) == rows_of_page("mqregistry_shadow_")
         assert found["repeated_total", "105", "same"] == found["repeated_total", "105", "different"] == 1
         assert (found["differences", "counted"], found["connections",], found["ours_up",]) == (1, 1, 1)
-        assert found["seconds_count", "Java"] == found["seconds_bucket", "ours", "+Inf"] == 2
+        assert found["seconds_count", "Java"] == found["seconds_bucket", "+Inf", "ours"] == 2
     assert process.end() == 1
     (one,) = differences()
     assert (one["name"], one["told"]["ours"]) == ("lonely", None)

@@ -25,7 +25,7 @@ def alive(family):
     return [process for process in family if process.is_running() and process.status() != psutil.STATUS_ZOMBIE]
 
 
-def until(condition, what, timeout_s=15.0):
+def until(condition, what, timeout_s=60.0):
     deadline = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline, f"not within {timeout_s} s: {what}"
@@ -40,7 +40,7 @@ def test_up_ctrl_c_leaves_nothing_behind(start_up, home, number):
     assert (home / "run" / "mqregistry" / f"{process.popen.pid}.json").is_file()
     started = time.monotonic()
     assert process.end(number) == 0
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 8
     assert not alive(family)
     assert process.out == BOOT_LINE + "\n"
     assert not list((home / "run" / "mqregistry").iterdir())

@@ -109,7 +109,7 @@ async def never(_):
     """An `answer` that does not come."""
 
 
-async def until(condition, what="", timeout_s=15.0):
+async def until(condition, what="", timeout_s=60.0):
     """Wait for a condition that nothing tells of."""
     try:
         async with asyncio.timeout(timeout_s):

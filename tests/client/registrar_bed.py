@@ -39,7 +39,7 @@ def table(*names: str) -> TopicTable:
     return TopicTable(TopicConfig(name, 8, 8, 6) for name in names or ("t1", "t2"))
 
 
-async def until(holds: Callable[[], Any], what: str, timeout_s: float = 15.0) -> Any:
+async def until(holds: Callable[[], Any], what: str, timeout_s: float = 60.0) -> Any:
     """The first true value of ``holds``, asked between steps of the loop."""
     try:
         async with asyncio.timeout(timeout_s):

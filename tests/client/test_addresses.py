@@ -48,7 +48,7 @@ async def following(addresses, on_change=lambda _: None):
 
 
 async def until(condition):
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not condition():  # noqa: ASYNC110  # nothing tells
             await asyncio.sleep(0.005)
 

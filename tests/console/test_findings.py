@@ -13,7 +13,7 @@ from tests.store.test_processes import SWEEPER, worker
 async def says(site, bed, text):
     """The page, once it has what was changed; facts are kept for a second."""
     await site.until_seen((await bed.head()).seq)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         while text not in (page := await site.get("/")):  # noqa: ASYNC110 - as somebody who looks
             await asyncio.sleep(0.2)
     return page

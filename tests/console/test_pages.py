@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import html
 import json
 import re
@@ -11,6 +12,7 @@ import pytest
 
 from mqregistry.config.settings import Settings
 from mqregistry.console.app import PAGES
+from mqregistry.console.recent import missing
 from mqregistry.operators.routes import read_route
 from mqregistry.protocol.bodies.route import encode_route
 from mqregistry.store.streams import StreamStore, lookup_entries
@@ -175,6 +177,25 @@ async def until_counted(site, name):
     async with asyncio.timeout(20):
         while name not in {one.name for one in site.console.missing.names()}:
             await site.console.missing.read()
+
+
+async def test_names_in_vain_are_read_until_cancelled_also_when_a_read_swallows_that(site, monkeypatch):
+    """As redis-py's timeouts can: it cost the rest of a pause, and the console ended so much later."""
+    monkeypatch.setattr(missing, "_EVERY_S", 600)
+    reading = asyncio.Event()
+
+    async def read():
+        reading.set()
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+
+    monkeypatch.setattr(site.console.missing, "read", read)
+    task = asyncio.create_task(site.console.missing.keep())
+    await site.until_seen(0)
+    await reading.wait()
+    task.cancel()
+    async with asyncio.timeout(20):
+        await task
 
 
 async def test_names_that_clients_ask_for_in_vain_are_shown_with_when_and_where(site, bed):

@@ -40,7 +40,7 @@ class Stream:
     async def until(self, holds):
         """The first event that holds: (name, id, data)."""
         name, event_id, data = "", "", []
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(60):
             async for line in self._lines:
                 field, _, value = line.partition(": ")
                 if field == "event":
@@ -59,7 +59,7 @@ class Stream:
 
     async def until_end(self):
         """It ends as a whole answer."""
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(60):
             async for _ in self._lines:
                 pass
 

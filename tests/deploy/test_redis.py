@@ -26,6 +26,7 @@ from mqregistry.store.change_reader import ChangeReader
 from mqregistry.store.store import Store
 
 from ..console.conftest import Running
+from ..forked import run_command
 from ..server.auth_bed import Rules, secret_of, user
 from ..server.fleet import beating, watching
 from ..server.harness import Broker, FrontEnd, wait_until
@@ -113,7 +114,7 @@ def test_front_ends_and_sweeper_run_with_these_rights(deployed, namespace, no_de
         with beating(BROKERS, front_ends), watching(front_ends, {"only-a": {"broker-a"}}):
             for front_end in front_ends:
                 front_end.wait_until(lambda f=front_end: settled(f), "it follows the stream")
-            assert alike(front_ends, ["topic1", "only-a"])
+            wait_until(lambda: alike(front_ends, ["topic1", "only-a"]), "both answer alike")
         for front_end in front_ends:
             front_end.wait_until(lambda f=front_end: f.poll().get("brokers") == 0, "closed connections are told")
         assert "failed" not in sweeper.log
@@ -129,20 +130,15 @@ def test_operators_commands_run_with_these_rights(deployed, namespace, no_denial
     seen = {}
     tables = ("clusters", "brokers", "topics", "route t1", "tables")
     for command in (*tables, "watch --from-start -n 1", "streams", "front-ends"):
-        ended = subprocess.run(
-            [sys.executable, "-m", "mqregistry", *command.split(), "--json", "--namespace", namespace,
-             "--redis", login(deployed, "mqoperator")],
-            capture_output=True, text=True, timeout=30, env={**os.environ, "MQREGISTRY_REDIS_PASSWORD": ""},
+        ended = run_command(
+            *command.split(), "--json", "--namespace", namespace, "--redis", login(deployed, "mqoperator"),
+            env={**os.environ, "MQREGISTRY_REDIS_PASSWORD": ""},
         )  # fmt: skip
         assert ended.returncode == 0, f"{command}: {ended.stderr}"
         seen[command] = ended.stdout
     assert "10.0.0.1:10911" in seen["brokers"]
     assert json.loads(seen["route t1"])
-    ended = subprocess.run(
-        [sys.executable, "-m", "mqregistry", "route", "T1x", "--namespace", namespace,
-         "--redis", login(deployed, "mqoperator")],
-        capture_output=True, text=True, timeout=30,
-    )  # fmt: skip
+    ended = run_command("route", "T1x", "--namespace", namespace, "--redis", login(deployed, "mqoperator"))
     assert ended.returncode == 1
     assert "right" not in ended.stderr
 

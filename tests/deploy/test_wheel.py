@@ -120,7 +120,7 @@ def test_front_ends_and_sweeper_run_from_the_wheel_and_are_healthy(installed, de
         for process in running:  # docker stop, systemctl stop
             process.terminate()
         for process in running:
-            _, log = process.communicate(timeout=20)
+            _, log = process.communicate(timeout=60)
             assert process.returncode == 0, log.decode()
             assert b"Traceback" not in log
         assert not healthy()

@@ -9,13 +9,12 @@ import json
 import os
 import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from mqregistry.protocol.codes import RequestCode
+from tests.forked import run_command
 from tests.server.auth_bed import Caller, Rules, refused_with
 from tests.server.harness import Broker, wait_until
 from tests.server.serving import Serving
@@ -60,10 +59,7 @@ class Site:
         """Run a command, wait until it is in force, and return what it printed."""
         words = shlex.split(command, comments=True)
         assert words[0] == "mqregistry"
-        done = subprocess.run(
-            [sys.executable, "-m", *words], env=self._env | {"COLUMNS": "400"}, capture_output=True, text=True,
-            timeout=60,
-        )  # fmt: skip
+        done = run_command(*words[1:], env=self._env | {"COLUMNS": "400"})
         assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
         revision = self.rules.read().revision
         self.serving.wait_until(lambda: self.serving.metrics()["auth_revision"] >= revision, f"{command} is in force")

@@ -7,6 +7,7 @@ they differ only where none of these is hashed either.
 
 from __future__ import annotations
 
+import functools
 import string
 from collections.abc import Iterable
 from random import Random
@@ -43,6 +44,7 @@ def crafted(count: int, *, prefixes: Iterable[str] = (), length: int = MOST_BYTE
     return names
 
 
+@functools.cache
 def random_names(count: int, *, length: int = MOST_BYTES, seed: int = 1) -> list[str]:
     """So many names of the same length that nobody has chosen."""
     random = Random(seed)

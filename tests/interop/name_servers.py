@@ -3,13 +3,15 @@
 MQREGISTRY_INTEROP_SERVER=java-5.3.3 (any release) puts the Java NameServer in its place.
 """
 
+import json
 import os
 import shutil
+import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from bench.servers.processes import ChildProcess, Processes, free_port, wait_until
 
@@ -147,3 +149,13 @@ def wait_for_registration(name_server: NameServer, broker: Broker) -> None:
         lambda: broker.addr in registered_addresses(name_server.port),
         REGISTER_TIMEOUT_S,
     )
+
+
+def compare(*arguments: str) -> tuple[int, dict[str, Any]]:
+    """The exit status of a comparison, and what it told."""
+    done = subprocess.run(
+        [sys.executable, "-m", "mqregistry", "compare", *arguments, "--json"],
+        capture_output=True, text=True, check=False, timeout=120,
+    )  # fmt: skip
+    assert done.stdout, done.stderr
+    return done.returncode, json.loads(done.stdout.splitlines()[-1])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 import time
 from typing import Any
@@ -12,8 +11,8 @@ import pytest
 
 from bench.servers.processes import ChildProcess, Processes, free_port, wait_until
 
-from .conftest import release_or_skip
-from .name_servers import JavaNameServers, NameServer, OurNameServers
+from .conftest import VERSIONS, release_or_skip
+from .name_servers import JavaNameServers, NameServer, OurNameServers, compare
 from .wire import WireClient
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(900)]
@@ -62,16 +61,6 @@ def broker(processes: Processes, name: str, port: int, *servers: NameServer) -> 
     return running
 
 
-def compare(*arguments: str) -> tuple[int, dict[str, Any]]:
-    """The exit status of a comparison, and what it told."""
-    done = subprocess.run(
-        [sys.executable, "-m", "mqregistry", "compare", *arguments, "--json"],
-        capture_output=True, text=True, check=False, timeout=120,
-    )  # fmt: skip
-    assert done.stdout, done.stderr
-    return done.returncode, json.loads(done.stdout.splitlines()[-1])
-
-
 def cells(told: dict[str, Any], sort: str) -> set[tuple[str, str, str, str]]:
     return {
         (one["kind"], one["name"], one["part"], one["at"]) for one in told["differences"] if one["sort"] == sort
@@ -114,6 +103,20 @@ def test_java_and_ours_are_the_same_until_one_is_stale(
     assert status == 1
     assert ("broker", "broker-c", "", "") in cells(told, "counted")
     assert ("topic", "orders", "broker", "broker-c") in cells(told, "counted")
+
+
+@pytest.mark.parametrize("version", [version for version in VERSIONS if version.startswith("4.")])
+def test_a_java_name_server_of_4x_is_a_side(version: str, ours: NameServer, processes: Processes) -> None:
+    """It answers nothing to what it does not know, and has no acting master, zone or configuration of 5.x."""
+    old = JavaNameServers(lambda: release_or_skip(version), version).start(processes)
+    broker(processes, "broker-a", 10911, old, ours)
+    status, told = compare(old.addr, ours.addr, "--once")
+    assert (status, told["counts"]["counted"]) == (0, 0), told
+    assert [side["what"] for side in told["sides"]] == [f"Java NameServer {version}", "front end, as 5.5.0"]
+    broker(processes, "broker-b", 20911, old)
+    status, told = compare(old.addr, ours.addr, "--once", "--lasting", f"{LASTING_S}s")
+    assert status == 1
+    assert {one["at"] or one["name"] for one in told["differences"] if one["sort"] == "counted"} == {"broker-b"}
 
 
 def test_what_java_leaves_behind_is_named_by_its_row(

@@ -8,13 +8,13 @@ import pytest
 from bench.servers.processes import Processes, wait_until
 
 from .conftest import release_or_skip
-from .name_servers import OURS, REGISTER_TIMEOUT_S, JavaNameServers, Kind, NameServer
+from .name_servers import OURS, REGISTER_TIMEOUT_S, JavaNameServers, Kind, NameServer, compare
 from .rocketmq import CLUSTER, Admin, Broker, Client, Release
 from .wire import WireClient, registered_addresses, route_addresses
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(1500)]
 
-BROKERS = int(os.environ.get("MQREGISTRY_INTEROP_BROKERS", "2"))
+BROKERS = int(os.environ.get("MQREGISTRY_INTEROP_BROKERS", "4"))
 PER_SECOND = 50
 FLOW_TIMEOUT_S = 60
 TOPICS = ("orders", "bills")
@@ -95,6 +95,13 @@ class Site:
         client.end()
 
 
+def agree(*name_servers: NameServer) -> None:
+    """As an operator waits for it before the next step."""
+    status, told = compare(address_list(name_servers), "--kv-namespace", "ns", "--until-same", "1m")
+    assert (status, told["same"]) == (0, True), told
+    assert {side["brokers"] for side in told["sides"]} == {BROKERS}, told
+
+
 def kv_of(server: NameServer) -> str:
     with WireClient(server.port) as client:
         answer, _ = client.request(GET_KV_CONFIG, {"namespace": "ns", "key": "moved"})
@@ -108,29 +115,36 @@ def test_from_java_name_servers_to_ours_and_back_nothing_is_lost(
     if under_test.name != OURS:
         pytest.skip("from one Java NameServer to another is nobody's question here")
     java_kind = JavaNameServers(lambda: release_or_skip(release.version), release.version)
-    kv_file = tmp_path / "kvConfig.json"
-    with_kv = {"kvConfigPath": kv_file}
-    java = (java_kind.start(processes, with_kv), java_kind.start(processes))
-    assert "success" in admin.run("updateKvConfig", java[0].addr, "-s", "ns", "-k", "moved", "-v", "as it was")
+    kv_files = [{"kvConfigPath": tmp_path / f"kvConfig-{number}.json"} for number in range(2)]
+    java = tuple(java_kind.start(processes, kv_file) for kv_file in kv_files)
+    set_kv = ("updateKvConfig", address_list(java), "-s", "ns", "-k", "moved", "-v", "as it was")
+    assert "success" in admin.run(*set_kv)
     site = Site(processes, release, admin, java)
+    agree(*java)
 
     # there: ours join, clients leave the Java servers, then brokers do
-    ours = under_test.start_two(processes, with_kv)
+    ours = under_test.start_two(processes, kv_files[0])
     assert [kv_of(server) for server in ours] == ["as it was"] * 2
     site.move_brokers(java[0], (*java, *ours))
+    agree(*java, *ours)
     site.move_clients(ours)
+    agree(*java, *ours)
     site.move_brokers(ours[0], ours)
     for server in java:
         server.process.terminate(within_s=30)
+    agree(*ours)
     site.go_on(seconds=5)
 
     # back
-    java = (java_kind.start(processes, with_kv), java_kind.start(processes))
-    assert kv_of(java[0]) == "as it was"
+    java = tuple(java_kind.start(processes, kv_file) for kv_file in kv_files)
+    assert [kv_of(server) for server in java] == ["as it was"] * 2
     site.move_brokers(ours[0], (*ours, *java))
+    agree(*ours, *java)
     site.move_clients(java)
+    agree(*ours, *java)
     site.move_brokers(java[0], java)
     for server in ours:
         server.process.terminate(within_s=30)
+    agree(*java)
     site.go_on(seconds=5)
     site.finish()

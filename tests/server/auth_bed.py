@@ -51,6 +51,11 @@ LIFE = {"lease", "leases", "releases", "beat", "heartbeats", "lookups", "counted
         "processes", "peers"}  # fmt: skip
 
 
+def without_events(kept: dict[str, Any]) -> dict[str, Any]:
+    """The same, whatever the streams of changes have."""
+    return {name: None if name.split(":")[0] == "changes" else content for name, content in kept.items()}
+
+
 class Rules:
     """The policy of a namespace, changed as the command line does."""
 
@@ -107,23 +112,22 @@ class Rules:
 
         named: which keys are looked at.
         """
-        found: dict[str, Any] = {}
         prefix = f"mq:{{{self.namespace}}}:"
-        for key in sorted(self.redis.keys(prefix + "*")):
-            name = key.decode().removeprefix(prefix)
-            first = name.split(":")[0]
-            if first in LIFE or not named(name):
-                continue
-            kind = self.redis.type(key)
-            if first == "changes":
-                found[name] = self.redis.xlen(key) if events else None
-            elif kind == b"hash":
-                fields = self.redis.hgetall(key)
-                fields.pop(b"update_ms", None)
-                found[name] = fields
+        names = sorted(key.decode().removeprefix(prefix) for key in self.redis.keys(prefix + "*"))
+        names = [name for name in names if name.split(":")[0] not in LIFE and named(name)]
+        kinds, values = self.redis.pipeline(transaction=False), self.redis.pipeline(transaction=False)
+        for name in names:
+            kinds.type(prefix + name)
+        for name, kind in zip(names, kinds.execute(), strict=True):
+            if name.split(":")[0] == "changes":
+                values.xlen(prefix + name)
             else:
-                found[name] = self.redis.smembers(key) if kind == b"set" else self.redis.dump(key)
-        return found
+                {b"hash": values.hgetall, b"set": values.smembers}.get(kind, values.dump)(prefix + name)
+        found: dict[str, Any] = dict(zip(names, values.execute(), strict=True))
+        for content in found.values():
+            if isinstance(content, dict):
+                content.pop(b"update_ms", None)
+        return found if events else without_events(found)
 
     def refused(self) -> list[Any]:
         """The summaries of what was refused."""

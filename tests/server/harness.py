@@ -12,7 +12,7 @@ import subprocess
 import tempfile
 import time
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -21,11 +21,12 @@ from mqregistry.config.settings import Settings
 from mqregistry.protocol.codes import RequestCode
 from mqregistry.protocol.command import Command, decode_command, encode_command
 from mqregistry.protocol.frame import FrameReader
-from mqregistry.server.process.spawning import WORKER_COMMAND
 from mqregistry.server.process.worker import Spec
 
+from ..forked import Forked, worker
 
-def wait_until(condition: Callable[[], Any], what: str, timeout_s: float = 15.0) -> Any:
+
+def wait_until(condition: Callable[[], Any], what: str, timeout_s: float = 60.0) -> Any:
     """The first true value of condition; fails with what was waited for."""
     deadline = time.monotonic() + timeout_s
     while True:
@@ -38,11 +39,15 @@ def wait_until(condition: Callable[[], Any], what: str, timeout_s: float = 15.0)
 
 
 class FrontEnd:
-    """One front end of one worker process."""
+    """One front end of one worker process.
+
+    command: what runs it in a new interpreter; else it is forked, and tells its status ten times as often.
+    constants: of its modules, where it is forked (:func:`tests.forked.worker`).
+    """
 
     def __init__(
         self, redis_url: str, namespace: str, *, front_end: str | None = None,
-        command: Sequence[str] = WORKER_COMMAND, **settings: Any,
+        command: Sequence[str] | None = None, constants: Mapping[str, float] | None = None, **settings: Any,
     ) -> None:  # fmt: skip
         self.settings = Settings(
             **{"redis": redis_url, "namespace": namespace, "bind_address": "127.0.0.1", "http_port": 0, **settings}
@@ -51,6 +56,7 @@ class FrontEnd:
         self.port = self.listener.getsockname()[1]
         self.front_end = front_end or secrets.token_hex(8)
         self.command = command
+        self.constants = {"server.process.worker._STATUS_EVERY_S": 0.1, **(constants or {})}
         self._status_fd = -1
         try:
             self.start()
@@ -67,15 +73,7 @@ class FrontEnd:
         # a file takes any amount of log; a full pipe would stop the worker until somebody polls
         self._log_file = tempfile.TemporaryFile()  # noqa: SIM115 (it is closed with the worker)
         self._log_position = 0
-        self.process = subprocess.Popen(
-            self.command,
-            stdin=subprocess.PIPE,
-            pass_fds=(self.listener.fileno(), write_fd),
-            stderr=self._log_file,
-            start_new_session=True,
-        )
-        self.process.stdin.write(msgspec.json.encode(spec))
-        self.process.stdin.close()
+        self.process = self._made(msgspec.json.encode(spec), write_fd)
         os.close(write_fd)
         os.set_blocking(read_fd, False)
         self._status_fd = read_fd
@@ -84,6 +82,20 @@ class FrontEnd:
         self.status: dict[str, Any] = {}
         self.ready = False
         self.wait_until(lambda: self.ready, "the worker is ready")
+
+    def _made(self, spec: bytes, status_fd: int) -> subprocess.Popen[bytes] | Forked:
+        files = (self.listener.fileno(), status_fd)
+        if self.command is None:
+            with open(os.devnull, "r+b") as nothing:
+                stdio = (nothing.fileno(), nothing.fileno(), self._log_file.fileno())
+                return Forked(worker, [spec, self.constants], stdio=stdio, files=files)
+        process = subprocess.Popen(
+            self.command, stdin=subprocess.PIPE, pass_fds=files, stderr=self._log_file, start_new_session=True
+        )
+        assert process.stdin is not None
+        process.stdin.write(spec)
+        process.stdin.close()
+        return process
 
     def poll(self) -> dict[str, Any]:
         """Read what the worker says; the newest status."""
@@ -104,7 +116,7 @@ class FrontEnd:
         self.log += text.decode(errors="replace")
         return self.status
 
-    def wait_until(self, condition: Callable[[], Any], what: str, timeout_s: float = 15.0) -> Any:
+    def wait_until(self, condition: Callable[[], Any], what: str, timeout_s: float = 60.0) -> Any:
         def check() -> Any:
             self.poll()
             if self.process.poll() is not None and not condition():
@@ -142,7 +154,7 @@ class FrontEnd:
 class Client:
     """A blocking remoting client."""
 
-    def __init__(self, port: int, *, version: int = 479, timeout_s: float = 10.0, host: str = "127.0.0.1") -> None:
+    def __init__(self, port: int, *, version: int = 479, timeout_s: float = 20.0, host: str = "127.0.0.1") -> None:
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=timeout_s, source_address=(host, 0))
         self.version = version
         self._reader = FrameReader()

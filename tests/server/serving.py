@@ -19,6 +19,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from bench.servers.processes import free_port
 from mqregistry.server.process.metrics import PREFIX
 
+from ..forked import Forked, command
 from .harness import Client, wait_until
 
 
@@ -28,7 +29,7 @@ class Answer(NamedTuple):
     body: bytes
 
 
-def get(port: int, path: str, *, method: str = "GET", timeout_s: float = 10.0) -> Answer:
+def get(port: int, path: str, *, method: str = "GET", timeout_s: float = 20.0) -> Answer:
     """One HTTP request."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=timeout_s)
     with contextlib.closing(connection):
@@ -57,9 +58,16 @@ class Metrics(dict):
 
 
 class Serving:
-    """`mqregistry serve` with settings by environment; `booted=False` does not wait for it to answer."""
+    """`mqregistry serve` with settings by environment; `booted=False` does not wait for it to answer.
 
-    def __init__(self, folder: Path, redis_url: str, *, booted: bool = True, **settings: object) -> None:
+    forked: by :mod:`tests.forked`; else it is a new interpreter, of which /proc shows what it was started with.
+    """
+
+    process: subprocess.Popen[bytes] | Forked
+
+    def __init__(
+        self, folder: Path, redis_url: str, *, booted: bool = True, forked: bool = True, **settings: object
+    ) -> None:
         self.port, self.http_port = free_ports(2)
         self.namespace = f"h-{secrets.token_hex(6)}"
         self.log_file = folder / f"serve-{self.port}.log"
@@ -69,11 +77,15 @@ class Serving:
         }  # fmt: skip
         environ = {name: value for name, value in os.environ.items() if not name.startswith("MQREGISTRY_")}
         environ |= {f"MQREGISTRY_{name.upper()}": str(value) for name, value in given.items()}
-        with self.log_file.open("wb") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "mqregistry", "serve"],
-                env=environ, stdout=log, stderr=subprocess.STDOUT, start_new_session=True,
-            )  # fmt: skip
+        with open(os.devnull, "rb") as nothing, self.log_file.open("wb") as log:
+            if forked:
+                stdio = (nothing.fileno(), log.fileno(), log.fileno())
+                self.process = Forked(command, ["serve"], stdio=stdio, env=environ)
+            else:
+                self.process = subprocess.Popen(
+                    [sys.executable, "-m", "mqregistry", "serve"],
+                    env=environ, stdout=log, stderr=subprocess.STDOUT, start_new_session=True,
+                )  # fmt: skip
         if booted:
             self.wait_until(lambda: "boot success" in self.log, "it serves")
 
@@ -81,7 +93,7 @@ class Serving:
     def log(self) -> str:
         return self.log_file.read_text()
 
-    def wait_until(self, condition, what: str, timeout_s: float = 15.0):
+    def wait_until(self, condition, what: str, timeout_s: float = 60.0):
         def check():
             value = condition()
             if not value and self.process.poll() is not None:

@@ -159,11 +159,11 @@ class Port:
         return socket.socket(fileno=os.dup(self.handover.fd_for(index)))
 
     async def connect(self):
-        reader, writer = await asyncio.wait_for(asyncio.open_connection("127.0.0.1", self.port), 5)
+        reader, writer = await asyncio.wait_for(asyncio.open_connection("127.0.0.1", self.port), 20)
         return reader, writer
 
     async def until(self, condition):
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while not condition():  # noqa: ASYNC110
                 await asyncio.sleep(0.005)
 
@@ -235,7 +235,7 @@ async def test_with_no_worker_to_come_clients_are_refused_until_one_answers(port
     for index in (0, 1):
         here.handover.worker_ended(index, comes_back=False)
     with contextlib.suppress(ConnectionResetError):
-        assert await asyncio.wait_for(reader.read(), 5) == b""
+        assert await asyncio.wait_for(reader.read(), 20) == b""
     writer.close()
     with pytest.raises(ConnectionRefusedError):
         await here.connect()

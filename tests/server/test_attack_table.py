@@ -19,7 +19,7 @@ from mqregistry.auth.refused import RefusedSummary
 from mqregistry.auth.rights import Right, Role
 from mqregistry.protocol.codes import RequestCode
 
-from .auth_bed import Caller, Rules, broker_user, in_force, user
+from .auth_bed import Caller, Rules, broker_user, in_force, user, without_events
 from .harness import Broker, FrontEnd, wait_until
 
 numbers = itertools.count(1)
@@ -218,7 +218,8 @@ def cell(place, who):
 
 def carry_out(place, cell: Cell, mode: Mode, who: Who, attack: Attack) -> None:
     front_end, rules, attempts = place
-    before = rules.kept(), rules.kept(events=False)
+    kept = rules.kept()
+    before = kept, without_events(kept)
     code = attack.run(cell)
     after = rules.kept(events=not cell.hung_up)
     if mode is Mode.ENFORCE:

@@ -191,7 +191,7 @@ def test_a_registration_that_finds_another_redis_says_so_at_once_and_has_the_tab
                 await here.register(broker)
             assert here.scripts_run()["register_broker"] == before + 1
             here._tail = asyncio.create_task(here.follower.tail())
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(20):
                 while not here.view.merged:  # noqa: ASYNC110 (a condition of another task)
                     await asyncio.sleep(0.01)
             assert (await here.register(broker)).code == 0

@@ -206,7 +206,7 @@ def test_d11_a_close_at_one_front_end_keeps_the_broker_that_is_connected_to_anot
         one.wait_until(lambda: one.poll().get("connections") == 1 and one.status["closes_pending"] == 0, "closed")
         assert client.route("topic1").code == 0
         second.close()
-        wait_until(gone(client, "topic1"), "its last connection took it along", 5)
+        wait_until(gone(client, "topic1"), "its last connection took it along", 20)
 
 
 def test_d12_after_an_outage_of_the_registry_nobody_expires_before_it_could_beat(front_end_with):

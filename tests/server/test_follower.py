@@ -42,7 +42,7 @@ class HookedStore(Store):
         return reply
 
 
-async def until(condition, what, within_s=20.0):
+async def until(condition, what, within_s=60.0):
     async with asyncio.timeout(within_s):
         while not condition():  # noqa: ASYNC110 (a condition of other tasks)
             await asyncio.sleep(0.01)
@@ -103,7 +103,7 @@ async def test_a_rebuild_that_takes_long_is_one_although_a_value_changes_meanwhi
         assert here.view.load_id == 2
 
 
-async def test_a_rebuild_that_was_asked_for_is_not_forgotten_when_it_fails(redis_url):
+async def test_a_rebuild_that_was_asked_for_is_not_forgotten_when_it_fails(redis_url, caplog):
     async with hooked(redis_url) as here:
         here.store.before["snapshot head"] = failing(StoreUnavailable("a hiccup"), 3)
         here.follower.look_again()
@@ -111,6 +111,8 @@ async def test_a_rebuild_that_was_asked_for_is_not_forgotten_when_it_fails(redis
         await here.lease_loop.renew()
         assert here.view.freshness is Freshness.FRESH
         assert here.store.calls["snapshot head"] == 5
+        wanted = ["a hiccup; known routes go on being served", "the change stream is read again"]
+        await until(lambda: [one.message for one in caplog.records] == wanted, "both are said, once")
 
 
 async def test_a_rebuild_asked_for_while_redis_is_away_is_done_when_it_is_back(redis_url):

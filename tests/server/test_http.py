@@ -389,7 +389,7 @@ def test_what_a_front_end_does_is_counted(serving):
             return found == expected
 
         with contextlib.suppress(AssertionError):
-            serve.wait_until(all_is_there, "the counts", 5)
+            serve.wait_until(all_is_there, "the counts", 20)
         assert found == expected
         after = serve.metrics()
         assert after["view_seq"] > before["view_seq"]
@@ -523,15 +523,15 @@ def test_draining_is_not_ready(serving):
     with serve.client() as client:
         assert client.request(106).code == 0
         serve.process.terminate()
-        wait_until(lambda: serve.readyz() == (503, ["draining"]), "load balancers are told", 3)
-    assert serve.process.wait(15) == 0
+        wait_until(lambda: serve.readyz() == (503, ["draining"]), "load balancers are told", 9)
+    assert serve.process.wait(30) == 0
 
 
 def test_a_taken_http_port_is_253_and_nothing_is_left(serving):
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         serve = serving(booted=False, http_port=port)
-        assert serve.process.wait(15) == 253
+        assert serve.process.wait(30) == 253
         assert f"cannot serve metrics on 127.0.0.1:{port}" in serve.log
     socket.create_server(("127.0.0.1", serve.port)).close()
 

@@ -30,7 +30,7 @@ SECRETS = [secret_of("alice"), secret_of("ops"), secret_of("root"), NEW, "a wron
 @pytest.fixture
 def place(tmp_path, redis_url):
     """A front end that logs all it can, in a namespace with users, before any request."""
-    serving = Serving(tmp_path, redis_url, log_level="debug", workers=2)
+    serving = Serving(tmp_path, redis_url, forked=False, log_level="debug", workers=2)
     rules = Rules(redis_url, serving.namespace)
     try:
         rules.begin("enforce", broker_user("alice", "broker-a"), user("ops", Role.OPERATOR))
@@ -158,7 +158,7 @@ def test_the_trace_of_a_defect_shows_no_secret(tmp_path, redis_url, monkeypatch)
     (tmp_path / "sitecustomize.py").write_text(DEFECT)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.setenv("PYTHONASYNCIODEBUG", "1")  # traces say more
-    serving = Serving(tmp_path, redis_url, log_level="debug")
+    serving = Serving(tmp_path, redis_url, forked=False, log_level="debug")
     with contextlib.closing(Rules(redis_url, serving.namespace)) as rules, contextlib.closing(serving):
         rules.begin("enforce", broker_user("alice", "broker-a"), user("ops", Role.OPERATOR))
         serving.wait_until(lambda: serving.metrics()["auth_revision"] == rules.read().revision, "it is in force")

@@ -11,8 +11,6 @@ import os
 import shutil
 import signal
 import socket
-import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -23,6 +21,7 @@ import redis
 
 from mqregistry.embedded import EmbeddedRedis
 
+from ..forked import Forked, command
 from .fleet import beating, watching
 from .harness import Broker, wait_until
 
@@ -146,11 +145,9 @@ def two_front_ends(own_redis, front_end_with, tmp_path):
     """Two front ends, and a sweeper that would expire whoever may be expired."""
     settings = {"url": own_redis.url, "broker_channel_expired_time_ms": LIFE_MS, "redis_timeout_ms": 500}
     front_ends = [front_end_with(**settings), front_end_with(**settings)]
-    command = [sys.executable, "-m", "mqregistry", "sweep", "--redis", own_redis.url]
-    with (tmp_path / "sweep.log").open("wb") as log:
-        sweeper = subprocess.Popen(
-            [*command, "--namespace", front_ends[0].settings.namespace], stderr=log, start_new_session=True
-        )
+    sweep = ["sweep", "--redis", own_redis.url, "--namespace", front_ends[0].settings.namespace]
+    with open(os.devnull, "rb") as nothing, (tmp_path / "sweep.log").open("wb") as log:
+        sweeper = Forked(command, sweep, stdio=(nothing.fileno(), log.fileno(), log.fileno()))
     # a Redis that goes away before it has begun would end it
     wait_until(lambda: "sweeping" in (tmp_path / "sweep.log").read_text(), "the sweeper runs")
     yield front_ends

@@ -48,7 +48,7 @@ sys.stdout.buffer.write(told)
 def probe(more: str) -> tuple[int, str]:
     """Fork one worker that does this: its exit status, and what it wrote to stderr."""
     source = PROBE.replace("MORE", more)
-    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, timeout=20, check=True)
+    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, timeout=60, check=True)
     code, _, told = done.stdout.partition("\n")
     assert done.stderr == ""
     return int(code), told
@@ -118,7 +118,7 @@ try:
 except ChildProcessError:
     print("none is left")
 """
-    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, timeout=20, check=True)
+    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, timeout=60, check=True)
     assert (done.stdout, done.stderr) == ("1\nnone is left\n", "")
 
 
@@ -134,7 +134,7 @@ def processes_of(serve: Serving) -> list[psutil.Process]:
 
 def test_what_is_not_used_is_gone_when_the_start_fails(tmp_path, redis_url):
     with socket.create_server(("127.0.0.1", 0)) as other:
-        serve = Serving(tmp_path, redis_url, booted=False, workers=3, port=other.getsockname()[1])
+        serve = Serving(tmp_path, redis_url, booted=False, forked=False, workers=3, port=other.getsockname()[1])
         try:
             assert serve.process.wait(20) == 253
         finally:
@@ -151,7 +151,7 @@ def is_forked(worker: psutil.Process) -> bool:
 
 def test_the_first_workers_are_forked_and_the_next_are_new(tmp_path, redis_url):
     log_file = tmp_path / "log"
-    serve = Serving(tmp_path, redis_url, workers=2, log_file=log_file)
+    serve = Serving(tmp_path, redis_url, forked=False, workers=2, log_file=log_file)
     try:
         first = serve.workers()
         assert all(is_forked(worker) for worker in first)
@@ -169,13 +169,13 @@ def test_the_first_workers_are_forked_and_the_next_are_new(tmp_path, redis_url):
 
 
 def test_forked_workers_end_with_a_supervisor_that_is_killed(tmp_path, redis_url):
-    serve = Serving(tmp_path, redis_url, workers=2, shutdown_wait_time_seconds=1)
+    serve = Serving(tmp_path, redis_url, forked=False, workers=2, shutdown_wait_time_seconds=1)
     try:
         workers = serve.workers()
         assert len(workers) == 2
         os.kill(serve.process.pid, signal.SIGKILL)
-        serve.process.wait(10)
-        gone, alive = psutil.wait_procs(workers, 10)
+        serve.process.wait(30)
+        gone, alive = psutil.wait_procs(workers, 30)
         assert not alive
         assert len(gone) == 2
     finally:

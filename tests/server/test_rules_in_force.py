@@ -31,7 +31,6 @@ from .harness import Broker, FrontEnd, wait_until
 from .test_outages import OwnRedis
 
 LIFE_MS = 3000
-RUN_WORKER = "import sys; from mqregistry.server.process.worker import main; sys.exit(main(sys.stdin.read()))"
 
 
 class SignedBeating(Beating):
@@ -231,9 +230,9 @@ def test_a_dropped_secret_refuses_and_the_new_one_goes_on_over_the_same_connecti
         assert broker.route("topic1").code == 0
 
 
-def test_the_use_of_a_secret_is_noted(rules, two):
+def test_the_use_of_a_secret_is_noted(rules, front_end_with, namespace):
     rules.begin("enforce", user("ops", Role.OPERATOR))
-    (front_end, _) = two()
+    front_end = front_end_with(namespace=namespace, constants={"server.auth.tally._SUMMARY_EVERY_S": 0.3})
     with Caller(front_end.port, "ops") as client:
         assert client.request(106).code == 0
     wait_until(lambda: b"id-ops" in rules.redis.hgetall(f"mqauth:{{{rules.namespace}}}:used"), "it is noted")
@@ -243,8 +242,8 @@ def test_the_use_of_a_secret_is_noted(rules, two):
 def test_the_use_of_a_secret_is_noted_while_its_lookups_are_known_by_their_bytes(rules, front_end_with, namespace):
     """They are answered without a decision: an operator who sees no use drops a secret that somebody uses."""
     rules.begin("enforce", broker_user("alice", "broker-a"), user("app", Role.CLIENT))
-    often = "from mqregistry.server.auth import tally; tally.USED_EVERY_S = 0.3; "
-    front_end = front_end_with(namespace=namespace, command=[sys.executable, "-P", "-c", often + RUN_WORKER])
+    often = {f"server.auth.tally.{name}": 0.3 for name in ("USED_EVERY_S", "_SUMMARY_EVERY_S")}
+    front_end = front_end_with(namespace=namespace, constants=often)
     used = f"mqauth:{{{namespace}}}:used"
     with Caller(front_end.port, "alice") as alice:
         assert alice.register(Broker()).code == 0

@@ -54,7 +54,7 @@ def digest_of(r: Registration) -> str:
     return hashlib.sha1(msgspec.json.encode(r), usedforsecurity=False).hexdigest()
 
 
-async def until(ask: Callable[[], Awaitable[Any]], holds: Callable[[Any], bool], timeout_s: float = 10.0) -> None:
+async def until(ask: Callable[[], Awaitable[Any]], holds: Callable[[Any], bool], timeout_s: float = 60.0) -> None:
     """Ask again and again until the answer is as it should be."""
     async with asyncio.timeout(timeout_s):
         while not holds(await ask()):  # noqa: ASYNC110 - there is no event to wait for
@@ -113,16 +113,21 @@ class FrontEnd:
     async def compare(
         self, r: Registration, n: str, known: DataVersion | None, *, delete_missing_topics: bool = False
     ) -> RegistrationDiff:
-        head, tables = await read_tables(self.store)
+        epoch, tables = await self.tables()
         return compare(
             r,
             known,
             tables,
-            epoch=head.epoch,
+            epoch=epoch,
             n=n,
             delete_missing_topics=delete_missing_topics,
             restore_missing_topics=self.routes.behaviour.restores_deleted_topics,
         )
+
+    async def tables(self) -> tuple[str, Tables]:
+        """What it compares with, and the epoch of that."""
+        head, tables = await read_tables(self.store)
+        return head.epoch, tables
 
     async def send_once(self, prepared: Prepared) -> Registered:
         """The second half, once: RETRY is an answer too."""
@@ -158,6 +163,28 @@ class FrontEnd:
         return await self.routes.channel_destroyed(
             self.routes.behaviour.who(r.cluster, r.broker_addr), self.channel(connection)
         )
+
+
+async def follow(reader: ChangeReader, parts: Parts, tables: Tables) -> None:
+    """Apply the changes that there are to tables."""
+    while changes := await reader.read(block_ms=0):
+        for change in changes:
+            for whole in parts.add(change):
+                tables.apply(whole)
+
+
+class Following(FrontEnd):
+    """It compares with tables that follow the changes, as the server's do, and so reads all of them only once."""
+
+    _known: tuple[str, Tables, ChangeReader, Parts] | None = None
+
+    async def tables(self) -> tuple[str, Tables]:
+        if self._known is None:
+            head, tables = await read_tables(self.store)
+            self._known = head.epoch, tables, ChangeReader(self.store, head.last_id), Parts()
+        epoch, tables, reader, parts = self._known
+        await follow(reader, parts, tables)
+        return epoch, tables
 
 
 class Bed:

@@ -10,7 +10,7 @@ import pytest
 from mqregistry.store.snapshot import read_tables
 from mqregistry.store.store import Store
 
-from .bed import FrontEnd, registration, replay
+from .bed import Following, FrontEnd, registration, replay
 from .test_snapshot import random_writes
 
 WRITERS = 6
@@ -29,7 +29,7 @@ def stores(runner, redis_url, namespace):
 @pytest.mark.parametrize("seed", range(8))
 async def test_writers_at_once_leave_a_stream_that_replays_to_the_tables(stores, seed):
     names = [f"broker-{i}" for i in range(4)]
-    front_ends = [FrontEnd(store, f"fe{i % 3}", f"w{i}") for i, store in enumerate(stores)]
+    front_ends = [Following(store, f"fe{i % 3}", f"w{i}") for i, store in enumerate(stores)]
 
     async def watch():
         """Sweeps and renewals in between, as in a registry at work."""

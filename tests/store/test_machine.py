@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 import pytest
+import uvloop
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     Bundle,
@@ -110,7 +111,7 @@ class RouteTableMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.runner = asyncio.Runner()
+        self.runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)
         self.run = self.runner.run
         self.namespace = secrets.token_hex(6)
         self.prefix = keys.prefix(self.namespace)

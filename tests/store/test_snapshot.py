@@ -15,7 +15,7 @@ from mqregistry.store.change_reader import ChangeReader
 from mqregistry.store.snapshot import read_head, read_section, read_tables
 from mqregistry.store.store import Store
 
-from .bed import FrontEnd, registration
+from .bed import Following, follow, registration
 
 
 @pytest.fixture
@@ -123,23 +123,15 @@ async def random_writes(front_end, random_, names, count):
                     await front_end.kv.set_config({topics[0]: str(i)})
 
 
-async def follow(store, head, tables):
-    reader, parts = ChangeReader(store, head.last_id), Parts()
-    while changes := await reader.read(block_ms=0):
-        for change in changes:
-            for whole in parts.add(change):
-                tables.apply(whole)
-
-
 @pytest.mark.parametrize("seed", range(12))
 async def test_snapshot_during_writes_and_the_changes_since_give_the_final_tables(
     bed, redis_url, namespace, small_pages, seed
 ):
     random_ = random.Random(seed)
     names = [f"broker-{i}" for i in range(6)]
-    await random_writes(bed.fe1, random_, names, 40)
+    await random_writes(Following(bed.store), random_, names, 40)
     async with Store(redis_url, namespace) as other:
-        writer = asyncio.create_task(random_writes(FrontEnd(other, "fe2", "w2"), random_, names, 120))
+        writer = asyncio.create_task(random_writes(Following(other, "fe2", "w2"), random_, names, 120))
         taken = []
         while not writer.done():
             taken.append(await read_tables(bed.store))
@@ -147,7 +139,7 @@ async def test_snapshot_during_writes_and_the_changes_since_give_the_final_table
     assert len(taken) > 2
     final = (await read_tables(bed.store))[1]
     for head, tables in taken:
-        await follow(bed.store, head, tables)
+        await follow(ChangeReader(bed.store, head.last_id), Parts(), tables)
         assert tables.contents() == final.contents()
         assert tables.config_rev == final.config_rev
     assert await bed.replay() == final.contents()
@@ -160,9 +152,9 @@ async def test_writes_between_any_two_pages_are_made_good_by_the_changes(
     """As above, but with writes forced in between each page and the next."""
     random_ = random.Random(1000 + seed)
     names = [f"broker-{i}" for i in range(6)]
-    await random_writes(bed.fe1, random_, names, 40)
+    await random_writes(Following(bed.store), random_, names, 40)
     async with Store(redis_url, namespace) as other:
-        writer = FrontEnd(other, "fe2", "w2")
+        writer = Following(other, "fe2", "w2")
         call = bed.store.call
 
         async def call_amid_writes(*arguments):
@@ -173,7 +165,7 @@ async def test_writes_between_any_two_pages_are_made_good_by_the_changes(
         monkeypatch.setattr(bed.store, "call", call_amid_writes)
         head, tables = await read_tables(bed.store)
         monkeypatch.undo()
-    await follow(bed.store, head, tables)
+    await follow(ChangeReader(bed.store, head.last_id), Parts(), tables)
     assert tables.contents() == (await read_tables(bed.store))[1].contents()
 
 

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from bench.servers.processes import free_port
 from mqregistry.errors import StoreError, StoreUnavailable
 from mqregistry.events.changes import SCHEMA_MINOR
 from mqregistry.store.store import Store
@@ -209,6 +210,15 @@ async def test_redis_that_is_not_there_is_away(tmp_path):
             await store.connect()
         with pytest.raises(StoreUnavailable, match="put_kv in namespace 'default': Redis is away"):
             await store.call("put_kv", "ns", "a", "1", "v")
+
+
+async def test_sentinels_that_do_not_answer_are_named(namespace):
+    addresses = [f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"]
+    async with Store(f"redis+sentinel://{','.join(addresses)}/mymaster", namespace) as store:
+        with pytest.raises(StoreUnavailable) as caught:
+            await store.connect()
+    wanted = f"Redis is away: No master found for 'mymaster'; no answer from Sentinel {', '.join(addresses)}"
+    assert str(caught.value).endswith(wanted)
 
 
 async def test_times_of_scripts_are_counted(own):

@@ -25,11 +25,14 @@ def own_namespace():
 
 @pytest.fixture
 def front_end_with(own_namespace):
-    """Starts front ends with given settings, each one worker process, all in one namespace."""
-    started = []
+    """Starts front ends with given settings, each one worker process, all in one namespace.
+
+    They tell their status as rarely as always: some of what a failover takes is over only after it says "fresh".
+    """
+    started, always = [], {"server.process.worker._STATUS_EVERY_S": 1.0}
 
     def start(url, *, namespace=own_namespace, **settings):
-        front_end = FrontEnd(url, namespace, **settings)
+        front_end = FrontEnd(url, namespace, constants=always, **settings)
         started.append(front_end)
         return front_end
 

@@ -5,16 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 import select
-import subprocess
-import sys
 from typing import Any
 
-from mqregistry.embedded import die_with_parent
 from mqregistry.events.changes import Change, decode_change
 from mqregistry.store import keys
 from mqregistry.store.snapshot import read_tables
 from mqregistry.store.store import Store
 
+from ..forked import Forked, command
 from ..server.harness import wait_until
 
 
@@ -22,20 +20,19 @@ class SweeperProcess:
     """``mqregistry sweep``, and what it logs."""
 
     def __init__(self, url: str, namespace: str) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "mqregistry", "sweep", "--redis", url, "--namespace", namespace],
-            stdin=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            preexec_fn=die_with_parent,
-            start_new_session=True,
-        )
+        self._log, log = os.pipe()
+        with open(os.devnull, "r+b") as nothing, open(log, "wb"):
+            self.process = Forked(
+                command, ["sweep", "--redis", url, "--namespace", namespace],
+                stdio=(nothing.fileno(), nothing.fileno(), log), dies_with_tests=True,
+            )  # fmt: skip
         self._text = b""
         wait_until(lambda: "sweeping namespace" in self.log, "the sweeper sweeps")
 
     @property
     def log(self) -> str:
-        while select.select([self.process.stderr], [], [], 0)[0]:
-            data = os.read(self.process.stderr.fileno(), 65536)
+        while select.select([self._log], [], [], 0)[0]:
+            data = os.read(self._log, 65536)
             if not data:
                 break
             self._text += data
@@ -46,7 +43,7 @@ class SweeperProcess:
     def close(self) -> None:
         self.process.kill()
         self.process.wait()
-        self.process.stderr.close()
+        os.close(self._log)
 
 
 def contents(url: str, namespace: str) -> dict[str, Any]:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import subprocess
-import sys
 
 import pytest
 import redis
@@ -18,6 +16,7 @@ from mqregistry.store.connection.url import PASSWORD_VARIABLE, is_open_to_others
 from mqregistry.store.snapshot import read_tables
 from mqregistry.store.store import Store
 
+from ..forked import run_command
 from ..server.fleet import beating, watching
 from ..server.harness import Broker
 from .servers import TlsProxy, make_certificates
@@ -165,10 +164,7 @@ def test_example_password_in_the_environment_starts_nothing(guarded, tmp_path):
     guarded.call("CONFIG", "SET", "requirepass", "change-me")
     try:
         for command, code in (("serve", 253), ("sweep", 253), ("clusters", 2)):
-            ended = subprocess.run(
-                [sys.executable, "-m", "mqregistry", command, "--redis", guarded.url],
-                env=environ, capture_output=True, text=True, timeout=30, cwd=tmp_path,
-            )  # fmt: skip
+            ended = run_command(command, "--redis", guarded.url, env=environ, cwd=tmp_path)
             assert ended.returncode == code, ended.stderr
             assert "the password is that of the example" in ended.stderr
             assert "Traceback" not in ended.stderr

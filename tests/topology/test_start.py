@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import socket
-import subprocess
-import sys
 import threading
 import time
 
@@ -16,6 +14,8 @@ from bench.servers.processes import free_port
 from bench.servers.redis_servers import HOST, RedisProcess
 from mqregistry.errors import StoreError, StoreUnavailable
 from mqregistry.store.store import Store
+
+from ..forked import run_command
 
 
 class Stub:
@@ -109,12 +109,7 @@ def test_command_on_a_redis_that_is_not_there_or_not_fit_ends_with_253(stub_with
         (f"redis://:secret@{HOST}:{free_port()}", ["--no-wait"], "Redis is away"),
         (stub_with("redis_version:5.0.14\r\n").url, [], "too old"),
     ):
-        ended = subprocess.run(
-            [sys.executable, "-m", "mqregistry", command, "--redis", url, *no_wait],
-            capture_output=True,
-            text=True,
-            timeout=20,
-        )
+        ended = run_command(command, "--redis", url, *no_wait)
         assert ended.returncode == 253, ended.stderr
         assert message in ended.stderr
         assert "secret" not in ended.stderr

@@ -63,7 +63,7 @@ def calls(store, monkeypatch):
 
 
 @contextlib.asynccontextmanager
-async def sweeping(*sweepers: Sweeper, within_s: float = 5.0):
+async def sweeping(*sweepers: Sweeper, within_s: float = 20.0):
     """They sweep for the length of a block, and end when told."""
     stop = asyncio.Event()
     tasks = [asyncio.create_task(sweeper.run(stop)) for sweeper in sweepers]
@@ -76,7 +76,7 @@ async def sweeping(*sweepers: Sweeper, within_s: float = 5.0):
             await asyncio.gather(*tasks)
 
 
-async def until(condition, what: str, timeout_s: float = 15.0) -> None:
+async def until(condition, what: str, timeout_s: float = 60.0) -> None:
     deadline = time.monotonic() + timeout_s
     while not await condition() if asyncio.iscoroutinefunction(condition) else not condition():
         assert time.monotonic() < deadline, f"not within {timeout_s} s: {what}"
@@ -233,7 +233,7 @@ async def test_a_stop_ends_it_between_two_batches(bed, store):
     await bed.let_pass(LIFE_MS + 1)
     stop = asyncio.Event()
     sweeper = Sweeper(store, SETTINGS, removed=lambda *_: stop.set())
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(20):
         await sweeper.run(stop)
     assert sweeper.expired == BROKERS_PER_CALL
 

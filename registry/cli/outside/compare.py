@@ -12,6 +12,7 @@ from typing import Final
 
 import click
 import msgspec
+from prometheus_client import Metric
 
 from ...compare.lasting import Sort
 from ...compare.report import Report, counts
@@ -124,6 +125,8 @@ async def _until_same(comparison: Comparing, until_same_ms: int, every_ms: int) 
         report = await comparison.look()
         if not report.unread and not report.settled:
             report = await comparison.until(lambda one: one.settled or bool(one.unread), min(end_s, next_s))
+            if report.settled:  # of what was asked for again: how much a side has, a look at everything tells
+                report = await comparison.look()
         if report.settled or time.monotonic() >= end_s:
             return report
         await asyncio.sleep(max(0.0, min(end_s, next_s) - time.monotonic()))
@@ -196,26 +199,24 @@ def _show(report: Report) -> None:
     show_uncounted(report.differences, report.at_ms)
 
 
-def exposition(report: Report) -> str:
+def exposition(report: Report) -> list[Metric]:
     """The page for Prometheus."""
     oldest = [report.at_ms - one.since_ms for one in report.of(Sort.COUNTED)]
-    lines = [
-        *family(f"{_PREFIX}same", "gauge", "1 when all sides were read, and no difference counts.",
-                [({}, report.same)]),
-        *family(f"{_PREFIX}differences", "gauge", "Cells that differ, by what becomes of them and by kind.",
-                (({"sort": sort, "kind": kind}, number)
-                 for (sort, kind), number in sorted(counts(report.differences).items()))),
-        *family(f"{_PREFIX}oldest_seconds", "gauge", "Age of the oldest difference that counts; 0: there is none.",
-                [({}, max(oldest, default=0) / 1000)]),
-        *family(f"{_PREFIX}side_up", "gauge", "1 when a side could be read.",
-                (({"side": side.name}, not side.error) for side in report.sides)),
-        *family(f"{_PREFIX}topics", "gauge", "Topics of which a side has a route.",
-                (({"side": side.name}, side.topics) for side in report.sides)),
-        *family(f"{_PREFIX}looks_total", "counter", "Looks at the sides.", [({}, report.looks)]),
-        *family(f"{_PREFIX}look_seconds", "gauge", "How long the last look at everything took.",
-                [({}, report.look_ms / 1000)]),
-        *family(f"{_PREFIX}looked_seconds", "gauge", "When it last looked, in seconds since 1970.",
-                [({}, report.at_ms / 1000)]),
-        "",
+    return [
+        family(f"{_PREFIX}same", "gauge", "1 when all sides were read, and no difference counts.",
+               [({}, report.same)]),
+        family(f"{_PREFIX}differences", "gauge", "Cells that differ, by what becomes of them and by kind.",
+               (({"sort": sort, "kind": kind}, number)
+                for (sort, kind), number in sorted(counts(report.differences).items()))),
+        family(f"{_PREFIX}oldest_seconds", "gauge", "Age of the oldest difference that counts; 0: there is none.",
+               [({}, max(oldest, default=0) / 1000)]),
+        family(f"{_PREFIX}side_up", "gauge", "1 when a side could be read.",
+               (({"side": side.name}, not side.error) for side in report.sides)),
+        family(f"{_PREFIX}topics", "gauge", "Topics of which a side has a route.",
+               (({"side": side.name}, side.topics) for side in report.sides)),
+        family(f"{_PREFIX}looks_total", "counter", "Looks at the sides.", [({}, report.looks)]),
+        family(f"{_PREFIX}look_seconds", "gauge", "How long the last look at everything took.",
+               [({}, report.look_ms / 1000)]),
+        family(f"{_PREFIX}looked_seconds", "gauge", "When it last looked, in seconds since 1970.",
+               [({}, report.at_ms / 1000)]),
     ]  # fmt: skip
-    return "\n".join(lines)

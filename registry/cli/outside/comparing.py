@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from ...compare.differences import differences, topics_of
-from ...compare.lasting import Lasting, Sort
+from ...compare.lasting import Lasting, Sort, now_ms
 from ...compare.report import Report, SideNow
 from .sides import Looked, Side, look_at, now_of
 
@@ -69,7 +69,7 @@ class Comparing:
     async def _look(self, topics: Collection[str] | None) -> Looked:
         looked = await look_at(self._sides, topics, self._kv_namespaces)
         self._looks += 1
-        self._looked_ms = _now_ms()
+        self._looked_ms = now_ms()
         self._lasting.look(
             self._looked_ms, differences(looked.contents), looked.contents,
             [cell for cell in self._lasting.cells if topics is None or cell.kind != "topic" or cell.name in topics],
@@ -106,7 +106,3 @@ class Comparing:
 def is_told(report: Report) -> bool:
     """Whether each difference is known to count or not to."""
     return bool(report.unread) or not report.of(Sort.YOUNG)
-
-
-def _now_ms() -> int:
-    return round(time.time() * 1000)

@@ -6,16 +6,17 @@ import asyncio
 import logging
 import signal
 import ssl
-import time
 from typing import Any, Final
 
 import click
 import msgspec
+from prometheus_client import Metric
+from prometheus_client.core import HistogramMetricFamily
 
 from ...client.addresses import NameServerAddress, NameServerAddresses
 from ...compare.differences import Cell
-from ...compare.lasting import Sort
-from ...durations import BOUNDS_S, Durations
+from ...compare.lasting import Sort, now_ms
+from ...durations import Durations, buckets
 from ...errors import ConfigError
 from ...operators.words import counted
 from ...shadow.counts import Counts, quantile_s
@@ -47,7 +48,7 @@ class _Now:
         """Everything."""
         counts, standing = self._counts, self._repeats.standing()
         return {
-            "at_ms": round(time.time() * 1000), "connections": len(self._relay.open),
+            "at_ms": now_ms(), "connections": len(self._relay.open),
             "tls_connections": counts.tls_connections, "unreadable_connections": counts.unreadable_connections,
             "requests": counts.requests, "same": counts.of("same"), "different": counts.of("different"),
             "meant": counts.of("meant"), "failed": counts.failed, "skipped": counts.skipped,
@@ -60,7 +61,7 @@ class _Now:
 
     def show(self) -> None:
         """A line of counts, and the differences when they are others than before."""
-        counts, at_ms = self._counts, round(time.time() * 1000)
+        counts, at_ms = self._counts, now_ms()
         parts = [
             counted(len(self._relay.open), "connection"), counted(sum(counts.repeated.values()), "read") + " repeated",
             f"{counts.of('same')} same", f"{counts.of('different')} differed at first", f"{counts.of('meant')} meant",
@@ -82,32 +83,31 @@ class _Now:
             show_groups(found, at_ms)
             show_uncounted(standing, at_ms)
 
-    def exposition(self) -> str:
+    def exposition(self) -> list[Metric]:
         """The page for Prometheus."""
         counts, standing = self._counts, self._repeats.standing()
-        return "\n".join([
-            *family(f"{_PREFIX}connections", "gauge", "Connections that are passed through.",
-                    [({}, len(self._relay.open))]),
-            *family(f"{_PREFIX}unread_connections_total", "counter",
-                    "Connections that were passed through without being read: TLS, or not RocketMQ's protocol.",
-                    [({"why": "tls"}, counts.tls_connections), ({"why": "protocol"}, counts.unreadable_connections)]),
-            *family(f"{_PREFIX}requests_total", "counter", "Requests that were passed through and read.",
-                    [({}, counts.requests)]),
-            *family(f"{_PREFIX}repeated_total", "counter",
-                    "Reads that ours answered, by code and first result: same, different, meant.",
-                    (({"code": str(code), "result": result}, number)
-                     for (code, result), number in sorted(counts.repeated.items()))),
-            *family(f"{_PREFIX}failed_total", "counter", "Reads that ours did not answer.", [({}, counts.failed)]),
-            *family(f"{_PREFIX}skipped_total", "counter", "Reads that were not repeated: there were too many.",
-                    [({}, counts.skipped)]),
-            *family(f"{_PREFIX}ours_up", "gauge", "1 when ours answered the last read.",
-                    [({}, not self._repeats.away)]),
-            *family(f"{_PREFIX}differences", "gauge", "Differences as they stand, by what becomes of them.",
-                    (({"sort": sort.value}, sum(one.sort is sort for one in standing)) for sort in Sort)),
-            *_histogram(f"{_PREFIX}seconds", "How long the servers took for the reads that were repeated.",
-                        counts.took),
-            "",
-        ])  # fmt: skip
+        return [
+            family(f"{_PREFIX}connections", "gauge", "Connections that are passed through.",
+                   [({}, len(self._relay.open))]),
+            family(f"{_PREFIX}unread_connections_total", "counter",
+                   "Connections that were passed through without being read: TLS, or not RocketMQ's protocol.",
+                   [({"why": "tls"}, counts.tls_connections), ({"why": "protocol"}, counts.unreadable_connections)]),
+            family(f"{_PREFIX}requests_total", "counter", "Requests that were passed through and read.",
+                   [({}, counts.requests)]),
+            family(f"{_PREFIX}repeated_total", "counter",
+                   "Reads that ours answered, by code and first result: same, different, meant.",
+                   (({"code": str(code), "result": result}, number)
+                    for (code, result), number in sorted(counts.repeated.items()))),
+            family(f"{_PREFIX}failed_total", "counter", "Reads that ours did not answer.", [({}, counts.failed)]),
+            family(f"{_PREFIX}skipped_total", "counter", "Reads that were not repeated: there were too many.",
+                   [({}, counts.skipped)]),
+            family(f"{_PREFIX}ours_up", "gauge", "1 when ours answered the last read.",
+                   [({}, not self._repeats.away)]),
+            family(f"{_PREFIX}differences", "gauge", "Differences as they stand, by what becomes of them.",
+                   (({"sort": sort.value}, sum(one.sort is sort for one in standing)) for sort in Sort)),
+            _histogram(f"{_PREFIX}seconds", "How long the servers took for the reads that were repeated.",
+                       counts.took),
+        ]  # fmt: skip
 
 
 def _ms(took: Durations, share: float) -> float | None:
@@ -120,16 +120,11 @@ def _times(counts: Counts) -> str:
     return ", ".join(f"{server} p50 ≤{half or '-'} p99 ≤{most or '-'} ms" for server, half, most in shown)
 
 
-def _histogram(name: str, text: str, took: dict[str, Durations]) -> list[str]:
-    lines = [f"# HELP {name} {text}", f"# TYPE {name} histogram"]
+def _histogram(name: str, text: str, took: dict[str, Durations]) -> Metric:
+    found = HistogramMetricFamily(name, text, labels=["server"])
     for server, durations in took.items():
-        seen = 0
-        for bound, count in zip((*map(str, BOUNDS_S), "+Inf"), durations.counts, strict=True):
-            seen += count
-            lines.append(f'{name}_bucket{{server="{server}",le="{bound}"}} {seen}')
-        lines.append(f'{name}_sum{{server="{server}"}} {durations.total_s:.10g}')
-        lines.append(f'{name}_count{{server="{server}"}} {seen}')
-    return lines
+        found.add_metric([server], buckets(durations.counts), durations.total_s)
+    return found
 
 
 @click.command()

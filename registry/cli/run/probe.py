@@ -10,6 +10,7 @@ from typing import Final
 
 import click
 import msgspec
+from prometheus_client import Metric
 
 from ...client.addresses import NameServerAddress, NameServerAddresses
 from ...client.connection import PeerConnection
@@ -165,20 +166,18 @@ def _show(found: Probed) -> None:
 # as an exporter
 
 
-def exposition(found: Probed) -> str:
+def exposition(found: Probed) -> list[Metric]:
     """The page for Prometheus."""
-    lines = [
-        *family("mqregistry_probe_up", "gauge",
-                "1 when a name server answers all requests, with a route for each topic.",
-                (({"server": answer.server}, answer.is_up) for answer in found.answers)),
-        *family("mqregistry_probe_seconds", "gauge", "Time until a name server's answer.",
-                (({"server": answer.server, "request": request}, seconds)
-                 for answer in found.answers for request, seconds in answer.seconds.items())),
-        *family("mqregistry_probe_agree", "gauge", "1 when the name servers that answer give the same answers.",
-                [({}, not found.differ)]),
-        "",
+    return [
+        family("mqregistry_probe_up", "gauge",
+               "1 when a name server answers all requests, with a route for each topic.",
+               (({"server": answer.server}, answer.is_up) for answer in found.answers)),
+        family("mqregistry_probe_seconds", "gauge", "Time until a name server's answer.",
+               (({"server": answer.server, "request": request}, seconds)
+                for answer in found.answers for request, seconds in answer.seconds.items())),
+        family("mqregistry_probe_agree", "gauge", "1 when the name servers that answer give the same answers.",
+               [({}, not found.differ)]),
     ]  # fmt: skip
-    return "\n".join(lines)
 
 
 def _serve(listen: str, once: Callable[[], Probed]) -> None:

@@ -129,7 +129,8 @@ def run_up(settings: Settings, *, kind: str, beside: Sequence[WhenBooted] = (), 
             if not quiet:
                 with contextlib.suppress(OSError):  # nobody reads stdout any more
                     print(boot_line(settings), flush=True)
-            logger.info("tables in %s, Redis at %s; look with: mqregistry clusters", data_dir, redis.url)
+            looks = "look with: mqregistry brokers, or in a browser: mqregistry console"
+            logger.info("tables in %s, Redis at %s; %s", data_dir, redis.url, looks)
 
         async def serve() -> None:
             supervisor = Supervisor(settings, on_boot=on_boot, forked=forked)

@@ -89,6 +89,8 @@ class MissingNames:
             except RegistryError as error:
                 logger.info("the stream lookups is read later: %s", error)
                 await pause(_RETRY_S)
+            if cancelled():  # else a cancellation that was swallowed costs this whole wait
+                return
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_EVERY_S):
                     await self._due.wait()

@@ -8,13 +8,12 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import accumulate
 from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
 
 from ... import __version__
-from ...durations import BOUNDS_S, Told, add_up
+from ...durations import Told, add_up, buckets
 from ...store.store import CallTimes
 from ...store.streams import Alarm, Survey
 from ..auth.older_releases import what_they_do
@@ -322,8 +321,7 @@ class _Collector:
         for series in self._fleet.series():
             labels = [series.label_value, series.second, series.third][: len(METRICS[series.name].labels)]
             if METRICS[series.name].kind == "histogram":
-                buckets = [*zip((*map(str, BOUNDS_S), "+Inf"), accumulate(series.counts), strict=True)]
-                families[series.name].add_metric(labels, buckets=buckets, sum_value=series.value)
+                families[series.name].add_metric(labels, buckets=buckets(series.counts), sum_value=series.value)
             else:
                 families[series.name].add_metric(labels, series.value)
         whole = isinstance(self._fleet, Fleet)  # a sweeper or pipeline by itself has a part of the table

@@ -69,6 +69,7 @@ KV_PRINT_FIRST_S = 60.0
 KV_PRINT_EVERY_S = 600.0
 # How long clients that know it are sent away with 1500 before this worker stops accepting.
 GO_AWAY_S = 1.0
+_STATUS_EVERY_S: Final = 1.0
 # How often a worker that has no tables yet tries Redis again.
 _REACH_EVERY_S: Final = 0.25
 
@@ -326,7 +327,7 @@ class Worker:
             self._changes, self._unwritable, self._loop_delays,
         )  # fmt: skip
         while True:
-            await asyncio.sleep(1.0)
+            await asyncio.sleep(_STATUS_EVERY_S)
             self._say(status(sources, grace_ms=self._grace_ms(), waits_for_redis=self._waits_for_redis))
 
 

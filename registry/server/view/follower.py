@@ -132,7 +132,7 @@ class Follower:
 
     async def tail(self) -> None:
         """Apply changes as they come. Runs until cancelled."""
-        failing = False
+        failing = told = False
         while not cancelled():
             try:
                 if self._reader is None:
@@ -141,7 +141,9 @@ class Follower:
                     # After a failure not blocking, so that the stream counts as heard at once: a read that blocks
                     # returns with the next change, or after its whole time.
                     await self._read(self._reader, 0 if failing else BLOCK_MS)
-                failing = False
+                if told:
+                    logger.warning("the change stream is read again")
+                failing = told = False
             except StreamGap as gap:
                 logger.warning("the change stream has a gap, the tables are read again beside the view: %s", gap)
                 self.look_again()
@@ -149,6 +151,7 @@ class Follower:
             except StoreUnavailable as error:
                 if not failing and self._view.freshness is not Freshness.AWAY:
                     logger.warning("%s; known routes go on being served", error)
+                    told = True
                 failing = True
                 self._view.saw(Seen.UNHEARD)
                 await pause(_RETRY_S)

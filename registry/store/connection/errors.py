@@ -40,6 +40,9 @@ _CLASSES: Final = {
 
 # How a script says that its user lacks a right: Redis 6.2, and 7 or later.
 _REFUSALS: Final = ("The user executing the script can't", "ACL failure in script")
+_NO_MASTER: Final = "No master found for "
+# How redis-py shows each Sentinel that did not answer behind that.
+_SENTINEL_ADDRESS: Final = re.compile(r"\bhost=([^,]+),port=(\d+)")
 _NO_FREE_CONNECTION: Final = ("No connection available", "no connection became free")
 # Where in which script it happened, by digest and line: Redis 6.2 says it before the text, 7 or later after it.
 _SCRIPT_PLACE: Final = re.compile(
@@ -68,7 +71,7 @@ def mapped_errors(what: str) -> Iterator[None]:
     except (exceptions.ConnectionError, exceptions.TimeoutError, OSError, TimeoutError) as error:
         if str(error).startswith(_NO_FREE_CONNECTION):
             raise StoreUnavailable(f"{what}: too many calls at once, no connection to Redis became free") from error
-        raise StoreUnavailable(f"{what}: Redis is away: {error}") from error
+        raise StoreUnavailable(f"{what}: Redis is away: {_why_away(error)}") from error
     except exceptions.ResponseError as error:
         text = _SCRIPT_PLACE.sub("", str(error))
         if isinstance(error, exceptions.NoPermissionError) or any(refusal in text for refusal in _REFUSALS):
@@ -84,6 +87,18 @@ def mapped_errors(what: str) -> Iterator[None]:
         if isinstance(error.__cause__, exceptions.AuthenticationError):  # of a node of a cluster
             raise _refused_login(what, error) from error
         raise StoreUnavailable(f"{what}: {error}") from error
+
+
+def _why_away(error: Exception) -> str:
+    """What redis-py says, without the pools of connections that it shows for each Sentinel."""
+    text = str(error)
+    if not text.startswith(_NO_MASTER):
+        return text.rstrip(".")
+    text, _, connections = text.partition(" : ")
+    silent = ", ".join(":".join(address) for address in _SENTINEL_ADDRESS.findall(connections))
+    if silent:
+        return f"{text}; no answer from Sentinel {silent}"
+    return f"{text}: the Sentinels know no master of this name, the end of the URL, or it is down"
 
 
 def _refused_login(what: str, error: Exception) -> StoreError:

@@ -45,6 +45,7 @@ def test_once_shows_it_all_and_leaves_nothing(world):
     assert list((world.folder / "tmp").iterdir()) == []
 
 
+@pytest.mark.usefixtures("new_interpreters")
 def test_it_goes_on_until_ctrl_c_and_leaves_nothing(world):
     program = world.start("demo")
     program.wait_for("Ctrl-C ends it")

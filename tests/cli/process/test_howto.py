@@ -120,7 +120,7 @@ def test_sentinel_set_up_as_the_page_says_fails_over(world, shell):
     text = page("sentinel")
     redis_conf, replica_of, sentinel_conf = blocks(text, "text")
     serve = commands(text)[:2]
-    failover, look = commands(text)[2:4]
+    failover, look, who_is_master = commands(text)[2:5]
     own = re.compile(r"^(?:#|port|bind).*\n", re.M)  # of this machine
     first = RedisProcess(world.folder / "r1", own.sub("", redis_conf).splitlines())
     second = RedisProcess(world.folder / "r2")
@@ -138,6 +138,8 @@ def test_sentinel_set_up_as_the_page_says_fails_over(world, shell):
         for number, sentinel in enumerate(sentinels, 1):
             export = export.replace(f"10.0.0.{number}:26379", sentinel.address)
         world.env["MQREGISTRY_REDIS"] = export.removeprefix("export MQREGISTRY_REDIS=")
+        wrong = world.run("clusters", "--redis", world.env["MQREGISTRY_REDIS"].replace("/mymaster", "/other"), expect=1)
+        assert "the Sentinels know no master of this name" in wrong.stderr
         port = free_port()
         front_end = world.start(*start.split()[1:], "--host", "127.0.0.1", "--port", port, "--http-port", 0)
         front_end.wait_for("boot success")
@@ -152,6 +154,9 @@ def test_sentinel_set_up_as_the_page_says_fails_over(world, shell):
 
         wait_until(failed_over, "the replica is the master", 30)
         shell._env["MQREGISTRY_REDIS"] = world.env["MQREGISTRY_REDIS"]
+        (said,) = re.findall(r"`(Sentinel names another master, )10", text)
+        front_end.wait_for(f"{said}{second.address}")
+        assert sentinels[0].call(*who_is_master.split("26379 ")[1].split()) == second.address.encode().split(b":")
         wait_until(lambda: " ready " in shell.run(look), "the front end follows it", 30)
         assert front_end.interrupt() == 0
     finally:

@@ -1,4 +1,4 @@
-"""What README.md, deploy/README.md and the pages of docs/ say of the command line is true."""
+"""What README.md, deploy/README.md and all pages of docs/ say of the command line is true."""
 
 from __future__ import annotations
 
@@ -11,16 +11,19 @@ from click.testing import CliRunner
 
 from mqregistry.cli import COULD_NOT_START, FAILED, INTERRUPTED, cli
 from mqregistry.config.settings import options, options_by_key
+from mqregistry.config.sources import OTHER_VARIABLES
 
 from .world import ROOT
 
-PAGES = ("README.md", "deploy/README.md", *(f"docs/{name}.md" for name in (
-    "commands", "comparing", "kubernetes", "operating", "pipeline", "python", "redis", "security", "tutorial",
-    "howto/backup", "howto/sentinel", "howto/sizing", "howto/tls", "howto/troubleshooting",
-)))  # fmt: skip
+PAGES = sorted(
+    str(path.relative_to(ROOT))
+    for pattern in ("README.md", "SECURITY.md", "deploy/*.md", "docs/**/*.md")
+    for path in ROOT.glob(pattern)
+)
 # Options of other programs that the pages show too.
 OTHERS = {
     "README.md": {"--from", "--spec"},
+    "SECURITY.md": {"--format"},
     "deploy/README.md": {"--build", "--now"},
     "docs/howto/sentinel.md": {"--sentinel"},
     "docs/kubernetes.md": {"--from-literal", "--strict"},
@@ -96,7 +99,7 @@ def test_exit_codes_are_those_of_the_program():
 def test_every_variable_and_property_key_named_is_one(name):
     variables = {variable for option in options().values() for variable in option.variables}
     named = set(re.findall(r"MQREGISTRY_[A-Z_]+", text(name)))
-    assert named <= variables | {"MQREGISTRY_REDIS_PASSWORD", "MQREGISTRY_CONFIG"}
+    assert named <= variables | OTHER_VARIABLES
 
 
 def test_property_keys_of_the_pages_are_settings():

@@ -125,6 +125,7 @@ def masked(text):
     return lines[0] + re.sub(rf"{front_end_name(9876)}.*", "~", shown)
 
 
+@pytest.mark.usefixtures("new_interpreters")
 def test_for_people(show):
     assert show("clusters").stdout == CLUSTERS
     assert masked(show("brokers").stdout) == BROKERS
@@ -143,6 +144,7 @@ def queue_data(name):
     return {"brokerName": name, "readQueueNums": 4, "writeQueueNums": 4, "perm": 6, "topicSysFlag": 0}
 
 
+@pytest.mark.usefixtures("new_interpreters")
 def test_the_worked_example_as_a_java_name_server_holds_it(show):
     """Two masters with a slave each (2m-2s), one topic at both: the five tables under RocketMQ's names."""
     assert re.sub("  +", "  ", masked_live(show("tables").stdout)) == re.sub("  +", "  ", JAVA_TABLES)
@@ -218,6 +220,7 @@ def test_unknown_topic_names_the_closest(show):
     assert "'mqregistry topics' lists them" in show("route", "nothing-like-it", expect=1).stderr
 
 
+@pytest.mark.usefixtures("new_interpreters")
 def test_watch_shows_what_was_and_what_comes(world, show, example, redis_url, namespace):
     lines = show("watch", "--from-start", "-n", 8).stdout.splitlines()
     seqs = [int(line.split()[2]) for line in lines]
@@ -233,7 +236,7 @@ def test_watch_shows_what_was_and_what_comes(world, show, example, redis_url, na
     assert (event["type"], event["kv_namespace"], event["key"], event["value"]) == ("kv_put", "n", "k", "ä")
     assert event["by"]["peer"] == "{}:{}".format(*example["broker-b", 1].socket.getsockname())
     watch.process.send_signal(signal.SIGINT)
-    assert watch.process.wait(5) == 0
+    assert watch.process.wait(20) == 0
     assert watch.err == ""
 
 

@@ -17,6 +17,7 @@ import psutil
 from bench.servers.processes import free_port
 from mqregistry.embedded import die_with_parent
 
+from ...forked import Forked, command, run_command
 from ...server.harness import Client, wait_until
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -41,9 +42,15 @@ def http_get(port: int, path: str) -> tuple[int, str]:
 
 
 class World:
-    """A home, a run-time folder, an environment without settings of ours; and what was started there."""
+    """A home, a run-time folder, an environment without settings of ours; and what was started there.
 
-    def __init__(self, folder: Path, command: tuple[str, ...] = COMMAND, cwd: Path = ROOT) -> None:
+    forked: commands are forked (:mod:`tests.forked`) instead of started as new interpreters, where that is the same.
+    """
+
+    def __init__(
+        self, folder: Path, command: tuple[str, ...] = COMMAND, cwd: Path = ROOT, *, forked: bool = False
+    ) -> None:
+        self.forked = forked
         self.folder = folder
         self.command = command
         self.cwd = cwd
@@ -66,28 +73,35 @@ class World:
 
     def run(self, *arguments: object, expect: int | None = 0, **env: str) -> subprocess.CompletedProcess[str]:
         """One command to its end; never a traceback."""
-        done = subprocess.run(
-            [*self.command, *map(str, arguments)],
-            env={**self.env, **env}, cwd=self.cwd, capture_output=True, text=True, timeout=60, check=False,
-            stdin=subprocess.DEVNULL,
-        )  # fmt: skip
+        if self.forks(env):
+            done = run_command(*map(str, arguments), env={**self.env, **env}, cwd=self.cwd)
+        else:
+            done = subprocess.run(
+                [*self.command, *map(str, arguments)],
+                env={**self.env, **env}, cwd=self.cwd, capture_output=True, text=True, timeout=60, check=False,
+                stdin=subprocess.DEVNULL,
+            )  # fmt: skip
         assert "Traceback" not in done.stderr, done.stderr
         assert expect is None or done.returncode == expect, (done.returncode, done.stdout, done.stderr)
         return done
 
     def start(self, *arguments: object, **env: str) -> Program:
         """One command that goes on."""
-        return self._started(Program([*self.command, *map(str, arguments)], {**self.env, **env}, self))
+        return self._started(Program([*map(str, arguments)], env, self))
 
     def up(self, *arguments: object, port: int | None = None, http_port: int = 0, **env: str) -> Up:
         """``mqregistry up``, once it has booted."""
         port = port or free_port()
         ports = ["--port", str(port), "--http-port", str(http_port)]
-        up = Up([*self.command, "up", *ports, *map(str, arguments)], {**self.env, **env}, self)
+        up = Up(["up", *ports, *map(str, arguments)], env, self)
         up.port = port
         self._started(up)
         up.wait_for(BOOT_LINE)
         return up
+
+    def forks(self, env: dict[str, str]) -> bool:
+        """Whether a command with these variables is forked: only a new interpreter reads those of Python."""
+        return self.forked and not any(name.startswith("PYTHON") for name in env)
 
     def _started(self, program: Program) -> Program:
         self.started.append(program)
@@ -105,14 +119,21 @@ class World:
 class Program:
     """One process in a session of its own, as in a terminal of its own."""
 
-    def __init__(self, command: list[str], env: dict[str, str], world: World) -> None:
+    def __init__(self, arguments: list[str], env: dict[str, str], world: World) -> None:
         name = f"program-{len(world.started)}"
         self._out, self._err = world.folder / f"{name}.out", world.folder / f"{name}.err"
-        with self._out.open("wb") as out, self._err.open("wb") as err:
-            self.process = subprocess.Popen(
-                command, env=env, cwd=world.cwd, stdin=subprocess.DEVNULL, stdout=out, stderr=err,
-                start_new_session=True, preexec_fn=die_with_parent,
-            )  # fmt: skip
+        self.process: subprocess.Popen[bytes] | Forked
+        with open(os.devnull, "rb") as nothing, self._out.open("wb") as out, self._err.open("wb") as err:
+            if world.forks(env):
+                self.process = Forked(
+                    command, arguments, stdio=(nothing.fileno(), out.fileno(), err.fileno()), env={**world.env, **env},
+                    cwd=world.cwd, dies_with_tests=True,
+                )  # fmt: skip
+            else:
+                self.process = subprocess.Popen(
+                    [*world.command, *arguments], env={**world.env, **env}, cwd=world.cwd, stdin=nothing, stdout=out,
+                    stderr=err, start_new_session=True, preexec_fn=die_with_parent,
+                )  # fmt: skip
         self._seen: dict[int, psutil.Process] = {}
 
     @property
@@ -127,7 +148,7 @@ class Program:
     def err(self) -> str:
         return self._err.read_text(errors="replace")
 
-    def wait_for(self, text: str, timeout_s: float = 30.0) -> None:
+    def wait_for(self, text: str, timeout_s: float = 60.0) -> None:
         """Until it printed this."""
 
         def said() -> bool:
@@ -146,8 +167,11 @@ class Program:
     def redis_processes(self) -> list[psutil.Process]:
         return [process for process in self.descendants() if process.name() == "redis-server"]
 
-    def interrupt(self, *, group: bool = False, within_s: float = 5.0) -> int:
-        """Ctrl-C, to it alone or to its group as a terminal sends it; the exit status, once all of it has ended."""
+    def interrupt(self, *, group: bool = False, within_s: float = 8.0) -> int:
+        """Ctrl-C, to it alone or to its group as a terminal sends it; the exit status, once all of it has ended.
+
+        within_s: less than the 10 s that a drain may take.
+        """
         self.descendants()
         started = time.monotonic()
         (os.killpg if group else os.kill)(self.pid, signal.SIGINT)
