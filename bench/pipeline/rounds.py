@@ -30,7 +30,7 @@ ROUND_MS: Final = 10_000
 MEASURED: Final = 6  # a minute: in one of them gold is due
 
 
-class Day:
+class FleetDay:
     """Writes what happens in each ten seconds: beats to two front ends, two lookup entries, two changed topics."""
 
     def __init__(self, client: Any, namespace: str) -> None:
@@ -107,7 +107,7 @@ def measured(at: int) -> Iterator[tuple[float, float]]:
     """CPU and time of rounds from round ``at`` of the day on."""
     with tempfile.TemporaryDirectory(prefix="mqrounds") as folder, RedisProcess(Path(folder) / "redis") as server:
         lake = Lake(f"{folder}/lake")
-        day = Day(server.client(), "default")
+        day = FleetDay(server.client(), "default")
         settings = jobs.PipelineSettings(server.url, limit=10**9)
         job = jobs.Job(None, lake, settings, tell=lambda text: None)
         day.begin()
