@@ -38,14 +38,14 @@ LEAVE, STORM = "all brokers leave", "storm on a warm server"
 LOADS: Final = (*LOOKUPS, *REGISTRATIONS, LEAVE, STORM)
 
 
-class Took(NamedTuple):
+class PairTook(NamedTuple):
     """What one load took of one server: seconds and CPU seconds, of each request where there are many."""
 
     time_s: float
     cpu_s: float
 
 
-class Side:
+class LoadedCheckout:
     """The server of one checkout, and its generator."""
 
     def __init__(self, server: OurServer, generator: LoadGenerator, folder: Path) -> None:
@@ -56,7 +56,7 @@ class Side:
         if wrong:
             raise LoadFailed(f"{server.name}: {wrong[0]}")
 
-    def put(self, load: str, seconds: float) -> Took:
+    def put(self, load: str, seconds: float) -> PairTook:
         """Put one load on it.
 
         Raises:
@@ -84,32 +84,32 @@ class Side:
             rate = done.latency.count / result.seconds
         if done.codes.keys() != {"0"}:
             raise LoadFailed(f"{self._server.name}: {load}: {done.codes} {done.remark}")
-        return Took(1 / rate, (self._server.cost().cpu_s - before) / done.answered)
+        return PairTook(1 / rate, (self._server.cost().cpu_s - before) / done.answered)
 
-    def storm(self) -> Took:
+    def storm(self) -> PairTook:
         """All brokers register at once, over new connections."""
         before = self._server.cost().cpu_s
         result = self._life._register_all(Variant.BASE)
         if self._life._refused(result):
             raise LoadFailed(f"{self._server.name}: a storm was refused: {result.registrations.codes}")
-        return Took(result.registrations_s, self._server.cost().cpu_s - before)
+        return PairTook(result.registrations_s, self._server.cost().cpu_s - before)
 
     def beat(self) -> None:
         """Have the brokers live on while the other side is loaded."""
         self._life.beat()
 
-    def _timed(self, step: Callable[[], object]) -> Took:
+    def _timed(self, step: Callable[[], object]) -> PairTook:
         before, began = self._server.cost().cpu_s, time.monotonic()
         step()
-        return Took(time.monotonic() - began, self._server.cost().cpu_s - before)
+        return PairTook(time.monotonic() - began, self._server.cost().cpu_s - before)
 
 
 def measure(
     checkout: Checkout, loads: list[str], pairs: int, seconds: float, say: Callable[[str], None]
-) -> dict[str, list[tuple[Took, Took]]]:
+) -> dict[str, list[tuple[PairTook, PairTook]]]:
     """Load -> its pairs: of this checkout, and of the other one."""
     server_cores, generator_cores = machine.cores(None, None)
-    found: dict[str, list[tuple[Took, Took]]] = {load: [] for load in loads}
+    found: dict[str, list[tuple[PairTook, PairTook]]] = {load: [] for load in loads}
     build("loadgen")
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mq")))
@@ -123,7 +123,7 @@ def measure(
             generator = stack.enter_context(LoadGenerator(server.port, *files, generator_cores))
             own = folder / str(len(sides))
             own.mkdir()
-            sides.append(Side(server, generator, own))
+            sides.append(LoadedCheckout(server, generator, own))
         for number in range(pairs):
             for load in loads:
                 took = {}
@@ -136,7 +136,7 @@ def measure(
     return found
 
 
-def row(load: str, pairs: list[tuple[Took, Took]]) -> tuple[str, bool]:
+def row(load: str, pairs: list[tuple[PairTook, PairTook]]) -> tuple[str, bool]:
     """One line of the table, and whether the median falls by no more than the bar."""
     times = [(one.time_s / other.time_s - 1) * 100 for one, other in pairs]
     cpu = [(one.cpu_s / other.cpu_s - 1) * 100 for one, other in pairs]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
@@ -17,9 +18,16 @@ import pytest
 
 from bench.servers.processes import free_port
 from mqregistry.embedded import die_with_parent
+from mqregistry.store.fleet.processes import read_fleet
+from mqregistry.store.store import Store
 
 from ..server.harness import wait_until
-from .files import DEPLOY, ROOT, dockerfile, environment, password, stages
+from .files import DEPLOY, ROOT, dockerfile, environment, login, password, stages
+
+
+async def is_swept(url, namespace):
+    async with Store(url, namespace) as store:
+        return bool((await read_fleet(store)).sweepers)
 
 
 @pytest.fixture(scope="module")
@@ -116,7 +124,8 @@ def test_front_ends_and_sweeper_run_from_the_wheel_and_are_healthy(installed, de
                     preexec_fn=die_with_parent,
                 )
             )
-        wait_until(healthy, "the health check says yes", 20)
+        wait_until(healthy, "the health check says yes", 60)
+        wait_until(lambda: asyncio.run(is_swept(login(deployed, "mqregistry"), namespace)), "the sweeper sweeps", 60)
         for process in running:  # docker stop, systemctl stop
             process.terminate()
         for process in running:

@@ -29,6 +29,7 @@ async def fill(store, lake, operations, *, seed, trimmed=0):
         await store.client.xtrim(f"mq:{{{store.namespace}}}:changes", maxlen=trimmed, approximate=False)
     taken = await snapshot.take_async(store.url, store.namespace, lake)
     await world.run(operations // 2)
+    await world.bed.kv.put("kept", "by nobody", "changed later")
     found = await entries(store, "-" if taken.seq == 0 else taken.last_id)
     write_bronze(lake, store.namespace, epoch, 0, found[: len(found) // 2])
     write_bronze(lake, store.namespace, epoch, 1, found[len(found) // 2 :])
