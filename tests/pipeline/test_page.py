@@ -10,12 +10,24 @@ import pytest
 pytest.importorskip("pyspark")
 
 from tests.cli.conftest import command, env, home  # noqa: F401 - fixtures
-from tests.pipeline.test_past_commands import Kept
 from tests.pipeline.test_run_advice import pipeline_run  # noqa: F401 - a fixture
 from tests.pipeline.world import World
 
 pytestmark = pytest.mark.spark
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "pipeline.md").read_text(encoding="utf-8")
+
+
+class Kept:
+    """A session that outlives the program."""
+
+    def __init__(self, spark):
+        self._spark = spark
+
+    def __getattr__(self, name):
+        return getattr(self._spark, name)
+
+    def stop(self):
+        pass
 
 
 def test_the_program_of_the_page_runs(spark, monkeypatch, store, run, lake, pipeline_run, capsys):  # noqa: F811
