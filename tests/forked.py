@@ -125,7 +125,9 @@ def _run(
 ) -> None:  # fmt: skip
     """In the forked process: make it what a new interpreter would be, then do its work."""
     os.setsid()
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # who runs the tests under nohup hands "ignore it" down
+    # who runs the tests under nohup, or behind "&" in a script, hands "ignore it" down
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     if dies_with_tests:
         die_with_parent()
     for number, fd in enumerate(stdio):

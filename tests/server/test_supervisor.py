@@ -307,12 +307,15 @@ async def test_the_share_of_a_worker_that_stays_away_for_long_goes_to_the_other(
         """
 if index == 1:
     tell(event="ready")
+    while not os.path.exists(f"{folder}/die"): time.sleep(0.005)
     sys.exit(1)
 answer()
 """,
         workers=2,
     )
-    await serve.until(lambda: serve.boots and "starting it again in 600" in caplog.text, "it is away")
+    await serve.until(serve.supervisor.booted.is_set, "both are ready")
+    serve.mark("die")
+    await serve.until(lambda: "starting it again in 600" in caplog.text, "it is away")
     await all_get_life_1(serve, 20)
 
 
