@@ -15,9 +15,10 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from bench.compare.life import Effort, Life, Record
+from bench.compare.paired import Pairs, Took, slower
 from bench.load.shapes import S2, Variant
 from bench.load.tool import LoadFailed, LoadGenerator, build
 from bench.servers import machine
@@ -38,13 +39,6 @@ LEAVE, STORM = "all brokers leave", "storm on a warm server"
 LOADS: Final = (*LOOKUPS, *REGISTRATIONS, LEAVE, STORM)
 
 
-class PairTook(NamedTuple):
-    """What one load took of one server: seconds and CPU seconds, of each request where there are many."""
-
-    time_s: float
-    cpu_s: float
-
-
 class LoadedCheckout:
     """The server of one checkout, and its generator."""
 
@@ -56,7 +50,7 @@ class LoadedCheckout:
         if wrong:
             raise LoadFailed(f"{server.name}: {wrong[0]}")
 
-    def put(self, load: str, seconds: float) -> PairTook:
+    def put(self, load: str, seconds: float) -> Took:
         """Put one load on it.
 
         Raises:
@@ -84,32 +78,32 @@ class LoadedCheckout:
             rate = done.latency.count / result.seconds
         if done.codes.keys() != {"0"}:
             raise LoadFailed(f"{self._server.name}: {load}: {done.codes} {done.remark}")
-        return PairTook(1 / rate, (self._server.cost().cpu_s - before) / done.answered)
+        return Took(1 / rate, (self._server.cost().cpu_s - before) / done.answered)
 
-    def storm(self) -> PairTook:
+    def storm(self) -> Took:
         """All brokers register at once, over new connections."""
         before = self._server.cost().cpu_s
         result = self._life._register_all(Variant.BASE)
         if self._life._refused(result):
             raise LoadFailed(f"{self._server.name}: a storm was refused: {result.registrations.codes}")
-        return PairTook(result.registrations_s, self._server.cost().cpu_s - before)
+        return Took(result.registrations_s, self._server.cost().cpu_s - before)
 
     def beat(self) -> None:
         """Have the brokers live on while the other side is loaded."""
         self._life.beat()
 
-    def _timed(self, step: Callable[[], object]) -> PairTook:
+    def _timed(self, step: Callable[[], object]) -> Took:
         before, began = self._server.cost().cpu_s, time.monotonic()
         step()
-        return PairTook(time.monotonic() - began, self._server.cost().cpu_s - before)
+        return Took(time.monotonic() - began, self._server.cost().cpu_s - before)
 
 
 def measure(
     checkout: Checkout, loads: list[str], pairs: int, seconds: float, say: Callable[[str], None]
-) -> dict[str, list[tuple[PairTook, PairTook]]]:
+) -> dict[str, list[tuple[Took, Took]]]:
     """Load -> its pairs: of this checkout, and of the other one."""
     server_cores, generator_cores = machine.cores(None, None)
-    found: dict[str, list[tuple[PairTook, PairTook]]] = {load: [] for load in loads}
+    found: dict[str, list[tuple[Took, Took]]] = {load: [] for load in loads}
     build("loadgen")
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mq")))
@@ -136,21 +130,19 @@ def measure(
     return found
 
 
-def row(load: str, pairs: list[tuple[PairTook, PairTook]]) -> tuple[str, bool]:
+def row(load: str, pairs: list[tuple[Took, Took]]) -> tuple[str, bool]:
     """One line of the table, and whether the median falls by no more than the bar."""
-    times = [(one.time_s / other.time_s - 1) * 100 for one, other in pairs]
-    cpu = [(one.cpu_s / other.cpu_s - 1) * 100 for one, other in pairs]
-    ours, theirs = (statistics.median(pair[side].time_s for pair in pairs) for side in (0, 1))
+    ours_all, theirs_all = zip(*pairs, strict=True)
+    times = slower([one.time for one in ours_all], [one.time for one in theirs_all])
+    cpu = slower([one.cpu for one in ours_all], [one.cpu for one in theirs_all])
+    ours, theirs = (statistics.median(pair[side].time for pair in pairs) for side in (0, 1))
     each = f"{theirs:.2f} s | {ours:.2f} s" if load in (LEAVE, STORM) else f"{1 / theirs:,.0f}/s | {1 / ours:,.0f}/s"
-    held = load == LEAVE or statistics.median(times) <= MOST_PERCENT  # Redis is cleared behind the answer, in parts
+    held = load == LEAVE or times.median <= MOST_PERCENT  # Redis is cleared behind the answer, in parts
     return f"| {load} | {each} | {_spread(times)} | {_spread(cpu)} | {'' if held else 'slower'} |", held
 
 
-def _spread(percents: list[float]) -> str:
-    if len(percents) < 2:
-        return f"{percents[0]:+.1f} %"
-    lower, middle, upper = statistics.quantiles(percents, n=4, method="inclusive")
-    return f"{middle:+.1f} % ({lower:+.0f} to {upper:+.0f})"
+def _spread(found: Pairs) -> str:
+    return f"{found.median:+.1f} % ({found.lower_quartile:+.0f} to {found.upper_quartile:+.0f})"
 
 
 def main() -> int:

@@ -13,7 +13,6 @@ its AOF: it would in some storms and not in others.
 from __future__ import annotations
 
 import asyncio
-import statistics
 import tempfile
 import time
 import zlib
@@ -22,6 +21,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from bench.compare.paired import Took, slower
 from bench.load import plan
 from bench.load.shapes import VERSION, ShapeBroker, TableShape, Variant
 from bench.load.tool import LoadFailed, LoadGenerator, LoadResult, StreamCounts
@@ -84,30 +84,6 @@ LOADS: Final = {
     "storm": "32 new brokers of 10,000 topics register at once",
     "again": "the same 32 connect again and register unchanged, at once",
 }
-
-
-class Took(NamedTuple):
-    """What one load took: a time, and CPU time of the front end and its Redis; of the same number of requests."""
-
-    time: float
-    cpu: float
-
-
-class Pairs(NamedTuple):
-    """By how many percent the time of a kind exceeds another's, over all rounds."""
-
-    median: float
-    lower_quartile: float
-    upper_quartile: float
-
-
-def slower(kind: Sequence[float], than: Sequence[float]) -> Pairs:
-    """Compare two kinds' times, round by round."""
-    ratios = [(one / other - 1) * 100 for one, other in zip(kind, than, strict=True)]
-    if len(ratios) < 2:
-        return Pairs(ratios[0], ratios[0], ratios[0])
-    lower, _, upper = statistics.quantiles(ratios, n=4, method="inclusive")
-    return Pairs(statistics.median(ratios), lower, upper)
 
 
 def write_frames(shape: TableShape, folder: Path, *, signed: bool) -> tuple[Path, Path]:
