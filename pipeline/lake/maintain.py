@@ -9,7 +9,6 @@ import datetime
 import time
 from typing import Final
 
-from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 from pyarrow import fs
 
@@ -50,7 +49,7 @@ def maintain(lake: Lake) -> dict[str, int]:
 def merge(lake: Lake) -> None:
     """Make large files of small ones, where rows are only added."""
     for name in TABLES:
-        delta = _opened(lake, name)
+        delta = lake.table(name).delta
         if delta is None:
             continue
         layer = name.partition("/")[0]
@@ -69,7 +68,7 @@ def merge(lake: Lake) -> None:
 def checkpoint(lake: Lake) -> None:
     """Let readers of Delta's logs begin with a summary, and remove log files of more than two hours ago."""
     for name in TABLES:
-        delta = _opened(lake, name)
+        delta = lake.table(name).delta
         if delta is not None and delta.version() > 0:
             delta.create_checkpoint()
             delta.cleanup_metadata()
@@ -80,7 +79,7 @@ def vacuum(lake: Lake) -> dict[str, int]:
     removed = {}
     hours = int(KEPT.total_seconds()) // 3600
     for name in TABLES:
-        delta = _opened(lake, name)
+        delta = lake.table(name).delta
         if delta is not None:
             removed[name] = len(delta.vacuum(retention_hours=hours, dry_run=False, full=True))
     before = datetime.datetime.now(datetime.UTC) - KEPT
@@ -89,7 +88,3 @@ def vacuum(lake: Lake) -> dict[str, int]:
             if info.mtime is not None and info.mtime < before:
                 lake.remove(place, info.base_name)
     return removed
-
-
-def _opened(lake: Lake, name: str) -> DeltaTable | None:
-    return lake.table(name).delta
