@@ -37,6 +37,11 @@ class Viewer:
     def __init__(self, token: str) -> None:
         self.token = token
 
+    @property
+    def rules(self) -> str:
+        """Which rules decide what he may see: what a page was made with; empty: none do."""
+        return ""
+
     def decide(self, needs: Needs) -> Decision | None:
         """What the rules say of what needs one of these; None: nothing is decided."""
         return None
@@ -87,6 +92,11 @@ class LoggedIn(Viewer):
         self._policy = policy
         self._goes_on = goes_on
         self._peer, self._via = peer, via
+
+    @property
+    def rules(self) -> str:
+        """The revision of those in force."""
+        return str(self._policy().revision)
 
     @property
     def source(self) -> Address | None:

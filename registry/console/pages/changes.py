@@ -134,17 +134,20 @@ async def events(console: Console, request: Request) -> StreamingResponse:
     _, wanted = wanted_of(request)
     with_changes = request.query_params.get("changes") == "1"
     seen = request.headers.get("last-event-id") or request.query_params.get("since", "")
+    rules = request.query_params.get("rules", "")
     return StreamingResponse(
-        _events(console, viewer_of(request), wanted, with_changes, seen), media_type="text/event-stream"
+        _events(console, viewer_of(request), wanted, with_changes, seen, rules), media_type="text/event-stream"
     )
 
 
 async def _events(
-    console: Console, viewer: Viewer, wanted: Wanted, with_changes: bool, seen: str
+    console: Console, viewer: Viewer, wanted: Wanted, with_changes: bool, seen: str, rules: str
 ) -> AsyncIterator[bytes]:
     state = console.state
     with Listener(state) as listener:
         yield b"retry: 1000\n\n" + _event("status", console.status())
+        if rules and rules != viewer.rules:  # they changed after the page was made, and before this stream began
+            yield _event("rules", "") + _event("again", "")
         if seen:
             missed = _missed(console, seen)
             if missed is None:

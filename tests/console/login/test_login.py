@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from mqregistry.auth import changes
+from mqregistry.auth.rights import Role
 from mqregistry.auth.users import Secret
 from mqregistry.console.app import PAGES
 from mqregistry.console.login import sessions as sessions_module
@@ -18,7 +19,7 @@ from mqregistry.console.login.tries import MOST_TRIES
 from mqregistry.errors import StartError, StoreError
 from mqregistry.store.auth.policies import PolicyStore
 from tests.console.conftest import HERE, open_site
-from tests.server.auth_bed import secret_of
+from tests.server.auth_bed import secret_of, user
 
 from .conftest import as_user, form_of, log_in
 
@@ -168,6 +169,24 @@ async def test_a_session_ends_with_its_user_and_so_does_an_open_page(console, us
         polled = await browser.get("/brokers", headers={"hx-request": "true"})
         assert (polled.status_code, polled.headers["hx-refresh"]) == (401, "true")
         assert (await other.get("/")).status_code == 200
+
+
+@pytest.mark.parametrize("between", [True, False])
+async def test_a_page_hears_of_rules_that_changed_before_its_stream_began(console, users, between):
+    async with as_user(console, "ops") as browser:
+        events = re.search(r'sse-connect="([^"]*)"', (await browser.get("/brokers")).text)[1].replace("&amp;", "&")
+        if between:
+            await users.change(lambda policy: changes.add_user(policy, user("late", Role.CLIENT)))
+            await console.console.logins.rules.look()
+        open_page = asyncio.create_task(browser.get(events))
+        async with asyncio.timeout(10):
+            while not console.console.state.listeners:  # noqa: ASYNC110
+                await asyncio.sleep(0.005)
+        await users.change(ENDINGS["disabled"])
+        async with asyncio.timeout(10):
+            stream = (await open_page).text
+        assert ("event: rules\n" in stream) == between
+        assert ("event: again\n" in stream) == between
 
 
 async def test_a_user_that_comes_back_under_the_same_name_is_another(console, users):
