@@ -60,8 +60,8 @@ async def _play(plan: Plan, folder: Path, topics: int) -> Outcome:
     )
     if world.failovers:
         notes += f", {world.failovers.notes()}"
-    if world._stalled_s:
-        notes += f", stalled {world._stalled_s:.1f} s"
+    if world.stalls.stalled_s:
+        notes += f", stalled {world.stalls.stalled_s:.1f} s"
     logs = ""
     if world.wrong:
         logs = "\n".join(

@@ -1,10 +1,10 @@
 """When what was disturbed: the windows of all faults, and what may be asked of the registry between them.
 
-Places: ``redis`` (nobody can write), ``master`` (another one takes its place, and both may be written to), ``fe0``,
-``fe1``, ... (something about this front end), ``gap0``, ``gap1``, ... (none of its workers can renew a lease),
-``sweep`` (a sweeper), ``clock`` (that of Redis stepped), ``loss`` (Redis lost changes, and known routes are served
-beside what it holds), ``load`` (answers are slow), ``peers`` (this process itself had no processor time: brokers could
-not beat).
+Places: ``redis`` (nobody can write, or it was slow to answer), ``master`` (another one takes its place, and both may
+be written to), ``fe0``, ``fe1``, ... (something about this front end), ``gap0``, ``gap1``, ... (none of its workers
+can renew a lease), ``sweep`` (a sweeper), ``clock`` (that of Redis stepped), ``loss`` (Redis lost changes, and known
+routes are served beside what it holds), ``load`` (answers are slow), ``peers`` (this process itself had no processor
+time: brokers could not beat).
 """
 
 from __future__ import annotations
@@ -69,9 +69,11 @@ class Timeline:
         if self._depth[place] == 0:
             self._windows[place][-1][1] = self.now()
 
-    def add(self, place: str, start: float, end: float) -> None:
-        """A window that is known as a whole."""
-        self._windows.setdefault(place, []).insert(0, [start, end])
+    def add(self, place: str, start: float, end: float) -> list[float]:
+        """A window that is known as a whole; returns it: its end may be moved."""
+        window = [start, end]
+        self._windows.setdefault(place, []).insert(0, window)
+        return window
 
     def windows(self, place: str, pad_s: float = 0.0) -> Windows:
         """The windows of one place, each longer by ``pad_s``."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import math
 import signal
 import time
 from collections import deque
@@ -26,14 +25,14 @@ from .journal import Journal
 from .model import BrokerState, Model
 from .processes import BOOT_S, Daemon, DedicatedSweeper, FrontEnd, WallClock
 from .servers import SERVERS
-from .timeline import Timeline, most_had
+from .stalls import Stalls
+from .timeline import most_had
 from .variants import SENTINEL, SINGLE
 from .wire import Wire
 
 LIFE_MS = 9000
 REDIS_TIMEOUT_MS = 500
 CLUSTERS = ("c1", "c2")
-STALLED_S = 0.4
 # A script that takes longer than this is a finding; those that remove brokers take 3,000 topics at a time.
 SLOW_MS = 300
 SLOW_REMOVAL_MS = 150
@@ -59,7 +58,8 @@ class World:
     def __init__(self, folder: Path, seed: int, variant: str = SINGLE) -> None:
         self.folder, self.random = folder, Random(f"world {seed}")
         self.began = time.monotonic()
-        self.timeline = Timeline(time.monotonic, self._look_for_stall)
+        self.stalls = Stalls()
+        self.timeline = self.stalls.timeline
         self.namespace = "campaign"
         self.prefix = f"mq:{{{self.namespace}}}:"
         self.clock = WallClock(folder)
@@ -92,8 +92,6 @@ class World:
         self.ends: dict[int, list[float]] = {0: [], 1: []}
         self._tasks: list[asyncio.Task[Any]] = []
         self._slowlog_ids: dict[int | None, int] = {}
-        self._stalled_s = 0.0
-        self._ran_at = math.inf
 
     # making it
 
@@ -106,7 +104,9 @@ class World:
             await self.boot(daemon)
         self.make_brokers(topics)
         run = asyncio.create_task
-        self._tasks = [run(self._watch_stalls()), run(self._watch())]
+        self._tasks = [run(self.stalls.watch_this_process()), run(self._watch()), run(self._watch_cpu())]
+        if self.failovers is None:  # Sentinels replace a server that does not answer
+            self._tasks.append(run(self.stalls.watch_redis(self.redis.socket_path)))
         await self.until(lambda: all(broker.lives for broker in self.model.brokers.values()), "all brokers registered")
         watchers = (*self.lookers, self.admin, self.journal, *([self.failovers] if self.failovers else []))
         self._tasks += [run(self._guarded(watcher.run())) for watcher in watchers]
@@ -220,23 +220,10 @@ class World:
             self.judged([f"the campaign itself failed: {error!r}"])
             raise
 
-    async def _watch_stalls(self) -> None:
+    async def _watch_cpu(self) -> None:
         while True:
-            self._look_for_stall()
-            self._ran_at = time.monotonic()
             self._look_at_cpu()
             await asyncio.sleep(0.05)
-
-    def _look_for_stall(self) -> None:
-        """This process had no processor time, or its loop was blocked: brokers could not beat, links did not pass on.
-
-        Asked before each judgement, too: what comes after a stall may be handled before the watch is.
-        """
-        now = time.monotonic()
-        if now - self._ran_at > STALLED_S:
-            self.timeline.add("peers", self._ran_at, now)
-            self._stalled_s += now - self._ran_at
-            self._ran_at = now
 
     async def _watch(self) -> None:
         while True:
