@@ -25,6 +25,7 @@ FLOW_TIMEOUT_S = 60
 COUNTS_AFTER_S = 30
 TOPICS = ("orders", "bills")
 GET_KV_CONFIG = 101
+NO_ROUTE = "No topic route info"
 
 
 def address_list(name_servers: tuple[NameServer, ...]) -> str:
@@ -47,6 +48,8 @@ class Site:
             broker.start()
         self.wait_for_brokers(first)
         self.clients = [self._start(topic, first) for topic in TOPICS]
+        # the first ones ask for their topics before there are any
+        self._know_their_topics: list[Client] = []
 
     def wait_for_brokers(self, name_servers: tuple[NameServer, ...]) -> None:
         wanted = {broker.addr for broker in self.brokers}
@@ -76,6 +79,7 @@ class Site:
         for number, client in enumerate(self.clients):
             self._finish(client)
             self.clients[number] = self._start(client.topic, name_servers)
+            self._know_their_topics.append(self.clients[number])
         self.go_on()
 
     def go_on(self, seconds: int = 3) -> None:
@@ -99,6 +103,8 @@ class Site:
         counts = client.wait_for_all(FLOW_TIMEOUT_S)
         assert counts.failures == 0, counts
         client.end()
+        if client in self._know_their_topics:
+            assert NO_ROUTE not in client.process.logged()
 
 
 def agree(*name_servers: NameServer) -> None:
