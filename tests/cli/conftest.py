@@ -20,6 +20,7 @@ from mqregistry.server.process.supervisor import boot_line
 from mqregistry.store.store import Store
 
 from ..forked import run_command
+from .process.world import CHOSEN_SERVER
 from .processes import Process
 
 
@@ -49,7 +50,8 @@ def home():
 def env(home):
     """A user without settings and with nothing running."""
     (home / "run").mkdir(mode=0o700)
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("MQREGISTRY_", "XDG_"))}
+    others = {name: value for name, value in os.environ.items() if not name.startswith(("MQREGISTRY_", "XDG_"))}
+    kept = others | {name: os.environ[name] for name in (CHOSEN_SERVER,) if name in os.environ}
     return {**kept, "HOME": str(home), "XDG_RUNTIME_DIR": str(home / "run"), "TMPDIR": str(home)}
 
 
