@@ -86,17 +86,17 @@ class Life:
         """S7: every broker registers at once, until every route is right."""
         began = time.monotonic()
         cost = self.server.cost()
-        result = self._register_all(Variant.BASE)
-        first_s, refused, tries = result.registrations_s, self._refused(result), 1
+        result = self.register_all(Variant.BASE)
+        first_s, refused, tries = result.registrations_s, self.refused(result), 1
         filled = self.server.cost()  # before the check asks for every route, which ours keeps encoded from then on
         while tries < STORM_TRIES:
             checking = time.monotonic()
-            wrong = [] if self._refused(result) else self.wrong_routes()
-            if not wrong and not self._refused(result):
+            wrong = [] if self.refused(result) else self.wrong_routes()
+            if not wrong and not self.refused(result):
                 break
             tries += 1
             time.sleep(RETRY_S)
-            result = self._register_all(Variant.BASE, keep=True)
+            result = self.register_all(Variant.BASE, keep=True)
         else:
             self.record.wrong += [f"{what}: {result.registrations.remark}", *wrong[:3]]
         # When the first check finds everything right, it was right when the last broker was answered.
@@ -130,7 +130,7 @@ class Life:
         out of Redis in parts: it belongs to the leaving, not to the storm that comes after it.
         """
         began, before = time.monotonic(), self.server.cost()
-        self._register_all(Variant.LEAVE)
+        self.register_all(Variant.LEAVE)
         for _ in range(100):
             codes = self.generator.once().lookups.codes
             if "0" not in codes:
@@ -147,21 +147,21 @@ class Life:
         self.record.add("leave", seconds=rest_at - began, cpu_s=cpu_s)
         self._say(f"leave: at rest after {rest_at - began:.2f} s, {cpu_s:.2f} s of CPU")
 
-    def _register_all(self, variant: Variant, *, keep: bool = False) -> LoadResult:
+    def register_all(self, variant: Variant, *, keep: bool = False) -> LoadResult:
         self._beat_at = time.monotonic()
         return self.generator.run(
             reg_parallel=len(self.shape.brokers), reg_each=1, reg_a=int(variant), reg_b=int(variant), reg_keep=int(keep)
         )
 
     @staticmethod
-    def _refused(result: LoadResult) -> int:
+    def refused(result: LoadResult) -> int:
         registrations = result.registrations
         return registrations.asked - registrations.codes.get("0", 0)
 
     def beat(self) -> None:
         """Register all brokers again, unchanged, before the servers would drop them."""
         if self.checked and time.monotonic() - self._beat_at > BEAT_EVERY_S:
-            self._register_all(Variant.BASE, keep=True)
+            self.register_all(Variant.BASE, keep=True)
 
     # looking up
 
@@ -230,7 +230,7 @@ class Life:
         self.lookups("S4 none", **load)
         self.lookups("S4 unchanged", **load, reg_rate=1, reg_keep=1)
         self.lookups("S4 changed", **load, reg_rate=1, reg_a=int(Variant.TEN), reg_b=int(Variant.BASE))
-        self._register_all(Variant.BASE)
+        self.register_all(Variant.BASE)
 
     def ladder(self) -> None:
         """Latency against load, until the server cannot follow."""
@@ -268,7 +268,7 @@ class Life:
             if done.codes.keys() - {"0"}:
                 self.record.wrong.append(f"register {what}: {done.codes} {done.remark}")
             self._say(f"register {what}: {rate:.1f}/s")
-        self._register_all(Variant.BASE)
+        self.register_all(Variant.BASE)
 
     # the rest
 
