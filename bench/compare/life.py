@@ -27,9 +27,11 @@ class Effort:
     """How long each step lasts; the defaults are those of ``--full``.
 
     ladder: rates of the plot of latency against load, every second round; stretch_s: of S4; lag_s: of the lag's probes.
+    window_s, warm_most_s: how a server is warmed up (Life.warm_up).
     """
 
-    warm_s: float = 6.0
+    window_s: float = 2.0
+    warm_most_s: float = 40.0
     settle_s: float = 0.5
     measure_s: float = 4.0
     stretch_s: float = 10.0
@@ -37,6 +39,12 @@ class Effort:
     ladder: tuple[int, ...] = (1_000, 2_000, 5_000, 10_000, 20_000, 30_000, 45_000, 60_000, 80_000, 110_000)
     ladder_s: float = 1.5
     lag_s: float = 15.0
+
+
+def is_steady(rates: Sequence[float]) -> bool:
+    """Whether the last three of these rates are within 5 %."""
+    last = rates[-3:]
+    return len(last) == 3 and max(last) <= 1.05 * min(last)
 
 
 @dataclass
@@ -166,8 +174,21 @@ class Life:
     # looking up
 
     def warm(self, seconds: float) -> None:
-        """Load the server without measuring, so that Java compiles its hot code; the same for every server."""
+        """Load the server without measuring."""
         self.generator.run(connections=64, inflight=16, seconds=seconds)
+
+    def warm_up(self) -> None:
+        """Load the server until its rate has stopped rising: three windows in a row within 5 %. The same for each.
+
+        Java compiles its hot code meanwhile: after 4 s on one core it is half as fast as after 30.
+        """
+        rates: list[float] = []
+        while not is_steady(rates) and len(rates) * self.effort.window_s < self.effort.warm_most_s:
+            self.beat()
+            rates.append(self.generator.run(connections=64, inflight=16, seconds=self.effort.window_s).rate)
+        seconds = len(rates) * self.effort.window_s
+        self.record.add("warm-up", seconds=seconds, first=rates[0], last=rates[-1], steady=is_steady(rates))
+        self._say(f"warm after {seconds:g} s: {rates[0]:,.0f}/s at first, {rates[-1]:,.0f}/s at last")
 
     def lookups(self, what: str, **options: Any) -> LoadResult:
         """Measure one load of lookups, with registrations if the options say so."""
