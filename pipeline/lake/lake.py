@@ -57,7 +57,7 @@ class Lake:
         except (pa.ArrowException, OSError) as error:
             raise LakeError(f"--lake {root}: {error}") from error
         self._tables: dict[str, Table] = {}
-        self.kept: dict[Any, dict[str, Any]] = {}  # what readers of this process remember of files
+        self.kept: dict[Any, Any] = {}  # what readers of this process remember of files
 
     @property
     def filesystem(self) -> fs.FileSystem:
