@@ -119,13 +119,12 @@ class InProcess:
 
     def queues(self, known: queues.Brokers, when: Periods, since: int, snapshots: Sequence[int]) -> pa.Table:
         """RESULT rows of mqregistry.pipeline.gold.queues."""
-        none: list[int | None] = [None]
         return pa.concat_tables(
             queues.figures(
-                self._inputs.rows("queue_data", when.first, when.now, queues.COLUMNS, bucket=bucket),
+                self._inputs.rows("queue_data", when.first, when.now, queues.COLUMNS, buckets=buckets),
                 known, when, since, snapshots,
             )
-            for bucket in self._inputs.buckets("queue_data") or none
+            for buckets in self._inputs.buckets("queue_data")
         )  # fmt: skip
 
     def beats(self, when: Periods) -> pa.Table:

@@ -12,12 +12,14 @@ from mqregistry.events.journal import STREAMS, Stream
 
 from ..bronze.log import last_batch
 from ..lake import snapshot
-from ..lake.files import File
+from ..lake.files import File, rows_in
 from ..lake.lake import Lake, owner
 from ..lake.schema import SILVER, TABLES
+from ..silver.buckets import LEAST_BITS
 from ..silver.tables import Tables, as_of, load
 
 _ROWS_AT_ONCE: Final = 16_384  # of entries, whose JSON may be long
+_ROWS_OF_PARTS: Final = 500_000
 _Decoded = TypeVar("_Decoded")
 
 
@@ -46,25 +48,36 @@ class Inputs:
         assert self.silver is not None
         return self.silver
 
-    def files(self, table: str, since: int, bucket: int | None = None) -> list[File]:
+    def files(self, table: str, since: int, buckets: frozenset[int] | None = None) -> list[File]:
         """Files of a silver table that may have rows that held at ``since`` or later."""
         seq = self.tables.content.seq
         return [
             file
-            for file in self.tables.of(table, bucket=bucket)
+            for file in self.tables.of(table, buckets)
             if file.nulls["valid_to"] or file.high["valid_to"] >= since * 1000 or file.high.get("to_seq", 0) > seq
         ]
 
-    def buckets(self, table: str) -> list[int]:
-        """Parts of a silver table: rows of one topic are all in the same one."""
-        return sorted({int(file.partition["bucket"]) for file in self.tables.of(table)})
+    def buckets(self, table: str) -> list[frozenset[int] | None]:
+        """Parts of a silver table that are worked on one by one; None: all of it is one.
 
-    def rows(self, table: str, since: int, now: int, columns: Sequence[str], *, bucket: int | None = None) -> pa.Table:
+        Rows of one topic are in the same part, whatever buckets there have been.
+        """
+        files = self.tables.of(table)
+        parts: dict[int, set[int]] = {}
+        for bucket in {int(file.partition["bucket"]) for file in files}:
+            parts.setdefault(bucket >> max(0, bucket.bit_length() - 1 - LEAST_BITS), set()).add(bucket)
+        if rows_in(files) < _ROWS_OF_PARTS or min(parts) < 1 << LEAST_BITS:
+            return [None]
+        return [frozenset(buckets) for _, buckets in sorted(parts.items())]
+
+    def rows(
+        self, table: str, since: int, now: int, columns: Sequence[str], *, buckets: frozenset[int] | None = None
+    ) -> pa.Table:
         """Rows that held at some time from ``since`` to ``now``, or ended then.
 
         Args:
             columns: these; and from_ms, to_ms (null: holds).
-            bucket: of this one alone.
+            buckets: of these alone.
         """
         schema, seq = SILVER[table], self.tables.content.seq
         names = [name for name in schema.names if name in (*columns, "valid_from", "valid_to", "from_seq", "to_seq")]
@@ -74,7 +87,7 @@ class Inputs:
         def read(file: File) -> pa.Table:
             return self.lake.dataset([file], schema).to_table(columns=names, filter=wanted)
 
-        parts = self.kept(f"{table} {bucket}", self.files(table, since, bucket), since, read)
+        parts = self.kept(f"{table} {min(buckets or [0])}", self.files(table, since, buckets), since, read)
         rows = pa.concat_tables([pa.schema([schema.field(name) for name in names]).empty_table(), *parts])
         rows = as_of(rows, seq)
         for name, of in (("from_ms", "valid_from"), ("to_ms", "valid_to")):

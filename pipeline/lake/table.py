@@ -104,14 +104,7 @@ class Table:
         if found is None:
             found = from_log(self.name, pa.table(delta.get_add_actions(flatten=True)))
             self._known = version, versions, found
-        return [
-            file
-            for file in found
-            if all(
-                file.partition[name] == value if isinstance(value, str) else file.partition[name] in value
-                for name, value in partition.items()
-            )
-        ]
+        return [file for file in found if _within(file, partition)]
 
     def commit(
         self, added: Iterable[File], app: str, number: int, *, after: int | None = None, repeat: bool = False,
@@ -133,9 +126,10 @@ class Table:
             OtherWriter: somebody else wrote to the same part of the table meanwhile; nothing of this counts.
             LakeError: the log cannot be written.
         """
-        delta = self.delta or self._make()
+        delta, added = self.delta or self._make(), list(added)
         actions: list[AddAction | RemoveAction] = [self._action(file) for file in added]
-        transactions = [Transaction(name, value) for name, value in {app: number, **(more or {})}.items()]
+        numbers = {app: number, **(more or {})}
+        transactions = [Transaction(name, value) for name, value in numbers.items()]
         for _ in range(_TRIES):
             found = self._version(delta, app)
             if repeat and found == number:
@@ -149,18 +143,29 @@ class Table:
                     commit_properties=CommitProperties(app_transactions=transactions),
                     post_commithook_properties=_NO_HOOKS,
                 )  # fmt: skip
-                return True
             except CommitFailedError:  # somebody else's commit came first: of this application, or of another
-                pass
+                delta.update_incremental()
             except DeltaError as error:
                 reason = str(error).partition("\n")[0]
                 raise LakeError(f"Delta's log in {self._uri}/_delta_log cannot be written: {reason}") from error
-            finally:
-                delta.update_incremental()
+            else:
+                self._follow(delta, numbers, added, replaced)
+                return True
         raise OtherWriter(
             f"another run writes to the lake: its commit to {self._uri} came first, and nothing of this one counts; "
             "let one run at a time work on a namespace"
         )
+
+    def _follow(
+        self, delta: DeltaTable, numbers: dict[str, int], added: list[File],
+        replaced: Mapping[str, str | Sequence[str]] | None,
+    ) -> None:  # fmt: skip
+        """Know what this commit made of what was known, instead of reading all of the log's actions again."""
+        version, versions, found = self._known
+        delta.update_incremental()
+        if found is not None and delta.version() == version + 1:
+            kept = found if replaced is None else [file for file in found if not _within(file, replaced)]
+            self._known = version + 1, {**versions, **numbers}, [*kept, *added]
 
     def _make(self) -> DeltaTable:
         DeltaTable.create(
@@ -174,6 +179,13 @@ class Table:
         partition: dict[str, str | None] = {name: file.partition[name] for name in self._partitions}
         path = file.path.removeprefix(f"{self.name}/")
         return AddAction(path, file.size_bytes, partition, now_ms(), True, delta_stats(file, self._columns))
+
+
+def _within(file: File, partition: Mapping[str, str | Sequence[str]]) -> bool:
+    return all(
+        file.partition[name] == value if isinstance(value, str) else file.partition[name] in value
+        for name, value in partition.items()
+    )
 
 
 def _filters(partition: Mapping[str, str | Sequence[str]]) -> list[tuple[str, str, Any]]:

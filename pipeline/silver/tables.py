@@ -60,10 +60,10 @@ class Tables:
         self.number = number
         self.files = files
 
-    def of(self, table: str, *, bucket: int | None = None) -> list[File]:
-        """The files of a table, or of one of its buckets."""
-        files = self.files.get(table, ())
-        return [file for file in files if bucket is None or file.partition["bucket"] == str(bucket)]
+    def of(self, table: str, buckets: Iterable[int] | None = None) -> list[File]:
+        """The files of a table, or of some of its buckets."""
+        files, wanted = self.files.get(table, ()), {str(bucket) for bucket in buckets or ()}
+        return [file for file in files if buckets is None or file.partition["bucket"] in wanted]
 
     def read(
         self, table: str, *, files: Iterable[File] | None = None, columns: Sequence[str] | None = None,
@@ -96,7 +96,7 @@ class Tables:
         seq = self.content.seq
         return [
             file
-            for file in self.of(table, bucket=bucket)
+            for file in self.of(table, [bucket])
             if file.partition["current"] == "true" or file.high.get("to_seq", seq) > seq
         ]
 
