@@ -26,7 +26,12 @@ _CONFIGURATION: Final = {
     "delta.logRetentionDuration": "interval 2 hours",
     "delta.deletedFileRetentionDuration": "interval 7 days",
 }
-# Checkpoints are made, and old log files removed, by pipeline/lake/maintain.py.
+# What it takes to know a state, which is replaced all the time: nobody reads an old one.
+_STATE_CONFIGURATION: Final = _CONFIGURATION | {"delta.deletedFileRetentionDuration": "interval 2 hours"}
+# A commit takes 4 ms, and 0.04 ms more for each one since the last checkpoint, which takes longer the more files were
+# replaced in the last week: so many commits later, both together are least. Old log files are removed by maintain.py.
+_CHECKPOINT_EVERY: Final = 25
+_COMMIT_MS: Final = 0.04
 _NO_HOOKS: Final = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 _LIST_S: Final = 60.0  # log files are removed after two hours: who was away for so long does not find the next one
 NONE: Final = -1  # the version of a transaction that there was none of
@@ -43,6 +48,7 @@ class Table:
         self.name = name
         self._lake = lake
         self._look_again_s = 0.0
+        self._checkpoint_every = _CHECKPOINT_EVERY
         self._uri = uri
         self._columns, partitions = TABLES[name]
         self._partitions: list[str] = partitions.names
@@ -160,16 +166,22 @@ class Table:
         self, delta: DeltaTable, numbers: dict[str, int], added: list[File],
         replaced: Mapping[str, str | Sequence[str]] | None,
     ) -> None:  # fmt: skip
-        """Know what this commit made of what was known, instead of reading all of the log's actions again."""
+        """Know what this commit made of what was known, without reading all of the log's actions again."""
         version, versions, found = self._known
         delta.update_incremental()
+        if delta.version() % self._checkpoint_every == 0:
+            begun_s = time.process_time()
+            delta.create_checkpoint()
+            taken_ms = (time.process_time() - begun_s) * 1000
+            self._checkpoint_every = max(8, min(200, round((2 * taken_ms / _COMMIT_MS) ** 0.5)))
         if found is not None and delta.version() == version + 1:
             kept = found if replaced is None else [file for file in found if not _within(file, replaced)]
             self._known = version + 1, {**versions, **numbers}, [*kept, *added]
 
     def _make(self) -> DeltaTable:
         DeltaTable.create(
-            self._uri, self._schema, mode="ignore", partition_by=self._partitions, configuration=_CONFIGURATION,
+            self._uri, self._schema, mode="ignore", partition_by=self._partitions,
+            configuration=_STATE_CONFIGURATION if self.name == "state" else _CONFIGURATION,
             description=f"mqregistry, {self.name}",
         )  # fmt: skip
         self._delta = DeltaTable(self._uri)
