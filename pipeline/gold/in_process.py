@@ -53,7 +53,8 @@ class Hours(NamedTuple):
 
     def since(self, first: int, end: int = NEVER) -> Hours:
         """Those in ``[first, end)``."""
-        return Hours(*(rows.filter((pc.field("at_ms") >= first) & (pc.field("at_ms") < end)) for rows in self))
+        wanted = (pc.field("at_ms") >= first) & (pc.field("at_ms") < end)
+        return Hours(*(rows.filter(wanted).combine_chunks() for rows in self))  # else each refresh leaves a chunk
 
 
 class _Lookups(NamedTuple):

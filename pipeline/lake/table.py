@@ -28,10 +28,10 @@ _CONFIGURATION: Final = {
 }
 # What it takes to know a state, which is replaced all the time: nobody reads an old one.
 _STATE_CONFIGURATION: Final = _CONFIGURATION | {"delta.deletedFileRetentionDuration": "interval 2 hours"}
-# A commit takes 4 ms, and 0.04 ms more for each one since the last checkpoint, which takes longer the more files were
-# replaced in the last week: so many commits later, both together are least. Old log files are removed by maintain.py.
-_CHECKPOINT_EVERY: Final = 25
-_COMMIT_MS: Final = 0.04
+# A commit takes 4 ms, and 0.1 ms more for each one since the table was opened at a checkpoint. A checkpoint takes longer
+# the more files were replaced in the last week: both together are to be least. maintain.py removes log files.
+_CHECKPOINT_EVERY: Final = 16
+_COMMIT_MS: Final = 0.1
 _NO_HOOKS: Final = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 _LIST_S: Final = 60.0  # log files are removed after two hours: who was away for so long does not find the next one
 NONE: Final = -1  # the version of a transaction that there was none of
@@ -172,6 +172,7 @@ class Table:
         if delta.version() % self._checkpoint_every == 0:
             begun_s = time.process_time()
             delta.create_checkpoint()
+            delta = self._delta = DeltaTable(self._uri)
             taken_ms = (time.process_time() - begun_s) * 1000
             self._checkpoint_every = max(8, min(200, round((2 * taken_ms / _COMMIT_MS) ** 0.5)))
         if found is not None and delta.version() == version + 1:

@@ -90,6 +90,11 @@ def check(redis_url: str, namespace: str, lake: Lake) -> None:
     lake.try_to_write()
 
 
+def is_small(lake: Lake, namespace: str) -> bool:
+    """Whether a replay of all changes here takes no longer than Spark's start."""
+    return rows_in(lake.table("bronze/changes").files(namespace=namespace)) < SPARK_FROM_ROWS
+
+
 async def _read_epoch(redis_url: str, namespace: str) -> str:
     async with open_existing(redis_url, namespace) as store:
         return (await read_head(store)).epoch

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
 from pathlib import Path
@@ -34,13 +35,16 @@ def audit(as_json: bool, config_file: Path | None, lake: str, master: str, drive
     with spark_extra():
         from mqregistry.pipeline.lake.lake import Lake
         from mqregistry.pipeline.past.audit import audit as run_audit
-        from mqregistry.pipeline.past.audit import check
+        from mqregistry.pipeline.past.audit import check, is_small
         from mqregistry.pipeline.spark.session import ending, open_session
     begun, where = time.monotonic(), Lake(lake)
     check(settings.redis, settings.namespace, where)
-    click.echo("starting Spark", err=True)
-    spark = open_session(master=master, driver_memory=driver_memory)
-    with ending(spark):
+    with contextlib.ExitStack() as running:
+        spark = None
+        if not is_small(where, settings.namespace):
+            click.echo("starting Spark", err=True)
+            spark = open_session(master=master, driver_memory=driver_memory)
+            running.enter_context(ending(spark))
         click.echo("replaying", err=True)
         found = run_audit(spark, settings.redis, settings.namespace, where)
     if as_json:
