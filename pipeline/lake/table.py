@@ -28,7 +28,7 @@ _CONFIGURATION: Final = {
 }
 # What it takes to know a state, which is replaced all the time: nobody reads an old one.
 _STATE_CONFIGURATION: Final = _CONFIGURATION | {"delta.deletedFileRetentionDuration": "interval 2 hours"}
-# A commit takes 4 ms, and 0.1 ms more for each one since the table was opened at a checkpoint. A checkpoint takes longer
+# A commit takes 4 ms, and 0.1 ms more for each one since the table was opened at a checkpoint, which takes longer
 # the more files were replaced in the last week: both together are to be least. maintain.py removes log files.
 _CHECKPOINT_EVERY: Final = 16
 _COMMIT_MS: Final = 0.1
