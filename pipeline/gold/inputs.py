@@ -15,7 +15,7 @@ from ..lake import snapshot
 from ..lake.files import File, rows_in
 from ..lake.lake import Lake, owner
 from ..lake.schema import SILVER, TABLES
-from ..silver.buckets import LEAST_BITS
+from ..silver.buckets import parts
 from ..silver.tables import Tables, as_of, load
 
 _ROWS_AT_ONCE: Final = 16_384  # of entries, whose JSON may be long
@@ -58,17 +58,10 @@ class Inputs:
         ]
 
     def buckets(self, table: str) -> list[frozenset[int] | None]:
-        """Parts of a silver table that are worked on one by one; None: all of it is one.
-
-        Rows of one topic are in the same part, whatever buckets there have been.
-        """
+        """Parts of a silver table that are worked on one by one; None: all of it is one."""
         files = self.tables.of(table)
-        parts: dict[int, set[int]] = {}
-        for bucket in {int(file.partition["bucket"]) for file in files}:
-            parts.setdefault(bucket >> max(0, bucket.bit_length() - 1 - LEAST_BITS), set()).add(bucket)
-        if rows_in(files) < _ROWS_OF_PARTS or min(parts) < 1 << LEAST_BITS:
-            return [None]
-        return [frozenset(buckets) for _, buckets in sorted(parts.items())]
+        every: list[frozenset[int] | None] = [None]
+        return every if rows_in(files) < _ROWS_OF_PARTS else parts({int(file.partition["bucket"]) for file in files})
 
     def rows(
         self, table: str, since: int, now: int, columns: Sequence[str], *, buckets: frozenset[int] | None = None
@@ -87,8 +80,8 @@ class Inputs:
         def read(file: File) -> pa.Table:
             return self.lake.dataset([file], schema).to_table(columns=names, filter=wanted)
 
-        parts = self.kept(f"{table} {min(buckets or [0])}", self.files(table, since, buckets), since, read)
-        rows = pa.concat_tables([pa.schema([schema.field(name) for name in names]).empty_table(), *parts])
+        found = self.kept(f"{table} {min(buckets or [0])}", self.files(table, since, buckets), since, read)
+        rows = pa.concat_tables([pa.schema([schema.field(name) for name in names]).empty_table(), *found])
         rows = as_of(rows, seq)
         for name, of in (("from_ms", "valid_from"), ("to_ms", "valid_to")):
             ms = pc.floor(pc.divide(rows[of].cast(pa.int64()), 1000)).cast(pa.int64())

@@ -80,6 +80,16 @@ def buckets_of(topic: str) -> set[int]:
     return {bucket_of(topic, bits) for bits in range(LEAST_BITS, MOST_BITS + 1)} | set(range(1 << LEAST_BITS))
 
 
+def parts(buckets: Iterable[int]) -> list[frozenset[int] | None]:
+    """Parts of a table that has these buckets: rows of one topic are in the same one. None: all of it is one."""
+    found: dict[int, set[int]] = {}
+    for bucket in buckets:
+        found.setdefault(bucket >> max(0, bucket.bit_length() - 1 - LEAST_BITS), set()).add(bucket)
+    if min(found, default=HEAD) < 1 << LEAST_BITS:
+        return [None]
+    return [frozenset(part) for _, part in sorted(found.items())]
+
+
 class Floors:
     """Keeps moments from running backwards: in each of these spans of seq a moment is at least so late.
 

@@ -43,7 +43,7 @@ def test_random_operations_leave_no_difference(spark, run, store, lake):
     print("seed", seed)
     _, epoch = run(fill(store, lake, OPERATIONS, seed=seed, trimmed=3))
     silver.advance(None, lake, store.namespace, epoch)
-    found = audit(spark, store.url, store.namespace, lake, spark_from_rows=0)
+    found = audit(spark, store.url, store.namespace, lake)
     assert found.differences == []
     assert found.ok
     assert found.seq >= found.replayed > 3
@@ -54,7 +54,7 @@ def test_random_operations_leave_no_difference(spark, run, store, lake):
         return event | {"value": "altered"} if event.get("value") is not None else event
 
     rewrite(lake, store.namespace, epoch, 1, alter)
-    here, there = (audit(one, store.url, store.namespace, lake, spark_from_rows=0).differences for one in (None, spark))
+    here, there = (audit(one, store.url, store.namespace, lake).differences for one in (None, spark))
     assert [(d.where, d.table) for d in here] == [(d.where, d.table) for d in there]
     assert {d.table for d in there if d.where == "silver"} == {"kv"}
 
