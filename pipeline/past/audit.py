@@ -10,6 +10,7 @@ from datetime import datetime
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -21,18 +22,19 @@ from mqregistry.tables.tables import Tables
 
 from ..lake import snapshot
 from ..lake.files import rows_in
-from ..lake.lake import Lake, LakeError, owner
+from ..lake.lake import NONE, Lake, LakeError, State, owner
 from ..lake.schema import AUTHORS, BRONZE, SILVER, SILVER_KEYS
 from ..lake.snapshot import Exact
 from ..silver import SilverRun, load
 from ..silver.buckets import parts
 from ..silver.next_changes import MissingChanges
+from ..silver.tables import Content, as_of
 from ..silver.tables import Tables as Silver
-from ..silver.tables import as_of
 from .travel import Past
 
 ROWS_SHOWN: Final = 10  # of one table that differ between silver and the replay
 SPARK_FROM_ROWS: Final = 200_000
+_PART: Final = "audit"
 
 
 class Difference(NamedTuple):
@@ -92,9 +94,22 @@ def check(redis_url: str, namespace: str, lake: Lake) -> None:
     lake.try_to_write()
 
 
-def is_small(lake: Lake, namespace: str) -> bool:
-    """Whether a replay of all changes here takes no longer than Spark's start."""
-    return rows_in(lake.table("bronze/changes").files(namespace=namespace)) < SPARK_FROM_ROWS
+def is_small(lake: Lake, namespace: str, *, since_last: bool = False) -> bool:
+    """Whether a replay of the changes here takes no longer than Spark's start."""
+    epochs = lake.epochs(_PART, namespace) if since_last else []
+    done = {epoch: state.content["seq"] for epoch in epochs if (state := lake.state(_PART, namespace, epoch))}
+    files = lake.table("bronze/changes").files(namespace=namespace)
+    return rows_in(file for file in files if file.high["seq"] > done.get(file.partition["epoch"], -1)) < SPARK_FROM_ROWS
+
+
+def _last_clean(lake: Lake, namespace: str, epoch: str) -> Silver | None:
+    """Silver as it was when an audit found no difference; None: never, or its rows were all written again since."""
+    state, silver = lake.state(_PART, namespace, epoch), load(lake, namespace, epoch)
+    if state is None or silver is None:
+        return None
+    then = msgspec.convert(state.content, Content)
+    same = (then.rewritten, then.holes) == (silver.content.rewritten, silver.content.holes)
+    return Silver(lake, then, NONE, silver.files) if same and then.seq <= silver.content.seq else None
 
 
 async def _read_epoch(redis_url: str, namespace: str) -> str:
@@ -102,11 +117,12 @@ async def _read_epoch(redis_url: str, namespace: str) -> str:
         return (await read_head(store)).epoch
 
 
-def audit(spark: Any, redis_url: str, namespace: str, lake: Lake) -> Audit:
+def audit(spark: Any, redis_url: str, namespace: str, lake: Lake, *, since_last: bool = False) -> Audit:
     """Replay bronze on Spark, then what only the stream has; compare Redis, and then silver, with the replay.
 
     Args:
         spark: None: everything is replayed here.
+        since_last: go on from the tables as they were at the last audit that found no difference.
 
     Raises:
         LakeError: the lake has nothing of this epoch.
@@ -116,6 +132,8 @@ def audit(spark: Any, redis_url: str, namespace: str, lake: Lake) -> Audit:
     exact = asyncio.run(_read_exact(redis_url, namespace))
     area = f"_audit/{secrets.token_hex(4)}"
     run = SilverRun(spark, lake, namespace, exact.epoch, area=area, spark_from_rows=0)
+    run.tables = _last_clean(lake, namespace, exact.epoch) if since_last else None
+    after = run.tables.content.seq if run.tables else NONE
     try:
         try:
             for _ in run.steps(upto_seq=exact.seq):
@@ -130,11 +148,22 @@ def audit(spark: Any, redis_url: str, namespace: str, lake: Lake) -> Audit:
         asyncio.run(_go_on(redis_url, namespace, lake, now.seq, exact, tables, lives))
         found = [
             *compare(tables, lives, exact),
-            *_compare_silver(lake, namespace, exact.epoch, replayed),
+            *_compare_silver(lake, namespace, exact.epoch, replayed, area, after),
         ]
+        if not found:
+            _remember(lake, namespace, exact.epoch, now)
         return Audit(exact.epoch, exact.seq, now.seq, _count(tables, lives), now.holes, found)
     finally:
         lake.remove(area)
+
+
+def _remember(lake: Lake, namespace: str, epoch: str, replayed: Content) -> None:
+    """Silver is right up to here."""
+    silver, before = load(lake, namespace, epoch), lake.state(_PART, namespace, epoch)
+    if silver is not None and silver.content.seq >= replayed.seq:
+        content = msgspec.structs.replace(replayed, rewritten=silver.content.rewritten)
+        number = before.number + 1 if before else NONE + 1
+        lake.set_state(_PART, namespace, epoch, State(number, msgspec.to_builtins(content)))
 
 
 async def _read_exact(redis_url: str, namespace: str) -> Exact:
@@ -231,16 +260,23 @@ def _count(tables: Tables, lives: LiveTable) -> int:
     return sum(map(len, _cells(tables, lives).values()))
 
 
-def _compare_silver(lake: Lake, namespace: str, epoch: str, replayed: Silver) -> Iterator[Difference]:
-    """Compare silver's rows with those of the replay, as of the last change that both have; a part at a time."""
+def _compare_silver(
+    lake: Lake, namespace: str, epoch: str, replayed: Silver, area: str, after: int
+) -> Iterator[Difference]:  # fmt: skip
+    """Compare rows of silver and of the replay that later changes than ``after`` began or ended; a part at a time.
+
+    As of the last change that both have. The files of the replay are in ``area``.
+    """
     found = load(lake, namespace, epoch)
     if found is None:
         return
     seq = min(found.content.seq, replayed.content.seq)
+    files = {table: [file for file in replayed.of(table) if file.path.startswith(area)] for table in SILVER}
+    replayed = Silver(lake, replayed.content, NONE, files)
     for table in SILVER:
         shown = [0, 0]
         for buckets in parts({int(file.partition["bucket"]) for file in (*found.of(table), *replayed.of(table))}):
-            rows = [_rows(table, tables, buckets, seq) for tables in (replayed, found)]
+            rows = [_rows(table, tables, buckets, after, seq) for tables in (replayed, found)]
             if rows[0].equals(rows[1]):
                 continue
             mine, theirs = (Counter(map(_hashable, of.to_pylist())) for of in rows)
@@ -252,10 +288,11 @@ def _compare_silver(lake: Lake, namespace: str, epoch: str, replayed: Silver) ->
                     yield Difference("silver", table, (f"change {row['from_seq']}",), *of_both)
 
 
-def _rows(table: str, tables: Silver, buckets: frozenset[int] | None, seq: int) -> pa.Table:
-    """Rows as of a change, in order; but not who caused it, which an older release of the pipeline left out."""
+def _rows(table: str, tables: Silver, buckets: frozenset[int] | None, after: int, seq: int) -> pa.Table:
+    """Such rows, in order; but not who caused them, which an older release of the pipeline left out."""
     names = [name for name in SILVER[table].names if name not in AUTHORS]
     rows = as_of(tables.read(table, files=tables.of(table, buckets), columns=names), seq)
+    rows = rows.filter((pc.field("from_seq") > after) | (pc.field("to_seq") > after))
     return rows.sort_by([(name, "ascending") for name in (*SILVER_KEYS[table], "from_seq")])
 
 
