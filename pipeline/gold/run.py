@@ -49,7 +49,7 @@ class Span(NamedTuple):
         return (self.now - 1) // _DAY_MS * _DAY_MS
 
 
-class Memory(NamedTuple):
+class Remembered(NamedTuple):
     """What a refresh leaves for the next one in the same process.
 
     number: of the refresh. since: the start of the first day of which it has all hours. states: rows of the table
@@ -79,7 +79,7 @@ class GoldRun:
 
     def __init__(
         self, spark: Any, inputs: Inputs, place: tuple[str, str], span: Span, content: Content, before: Content | None,
-        memory: Memory | None = None, spark_from_rows: int = SPARK_FROM_ROWS,
+        memory: Remembered | None = None, spark_from_rows: int = SPARK_FROM_ROWS,
     ) -> None:  # fmt: skip
         self._inputs = inputs
         self._lake = inputs.lake
@@ -149,7 +149,7 @@ class GoldRun:
         since = (span.now - HOUR_MS) // _DAY_MS * _DAY_MS  # what comes late at midnight is of the day before
         since = max(since, self._day)
         kept = brokers.state_table(brokers.recent(states, since), addresses)
-        self.memory = Memory(-1, since, hours.since(since), kept)
+        self.memory = Remembered(-1, since, hours.since(since), kept)
 
     def _states(self, addresses: brokers.BrokerAddresses, spans: Spans) -> brokers.States:
         """The state of each broker, from when on it is needed."""
