@@ -149,14 +149,13 @@ class Table:
                     commit_properties=CommitProperties(app_transactions=transactions),
                     post_commithook_properties=_NO_HOOKS,
                 )  # fmt: skip
+                self._follow(delta, numbers, added, replaced)
+                return True
             except CommitFailedError:  # somebody else's commit came first: of this application, or of another
                 delta.update_incremental()
             except DeltaError as error:
                 reason = str(error).partition("\n")[0]
                 raise LakeError(f"Delta's log in {self._uri}/_delta_log cannot be written: {reason}") from error
-            else:
-                self._follow(delta, numbers, added, replaced)
-                return True
         raise OtherWriter(
             f"another run writes to the lake: its commit to {self._uri} came first, and nothing of this one counts; "
             "let one run at a time work on a namespace"
