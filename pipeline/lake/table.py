@@ -108,7 +108,7 @@ class Table:
             return []
         version, versions, found = self._of_version(delta)
         if found is None:
-            found = from_log(self.name, pa.table(delta.get_add_actions(flatten=True)))
+            found = from_log(self.name, pa.table(delta.get_add_actions(flatten=False)))
             self._known = version, versions, found
         return [file for file in found if _within(file, partition)]
 
