@@ -90,11 +90,11 @@ def refresh(
 
 
 def _changed(inputs: Inputs, before: Content) -> list[int]:
-    """From when on silver may have changed, if it did; a change counts as of the latest moment before it."""
+    """From when on silver may have changed, if it did; an event counts by its own ms, which may have been set back."""
     now = inputs.tables.content
     if any(to_ms >= before.silver_ms for _, to_ms in now.holes):
         return [before.silver_ms]
     span = inputs.span("changes", ("seq", before.silver_seq))
     if span is None:
         return [before.silver_ms] if now.seq != before.silver_seq else []
-    return [max(before.silver_ms, span[0])]
+    return [span[0]]

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from mqregistry.events.changes import StreamAlarm
 from mqregistry.events.journal import LOOKUPS, STREAMS
 
 from ..lake.files import File, rows_in, write_partitions
@@ -140,7 +141,7 @@ class GoldRun:
         figures |= topics.figures(hours.queues, hours.lookups, grains)
         # all hours of a day are measured by that day's median
         figures["heartbeat"] = beats.figures(hours.beats, {**grains, "hour": periods(self._day, span.now, HOUR_MS)})
-        alarms = hours.changes.filter(pc.is_valid(hours.changes["alarm"]))
+        alarms = hours.changes.filter(pc.field("type") == StreamAlarm.type)
         at = pc.multiply(alarms["ms"], 1000).cast(MOMENT)
         figures["alarm"] = alarms.append_column("at", at).select(GOLD["alarm"].names)
         for table, rows in figures.items():
@@ -179,7 +180,7 @@ class GoldRun:
     ) -> pa.Table:
         first, keys = grains["day"].first, ["name", "cluster", "type", "at_ms"]
         changes = hours.changes if first >= self._day else self._engine.changes(first, self._span.now)
-        events = changes.filter(pc.is_null(changes["alarm"])).group_by(keys).aggregate([("seq", "count")])
+        events = changes.filter(pc.field("type") != StreamAlarm.type).group_by(keys).aggregate([("seq", "count")])
         return pa.concat_tables(
             brokers.figures(
                 states, addresses, grain, when, self._content.flap_ms, events.rename_columns([*keys, "n"])

@@ -221,6 +221,17 @@ def test_a_refresh_reads_what_is_new_and_works_out_the_hours_that_it_touches(wri
     assert len(everything(written)["topic"]) == len(before["topic"]) + 1, "another one wrote meanwhile"
 
 
+def test_an_event_of_an_hour_that_was_over_counts_there(written):
+    """The clock of Redis was set back."""
+    for number, (seq, at) in enumerate([(1, NOON + 3 * HOUR + 5), (2, NOON + HOUR)]):
+        written.silver(number, seq=seq, ms=NOON + 3 * HOUR + 5, broker_addr=[addr("a", NOON)], queue_data=[])
+        written.bronze("changes", number, [event(seq, at, "broker_registered", "a")])
+        assert refresh(written, now_ms=NOON + 4 * HOUR)
+    hours = by_period(rows(written, "broker", "hour"), "broker_name")
+    assert [hours[NOON + n * HOUR, "a"]["registrations"] for n in range(4)] == [0, 1, 0, 1]
+    assert [row["registrations"] for row in rows(written, "broker", "day")] == [2]
+
+
 def a_past(seed, *, end):
     """Rows and entries of random lives of three brokers."""
     chance = random.Random(seed)
