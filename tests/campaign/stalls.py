@@ -79,10 +79,10 @@ class Stalls:
 
     async def watch_processes(self) -> None:
         """Runs until cancelled."""
+        self._look_at_waits(time.monotonic())
         while True:
             self.look()
             self._ran_at = time.monotonic()
-            self._look_at_waits(self._ran_at)
             await asyncio.sleep(PING_S)
 
     async def watch_redis(self, path: Path) -> None:
