@@ -27,6 +27,7 @@ class Peer:
     address = host = "test"
     via = ""
     caller = last_caller = None
+    lost = False
 
     def close(self, closed_as, reason):
         raise AssertionError(reason)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import threading
 
 import pytest
+
+from mqregistry.protocol.codes import RequestCode
 
 from .fleet import beating, watching
 from .harness import Broker, wait_until
@@ -75,6 +78,26 @@ def test_a_front_end_paused_longer_than_its_lease_takes_its_channels_again(pair)
         pausing.process.send_signal(signal.SIGCONT)
         wait_until(answers_for([staying, pausing]), "both answer alike")
         wait_until(lambda: not reaped(staying, pausing), "it holds its channels again")
+
+
+def test_what_a_dead_broker_sent_to_a_paused_front_end_takes_nothing_from_the_living(pair):
+    """A21: its successor has the same name and id, and another address, as a pod has that was made anew."""
+    staying, paused = pair
+    dead, living = Broker("b", "127.0.0.1:1001"), Broker("b", "127.0.0.1:1002")
+    with staying.client() as to_staying, paused.client() as to_paused:
+        assert to_staying.register(dead).code == to_paused.register(dead).code == 0
+        paused.process.send_signal(signal.SIGSTOP)
+        to_paused.send(RequestCode.REGISTER_BROKER, *dead.registration(counter=2, topics=["topic1", "topic3"]))
+    with staying.client() as broker, staying.client() as client:
+        client.request(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "topic1"})
+        wait_until(lambda: broker.register(living).code == 0, "its successor registers")
+        with watching([staying], {"topic1": {"b"}}):
+            paused.process.send_signal(signal.SIGCONT)
+            paused.wait_until(lambda: "its connection closed before it was stored" in paused.log, "it reads on")
+            paused.wait_until(lambda: paused.poll().get("connections") == 0, "it has seen the close")
+        route = json.loads(client.route("topic1").body)
+        assert [broker["brokerAddrs"] for broker in route["brokerDatas"]] == [{"0": living.addr}]
+        assert client.route("topic3").code == 17
 
 
 def test_a_broker_that_dies_while_the_front_ends_live_is_gone_at_once(pair):

@@ -183,6 +183,11 @@ class ServerConnection(asyncio.Protocol):
     # closing
 
     @property
+    def lost(self) -> bool:
+        """Whether the socket is closed."""
+        return self._lost
+
+    @property
     def closing(self) -> bool:
         """Whether the connection is closed or about to be."""
         return self._closing

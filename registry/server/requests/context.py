@@ -52,6 +52,10 @@ class Peer(Sender, Closable, Protocol):
     def host(self) -> str:
         """The client's address without its port, as far as it is believed."""
 
+    @property
+    def lost(self) -> bool:
+        """Whether it is closed: nobody hears an answer, and what is registered over it is removed at once."""
+
 
 def log_write(logger: logging.Logger, by: By, text: str, *arguments: object) -> None:
     """Log what a request changed, with who sent it."""

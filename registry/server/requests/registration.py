@@ -70,7 +70,8 @@ async def register_broker(context: RequestContext, command: Command, opaque: int
     """Handle a 103; it is answered after this worker's view shows the change.
 
     Raises:
-        RegistrationRejected: the header lacks who the broker is. RemoteProtocolError: the body cannot be read.
+        RegistrationRejected: the header lacks who the broker is, or the connection has closed.
+        RemoteProtocolError: the body cannot be read.
         RateExceeded: it changes something, and is over a limit that is enforced.
         StoreUnavailable: Redis is away, or the view does not show the change in time.
     """
@@ -276,6 +277,10 @@ async def _write(
         if again.same:
             await context.effect(again.seq)
             return again
+    if request.peer.lost:
+        # It may have waited in the socket for long, while this worker stood still. What has its name, id or address by
+        # now would lose them, to one that the close removes.
+        raise RegistrationRejected("its connection closed before it was stored; a broker that lives registers again")
     chunks = request.chunked.chunks if request.chunked is not None else ()
     result = await context.routes.register_broker(
         registration, diff, encoded=_encoded(context, diff, role, chunks),
