@@ -38,7 +38,7 @@ from ..errors import RegistryError
 from ..model import BrokerRow, QueueData
 from .by import By
 
-SCHEMA_MAJOR = 1
+SCHEMA_MAJOR = 2
 SCHEMA_MINOR = 2
 
 

@@ -121,9 +121,19 @@ class Tables:
         """Set many topics' cells of one brokerName: the same as one by one, in a third of the time."""
         if not queue_datas:
             return
-        name, table, values = intern(broker_name), self.topics, queue_datas.values()
-        topics = list(map(intern, queue_datas))
-        for topic, queue_data in zip(topics, map(self._queue_datas.setdefault, values, values), strict=True):
+        values = queue_datas.values()
+        self._set_cells(broker_name, queue_datas, map(self._queue_datas.setdefault, values, values))
+
+    def set_shared_queue_datas(
+        self, broker_name: str, topics: Collection[str], queue_datas: Iterable[QueueData]
+    ) -> None:
+        """The same, and faster; equal values are one object already, as far as they are to share one."""
+        self._set_cells(broker_name, topics, queue_datas)
+
+    def _set_cells(self, broker_name: str, topics: Collection[str], values: Iterable[QueueData]) -> None:
+        name, table = intern(broker_name), self.topics
+        topics = list(map(intern, topics))
+        for topic, queue_data in zip(topics, values, strict=True):
             cells = table.get(topic)
             if cells is None:
                 table[topic] = {name: queue_data}

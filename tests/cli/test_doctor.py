@@ -51,7 +51,7 @@ def test_a_registry_that_fits(command, target, in_store):
         "release", "open files", "version", "eviction", "persistence", "role", "memory", "script times", "round trip",
         "clock", "rights", "schema", "front ends", f"port {target['MQREGISTRY_PORT']}",
     ]  # fmt: skip
-    assert found["schema"] == "1.2"
+    assert found["schema"] == "2.2"
     assert found["rights"] == "this login may do all that a front end does"
 
 

@@ -302,7 +302,7 @@ def test_commands_find_the_up_that_runs_here(start_up, command, home):
 def test_queue_data_of_another_make_names_its_topic(command, target, redis_url, namespace, run):
     async def spoil():
         async with Store(redis_url, namespace) as store:
-            await store.client.hset(f"mq:{{{namespace}}}:topic:topic1", "broker-a", "rubbish")
+            await store.client.hset(f"mq:{{{namespace}}}:queues:broker-a", "topic1", "rubbish")
 
     run(spoil())
     assert "topic 'topic1'" in str(command("route", "topic1", expect=1, **target).exception)

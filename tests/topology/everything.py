@@ -26,7 +26,7 @@ from mqregistry.store.fleet.processes import (
     this_process,
 )
 from mqregistry.store.read_broker import read_broker
-from mqregistry.store.snapshot import read_section, read_topic_rows
+from mqregistry.store.snapshot import read_queues, read_section
 from mqregistry.store.streams import StreamLimits, StreamStore, lookup_entries
 
 from ..store.bed import Bed, registration
@@ -85,7 +85,7 @@ async def use_everything(bed: Bed) -> None:
     await kv.set_config({"orderMessageEnable": "true"})
     await kv.restore("1-0", {"ns": {"restored": "1"}, "empty": {}})
     await leases.attach("fe1", [(who("c1", "10.0.0.1:10911"), "w1/9"), (who("c1", "unknown:1"), "w1/9")])
-    assert [rows async for rows in read_topic_rows(store)]
+    assert [rows async for rows in read_queues(store)]
     for section in ("brokers", "clusters", "filters", "mappings", "kv", "config", "live"):
         assert [name async for name, _ in read_section(store, section)], section
     assert await bed.contents() == await bed.replay()
