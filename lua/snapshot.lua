@@ -27,8 +27,7 @@ if section == "head" then
   return {epoch, seq, config_rev, up_since or "0", int(now_ms), last[1] and last[1][1] or "0-0"}
 elseif section == "config" then
   return {"0", {}, "config", call("HGETALL", P .. "config")}
-end
-if section == "topic" then
+elseif section == "topic" then
   local page, found = call("SSCAN", P .. "brokers", cursor, "COUNT", count), {}
   for i = 1, #page[2] do
     local data = call("HGET", P .. "queues:" .. page[2][i], ARGV[4])

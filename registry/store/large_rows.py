@@ -36,7 +36,8 @@ async def scan_hash(store: Store, key: str) -> AsyncIterator[dict[bytes, bytes]]
     cursor: Any = 0
     while True:
         ((cursor, fields),) = await store.read(("HSCAN", key, cursor, "COUNT", 2 * _FIELDS))
-        yield fields
+        if fields:
+            yield fields
         if not int(cursor):
             return
 

@@ -21,7 +21,7 @@ TOPICS_AT_ONCE: Final = 3000
 """A script changes the perm of no more topics: Redis needs up to 10 microseconds for each."""
 
 ENTRIES_PER_CALL: Final = 10_000
-"""One call writes so many topics, up to 6 microseconds each; a larger registration takes several calls, in turn."""
+"""One call writes so many topics, up to 3 microseconds each; a larger registration takes several calls, in turn."""
 
 _BROKERS_PER_CALL: Final = 2000
 """Of which one call takes a topic: some 10 microseconds each."""

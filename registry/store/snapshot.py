@@ -298,7 +298,7 @@ async def read_tables(store: Store) -> tuple[NamespaceHead, Tables]:
     decode = _SharedQueueData().__getitem__
     async for name, cells in read_queues(store, tables.brokers):
         try:
-            tables.set_shared_queue_datas(name, list(map(bytes.decode, cells)), map(decode, cells.values()))
+            tables.set_cells(name, list(map(bytes.decode, cells)), map(decode, cells.values()))
         except (msgspec.DecodeError, UnicodeDecodeError):
             for raw, queue_data in cells.items():
                 decode_queue_data(_text(store, f"queues:{name}", raw), queue_data)

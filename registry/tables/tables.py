@@ -122,24 +122,18 @@ class Tables:
         if not queue_datas:
             return
         values = queue_datas.values()
-        self._set_cells(broker_name, queue_datas, map(self._queue_datas.setdefault, values, values))
+        self.set_cells(broker_name, queue_datas, map(self._queue_datas.setdefault, values, values))
 
-    def set_shared_queue_datas(
-        self, broker_name: str, topics: Collection[str], queue_datas: Iterable[QueueData]
-    ) -> None:
-        """The same, and faster; equal values are one object already, as far as they are to share one."""
-        self._set_cells(broker_name, topics, queue_datas)
-
-    def _set_cells(self, broker_name: str, topics: Collection[str], values: Iterable[QueueData]) -> None:
-        name, table = intern(broker_name), self.topics
-        topics = list(map(intern, topics))
-        for topic, queue_data in zip(topics, values, strict=True):
+    def set_cells(self, broker_name: str, topics: Iterable[str], queue_datas: Iterable[QueueData]) -> None:
+        """The same, of at least one topic, and of queue data that shares objects already: faster still."""
+        name, table, interned = intern(broker_name), self.topics, list(map(intern, topics))
+        for topic, queue_data in zip(interned, queue_datas, strict=True):
             cells = table.get(topic)
             if cells is None:
                 table[topic] = {name: queue_data}
             else:
                 cells[name] = queue_data
-        self.broker_topics.setdefault(name, set()).update(topics)
+        self.broker_topics.setdefault(name, set()).update(interned)
 
     def drop_queue_data(self, topic: str, broker_name: str) -> None:
         """Remove one cell of topicQueueTable, and the topic with its last one."""
