@@ -99,7 +99,7 @@ def test_a_namespace_of_another_schema_or_compat_is_said(command, target, run, b
     )
     assert "wrong compat" in " ".join(command("doctor", "--compat", "5.x", expect=1, **target).stdout.split())
     run(bed.redis("HSET", bed.key("meta"), "schema", "9"))
-    assert "has schema version 9, this is version 1" in command("doctor", expect=1, **target).stdout
+    assert "has schema version 9, this is version 2" in command("doctor", expect=1, **target).stdout
 
 
 async def test_examining_changes_nothing(bed):
