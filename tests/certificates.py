@@ -41,7 +41,9 @@ class Authority:
     def __init__(self, folder: Path, name: str) -> None:
         self._folder = folder
         self.name = name
-        self.pair = _make(folder, name, "-addext", "basicConstraints=critical,CA:TRUE")
+        # Python 3.13 and later believe no authority without the second
+        what = ("basicConstraints=critical,CA:TRUE", "keyUsage=critical,keyCertSign,cRLSign")
+        self.pair = _make(folder, name, *(word for extension in what for word in ("-addext", extension)))
 
     @property
     def cert(self) -> Path:

@@ -11,22 +11,26 @@ from bench.compare.bars import BARS, LIMIT, OURS, Figures, shown
 from bench.compare.beside import table as ratios
 from bench.compare.growth import peer_name
 from bench.compare.plot import svg
+from bench.servers import marked
 
 FOLDER = Path(__file__).parents[1]
 """Where RESULTS.md, the plots and results/ are."""
 RUNS = {"full": "Everything", "selection": "The selection of `make bench`", "smoke": "A smoke test: no measurement"}
 
+OTHERS = ("console",)
+"""Suites that write a section of their own into RESULTS.md."""
 
 HOW = """# Results
 
-Written by `python -m bench compare`; what each step does is in `bench/compare/programme.py` and
-`bench/compare/life.py`. To take them again, on a machine with two cores or more that has nothing else to do, with a C
-compiler, Java and Maven:
+Written by `python -m bench compare`, but for the sections that name another command; what each step does is in
+`bench/compare/programme.py` and `bench/compare/life.py`. To take them again, on a machine with two cores or more that
+has nothing else to do, with a C compiler, Java and Maven:
 
 | command | takes | measures |
 | --- | --- | --- |
 | `make bench` | 5 min | a selection: Java 5.5.0, ours, the echo server, one round |
 | `make bench ARGS="compare --full"` | 40 min | everything below, five rounds; `--resume` after an interruption |
+| `make bench ARGS="console --write"` | 4 min | the console: its pages, how soon they show a change, lookups beside it |
 | `make bench ARGS="scale"` | 6 min | what one Redis carries, the limits of size, a Redis Cluster: `SCALE.md` |
 | `make bench ARGS="compare --render"` | 1 s | nothing: writes this file again from `bench/results/*.json` |
 
@@ -52,7 +56,9 @@ def write(folder: Path, just_measured: str = "") -> int:
         if name == just_measured:
             status = 1 if missed else 0
             print(text)
-    (folder / "RESULTS.md").write_text("\n".join(parts))
+    page = folder / "RESULTS.md"
+    parts += [kept for name in OTHERS if (kept := marked.kept(page, name))]
+    page.write_text("\n".join(parts))
     return status
 
 

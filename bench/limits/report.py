@@ -1,4 +1,4 @@
-"""Puts the numbers of results/scale.json into SCALE.md, between two marks; the prose around them is written by hand."""
+"""Puts the numbers of results/scale.json into SCALE.md; the prose around them is written by hand."""
 
 from __future__ import annotations
 
@@ -7,18 +7,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-BEGIN, END = "<!-- measured: python -m bench scale -->", "<!-- end of what was measured -->"
+from bench.servers import marked
+
 Found = Mapping[str, Any]
 
 
 def write(folder: Path) -> None:
-    """A SCALE.md without the marks gets them at its end."""
-    path = folder / "SCALE.md"
-    text = path.read_text() if path.exists() else ""
-    before, _, rest = text.partition(BEGIN)
-    after = rest.partition(END)[2]
+    """From the results of a folder into its SCALE.md."""
     found = json.loads((folder / "results" / "scale.json").read_text())
-    path.write_text(f"{before}{BEGIN}\n\n{render(found)}\n{END}{after or chr(10)}")
+    marked.put(folder / "SCALE.md", "scale", render(found))
 
 
 def render(found: Found) -> str:

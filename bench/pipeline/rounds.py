@@ -1,7 +1,8 @@
 """What a round of ``pipeline run`` costs early and late in a day: 100 brokers, about 70 entries every ten seconds.
 
 A day's entries are written to a Redis of its own with the stamps of that day. What was before the last hour is taken in
-at once and merged, the last hour a minute at a time; then six rounds are measured, in one of which gold is due.
+at once and merged, the last hour a minute at a time; then six rounds are measured, in one of which gold is due. Of the
+days before (30d23:50 is on the thirtieth), every sixtieth round takes place; they are taken in four times a day.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ BROKERS: Final = 100
 TOPICS: Final = 50  # of each broker
 DAY_MS: Final = 1_767_312_000_000  # 2026-01-02T00:00Z
 ROUND_MS: Final = 10_000
+DAY_ROUNDS: Final = 8640
 MEASURED: Final = 6  # a minute: in one of them gold is due
 
 
@@ -59,10 +61,10 @@ class FleetDay:
                          broker_name=f"broker-{broker}", broker_id=0, live=live, row=row, topics=topics)  # fmt: skip
         self._end(pipeline)
 
-    def rounds(self, first: int, end: int) -> None:
-        """What happens in these rounds of the day."""
+    def rounds(self, first: int, end: int, step: int = 1) -> None:
+        """What happens in these rounds since the first day."""
         pipeline = self._client.pipeline(transaction=False)
-        for number in range(first, end):
+        for number in range(first, end, step):
             begin_ms = DAY_MS + number * ROUND_MS
             for broker in range(number % 3, BROKERS, 3):  # each beats every 30 s
                 at_ms = begin_ms + 10 * broker + self._random.randrange(8)
@@ -79,7 +81,7 @@ class FleetDay:
                 datas = {"broker-1": {"r": 8, "w": 4 + (number + change) % 5, "p": 6, "f": 0}}
                 self._change(pipeline, begin_ms + change, "topic_registered", topic=f"topic-{number % TOPICS}",
                              queue_datas=datas, rev=number)  # fmt: skip
-            if number % 100 == 99:
+            if len(pipeline) > 5000:
                 self._end(pipeline)
         self._end(pipeline)
 
@@ -111,8 +113,15 @@ def measured(at: int) -> Iterator[tuple[float, float]]:
         settings = jobs.PipelineSettings(server.url, limit=10**9)
         job = jobs.Job(None, lake, settings, tell=lambda text: None)
         day.begin()
-        before = max(0, at - 360)  # an hour of rounds that are not merged
-        day.rounds(0, before)
+        today = at // DAY_ROUNDS * DAY_ROUNDS
+        for first in range(0, today, DAY_ROUNDS // 4):
+            day.rounds(first, first + DAY_ROUNDS // 4, 60)
+            job._gold_due_s = 0.0
+            job.round()
+            if first % DAY_ROUNDS == 0:
+                maintain.maintain(lake)
+        before = max(today, at - 360)  # an hour of rounds that are not merged
+        day.rounds(today, before)
         job.round()
         maintain.maintain(lake)
         for number in range(before, at, 6):
@@ -132,11 +141,13 @@ def measured(at: int) -> Iterator[tuple[float, float]]:
 def main() -> None:
     """Measure."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--at", nargs="+", default=["00:10", "12:00", "23:50"], metavar="HH:MM")
+    default = ["00:10", "12:00", "23:50", "30d00:10", "30d23:50"]
+    parser.add_argument("--at", nargs="+", default=default, metavar="[DAYd]HH:MM")
     arguments = parser.parse_args()
     for at in arguments.at:
-        hour, minute = map(int, at.split(":"))
-        found = list(measured((hour * 60 + minute) * 6))
+        day, _, clock = at.rpartition("d")
+        hour, minute = map(int, clock.split(":"))
+        found = list(measured((int(day or 1) - 1) * DAY_ROUNDS + (hour * 60 + minute) * 6))
         mean = sum(cpu for cpu, _ in found) / len(found)
         most = max(found)
         print(f"{at}: mean round {mean:.2f} s of CPU, most {most[0]:.2f} s ({most[1]:.2f} s of time)", flush=True)

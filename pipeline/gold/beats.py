@@ -1,4 +1,8 @@
-"""Works out how regularly each broker process was heard. On arrays; Spark calls it for groups of processes."""
+"""Works out how regularly each broker process was heard: histograms of hours from entries, figures from histograms.
+
+On arrays; Spark calls :func:`hours` for groups of processes. A histogram has every interval as it was, so figures of a
+day that are made of its hours are exact.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..lake.schema import GOLD
+from ..lake.schema import GOLD, MOMENT
 from .spans import Ints, Periods, ints
 
 DAY_MS: Final = 86_400_000
@@ -16,14 +20,23 @@ DAY_MS: Final = 86_400_000
 # silence it is the one in its entry (since the last sign of life at any front end). So a refresh reads a bounded time
 # again.
 LOOK_BACK_MS: Final = 3_600_000
+_N_BITS: Final = 20  # of an entry's id: entries of one millisecond
 
-RESULT: Final = pa.schema(
-    [pa.field("at_ms", pa.int64()) if field.name == "period_start" else field for field in GOLD["heartbeat"]]
+# Beats of a process at a front end in an hour (at_ms) that came after the same interval (-1: there was none to
+# measure). named: the id of the last entry with a broker_name, -1: none.
+HOURS: Final = pa.schema(
+    [
+        ("who", pa.string()),
+        ("front_end", pa.string()),
+        ("at_ms", pa.int64()),
+        *((name, pa.int64()) for name in ("interval_ms", "beats", "refused", "named")),
+        ("broker_name", pa.string()),
+    ]
 )
 
 
-def figures(rows: pa.Table, grains: dict[str, Periods]) -> pa.Table:
-    """Entries of some processes, all of them from LOOK_BACK_MS before the first day on, to RESULT rows.
+def hours(rows: pa.Table, when: Periods) -> pa.Table:
+    """Entries of some processes, all of them from LOOK_BACK_MS before the first hour on, to HOURS rows.
 
     Args:
         rows: who, broker_name (may be null), front_end, kind, ms, interval_ms, id_ms, id_n. Repeated ids count once.
@@ -35,8 +48,7 @@ def figures(rows: pa.Table, grains: dict[str, Periods]) -> pa.Table:
     who, front_end, id_ms, id_n = who[order], front_end[order], id_ms[order], id_n[order]
     repeated = np.zeros(len(who), dtype=bool)
     repeated[1:] = (np.diff(who) == 0) & (np.diff(id_ms) == 0) & (np.diff(id_n) == 0)
-    kinds, kind = _numbered(rows["kind"])
-    refused = kind[order] == kinds.to_pylist().index("refused") if "refused" in kinds.to_pylist() else repeated & False
+    refused = pc.equal(rows["kind"], "refused").to_numpy()[order]
     ms, recorded = rows["ms"].to_numpy()[order], rows["interval_ms"].to_numpy()[order]
     broker_names, broker_name = _numbered(rows["broker_name"])
     broker_name = broker_name[order]
@@ -44,51 +56,74 @@ def figures(rows: pa.Table, grains: dict[str, Periods]) -> pa.Table:
     good = ~repeated & ~refused
     interval = np.full(len(who), -1, dtype=np.int64)
     interval[good] = _intervals(who[good], front_end[good], ms[good], recorded[good])
+    period = when.index(ms)
+    counted = (period >= 0) & ~repeated
+    named = np.where(broker_name >= 0, id_ms << _N_BITS | id_n, -1)[counted]
+    columns = [column[counted] for column in (who, front_end, period, interval, good, refused)]
+    keys = ["who", "front_end", "period", "interval_ms"]
+    found = pa.table([*columns, named], names=[*keys, "beats", "refused", "named"]).group_by(keys).aggregate(
+        [("beats", "sum"), ("refused", "sum"), ("named", "max")]
+    )  # fmt: skip
+    by_id = np.argsort(named)
+    last = found["named_max"].to_numpy()
+    name = broker_name[counted][by_id][np.searchsorted(named[by_id], last)] if len(last) else ints([])
+    arrays = [
+        who_names.take(found["who"]), front_ends.take(found["front_end"]),
+        pa.array(when.first + when.step * found["period"].to_numpy()), found["interval_ms"],
+        found["beats_sum"].cast(pa.int64()), found["refused_sum"].cast(pa.int64()), found["named_max"],
+        broker_names.take(pa.array(name, mask=name < 0)),
+    ]  # fmt: skip
+    return pa.table(arrays, names=HOURS.names).cast(HOURS)
 
-    day = ms // DAY_MS
-    lane = _usual_front_end(who[good], front_end[good], day[good], len(front_ends))
-    usual = np.zeros(len(who), dtype=bool)
-    usual[good] = lane == front_end[good]
-    timed = usual & (interval >= 0)
-    expected = _medians(who[timed], day[timed], interval[timed])
 
-    found = []
+def figures(rows: pa.Table, grains: dict[str, Periods]) -> pa.Table:
+    """HOURS rows of whole days to rows of GOLD["heartbeat"]."""
+    who_names, who = _numbered(rows["who"])
+    front_ends, front_end = _numbered(rows["front_end"])
+    at, interval, beats, refused, named = (rows[name].to_numpy() for name in HOURS.names[2:7])
+    day = _process_day(who, at // DAY_MS)
+    timed = (_usual_front_end(day, front_end, beats, len(front_ends)) == front_end) & (interval >= 0)
+    days, of_day = np.unique(day, return_inverse=True)
+    median = _ranked(of_day[timed], interval[timed], beats[timed], len(days), [50])[0]
+    missed = np.where(timed, _missed(interval, median[of_day]) * beats, 0)
+    in_order = np.argsort(named, kind="stable")
+
+    found = [GOLD["heartbeat"].empty_table()]
     for grain, when in grains.items():
-        period = when.index(ms)
-        counted = (period >= 0) & ~repeated
+        period = when.index(at)
+        counted = period >= 0
         cell, index = np.unique(who[counted] * when.count + period[counted], return_inverse=True)
         cells = len(cell)
         owner, start = cell // when.count, when.start[cell % when.count]
-        beat = good[counted]
-        heard = np.unique(index[beat] * len(front_ends) + front_end[counted][beat]) // max(1, len(front_ends))
-        in_cell = np.searchsorted(cell, who[timed] * when.count + period[timed])
-        here = period[timed] >= 0
-        values, places = interval[timed][here], in_cell[here]
-        usual_ms = _looked_up(expected, owner, start // DAY_MS)
-        missed = _missed(values, usual_ms[places])
-        order = np.lexsort((values, places))
-        values, places = values[order], places[order]
-        first = np.searchsorted(places, np.arange(cells))
-        count = np.searchsorted(places, np.arange(cells), side="right") - first
-        named = counted & (broker_name >= 0)
+        heard = counted & (beats > 0)
+        lanes = np.unique(index[beats[counted] > 0] * len(front_ends) + front_end[heard]) // max(1, len(front_ends))
+        here = timed[counted]
+        ranked = _ranked(index[here], interval[counted][here], beats[counted][here], cells, [50, 99, 100])
+        expected = median[np.searchsorted(days, _process_day(owner, start // DAY_MS))]
         latest = np.full(cells, -1, dtype=np.int64)
-        latest[index[named[counted]]] = broker_name[named]  # the last one wins
+        place = np.full(len(who), -1, dtype=np.int64)
+        place[counted] = index
+        last = in_order[counted[in_order] & (named[in_order] >= 0)]
+        latest[place[last]] = last  # the last one wins
         columns = {
             "grain": pa.repeat(grain, cells),
-            "at_ms": start,
+            "period_start": pa.array(start * 1000).cast(MOMENT),
             "who": who_names.take(pa.array(owner)),
-            "broker_name": broker_names.take(pa.array(latest, mask=latest < 0)),
-            "beats": np.bincount(index, beat, cells).astype(np.int64),
-            "refused": np.bincount(index, ~beat, cells).astype(np.int64),
-            "front_ends": np.bincount(heard, minlength=cells),
-            "interval_ms_p50": _ranked(values, first, count, 50),
-            "interval_ms_p99": _ranked(values, first, count, 99),
-            "interval_ms_max": _ranked(values, first, count, 100),
-            "expected_ms": pa.array(usual_ms, mask=usual_ms < 0),
-            "missed_beats": np.bincount(places, missed[order], cells).astype(np.int64),
+            "broker_name": rows["broker_name"].combine_chunks().take(pa.array(latest, mask=latest < 0)),
+            "beats": np.bincount(index, beats[counted], cells).astype(np.int64),
+            "refused": np.bincount(index, refused[counted], cells).astype(np.int64),
+            "front_ends": np.bincount(lanes, minlength=cells),
+            **{f"interval_ms_{name}": _or_null(of) for name, of in zip(("p50", "p99", "max"), ranked, strict=True)},
+            "expected_ms": _or_null(expected),
+            "missed_beats": np.bincount(index, missed[counted], cells).astype(np.int64),
         }
-        found.append(pa.Table.from_arrays([pa.array(columns[f.name], f.type) for f in RESULT], schema=RESULT))
-    return pa.concat_tables([RESULT.empty_table(), *found])
+        schema = GOLD["heartbeat"]
+        found.append(pa.Table.from_arrays([pa.array(columns[f.name], f.type) for f in schema], schema=schema))
+    return pa.concat_tables(found)
+
+
+def _or_null(values: Ints) -> pa.Array:
+    return pa.array(values, mask=values < 0)
 
 
 def _numbered(column: pa.ChunkedArray) -> tuple[pa.Array, Ints]:
@@ -115,7 +150,7 @@ def _intervals(who: Ints, front_end: Ints, ms: Ints, recorded: Ints) -> Ints:
     """Milliseconds since the beat before at the same front end; -1 where there was none, or after an absence."""
     # the entry of a process that had been away has the interval -1; no interval spans an absence
     life = np.cumsum(recorded < 0)
-    order = np.lexsort((np.arange(len(ms)), front_end, who))
+    order = np.lexsort((front_end, who))
     gap = np.full(len(ms), -1, dtype=np.int64)
     if len(ms):
         same = (np.diff(who[order]) == 0) & (np.diff(front_end[order]) == 0)
@@ -126,38 +161,19 @@ def _intervals(who: Ints, front_end: Ints, ms: Ints, recorded: Ints) -> Ints:
     return np.where(gap >= 0, gap, np.where(recorded > LOOK_BACK_MS, recorded, -1))
 
 
-def _usual_front_end(who: Ints, front_end: Ints, day: Ints, front_ends: int) -> Ints:
-    """For every beat: the front end that heard this process most often on this day (the first by name of several)."""
-    if not len(who):
-        return who
-    process_day = _process_day(who, day)
-    lanes, count = np.unique(process_day * front_ends + front_end, return_counts=True)
-    order = np.lexsort((lanes, -count, lanes // front_ends))
-    days, first = np.unique(lanes[order] // front_ends, return_index=True)
-    return ints((lanes[order][first] % front_ends)[np.searchsorted(days, process_day)])
-
-
 def _process_day(who: Ints, day: Ints) -> Ints:
     """One number for a process on a day; days are those since 1970."""
     return who * 100_000 + day
 
 
-def _medians(who: Ints, day: Ints, interval: Ints) -> tuple[Ints, Ints]:
-    """The median interval (nearest rank) of each process on each day: (process and day, rising; interval)."""
-    process_day = _process_day(who, day)
-    order = np.lexsort((interval, process_day))
-    days, first, count = np.unique(process_day[order], return_index=True, return_counts=True)
-    return days, interval[order][first + _rank(count, 50) - 1]
-
-
-def _looked_up(expected: tuple[Ints, Ints], who: Ints, day: Ints) -> Ints:
-    """The median of each process on each day; -1 where it has no interval on that day."""
-    days, median = expected
-    if not len(days):
-        return np.full(len(who), -1, dtype=np.int64)
-    wanted = _process_day(who, day)
-    place = np.minimum(np.searchsorted(days, wanted), len(days) - 1)
-    return np.where(days[place] == wanted, median[place], -1)
+def _usual_front_end(process_day: Ints, front_end: Ints, beats: Ints, front_ends: int) -> Ints:
+    """For every row: the front end that heard this process most often on this day (the first by name of several)."""
+    if not len(front_end):
+        return front_end
+    lanes, index = np.unique(process_day * front_ends + front_end, return_inverse=True)
+    order = np.lexsort((lanes, -np.bincount(index, beats), lanes // front_ends))
+    days, first = np.unique(lanes[order] // front_ends, return_index=True)
+    return ints((lanes[order][first] % front_ends)[np.searchsorted(days, process_day)])
 
 
 def _missed(interval: Ints, expected: Ints) -> Ints:
@@ -166,14 +182,17 @@ def _missed(interval: Ints, expected: Ints) -> Ints:
     return np.where(expected > 0, np.maximum(times - 1, 0), 0)
 
 
-def _rank(count: Ints, percent: int) -> Ints:
-    """The nearest rank of a percentile, counted from 1."""
-    return -(-count * percent // 100)
-
-
-def _ranked(values: Ints, first: Ints, count: Ints, percent: int) -> pa.Array:
-    """Nearest-rank percentile of each run of sorted values; null where a run is empty."""
-    if not len(values):
-        return pa.nulls(len(count), pa.int64())
-    place = np.minimum(first + np.maximum(_rank(count, percent), 1) - 1, len(values) - 1)
-    return pa.array(values[place], mask=count == 0)
+def _ranked(cell: Ints, value: Ints, count: Ints, cells: int, percents: list[int]) -> list[Ints]:
+    """Nearest-rank percentiles of values in each cell, each of which is there ``count`` times; -1: there is none."""
+    if not len(cell):
+        return [np.full(cells, -1, dtype=np.int64) for _ in percents]
+    order = np.lexsort((value, cell))
+    upto = np.cumsum(count[order])
+    total = np.bincount(cell, count, cells).astype(np.int64)
+    before = np.cumsum(total) - total
+    found = []
+    for percent in percents:
+        place = np.searchsorted(upto, before + np.maximum(-(-total * percent // 100), 1))
+        of_place = value[order][np.minimum(place, len(order) - 1)]
+        found.append(np.where(total > 0, of_place, -1))
+    return found

@@ -169,6 +169,16 @@ def reaches_back(found: States, since: int) -> int:
     return int(min(since, found.start[returned].min(initial=since)))
 
 
+def recent(found: States, since: int) -> States:
+    """Those of ``since`` and later, and before them back to when each broker was last writable."""
+    unwritable = found.spans(ABSENT, READ_ONLY)
+    reaching = (unwritable.start < since) & (unwritable.end >= since)
+    first = np.full(int(found.broker.max(initial=-1)) + 1, since)
+    first[unwritable.key[reaching]] = unwritable.start[reaching]
+    kept = found.end >= first[found.broker]
+    return States(*(column[kept] for column in found))
+
+
 def figures(
     found: States, addresses: BrokerAddresses, grain: str, when: Periods, flap_ms: int, events: pa.Table
 ) -> pa.Table:

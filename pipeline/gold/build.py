@@ -58,12 +58,15 @@ def refresh(
     ):
         before = None  # other rules, or another silver: nothing of it holds
     seen = before.bronze if before else dict.fromkeys(STREAMS, -1)
-    fresh = {stream: inputs.span(stream, seen[stream]) for stream in STREAMS}
+    fresh = {stream: inputs.span(stream, ("batch", seen[stream])) for stream in STREAMS}
     if now_ms is None:
         heard = fresh["heartbeats"]
         now_ms = max(silver.ms, before.now_ms if before else 0, heard[1] if heard else 0)
     first = [span[0] for stream, span in fresh.items() if span and stream != "changes"]
-    since = min(before.now_ms, before.silver_ms, now_ms, *first) if before else min([now_ms, *first, *inputs.begins()])
+    if before:
+        since = min(before.now_ms, now_ms, *first, *_changed(inputs, before))
+    else:
+        since = min([now_ms, *first, *inputs.begins()])
     begin_ms = min(before.begin_ms, since) if before else since
     content = Content(now_ms, begin_ms, flap_ms, inputs.silver.number, silver.ms, silver.seq, inputs.last_batch)
     if before == content:
@@ -73,11 +76,25 @@ def refresh(
         return False  # no period has begun to pass
     logger.debug("gold of namespace %s, epoch %s: %s", namespace, epoch, span)
     place = owner(namespace, epoch)
-    run = GoldRun(spark, inputs, (namespace, epoch), span, content, before, spark_from_rows)
+    memory = lake.kept.get(key := ("gold", namespace, epoch))
+    memory = memory if before and memory and memory.number == number else None
+    run = GoldRun(spark, inputs, (namespace, epoch), span, content, before, memory, spark_from_rows)
     for table, files, periods in list(run.write()):
         of_table, app = lake.table(f"gold/{table}"), f"gold/{namespace}/{epoch}"
         replaced = {**place, "period": periods} if before else place
         if files or of_table.files(**replaced):
             of_table.commit(files, app, of_table.version(app) + 1, replaced=replaced)
     lake.set_state(PART, namespace, epoch, State(number + 1, msgspec.to_builtins(content)))
+    lake.kept[key] = run.memory._replace(number=number + 1) if run.memory else None
     return True
+
+
+def _changed(inputs: Inputs, before: Content) -> list[int]:
+    """From when on silver may have changed, if it did; an event counts by its own ms, which may have been set back."""
+    now = inputs.tables.content
+    if any(to_ms >= before.silver_ms for _, to_ms in now.holes):
+        return [before.silver_ms]
+    span = inputs.span("changes", ("seq", before.silver_seq))
+    if span is None:
+        return [before.silver_ms] if now.seq != before.silver_seq else []
+    return [span[0]]

@@ -2,56 +2,62 @@
 
 from __future__ import annotations
 
-import math
-from typing import Any
-
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ..lake.schema import GOLD, MOMENT
-from .queues import Brokers
-from .spans import Periods
+from .queues import BROKER, CLUSTER, Brokers, skew
+from .spans import HOUR_MS, Ints, Periods, count_per_period, ints
 
 
-def skew(count: int, total: int, squares: int, most: int) -> tuple[float | None, float | None]:
-    """Of ``count`` numbers: population standard deviation / mean, greatest / mean. None where the mean is 0.
-
-    Args:
-        total: their sum.
-        squares: the sum of their squares.
-        most: the greatest.
-    """
-    if not total:
-        return None, None
-    return math.sqrt(max(0, count * squares - total**2)) / total, most * count / total
-
-
-def figures(brokers: Brokers, grains: dict[str, Periods], sums: pa.Table, topics: pa.Table) -> pa.Table:
-    """Rows of GOLD["cluster"].
+def figures(parts: pa.Table, grains: dict[str, tuple[Periods, Brokers]], hour_ms: int = HOUR_MS) -> pa.Table:
+    """RESULT rows of mqregistry.pipeline.gold.queues, of whole days, to rows of GOLD["cluster"].
 
     Args:
-        sums: cluster, grain, at_ms, write_queues, squares, most (of brokers present at the end), changes.
-        topics: cluster, grain, at_ms, topics.
+        hour_ms: what the rows are made by.
     """
-    found: dict[tuple[str, int, str], dict[str, int]] = {}
-    for grain, when in grains.items():
-        cluster, present = brokers.cluster[grain], brokers.present[grain]
-        place = np.where(present & (cluster >= 0), cluster * when.count + np.arange(when.count), -1)
-        cells, count = np.unique(place[place >= 0], return_counts=True)
-        for cell, many in zip(cells.tolist(), count.tolist(), strict=True):
-            at_ms = when.first + cell % when.count * when.step
-            found[grain, at_ms, brokers.clusters[cell // when.count]] = {"brokers": many}
-    for row in (*sums.to_pylist(), *topics.to_pylist()):
-        values = found.setdefault((row.pop("grain"), row.pop("at_ms"), row.pop("cluster")), {})
-        values |= {name: int(value) for name, value in row.items() if value is not None}
-    rows = [_row(*key, found[key]) for key in sorted(found)]
-    return pa.Table.from_pylist(rows, schema=GOLD["cluster"])
+    brokers, clusters = (parts.filter(pc.equal(parts["kind"], kind)) for kind in (BROKER, CLUSTER))
+    return pa.concat_tables(_figures(brokers, clusters, grain, *of, hour_ms) for grain, of in grains.items())
 
 
-def _row(grain: str, at_ms: int, cluster: str, values: dict[str, int]) -> dict[str, Any]:
-    value = {name: 0 for name in ("brokers", "topics", "write_queues", "changes", "squares", "most")} | values
-    cv, max_mean = skew(value["brokers"], value["write_queues"], value.pop("squares"), value.pop("most"))
-    return {
-        "grain": grain, "period_start": pa.scalar(at_ms * 1000).cast(MOMENT).as_py(), "cluster": cluster, **value,
-        "queue_cv": cv, "queue_max_mean": max_mean,
-    }  # fmt: skip
+def _figures(rows: pa.Table, topics: pa.Table, grain: str, when: Periods, known: Brokers, hour_ms: int) -> pa.Table:
+    names, cells = pa.array(known.clusters, pa.string()), len(known.clusters) * when.count
+
+    def at_end(of: pa.Table, column: str, among: pa.Array) -> Ints:
+        last = when.ends(of["at_ms"].to_numpy(), hour_ms)
+        key = ints(pc.index_in(of["name"], among).to_numpy())
+        return count_per_period(
+            key[last], of["at_ms"].to_numpy()[last], when, len(among), of[column].to_numpy()[last]
+        ).ravel()  # fmt: skip
+
+    broker = ints(pc.index_in(rows["name"], known.names).to_numpy())
+    changes = count_per_period(
+        broker, rows["at_ms"].to_numpy(), when, len(known.names), rows["changes"].to_numpy()
+    ).ravel()  # fmt: skip
+    queues = at_end(rows, "write_queues", known.names)
+    cluster, present = known.cluster.ravel(), known.present.ravel()
+    some = cluster >= 0
+    place = np.where(some, cluster * when.count + np.tile(np.arange(when.count), len(known.names)), 0)
+    here = some & present
+    count = np.bincount(place[here], minlength=cells)
+    total = np.bincount(place[here], queues[here], cells)
+    squares = np.bincount(place[here], queues[here].astype(np.float64) ** 2, cells)
+    most = np.zeros(cells, dtype=np.int64)
+    np.maximum.at(most, place[here], queues[here])
+    changed = np.bincount(place[some], changes[some], cells).astype(np.int64)
+    kept = np.flatnonzero((count > 0) | (changed > 0))
+    cv, max_mean = skew(count[kept], total[kept], squares[kept], most[kept])
+    columns = {
+        "grain": pa.repeat(grain, len(kept)),
+        "period_start": pa.array(when.start[kept % when.count] * 1000).cast(MOMENT),
+        "cluster": names.take(pa.array(kept // when.count)),
+        "brokers": count[kept],
+        "topics": at_end(topics, "brokers", names)[kept],
+        "write_queues": total[kept].astype(np.int64),
+        "changes": changed[kept],
+        "queue_cv": cv,
+        "queue_max_mean": max_mean,
+    }
+    schema = GOLD["cluster"]
+    return pa.Table.from_arrays([pa.array(columns[f.name], f.type) for f in schema], schema=schema)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -12,12 +12,15 @@ from mqregistry.events.journal import STREAMS, Stream
 
 from ..bronze.log import last_batch
 from ..lake import snapshot
-from ..lake.files import File
+from ..lake.files import File, rows_in
 from ..lake.lake import Lake, owner
 from ..lake.schema import SILVER, TABLES
-from ..silver.tables import Tables, load
+from ..silver.buckets import parts
+from ..silver.tables import Tables, as_of, load
 
 _ROWS_AT_ONCE: Final = 16_384  # of entries, whose JSON may be long
+_ROWS_OF_PARTS: Final = 500_000
+_Decoded = TypeVar("_Decoded")
 
 
 class Inputs:
@@ -45,31 +48,46 @@ class Inputs:
         assert self.silver is not None
         return self.silver
 
-    def files(self, table: str, since: int, bucket: int | None = None) -> list[File]:
+    def files(self, table: str, since: int, buckets: frozenset[int] | None = None) -> list[File]:
         """Files of a silver table that may have rows that held at ``since`` or later."""
-        every = self.tables.of(table, bucket=bucket)
-        return [file for file in every if file.nulls["valid_to"] or file.high["valid_to"] >= since * 1000]
+        seq = self.tables.content.seq
+        return [
+            file
+            for file in self.tables.of(table, buckets)
+            if file.nulls["valid_to"] or file.high["valid_to"] >= since * 1000 or file.high.get("to_seq", 0) > seq
+        ]
 
-    def buckets(self, table: str) -> list[int]:
-        """Parts of a silver table: rows of one topic are all in the same one."""
-        return sorted({int(file.partition["bucket"]) for file in self.tables.of(table)})
+    def buckets(self, table: str) -> list[frozenset[int] | None]:
+        """Parts of a silver table that are worked on one by one; None: all of it is one."""
+        files = self.tables.of(table)
+        every: list[frozenset[int] | None] = [None]
+        return every if rows_in(files) < _ROWS_OF_PARTS else parts({int(file.partition["bucket"]) for file in files})
 
     def rows(
-        self, table: str, since: int, now: int, *, bucket: int | None = None, columns: Sequence[str] = ()
+        self, table: str, since: int, now: int, columns: Sequence[str], *, buckets: frozenset[int] | None = None
     ) -> pa.Table:
-        """Rows that held at some time from ``since`` to ``now``, or ended then; with from_ms, to_ms (null: holds).
+        """Rows that held at some time from ``since`` to ``now``, or ended then.
 
         Args:
-            bucket: of this one alone.
-            columns: these, valid_from and valid_to; else all.
+            columns: these; and from_ms, to_ms (null: holds).
+            buckets: of these alone.
         """
-        names = [name for name in SILVER[table].names if not columns or name in (*columns, "valid_from", "valid_to")]
-        rows = self.tables.read(table, files=self.files(table, since, bucket), columns=names)
-        start = pc.floor(pc.divide(rows["valid_from"].cast(pa.int64()), 1000)).cast(pa.int64())
-        end = pc.floor(pc.divide(rows["valid_to"].cast(pa.int64()), 1000)).cast(pa.int64())
-        rows = rows.append_column("from_ms", start).append_column("to_ms", end)
-        held = pc.or_kleene(pc.is_null(end), pc.greater_equal(end, since))
-        return rows.filter(pc.and_kleene(held, pc.less_equal(start, now)))
+        schema, seq = SILVER[table], self.tables.content.seq
+        names = [name for name in schema.names if name in (*columns, "valid_from", "valid_to", "from_seq", "to_seq")]
+        held = pc.field("to_seq").is_null() | (pc.field("to_seq") > seq)
+        wanted = held | (pc.field("valid_to") >= pa.scalar(since * 1000).cast(schema.field("valid_to").type))
+
+        def read(file: File) -> pa.Table:
+            return self.lake.dataset([file], schema).to_table(columns=names, filter=wanted)
+
+        found = self.kept(f"{table} {min(buckets or [0])}", self.files(table, since, buckets), since, read)
+        rows = pa.concat_tables([pa.schema([schema.field(name) for name in names]).empty_table(), *found])
+        rows = as_of(rows, seq)
+        for name, of in (("from_ms", "valid_from"), ("to_ms", "valid_to")):
+            ms = pc.floor(pc.divide(rows[of].cast(pa.int64()), 1000)).cast(pa.int64())
+            rows = rows.append_column(name, ms)
+        in_time = pc.or_kleene(pc.is_null(rows["to_ms"]), pc.greater_equal(rows["to_ms"], since))
+        return rows.filter(pc.and_kleene(in_time, pc.less_equal(rows["from_ms"], now)))
 
     def begins(self) -> list[int]:
         """The earliest from_ms of every file that gold reads."""
@@ -78,8 +96,9 @@ class Inputs:
         ]
 
     def entry_files(self, stream: Stream, since: int, now: int) -> list[File]:
-        """Files that may have entries of ``[since, now]``."""
-        return [file for file in self._entries[stream] if file.high["ms"] >= since and file.low["ms"] <= now]
+        """Files that may have entries of ``[since, now]``, in the order of these."""
+        found = [file for file in self._entries[stream] if file.high["ms"] >= since and file.low["ms"] <= now]
+        return sorted(found, key=lambda file: file.low["id_ms"])
 
     def entries(
         self, files: Sequence[File], stream: Stream, since: int, now: int, columns: Sequence[str], wanted: Any = None
@@ -96,11 +115,27 @@ class Inputs:
                 batch_readahead=2, fragment_readahead=1,
             )  # fmt: skip
 
-    def span(self, stream: Stream, after: int) -> tuple[int, int] | None:
-        """The first and the last ms of the batches after one; None: they have no rows."""
-        files = [file for file in self._entries[stream] if file.high["batch"] > after]
+    def span(self, stream: Stream, after: Any) -> tuple[int, int] | None:
+        """The first and the last ms of the entries for which an expression holds; None: there is none.
+
+        Args:
+            after: ``(column, number)``: the entries above it.
+        """
+        column, number = after
+        files = [file for file in self._entries[stream] if file.high[column] > number]
         if not files:
             return None
         rows = self.lake.dataset(files, TABLES[f"bronze/{stream}"].columns)
-        found: Any = pc.min_max(rows.to_table(columns=["ms"], filter=pc.field("batch") > after)["ms"]).as_py()
+        found: Any = pc.min_max(rows.to_table(columns=["ms"], filter=pc.field(column) > number)["ms"]).as_py()
         return None if found["min"] is None else (found["min"], found["max"])
+
+    def kept(self, what: str, files: Sequence[File], since: int, decode: Callable[[File], _Decoded]) -> list[_Decoded]:
+        """What files give, as far as it is of ``since`` or later; kept for the next refresh: a file never changes."""
+        key = (what, *self.place)
+        before = self.lake.kept.get(key, {})
+        now = {}
+        for file in files:
+            known = before.get(file.path)
+            now[file.path] = known if known is not None and known[0] <= since else (since, decode(file))
+        self.lake.kept[key] = now
+        return [decoded for _, decoded in now.values()]

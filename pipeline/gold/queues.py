@@ -1,7 +1,7 @@
-"""Works out the figures of topics, brokers and clusters from queue data, in one pass over silver's largest table.
+"""Works out what hours say of topics, brokers and clusters from queue data, in one pass over silver's largest table.
 
 :func:`figures` is given all rows of some topics and works on all of them at once; Spark calls it for as many groups
-of topics as there are (``run.py``). What concerns brokers and clusters comes out in parts, to be added up over groups.
+of topics as there are. What concerns brokers and clusters comes out in parts, to be added up over groups.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from .spans import (  # fmt: skip
     NEVER,
@@ -20,7 +21,6 @@ from .spans import (  # fmt: skip
     Spans,
     count_per_period,
     expand,
-    from_deltas,
     ints,
     overlaps,
     per_period,
@@ -28,21 +28,20 @@ from .spans import (  # fmt: skip
 )
 
 # kind of a row, and which columns it uses
-TOPIC: Final = "topic"  # name: the topic; grain, at_ms: period; all but delta
-BROKER: Final = "broker"  # name: the broker, cluster: whose it is; present; write_queues, changes
-CLUSTER: Final = "cluster"  # cluster; brokers: topics that its brokers have at the end of the period
-DELTA: Final = "delta"  # name: the broker; at_ms: a moment; delta: of its number of writable queue data
+TOPIC: Final = "topic"  # name: the topic; at_ms: the hour; all but end_ms
+BROKER: Final = "broker"  # name: the broker; at_ms; write_queues, changes
+CLUSTER: Final = "cluster"  # name: the cluster; at_ms; brokers: topics that its brokers have at the end of the hour
+SPAN: Final = "span"  # name: the broker; from at_ms to end_ms it has writable queue data among these
 
 COLUMNS: Final = ("topic", "broker_name", "from_seq", "write_queue_nums", "perm")  # of silver, with the moments
 RESULT: Final = pa.schema(
     [
         ("kind", pa.string()),
         ("name", pa.string()),
-        ("cluster", pa.string()),
-        ("grain", pa.string()),
-        ("at_ms", pa.int64()),
-        ("present", pa.bool_()),
-        *((name, pa.int64()) for name in ("routable_ms", "writable_ms", "changes", "brokers", "write_queues", "delta")),
+        *(
+            (name, pa.int64())
+            for name in ("at_ms", "end_ms", "routable_ms", "writable_ms", "changes", "brokers", "write_queues")
+        ),
         ("queue_cv", pa.float64()),
         ("queue_max_mean", pa.float64()),
     ]
@@ -53,30 +52,28 @@ _EXPANDED: Final = 4_000_000  # rows times periods that are looked at together: 
 class Brokers(NamedTuple):
     """What the work on queue data needs to know of brokers; sent to every task.
 
-    names: sorted. masters: when each has an address under id 0. clusters: names; cluster[grain][broker, period]: the
-    cluster that the broker's row named last, as of the end of the period, -1: none yet. present: the same shape.
+    names: sorted. masters: when each has an address under id 0. clusters: names; cluster[broker, period]: the cluster
+    that the broker's row named last, as of the end of the period, -1: none yet. present: the same shape.
     """
 
     names: pa.Array
     masters: Spans
     clusters: list[str]
-    cluster: dict[str, Ints]
-    present: dict[str, Flags]
+    cluster: Ints
+    present: Flags
 
 
-def figures(
-    rows: pa.Table, brokers: Brokers, grains: dict[str, Periods], since: int, snapshots: Sequence[int]
-) -> pa.Table:
+def figures(rows: pa.Table, brokers: Brokers, when: Periods, since: int, snapshots: Sequence[int]) -> pa.Table:
     """All rows of some topics to RESULT rows.
 
     Args:
         rows: topic, broker_name, from_ms, to_ms (null: holds), from_seq, write_queue_nums, perm.
-        grains: the periods to work out, by grain.
-        since: from when the changes of a broker's writable queue data are wanted.
+        when: the hours to work out, which ``brokers`` is about.
+        since: from when it is wanted which brokers have writable queue data.
         snapshots: rows that begin with one of these seqs did not change then: they were only seen.
     """
     topics, topic = _numbered(rows["topic"])
-    broker = _looked_up(rows["broker_name"], brokers.names)
+    broker = ints(pc.index_in(rows["broker_name"], brokers.names).fill_null(-1).to_numpy())
     start = rows["from_ms"].to_numpy()
     end = rows["to_ms"].fill_null(NEVER).to_numpy()
     queues = rows["write_queue_nums"].to_numpy()
@@ -88,37 +85,39 @@ def figures(
     row, begin, finish = overlaps(broker[usable], start[usable], end[usable], brokers.masters)
     writable_spans = union(topic[usable][row], begin, finish)
 
-    found = [_deltas(broker[usable], start[usable], end[usable], since, brokers)]
-    for grain, when in grains.items():
-        for part in when.parts(max(1, _EXPANDED // max(1, len(topic)))):
-            offset = (part.first - when.first) // when.step
-            columns = slice(offset, offset + part.count)
-            place = brokers.cluster[grain][:, columns], brokers.present[grain][:, columns]
-            changed = count_per_period(topic[~seen], start[~seen], part, len(topics))
-            changed += count_per_period(topic, end, part, len(topics))
-            # who is there at the end of each period
-            last = part.last
-            alive, period = expand(np.searchsorted(last, start), np.searchsorted(last, end))
-            found.append(
-                _topics(
-                    topics, grain, part, per_period(routable_spans, part, len(topics)),
-                    per_period(writable_spans, part, len(topics)), changed, topic[alive], period, queues[alive],
-                )
-            )  # fmt: skip
-            found.extend(_brokers(brokers, grain, part, place, broker, start, end, seen, topic, alive, period, queues))
+    spans = union(broker[usable], np.maximum(start[usable], since), end[usable])
+    found = [
+        _result(SPAN, len(spans.key), name=brokers.names.take(pa.array(spans.key)), at_ms=spans.start, end_ms=spans.end)
+    ]
+    for part in when.parts(max(1, _EXPANDED // max(1, len(topic)))):
+        offset = (part.first - when.first) // when.step
+        columns = slice(offset, offset + part.count)
+        of_part = brokers._replace(cluster=brokers.cluster[:, columns], present=brokers.present[:, columns])
+        changed = count_per_period(topic[~seen], start[~seen], part, len(topics))
+        changed += count_per_period(topic, end, part, len(topics))
+        # who is there at the end of each period
+        last = part.last
+        alive, period = expand(np.searchsorted(last, start), np.searchsorted(last, end))
+        found.append(
+            _topics(
+                topics, part, per_period(routable_spans, part, len(topics)),
+                per_period(writable_spans, part, len(topics)), changed, topic[alive], period, queues[alive],
+            )
+        )  # fmt: skip
+        found.extend(_brokers(of_part, part, broker, start, end, seen, topic, alive, period, queues))
     return pa.concat_tables(found)
+
+
+def writable_spans(parts: pa.Table, names: pa.Array) -> Spans:
+    """When each broker (index of a name) has writable queue data, from the SPAN rows of all topics."""
+    rows = parts.filter(pc.equal(parts["kind"], SPAN))
+    return union(ints(pc.index_in(rows["name"], names).to_numpy()), rows["at_ms"].to_numpy(), rows["end_ms"].to_numpy())
 
 
 def _numbered(column: pa.ChunkedArray) -> tuple[pa.Array, Ints]:
     """Distinct values, and which of them each row has."""
     encoded = column.combine_chunks().dictionary_encode()
     return encoded.dictionary, ints(encoded.indices.to_numpy(zero_copy_only=False))
-
-
-def _looked_up(column: pa.ChunkedArray, names: pa.Array) -> Ints:
-    import pyarrow.compute as pc
-
-    return ints(pc.index_in(column, names).fill_null(-1).to_numpy())
 
 
 def _result(kind: str, rows: int, **columns: object) -> pa.Table:
@@ -132,25 +131,9 @@ def _result(kind: str, rows: int, **columns: object) -> pa.Table:
     return pa.Table.from_arrays(arrays, schema=RESULT)
 
 
-def _deltas(broker: Ints, start: Ints, end: Ints, since: int, brokers: Brokers) -> pa.Table:
-    """How the number of writable queue data of each broker changes from ``since`` on, by moments where it does."""
-    wanted = end > since
-    broker, start, end = broker[wanted], np.maximum(start[wanted], since), end[wanted]
-    closed = end < NEVER
-    at = np.concatenate([broker * NEVER + start, broker[closed] * NEVER + end[closed]])
-    one = np.concatenate([np.ones(len(start), np.int64), np.full(int(closed.sum()), -1, np.int64)])
-    moments, index = np.unique(at, return_inverse=True)
-    delta = np.bincount(index, one, len(moments)).astype(np.int64)
-    kept = delta != 0
-    moments, delta = moments[kept], delta[kept]
-    return _result(
-        DELTA, len(delta), name=brokers.names.take(pa.array(moments // NEVER)), at_ms=moments % NEVER, delta=delta
-    )
-
-
 def _topics(
-    topics: pa.Array, grain: str, when: Periods, routable: Ints, writable: Ints, changed: Ints,
-    topic: Ints, period: Ints, queues: Ints,
+    topics: pa.Array, when: Periods, routable: Ints, writable: Ints, changed: Ints, topic: Ints, period: Ints,
+    queues: Ints,
 ) -> pa.Table:  # fmt: skip
     """Topic figures; topic, period, queues: of every queue data at the end of every period."""
     cell, cells = topic * when.count + period, len(topics) * when.count
@@ -159,24 +142,19 @@ def _topics(
     squares = np.bincount(cell, queues.astype(np.float64) ** 2, cells)
     most = np.zeros(cells, dtype=np.int64)
     np.maximum.at(most, cell, queues)
-    kept = np.flatnonzero((routable.ravel() > 0) | (changed.ravel() > 0))
+    kept = np.flatnonzero((routable.ravel() > 0) | (changed.ravel() > 0) | (count > 0))
     count, total, squares, most = count[kept], total[kept], squares[kept], most[kept]
-    none = total == 0
-    with np.errstate(divide="ignore", invalid="ignore"):
-        cv = np.sqrt(np.maximum(count * squares - total**2, 0)) / total
-        max_mean = most * count / total
+    cv, max_mean = skew(count, total, squares, most)
     return _result(
-        TOPIC, len(kept), name=topics.take(pa.array(kept // when.count)), grain=pa.repeat(grain, len(kept)),
-        at_ms=when.start[kept % when.count], routable_ms=routable.ravel()[kept], writable_ms=writable.ravel()[kept],
-        changes=changed.ravel()[kept], brokers=count, write_queues=total.astype(np.int64),
-        queue_cv=pa.array(cv, mask=none), queue_max_mean=pa.array(max_mean, mask=none),
+        TOPIC, len(kept), name=topics.take(pa.array(kept // when.count)), at_ms=when.start[kept % when.count],
+        routable_ms=routable.ravel()[kept], writable_ms=writable.ravel()[kept], changes=changed.ravel()[kept],
+        brokers=count, write_queues=total.astype(np.int64), queue_cv=cv, queue_max_mean=max_mean,
     )  # fmt: skip
 
 
 def _brokers(
-    brokers: Brokers, grain: str, when: Periods, place: tuple[Ints, Flags],
-    broker: Ints, start: Ints, end: Ints, seen: Flags, topic: Ints,
-    alive: Ints, period: Ints, queues: Ints,
+    brokers: Brokers, when: Periods, broker: Ints, start: Ints, end: Ints, seen: Flags, topic: Ints, alive: Ints,
+    period: Ints, queues: Ints,
 ) -> list[pa.Table]:  # fmt: skip
     """Write queues and changes of each broker, topics of each cluster, as far as these topics go."""
     known, cells = len(brokers.names), len(brokers.names) * when.count
@@ -190,29 +168,35 @@ def _brokers(
     alive, period = alive[here], period[here]
     cell = broker[alive] * when.count + period
     total = np.bincount(cell, queues[alive], cells).astype(np.int64)
-    cluster, present = place[0].ravel(), place[1].ravel()
-    kept = np.flatnonzero((((total > 0) & present) | (changed.ravel() > 0)) & (cluster >= 0))
-    names = pa.array(brokers.clusters, pa.string())
-    parts = _result(
-        BROKER, len(kept), name=brokers.names.take(pa.array(kept // when.count)),
-        cluster=names.take(pa.array(cluster[kept])), grain=pa.repeat(grain, len(kept)),
-        at_ms=when.start[kept % when.count], present=present[kept], write_queues=total[kept],
-        changes=changed.ravel()[kept],
-    )  # fmt: skip
+    kept = np.flatnonzero((total > 0) | (changed.ravel() > 0))
     # distinct (cluster, period, topic) among brokers that are present
-    there = present[cell] & (cluster[cell] >= 0)
-    groups = ints(cluster[cell][there]) * when.count + period[there]
+    cluster = brokers.cluster.ravel()[cell]
+    there = brokers.present.ravel()[cell] & (cluster >= 0)
+    groups = ints(cluster[there]) * when.count + period[there]
     span = int(topic.max(initial=0)) + 1
     group, count = np.unique(np.unique(groups * span + topic[alive][there]) // span, return_counts=True)
+    clusters = pa.array(brokers.clusters, pa.string())
     return [
-        parts,
         _result(
-            CLUSTER, len(group), cluster=names.take(pa.array(group // when.count)),
-            grain=pa.repeat(grain, len(group)), at_ms=when.start[group % when.count], brokers=count,
+            BROKER, len(kept), name=brokers.names.take(pa.array(kept // when.count)),
+            at_ms=when.start[kept % when.count], write_queues=total[kept], changes=changed.ravel()[kept],
+        ),
+        _result(
+            CLUSTER, len(group), name=clusters.take(pa.array(group // when.count)),
+            at_ms=when.start[group % when.count], brokers=count,
         ),
     ]  # fmt: skip
 
 
-def writable_spans(broker: Ints, ms: Ints, delta: Ints) -> Spans:
-    """Where each broker has writable queue data, from the DELTA rows of all groups."""
-    return from_deltas(broker, ms, delta)
+def skew(count: Ints, total: Ints, squares: Ints, most: Ints) -> tuple[pa.Array, pa.Array]:
+    """Of ``count`` numbers: population standard deviation / mean, greatest / mean. Null where the mean is 0.
+
+    Args:
+        total: their sum.
+        squares: the sum of their squares.
+        most: the greatest.
+    """
+    none = total == 0
+    mean = np.where(none, 1, total)
+    cv = np.sqrt(np.maximum(count * squares - total**2, 0)) / mean
+    return pa.array(cv, mask=none), pa.array(most * count / mean, mask=none)

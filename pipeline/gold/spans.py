@@ -16,6 +16,7 @@ Flags = npt.NDArray[np.bool_]
 
 # Later than any moment (the year 2109): what has no end yet ends here. Keys and moments then fit in one int64.
 NEVER: Final = 1 << 42
+HOUR_MS: Final = 3_600_000
 
 
 class Spans(NamedTuple):
@@ -127,6 +128,11 @@ class Periods:
         """Which one a moment lies in; -1: none of these, or after the end of observation."""
         index = (ms - self.first) // self.step
         return np.where((index >= 0) & (index < self.count) & (ms <= self.now), index, -1)
+
+    def ends(self, at: Ints, step: int) -> Flags:
+        """Whether shorter periods (their starts) are the last ones of these."""
+        last: Ints = np.minimum(at // self.step * self.step + self.step - step, self.now // step * step)
+        return np.equal(at, last)
 
     def parts(self, count: int) -> list[Periods]:
         """The same in runs of at most ``count``."""

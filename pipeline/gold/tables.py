@@ -61,14 +61,15 @@ def epochs(lake: Lake, namespace: str) -> list[str]:
     return sorted(lake.epochs(PART, namespace), key=begin_ms)
 
 
-def with_period(table: str, rows: pa.Table) -> pa.Table:
-    """Rows with the partition that each of them is in."""
+def with_period(table: str, rows: pa.Table, open_day: int) -> pa.Table:
+    """Rows with the partition that each of them is in: its hour's from the last day (ms) on, else its day's."""
     moment = rows["valid_to" if table == "broker_state" else MOMENT_OF.get(table, "period_start")]
     period = pc.strftime(moment, _FORMATS["day"])
     if table == "broker_state":
         period = pc.fill_null(period, STILL)
     elif table not in BY_DAY:
-        period = pc.if_else(pc.equal(rows["grain"], "hour"), pc.strftime(moment, _FORMATS["hour"]), period)
+        of_hour = pc.and_(pc.equal(rows["grain"], "hour"), pc.greater_equal(moment, _moment(open_day)))
+        period = pc.if_else(of_hour, pc.strftime(moment, _FORMATS["hour"]), period)
     return rows.append_column("period", period)
 
 

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 ROW_GROUP_ROWS: Final = 32_768
 _EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+_US: Final = datetime.timedelta(microseconds=1)
 
 
 class Folder(Protocol):
@@ -101,35 +102,22 @@ def _moment(us: int) -> str:
 
 
 def from_log(table: str, actions: pa.Table) -> list[File]:
-    """The files that Delta's add actions (flattened) name."""
-    names = actions.schema.names
-    columns: dict[str, dict[str, list[Any]]] = {"partition": {}, "min": {}, "max": {}, "null_count": {}}
-    for name in names:
-        kind, _, column = name.partition(".")
-        if column:
-            values = actions[name].cast(pa.int64()) if pa.types.is_timestamp(actions[name].type) else actions[name]
-            columns[kind][column] = values.to_pylist()
-
-    def at(kind: str, row: int) -> dict[str, Any]:
-        return {column: values[row] for column, values in columns[kind].items() if values[row] is not None}
-
-    def low(kind: str, row: int) -> dict[str, int]:
-        return {column: value for column, value in at(kind, row).items() if type(value) is int}
-
-    paths, sizes, rows = (actions[name].to_pylist() for name in ("path", "size_bytes", "num_records"))
+    """The files that Delta's add actions name."""
     return [
         File(
-            f"{table}/{path}", rows[row], sizes[row],
-            {column: _text(value) for column, value in at("partition", row).items()},
-            low("min", row), low("max", row), low("null_count", row),
+            f"{table}/{row['path']}", row["num_records"], row["size_bytes"],
+            {name: str(value).lower() if isinstance(value, bool) else str(value)  # as Delta's log writes it
+             for name, value in row["partition"].items()},
+            *(_numbers(row.get(name)) for name in ("min", "max", "null_count")),
         )
-        for row, path in enumerate(paths)
+        for row in actions.to_pylist()
     ]  # fmt: skip
 
 
-def _text(value: Any) -> str:
-    """A partition's value as Delta's log writes it."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
+def _numbers(values: dict[str, Any] | None) -> dict[str, int]:
+    found = values or {}
+    moments = {name: (value - _EPOCH) // _US for name, value in found.items() if isinstance(value, datetime.datetime)}
+    return {name: value for name, value in found.items() if type(value) is int} | moments
 
 
 def rows_in(files: Iterable[File]) -> int:

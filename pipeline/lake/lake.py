@@ -57,7 +57,7 @@ class Lake:
         except (pa.ArrowException, OSError) as error:
             raise LakeError(f"--lake {root}: {error}") from error
         self._tables: dict[str, Table] = {}
-        self.kept: dict[Any, dict[str, Any]] = {}  # what readers of this process remember of files
+        self.kept: dict[Any, Any] = {}  # what readers of this process remember of files
 
     @property
     def filesystem(self) -> fs.FileSystem:
@@ -92,8 +92,12 @@ class Lake:
         files = self.table("state").files(namespace=namespace, epoch=epoch, part=part)
         if not files:
             return None
-        [row] = self.dataset(files, TABLES["state"].columns).to_table().to_pylist()
-        return State(row["number"], msgspec.json.decode(row["content"]))
+        place, [file] = ("state", part, namespace, epoch), files
+        if self.kept.get(place, (None,))[0] != file.path:
+            [row] = self.dataset(files, TABLES["state"].columns).to_table().to_pylist()
+            self.kept[place] = file.path, State(row["number"], msgspec.json.decode(row["content"]))
+        found: State = self.kept[place][1]
+        return found
 
     def set_state(self, part: str, namespace: str, epoch: str, state: State) -> None:
         """Say how far a part is; ``state.number`` is one more than before.

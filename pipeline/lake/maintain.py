@@ -5,6 +5,7 @@ A file that does not count any more stays for seven days: who opened a table bef
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import time
 from typing import Final
@@ -16,10 +17,12 @@ from .lake import SCRATCH, Lake
 from .schema import TABLES
 
 KEPT: Final = datetime.timedelta(days=7)
+STATE_KEPT_S: Final = 7200  # a lake's newest states alone are asked for
 _CHECKPOINT_S: Final = 600.0
 _MERGE_S: Final = 3600.0
 _VACUUM_S: Final = 86_400.0
 _FILE_BYTES: Final = 128 << 20
+_OPEN_BYTES: Final = 8 << 20  # where more comes: what was merged once is not rewritten each hour
 
 
 class Upkeep:
@@ -49,20 +52,20 @@ def maintain(lake: Lake) -> dict[str, int]:
 def merge(lake: Lake) -> None:
     """Make large files of small ones, where rows are only added."""
     for name in TABLES:
-        delta = lake.table(name).delta
+        table, layer = lake.table(name), name.partition("/")[0]
+        delta = table.delta
         if delta is None:
             continue
-        layer = name.partition("/")[0]
         if layer == "bronze":
-            filters = None
+            last = max((file.partition["day"] for file in table.files()), default="")
+            works = [([("day", "!=", last)], _FILE_BYTES), ([("day", "=", last)], _OPEN_BYTES)]
         elif layer == "silver":  # rows that hold are one file of a bucket already
-            filters = [("current", "=", "false")]
+            works = [([("current", "=", "false")], _OPEN_BYTES)]
         else:
             continue
-        try:
-            delta.optimize.compact(partition_filters=filters, target_size=_FILE_BYTES)
-        except CommitFailedError:  # somebody else does it, or wrote there: the next time
-            continue
+        for filters, target_bytes in works:
+            with contextlib.suppress(CommitFailedError):  # somebody else does it, or wrote there: the next time
+                delta.optimize.compact(partition_filters=filters, target_size=target_bytes)
 
 
 def checkpoint(lake: Lake) -> None:
@@ -75,13 +78,20 @@ def checkpoint(lake: Lake) -> None:
 
 
 def vacuum(lake: Lake) -> dict[str, int]:
-    """Remove files that have not counted for seven days, or that a killed job left behind."""
+    """Remove files that have not counted for seven days (states: two hours), or that a killed job left behind."""
     removed = {}
-    hours = int(KEPT.total_seconds()) // 3600
     for name in TABLES:
         delta = lake.table(name).delta
         if delta is not None:
-            removed[name] = len(delta.vacuum(retention_hours=hours, dry_run=False, full=True))
+            kept_s = STATE_KEPT_S if name == "state" else KEPT.total_seconds()
+            removed[name] = len(
+                delta.vacuum(
+                    retention_hours=int(kept_s) // 3600,
+                    dry_run=False,
+                    full=True,
+                    enforce_retention_duration=name != "state",
+                )
+            )
     before = datetime.datetime.now(datetime.UTC) - KEPT
     for place in SCRATCH:  # of jobs that were killed
         for info in lake.filesystem.get_file_info(fs.FileSelector(lake.path(place), allow_not_found=True)):

@@ -26,7 +26,12 @@ _CONFIGURATION: Final = {
     "delta.logRetentionDuration": "interval 2 hours",
     "delta.deletedFileRetentionDuration": "interval 7 days",
 }
-# Checkpoints are made, and old log files removed, by pipeline/lake/maintain.py.
+# What it takes to know a state, which is replaced all the time: nobody reads an old one.
+_STATE_CONFIGURATION: Final = _CONFIGURATION | {"delta.deletedFileRetentionDuration": "interval 2 hours"}
+# A commit takes 4 ms, and 0.1 ms more for each one since the table was opened at a checkpoint, which takes longer
+# the more files were replaced in the last week: both together are to be least. maintain.py removes log files.
+_CHECKPOINT_EVERY: Final = 16
+_COMMIT_MS: Final = 0.1
 _NO_HOOKS: Final = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 _LIST_S: Final = 60.0  # log files are removed after two hours: who was away for so long does not find the next one
 NONE: Final = -1  # the version of a transaction that there was none of
@@ -43,6 +48,7 @@ class Table:
         self.name = name
         self._lake = lake
         self._look_again_s = 0.0
+        self._checkpoint_every = _CHECKPOINT_EVERY
         self._uri = uri
         self._columns, partitions = TABLES[name]
         self._partitions: list[str] = partitions.names
@@ -102,16 +108,9 @@ class Table:
             return []
         version, versions, found = self._of_version(delta)
         if found is None:
-            found = from_log(self.name, pa.table(delta.get_add_actions(flatten=True)))
+            found = from_log(self.name, pa.table(delta.get_add_actions(flatten=False)))
             self._known = version, versions, found
-        return [
-            file
-            for file in found
-            if all(
-                file.partition[name] == value if isinstance(value, str) else file.partition[name] in value
-                for name, value in partition.items()
-            )
-        ]
+        return [file for file in found if _within(file, partition)]
 
     def commit(
         self, added: Iterable[File], app: str, number: int, *, after: int | None = None, repeat: bool = False,
@@ -133,9 +132,10 @@ class Table:
             OtherWriter: somebody else wrote to the same part of the table meanwhile; nothing of this counts.
             LakeError: the log cannot be written.
         """
-        delta = self.delta or self._make()
+        delta, added = self.delta or self._make(), list(added)
         actions: list[AddAction | RemoveAction] = [self._action(file) for file in added]
-        transactions = [Transaction(name, value) for name, value in {app: number, **(more or {})}.items()]
+        numbers = {app: number, **(more or {})}
+        transactions = [Transaction(name, value) for name, value in numbers.items()]
         for _ in range(_TRIES):
             found = self._version(delta, app)
             if repeat and found == number:
@@ -149,22 +149,39 @@ class Table:
                     commit_properties=CommitProperties(app_transactions=transactions),
                     post_commithook_properties=_NO_HOOKS,
                 )  # fmt: skip
+                self._follow(delta, numbers, added, replaced)
                 return True
             except CommitFailedError:  # somebody else's commit came first: of this application, or of another
-                pass
+                delta.update_incremental()
             except DeltaError as error:
                 reason = str(error).partition("\n")[0]
                 raise LakeError(f"Delta's log in {self._uri}/_delta_log cannot be written: {reason}") from error
-            finally:
-                delta.update_incremental()
         raise OtherWriter(
             f"another run writes to the lake: its commit to {self._uri} came first, and nothing of this one counts; "
             "let one run at a time work on a namespace"
         )
 
+    def _follow(
+        self, delta: DeltaTable, numbers: dict[str, int], added: list[File],
+        replaced: Mapping[str, str | Sequence[str]] | None,
+    ) -> None:  # fmt: skip
+        """Know what this commit made of what was known, without reading all of the log's actions again."""
+        version, versions, found = self._known
+        delta.update_incremental()
+        if delta.version() % self._checkpoint_every == 0:
+            begun_s = time.process_time()
+            delta.create_checkpoint()
+            delta = self._delta = DeltaTable(self._uri)
+            taken_ms = (time.process_time() - begun_s) * 1000
+            self._checkpoint_every = max(8, min(200, round((2 * taken_ms / _COMMIT_MS) ** 0.5)))
+        if found is not None and delta.version() == version + 1:
+            kept = found if replaced is None else [file for file in found if not _within(file, replaced)]
+            self._known = version + 1, {**versions, **numbers}, [*kept, *added]
+
     def _make(self) -> DeltaTable:
         DeltaTable.create(
-            self._uri, self._schema, mode="ignore", partition_by=self._partitions, configuration=_CONFIGURATION,
+            self._uri, self._schema, mode="ignore", partition_by=self._partitions,
+            configuration=_STATE_CONFIGURATION if self.name == "state" else _CONFIGURATION,
             description=f"mqregistry, {self.name}",
         )  # fmt: skip
         self._delta = DeltaTable(self._uri)
@@ -174,6 +191,13 @@ class Table:
         partition: dict[str, str | None] = {name: file.partition[name] for name in self._partitions}
         path = file.path.removeprefix(f"{self.name}/")
         return AddAction(path, file.size_bytes, partition, now_ms(), True, delta_stats(file, self._columns))
+
+
+def _within(file: File, partition: Mapping[str, str | Sequence[str]]) -> bool:
+    return all(
+        file.partition[name] == value if isinstance(value, str) else file.partition[name] in value
+        for name, value in partition.items()
+    )
 
 
 def _filters(partition: Mapping[str, str | Sequence[str]]) -> list[tuple[str, str, Any]]:

@@ -7,10 +7,11 @@ import secrets
 from collections import Counter
 from collections.abc import Iterator
 from datetime import datetime
-from functools import reduce
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
+import msgspec
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from mqregistry.errors import StoreError
@@ -21,16 +22,19 @@ from mqregistry.tables.tables import Tables
 
 from ..lake import snapshot
 from ..lake.files import rows_in
-from ..lake.lake import Lake, LakeError, owner
-from ..lake.schema import AUTHORS, BRONZE, SILVER
+from ..lake.lake import NONE, Lake, LakeError, State, owner
+from ..lake.schema import AUTHORS, BRONZE, SILVER, SILVER_KEYS
 from ..lake.snapshot import Exact
 from ..silver import SilverRun, load
+from ..silver.buckets import parts
 from ..silver.next_changes import MissingChanges
+from ..silver.tables import Content, as_of
 from ..silver.tables import Tables as Silver
 from .travel import Past
 
 ROWS_SHOWN: Final = 10  # of one table that differ between silver and the replay
 SPARK_FROM_ROWS: Final = 200_000
+_PART: Final = "audit"
 
 
 class Difference(NamedTuple):
@@ -90,19 +94,35 @@ def check(redis_url: str, namespace: str, lake: Lake) -> None:
     lake.try_to_write()
 
 
+def is_small(lake: Lake, namespace: str, *, since_last: bool = False) -> bool:
+    """Whether a replay of the changes here takes no longer than Spark's start."""
+    epochs = lake.epochs(_PART, namespace) if since_last else []
+    done = {epoch: state.content["seq"] for epoch in epochs if (state := lake.state(_PART, namespace, epoch))}
+    files = lake.table("bronze/changes").files(namespace=namespace)
+    return rows_in(file for file in files if file.high["seq"] > done.get(file.partition["epoch"], -1)) < SPARK_FROM_ROWS
+
+
+def _last_clean(lake: Lake, namespace: str, epoch: str) -> Silver | None:
+    """Silver as it was when an audit found no difference; None: never, or its rows were all written again since."""
+    state, silver = lake.state(_PART, namespace, epoch), load(lake, namespace, epoch)
+    if state is None or silver is None:
+        return None
+    then = msgspec.convert(state.content, Content)
+    same = (then.rewritten, then.holes) == (silver.content.rewritten, silver.content.holes)
+    return Silver(lake, then, NONE, silver.files) if same and then.seq <= silver.content.seq else None
+
+
 async def _read_epoch(redis_url: str, namespace: str) -> str:
     async with open_existing(redis_url, namespace) as store:
         return (await read_head(store)).epoch
 
 
-def audit(
-    spark: Any, redis_url: str, namespace: str, lake: Lake, *, spark_from_rows: int = SPARK_FROM_ROWS
-) -> Audit:  # fmt: skip
+def audit(spark: Any, redis_url: str, namespace: str, lake: Lake, *, since_last: bool = False) -> Audit:
     """Replay bronze on Spark, then what only the stream has; compare Redis, and then silver, with the replay.
 
     Args:
-        spark: None: everything is replayed and compared here.
-        spark_from_rows: fewer rows of silver are compared here in any case.
+        spark: None: everything is replayed here.
+        since_last: go on from the tables as they were at the last audit that found no difference.
 
     Raises:
         LakeError: the lake has nothing of this epoch.
@@ -112,6 +132,8 @@ def audit(
     exact = asyncio.run(_read_exact(redis_url, namespace))
     area = f"_audit/{secrets.token_hex(4)}"
     run = SilverRun(spark, lake, namespace, exact.epoch, area=area, spark_from_rows=0)
+    run.tables = _last_clean(lake, namespace, exact.epoch) if since_last else None
+    after = run.tables.content.seq if run.tables else NONE
     try:
         try:
             for _ in run.steps(upto_seq=exact.seq):
@@ -126,11 +148,22 @@ def audit(
         asyncio.run(_go_on(redis_url, namespace, lake, now.seq, exact, tables, lives))
         found = [
             *compare(tables, lives, exact),
-            *_compare_silver(spark, lake, namespace, exact.epoch, replayed, spark_from_rows),
+            *_compare_silver(lake, namespace, exact.epoch, replayed, area, after),
         ]
+        if not found:
+            _remember(lake, namespace, exact.epoch, now)
         return Audit(exact.epoch, exact.seq, now.seq, _count(tables, lives), now.holes, found)
     finally:
         lake.remove(area)
+
+
+def _remember(lake: Lake, namespace: str, epoch: str, replayed: Content) -> None:
+    """Silver is right up to here."""
+    silver, before = load(lake, namespace, epoch), lake.state(_PART, namespace, epoch)
+    if silver is not None and silver.content.seq >= replayed.seq:
+        content = msgspec.structs.replace(replayed, rewritten=silver.content.rewritten)
+        number = before.number + 1 if before else NONE + 1
+        lake.set_state(_PART, namespace, epoch, State(number, msgspec.to_builtins(content)))
 
 
 async def _read_exact(redis_url: str, namespace: str) -> Exact:
@@ -228,92 +261,43 @@ def _count(tables: Tables, lives: LiveTable) -> int:
 
 
 def _compare_silver(
-    spark: Any, lake: Lake, namespace: str, epoch: str, replayed: Silver, spark_from_rows: int
+    lake: Lake, namespace: str, epoch: str, replayed: Silver, area: str, after: int
 ) -> Iterator[Difference]:  # fmt: skip
-    """Compare silver's rows with those of the replay, as of the last change that both have."""
+    """Compare rows of silver and of the replay that later changes than ``after`` began or ended; a part at a time.
+
+    As of the last change that both have. The files of the replay are in ``area``.
+    """
     found = load(lake, namespace, epoch)
     if found is None:
         return
     seq = min(found.content.seq, replayed.content.seq)
-    if spark is None or sum(map(rows_in, (*found.files.values(), *replayed.files.values()))) < spark_from_rows:
-        differing = {table: _differ_here(table, replayed, found, seq) for table in SILVER}
-    else:
-        differing = _differ_on_spark(spark, lake, replayed, found, seq)
-    for table, (lacking, surplus) in differing.items():
-        for row in lacking:
-            yield Difference("silver", table, (f"change {row['from_seq']}",), row, None)
-        for row in surplus:
-            yield Difference("silver", table, (f"change {row['from_seq']}",), None, row)
-
-
-_Rows = list[dict[str, Any]]
-
-
-def _compared(table: str) -> list[str]:
-    """The columns that must be the same: not who caused a change, which an older release of the pipeline left out."""
-    return [name for name in SILVER[table].names if name not in AUTHORS]
-
-
-def _differ_here(table: str, replayed: Silver, found: Silver, seq: int) -> tuple[_Rows, _Rows]:
-    names = _compared(table)
-
-    def rows(tables: Silver) -> Counter[tuple[Any, ...]]:
-        counted: Counter[tuple[Any, ...]] = Counter()
-        for row in tables.read(table, columns=names).to_pylist():
-            if row["from_seq"] > seq:
+    files = {table: [file for file in replayed.of(table) if file.path.startswith(area)] for table in SILVER}
+    replayed = Silver(lake, replayed.content, NONE, files)
+    for table in SILVER:
+        shown = [0, 0]
+        for buckets in parts({int(file.partition["bucket"]) for file in (*found.of(table), *replayed.of(table))}):
+            rows = [_rows(table, tables, buckets, after, seq) for tables in (replayed, found)]
+            if rows[0].equals(rows[1]):
                 continue
-            if row["to_seq"] is not None and row["to_seq"] > seq:
-                row |= {"valid_to": None, "to_seq": None, "ended_by": None}
-            counted[tuple(map(_hashable, row.values()))] += 1
-        return counted
-
-    mine, theirs = rows(replayed), rows(found)
-    lacking, surplus = (
-        [_row(dict(zip(names, row, strict=True))) for row in islice((one - other).elements(), ROWS_SHOWN)]
-        for one, other in ((mine, theirs), (theirs, mine))
-    )
-    return lacking, surplus
+            mine, theirs = (Counter(map(_hashable, of.to_pylist())) for of in rows)
+            for side, only in enumerate((mine - theirs, theirs - mine)):
+                for values in islice(only.elements(), ROWS_SHOWN - shown[side]):
+                    shown[side] += 1
+                    row = _row(dict(zip(rows[0].schema.names, values, strict=True)))
+                    of_both = (row, None) if side == 0 else (None, row)
+                    yield Difference("silver", table, (f"change {row['from_seq']}",), *of_both)
 
 
-def _hashable(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
+def _rows(table: str, tables: Silver, buckets: frozenset[int] | None, after: int, seq: int) -> pa.Table:
+    """Such rows, in order; but not who caused them, which an older release of the pipeline left out."""
+    names = [name for name in SILVER[table].names if name not in AUTHORS]
+    rows = as_of(tables.read(table, files=tables.of(table, buckets), columns=names), seq)
+    rows = rows.filter((pc.field("from_seq") > after) | (pc.field("to_seq") > after))
+    return rows.sort_by([(name, "ascending") for name in (*SILVER_KEYS[table], "from_seq")])
 
 
-def _differ_on_spark(
-    spark: Any, lake: Lake, replayed: Silver, found: Silver, seq: int
-) -> dict[str, tuple[_Rows, _Rows]]:  # fmt: skip
-    """Compare sums of all rows' hashes in one job first; look at rows only where the sums differ."""
-    from pyspark.sql import functions as F
-
-    from ..spark.frames import as_of, read_files
-
-    def rows(table: str, tables: Silver) -> Any:
-        return as_of(read_files(spark, lake, tables.of(table), SILVER[table]), seq).select(*_compared(table))
-
-    tables = [table for table in SILVER if replayed.of(table) or found.of(table)]
-    frames = {(table, side): rows(table, m) for table in tables for side, m in enumerate((replayed, found))}
-    hashes = [
-        frame.select(F.lit(table).alias("table"), F.lit(side).alias("side"), F.xxhash64(*frame.columns).alias("hash"))
-        for (table, side), frame in frames.items()
-    ]
-    if not hashes:
-        return {}
-    of_rows = F.sum(F.col("hash").cast("decimal(38,0)"))
-    summed = reduce(lambda one, other: one.unionAll(other), hashes).groupBy("table", "side")
-    sums: dict[tuple[str, int], Any] = {
-        (row["table"], row["side"]): (row["n"], row["of_rows"])
-        for row in summed.agg(F.count("*").alias("n"), of_rows.alias("of_rows")).collect()
-    }
-    differing = {}
-    for table in tables:
-        if sums.get((table, 0)) != sums.get((table, 1)):
-            mine, theirs = frames[table, 0], frames[table, 1]
-            lacking, surplus = (
-                [_row(row.asDict()) for row in one.exceptAll(other).limit(ROWS_SHOWN).collect()]
-                for one, other in ((mine, theirs), (theirs, mine))
-            )
-            differing[table] = lacking, surplus
-    return differing
+def _hashable(row: dict[str, Any]) -> tuple[Any, ...]:
+    return tuple(tuple(value) if isinstance(value, list) else value for value in row.values())
 
 
 def _row(row: dict[str, Any]) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from ..bronze.log import last_position
 from ..lake.files import File
 from ..lake.lake import Lake, LakeError, owner, whole_files
 from ..lake.schema import BRONZE, MOMENT, SILVER, SILVER_KEYS
-from ..silver.buckets import bucket_of
+from ..silver.buckets import buckets_of
 from ..silver.tables import PART, Content, load, observed_ms
 from ..silver.tables import Tables as Silver
 
@@ -114,11 +114,11 @@ class Past:
             topic: of queue data or mappings: only this one.
             columns: default: all.
         """
-        bucket = None if topic is None else bucket_of(topic)
+        buckets = None if topic is None else buckets_of(topic)
         at_us = at_ms * 1000
         files = [
             file
-            for file in self.silver.of(table, bucket=bucket)
+            for file in self.silver.of(table, buckets)
             if file.low["valid_from"] <= at_us and (file.nulls["valid_to"] or file.high["valid_to"] > at_us)
         ]
         at = pa.scalar(at_us, MOMENT)
@@ -173,7 +173,7 @@ class Past:
     def end_of(self, topic: str, at_ms: int) -> End | None:
         """How a topic that is not there at an instant had ended; None: it had never been there."""
         at_us = at_ms * 1000
-        every = self.silver.of("queue_data", bucket=bucket_of(topic))
+        every = self.silver.of("queue_data", buckets_of(topic))
         files = [file for file in every if file.low.get("valid_to", at_us + 1) <= at_us]
         ended = (pc.field("topic") == topic) & (pc.field("valid_to") <= pa.scalar(at_us, MOMENT))
         columns = ["to_seq", "valid_to", "ended_by", "to_by", "broker_name"]

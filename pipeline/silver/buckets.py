@@ -1,9 +1,9 @@
 """Splits the operations of events among the buckets that hold silver's cells.
 
-Bucket 0, the *head*, holds everything but queue data and mappings: brokers, clusters, live info, KV, settings.
-Buckets 1..TOPIC_BUCKETS share the topics among them, by a hash of the topic: one topic is in one bucket, and the
-removal of a brokerName goes to all of them. Within a bucket operations are applied in the order of ``seq``; no bucket
-needs to know of another.
+Bucket 0, the *head*, holds everything but queue data and mappings: brokers, clusters, live info, KV, settings. The
+others share the topics among them: one topic is in one bucket, whose number is a one and then the first bits of the
+topic's hash; as many bits as the rows need (``split.py``). The removal of a brokerName goes to all of them. Within a
+bucket operations are applied in the order of ``seq``; no bucket needs to know of another.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from mqregistry.events.changes import TYPES, decode_change
 from mqregistry.model import QueueData
 
 HEAD: Final = 0
-TOPIC_BUCKETS: Final = 8
-BUCKETS: Final = 1 + TOPIC_BUCKETS
+LEAST_BITS: Final = 4
+MOST_BITS: Final = 12
 
 # What goes to a bucket has a number for the type of its event.
 SNAPSHOT: Final = "snapshot"
@@ -70,9 +70,24 @@ def seq_of(order: int) -> int:
     return order >> _PART_BITS
 
 
-def bucket_of(topic: str) -> int:
-    """The number of the bucket that holds a topic's cells."""
-    return 1 + crc32(topic.encode()) % TOPIC_BUCKETS
+def bucket_of(topic: str, bits: int) -> int:
+    """The number of the bucket that holds a topic's cells, where there are ``2 ** bits`` of them."""
+    return 1 << bits | crc32(topic.encode()) >> (32 - bits)
+
+
+def buckets_of(topic: str) -> set[int]:
+    """The same, however many there are or have been; below ``2 ** LEAST_BITS`` are those of before there were bits."""
+    return {bucket_of(topic, bits) for bits in range(LEAST_BITS, MOST_BITS + 1)} | set(range(1 << LEAST_BITS))
+
+
+def parts(buckets: Iterable[int]) -> list[frozenset[int] | None]:
+    """Parts of a table that has these buckets: rows of one topic are in the same one. None: all of it is one."""
+    found: dict[int, set[int]] = {}
+    for bucket in buckets:
+        found.setdefault(bucket >> max(0, bucket.bit_length() - 1 - LEAST_BITS), set()).add(bucket)
+    if min(found, default=HEAD) < 1 << LEAST_BITS:
+        return [None]
+    return [frozenset(part) for _, part in sorted(found.items())]
 
 
 class Floors:
@@ -101,11 +116,14 @@ class BucketRouter:
 
     Args:
         floors: what keeps moments from running backwards.
+        bits: how many buckets there are.
         snapshot: the events are those of a snapshot: each bucket gets SNAPSHOT_BEGINS first.
     """
 
-    def __init__(self, floors: Floors, *, snapshot: bool = False) -> None:
+    def __init__(self, floors: Floors, bits: int, *, snapshot: bool = False) -> None:
         self._floors = floors
+        self._bits = bits
+        self._every = [HEAD, *range(1 << bits, 2 << bits)]
         self._snapshot = snapshot
         self._encode: Callable[[object], bytes] = msgspec.msgpack.Encoder().encode
         self._buckets: dict[str, int] = {}
@@ -119,7 +137,7 @@ class BucketRouter:
         change = decode_change(e)
         order, ms = order_of(seq, part), self._floors.moment(seq, ms)
         if self._snapshot and part == 1:
-            for bucket in range(BUCKETS):
+            for bucket in self._every:
                 yield bucket, order_of(seq, 0), ms, SNAPSHOT_BEGINS
         found: dict[int, list[Operation]] = {}
         for operation in operations(change):
@@ -134,7 +152,7 @@ class BucketRouter:
         return ((HEAD, operation),)
 
     def _to_all(self, operation: Operation) -> _Shares:
-        return [(bucket, operation) for bucket in range(BUCKETS)]
+        return [(bucket, operation) for bucket in self._every]
 
     def _to_none(self, operation: SetRev) -> _Shares:
         """A revision is no part of the past."""
@@ -160,7 +178,7 @@ class BucketRouter:
         if bucket is None:
             if len(self._buckets) > 500_000:
                 self._buckets.clear()
-            bucket = self._buckets[topic] = bucket_of(topic)
+            bucket = self._buckets[topic] = bucket_of(topic, self._bits)
         return bucket
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -11,18 +13,21 @@ import pyarrow.compute as pc
 
 from ..garbage import collection_paused
 from ..lake import snapshot as snapshots
-from ..lake.files import File
+from ..lake.files import File, rows_in
 from ..lake.lake import NONE, Lake, LakeError, owner
 from ..lake.schema import BRONZE, SILVER
-from .buckets import BUCKETS, BucketRouter, Floors
+from .buckets import BucketRouter, Floors
 from .files import Bucket, to_columns
 from .next_changes import CHUNK_ROWS, MissingChanges, next_chunk
 from .replay import ReplayPlan, replay
+from .split import bits_of, bits_wanted, split
 from .tables import Content, Tables, app, begun, load, save
 
 # Fewer changes than this are replayed in this process: a Spark job takes longer to begin.
 SPARK_FROM_ROWS: Final = 30_000
 
+_TASKS: Final = 9  # of Spark, at least; one holds a bucket after the other
+_TASK_ROWS: Final = 500_000
 _PARCELS: Final = "bucket int, ord long, ms long, payload binary"
 _COLUMNS: Final = ["seq", "ms", "part", "e"]
 
@@ -58,6 +63,7 @@ class SilverRun:
         self.epoch = epoch
         self.tables: Tables | None = None if area else load(lake, namespace, epoch)
         self._area = area
+        self._place = owner(namespace, epoch)
         self._spark_from_rows = spark_from_rows
         self._chunk_rows = chunk_rows
 
@@ -94,6 +100,7 @@ class SilverRun:
 
     def _steps(self, upto_seq: int | None, chunk_rows: int) -> Iterator[Step]:
         while upto_seq is None or self.now.seq < upto_seq:
+            self._split()
             now = self.now
             try:
                 chunk = next_chunk(
@@ -112,6 +119,28 @@ class SilverRun:
             done = self._replay(now, chunk.files, chunk.after, chunk.upto, chunk.floors, chunk.rows)
             self._commit(done, msgspec.structs.replace(now, seq=chunk.upto, ms=chunk.ms))
             yield Step(chunk.rows, chunk.upto, chunk.more)
+
+    def _split(self) -> None:
+        """Go over to as many buckets as there are rows for."""
+        assert self.tables is not None
+        written = split(self.tables, self._area or "silver", self._place, bits_wanted(self.tables))
+        if not written:
+            return
+        content, files = msgspec.structs.replace(self.now, rewritten=self.now.rewritten + 1), dict(self.tables.files)
+        for table, added in written.items():
+            if self._area is None:
+                place = self._place | {"current": "true"}
+                self.lake.table(f"silver/{table}").commit(
+                    added, app(self.namespace, self.epoch), content.number, after=self.now.number, replaced=place
+                )
+            files[table] = [*(file for file in files[table] if file.partition["current"] == "false"), *added]
+        self._save(content, files)
+
+    def _save(self, content: Content, files: Mapping[str, Sequence[File]]) -> None:
+        number = NONE
+        if self._area is None:
+            number = save(self.lake, self.namespace, self.epoch, self.tables, content)
+        self.tables = Tables(self.lake, content, number, files)
 
     def _take_snapshot(self, snapshot: snapshots.Snapshot) -> None:
         """Make the tables as in the snapshot; after a hole, rows that it lacks end with it."""
@@ -143,13 +172,10 @@ class SilverRun:
                 if file.partition["current"] == "false" or file.partition["bucket"] not in replaced
             )  # fmt: skip
             files[table] = [*kept, *added]
-        number = NONE
-        if self._area is None:
-            number = save(self.lake, self.namespace, self.epoch, self.tables, content)
-        self.tables = Tables(self.lake, content, number, files)
+        self._save(content, files)
 
     def _commit_table(self, table: str, added: Sequence[File], replaced: list[str], content: Content) -> None:
-        place = {**owner(self.namespace, self.epoch), "current": "true", "bucket": replaced}
+        place = {**self._place, "current": "true", "bucket": replaced}
         self.lake.table(f"silver/{table}").commit(
             added, app(self.namespace, self.epoch), content.number,
             after=self.tables.content.number if self.tables else NONE, repeat=True,
@@ -162,7 +188,7 @@ class SilverRun:
     ) -> list[Bucket]:  # fmt: skip
         plan = ReplayPlan(
             self.lake.root, self.namespace, self.epoch, self._area or "silver", content,
-            self.tables.files if self.tables else {},
+            self.tables.files if self.tables else {}, bits_of(self.tables),
         )  # fmt: skip
         if self.spark is None or rows < self._spark_from_rows:
             return _replay_here(self.lake, plan, files, after, upto, floors, snapshot)
@@ -170,10 +196,10 @@ class SilverRun:
 
 
 def to_parcels(
-    batches: Iterator[pa.RecordBatch], floors: list[tuple[int, int, int]], snapshot: bool
+    batches: Iterator[pa.RecordBatch], floors: list[tuple[int, int, int]], bits: int, snapshot: bool
 ) -> Iterator[pa.RecordBatch]:
     """Entries (columns seq, ms, part, e) as parcels for the buckets."""
-    router = BucketRouter(Floors(floors), snapshot=snapshot)
+    router = BucketRouter(Floors(floors), bits, snapshot=snapshot)
     for batch in batches:
         with collection_paused():
             *numbers, texts = batch.columns
@@ -192,7 +218,7 @@ def _replay_here(
     wanted = (pc.field("seq") > after) & (pc.field("seq") <= upto)
     entries = dataset.to_table(columns=_COLUMNS, filter=wanted).sort_by([("seq", "ascending"), ("part", "ascending")])
     parcels: dict[int, list[tuple[int, int, bytes]]] = {}
-    for batch in to_parcels(iter(entries.to_batches()), floors, snapshot):
+    for batch in to_parcels(iter(entries.to_batches()), floors, plan.bits, snapshot):
         for bucket, *parcel in zip(*(column.to_pylist() for column in batch.columns), strict=True):
             parcels.setdefault(bucket, []).append(tuple(parcel))
     return [replay(plan, bucket, parcels[bucket]) for bucket in sorted(parcels)]
@@ -202,14 +228,18 @@ def _replay_on_spark(
     spark: Any, lake: Lake, plan: ReplayPlan, files: Sequence[File], after: int, upto: int,
     floors: list[tuple[int, int, int]], snapshot: bool,
 ) -> list[Bucket]:  # fmt: skip
+    from pyspark.sql import functions as F
+
     from ..spark.frames import read_files
 
+    rows = rows_in(files) + rows_in(plan.files.get("queue_data", ()))
+    tasks = min(1 + (1 << plan.bits), max(_TASKS, spark.sparkContext.defaultParallelism, rows // _TASK_ROWS))
     entries = read_files(spark, lake, files, BRONZE["changes"])
     entries = entries.where(f"seq > {after} and seq <= {upto}").select(*_COLUMNS)
-    parcels = entries.mapInArrow(lambda batches: to_parcels(batches, floors, snapshot), _PARCELS)
+    parcels = entries.mapInArrow(lambda batches: to_parcels(batches, floors, plan.bits, snapshot), _PARCELS)
     done = (
-        parcels.repartitionById(BUCKETS, "bucket")
-        .sortWithinPartitions("ord")
+        parcels.repartitionById(tasks, F.pmod("bucket", F.lit(tasks)))
+        .sortWithinPartitions("bucket", "ord")
         .mapInArrow(lambda batches: _replayed(plan, batches), "done binary")
         .collect()
     )
@@ -217,19 +247,8 @@ def _replay_on_spark(
 
 
 def _replayed(plan: ReplayPlan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Replay one partition, which is one bucket; yields what was written."""
-    first = next(batches, None)
-    while first is not None and first.num_rows == 0:
-        first = next(batches, None)
-    if first is None:
-        return
-    bucket = first.column(0)[0].as_py()
-
-    def parcels() -> Iterator[tuple[int, int, bytes]]:
-        batch = first
-        while batch is not None:
-            yield from zip(*(batch.column(at).to_pylist() for at in (1, 2, 3)), strict=True)
-            batch = next(batches, None)
-
-    done = msgspec.msgpack.encode(replay(plan, bucket, parcels()))
-    yield pa.RecordBatch.from_pydict({"done": pa.array([done], pa.binary())})
+    """Replay the buckets of one partition, one after the other; yields what was written."""
+    rows = (row for batch in batches for row in zip(*(column.to_pylist() for column in batch.columns), strict=True))
+    for bucket, of_bucket in groupby(rows, itemgetter(0)):
+        done = msgspec.msgpack.encode(replay(plan, bucket, (row[1:] for row in of_bucket)))
+        yield pa.RecordBatch.from_pydict({"done": pa.array([done], pa.binary())})

@@ -22,7 +22,7 @@ _TAKE_EVERY_ROWS: Final = 200_000  # rows that ended are that many tuples at mos
 class ReplayPlan(NamedTuple):
     """What a replay needs to know, wherever it runs.
 
-    area: the folder of the tables. content, files: of silver before it, of all buckets.
+    area: the folder of the tables. content, files: of silver before it, of all buckets. bits: how many there are.
     """
 
     lake: str
@@ -31,6 +31,7 @@ class ReplayPlan(NamedTuple):
     area: str
     content: Content
     files: Mapping[str, Sequence[File]]
+    bits: int
 
 
 def tables_of(bucket: int) -> Sequence[str]:

@@ -60,10 +60,10 @@ class Tables:
         self.number = number
         self.files = files
 
-    def of(self, table: str, *, bucket: int | None = None) -> list[File]:
-        """The files of a table, or of one of its buckets."""
-        files = self.files.get(table, ())
-        return [file for file in files if bucket is None or file.partition["bucket"] == str(bucket)]
+    def of(self, table: str, buckets: Iterable[int] | None = None) -> list[File]:
+        """The files of a table, or of some of its buckets."""
+        files, wanted = self.files.get(table, ()), {str(bucket) for bucket in buckets or ()}
+        return [file for file in files if buckets is None or file.partition["bucket"] in wanted]
 
     def read(
         self, table: str, *, files: Iterable[File] | None = None, columns: Sequence[str] | None = None,
@@ -85,25 +85,32 @@ class Tables:
         if all(max(file.high["from_seq"], file.high.get("to_seq", seq)) <= seq for file in kept):
             return self.lake.dataset(kept, schema).to_table(columns=names, filter=wanted)
         since = pc.field("from_seq") <= seq
-        more = [*names, *(name for name in ("to_seq",) if name not in names)]
+        more = [*names, *(name for name in ("from_seq", "to_seq") if name not in names)]
         rows = self.lake.dataset(kept, schema).to_table(
             columns=more, filter=since if wanted is None else since & wanted
         )
-        holds = pc.fill_null(pc.greater(rows["to_seq"], seq), False)
-        for name in LATER:
-            if name in names:
-                at, column = rows.schema.get_field_index(name), rows[name]
-                rows = rows.set_column(at, rows.field(at), pc.if_else(holds, pa.scalar(None, column.type), column))
-        return rows.select(names)
+        return as_of(rows, seq).select(names)
 
     def open_files(self, table: str, bucket: int) -> list[File]:
         """The files of a bucket that may have rows that hold."""
         seq = self.content.seq
         return [
             file
-            for file in self.of(table, bucket=bucket)
+            for file in self.of(table, [bucket])
             if file.partition["current"] == "true" or file.high.get("to_seq", seq) > seq
         ]
+
+
+def as_of(rows: pa.Table, seq: int) -> pa.Table:
+    """Rows as they were after a change; they have ``from_seq`` and ``to_seq``."""
+    rows = rows.filter(pc.field("from_seq") <= seq)
+    holds = pc.fill_null(pc.greater(rows["to_seq"], seq), False)
+    if pc.any(holds).as_py():
+        for name in LATER:
+            if name in rows.schema.names:
+                at, column = rows.schema.get_field_index(name), rows[name]
+                rows = rows.set_column(at, rows.field(at), pc.if_else(holds, pa.scalar(None, column.type), column))
+    return rows
 
 
 def app(namespace: str, epoch: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 import time
 from datetime import UTC, datetime
@@ -16,7 +17,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse
 
 from ..config.settings import Settings
-from ..errors import RegistryError
+from ..errors import RegistryError, StoreUnavailable
 from ..names import printable
 from ..operators.instants import parse_instant
 from ..operators.words import counted, duration, moment, perm, some, what
@@ -25,7 +26,7 @@ from .facts import FactReader
 from .findings import TopicSums, clock, sum_topics
 from .login.logins import Logins
 from .login.viewer import Viewer, viewer_of
-from .past import NotKnown, Past, Then
+from .past import NotKnown, NotYet, Past, Then
 from .recent.lanes import Lanes
 from .recent.missing import MissingNames
 from .report import ReportSource
@@ -174,9 +175,29 @@ class Console:
         at_ms = await self.instant(request)
         return None if at_ms is None else await self.past.at(at_ms)
 
+    async def then_if_known(self, request: Request) -> tuple[int | None, Then | None, str]:
+        """The same for a page that knows something else of that instant, too: when it is, None: now; its tables; why
+        nobody knows them.
+
+        Raises:
+            BadRequest: it is no time. NotYet: it has not come.
+        """
+        at_ms = await self.instant(request)
+        if at_ms is None:
+            return None, None, ""
+        try:
+            return at_ms, await self.past.at(at_ms), ""
+        except NotYet:
+            raise
+        except NotKnown as error:
+            return at_ms, None, str(error)
+
     async def slider(self) -> dict[str, Any]:
         """From when to when the slider goes."""
-        reach = None if self.state.stale_since_ms is not None else await self.past.reach()
+        reach = None
+        if self.state.stale_since_ms is None:
+            with contextlib.suppress(StoreUnavailable):  # just gone: the page says so, and goes on without
+                reach = await self.past.reach()
         lake_ms = await self.past.lake_since_ms()
         now_ms = round(time.time() * 1000)
         stream_ms = min(reach.since_ms, now_ms - 1000) if reach else None

@@ -8,11 +8,12 @@ from typing import Final, Literal, NamedTuple
 
 from ..auth.policy import Mode
 from ..events.changes import Change
-from ..model import MASTER_ID, PERM_WRITE, BrokerRow
+from ..model import DEFAULT_HEARTBEAT_TIMEOUT_MS, MASTER_ID, PERM_WRITE, BrokerRow
 from ..operators.words import counted, duration, moment, some
 from ..store.operator_reads import BrokerInfo
 from ..tables.tables import Tables
 from .facts import Facts
+from .recent.signs import Signs
 
 Level = Literal["bad", "warn", "note"]
 
@@ -91,9 +92,21 @@ def find(
     return sorted(found, key=lambda finding: order[finding.level])
 
 
+def find_then(tables: Tables, sums: TopicSums, signs: Signs, at_ms: int) -> list[Finding]:
+    """Everything that somebody should have looked at, as far as the tables of an instant and the signs of life before
+    it tell, the worst first.
+    """
+    found = []
+    if tables.brokers and signs.heard_ms is not None and at_ms - signs.heard_ms > DEFAULT_HEARTBEAT_TIMEOUT_MS:
+        text = f"No broker was heard since {clock(signs.heard_ms, at_ms)}: every front end was away, or Redis was."
+        found.append(Finding("bad", text, "/front-ends"))
+    return [*found, *_routes(tables, sums)]
+
+
 def _hearing(facts: Facts, away: tuple[int, int] | None) -> Iterator[Finding]:
     now_ms, up_ms = facts.head.now_ms, facts.head.up_since_ms
-    last_ms = max((worker.heard_ms or 0 for worker in facts.workers), default=0)
+    told_ms = (one.told_ms for one in facts.fleet.front_ends)  # also of leases that are gone by now
+    last_ms = max((*(worker.heard_ms or 0 for worker in facts.workers), *told_ms), default=0)
     if last_ms < now_ms - _HEARD_MS:
         since = f"since {clock(last_ms, now_ms)}" if last_ms else "now"
         yield Finding(

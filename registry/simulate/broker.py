@@ -204,12 +204,39 @@ class BrokerProcess:
         return answer
 
 
+class _Connected:
+    """A connection to one name server, made when it is first needed, and again once it was closed.
+
+    Name servers close a connection over which nothing came for two minutes.
+    """
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._connection: PeerConnection | None = None
+        self._connecting = asyncio.Lock()
+
+    async def get(self) -> PeerConnection:
+        """The connection, open.
+
+        Raises:
+            PeerUnavailable: the name server cannot be reached.
+        """
+        async with self._connecting:
+            if self._connection is None or not self._connection.is_usable:
+                self._connection = await _connect(*self._server)
+            return self._connection
+
+    async def close(self) -> None:
+        """Close it, if it was made."""
+        if self._connection is not None:
+            await self._connection.close()
+
+
 class Administrator:
     """Reads the tables of all name servers and makes the administrator's requests, over connections of its own."""
 
     def __init__(self, servers: list[Server]) -> None:
-        self._servers = servers
-        self._connections: list[PeerConnection] = []
+        self._connections = [_Connected(server) for server in servers]
 
     async def open(self) -> None:
         """Connect to all name servers.
@@ -217,11 +244,12 @@ class Administrator:
         Raises:
             PeerUnavailable: one of them cannot be reached.
         """
-        self._connections = [await _connect(*server) for server in self._servers]
+        for connected in self._connections:
+            await connected.get()
 
     async def close(self) -> None:
         """Close the connections."""
-        await asyncio.gather(*(connection.close() for connection in self._connections))
+        await asyncio.gather(*(connected.close() for connected in self._connections))
 
     async def administer(self, code: int, ext_fields: dict[str, str]) -> None:
         """Make one request at every name server, one after the other, as mqadmin does.
@@ -229,7 +257,8 @@ class Administrator:
         Raises:
             NotAsPlanned: a name server answers with another code than 0.
         """
-        for connection in self._connections:
+        for connected in self._connections:
+            connection = await connected.get()
             answer = await connection.request(code, ext_fields, timeout_s=REQUEST_TIMEOUT_S)
             expect_success(answer, f"request {with_name(code, RequestCode)} {ext_fields} at {connection.peer}")
 
@@ -239,7 +268,8 @@ class Administrator:
         Raises:
             NotAsPlanned: one still shows it after 15 seconds.
         """
-        for connection in self._connections:
+        for connected in self._connections:
+            connection = await connected.get()
             try:
                 async with asyncio.timeout(_EFFECT_WITHIN_S):
                     while await self._shows(connection, member):  # noqa: ASYNC110 - there is no event to wait for
@@ -261,8 +291,7 @@ class Client:
     """An application that looks up topics at one name server."""
 
     def __init__(self, server: Server) -> None:
-        self._server = server
-        self._connection: PeerConnection | None = None
+        self._connected = _Connected(server)
 
     async def look_up(self, topic: str) -> bool:
         """Ask for a topic's route (105); whether there is one.
@@ -270,9 +299,8 @@ class Client:
         Raises:
             NotAsPlanned: the answer is neither a route nor code 17.
         """
-        if self._connection is None or not self._connection.is_usable:
-            self._connection = await _connect(*self._server)
-        answer = await self._connection.request(
+        connection = await self._connected.get()
+        answer = await connection.request(
             RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic}, timeout_s=REQUEST_TIMEOUT_S
         )
         if answer.code not in (ResponseCode.SUCCESS, ResponseCode.TOPIC_NOT_EXIST):
@@ -284,5 +312,4 @@ class Client:
 
     async def close(self) -> None:
         """Close the connection."""
-        if self._connection is not None:
-            await self._connection.close()
+        await self._connected.close()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 import msgspec
 from redis import exceptions
 
+from ..errors import StoreError
 from ..events.journal import CHANGES, HEARTBEATS, LOOKUPS, STREAMS, Stream
 from . import keys, scripts
 from .connection.errors import mapped_errors
@@ -93,7 +94,13 @@ class Survey(msgspec.Struct, frozen=True):
     readers: dict[str, Reader]
 
 
+class _Made(msgspec.Struct):
+    ms: int
+
+
 _survey = msgspec.json.Decoder(Survey)
+_made = msgspec.json.Decoder(_Made)
+_KEYS: Final = {CHANGES: keys.changes, HEARTBEATS: keys.heartbeats, LOOKUPS: keys.lookups}
 
 
 class StreamStore:
@@ -146,13 +153,13 @@ class EntryReader:
     """Reads the entries of one stream from a moment on, without waiting for new ones.
 
     Args:
-        since_ms: the first moment, by the clock of Redis.
+        begin: the first moment, by the clock of Redis; or a ``position`` of such a reader.
     """
 
-    def __init__(self, store: Store, stream: Stream, since_ms: int) -> None:
+    def __init__(self, store: Store, stream: Stream, begin: int | str) -> None:
         self._store = store
-        self._key = {CHANGES: keys.changes, HEARTBEATS: keys.heartbeats, LOOKUPS: keys.lookups}[stream](store.namespace)
-        self._begin = str(max(0, since_ms))
+        self._key = _KEYS[stream](store.namespace)
+        self.position = begin if isinstance(begin, str) else str(max(0, begin))
 
     async def read(self, count: int = 500) -> list[bytes]:
         """The field ``e`` of the next entries, in order; [] where the stream ends.
@@ -160,10 +167,91 @@ class EntryReader:
         Raises:
             StoreUnavailable: Redis did not answer. StoreError: this login may not read the stream.
         """
-        (entries,) = await self._store.read(("XRANGE", self._key, self._begin, "+", "COUNT", count))
+        (entries,) = await self._store.read(("XRANGE", self._key, self.position, "+", "COUNT", count))
         if entries:
-            self._begin = f"({entries[-1][0].decode()}"
+            self.position = f"({entries[-1][0].decode()}"
         return [fields[b"e"] for _, fields in entries if b"e" in fields]
+
+
+class StreamEntry(NamedTuple):
+    """One entry of a stream. ms: when it was made, as it says itself; its id, which Redis gave, may be a bit later."""
+
+    id: str
+    ms: int
+    content: bytes
+
+    @property
+    def behind(self) -> str:
+        """The id of whatever may come next: entries before it are this one and all earlier ones."""
+        ms, _, number = self.id.partition("-")
+        return f"{ms}-{int(number) + 1}"
+
+
+async def first_entry(store: Store, stream: Stream) -> StreamEntry | None:
+    """The oldest entry that a stream still has.
+
+    Raises:
+        StoreUnavailable: Redis did not answer. StoreError: this login may not read the stream.
+    """
+    (entries,) = await store.read(("XRANGE", _KEYS[stream](store.namespace), "-", "+", "COUNT", 1))
+    return _entry(*entries[0]) if entries else None
+
+
+async def last_entry_by(store: Store, stream: Stream, at_ms: int) -> StreamEntry | None:
+    """The last entry of a stream that was made by an instant; None: the stream has none that is so old.
+
+    Cost: two round trips where ids are the times at which entries were made, which they are unless the clock was
+    moved; else some thirty.
+
+    Raises:
+        StoreUnavailable: Redis did not answer. StoreError: this login may not read the stream.
+    """
+    key = _KEYS[stream](store.namespace)
+
+    async def first_from(begin: str) -> StreamEntry | None:
+        (entries,) = await store.read(("XRANGE", key, begin, "+", "COUNT", 1))
+        return _entry(*entries[0]) if entries else None
+
+    (entries,) = await store.read(("XREVRANGE", key, str(max(0, at_ms)), "-", "COUNT", 1))
+    if entries and (guess := _entry(*entries[0])).ms <= at_ms:
+        after = await first_from(f"({guess.id}")
+        if after is None or after.ms > at_ms:
+            return guess
+    first, last = await store.read(("XRANGE", key, "-", "+", "COUNT", 1), ("XREVRANGE", key, "+", "-", "COUNT", 1))
+    if not first or _entry(*first[0]).ms > at_ms:
+        return None
+    low, high = (int(one[0][0].partition(b"-")[0]) for one in (first, last))
+    while low < high:  # the last millisecond of ids from which on the first entry is not too late
+        middle = (low + high + 1) // 2
+        entry = await first_from(str(middle))
+        low, high = (middle, high) if entry is not None and entry.ms <= at_ms else (low, middle - 1)
+    (entries,) = await store.read(("XRANGE", key, str(low), str(low)))
+    return [one for one in (_entry(*entry) for entry in entries) if one.ms <= at_ms][-1]
+
+
+async def entries_back(store: Store, stream: Stream, last: StreamEntry, count: int = 500) -> AsyncIterator[StreamEntry]:
+    """An entry of a stream and those before it, the newest first.
+
+    Raises:
+        StoreUnavailable: Redis did not answer. StoreError: this login may not read the stream.
+    """
+    end = last.id
+    while True:
+        (entries,) = await store.read(("XREVRANGE", _KEYS[stream](store.namespace), end, "-", "COUNT", count))
+        for entry_id, fields in entries:
+            yield _entry(entry_id, fields)
+        if len(entries) < count:
+            return
+        end = f"({entries[-1][0].decode()}"
+
+
+def _entry(entry_id: bytes, fields: Mapping[bytes, bytes]) -> StreamEntry:
+    content = fields.get(b"e", b"")
+    try:
+        ms = _made.decode(content).ms
+    except msgspec.DecodeError as error:
+        raise StoreError(f"entry {entry_id.decode()} of a stream is none of this release: {error}") from error
+    return StreamEntry(entry_id.decode(), ms, content)
 
 
 def acknowledge_with(

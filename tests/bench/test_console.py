@@ -17,6 +17,21 @@ def test_the_ratio_is_of_medians():
     assert (rounds.ratio("p50"), rounds.ratio("p99")) == (3, 1.5)
 
 
+def test_a_bar_that_is_missed_is_said():
+    full = {"change": [9.0] * 99 + [251.0], "brokers": [20.0], "topics": [40.0], "memory": [120.0]}
+    lookups = Beside([Latency(1, 2, 10)], [Latency(1, 2.2, 11)])
+    text, held = console.render({"memory": [70.0]}, full, lookups, "one round")
+    assert not held
+    assert [line for line in text.splitlines() if "MISSED" in line] == [
+        "| a change at the front end, until it stands in each of 50 open pages | 9.0 ms | 251.0 ms | p99 ≤ 250 ms | "
+        "**MISSED** |"
+    ]
+    assert console.render({"memory": [70.0]}, full | {"change": [9.0]}, lookups, "one round")[1]
+    assert not console.render({"memory": [81.0]}, full | {"change": [9.0]}, lookups, "one round")[1]
+    slower = Beside([Latency(1, 2, 10)], [Latency(1, 2.5, 11)])
+    assert not console.render({"memory": [70.0]}, full | {"change": [9.0]}, slower, "one round")[1]
+
+
 @pytest.mark.usefixtures("programs")
 @pytest.mark.timeout(180)
 async def test_lookups_are_measured_without_a_console_and_beside_one(home, monkeypatch):

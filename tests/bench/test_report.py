@@ -10,6 +10,7 @@ from bench.compare import report
 from bench.compare.bars import BARS, Bar, Figures, Missing
 from bench.compare.plot import svg
 from bench.load.shapes import S1
+from bench.servers import marked
 
 ABOUT = {
     "date": "2026-01-01 00:00 UTC", "commit": "abc", "machine": "m", "cores": {"server": [0], "generator": [1]},
@@ -83,11 +84,22 @@ def test_limit_in_a_unit_of_its_own():
 
 
 def write(tmp_path, *records, **about):
-    (tmp_path / "results").mkdir()
+    (tmp_path / "results").mkdir(exist_ok=True)
     data = {"about": {**ABOUT, **about}, "records": records}
     (tmp_path / "results" / "full.json").write_text(json.dumps(data))
     status = report.write(tmp_path, "full")
     return status, (tmp_path / "RESULTS.md").read_text()
+
+
+def test_what_another_suite_wrote_into_the_page_stays(tmp_path):
+    page = tmp_path / "RESULTS.md"
+    for text in ("old figures", "figures of the console"):
+        marked.put(page, "console", text)
+    for rate in (500, 600):
+        _, text = write(tmp_path, record("ours", rate), record("Java 5.5.0", 100))
+    assert text.count("figures of the console") == 1
+    assert "old figures" not in text
+    assert text.index("6.00 × (600") < text.index("figures of the console")
 
 
 def test_report_shows_ratio_and_bar_side_by_side(tmp_path):

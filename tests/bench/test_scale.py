@@ -9,6 +9,7 @@ import pytest
 from bench.limits import report as scale_report
 from bench.limits import size
 from bench.limits.command import keep
+from bench.servers import marked
 
 
 @pytest.mark.usefixtures("programs")
@@ -33,7 +34,9 @@ ONE_REDIS = {"rows": [{"front_ends": 1, **COSTS}], "scripts_a_second": 12345.0}
 
 def test_numbers_are_renewed_and_the_prose_around_them_stays(tmp_path):
     path = tmp_path / "SCALE.md"
-    path.write_text(f"# Before\n\n{scale_report.BEGIN}\nold\n{scale_report.END}\n\nafter\n")
+    path.write_text("# Before\n\n")
+    marked.put(path, "scale", "old")
+    path.write_text(path.read_text() + "\nafter\n")
     results = tmp_path / "results" / "scale.json"
     for date in ("yesterday", "today"):
         keep(results, "redis", {**ONE_REDIS, "about": {**ABOUT, "date": date}, "load": [1.0], "took_s": 3.0})

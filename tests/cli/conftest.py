@@ -20,6 +20,7 @@ from mqregistry.server.process.supervisor import boot_line
 from mqregistry.store.store import Store
 
 from ..forked import run_command
+from .process.world import CHOSEN_SERVER
 from .processes import Process
 
 
@@ -41,7 +42,8 @@ def in_store(redis_url, namespace):
 @pytest.fixture
 def home():
     """A short folder: unix sockets have short names."""
-    with tempfile.TemporaryDirectory(prefix="mq") as folder:
+    # the server of an `up` that a test killed may still write while it ends
+    with tempfile.TemporaryDirectory(prefix="mq", ignore_cleanup_errors=True) as folder:
         yield Path(folder)
 
 
@@ -49,7 +51,8 @@ def home():
 def env(home):
     """A user without settings and with nothing running."""
     (home / "run").mkdir(mode=0o700)
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("MQREGISTRY_", "XDG_"))}
+    others = {name: value for name, value in os.environ.items() if not name.startswith(("MQREGISTRY_", "XDG_"))}
+    kept = others | {name: os.environ[name] for name in (CHOSEN_SERVER,) if name in os.environ}
     return {**kept, "HOME": str(home), "XDG_RUNTIME_DIR": str(home / "run"), "TMPDIR": str(home)}
 
 

@@ -110,7 +110,7 @@ def test_up_redis_killed_is_started_again(start_up, run):
         return answer.code == ResponseCode.SUCCESS
 
     process, port = start_up()
-    (redis,) = [one for one in process.family() if "redis-server" in one.name()]
+    (redis,) = [one for one in process.family() if one.name() in ("redis-server", "valkey-server")]
     redis.kill()
     process.wait_for("[redis] killed by SIGKILL; starting it again")
     until(lambda: run(accepted()), "a write is accepted")

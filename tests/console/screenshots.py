@@ -49,7 +49,8 @@ PAGES = {
     "topic": "/topic?name=orders", "missing": "/missing", "changes": "/changes", "change": "/changes/last",
     "kv": "/kv", "front-ends": "/front-ends", "streams": "/streams", "report": "/report",
     "compare": "/compare?at=-70m", "actions": "/actions", "action": "/action?do=wipe&name=orders-a",
-    "refused": "/action?do=forget&name=orders-a",
+    "refused": "/action?do=forget&name=orders-a", "past-now": "/?at=-70m", "past-missing": "/missing?at=-70m",
+    "past-changes": "/changes?at=-70m", "past-front-ends": "/front-ends?at=-70m", "past-streams": "/streams?at=-70m",
 }  # fmt: skip
 
 # What is kept in docs: the page as most see it, and the one that has the least room.
@@ -112,6 +113,13 @@ class Story:
         sender = By(SIGNATURE, name, f"{addr.partition(':')[0]}:40008", front_end="ns1:9876")
         await self.by(sender).routes.unregister_broker(cluster, addr, name)
 
+    async def asked(
+        self, front_end: str, incarnation: str, number: int, found: dict[str, int], missing: dict[str, int]
+    ) -> None:
+        """A worker reports what clients asked for."""
+        counts = lookup_entries(found, missing)
+        await StreamStore(self._store).write_lookups(front_end, incarnation, number, 10_000, counts)
+
     async def first_hours(self) -> None:
         """What was before the console was started."""
         for one in (user("alice", Role.OPERATOR), user("deploy", Role.OPERATOR), user("boss", Role.ADMIN)):
@@ -130,6 +138,10 @@ class Story:
         await alice.routes.set_write_perm("orders-b", "wipe")
         await self.at(80)
         await self.leave("orders-b", "shop", "10.1.0.21:10911")
+        await self.at(70.2)
+        await self.beat("orders-a", "ledger-a", "events-a")
+        await self.asked("fe1", "w1", 1, {"orders": 3120, "payments": 911}, {"order": 5})
+        await self.asked("fe2", "w2", 1, {"orders": 2840}, {"order": 2, "coupon": 11})
 
     async def last_hour(self) -> None:
         """What the console saw."""
@@ -151,10 +163,8 @@ class Story:
         await deploy.routes.set_write_perm("ledger-a", "wipe")
         await self.at(0)
         await self.beat()
-        counts = lookup_entries({"orders": 812, "payments": 240}, {"order": 14, "coupons": 96})
-        streams = StreamStore(self._store)
-        await streams.write_lookups("fe1", "w1", 1, 10_000, counts)
-        await streams.acknowledge("pipeline", {"changes": (await self.bed.head()).last_id})
+        await self.asked("fe1", "w1", 2, {"orders": 812, "payments": 240}, {"order": 14, "coupons": 96})
+        await StreamStore(self._store).acknowledge("pipeline", {"changes": (await self.bed.head()).last_id})
 
     async def stay(self) -> None:
         """Two front ends, and the sweeper of one of them, tell that they are there."""
@@ -238,6 +248,8 @@ def open_page(page: Page, name: str) -> bool:
         page.goto(path, wait_until="domcontentloaded")
     if name == "login":
         return True
+    if name == "missing":
+        page.get_by_text("coupons").wait_for()
     if name != "refused":
         page.locator("#status .ok").wait_for()
     if name == "report":

@@ -3,8 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import re
+import tempfile
+from datetime import datetime
+from pathlib import Path
 
 import pytest
+
+from mqregistry.embedded import EmbeddedRedis
+from tests.conftest import NO_FSYNC
+from tests.server.harness import FrontEnd
 
 from .chromium import HOSTILE, faults_of, needs_chromium
 from .conftest import Running
@@ -23,7 +31,9 @@ def site(filled, redis_url, tmp_path_factory):
 
 
 PATHS = ["/", "/brokers", "/topics", "/topic?name=orders", "/changes", "/changes/1", "/kv", "/front-ends", "/streams",
-         "/report", "/missing", "/compare?at=-1s", "/actions", "/brokers?at=-1s"]  # fmt: skip
+         "/report", "/missing", "/compare?at=-1s", "/actions", "/?at=-1s", "/brokers?at=-1s", "/topics?at=-1s",
+         "/topic?name=orders&at=-1s", "/missing?at=-1s", "/changes?at=-1s", "/kv?at=-1s", "/front-ends?at=-1s",
+         "/streams?at=-1s"]  # fmt: skip
 
 
 @pytest.mark.parametrize("width", [1280, 400])
@@ -75,6 +85,11 @@ def test_the_slider_shows_an_instant_and_leads_back(page, loop, filled):
     page.locator(".then").first.wait_for()
     assert page.get_by_text("10.0.0.8:10911").count() == 0
     assert "at=" in page.url
+    for name in ("Now", "Changes", "Front ends", "Streams", "Brokers"):  # the way on stays there
+        page.get_by_role("navigation", name="Pages").get_by_role("link", name=name).click()
+        page.locator(f"nav [aria-current]:text-is('{name}')").wait_for()
+        page.locator(".then").first.wait_for()
+    assert page.get_by_text("10.0.0.8:10911").count() == 0
     page.get_by_role("link", name="Back to now").click()
     page.get_by_text("10.0.0.8:10911").wait_for()
 
@@ -121,6 +136,81 @@ def test_a_console_that_ends_is_said_and_its_pages_come_back(chromium, filled, r
         process.end()
         with contextlib.suppress(Exception):
             context.close()
+
+
+@pytest.fixture(scope="module")
+def registry(tmp_path_factory):
+    """A Redis of its own, a front end and a console: each may be ended, and started again."""
+    with tempfile.TemporaryDirectory(prefix="mq") as folder, EmbeddedRedis(Path(folder), extra=NO_FSYNC) as redis:
+        front_end = FrontEnd(redis.url, "ended")
+        with contextlib.closing(front_end):
+            process = Running(redis.url, "ended", tmp_path_factory.mktemp("ended"))
+            yield redis, front_end, process
+            process.end()
+
+
+@pytest.fixture
+def opened(chromium, registry):
+    """Its pages Now and Front ends, open, and nothing is wrong."""
+    context = chromium.new_context(base_url=registry[2].url)
+    context.set_default_timeout(30_000)
+    now, front_ends = context.new_page(), context.new_page()
+    now.goto("/")
+    front_ends.goto("/front-ends")
+    all_is_well(now, front_ends)
+    yield now, front_ends
+    context.close()
+
+
+def all_is_well(now, front_ends):
+    expect = pytest.importorskip("playwright.sync_api").expect
+    now.get_by_role("heading", name="Nothing is wrong").wait_for()
+    expect(state_of(front_ends)).to_have_text("ready", timeout=30_000)
+    for page in (now, front_ends):
+        expect(page.locator("#status")).to_contain_text("up to date")
+
+
+def state_of(front_ends):
+    return front_ends.locator("tbody tr").first.locator("[data-label=State]")
+
+
+def assert_since(text, moment):
+    """A text says since when, and that is when it happened; it is known by a sign that each second has one of."""
+    clocks = re.findall(r"(?:since|is of) (\d\d:\d\d:\d\d)", text)
+    assert clocks, text
+    for clock in clocks:
+        since = datetime.combine(moment, datetime.strptime(clock, "%H:%M:%S").time())
+        assert -3 <= (since - moment).total_seconds() <= 1, (text, moment)
+
+
+def test_a_front_end_that_is_killed_is_said_with_since_when_and_open_pages_come_back(registry, opened):
+    _, front_end, _ = registry
+    now, front_ends = opened
+    killed = datetime.now()
+    front_end.kill()
+    now.get_by_text("No front end hears brokers since").wait_for()
+    state_of(front_ends).get_by_text("gone").wait_for()
+    assert_since(now.locator(".findings").text_content(), killed)
+    assert_since(state_of(front_ends).text_content(), killed)
+    for page in opened:
+        assert page.locator("#status").text_content().strip() == "up to date", "what is shown is current all the same"
+    front_end.start()
+    all_is_well(*opened)
+
+
+def test_redis_away_is_said_with_since_when_and_open_pages_come_back(registry, opened):
+    redis, _, _ = registry
+    now, front_ends = opened
+    away = datetime.now()
+    redis.stop()
+    for page in opened:
+        page.locator("#status .bad").wait_for()
+        assert_since(page.locator("#status").text_content(), away)
+    now.get_by_text("What is shown here is of").wait_for()
+    assert_since(now.locator(".findings").text_content(), away)
+    assert front_ends.locator("tbody tr").count() >= 1, "what was known stays there"
+    redis.start()
+    all_is_well(*opened)
 
 
 def test_the_report_draws_its_charts_in_a_frame_that_reaches_nothing(chromium, filled, redis_url, tmp_path):

@@ -94,6 +94,24 @@ async def test_what_happened_is_said_in_words_and_who_went_is_still_shown(site, 
     assert "expected one of hour, day" in await site.get("/brokers", 400, lane="year")
 
 
+async def test_marks_are_told_apart_by_their_shape(site, bed):
+    await bed.register("10.0.0.1:10911", "broker-a")
+    await bed.register("10.0.0.2:10911", "broker-a", 1)
+    await bed.routes.unregister_broker("c1", "10.0.0.1:10911", "broker-a", 0)
+    await bed.register("10.0.0.2:10911", "broker-a", 0, counter=2)
+    await bed.register("10.0.0.2:10911", "broker-a", 1, counter=3)
+    await until_read(site, (await bed.head()).seq)
+    text = await site.get("/brokers")
+    shapes = dict(re.findall(r'<path id="mark-(\w+)" d="([^"]+)"', text))
+    assert len(set(shapes.values())) == len(shapes)
+    lanes = "".join(re.findall(r'<svg class="lane".*?</svg>.*?</svg>', text))
+    assert set(re.findall(r'href="#mark-(\w+)"', lanes)) == set(shapes) == {"came", "gone", "master", "slave"}
+    legend = text[text.index("In the lanes:") :]
+    assert re.findall(r'href="#mark-(\w+)"/></svg> (\w+)', legend) == [
+        ("came", "came"), ("gone", "went"), ("master", "became"), ("slave", "is"),
+    ]  # fmt: skip
+
+
 async def test_pages_read_nothing_again(site, bed, monkeypatch):
     await bed.register()
     await until_read(site, (await bed.head()).seq)

@@ -1,13 +1,12 @@
 """A kube-apiserver with an etcd, without nodes: it takes or refuses objects as a cluster does, and runs nothing.
 
-There is none to download everywhere; run as a module, this builds one with Go into the cache. That takes ten minutes.
+There is none to download everywhere; run as a module, this builds both with Go into the cache. That takes ten minutes.
 """
 
 from __future__ import annotations
 
 import json
 import re
-import shutil
 import ssl
 import sys
 import tempfile
@@ -30,7 +29,7 @@ VERSION = "1.36.3"
 BUILD_TIMEOUT_S = 3600
 START_TIMEOUT_S = 120
 TOKEN = "of-the-tests"
-MAIN = """package main
+KUBE_APISERVER = """package main
 
 import (
 	"os"
@@ -42,15 +41,26 @@ import (
 
 func main() { os.Exit(cli.Run(app.NewAPIServerCommand())) }
 """
+ETCD = """package main
+
+import (
+	"os"
+
+	"go.etcd.io/etcd/server/v3/etcdmain"
+)
+
+func main() { etcdmain.Main(os.Args) }
+"""
+PROGRAMS = {"kube-apiserver": KUBE_APISERVER, "etcd": ETCD}
 
 
-def built() -> Path:
+def built(program: str = "kube-apiserver") -> Path:
     """Where the one of this version is, once it has been built."""
-    return cache_folder() / f"kube-apiserver-{VERSION}" / "kube-apiserver"
+    return cache_folder() / f"kubernetes-{VERSION}" / program
 
 
 def build() -> Path:
-    """Build it, unless it is there.
+    """Build both, unless they are there.
 
     Raises:
         Unavailable: there is no Go, or it could not build it.
@@ -69,7 +79,9 @@ def _build(folder: Path) -> None:
         # Its go.mod takes these from folders of its repository; they are published, too, as 0.x of the same release.
         text = Path(json.loads(here("mod", "download", "-json", module))["GoMod"]).read_text()
         staged = re.findall(r"^\s*(k8s\.io/[\w-]+) => \./staging/", text, re.M)
-        (source / "main.go").write_text(MAIN)
+        for program, main in PROGRAMS.items():
+            (source / program).mkdir()
+            (source / program / "main.go").write_text(main)
         (source / "go.mod").write_text(
             f"module tests\n\ngo 1.26.0\n\nrequire {module.replace('@', ' ')}\n\nreplace (\n"
             + "".join(f"\t{one} => {one} v0{VERSION[1:]}\n" for one in staged)
@@ -79,7 +91,7 @@ def _build(folder: Path) -> None:
         minor = VERSION.split(".")[1]
         known = {"gitVersion": f"v{VERSION}", "gitMajor": "1", "gitMinor": minor}
         flags = " ".join(f"-X k8s.io/component-base/version.{key}={value}" for key, value in known.items())
-        here("build", "-ldflags", f"-s -w {flags}", "-o", str(folder / "kube-apiserver"), ".")
+        here("build", "-ldflags", f"-s -w {flags}", "-o", f"{folder}/", "./...")
 
 
 class ApiServer:
@@ -128,18 +140,15 @@ def _unverified() -> ssl.SSLContext:
 
 @contextmanager
 def running_or_skip(folder: Path) -> Iterator[ApiServer]:
-    etcd = shutil.which("etcd")
     if not built().exists():
         pytest.skip("no kube-apiserver was built: make k8s API_SERVER=1 builds one with Go")
-    if etcd is None:
-        pytest.skip("no etcd on PATH: Debian's package etcd-server has it")
     processes = Processes(folder)
     try:
         store, peers, port = (f"http://127.0.0.1:{free_port()}", f"http://127.0.0.1:{free_port()}", free_port())
         processes.start(
             "etcd",
-            [etcd, "--data-dir", str(folder / "etcd"), "--listen-client-urls", store, "--advertise-client-urls", store,
-             "--listen-peer-urls", peers, "--unsafe-no-fsync"],
+            [str(built("etcd")), "--data-dir", str(folder / "etcd"), "--listen-client-urls", store,
+             "--advertise-client-urls", store, "--listen-peer-urls", peers, "--unsafe-no-fsync"],
             home=processes.home("etcd"),
         )  # fmt: skip
         tokens, accounts = folder / "tokens.csv", Authority(folder, "accounts").pair

@@ -13,6 +13,7 @@ from email import message_from_bytes
 import pytest
 
 import mqregistry
+from mqregistry.events.changes import SCHEMA_MAJOR, SCHEMA_MINOR
 
 from .files import ROOT
 
@@ -67,7 +68,8 @@ def test_the_version_is_written_once(wheel, unpacked):
     pyproject = (ROOT / "pyproject.toml").read_text()
     assert not re.search(r"^version *=", pyproject, re.M)
     assert set(re.findall(r"dist/(mqregistry-[^\[']+)", (ROOT / "README.md").read_text())) == {wheel.name}
-    assert re.search(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.M)[1] == mqregistry.__version__
+    newest = re.search(r"^## (\S+)$.*?schema (\d+\.\d+)", (ROOT / "CHANGELOG.md").read_text(), re.M | re.S)
+    assert newest.groups() == (mqregistry.__version__, f"{SCHEMA_MAJOR}.{SCHEMA_MINOR}")
 
 
 def test_nothing_of_this_machine_is_in_the_wheel(wheel):

@@ -1,6 +1,11 @@
 """docs/migrating.md, played: from two Java NameServers to two front ends, and back, while messages flow."""
 
+import json
 import os
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -17,8 +22,10 @@ pytestmark = [pytest.mark.interop, pytest.mark.timeout(1500)]
 BROKERS = int(os.environ.get("MQREGISTRY_INTEROP_BROKERS", "4"))
 PER_SECOND = 50
 FLOW_TIMEOUT_S = 60
+COUNTS_AFTER_S = 30
 TOPICS = ("orders", "bills")
 GET_KV_CONFIG = 101
+NO_ROUTE = "No topic route info"
 
 
 def address_list(name_servers: tuple[NameServer, ...]) -> str:
@@ -41,6 +48,8 @@ class Site:
             broker.start()
         self.wait_for_brokers(first)
         self.clients = [self._start(topic, first) for topic in TOPICS]
+        # the first ones ask for their topics before there are any
+        self._know_their_topics: list[Client] = []
 
     def wait_for_brokers(self, name_servers: tuple[NameServer, ...]) -> None:
         wanted = {broker.addr for broker in self.brokers}
@@ -70,6 +79,7 @@ class Site:
         for number, client in enumerate(self.clients):
             self._finish(client)
             self.clients[number] = self._start(client.topic, name_servers)
+            self._know_their_topics.append(self.clients[number])
         self.go_on()
 
     def go_on(self, seconds: int = 3) -> None:
@@ -93,6 +103,8 @@ class Site:
         counts = client.wait_for_all(FLOW_TIMEOUT_S)
         assert counts.failures == 0, counts
         client.end()
+        if client in self._know_their_topics:
+            assert NO_ROUTE not in client.process.logged()
 
 
 def agree(*name_servers: NameServer) -> None:
@@ -100,6 +112,26 @@ def agree(*name_servers: NameServer) -> None:
     status, told = compare(address_list(name_servers), "--kv-namespace", "ns", "--until-same", "1m")
     assert (status, told["same"]) == (0, True), told
     assert {side["brokers"] for side in told["sides"]} == {BROKERS}, told
+
+
+@contextmanager
+def agreeing(processes: Processes, *name_servers: NameServer) -> Iterator[None]:
+    """They agree, and go on doing so: `compare` looks on meanwhile, for longer than until a difference counts."""
+    agree(*name_servers)
+    looking = processes.start(
+        "mqregistry compare",
+        [sys.executable, "-m", "mqregistry", "compare", address_list(name_servers), "--kv-namespace", "ns", "--json"],
+        home=processes.home("compare"),
+    )
+    looking.wait_for_output("{", FLOW_TIMEOUT_S)
+    began_s = time.monotonic()
+    yield
+    time.sleep(max(0.0, began_s + COUNTS_AFTER_S + 5 - time.monotonic()))
+    assert looking.terminate(within_s=30) == 0, looking.tail()
+    told = [json.loads(line) for line in looking.output().splitlines()]
+    assert [(one["counts"]["counted"], one["lasting_ms"]) for one in told] == [(0, COUNTS_AFTER_S * 1000)] * len(told)
+    assert [side["error"] for one in told for side in one["sides"] if side["error"]] == []
+    agree(*name_servers)
 
 
 def kv_of(server: NameServer) -> str:
@@ -126,25 +158,23 @@ def test_from_java_name_servers_to_ours_and_back_nothing_is_lost(
     ours = under_test.start_two(processes, kv_files[0])
     assert [kv_of(server) for server in ours] == ["as it was"] * 2
     site.move_brokers(java[0], (*java, *ours))
-    agree(*java, *ours)
-    site.move_clients(ours)
-    agree(*java, *ours)
+    with agreeing(processes, *java, *ours):
+        site.move_clients(ours)
     site.move_brokers(ours[0], ours)
     for server in java:
         server.process.terminate(within_s=30)
-    agree(*ours)
-    site.go_on(seconds=5)
+    with agreeing(processes, *ours):
+        site.go_on(seconds=5)
 
     # back
     java = tuple(java_kind.start(processes, kv_file) for kv_file in kv_files)
     assert [kv_of(server) for server in java] == ["as it was"] * 2
     site.move_brokers(ours[0], (*ours, *java))
-    agree(*ours, *java)
-    site.move_clients(java)
-    agree(*ours, *java)
+    with agreeing(processes, *ours, *java):
+        site.move_clients(java)
     site.move_brokers(java[0], java)
     for server in ours:
         server.process.terminate(within_s=30)
-    agree(*java)
-    site.go_on(seconds=5)
+    with agreeing(processes, *java):
+        site.go_on(seconds=5)
     site.finish()

@@ -55,6 +55,9 @@ def silver_table(table, rows):
             values = [None if row[source] is None else row[source] * 1000 for row in rows]
             columns.append(pa.array(values, pa.int64()).cast(MOMENT))
             continue
+        if field.name == "to_seq":
+            columns.append(pa.array([None if row["to_ms"] is None else 0 for row in rows], field.type))
+            continue
         zero = None if field.nullable else "" if field.type == pa.string() else 0
         columns.append(pa.array([row.get(field.name, zero) for row in rows], field.type))
     return pa.Table.from_arrays(columns, schema=SILVER[table])

@@ -15,7 +15,6 @@ from mqregistry.pipeline import jobs
 from mqregistry.pipeline.bronze import take
 from mqregistry.pipeline.gold import build
 from mqregistry.pipeline.gold import run as gold_run
-from mqregistry.pipeline.gold.in_process import InProcess
 from mqregistry.pipeline.lake import snapshot
 from mqregistry.pipeline.lake.table import Table
 from mqregistry.pipeline.silver import job as silver_job
@@ -43,7 +42,7 @@ def tell_all():
     told(take, "write_on_spark", lambda frame, lake, stream, *_: f"bronze {stream} on Spark")
     told(silver_job, "_replay_here", "silver here")
     told(silver_job, "_replay_on_spark", "silver on Spark")
-    told(gold_run.GoldRun, "write", lambda run: f"gold {'here' if isinstance(run._engine, InProcess) else 'on Spark'}")
+    told(gold_run.GoldRun, "write", lambda run: f"gold {'on Spark' if run.on_spark else 'here'}")
     told(jobs, "acknowledge_with", "acknowledge")
     commit = Table.commit
 

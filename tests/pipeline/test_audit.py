@@ -12,9 +12,11 @@ import pytest
 pytest.importorskip("pyarrow")
 
 from mqregistry.pipeline import silver
+from mqregistry.pipeline.backfill import backfill
 from mqregistry.pipeline.lake import snapshot
 from mqregistry.pipeline.lake.lake import owner
 from mqregistry.pipeline.past.audit import audit
+from mqregistry.pipeline.silver import job
 from tests.pipeline.world import World, entries, new_seed, write_bronze
 
 OPERATIONS = int(os.environ.get("MQREGISTRY_TEST_OPERATIONS", "200"))
@@ -43,7 +45,7 @@ def test_random_operations_leave_no_difference(spark, run, store, lake):
     print("seed", seed)
     _, epoch = run(fill(store, lake, OPERATIONS, seed=seed, trimmed=3))
     silver.advance(None, lake, store.namespace, epoch)
-    found = audit(spark, store.url, store.namespace, lake, spark_from_rows=0)
+    found = audit(spark, store.url, store.namespace, lake)
     assert found.differences == []
     assert found.ok
     assert found.seq >= found.replayed > 3
@@ -54,7 +56,7 @@ def test_random_operations_leave_no_difference(spark, run, store, lake):
         return event | {"value": "altered"} if event.get("value") is not None else event
 
     rewrite(lake, store.namespace, epoch, 1, alter)
-    here, there = (audit(one, store.url, store.namespace, lake, spark_from_rows=0).differences for one in (None, spark))
+    here, there = (audit(one, store.url, store.namespace, lake).differences for one in (None, spark))
     assert [(d.where, d.table) for d in here] == [(d.where, d.table) for d in there]
     assert {d.table for d in there if d.where == "silver"} == {"kv"}
 
@@ -122,3 +124,37 @@ def test_redis_altered_behind_the_registry_is_found(run, store, lake):
         ("broker_addr", ("broker-x", "0"), None),
         ("queue_data", ("audited", "broker-x"), {"read": 1, "write": 1, "perm": 6, "flag": 0}),
     ]
+
+
+def test_an_audit_goes_on_from_the_last_one_without_a_difference(run, store, lake, monkeypatch):
+    world, epoch = run(fill(store, lake, 80, seed=7))
+    silver.advance(None, lake, store.namespace, epoch)
+    replayed = []
+    replay = job._replay_here
+    monkeypatch.setattr(job, "_replay_here", lambda *of: (replayed.append(of[3]), replay(*of))[1])
+    whole = audit(None, store.url, store.namespace, lake, since_last=True)
+    assert whole.ok
+    assert replayed[0] < 1, "there was none before"
+    after = whole.replayed
+    for number in (2, 3):
+        run(world.run(30))
+        found = [entry for entry in run(entries(store)) if json.loads(entry[1])["seq"] > after]
+        write_bronze(lake, store.namespace, epoch, number, found)
+        silver.advance(None, lake, store.namespace, epoch)
+        del replayed[:]
+        again = audit(None, store.url, store.namespace, lake, since_last=True)
+        assert again.ok, again
+        assert replayed == [after]
+        after = again.replayed
+    run(world.bed.kv.put("audited", "now", "right"))
+    write_bronze(lake, store.namespace, epoch, 4, run(entries(store))[-1:])
+    silver.advance(None, lake, store.namespace, epoch)
+    rewrite(lake, store.namespace, epoch, 4, lambda seq, event: event | {"value": "wrong"})
+    for _ in range(2):
+        differences = audit(None, store.url, store.namespace, lake, since_last=True).differences
+        assert {(d.where, d.table) for d in differences} == {("redis", "kv"), ("silver", "kv")}
+    backfilled = list(backfill(None, lake, store.namespace, epoch))
+    del replayed[:]
+    assert backfilled
+    assert {d.where for d in audit(None, store.url, store.namespace, lake, since_last=True).differences} == {"redis"}
+    assert replayed[0] < 1, "all rows are other ones"

@@ -1,4 +1,4 @@
-"""Backfill, and what a kill leaves behind."""
+"""Backfill, more buckets, and what a kill leaves behind."""
 
 from __future__ import annotations
 
@@ -21,8 +21,10 @@ from mqregistry.pipeline.lake import snapshot
 from mqregistry.pipeline.lake.errors import OtherWriter
 from mqregistry.pipeline.lake.lake import Lake
 from mqregistry.pipeline.lake.table import Table
+from mqregistry.pipeline.past.travel import all_pasts
+from mqregistry.pipeline.silver import split
 from mqregistry.pipeline.silver.tables import load
-from tests.pipeline.world import World, all_rows, entries, write_bronze
+from tests.pipeline.world import TOPICS, World, all_rows, entries, write_bronze
 
 KILLS = int(os.environ.get("MQREGISTRY_TEST_KILLS", "4"))
 ROOT = Path(__file__).resolve().parents[2]
@@ -121,3 +123,38 @@ def test_a_backfill_does_not_overwrite_what_moved_on(filled):
     with pytest.raises(OtherWriter, match="changed while it was written again: stop 'mqregistry pipeline run'"):
         list(steps)
     assert all_rows(lake, namespace, epoch) == all_rows(whole, namespace, epoch)
+
+
+def held_rows(lake, namespace, epoch):
+    files = load(lake, namespace, epoch).of("queue_data")
+    return {int(file.partition["bucket"]): file.rows for file in files if file.partition["current"] == "true"}
+
+
+@pytest.mark.parametrize("allowed", [1, 2])
+def test_split_while_changes_come_and_killed_there_the_tables_are_the_same(filled, monkeypatch, allowed):
+    (lake, whole), namespace, epoch = filled
+    steps = silver.SilverRun(None, lake, namespace, epoch, chunk_rows=40).steps()
+    next(steps), next(steps)
+    steps.close()
+    before, commit = held_rows(lake, namespace, epoch), Table.commit
+    monkeypatch.setattr(split, "BUCKET_ROWS", 0)
+    monkeypatch.setattr(split, "MOST_BITS", 5)
+
+    def killed(table, *arguments, left=[allowed], **more):  # noqa: B006
+        if not left[0]:
+            raise KeyboardInterrupt
+        left[0] -= 1
+        return commit(table, *arguments, **more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Table, "commit", killed)
+        with pytest.raises(KeyboardInterrupt):
+            silver.advance(None, Lake(lake.root), namespace, epoch)
+    assert silver.advance(None, Lake(lake.root), namespace, epoch)
+    assert all_rows(lake, namespace, epoch) == all_rows(whole, namespace, epoch)
+    after = held_rows(lake, namespace, epoch)
+    assert max(before) < 32 <= min(after)
+    [past], [at_once] = (all_pasts(one, namespace) for one in (lake, whole))
+    for ms in range(past.begin_ms, past.content.ms, max(1, (past.content.ms - past.begin_ms) // 9)):
+        for topic in TOPICS:
+            assert past.route(topic, ms) == at_once.route(topic, ms)

@@ -10,12 +10,23 @@ from hypothesis import strategies as st
 
 pytest.importorskip("pyarrow")
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mqregistry.pipeline.gold import beats, brokers, clusters, queues
+from mqregistry.pipeline.gold import beats, brokers, clusters, queues, topics
 from mqregistry.pipeline.gold.run import known_brokers
-from mqregistry.pipeline.gold.spans import NEVER, Spans, from_deltas, ints, overlaps, per_period, periods, union
+from mqregistry.pipeline.gold.spans import (
+    NEVER,
+    Periods,
+    Spans,
+    from_deltas,
+    ints,
+    overlaps,
+    per_period,
+    periods,
+    union,
+)
 from tests.pipeline import gold_model as model
 
 STEP, END = 8, 40  # periods of 8 ms, up to 40 ms
@@ -107,26 +118,19 @@ def assert_equal(found, expected):
 
 
 def queue_figures(addresses, rows, since, now, seen=()):
-    when = {"hour": periods(since, now, STEP)}
-    known = known_brokers(addresses, when)
-    rows = [
-        row for row in rows if row["from_ms"] <= now and (row["to_ms"] is None or row["to_ms"] >= when["hour"].first)
-    ]
-    return known, when, queues.figures(queue_table(rows), known, when, since, list(seen))
-
-
-def deltas(result, addresses):
-    rows = result.filter(pc.equal(result["kind"], queues.DELTA))
-    index = pc.index_in(rows["name"], addresses.names).to_numpy()
-    return ints(index), rows["at_ms"].to_numpy(), rows["delta"].to_numpy()
+    """From the hours that are made of queue data to those that end at ``now``, the last of them of no length."""
+    when = periods(since, now, STEP)
+    hours = Periods(when.first, STEP, now // STEP - when.first // STEP + 1, now)
+    rows = [row for row in rows if row["from_ms"] <= now and (row["to_ms"] is None or row["to_ms"] >= when.first)]
+    return when, queues.figures(queue_table(rows), known_brokers(addresses, hours), hours, since, list(seen))
 
 
 def states_of(addresses, rows, since, now, before=None):
-    _, _, result = queue_figures(addresses, rows, since, now)
+    _, result = queue_figures(addresses, rows, since, now)
     nothing = brokers.States(*(ints([]) for _ in range(4)))
     return brokers.states(
         before or nothing, since, now, addresses.present(), addresses.masters(),
-        queues.writable_spans(*deltas(result, addresses)),
+        queues.writable_spans(result, addresses.names),
     )  # fmt: skip
 
 
@@ -169,31 +173,14 @@ def test_topic_and_cluster_figures_equal_the_model(addrs, rows, now, since):
     since = min(since, now - 1)
     addrs = [row for row in one_cluster_each(addrs) if row["from_ms"] <= now]
     addresses = brokers.BrokerAddresses.of(addr_table(addrs))
-    known, when, result = queue_figures(addresses, rows, since, now, seen=[2])
-    first = when["hour"].first
-    of_kind = {kind: result.filter(pc.equal(result["kind"], kind)) for kind in ("topic", "broker", "cluster")}
+    when, result = queue_figures(addresses, rows, since, now, seen=[2])
     expected = model.topic_rows(addrs, rows, first=0, now=now, step=STEP, seen=[2])
-    assert_equal(
-        by_key(of_kind["topic"], "name", "at_ms"), {place: row for place, row in expected.items() if place[0] >= first}
-    )
-    sums = {}
-    for row in of_kind["broker"].to_pylist():
-        total = sums.setdefault(
-            (row["cluster"], row["at_ms"]), {"write_queues": 0, "squares": 0, "most": 0, "changes": 0}
-        )
-        total["changes"] += row["changes"]
-        if row["present"]:
-            total["write_queues"] += row["write_queues"]
-            total["squares"] += row["write_queues"] ** 2
-            total["most"] = max(total["most"], row["write_queues"])
-    sums = [{"cluster": c, "grain": "hour", "at_ms": at, **total} for (c, at), total in sums.items()]
-    topics = [
-        {"cluster": row["cluster"], "grain": "hour", "at_ms": row["at_ms"], "topics": row["brokers"]}
-        for row in of_kind["cluster"].to_pylist()
-    ]
-    figures = clusters.figures(known, when, pa.Table.from_pylist(sums), pa.Table.from_pylist(topics))
+    nothing = topics.LOOKUPS.empty_table()
+    found = topics.figures(result, nothing, {"hour": when}, STEP)["topic"].drop_columns(["lookups"])
+    assert_equal(by_key(found, "topic"), {place: row for place, row in expected.items() if place[0] >= when.first})
+    figures = clusters.figures(result, {"hour": (when, known_brokers(addresses, when))}, STEP)
     expected = model.cluster_rows(addrs, rows, first=0, now=now, step=STEP, seen=[2])
-    assert_equal(by_key(figures, "cluster"), {place: row for place, row in expected.items() if place[0] >= first})
+    assert_equal(by_key(figures, "cluster"), {place: row for place, row in expected.items() if place[0] >= when.first})
 
 
 spans = st.lists(
@@ -272,11 +259,12 @@ def test_heartbeat_figures_equal_the_model(raw, now):
     ]  # fmt: skip
     entries = [entry for entry in entries if entry["ms"] <= now]
     grains = {"hour": periods(base, now, HOUR), "day": periods(base, now, DAY)}
-    found = beats.figures(beat_table([*entries, *entries[::3]]), grains)
+    when = Periods(base // DAY * DAY, HOUR, now // HOUR - base // DAY * 24 + 1, now)
+    found = beats.figures(beats.hours(beat_table([*entries, *entries[::3]]), when), grains)
     for grain, step in (("hour", HOUR), ("day", DAY)):
         table = found.filter(pc.equal(found["grain"], grain))
         expected = model.beat_rows(entries, first=base, now=now, step=step)
-        assert_equal(by_key(table, "who", "at_ms"), expected)
+        assert_equal(by_key(table, "who"), expected)
 
 
 def test_missed_beats_of_two_skipped_rounds():
@@ -287,16 +275,15 @@ def test_missed_beats_of_two_skipped_rounds():
          "broker_name": None, "id_ms": ms, "id_n": 0}
         for ms in at
     ]  # fmt: skip
-    [row] = beats.figures(beat_table(entries), {"hour": periods(0, 200_000, HOUR)}).to_pylist()
+    hour = periods(0, 200_000, HOUR)
+    [row] = beats.figures(beats.hours(beat_table(entries), hour), {"hour": hour}).to_pylist()
     assert (row["beats"], row["interval_ms_p50"], row["interval_ms_max"], row["missed_beats"]) == (5, 30_000, 90_000, 2)
 
 
 def test_skew_of_even_and_uneven_queues():
-    assert clusters.skew(2, 16, 128, 8) == (0.0, 1.0)
-    cv, max_mean = clusters.skew(2, 16, 144 + 16, 12)
-    assert cv == pytest.approx(0.5)
-    assert max_mean == 1.5
-    assert clusters.skew(3, 0, 0, 0) == (None, None)
+    cv, max_mean = queues.skew(*(np.array(of) for of in ([2, 2, 3], [16, 16, 0], [128, 144 + 16, 0], [8, 12, 0])))
+    assert cv.to_pylist() == [0.0, pytest.approx(0.5), None]
+    assert max_mean.to_pylist() == [1.0, 1.5, None]
     assert math.isclose(model.skew([12, 4])[0], 0.5)
 
 

@@ -185,6 +185,53 @@ def test_nothing_to_do_is_said(written):
     assert refresh(written, flap_ms=5)
 
 
+def test_a_refresh_reads_what_is_new_and_works_out_the_hours_that_it_touches(written, monkeypatch):
+    day, entries, worked_out = NOON + 12 * HOUR, gold.inputs.Inputs.entries, []
+
+    def hour(number):
+        at = day + number * HOUR
+        written.silver(
+            number, seq=9, ms=at + HOUR, broker_addr=[addr("a", NOON)], queue_data=[queue("t", "a", NOON, nums=4)]
+        )
+        beats = [beat(ms_, "c1|a") for ms_ in range(at, at + HOUR, 30_000)]
+        for stream, found in (("changes", []), ("heartbeats", beats)):
+            written.bronze(stream, number, found)
+
+    def counted(inputs, files, *arguments):
+        worked_out.extend(file.path for file in files)
+        yield from entries(inputs, files, *arguments)
+
+    for number in range(20):
+        hour(number)
+    assert refresh(written)
+    monkeypatch.setattr(gold.inputs.Inputs, "entries", counted)
+    whens = []
+    made = gold.build.GoldRun.__init__
+    monkeypatch.setattr(gold.build.GoldRun, "__init__", lambda run, *of: (made(run, *of), whens.append(run._when))[0])
+    hour(20)
+    assert refresh(written)
+    assert len(worked_out) == 1
+    assert [when.count for when in whens] == [3], "the last two hours, and the end of the second"
+    [row] = [row for row in rows(written, "heartbeat", "day") if ms(row["period_start"]) == day]
+    assert (row["beats"], row["missed_beats"], row["interval_ms_p50"]) == (21 * 120, 0, 30_000)
+    in_another_process = Written(Lake(written.lake.root))
+    before = everything(written)
+    assert refresh(in_another_process, now_ms=day + 21 * HOUR + 1)
+    assert refresh(written, now_ms=day + 21 * HOUR + 2)
+    assert len(everything(written)["topic"]) == len(before["topic"]) + 1, "another one wrote meanwhile"
+
+
+def test_an_event_of_an_hour_that_was_over_counts_there(written):
+    """The clock of Redis was set back."""
+    for number, (seq, at) in enumerate([(1, NOON + 3 * HOUR + 5), (2, NOON + HOUR)]):
+        written.silver(number, seq=seq, ms=NOON + 3 * HOUR + 5, broker_addr=[addr("a", NOON)], queue_data=[])
+        written.bronze("changes", number, [event(seq, at, "broker_registered", "a")])
+        assert refresh(written, now_ms=NOON + 4 * HOUR)
+    hours = by_period(rows(written, "broker", "hour"), "broker_name")
+    assert [hours[NOON + n * HOUR, "a"]["registrations"] for n in range(4)] == [0, 1, 0, 1]
+    assert [row["registrations"] for row in rows(written, "broker", "day")] == [2]
+
+
 def a_past(seed, *, end):
     """Rows and entries of random lives of three brokers."""
     chance = random.Random(seed)

@@ -96,6 +96,23 @@ def test_a_state_is_read_as_it_was_written(lake):
         Lake(lake.root).set_state("gold", NAMESPACE, "e", State(1, {"rows": 5}))
 
 
+def test_a_log_has_checkpoints_and_what_is_known_of_it_is_what_it_says(lake):
+    table = lake.table("bronze/heartbeats")
+    for number in range(40):
+        table.commit([beats(lake, number)], "app", number, more={"app#at": number * 2})
+        if number == 20:  # somebody else, whose commit nobody tells this one of
+            Lake(lake.root).table("bronze/heartbeats").commit([beats(lake, 77)], "other", 0)
+        if number == 30:
+            place = {**owner(NAMESPACE, "e"), "day": "2026-01-01"}
+            table.commit([beats(lake, 78)], "merged", 0, replaced=place)
+    assert list(Path(lake.path("bronze/heartbeats/_delta_log")).glob("*.checkpoint.parquet"))
+    fresh = Lake(lake.root).table("bronze/heartbeats")
+    assert sorted(file.path for file in table.files()) == sorted(file.path for file in fresh.files())
+    names = ("app", "app#at", "other", "merged")
+    assert table.versions(*names) == fresh.versions(*names) == [39, 78, 0, 0]
+    assert moments(lake) == [*range(31, 40), 78]
+
+
 def test_places_for_spark_and_for_arrow_are_the_same(tmp_path):
     lake = Lake(str(tmp_path / "a lake"))
     assert lake.uri("silver", "kv") == (tmp_path / "a lake" / "silver" / "kv").as_uri()

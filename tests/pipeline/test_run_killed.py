@@ -1,4 +1,4 @@
-"""Killed in every stage and run on: every table is that of an undisturbed run, row by row.
+"""Killed in every stage, alone or beside a second run, and run on: all tables are those of an undisturbed run.
 
 MQREGISTRY_KILLS=10 for more kills; MQREGISTRY_KILLS_CHANGES=35000 adds so many changes, and half as many
 heartbeats, before each of them, so that silver and gold take Spark by themselves; MQREGISTRY_SEED.
@@ -30,6 +30,7 @@ from .conftest import QUICK_JAVA  # noqa: E402
 from .world import World, all_rows  # noqa: E402
 
 KILLS = int(os.environ.get("MQREGISTRY_KILLS", "2"))
+RIVALS = float(os.environ.get("MQREGISTRY_KILLS_RIVALS", "0.3"))  # of the runs have one
 CHANGES = int(os.environ.get("MQREGISTRY_KILLS_CHANGES", "0"))
 STAGES = [
     "bronze changes", "silver", "gold", "bronze heartbeats", "commit gold", "commit silver", "bronze lookups",
@@ -99,6 +100,12 @@ class Victim:
             time.sleep(0.005)
         return True
 
+    def may_be_refused(self):
+        """Wait for its end: everything went through, or somebody else wrote first."""
+        status = self.process.wait(300)
+        text = self._out.read_text()
+        assert status == 0 or (status == 1 and "another run writes to the lake" in text), text
+
     def kill(self, kind):
         """SIGKILL Python, Java, or both; gives where it was, None when it was through."""
         if self.process.poll() is not None:
@@ -162,12 +169,16 @@ def test_killed_in_every_stage_the_tables_are_those_of_an_undisturbed_run(run, s
         stage, on_spark = stages[number % len(stages)], not CHANGES and pick.random() < 0.5
         victim = Victim(command, tmp_path / f"out{number}", on_spark)
         reached = victim.reaches(stage)
+        # a lake has no lock, and nothing in it names a host: any process is as good as one from another
+        rival = Victim(command, tmp_path / f"rival{number}", False) if pick.random() < RIVALS else None
         time.sleep(pick.uniform(0, pick.choice(DELAYS_S)))
         kind = pick.choice(["python", "java", "both"])
         where = victim.kill(kind) if reached else None
         if where is not None:
             kills.append(where)
             print(f"{kind} killed at {where}", flush=True)
+        if rival is not None:
+            rival.may_be_refused()
         run(filled.go_on(40))
     assert len(kills) == KILLS
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)

@@ -20,6 +20,7 @@ from mqregistry.errors import NoNamespace, StartError, StoreUnavailable
 from mqregistry.pipeline import jobs
 from mqregistry.pipeline.lake import snapshot
 from mqregistry.pipeline.lake.lake import Lake, LakeError
+from mqregistry.pipeline.past import audit
 from mqregistry.pipeline.spark import session
 from mqregistry.store.keys import meta
 from mqregistry.store.store import Store
@@ -80,7 +81,7 @@ def recorded(redis_url, namespace, tmp_path):
     return tmp_path / "lake", ("--namespace", namespace, "--redis", redis_url, "--lake", str(tmp_path / "lake"))
 
 
-def test_an_audit_starts_spark_when_lake_and_redis_are_there(command, recorded, monkeypatch):  # noqa: F811
+def test_an_audit_of_much_starts_spark_when_lake_and_redis_are_there(command, recorded, monkeypatch):  # noqa: F811
     class Started(Exception):
         pass
 
@@ -88,6 +89,10 @@ def test_an_audit_starts_spark_when_lake_and_redis_are_there(command, recorded, 
         raise Started
 
     monkeypatch.setattr(session, "open_session", started)
+    few = command("pipeline", "audit", *recorded[1], "--since-last")
+    assert "no differences" in few.stdout
+    assert "starting Spark" not in few.stderr
+    monkeypatch.setattr(audit, "SPARK_FROM_ROWS", 0)
     result = command("pipeline", "audit", *recorded[1], expect=1)
     assert isinstance(result.exception, Started)
     assert "starting Spark" in result.stderr

@@ -20,12 +20,15 @@ from mqregistry.client.connection import PeerConnection
 from mqregistry.config.settings import Settings
 from mqregistry.protocol.bodies.route import decode_cluster_info
 from mqregistry.protocol.codes import RequestCode
+from mqregistry.protocol.command import Command
 from mqregistry.protocol.headers import WipeWritePerm
+from mqregistry.simulate.broker import Administrator, Client, Server
 from mqregistry.simulate.day import DayShape, Kind
 from mqregistry.simulate.plan import make_plan
 from mqregistry.simulate.run import Simulation
 from mqregistry.store.store import Store
 from mqregistry.worker.sweeper import Sweeper
+from tests.client.fake_name_server import FakeNameServer, route_of, until
 from tests.server.harness import FrontEnd, wait_until
 from tests.simulate_oracle.day import play
 
@@ -126,6 +129,26 @@ async def test_what_somebody_else_changes_is_told(front_ends, redis_url, namespa
     assert day.outcome.faults == []
     (said,) = day.truth.differences
     assert f"(write_perm_set of {name})" in said
+
+
+async def test_whom_a_name_server_hung_up_on_is_heard_again():
+    """As a Java one does when nothing came for two minutes, which is short where a day is not."""
+    async with FakeNameServer({"orders": route_of("a")}) as server:
+
+        async def take(request):
+            return await server.usual_answer(request) if request.code == 105 else Command(code=0)
+
+        server.answer = take
+        administrator, client = Administrator([address := Server("127.0.0.1", server.port)]), Client(address)
+        await administrator.open()
+        for times in (1, 2):
+            await administrator.administer(RequestCode.DELETE_TOPIC_IN_NAMESRV, {"topic": "orders"})
+            assert await client.look_up("orders")
+            assert server.accepted == 2 * times
+            for writer in server.connections:
+                writer.write_eof()
+            await until(lambda: not server.connections, "both have closed theirs, too")
+        await asyncio.gather(administrator.close(), client.close())
 
 
 # the command

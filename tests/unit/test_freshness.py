@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from inspect import cleandoc
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -30,13 +32,13 @@ def test_these_and_no_other_findings_move_it():
 
 
 def test_the_table_in_the_docstring_names_every_state_and_where_it_leads():
-    rows = F.__doc__.split("=\n")[2].split("\n    ===")[0]
+    rows = cleandoc(F.__doc__).split("=\n")[2].split("\n===")[0]
     documented, state = {}, None
     for line in rows.splitlines():
         words = line.replace(",", " ").split()
-        if words and line[4:5].strip():
+        if words and line[:1].strip():
             state = documented.setdefault(words[0], set())
-        state |= {word for word in line[66:].replace(",", " ").split() if word in F.__members__}
+        state |= {word for word in line[62:].replace(",", " ").split() if word in F.__members__}
     assert documented == {
         one.name: {after.name for (state, _), after in MOVES.items() if state is one and after is not one} for one in F
     }

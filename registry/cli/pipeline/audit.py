@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
 from pathlib import Path
@@ -23,8 +24,11 @@ _SHOWN = 50
 @click.command()
 @spark_options
 @lake_option
+@click.option("--since-last", is_flag=True, help="Replay only what came since the last audit without a difference.")
 @target_options
-def audit(as_json: bool, config_file: Path | None, lake: str, master: str, driver_memory: str, **flags: Any) -> None:
+def audit(
+    as_json: bool, config_file: Path | None, lake: str, master: str, driver_memory: str, since_last: bool, **flags: Any
+) -> None:  # fmt: skip
     """Replay all changes, and compare with the tables in Redis as of the same change.
 
     The lake's tables (silver) are compared with the replay, too. Exit code 1: there is a difference, or a change is
@@ -34,15 +38,18 @@ def audit(as_json: bool, config_file: Path | None, lake: str, master: str, drive
     with spark_extra():
         from mqregistry.pipeline.lake.lake import Lake
         from mqregistry.pipeline.past.audit import audit as run_audit
-        from mqregistry.pipeline.past.audit import check
+        from mqregistry.pipeline.past.audit import check, is_small
         from mqregistry.pipeline.spark.session import ending, open_session
     begun, where = time.monotonic(), Lake(lake)
     check(settings.redis, settings.namespace, where)
-    click.echo("starting Spark", err=True)
-    spark = open_session(master=master, driver_memory=driver_memory)
-    with ending(spark):
+    with contextlib.ExitStack() as running:
+        spark = None
+        if not is_small(where, settings.namespace, since_last=since_last):
+            click.echo("starting Spark", err=True)
+            spark = open_session(master=master, driver_memory=driver_memory)
+            running.enter_context(ending(spark))
         click.echo("replaying", err=True)
-        found = run_audit(spark, settings.redis, settings.namespace, where)
+        found = run_audit(spark, settings.redis, settings.namespace, where, since_last=since_last)
     if as_json:
         output.json_page(found._asdict() | {"differences": [d._asdict() for d in found.differences]})
     else:

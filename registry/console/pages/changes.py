@@ -12,8 +12,10 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, StreamingResponse
 
 from ...events.changes import TYPES, Change, KvDeleted, KvPut, TopicDeleted, TopicRegistered
+from ...events.journal import CHANGES
 from ...operators.history import broker_names_of, whole
 from ...store.change_reader import find_change, read_back, read_first
+from ...store.streams import last_entry_by
 from ..context import BadRequest, Console, NotThere
 from ..login.needs import needs_of_change
 from ..login.viewer import Viewer, viewer_of
@@ -66,7 +68,11 @@ async def changes(console: Console, request: Request) -> HTMLResponse:
     given, wanted = wanted_of(request)
     store, since = console.state.store, console.state.position
     before = request.query_params.get("before", "")
+    at_ms, then, unknown = await console.then_if_known(request)
     start, found, more, scanned = "", list[Change](), False, 0
+    if at_ms is not None and not before:
+        newest = await last_entry_by(store, CHANGES, at_ms)
+        start = newest.behind if newest is not None else "0-1"  # before everything
     if before:
         located = await find_change(store, _number(before))
         if located is None:
@@ -87,8 +93,8 @@ async def changes(console: Console, request: Request) -> HTMLResponse:
         found, first = [one for one in reversed(console.state.recent) if wanted(one)][:_PER_PAGE], None
     return await console.page(
         request, "changes.html", changes=found, given=given, kinds=sorted(TYPES), before=before, first=first,
-        next_before=oldest.seq if more and oldest else None, scanned=scanned, live=not before,
-        since=since,
+        next_before=oldest.seq if more and oldest else None, scanned=scanned, since=since,
+        live=not before and at_ms is None, at_ms=at_ms, then=then, unknown=unknown, **await console.slider(),
     )  # fmt: skip
 
 
@@ -160,6 +166,8 @@ async def _events(
         told_at, due = 0.0, bool(seen) and seen != state.position
         while not state.stopping:
             found = await listener.take(0.1 if due and not told_at else _TABLES_EVERY_S if due else _PING_S)
+            if found:
+                await state.pace.turn()
             if not viewer.is_on():
                 yield _event("ended", "")
                 return
@@ -171,6 +179,7 @@ async def _events(
                 yield _event("again", "") + _event("status", console.status())
                 continue
             out = [_event("status", console.status())] if not all(found) else []
+            due = due or bool(out)  # what else a page says of Redis that is away, or is back
             for group in _groups(found):
                 due = True
                 if with_changes and wanted(whole(group)):

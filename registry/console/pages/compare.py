@@ -37,7 +37,7 @@ async def compare(console: Console, request: Request) -> HTMLResponse:
         found = differences(before, after, viewer_of(request))
     return await console.page(
         request, "compare.html", differences=found[:_MOST], more=max(0, len(found) - _MOST), first_ms=at_ms,
-        second_ms=and_ms, live=False, **await console.slider(),
+        second_ms=and_ms, at_ms=at_ms, live=False, **await console.slider(),
     )  # fmt: skip
 
 

@@ -2,28 +2,87 @@
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 from starlette.requests import Request
 from starlette.responses import HTMLResponse
 
 from ...events.journal import STREAMS
 from ...store.connection.url import without_password
+from ...store.fleet.processes import SWEEPER_SILENT_MS, FrontEnd, read_front_ends_of_the_hour
+from ...store.leases import LEASE_MS
 from ..context import Console
+from ..recent.signs import Sign, Signs, is_direct, signs_by, streams_by
+
+
+class FrontEndThen(NamedTuple):
+    """A front end of the past. name: its id, where nothing tells its name any more. gone_ms: when it was last heard of,
+    if that was before; sign: what it did; None: nothing in the minute before.
+    """
+
+    name: str
+    address: str = ""
+    release: str = ""
+    started_ms: int | None = None
+    gone_ms: int | None = None
+    sign: Sign | None = None
 
 
 async def front_ends(console: Console, request: Request) -> HTMLResponse:
     """The processes that hear brokers, and the Redis that all of them share."""
+    at_ms, then, unknown = await console.then_if_known(request)
     facts = await console.facts.now()
-    told = {worker.incarnation for one in facts.fleet.front_ends for worker in one.workers} if facts else set()
-    workers = facts.workers if facts else []
-    nameless = [worker for worker in workers if worker.incarnation not in told and worker.heard_ms]
+    given: dict[str, Any] = {"facts": facts, "redis": without_password(console.state.store.url)}
+    if at_ms is None:
+        told = {worker.incarnation for one in facts.fleet.front_ends for worker in one.workers} if facts else set()
+        workers = facts.workers if facts else []
+        given["nameless"] = [worker for worker in workers if worker.incarnation not in told and worker.heard_ms]
+    else:
+        store = console.state.store
+        signs = await signs_by(store, at_ms)
+        rows, later = front_ends_then(await read_front_ends_of_the_hour(store), signs, at_ms)
+        sweepers = [one for one in facts.fleet.sweepers if one.facts.started_ms <= at_ms] if facts else []
+        silent = {one.id for one in sweepers if one.gone and at_ms - one.last_sweep_ms > SWEEPER_SILENT_MS}
+        given |= {"rows": rows, "later": later, "signs": signs, "sweepers": sweepers, "silent": silent}
     return await console.page(
-        request, "front_ends.html", facts=facts, nameless=nameless, redis=without_password(console.state.store.url)
+        request, "front_ends.html" if at_ms is None else "front_ends_then.html", at_ms=at_ms, then=then,
+        unknown=unknown, **given, **await console.slider(),
     )  # fmt: skip
+
+
+def front_ends_then(told: list[FrontEnd], signs: Signs, at_ms: int) -> tuple[list[FrontEndThen], list[FrontEnd]]:
+    """Those that there were by an instant, as far as anything tells; and those that were started later.
+
+    Args:
+        told: those that told something of themselves within the last hour.
+    """
+    rows = [
+        FrontEndThen(
+            one.name, one.address, one.release, one.started_ms,
+            one.told_ms if one.state == "gone" and at_ms - one.told_ms > LEASE_MS else None, signs.of.get(one.id),
+        )
+        for one in told if one.started_ms <= at_ms or one.id in signs.of
+    ]  # fmt: skip
+    known = {one.id for one in told}
+    direct = [sign for one, sign in signs.of.items() if is_direct(one)]
+    rows += [
+        FrontEndThen(one, sign=sign) for one, sign in signs.of.items() if one not in known and not is_direct(one)
+    ]  # fmt: skip
+    if direct:
+        sign = Sign(max(one.last_ms for one in direct), sum(one.brokers for one in direct))
+        rows.append(FrontEndThen("brokers that write to Redis themselves", sign=sign))
+    later = [one for one in told if one.started_ms > at_ms and one.id not in signs.of]
+    return sorted(rows, key=lambda one: (one.gone_ms is not None, one.name, one.started_ms or 0)), later
 
 
 async def streams(console: Console, request: Request) -> HTMLResponse:
     """The three streams, how far back each goes, and what each reader has acknowledged."""
+    at_ms, then, unknown = await console.then_if_known(request)
     facts = await console.facts.now()
+    past = {}
+    if at_ms is not None and facts is not None:
+        past = await streams_by(console.state.store, facts.survey, at_ms)
     return await console.page(
-        request, "streams.html", facts=facts, streams=STREAMS, **await console.slider()
+        request, "streams.html", facts=facts, streams=STREAMS, past=past, at_ms=at_ms, then=then, unknown=unknown,
+        **await console.slider(),
     )  # fmt: skip

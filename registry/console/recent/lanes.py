@@ -39,6 +39,9 @@ _AT_ONCE: Final = 25  # each may hold 500 topics, and pages are answered in betw
 CAME: Final = "registered"
 MASTER: Final = "became master"
 NO_MASTER: Final = "is no master any more"
+# The marks of brokers.html: each has a shape of its own, for who sees no colours.
+GONE: Final = "gone"
+_MARKS: Final = {CAME: "came", MASTER: "master", NO_MASTER: "slave"}
 
 
 class Moment(NamedTuple):
@@ -115,16 +118,16 @@ class Lane:
                 stretch(moment.ms)
                 there, since = after, moment.ms
         stretch(now_ms + pixel_ms)
-        marks = {CAME: "came", MASTER: "master", NO_MASTER: "slave"}
-        for moment in shown:
-            at = min(_WIDTH - 2.0, x(moment.ms))
-            mark = Markup('<rect class="{}" x="{:.1f}" y="0" width="2" height="12"/>')
-            parts.append(mark.format(marks.get(moment.kind, "gone"), at))
+        marks = [
+            Markup('<use class="{0}" href="#mark-{0}" x="{1:.1f}%"/>').format(_MARKS.get(moment.kind, GONE), at)
+            for moment, at in ((one, x(one.ms) * 100 / _WIDTH) for one in shown)
+        ]  # fmt: skip
         words = _words(shown, there, known_ms, begin_ms)
+        # The bars are as wide as there is room; the marks on them keep their shape.
         return Markup(
-            '<svg class="lane" viewBox="0 0 {w} {h}" preserveAspectRatio="none" role="img" aria-label="{words}">'
-            "<title>{words}</title>{parts}</svg>"
-        ).format(w=_WIDTH, h=_HEIGHT, words=words, parts=Markup("").join(parts))
+            '<svg class="lane" role="img" aria-label="{words}"><title>{words}</title>'
+            '<svg viewBox="0 0 {w} {h}" preserveAspectRatio="none">{bars}</svg>{marks}</svg>'
+        ).format(w=_WIDTH, h=_HEIGHT, words=words, bars=Markup("").join(parts), marks=Markup("").join(marks))
 
 
 def _words(shown: list[Moment], there: bool, known_ms: int, begin_ms: int) -> str:

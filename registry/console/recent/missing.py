@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 import msgspec
@@ -76,6 +77,7 @@ class MissingNames:
         self._due = asyncio.Event()
         self._busy = asyncio.Lock()
         self._hours: dict[int, dict[str, Asked]] = {}
+        self._begins: dict[int, str] = {}  # of each hour: the place in the stream before its first entry
         self._sorted: list[Asked] | None = None
         self.since_ms: int | None = None
         state.on_load.append(self._due.set)
@@ -113,37 +115,65 @@ class MissingNames:
         reader = self._reader
         if reader is None or self._due.is_set():
             self._due.clear()
-            self._hours, self._sorted, self.since_ms = {}, None, None
+            self._hours, self._begins, self._sorted, self.since_ms = {}, {}, None, None
             reader = EntryReader(store, LOOKUPS, begin_ms)
         since_ms = now_ms if self.since_ms is None else self.since_ms
+        begin = reader.position
         while entries := await reader.read(_PAGE):
             for entry in entries:
                 report = _report.decode(entry)
                 since_ms = min(since_ms, report.ms)
-                self._add(report)
+                if report.missing:
+                    self._sorted = None
+                    hour = report.ms // HOUR_MS
+                    self._begins.setdefault(hour, begin)
+                    _add(self._hours.setdefault(hour, {}), report)
+            begin = reader.position
             await asyncio.sleep(0)
         for hour in [hour for hour in self._hours if hour < begin_ms // HOUR_MS]:
-            del self._hours[hour]
+            del self._hours[hour], self._begins[hour]
             self._sorted = None
         self.since_ms, self._reader = max(since_ms, begin_ms), reader
-
-    def _add(self, report: _Report) -> None:
-        if not report.missing:
-            return
-        self._sorted = None
-        names = self._hours.setdefault(report.ms // HOUR_MS, {})
-        for name, times in report.missing.items():
-            if name not in names and len(names) >= _NAMES:
-                name = OTHERS
-            one = Asked(name, times, report.ms, report.ms, (report.front_end,))
-            names[name] = names[name].and_also(one) if name in names else one
 
     def names(self) -> list[Asked]:
         """All of them, the most wanted first; counted once for each state of the stream."""
         if self._sorted is None:
-            found: dict[str, Asked] = {}
-            for names in self._hours.values():
-                for name, one in names.items():
-                    found[name] = found[name].and_also(one) if name in found else one
-            self._sorted = sorted(found.values(), key=lambda one: (-one.times, one.name))
+            self._sorted = _sort(self._hours.values())
         return self._sorted
+
+    async def names_by(self, at_ms: int) -> list[Asked]:
+        """Those that were asked for from ``since_ms`` to an instant: its own hour is read again, up to then.
+
+        Raises:
+            StoreUnavailable: Redis does not answer. StoreError: this login may not read the stream.
+        """
+        own, last = at_ms // HOUR_MS, dict[str, Asked]()
+        hours = [names for hour, names in self._hours.items() if hour < own]
+        if own in self._begins:
+            reader = EntryReader(self._state.store, LOOKUPS, self._begins[own])
+            while entries := await reader.read(_PAGE):
+                reports = [_report.decode(entry) for entry in entries]
+                for report in reports:
+                    if report.ms // HOUR_MS == own and report.ms <= at_ms:
+                        _add(last, report)
+                if reports[-1].ms > at_ms:
+                    break
+                await asyncio.sleep(0)
+        return _sort([*hours, last])
+
+
+def _add(names: dict[str, Asked], report: _Report) -> None:
+    for name, times in report.missing.items():
+        if name not in names and len(names) >= _NAMES:
+            name = OTHERS
+        one = Asked(name, times, report.ms, report.ms, (report.front_end,))
+        names[name] = names[name].and_also(one) if name in names else one
+
+
+def _sort(hours: Iterable[Mapping[str, Asked]]) -> list[Asked]:
+    """Those of several hours together, the most wanted first."""
+    found: dict[str, Asked] = {}
+    for names in hours:
+        for name, one in names.items():
+            found[name] = found[name].and_also(one) if name in found else one
+    return sorted(found.values(), key=lambda one: (-one.times, one.name))

@@ -213,16 +213,27 @@ async def _read_processes(store: Store, now_ms: int) -> tuple[list[WorkerNow], l
     return workers, sweepers
 
 
-def front_ends_of(workers: Iterable[WorkerNow], *, seq: int) -> list[FrontEnd]:
+async def read_front_ends_of_the_hour(store: Store) -> list[FrontEnd]:
+    """Every front end that told something within the last hour, also one after which another was started.
+
+    Raises:
+        StoreUnavailable: no answer.
+    """
+    head = await read_head(store)
+    workers, _ = await _read_processes(store, head.now_ms)
+    return front_ends_of(workers, seq=head.seq, replaced=True)
+
+
+def front_ends_of(workers: Iterable[WorkerNow], *, seq: int, replaced: bool = False) -> list[FrontEnd]:
     """The front ends that these workers make: those that are there first, by name. One that is gone, and after which
-    another was started at the same place, is left out.
+    another was started at the same place, is left out, unless those that were ``replaced`` are asked for.
     """
     newest: dict[str, dict[int, WorkerNow]] = {}
     for worker in sorted(workers, key=lambda one: (one.facts.started_ms, one.told_ms)):
         newest.setdefault(worker.facts.front_end, {})[worker.facts.index] = worker
     found = [_front_end(name, [of[index] for index in sorted(of)], seq) for name, of in newest.items()]
     there = {(one.name, one.address) for one in found if one.state != "gone"}
-    kept = [one for one in found if one.state != "gone" or (one.name, one.address) not in there]
+    kept = [one for one in found if replaced or one.state != "gone" or (one.name, one.address) not in there]
     return sorted(kept, key=lambda one: (one.state == "gone", one.name, one.started_ms))
 
 

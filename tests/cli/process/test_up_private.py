@@ -1,4 +1,4 @@
-"""What ``up`` writes is its user's alone: the folder 0700, every file in it 0600, whatever the umask says."""
+"""What ``up`` writes is its user's alone: folders 0700, every file in them 0600, whatever the umask says."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ import pytest
 
 
 def modes(folder):
-    """Path within the folder -> its mode, for the folder ("."), and everything in it."""
+    """Path within the folder -> its mode, for the folder ("."), and everything in it but folders that are closed."""
     found = {path.relative_to(folder).as_posix(): path for path in [folder, *folder.rglob("*")]}
-    return {name: stat.S_IMODE(path.lstat().st_mode) for name, path in found.items()}
+    told = {name: stat.S_IMODE(path.lstat().st_mode) for name, path in found.items()}
+    # a server from version 7 on keeps several append-only files in a folder
+    return {name: mode for name, mode in told.items() if name == "." or not (found[name].is_dir() and mode == 0o700)}
 
 
 @pytest.fixture
@@ -26,7 +28,8 @@ def test_nobody_else_may_read_what_it_writes(world, open_umask):
     data, log = world.folder / "new" / "d", world.folder / "up.log"
     up = world.up("--data-dir", data, "--log-file", log)
     found = modes(data)
-    assert {"up.lock", "up.json", "redis.lock", "redis.sock", "redis.log", "appendonly.aof"} <= set(found)
+    assert {"up.lock", "up.json", "redis.lock", "redis.sock", "redis.log"} <= set(found)
+    assert [name for name in found if "appendonly.aof" in name]
     assert found.pop(".") == 0o700
     assert set(found.values()) == {0o600}
     assert stat.S_IMODE(log.stat().st_mode) == 0o600

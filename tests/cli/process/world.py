@@ -41,6 +41,10 @@ def http_get(port: int, path: str) -> tuple[int, str]:
             return error.code, error.read().decode()
 
 
+CHOSEN_SERVER = "MQREGISTRY_REDIS_SERVER"
+"""Tests are run on another Redis by this one: it is kept."""
+
+
 class World:
     """A home, a run-time folder, an environment without settings of ours; and what was started there.
 
@@ -61,7 +65,7 @@ class World:
         kept = {
             name: value
             for name, value in os.environ.items()
-            if not name.startswith(("MQREGISTRY_", "XDG_", "PYTHON", "VIRTUAL_ENV"))
+            if not name.startswith(("MQREGISTRY_", "XDG_", "PYTHON", "VIRTUAL_ENV")) or name == CHOSEN_SERVER
         }
         self.env = {
             **kept,
@@ -165,7 +169,7 @@ class Program:
         return [process for process in self._seen.values() if lives(process)]
 
     def redis_processes(self) -> list[psutil.Process]:
-        return [process for process in self.descendants() if process.name() == "redis-server"]
+        return [process for process in self.descendants() if process.name() in ("redis-server", "valkey-server")]
 
     def interrupt(self, *, group: bool = False, within_s: float = 8.0) -> int:
         """Ctrl-C, to it alone or to its group as a terminal sends it; the exit status, once all of it has ended.

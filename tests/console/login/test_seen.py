@@ -149,6 +149,8 @@ async def test_what_somebody_may_not_see_is_on_no_page(console, bed):
         "/topic?name=pay-cards",
     ]
     paths += [f"/changes/{number}" for number in range(1, last + 1)]
+    at = (await bed.head()).now_ms
+    paths += [f"{path}?at={at}" for path in ("/", "/topics", "/changes", "/kv")]
     async with as_user(console, "narrow") as narrow, as_user(console, "reader") as reader:
         seen = {}
         for path in paths:

@@ -1,0 +1,138 @@
+"""What the streams tell of an instant: which front ends heard brokers and answered clients by then, and how far each
+stream was.
+
+What a front end told of itself then is kept nowhere, so this is all that is known of its past.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import msgspec
+
+from ...events.journal import CHANGES, HEARTBEATS, LOOKUPS, STREAMS, Stream, decode_heartbeat, decode_lookups
+from ...store.leases import DIRECT
+from ...store.store import Store
+from ...store.streams import StreamEntry, StreamState, Survey, entries_back, first_entry, last_entry_by
+
+MINUTE_MS: Final = 60_000
+# Of a minute no more than so many are looked at: enough for 3,000 brokers at three front ends, and for a page's time.
+_BEATS: Final = 20_000
+_REPORTS: Final = 200
+# Of a stream that is longer it is estimated how many entries it had; lookups have up to 32 KiB each.
+_COUNTED: Final = {HEARTBEATS: 5_000, LOOKUPS: 500}
+
+
+class Sign(NamedTuple):
+    """What one front end did in the minute before an instant: when last, how many broker processes it heard, how many
+    lookups it counted.
+    """
+
+    last_ms: int
+    brokers: int = 0
+    lookups: int = 0
+
+
+class Signs(NamedTuple):
+    """What all of them did, by their ids.
+
+    heard_ms: the last heartbeat by then; None: the stream has none that is so old. begins_ms: the oldest heartbeat that
+    it has; None: none. whole: nothing of the minute was left out.
+    """
+
+    of: dict[str, Sign]
+    heard_ms: int | None
+    begins_ms: int | None
+    whole: bool
+
+
+async def signs_by(store: Store, at_ms: int) -> Signs:
+    """Read them.
+
+    Raises:
+        StoreUnavailable: Redis did not answer. StoreError: this login may not read the streams.
+    """
+    begin_ms = at_ms - MINUTE_MS
+    last: dict[str, int] = {}
+    brokers: dict[str, set[str]] = {}
+    lookups: dict[str, int] = {}
+    heard_ms, beats, reports = None, 0, 0
+    if (newest := await last_entry_by(store, HEARTBEATS, at_ms)) is not None:
+        heard_ms = newest.ms
+        async for entry in entries_back(store, HEARTBEATS, newest):
+            if entry.ms < begin_ms or beats >= _BEATS:
+                break
+            beats += 1
+            beat = decode_heartbeat(entry.content)
+            last.setdefault(beat.front_end, beat.ms)
+            brokers.setdefault(beat.front_end, set()).add(beat.who)
+    if (newest := await last_entry_by(store, LOOKUPS, at_ms)) is not None:
+        async for entry in entries_back(store, LOOKUPS, newest, 50):
+            if entry.ms < begin_ms or reports >= _REPORTS:
+                break
+            reports += 1
+            report = decode_lookups(entry.content)
+            last[report.front_end] = max(report.ms, last.get(report.front_end, 0))
+            counted = sum(report.found.values()) + sum(report.missing.values())
+            lookups[report.front_end] = lookups.get(report.front_end, 0) + counted
+    first = await first_entry(store, HEARTBEATS)
+    found = {one: Sign(ms, len(brokers.get(one, ())), lookups.get(one, 0)) for one, ms in last.items()}
+    return Signs(found, heard_ms, first.ms if first else None, beats < _BEATS and reports < _REPORTS)
+
+
+class StreamThen(NamedTuple):
+    """A stream as it was at an instant, as far as it still has the entries of then.
+
+    entries: made by then, of those that are kept now; is_exact: or about so many. first, last: None: it has none.
+    seq: the number of the last one, where they have numbers.
+    """
+
+    entries: int
+    is_exact: bool
+    first: StreamEntry | None
+    last: StreamEntry | None
+    seq: int | None = None
+
+
+class _Numbered(msgspec.Struct):
+    seq: int
+
+
+_number: Final = msgspec.json.Decoder(_Numbered)
+
+
+async def streams_by(store: Store, now: Survey, at_ms: int) -> dict[Stream, StreamThen]:
+    """The streams at an instant.
+
+    Args:
+        now: what they hold now.
+
+    Raises:
+        StoreUnavailable: Redis did not answer. StoreError: this login may not read the streams.
+    """
+    return {one: await _stream_by(store, one, now.streams[one], at_ms, now.now_ms) for one in STREAMS}
+
+
+async def _stream_by(store: Store, stream: Stream, now: StreamState, at_ms: int, now_ms: int) -> StreamThen:
+    first, last = await first_entry(store, stream), await last_entry_by(store, stream, at_ms)
+    if first is None or last is None:
+        return StreamThen(0, True, first, None)
+    if stream == CHANGES:
+        seq = _number.decode(last.content).seq
+        return StreamThen(seq - _number.decode(first.content).seq + 1, True, first, last, seq)
+    if last.id == now.last:
+        return StreamThen(now.entries, True, first, last)
+    counted = 0
+    async for _ in entries_back(store, stream, last):
+        counted += 1
+        if counted > _COUNTED[stream]:
+            break
+    else:
+        return StreamThen(counted, True, first, last)
+    part = (last.ms - first.ms) / max(1, now_ms - first.ms)
+    return StreamThen(max(counted, round(now.entries * min(1.0, part))), False, first, last)
+
+
+def is_direct(front_end: str) -> bool:
+    """Whether what heard a broker was the broker's own process, which writes to Redis itself."""
+    return front_end.startswith(DIRECT)

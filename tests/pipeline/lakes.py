@@ -1,0 +1,80 @@
+"""Random lakes: gold in one go, and in steps of which each is taken in process or on Spark, comes to the same rows.
+
+python -m tests.pipeline.lakes --lakes 200 [--seed 1] [--without-spark]
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from mqregistry.pipeline import gold
+from mqregistry.pipeline.gold import on_spark
+from mqregistry.pipeline.lake.lake import Lake
+from mqregistry.pipeline.lake.schema import GOLD
+from tests.pipeline.gold_lake import Written
+from tests.pipeline.test_gold_refresh import DAY, HOUR, NOON, a_past, seen_by, write_all
+
+
+def figures(written):
+    found = {}
+    for table in GOLD:
+        rows = gold.read(written.lake, table, written.namespace, written.epoch).to_pylist()
+        found[table] = sorted(map(str, rows))
+    return found
+
+
+def differences(folder: Path, seed: int, spark, steps: int = 3) -> list[str]:
+    """Of one random past: between a lake that was worked out at once, and one that was in steps."""
+    chance = random.Random(seed)
+    end = NOON + 26 * HOUR + chance.choice([0, 1, HOUR, DAY // 3 + 7])
+    past = a_past(seed, end=end)
+    past[2].append({"seq": 999, "ms": end - 5, "type": "stream_alarm", "alarm": "lag", "reader": "p"})
+    whole, in_steps = (Written(Lake(str(folder / name))) for name in ("whole", "steps"))
+    write_all(whole, past, end)
+    gold.refresh(None, whole.lake, whole.namespace, whole.epoch, now_ms=end)
+    addrs, queues, *streams = past
+    before = 0
+    moments = sorted(chance.choice([chance.randrange(NOON, end), NOON + 12 * HOUR]) for _ in range(steps - 1))
+    for number, upto in enumerate([*moments, end]):
+        silver = {"broker_addr": seen_by(addrs, upto), "queue_data": seen_by(queues, upto)}
+        in_steps.silver(number, seq=1000, ms=upto, **silver)
+        for stream, entries in zip(("changes", "heartbeats", "lookups"), streams, strict=True):
+            in_steps.bronze(stream, number, [entry for entry in entries if before < entry["ms"] <= upto])
+        before = upto
+        lake = in_steps.lake if chance.random() < 0.7 else Lake(in_steps.lake.root)  # else another process
+        engine = spark if chance.random() < 0.7 else None
+        gold.refresh(engine, lake, in_steps.namespace, in_steps.epoch, now_ms=upto, spark_from_rows=0)
+    one, other = figures(whole), figures(in_steps)
+    return [table for table in one if one[table] != other[table] or (table != "missing_topic" and not one[table])]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.pipeline.lakes", description=__doc__)
+    parser.add_argument("--lakes", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=1, help="of the first")
+    parser.add_argument("--without-spark", action="store_true", help="all steps in process")
+    options = parser.parse_args()
+    spark = None
+    if not options.without_spark:
+        from mqregistry.pipeline.spark.session import open_session
+
+        spark = open_session(master="local[2]", driver_memory="1g", config={"spark.sql.shuffle.partitions": "2"})
+    on_spark.GROUP_ROWS = 100  # several groups
+    wrong, begun_s = 0, time.monotonic()
+    for seed in range(options.seed, options.seed + options.lakes):
+        with tempfile.TemporaryDirectory(prefix="mqlakes") as folder:
+            found = differences(Path(folder), seed, spark)
+        if found:
+            wrong += 1
+            print(f"seed {seed}: {', '.join(found)} differ", flush=True)
+    print(f"{options.lakes} lakes from seed {options.seed}: {wrong} differ ({time.monotonic() - begun_s:.0f} s)")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
