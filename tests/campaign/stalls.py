@@ -31,9 +31,9 @@ class Stalls:
     """A timeline, and what it would lack: windows of stalls, also of what still goes on when something is judged.
 
     ``peers``: this process had no processor time, or its loop was blocked: brokers could not beat, links did not pass
-    on; or one of the registry's processes waited for a processor. ``redis``: Redis did not answer a PING, and nothing
-    that was done to it says why: its disk did not take what it wrote. A script that held it up is found all the same,
-    in its slow log (world).
+    on. ``waits``: one of all processes waited for a processor, so that Redis could seem away. ``redis``: Redis did not
+    answer a PING, and nothing that was done to it says why: its disk did not take what it wrote. A script that held it
+    up is found all the same, in its slow log (world).
 
     stalled_s: how long all of them were. pids: the processes of the registry, and Redis.
     """
@@ -70,7 +70,7 @@ class Stalls:
             since, before = self._waits[0]
             if any(wait - before.get(pid, wait) > WAITED_S for pid, wait in waits.items()):
                 if self._waiting is None:
-                    self._waiting = self.timeline.add("peers", since, now)
+                    self._waiting = self.timeline.add("waits", since, now)
                 self._waiting[1] = now
             elif self._waiting is not None:
                 self.stalled_s += self._waiting[1] - self._waiting[0]
@@ -79,10 +79,10 @@ class Stalls:
 
     async def watch_processes(self) -> None:
         """Runs until cancelled."""
+        self._look_at_waits(time.monotonic())
         while True:
             self.look()
             self._ran_at = time.monotonic()
-            self._look_at_waits(self._ran_at)
             await asyncio.sleep(PING_S)
 
     async def watch_redis(self, path: Path) -> None:

@@ -54,7 +54,7 @@ async def test_a_process_that_waits_for_a_processor_is_a_window():
         assert stalls.timeline.is_quiet(began, time.monotonic())
         waits[0] = 0.2
         async with asyncio.timeout(10):
-            while stalls.timeline.is_quiet(began, time.monotonic(), ("peers",)):  # noqa: ASYNC110
+            while stalls.timeline.is_quiet(began, time.monotonic(), ("waits",)):  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
             while not stalls.stalled_s:  # noqa: ASYNC110
                 await asyncio.sleep(0.02)

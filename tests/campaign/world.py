@@ -190,7 +190,7 @@ class World:
         if answer.code in (0, 1500):
             return
         now = time.monotonic()
-        places = ("redis", "master", "clock", "peers", "loss", "load", f"fe{index}")
+        places = ("redis", "master", "clock", "peers", "waits", "loss", "load", f"fe{index}")
         if answer.code != 1 or self.timeline.is_quiet(sent - REFUSED_AFTER_S, now, places):
             self.judged([f"fe{index} answered {what} with code {answer.code} in quiet times: {answer.remark}"])
 
