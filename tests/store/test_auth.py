@@ -20,7 +20,8 @@ from mqregistry.events.changes import SCHEMA_MAJOR, AuthChanged
 from mqregistry.store import keys
 from mqregistry.store.auth.policies import AUTH_MINOR, PolicyStore, new_secret
 from mqregistry.store.auth.refusals import RefusalStore, read_last_use
-from mqregistry.store.store import ENFORCING, Store, check_schema
+from mqregistry.store.connection.schema import ENFORCING, check_schema
+from mqregistry.store.store import Store
 
 SECRET = "the-secret-of-boss"
 BOSS = User("boss", roles=(Role.ADMIN,), secrets=(Secret("id-1", SECRET, 5),))

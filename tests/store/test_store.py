@@ -134,7 +134,8 @@ async def test_who_is_refused_leaves_no_mark(own, own_redis, namespace, monkeypa
     async with Store(own_redis.url, namespace, compat="4.8") as store:
         with pytest.raises(StoreError):
             await store.connect()
-    monkeypatch.setattr("mqregistry.store.store.SCHEMA_MAJOR", 3)
+    for module in ("store", "connection.schema"):
+        monkeypatch.setattr(f"mqregistry.store.{module}.SCHEMA_MAJOR", 3)
     async with Store(own_redis.url, namespace) as store:
         with pytest.raises(StoreError):
             await store.connect()
