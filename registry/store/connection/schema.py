@@ -57,7 +57,7 @@ async def convert(call: Callable[..., Awaitable[Any]], namespace: str, *, alone:
         if status != b"OK":
             raise StoreError(
                 f"{len(found)} worker(s) or sweeper(s) of the older release run on namespace {namespace!r}, or "
-                "ended a few seconds ago without saying so: stop them all, then repeat this"
+                "ended in the last ten seconds: stop them all, then repeat this"
             )
         topics, more = topics + found[0], found[1]
     return topics
