@@ -4,7 +4,7 @@
   schema is "1>2", on which neither release starts. Everything but queue data stays as it is, and no event is told: the
   tables hold the same.
   KEYS[1] meta        HASH
-  ARGV[1] most        int   cells a call, about; one topic is moved whole
+  ARGV[1] most        int   cells a call, about: one topic is moved whole
   ARGV[2] alone       "1": no other process can reach this Redis, and leases are of processes that have ended
   DERIVED queues:<brokerName>, topic:<topic>, topics, broker-topics:<brokerName>, leaving, wiping; broker:<brokerName>,
           brokers, leases, lease:<incarnation>, processes
@@ -16,8 +16,7 @@
   COST    O(most), and of the widest topic; the last call O(brokerNames) ]]
 --- @include "include/open"
 --- @include "include/expect"
---- @include "include/collect"
-local CELLS_AT_ONCE, TOPICS_AT_ONCE = 250, 50
+local TOPICS_AT_ONCE = 500
 local SWEEPER_SILENT_MS = 10000 -- it tells of itself every second, and every five while its sweeps fail
 local most, alone = tonumber(ARGV[1]), ARGV[2] == "1"
 local schema = call("HGET", KEYS[1], "schema")
@@ -47,57 +46,46 @@ end
 
 expect("set", P .. "topics", P .. "brokers")
 expect("hash", P .. "leaving", P .. "wiping")
+local topics, rows, cells, is_there = call("SRANDMEMBER", P .. "topics", TOPICS_AT_ONCE), {}, 0, {}
+while #rows < #topics and cells < most do
+  local key = P .. "topic:" .. topics[#rows + 1]
+  expect("hash", key)
+  local row = call("HGETALL", key)
+  rows[#rows + 1], cells = row, cells + #row / 2
+  for i = 1, #row, 2 do
+    local name = row[i]
+    if is_there[name] == nil then
+      is_there[name] = call("EXISTS", P .. "broker:" .. name) == 1
+      expect("hash", P .. "queues:" .. name)
+    end
+  end
+end
+local names, gone, wiping = {}, {}, {}
+local is_last = call("SCARD", P .. "topics") == #rows
+if is_last then
+  names, gone, wiping = call("SMEMBERS", P .. "brokers"), call("HKEYS", P .. "leaving"), call("HKEYS", P .. "wiping")
+end
+
 call("HSET", KEYS[1], "schema", "1>2" .. auth)
-local cells, moved = 0, 0
-
-local function move(topic)
-  local key, cursor = P .. "topic:" .. topic, "0"
-  repeat
-    local page = call("HSCAN", key, cursor, "COUNT", CELLS_AT_ONCE)
-    local flat = page[2]
-    for i = 1, #flat, 2 do
-      if call("EXISTS", P .. "broker:" .. flat[i]) == 1 then
-        call("HSET", P .. "queues:" .. flat[i], topic, flat[i + 1])
-      end
+for i = 1, #rows do
+  for j = 1, #rows[i], 2 do
+    if is_there[rows[i][j]] then
+      call("HSET", P .. "queues:" .. rows[i][j], topics[i], rows[i][j + 1])
     end
-    cells, cursor = cells + #flat / 2, page[1]
-    page, flat = nil, nil
-    collect()
-  until cursor == "0"
-  call("UNLINK", key)
-  call("SREM", P .. "topics", topic)
-  moved = moved + 1
+  end
+  call("UNLINK", P .. "topic:" .. topics[i])
+  call("SREM", P .. "topics", topics[i])
 end
-
-repeat
-  local topics = call("SRANDMEMBER", P .. "topics", TOPICS_AT_ONCE)
-  for i = 1, #topics do
-    if cells >= most then
-      return {"OK", moved, 1}
+if is_last then
+  for _, some in ipairs({names, gone}) do
+    for i = 1, #some do
+      call("UNLINK", P .. "broker-topics:" .. some[i])
     end
-    move(topics[i])
   end
-until #topics == 0
-
-local function forget_topics(name)
-  call("UNLINK", P .. "broker-topics:" .. name)
-end
-local cursor = "0"
-repeat
-  local page = call("SSCAN", P .. "brokers", cursor, "COUNT", CELLS_AT_ONCE)
-  cursor = page[1]
-  for i = 1, #page[2] do
-    forget_topics(page[2][i])
+  for i = 1, #wiping do
+    call("HSET", P .. "wiping", wiping[i], "anew") -- the cursor was that of another key (include/rest)
   end
-  page = nil
-  collect()
-until cursor == "0"
-for _, name in ipairs(call("HKEYS", P .. "leaving")) do
-  forget_topics(name)
+  call("UNLINK", P .. "leaving")
+  call("HSET", KEYS[1], "schema", "2" .. auth)
 end
-call("UNLINK", P .. "leaving")
-for _, name in ipairs(call("HKEYS", P .. "wiping")) do
-  call("HSET", P .. "wiping", name, "anew") -- the cursor was that of another key (include/rest)
-end
-call("HSET", KEYS[1], "schema", "2" .. auth)
-return {"OK", moved, 0}
+return {"OK", #rows, is_last and 0 or 1}
