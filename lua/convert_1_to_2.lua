@@ -5,7 +5,6 @@
   tables hold the same.
   KEYS[1] meta        HASH
   ARGV[1] most        int   cells a call, about: one topic is moved whole
-  ARGV[2] alone       "1": no other process can reach this Redis, and leases are of processes that have ended
   DERIVED queues:<brokerName>, topic:<topic>, topics, broker-topics:<brokerName>, leaving, wiping; broker:<brokerName>,
           brokers, leases, lease:<incarnation>, processes
   RETURNS {"OK", topics moved, more 0|1}
@@ -18,7 +17,7 @@
 --- @include "include/expect"
 local TOPICS_AT_ONCE = 500
 local SWEEPER_SILENT_MS = 10000 -- it tells of itself every second, and every five while its sweeps fail
-local most, alone = tonumber(ARGV[1]), ARGV[2] == "1"
+local most = tonumber(ARGV[1])
 local schema = call("HGET", KEYS[1], "schema")
 local form, auth = string.match(schema, "^([%d>]+)(.*)$")
 if form == "2" then
@@ -28,15 +27,15 @@ elseif form ~= "1" and form ~= "1>2" then
 end
 
 local running = {"RUNNING"}
-for _, incarnation in ipairs(alone and {} or call("SMEMBERS", P .. "leases")) do
+for _, incarnation in ipairs(call("SMEMBERS", P .. "leases")) do
   if call("EXISTS", P .. "lease:" .. incarnation) == 1 then
     running[#running + 1] = incarnation
   end
 end
-local told = alone and {} or call("HGETALL", P .. "processes")
+local told = call("HGETALL", P .. "processes")
 for i = 1, #told, 2 do
   if string.find(told[i + 1], '"kind":"sweeper"', 1, true)
-    and tonumber(string.match(told[i + 1], "^%d+")) > now_ms - SWEEPER_SILENT_MS then
+    and math.abs(now_ms - tonumber(string.match(told[i + 1], "^%d+"))) < SWEEPER_SILENT_MS then
     running[#running + 1] = told[i]
   end
 end

@@ -307,21 +307,21 @@ class Store:
         found = node(self._meta_key)
         return {"target_nodes": found} if found is not None else {}
 
-    async def connect(self, *, alone: bool = False) -> Namespace:
+    async def connect(self, *, converts: bool = False) -> Namespace:
         """First contact of a process that keeps the tables: server checks, namespace, scripts; warnings logged.
 
         Args:
-            alone: no other process can reach this Redis: a namespace of an older form is converted.
+            converts: a namespace of an older schema is converted, not refused.
         """
         for warning in await self.check_server():
             logger.warning("%s", warning)
         try:
             found = await self.init_namespace()
         except OlderSchema:
-            if not alone:
+            if not converts:
                 raise
             logger.info("namespace %s is converted to schema %d", self.namespace, SCHEMA_MAJOR)
-            await convert(self.call, self.namespace, alone=True)
+            await convert(self.call, self.namespace)
             found = await self.init_namespace()
         self._keeps_tables = True
         await self._load_for_readers()

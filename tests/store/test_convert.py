@@ -26,8 +26,8 @@ async def back_to_schema_1(bed):
     await bed.redis("HSET", bed.key("meta"), "schema", "1" + auth)
 
 
-async def convert(bed, *, alone=False):
-    return await schema.convert(bed.store.call, bed.store.namespace, alone=alone)
+async def convert(bed):
+    return await schema.convert(bed.store.call, bed.store.namespace)
 
 
 async def everything(bed):
@@ -66,7 +66,7 @@ async def test_all_but_the_form_of_queue_data_stays(bed):
 
 async def test_a_conversion_that_ends_half_way_is_gone_on_with_and_nobody_starts_meanwhile(bed, redis_url, monkeypatch):
     old = await begin(bed)
-    status, moved, more = await bed.store.call("convert_1_to_2", 100, 0)
+    status, moved, more = await bed.store.call("convert_1_to_2", 100)
     assert (status, more) == (b"OK", 1)
     assert 25 < moved < 60, "a step has its bound"
     assert (await bed.hash("meta"))["schema"] == "1>2" + ENFORCING, "which a release of schema 1 refuses, too"
@@ -78,8 +78,9 @@ async def test_a_conversion_that_ends_half_way_is_gone_on_with_and_nobody_starts
     assert await everything(bed) == old
 
 
-async def test_it_is_refused_while_the_older_release_runs(bed):
+async def test_it_is_refused_while_the_older_release_runs(bed, monkeypatch):
     await begin(bed)
+    monkeypatch.setattr(schema, "_PATIENCE_S", 0.0)
     await bed.leases.renew("w1")
     with pytest.raises(StoreError, match=r"1 worker\(s\) or sweeper\(s\) of the older release run"):
         await convert(bed)
@@ -88,10 +89,11 @@ async def test_it_is_refused_while_the_older_release_runs(bed):
     await bed.redis("HSET", bed.key("processes"), "s1", f'{now_ms} {{"kind":"sweeper"}}')
     with pytest.raises(StoreError, match="stop them all, then repeat this"):
         await convert(bed)
-    await bed.redis("HSET", bed.key("processes"), "s1", f'{now_ms - 20_000} {{"kind":"sweeper"}}')
-    await bed.leases.renew("w1")
     assert (await bed.hash("meta"))["schema"] == "1" + ENFORCING, "nothing was written"
-    assert await convert(bed, alone=True) == 131, "where nobody else can be, leases are of processes that ended"
+    monkeypatch.setattr(schema, "_PATIENCE_S", 15.0)
+    await bed.redis("HSET", bed.key("processes"), "s1", f'{now_ms - 20_000} {{"kind":"sweeper"}}')
+    await bed.leases.renew("w1", 300)
+    assert await convert(bed) == 131, "it waits for a worker that was killed"
 
 
 async def test_a_wipe_that_was_going_on_begins_anew(bed):

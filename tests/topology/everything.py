@@ -145,6 +145,6 @@ async def use_everything(bed: Bed) -> None:
     assert await streams.forget_reader("reader")
     before = await bed.contents()
     await back_to_schema_1(bed)
-    assert await convert(store.call, store.namespace, alone=True) > 1
+    assert await convert(store.call, store.namespace) > 1
     assert await bed.contents() == before
     assert set(store.times.scripts) == {*scripts.load()} - {"init_namespace"}

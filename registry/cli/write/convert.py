@@ -21,8 +21,8 @@ def convert(config_file: Path | None, as_json: bool, redis: str | None, namespac
     """Bring a namespace that a release of schema 1 made into the form of this release.
 
     Everything stays: brokers, topics, KV and shared configuration, users and rules, all streams. Stop all front ends,
-    sweepers and consoles of the older release before; it is refused while one runs. No older release works on the
-    namespace afterwards. If it is stopped half way, repeat it. 'mqregistry up' does it by itself.
+    sweepers and consoles of the older release before; it waits 15 s for their end, then gives up. No older release
+    works on the namespace afterwards. If it is stopped half way, repeat it. 'mqregistry up' does it by itself.
     """
 
     async def work(settings: Settings) -> None:

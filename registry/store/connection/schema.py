@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
@@ -15,6 +17,9 @@ ENFORCING: Final = "+auth"
 # The second is what it is while it is converted.
 _CONVERTIBLE: Final = ("1", "1>2")
 _CELLS_AT_ONCE: Final = 5000
+# The lease of a worker lasts 5 s, and a sweeper that ended seems to run for ten.
+_PATIENCE_S: Final = 15.0
+_LOOK_EVERY_S: Final = 0.2
 
 
 def check_schema(namespace: str, major: str) -> None:
@@ -38,12 +43,13 @@ def check_schema(namespace: str, major: str) -> None:
         )
 
 
-async def convert(call: Callable[..., Awaitable[Any]], namespace: str, *, alone: bool = False) -> int:
+async def convert(call: Callable[..., Awaitable[Any]], namespace: str) -> int:
     """Bring a namespace of schema 1 into the form of this release; if it is stopped half way, repeat it.
+
+    Waits for a while for what seems to run there: a killed worker keeps its lease for some seconds.
 
     Args:
         call: runs a script on the namespace (``Store.call``).
-        alone: no other process can reach this Redis, so whatever seems to run there has ended.
 
     Returns:
         Topics that were moved.
@@ -51,13 +57,17 @@ async def convert(call: Callable[..., Awaitable[Any]], namespace: str, *, alone:
     Raises:
         StoreError: a process of the older release runs, or the namespace is of another schema.
     """
+    deadline_s = time.monotonic() + _PATIENCE_S
     topics, more = 0, 1
     while more:
-        status, *found = await call("convert_1_to_2", _CELLS_AT_ONCE, int(alone))
-        if status != b"OK":
+        status, *found = await call("convert_1_to_2", _CELLS_AT_ONCE)
+        if status == b"OK":
+            topics, more = topics + found[0], found[1]
+        elif time.monotonic() < deadline_s:
+            await asyncio.sleep(_LOOK_EVERY_S)
+        else:
             raise StoreError(
-                f"{len(found)} worker(s) or sweeper(s) of the older release run on namespace {namespace!r}, or "
-                "ended in the last ten seconds: stop them all, then repeat this"
+                f"{len(found)} worker(s) or sweeper(s) of the older release run on namespace {namespace!r}: stop them "
+                "all, then repeat this"
             )
-        topics, more = topics + found[0], found[1]
     return topics
