@@ -8,20 +8,17 @@
           {"KEPT", seq}: another front end has a connection still; closed_at is set, any later beat clears it
           {"STALE", seq}: not the connection of the last registration; nothing happens
   EVENTS  broker_closed, one for each place it stood in
-  REPEAT  no effect      COST O(topics of a name that goes)
+  REPEAT  no effect      COST O(topics that lose write permission)
   SOURCE  RouteInfoManager.onChannelDestroy; docs/semantics.md 29-31, docs/differences.md D2, D3, D11 ]]
 --- @include "include/open"
 --- @include "include/expect"
 --- @include "include/emit"
 --- @include "include/hash"
---- @include "include/in_chunks"
 --- @include "include/row_json"
---- @include "include/emptied"
 --- @include "include/collect"
---- @include "include/each_topics"
+--- @include "include/rest"
 --- @include "include/queue_data"
 --- @include "include/emit_topics"
---- @include "include/leaving"
 --- @include "include/wiping"
 --- @include "include/remove_who"
 local who, key = ARGV[1], P .. "channels:" .. ARGV[1]

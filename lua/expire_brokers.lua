@@ -1,8 +1,8 @@
 --[[ expire_brokers: remove brokers whose heartbeat is overdue
   KEYS[1] meta       HASH
   ARGV[1] limit      int   brokers a call, 1..1000
-  ARGV[2] topics     int   topics a call. A brokerName that has more goes at once, and its topics in parts, by later
-                     calls (include/leaving, include/wiping)
+  ARGV[2] topics     int   topics that lose write permission a call; those of a brokerName with more in parts, by later
+                     calls (include/wiping)
   DERIVED every table of the namespace
   RETURNS {seq, next deadline (ms, "" = none), now (ms), heard 0|1, more 0|1, who...}: those that were
           removed. more: the limits were reached, or topics are left: call again.
@@ -15,14 +15,11 @@
 --- @include "include/expect"
 --- @include "include/emit"
 --- @include "include/hash"
---- @include "include/in_chunks"
 --- @include "include/row_json"
---- @include "include/emptied"
 --- @include "include/collect"
---- @include "include/each_topics"
+--- @include "include/rest"
 --- @include "include/queue_data"
 --- @include "include/emit_topics"
---- @include "include/leaving"
 --- @include "include/wiping"
 --- @include "include/remove_who"
 --- @include "include/seen"
@@ -30,7 +27,7 @@ local LOOK_AGAIN_MS = 1000
 local limit, most, removed, more = math.min(1000, tonumber(ARGV[1])), tonumber(ARGV[2]), {}, false
 room = most
 if not heard then
-  more = not clear_names() or not wipe_names()
+  more = not wipe_names()
   local somebody = call("EXISTS", P .. "deadlines") == 1
   return {seq, somebody and int(now_ms + LOOK_AGAIN_MS) or "", int(now_ms), 0, more and 1 or 0}
 end
@@ -51,7 +48,7 @@ for i = 1, #due do
   end
 end
 -- wipes have a call of their own: they look at the types of keys, which has to be before the first write
-more = not clear_names() or #removed > 0 and call("EXISTS", P .. "wiping") == 1 or #removed == 0 and not wipe_names()
+more = #removed > 0 and call("EXISTS", P .. "wiping") == 1 or #removed == 0 and not wipe_names()
   or more or #due == limit
 local first = call("ZRANGE", P .. "deadlines", 0, 0, "WITHSCORES")
 return {seq, first[2] or "", int(now_ms), 1, more and 1 or 0, unpack(removed)}

@@ -6,7 +6,7 @@
   ARGV[1] broker_name
   ARGV[2] topics       number of topics that follow
   ARGV[3...] topics, then pairs of static topic and brokerName
-  DERIVED broker:<brokerName>, topic:, mapping:, config, kv
+  DERIVED broker:<brokerName>, queues:<brokerName>, mapping:, config, kv
   RETURNS {epoch, seq, config_rev, flat HASH of the row, queue data or nil of each topic, JSON or nil of each pair,
            flat HASH of the shared configuration, 1 if there ever was an order configuration, else 0}
   EVENTS  none
@@ -14,9 +14,8 @@
 --- @include "include/open"
 local name, count = ARGV[1], tonumber(ARGV[2])
 local row, queue_datas, mappings = call("HGETALL", P .. "broker:" .. name), {}, {}
-local has_topics = #row > 0 -- what is left of a name that is gone counts for nobody (include/leaving)
-for i = 3, 2 + count do
-  queue_datas[#queue_datas + 1] = has_topics and call("HGET", P .. "topic:" .. ARGV[i], name)
+if count > 0 then
+  queue_datas = call("HMGET", P .. "queues:" .. name, unpack(ARGV, 3, 2 + count))
 end
 for i = 3 + count, #ARGV, 2 do
   mappings[#mappings + 1] = call("HGET", P .. "mapping:" .. ARGV[i], ARGV[i + 1])

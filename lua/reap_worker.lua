@@ -1,8 +1,8 @@
 --[[ reap_worker: clean up after worker processes whose lease ran out
   KEYS[1] meta       HASH
   ARGV[1] limit      int   brokers a call, 1..1000
-  ARGV[2] topics     int   topics of the removed brokers a call; those of a brokerName with more are left to
-                     expire_brokers (include/leaving)
+  ARGV[2] topics     int   topics that lose write permission a call; those of a brokerName with more are left to
+                     expire_brokers (include/wiping)
   ARGV[3] sweeper    the id of the caller, "" = it tells nothing of itself
   ARGV[4] process    what it tells of itself (JSON, include/processes)
   DERIVED every table of the namespace
@@ -15,16 +15,13 @@
 --- @include "include/expect"
 --- @include "include/emit"
 --- @include "include/hash"
---- @include "include/in_chunks"
 --- @include "include/row_json"
---- @include "include/emptied"
 --- @include "include/collect"
---- @include "include/each_topics"
+--- @include "include/rest"
 --- @include "include/queue_data"
 --- @include "include/emit_topics"
---- @include "include/leaving"
-room = tonumber(ARGV[2])
 --- @include "include/wiping"
+room = tonumber(ARGV[2])
 --- @include "include/remove_who"
 --- @include "include/give_up"
 --- @include "include/seen"

@@ -28,22 +28,19 @@
   ARGV[21] one_topic       "1": the registration holds exactly one topic (refused for an unknown broker id)
   ARGV[22] filters         number of filter servers that follow, "-1" = leave the list as it is
   ARGV[23] parts           number of (cells, body) pairs that follow, each of <= 500 topics that get new queue data.
-                           cells is a MessagePack array of two arrays: keys (topic:<topic>, whole), queue data of each;
-                           body is the same as JSON members for the event
+                           cells is a MessagePack array, flat: topic, queue data, topic, ...; body is the same as JSON
+                           members for the event
   ARGV[24] dropped         number of MessagePack arrays that follow, each of <= 250 topics to take from this brokerName
   ARGV[25] mappings        the same, each of <= 250 (topic, brokerName, JSON) triples, flat; those
                            that are there change nothing. Arguments are in Lua's memory
                            until the script ends, so names come packed: see include/collect
-  ARGV[26] before          MessagePack array: what each cell replaces, nil where there was nothing; "" = not known. If
-                           given, key types are not checked beforehand (that takes a call for each topic). A key of
-                           the wrong type fails when it is written; what was written before it is then restored
-  ARGV[27] applied_id      entry of the change stream that the caller applied last, "" = not known
-  ARGV[28] applied_seq     seq of its event
-  ARGV[29] more            "1": the caller writes the rest of this registration by further calls. Until the last one has
+  ARGV[26] applied_id      entry of the change stream that the caller applied last, "" = not known
+  ARGV[27] applied_seq     seq of its event
+  ARGV[28] more            "1": the caller writes the rest of this registration by further calls. Until the last one has
                            come, the broker keeps the DataVersion that it had, or zeros, and no digest counts; so if
                            the caller dies, its next registration is compared as a whole. No entry on heartbeats
-  ARGV[30] owner           who asks, see include/owner
-  ARGV[31...] filter servers, pairs, dropped, mappings
+  ARGV[29] owner           who asks, see include/owner
+  ARGV[30...] filter servers, pairs, dropped, mappings
   DERIVED  every table of the namespace
   RETURNS  {"OK", seq, masterAddr, haServerAddr, changed 0|1, rev, n, other owner ("" = none)}: rev of the row and n of
            the live info now
@@ -53,8 +50,8 @@
            {"FOREIGN", seq, owner}: another user registered this broker or the one that has the id; nothing is written
            {"REFUSED_STATE", seq}: another address holds the id with a higher stateVersion
            {"REFUSED_ONE_TOPIC", seq}
-           {"LEAVING", seq}: a removal of the brokerName is not done (include/leaving, include/wiping): call
-           clear_broker first; nothing is written
+           {"WIPING", seq}: the brokerName is losing its write permission (include/wiping): call finish_wipe first;
+           nothing is written
            an error "MQLIMIT ...": the brokerName has as many ids as a row may have, the process as many brokerNames,
            or the namespace as many clusters, and this one is new
   EVENTS   broker_registered when anything but the time of the last update changed; in parts of 500 topics
@@ -67,14 +64,12 @@
 --- @include "include/hash"
 --- @include "include/in_chunks"
 --- @include "include/row_json"
---- @include "include/emptied"
 --- @include "include/emit_topics"
 --- @include "include/liveness"
 --- @include "include/master_of"
 --- @include "include/heard"
 --- @include "include/int64"
 --- @include "include/collect"
---- @include "include/write_cells"
 --- @include "include/owner"
 -- Every registration and every event of the row shows all of them; a group of brokers has a few.
 local MOST_IDS = 256
@@ -88,17 +83,17 @@ local new_version = {counter = ARGV[14], timestamp = ARGV[15], state_version = A
 
 -- Before all else: what another user's broker is told says nothing of this one. No stateVersion counts here.
 local holder = row[id]
-local caller, enforced = asked_by(ARGV[30])
+local caller, enforced = asked_by(ARGV[29])
 local owner = foreign_at(caller, addr) or (holder and holder ~= addr and foreign_at(caller, holder)) or nil
 if owner and enforced then
   return {"FOREIGN", seq, owner}
 end
 
 -- 1. Is what the caller compared with still so?
-if ARGV[27] ~= "" and call("HGET", KEYS[1], "last_change") ~= ARGV[27] then
-  local found = call("XRANGE", P .. "changes", ARGV[27], "+", "COUNT", 1)[1]
+if ARGV[26] ~= "" and call("HGET", KEYS[1], "last_change") ~= ARGV[26] then
+  local found = call("XRANGE", P .. "changes", ARGV[26], "+", "COUNT", 1)[1]
   -- a later event whose number is higher: those before it were trimmed
-  if not found or found[1] ~= ARGV[27] and tonumber(string.match(found[2][2], '^{"seq":(%d+)')) <= tonumber(ARGV[28]) then
+  if not found or found[1] ~= ARGV[26] and tonumber(string.match(found[2][2], '^{"seq":(%d+)')) <= tonumber(ARGV[27]) then
     return {"LOST", seq}
   end
 end
@@ -120,9 +115,8 @@ if epoch ~= ARGV[2] or (row.rev or "0") ~= ARGV[3] or config_rev ~= ARGV[5] or (
   return {"RETRY", seq, live.n or "0", live.counter or "", live.timestamp or "", live.state_version or ""}
 end
 
-if not row.rev and call("HEXISTS", P .. "leaving", name) == 1
-  or row.acting == "1" and not row["0"] and call("HEXISTS", P .. "wiping", name) == 1 then
-  return {"LEAVING", seq}
+if row.acting == "1" and not row["0"] and call("HEXISTS", P .. "wiping", name) == 1 then
+  return {"WIPING", seq}
 end
 
 -- 2. Refusals; nothing is stored.
@@ -143,7 +137,7 @@ if ARGV[21] == "1" and not holder then
 end
 
 -- 3. What changes?
-local at = 31
+local at = 30
 local function take(count)
   local first = at
   at = at + count
@@ -200,18 +194,22 @@ local cells, bodies = {}, {}
 for i = 1, parts do
   cells[i], bodies[i] = ARGV[parts_first + 2 * i - 2], ARGV[parts_first + 2 * i - 1]
 end
-local topic_prefix, mapping_prefix = P .. "topic:", P .. "mapping:"
--- the names in these packed texts, some hundreds at a time: use(names, the key of every step-th of them)
-local function each_packed(texts, first, last, prefix, step, use)
+local queues_key, mapping_prefix = P .. "queues:" .. name, P .. "mapping:"
+-- the texts in these packed ones, some hundreds at a time
+local function each_packed(packed, first, last, use)
   for i = first, last do
-    local names, keys = cmsgpack.unpack(texts[i]), {}
-    for j = 1, #names, step do
-      keys[#keys + 1] = prefix .. names[j]
-    end
-    use(names, keys)
-    names, keys = nil, nil
+    use(cmsgpack.unpack(packed[i]))
     collect()
   end
+end
+local function each_mapping(packed, first, last, use)
+  each_packed(packed, first, last, function(triples)
+    local keys = {}
+    for i = 1, #triples, 3 do
+      keys[#keys + 1] = mapping_prefix .. triples[i]
+    end
+    use(triples, keys)
+  end)
 end
 local queue_data_changed = parts > 0 or dropped_last >= dropped_first
 
@@ -232,7 +230,7 @@ if ARGV[22] ~= "-1" then
   end
 end
 
-local more = ARGV[29] == "1"
+local more = ARGV[28] == "1"
 local new_live = {cluster = cluster, addr = addr, timeout_ms = ARGV[13], ["name:" .. name] = id,
   counter = more and (live.counter or "0") or ARGV[14], timestamp = more and (live.timestamp or "0") or ARGV[15],
   state_version = more and (live.state_version or "0") or ARGV[16],
@@ -242,7 +240,7 @@ for field, value in pairs(new_live) do
   live_changed = live_changed or live[field] ~= value
 end
 local new_mappings = {} -- packed as they came
-each_packed(ARGV, mapping_first, mapping_last, mapping_prefix, 3, function(triples, keys)
+each_mapping(ARGV, mapping_first, mapping_last, function(triples, keys)
   expect_hashes(keys)
   local new = {}
   for i = 1, #keys do
@@ -259,29 +257,17 @@ end)
 local changed = row_changed or cluster_changed or queue_data_changed or filter_json ~= nil or live_changed
   or #new_mappings > 0
 
-expect("set", P .. "clusters", P .. "brokers", P .. "topics", P .. "broker-topics:" .. name, P .. "mappings")
-for i = 1, ARGV[26] == "" and parts or 0 do
-  expect_hashes(cmsgpack.unpack(cells[i])[1])
-  collect()
-end
-local function check(_, keys)
-  expect_hashes(keys)
-end
-each_packed(ARGV, dropped_first, dropped_last, topic_prefix, 1, check)
+expect("set", P .. "clusters", P .. "brokers", P .. "mappings")
+expect("hash", queues_key)
 check_liveness(who, ARGV[19])
 if row["0"] then -- master_of reads it
   expect("hash", P .. "live:" .. scope .. "|" .. row["0"])
 end
 
--- 4. Write. Queue data first: only this step can meet a key of the wrong type.
-local new_topics = write_cells(name, cells, ARGV[26], #topic_prefix)
-for part = 1, #new_topics do
-  local topics = cmsgpack.unpack(new_topics[part])
-  in_chunks("SADD", P .. "topics", topics)
-  in_chunks("SADD", P .. "broker-topics:" .. name, topics)
-  topics = nil
-  collect()
-end
+-- 4. Write.
+each_packed(cells, 1, parts, function(flat)
+  call("HSET", queues_key, unpack(flat))
+end)
 if cluster_changed then
   call("SADD", P .. "clusters", cluster)
   call("SADD", P .. "cluster:" .. cluster, name)
@@ -299,17 +285,15 @@ if row_changed then
   end
 end
 local dropped_json, mappings_json = {}, {} -- a text for each argument
-each_packed(ARGV, dropped_first, dropped_last, topic_prefix, 1, function(topics, keys)
+each_packed(ARGV, dropped_first, dropped_last, function(topics)
   local items = {}
   for i = 1, #topics do
-    call("HDEL", keys[i], name)
     items[i] = cjson.encode(topics[i])
   end
-  in_chunks("SREM", P .. "broker-topics:" .. name, topics)
-  in_chunks("SREM", P .. "topics", emptied(topics, keys))
+  call("HDEL", queues_key, unpack(topics))
   dropped_json[#dropped_json + 1] = table.concat(items, ",")
 end)
-each_packed(new_mappings, 1, #new_mappings, mapping_prefix, 3, function(triples, keys)
+each_mapping(new_mappings, 1, #new_mappings, function(triples, keys)
   local items = {}
   for i = 1, #keys do
     local topic, holder_name, json = triples[3 * i - 2], triples[3 * i - 1], triples[3 * i]

@@ -2,28 +2,32 @@
   KEYS[1] meta      HASH
   ARGV[1] topic
   ARGV[2...] pairs of brokerName and queue data
-  DERIVED topic:<topic>, topics, broker-topics:<brokerName>, broker:<brokerName>
+  DERIVED brokers, queues:<brokerName>, broker:<brokerName>
   RETURNS {"OK", seq, brokerNames written}: as in Java, an unknown brokerName ends it: a new topic is then not
           stored at all, an existing one keeps what came before
   EVENTS  topic_registered, when anything changed
-  REPEAT  no effect      COST O(pairs)
+  REPEAT  no effect      COST O(pairs); with an unknown brokerName also half a microsecond for each brokerName
   SOURCE  RouteInfoManager.registerTopic (5.x); docs/semantics.md 37 ]]
 --- @include "include/open"
 --- @include "include/expect"
 --- @include "include/emit"
---- @include "include/leaving_names"
-local topic, key = ARGV[1], P .. "topic:" .. ARGV[1]
-local last = #ARGV
-expect("hash", key)
-expect("set", P .. "topics")
+--- @include "include/collect"
+local NAMES_AT_ONCE = 250
+local topic, last, pcall = ARGV[1], #ARGV, redis.pcall
+expect("set", P .. "brokers")
 
 local function is_there()
-  local names, leaving = call("HKEYS", key), leaving_names() or {}
-  for i = 1, #names do
-    if not leaving[names[i]] then
-      return true
+  local cursor = "0"
+  repeat
+    local page = call("SSCAN", P .. "brokers", cursor, "COUNT", NAMES_AT_ONCE)
+    for i = 1, #page[2] do
+      if pcall("HEXISTS", P .. "queues:" .. page[2][i], topic) == 1 then
+        return true
+      end
     end
-  end
+    cursor, page = page[1], nil
+    collect()
+  until cursor == "0"
   return false
 end
 
@@ -32,8 +36,7 @@ for i = 2, #ARGV, 2 do
     last = is_there() and i - 1 or 1
     break
   end
-  expect("hash", P .. "broker:" .. ARGV[i])
-  expect("set", P .. "broker-topics:" .. ARGV[i])
+  expect("hash", P .. "broker:" .. ARGV[i], P .. "queues:" .. ARGV[i])
 end
 local names, final = {}, {}
 for i = 2, last, 2 do
@@ -45,10 +48,9 @@ end
 local changed, rev = {}, int(seq + 1)
 for i = 1, #names do
   local name = names[i]
-  if call("HGET", key, name) ~= final[name] then
-    call("HSET", key, name, final[name])
-    call("SADD", P .. "topics", topic)
-    call("SADD", P .. "broker-topics:" .. name, topic)
+  local key = P .. "queues:" .. name
+  if call("HGET", key, topic) ~= final[name] then
+    call("HSET", key, topic, final[name])
     call("HSET", P .. "broker:" .. name, "rev", rev)
     changed[#changed + 1] = cjson.encode(name) .. ":" .. final[name]
   end

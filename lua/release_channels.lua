@@ -2,8 +2,8 @@
   KEYS[1] meta         HASH
   ARGV[1] incarnation
   ARGV[2] limit        int   brokers a call, 1..1000
-  ARGV[3] topics       int   topics of the removed brokers a call; those of a brokerName with more are left to
-                       expire_brokers (include/leaving)
+  ARGV[3] topics       int   topics that lose write permission a call; those of a brokerName with more are left to
+                       expire_brokers (include/wiping)
   DERIVED every table of the namespace
   RETURNS {seq, more 0|1}
   EVENTS  broker_reaped, as with reap_worker: for a broker that has no connection left, if one of them was seen
@@ -13,16 +13,13 @@
 --- @include "include/expect"
 --- @include "include/emit"
 --- @include "include/hash"
---- @include "include/in_chunks"
 --- @include "include/row_json"
---- @include "include/emptied"
 --- @include "include/collect"
---- @include "include/each_topics"
+--- @include "include/rest"
 --- @include "include/queue_data"
 --- @include "include/emit_topics"
---- @include "include/leaving"
-room = tonumber(ARGV[3])
 --- @include "include/wiping"
+room = tonumber(ARGV[3])
 --- @include "include/remove_who"
 --- @include "include/give_up"
 --- @include "include/processes"

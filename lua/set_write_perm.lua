@@ -5,7 +5,7 @@
   ARGV[2] mode         "wipe": the write bit goes; "add": the perm becomes 6, whatever it was
   ARGV[3] topics       int   topics a call, about
   ARGV[4] rest         "" begins; else what the call before returned
-  DERIVED broker-topics:<brokerName>, topic:<topic>, broker:<brokerName>, wiping
+  DERIVED queues:<brokerName>, broker:<brokerName>, wiping
   RETURNS {"OK", seq, topics of the name, rest}; rest "": those were all, else call again with it
   EVENTS  write_perm_set, in parts of 500 topics, when any perm changed: a change for each call
   REPEAT  no effect, the same count      COST O(topics)
@@ -14,15 +14,15 @@
 --- @include "include/expect"
 --- @include "include/emit"
 --- @include "include/collect"
---- @include "include/each_topics"
+--- @include "include/rest"
 --- @include "include/queue_data"
 --- @include "include/emit_topics"
 local name, wipe, most = ARGV[1], ARGV[2] == "wipe", tonumber(ARGV[3])
-expect("hash", P .. "broker:" .. name, P .. "wiping")
+expect("hash", P .. "broker:" .. name, P .. "queues:" .. name, P .. "wiping")
 if call("EXISTS", P .. "broker:" .. name) == 0 then
   return {"OK", seq, 0, ""}
 end
-local count = call("SCARD", P .. "broker-topics:" .. name)
+local count = call("HLEN", P .. "queues:" .. name)
 local bodies, write, rest = plan_perms(name, function(perm)
   return wipe and bit.band(perm, bit.bnot(2)) or 6
 end, count > most and most or nil, ARGV[4])

@@ -9,21 +9,18 @@
           {"FOREIGN", seq, owner}: the broker is another user's, and nothing was removed
   EVENTS  broker_unregistered: one for the row it stood in, one for each cluster that it was alive under;
           write_perm_set: it stood nowhere, but the name has no master while acting masters are enabled
-  REPEAT  no effect      COST O(topics of a name that goes)
+  REPEAT  no effect      COST O(topics that lose write permission)
   SOURCE  RouteInfoManager.unRegisterBroker (5.x: by address, whatever the id); docs/differences.md D4: a wrong cluster
           leaves nothing dead behind ]]
 --- @include "include/open"
 --- @include "include/expect"
 --- @include "include/emit"
 --- @include "include/hash"
---- @include "include/in_chunks"
 --- @include "include/row_json"
---- @include "include/emptied"
 --- @include "include/collect"
---- @include "include/each_topics"
+--- @include "include/rest"
 --- @include "include/queue_data"
 --- @include "include/emit_topics"
---- @include "include/leaving"
 --- @include "include/wiping"
 --- @include "include/remove_who"
 --- @include "include/owner"

@@ -11,21 +11,18 @@
           {"FOREIGN", seq, owner}: the broker is another user's, and nothing was removed
   EVENTS  broker_unregistered: for the removed id (without who, if another address had it), and for the live info
           of an address that did not have this id
-  REPEAT  no effect      COST O(topics of a name that goes)
+  REPEAT  no effect      COST O(topics that lose write permission)
   SOURCE  RouteInfoManager.unregisterBroker (4.8.0). Java leaves an address that keeps its place in a row without
           live info there for ever: here it counts as not alive, and is removed at its deadline or with its channel ]]
 --- @include "include/open"
 --- @include "include/expect"
 --- @include "include/emit"
 --- @include "include/hash"
---- @include "include/in_chunks"
 --- @include "include/row_json"
---- @include "include/emptied"
 --- @include "include/collect"
---- @include "include/each_topics"
+--- @include "include/rest"
 --- @include "include/queue_data"
 --- @include "include/emit_topics"
---- @include "include/leaving"
 --- @include "include/wiping"
 --- @include "include/remove_who"
 --- @include "include/owner"

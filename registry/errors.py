@@ -64,6 +64,10 @@ class NoNamespace(StoreError):
     """The namespace is not in this Redis, and the operation makes none."""
 
 
+class OlderSchema(StoreError):
+    """The namespace has a form that this release does not read, but can convert."""
+
+
 class StoreUnavailable(RegistryError):
     """Redis did not answer in time or at all; indefinite: the change may have happened."""
 

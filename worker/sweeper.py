@@ -30,7 +30,8 @@ from .trim import trim
 
 logger = logging.getLogger(__name__)
 
-# One script removes at most so many brokers, and TOPICS_AT_ONCE topics of theirs: Redis does nothing else then.
+# One script removes at most so many brokers, and takes write permission of TOPICS_AT_ONCE topics: Redis does nothing
+# else then.
 BROKERS_PER_CALL: Final = 50
 # Between two such scripts: heartbeats, registrations and lease renewals that came meanwhile have their turn.
 _BATCH_PAUSE_S: Final = 0.01

@@ -134,8 +134,8 @@ class Life:
     def leave(self) -> None:
         """Let every broker unregister, and wait until the last topic is gone and the server is at rest.
 
-        Java 5.x removes topics after its answer. Ours denies them at once, and the sweeper takes what is left of them
-        out of Redis in parts: it belongs to the leaving, not to the storm that comes after it.
+        Java 5.x removes topics after its answer, and Redis frees the memory of ours behind it: it belongs to the
+        leaving, not to the storm that comes after it.
         """
         began, before = time.monotonic(), self.server.cost()
         self.register_all(Variant.LEAVE)

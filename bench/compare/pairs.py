@@ -141,7 +141,7 @@ def row(load: str, pairs: list[tuple[Took, Took]]) -> tuple[str, bool]:
     cpu = slower([one.cpu for one in ours_all], [one.cpu for one in theirs_all])
     ours, theirs = (statistics.median(pair[side].time for pair in pairs) for side in (0, 1))
     each = f"{theirs:.2f} s | {ours:.2f} s" if load in (LEAVE, STORM) else f"{1 / theirs:,.0f}/s | {1 / ours:,.0f}/s"
-    held = load == LEAVE or times.median <= MOST_PERCENT  # Redis is cleared behind the answer, in parts
+    held = load == LEAVE or times.median <= MOST_PERCENT  # a checkout may clear Redis behind the answer, in parts
     return f"| {load} | {each} | {_spread(times)} | {_spread(cpu)} | {'' if held else 'slower'} |", held
 
 

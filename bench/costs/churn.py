@@ -98,19 +98,17 @@ class Day:
         changed, dropped = some[::2], some[1::2]
         new = {name: self._queue_data() for name in [*changed, *(self._name() for _ in dropped)]}
         for broker in cluster:
-            had = [broker.topics.get(name) for name in new]
             for name in dropped:
                 del broker.topics[name]
             broker.topics |= new
-            await self._register(broker, new, had, dropped)
+            await self._register(broker, new, dropped)
 
     async def _register_whole(self, broker: _ChurningBroker) -> None:
-        await self._register(broker, broker.topics, [None] * len(broker.topics))
+        await self._register(broker, broker.topics)
 
     async def _register(
-        self, broker: _ChurningBroker, topics: dict[str, QueueData], had: Sequence[QueueData | None],
-        dropped: Sequence[str] = (),
-    ) -> None:  # fmt: skip
+        self, broker: _ChurningBroker, topics: dict[str, QueueData], dropped: Sequence[str] = ()
+    ) -> None:
         head = await read_head(self._store)
         rev = await self._store.client.hget(keys.broker(self._store.namespace, broker.name), "rev")
         beat = await self._routes.heartbeat(broker.cluster, broker.name, 0, broker.addr, "another", _CHANNEL)
@@ -118,7 +116,7 @@ class Day:
         registration = Registration(
             broker.cluster, broker.name, 0, broker.addr, data_version=DataVersion(broker.counter, 1, 0), topics={}
         )
-        diff = RegistrationDiff(head.epoch, int(rev or 0), beat.n, head.config_rev, topics, dropped, [], had)
+        diff = RegistrationDiff(head.epoch, int(rev or 0), beat.n, head.config_rev, topics, dropped, [])
         written = await self._routes.register_broker(
             registration, diff, digest=str(broker.counter), channel=_CHANNEL, topic_count=len(broker.topics)
         )

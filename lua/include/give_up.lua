@@ -3,7 +3,7 @@
   GIVES  give_up(incarnation, limit, removed) -> entries taken, whether there is more. It takes at most limit entries.
          If a broker has no connection left, and one of them was seen closing, it is removed and appended to removed;
          else it lives on until its deadline or its next beat. Brokers for whose topics there is no room any more
-         (include/leaving) wait, but the first one.
+         (include/wiping) wait, but the first one.
          A front end "direct:..." is a broker's own process, which writes to Redis itself. The end of any other front
          end says nothing about its brokers; the end of this one is the close of the broker's connection.
   USED BY reap_worker, release_channels ]]

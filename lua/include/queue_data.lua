@@ -1,28 +1,16 @@
 --[[ queue_data: change the perm of every topic of a brokerName, and tell
-  NEEDS  open, collect, each_topics
+  NEEDS  open, collect, rest
   GIVES  plan_perms(broker_name, change, most, rest) -> event bodies (JSON text of the changed queue data, at most 500
          topics each), write(), rest; change(perm) returns the new perm. Only write() writes. It looks at about most
          topics, nil: at all. rest "": those were all; else a later script goes on with it.
   USED BY wiping, set_write_perm ]]
+local TOPICS_AT_ONCE = 250 -- half an event; the names of so many are in memory (collect)
+
 local function plan_perms(broker_name, change, most, rest)
-  local bodies, plan, last_is_half = {}, {}, false
-  -- A cursor means something to the server alone that gave it: after a failover it is begun anew.
-  local server = most and string.match(call("INFO", "server"), "run_id:(%x+)") or ""
-  local of, cursor = string.match(rest or "", "^(%x*) (%d+)$")
-  cursor = each_topics(broker_name, function(topics)
-    local body, keys, datas = {}, {}, {}
-    for i = 1, #topics do
-      local key = P .. "topic:" .. topics[i]
-      local data = call("HGET", key, broker_name)
-      local perm = data and tonumber(string.match(data, '"p":(%-?%d+)'))
-      local new_perm = perm and change(perm)
-      if new_perm ~= perm then
-        data = string.gsub(data, '"p":%-?%d+', '"p":' .. int(new_perm))
-        keys[#keys + 1] = key
-        datas[#datas + 1] = data
-        body[#body + 1] = cjson.encode(topics[i]) .. ":" .. data
-      end
-    end
+  local key, bodies, plan = P .. "queues:" .. broker_name, {}, {}
+  local cursor, looked, body, cells = most and cursor_of(rest) or "0", 0, {}, {}
+  local last_is_half = false
+  local function flush()
     if #body > 0 then
       local text = table.concat(body, ",")
       if last_is_half then
@@ -31,16 +19,35 @@ local function plan_perms(broker_name, change, most, rest)
         bodies[#bodies + 1] = text
       end
       last_is_half = not last_is_half
-      plan[#plan + 1] = cmsgpack.pack({keys, datas}) -- one text instead of two a topic: see collect
+      plan[#plan + 1] = cmsgpack.pack(cells) -- one text instead of two a topic: see collect
+      body, cells = {}, {}
     end
-  end, of == server and cursor or nil, most)
+  end
+  repeat
+    local page = call("HSCAN", key, cursor, "COUNT", TOPICS_AT_ONCE)
+    local flat = page[2]
+    for i = 1, #flat, 2 do
+      local perm = tonumber(string.match(flat[i + 1], '"p":(%-?%d+)'))
+      local new_perm = perm and change(perm)
+      if new_perm ~= perm then
+        local data = string.gsub(flat[i + 1], '"p":%-?%d+', '"p":' .. int(new_perm))
+        cells[#cells + 1] = flat[i]
+        cells[#cells + 1] = data
+        body[#body + 1] = cjson.encode(flat[i]) .. ":" .. data
+        if #body == TOPICS_AT_ONCE then
+          flush()
+        end
+      end
+    end
+    cursor, looked = page[1], looked + #flat / 2
+    page, flat = nil, nil
+    collect()
+  until cursor == "0" or (most and looked >= most)
+  flush()
   return bodies, function()
     for part = 1, #plan do
-      local keys, datas = unpack(cmsgpack.unpack(plan[part]))
-      for i = 1, #keys do
-        call("HSET", keys[i], broker_name, datas[i])
-      end
+      call("HSET", key, unpack(cmsgpack.unpack(plan[part])))
       collect()
     end
-  end, cursor ~= "0" and server .. " " .. cursor or ""
+  end, rest_of(cursor)
 end

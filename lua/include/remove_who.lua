@@ -1,18 +1,17 @@
 --[[ remove_who: take one broker process out of every table
-  NEEDS  open, expect, emit, hash, in_chunks, row_json, emptied, collect, each_topics, emit_topics, leaving, wiping
+  NEEDS  open, expect, emit, hash, row_json, emit_topics, wiping
   GIVES  remove_who(who, reason): reason is the event's type. Removes the address from the row of every brokerName
-         that it is in. The last address of a name takes the name, its queue data, its topics where nobody else has
-         them, and its place in every cluster. Queue data for which there is no room any more counts for nobody from
-         then on, and is taken away by later scripts (include/leaving).
+         that it is in. The last address of a name takes the name, its queue data and its place in every cluster.
+         The queue data is one key, whose memory Redis frees beside its work (UNLINK).
          A name that keeps other addresses, none of them a master, while
          acting masters are enabled, loses its write permission (include/wiping). An id that another address took meanwhile
          stays with that address. A place in which the address is alive under another cluster stays: the broker came
          back under that name without closing its channel first.
          Its parts: check_who(who) before anything is written, remove_from_row(...) (who nil: the process lives on
          without this place), forget_who(who).
-         topics_of(who) -> topics of all the brokerNames whose rows it is in: what removing it costs at most.
+         topics_of(who) -> topics of the brokerNames that may lose write permission with it: what removing it costs at most.
   USED BY unregister_broker, unregister_broker_id, channel_destroyed, expire_brokers, reap_worker
-  COST   O(topics of a name that goes), or loses write permission, at most room ]]
+  COST   O(topics that lose write permission), at most room ]]
 expect("set", P .. "brokers")
 expect("zset", P .. "deadlines")
 
@@ -22,18 +21,7 @@ local function remove_name(name)
     cluster_keys[i] = P .. "cluster:" .. clusters[i]
     expect("set", cluster_keys[i])
   end
-  local topics_key = P .. "broker-topics:" .. name
-  local count = call("SCARD", topics_key)
-  if count > room then
-    leave(name)
-  else
-    room = room - count
-    each_topics(name, function(topics)
-      drop_cells(name, topics)
-    end)
-    call("UNLINK", topics_key)
-  end
-  call("UNLINK", P .. "broker:" .. name)
+  call("UNLINK", P .. "broker:" .. name, P .. "queues:" .. name)
   call("HDEL", P .. "wiping", name)
   call("SREM", P .. "brokers", name)
   for i = 1, #clusters do
@@ -104,7 +92,10 @@ local function topics_of(who)
   local fields, count = call("HKEYS", P .. "live:" .. who), 0
   for i = 1, #fields do
     if string.sub(fields[i], 1, 5) == "name:" then
-      count = count + call("SCARD", P .. "broker-topics:" .. string.sub(fields[i], 6))
+      local name = string.sub(fields[i], 6)
+      if call("HGET", P .. "broker:" .. name, "acting") == "1" then
+        count = count + call("HLEN", P .. "queues:" .. name)
+      end
     end
   end
   return count
@@ -137,8 +128,11 @@ local function remove_who(who, reason)
   check_who(who)
   for field in pairs(live) do
     if string.sub(field, 1, 5) == "name:" then
-      expect("hash", P .. "broker:" .. string.sub(field, 6))
-      expect("set", P .. "broker-topics:" .. string.sub(field, 6))
+      local name = string.sub(field, 6)
+      expect("hash", P .. "broker:" .. name)
+      if call("HGET", P .. "broker:" .. name, "acting") == "1" then
+        expect("hash", P .. "queues:" .. name) -- else it is only taken away, whatever it is
+      end
     end
   end
   local clusters = call("SMEMBERS", P .. "clusters")

@@ -1,13 +1,15 @@
 --[[ wiping: the write permission of a brokerName that has lost its last master goes, in parts where it must
-  NEEDS  open, expect, emit_topics, queue_data, leaving
-  GIVES  plan_wipe(name, nil) -> event bodies of the topics that there is room for (include/leaving), write(); write also
-         notes if topics are left
+  NEEDS  open, expect, emit_topics, queue_data
+  GIVES  room: topics that this script may still change, so that it takes no more than some 30 ms of Redis
+         plan_wipe(name, nil) -> event bodies of the topics that there is room for, write(); write also notes if topics
+         are left
          wipe_on(name): goes on with a name of which topics are left -> whether those were all
          wipe_names(): the same of all such names -> whether those were all
-         What is left of a wipe is done by expire_brokers, and before the name registers (clear_broker). Meanwhile
+         What is left of a wipe is done by expire_brokers, and before the name registers (finish_wipe). Meanwhile
          the name keeps its write permission for the topics that are left. 217 may set it for one of them, and loses it.
   EVENTS write_perm_set for each part but the first, which is told with what took the master away
-  USED BY remove_who, unregister_broker, expire_brokers, clear_broker ]]
+  USED BY remove_who, unregister_broker, expire_brokers, finish_wipe ]]
+local room = 3000
 expect("hash", P .. "wiping")
 
 local function without_write(perm)
@@ -15,7 +17,8 @@ local function without_write(perm)
 end
 
 local function plan_wipe(name, rest)
-  local count = call("SCARD", P .. "broker-topics:" .. name)
+  expect("hash", P .. "queues:" .. name)
+  local count = call("HLEN", P .. "queues:" .. name)
   local most = count > room and math.max(1, room) or nil
   local bodies, write_perms
   bodies, write_perms, rest = plan_perms(name, without_write, most, rest)

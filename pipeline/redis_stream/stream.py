@@ -9,8 +9,8 @@ from typing import Any, Final, NamedTuple
 from mqregistry.errors import RegistryError
 from mqregistry.events import journal
 from mqregistry.store.connection.blocking import BlockingStream, Entry, open_blocking_client
+from mqregistry.store.connection.schema import check_schema
 from mqregistry.store.connection.url import PASSWORD_VARIABLE, parse_url, without_password
-from mqregistry.store.store import check_schema
 
 from .entries import Page, entry_id, page, seq_of
 from .ranges import (

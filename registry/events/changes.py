@@ -24,7 +24,8 @@ A minor only adds, and releases that do not know the additions may ignore them:
 
 A minor that stores more of a registration includes its number in the digest, so that no release treats as complete a
 registration that another release stored. Everything else is a new major: it has a namespace of its own, brokers
-register at the front ends of both, and the older ones are then stopped (docs/operating.md, "Upgrading").
+register at the front ends of both, and the older ones are then stopped; or a namespace is converted while nobody works
+on it (docs/operating.md, "Upgrading").
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from ..errors import RegistryError
 from ..model import BrokerRow, QueueData
 from .by import By
 
-SCHEMA_MAJOR = 1
+SCHEMA_MAJOR = 2
 SCHEMA_MINOR = 2
 
 

@@ -55,9 +55,7 @@ async def _read(store: Store, name: str) -> tuple[BrokerRow, dict[str, QueueData
     view = await read_broker(store, name, all_topics=True)
     if view.row is None:
         raise Mistaken(unknown_broker(name, (await read_clusters(store))[1]))
-    topics = sorted(view.tables.broker_topics.get(name, ()))
-    tables = (await read_broker(store, name, topics)).tables
-    return view.row, {topic: datas[name] for topic, datas in tables.topics.items()}
+    return view.row, {topic: datas[name] for topic, datas in sorted(view.tables.topics.items())}
 
 
 def unknown_broker(name: str, known: Iterable[str]) -> str:
@@ -109,7 +107,7 @@ async def forget(store: Store, name: str) -> Preview:
     """Remove a brokerName with all its addresses and topics, as if each had said goodbye (104)."""
     row, queue_datas = await _read(store, name)
     live = {info.broker_addr: info for info in await read_brokers(store) if info.broker_name == name}
-    alone = await nowhere_else(store, queue_datas)
+    alone = await nowhere_else(store, queue_datas, name)
     lines = [_head(name, row)]
     for broker_id, addr in sorted(row.broker_addrs.items()):
         info = live.get(addr)

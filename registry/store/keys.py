@@ -119,42 +119,14 @@ def broker(namespace: str, broker_name: str) -> str:
     return f"{prefix(namespace)}broker:{broker_name}"
 
 
-def topics(namespace: str) -> str:
-    """SET: the names of the topics that have queues anywhere.
-
-    TTL: none. Java: RouteInfoManager.topicQueueTable, its keys.
-    Writers: register_broker, register_topic, delete_topic, clear_broker, removals.
-    """
-    return prefix(namespace) + "topics"
-
-
-def topic(namespace: str, name: str) -> str:
-    """HASH: brokerName -> queue data of this topic as JSON: r (read queues), w (write queues), p (perm), f
+def queues(namespace: str, broker_name: str) -> str:
+    """HASH: topic -> queue data of this brokerName as JSON: r (read queues), w (write queues), p (perm), f
     (topicSysFlag).
 
-    TTL: none. Java: RouteInfoManager.topicQueueTable.
-    Writers: register_broker, register_topic, delete_topic, set_write_perm, clear_broker, removals.
+    TTL: none. Java: RouteInfoManager.topicQueueTable, by brokerName and not by topic.
+    Writers: register_broker, register_topic, delete_topic, set_write_perm, finish_wipe, removals.
     """
-    return f"{prefix(namespace)}topic:{name}"
-
-
-def broker_topics(namespace: str, broker_name: str) -> str:
-    """SET: the topics of one brokerName: the other direction of ``topic``.
-
-    TTL: none. Java: none: Java goes through all topics.
-    Writers: register_broker, register_topic, delete_topic, clear_broker, removals.
-    """
-    return f"{prefix(namespace)}broker-topics:{broker_name}"
-
-
-def leaving(namespace: str) -> str:
-    """HASH: brokerName -> when it went (ms), of those that are gone and had so many topics that these are taken away in
-    parts: what is left of them in ``topic`` and ``broker_topics`` counts for nobody (lua/include/leaving).
-
-    TTL: none. Java: none.
-    Writers: clear_broker, removals.
-    """
-    return prefix(namespace) + "leaving"
+    return f"{prefix(namespace)}queues:{broker_name}"
 
 
 def wiping(namespace: str) -> str:
@@ -162,7 +134,7 @@ def wiping(namespace: str) -> str:
     parts (lua/include/wiping).
 
     TTL: none. Java: none.
-    Writers: set_write_perm, clear_broker, removals.
+    Writers: set_write_perm, finish_wipe, removals.
     """
     return prefix(namespace) + "wiping"
 

@@ -6,7 +6,7 @@ KV namespace may have 16 MiB.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Any, Final
 
 from .store import Store
@@ -29,6 +29,17 @@ async def read_hashes(store: Store, keys: Sequence[str], *, large_values: bool =
             else:
                 del cursors[at]
     return found
+
+
+async def scan_hash(store: Store, key: str) -> AsyncIterator[dict[bytes, bytes]]:
+    """A HASH page by page, with the same reservation; a field may come twice."""
+    cursor: Any = 0
+    while True:
+        ((cursor, fields),) = await store.read(("HSCAN", key, cursor, "COUNT", 2 * _FIELDS))
+        if fields:
+            yield fields
+        if not int(cursor):
+            return
 
 
 async def read_set(store: Store, key: str) -> set[bytes]:

@@ -9,19 +9,19 @@ import msgspec
 
 from ..behaviour import behaviour_of
 from ..events.by import By
-from ..model import ORDER_TOPIC_CONFIG, BrokerRow
+from ..model import ORDER_TOPIC_CONFIG, BrokerRow, QueueData
 from ..tables.live_table import LiveInfo
 from ..tables.tables import Tables
 from . import keys
-from .connection.errors import mapped_errors
 from .fleet.processes import BrokerConnection, read_connections
 from .snapshot import (
     broker_row,
     decode_queue_data,
     read_head,
     read_lives,
+    read_queues,
     read_section,
-    read_topic_rows,
+    read_topic_queues,
 )
 from .store import Store
 
@@ -131,38 +131,40 @@ async def read_brokers(store: Store) -> list[BrokerInfo]:
 
 async def read_topics(store: Store) -> list[TopicInfo]:
     """Every topic, by name."""
-    found: dict[str, TopicInfo] = {}
-    async for rows in read_topic_rows(store):
-        for topic, flat in rows:
-            datas = [decode_queue_data(topic, data) for data in flat[1::2]]
-            found[topic] = TopicInfo(
-                topic,
-                sorted(flat[::2]),
-                sum(data.read_queue_nums for data in datas),
-                sum(data.write_queue_nums for data in datas),
-                sorted({data.perm for data in datas}),
-            )
-    return [found[topic] for topic in sorted(found)]
+    found: dict[str, dict[str, QueueData]] = {}
+    async for name, cells in read_queues(store):
+        for raw, data in cells.items():
+            topic = raw.decode("utf-8", "replace")
+            found.setdefault(topic, {})[name] = decode_queue_data(topic, data)
+    return [
+        TopicInfo(
+            topic,
+            sorted(datas),
+            sum(data.read_queue_nums for data in datas.values()),
+            sum(data.write_queue_nums for data in datas.values()),
+            sorted({data.perm for data in datas.values()}),
+        )
+        for topic, datas in sorted(found.items())
+    ]
 
 
 async def read_topic_tables(store: Store, topic: str) -> Tables:
     """What of the tables makes the route of one topic, and the shared configuration.
 
-    A handful of commands, whatever the size of the tables.
+    Some commands and, for every 500 brokerNames that there are, one short script, whatever the topics.
     """
     namespace = store.namespace
-    flat, mappings, order, config = await store.read(
-        ("HGETALL", keys.topic(namespace, topic)),
+    queue_datas = await read_topic_queues(store, topic)
+    mappings, order, config = await store.read(
         ("HGETALL", keys.mapping(namespace, topic)),
         ("HGET", keys.kv(namespace, ORDER_TOPIC_CONFIG), topic),
         ("HGETALL", keys.config(namespace)),
     )
     tables = Tables()
-    queue_datas = {name.decode(): decode_queue_data(topic, data) for name, data in flat.items()}
     rows = await read_rows(store, queue_datas)
     tables.brokers.update(rows)
     for name, data in queue_datas.items():
-        if name in rows:  # what is left of a name that is gone counts for nobody (lua/include/leaving)
+        if name in rows:  # else it went meanwhile
             tables.set_queue_data(topic, name, data)
     who = behaviour_of(store.compat).who
     whos = [who(row.cluster, addr) for row in tables.brokers.values() for addr in row.broker_addrs.values()]
@@ -189,9 +191,11 @@ async def read_rows(store: Store, broker_names: Iterable[str]) -> dict[str, Brok
 
 
 async def read_topic_names(store: Store) -> set[str]:
-    """The names of all topics."""
-    with mapped_errors(f"reading the topic names of namespace {store.namespace!r}"):
-        return {name.decode() async for name in store.client.sscan_iter(keys.topics(store.namespace), count=1000)}
+    """The names of all topics; reads all queue data."""
+    found = set[bytes]()
+    async for _, cells in read_queues(store):
+        found |= cells.keys()
+    return {topic.decode("utf-8", "replace") for topic in found}
 
 
 async def read_kv_value(store: Store, kv_namespace: str, key: str) -> str | None:
@@ -200,14 +204,13 @@ async def read_kv_value(store: Store, kv_namespace: str, key: str) -> str | None
     return None if value is None else value.decode("utf-8", "replace")
 
 
-async def nowhere_else(store: Store, topics: Iterable[str]) -> list[str]:
-    """Those of these topics that have one brokerName."""
-    names, alone = list(topics), list[str]()
-    for first in range(0, len(names), 1000):
-        part = names[first : first + 1000]
-        counts = await store.read(*(("HLEN", keys.topic(store.namespace, topic)) for topic in part))
-        alone += (topic for topic, count in zip(part, counts, strict=True) if count == 1)
-    return alone
+async def nowhere_else(store: Store, topics: Iterable[str], broker_name: str) -> list[str]:
+    """Those of these topics that no other brokerName has; reads all queue data."""
+    alone = {topic.encode() for topic in topics}
+    async for name, cells in read_queues(store):
+        if name != broker_name:
+            alone -= cells.keys()
+    return sorted(topic.decode() for topic in alone)
 
 
 class WorkerInfo(msgspec.Struct, frozen=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Final, Literal, NamedTuple, TypeVar
 
 import msgspec
 
@@ -12,17 +12,16 @@ from ..behaviour import behaviour_of
 from ..events.by import By
 from ..model import DEFAULT_HEARTBEAT_TIMEOUT_MS, DataVersion, QueueData, Registration
 from ..tables.registration import RegistrationDiff, entries_of
-from . import keys
 from .store import Store, text
 
 TOPICS_PER_EVENT: Final = 500
 """No event has more topics: 10,000 of them would be 520 kB."""
 
 TOPICS_AT_ONCE: Final = 3000
-"""A script takes away, or changes the perm of, no more topics: Redis needs up to 10 microseconds for each."""
+"""A script changes the perm of no more topics: Redis needs up to 10 microseconds for each."""
 
 ENTRIES_PER_CALL: Final = 10_000
-"""One call writes so many topics, up to 6 microseconds each; a larger registration takes several calls, in turn."""
+"""One call writes so many topics, up to 3 microseconds each; a larger registration takes several calls, in turn."""
 
 _BROKERS_PER_CALL: Final = 2000
 """Of which one call takes a topic: some 10 microseconds each."""
@@ -33,11 +32,12 @@ _NAMES_PER_ARGUMENT: Final = 250
 # The least and the longest heartbeat timeout; other values become the nearer of these (docs/differences.md, D28).
 _TIMEOUT_MS = (1000, 3_600_000)
 
+_QUEUE_DATA_BYTES: Final = 24  # of a cell of MessagePack, or some more; the rest is the name
+
 _encode = msgspec.json.encode
 _pack = msgspec.msgpack.encode
 _flat = itertools.chain.from_iterable
 _T = TypeVar("_T")
-_Before: TypeAlias = Sequence[QueueData | None] | None
 _ARRAY_16: Final = b"\xdc"
 
 
@@ -69,12 +69,11 @@ class HeartbeatReply(NamedTuple):
 class EncodedTopics(NamedTuple):
     """Some topics of a registration as the script wants them, to be joined with others to parts.
 
-    size: how many. keys, queue_datas: MessagePack strings, one after the other. members: of a JSON object.
+    size: how many. cells: topic, queue data, topic, ... as MessagePack strings. members: of a JSON object.
     """
 
     size: int
-    keys: bytes
-    queue_datas: bytes
+    cells: bytes
     members: bytes
 
 
@@ -137,7 +136,6 @@ class RouteStore:
         self._call = store.call
         self.behaviour = behaviour_of(store.compat)
         self._live_by_cluster = self.behaviour.live_by_cluster
-        self._topic_prefix = keys.topic(store.namespace, "")
 
     async def heartbeat(
         self, cluster: str, broker_name: str, broker_id: int, broker_addr: str, digest: str,
@@ -188,11 +186,11 @@ class RouteStore:
                 version.counter, version.timestamp, version.state_version,
                 digest, *channel, body_bytes, "1" if one_topic else "0",
                 -1 if filters is None else len(filters), len(step.parts), len(step.dropped), len(step.mappings),
-                step.before, *(applied or ("", 0)), "1" if step.more else "0", owner,
+                *(applied or ("", 0)), "1" if step.more else "0", owner,
                 *(filters or ()), *_flat(step.parts), *step.dropped, *step.mappings,
             )  # fmt: skip
-            while (reply := await self._call("register_broker", *arguments, by=by))[0] == b"LEAVING":
-                while (await self._call("clear_broker", r.broker_name, TOPICS_AT_ONCE, by=by))[1]:
+            while (reply := await self._call("register_broker", *arguments, by=by))[0] == b"WIPING":
+                while (await self._call("finish_wipe", r.broker_name, TOPICS_AT_ONCE, by=by))[1]:
                     pass
             status = reply[0].decode()
             if status != "OK":
@@ -209,14 +207,13 @@ class RouteStore:
     def encode(self, topics: dict[str, QueueData]) -> EncodedTopics:
         """Encode some topics, at least one, and no more than an event holds.
 
-        Keys and queue data travel as MessagePack in one argument: 20,000 arguments would cost redis-py, and the Redis
-        parser, more than the script itself. Only the keys are built topic by topic in Python.
+        Topics and queue data travel as MessagePack in one argument: 20,000 arguments would cost redis-py, and the Redis
+        parser, more than the script itself.
         """
         # queue data holds only numbers, so `},{` can only be a boundary between two items
         queue_datas = _encode(list(topics.values()))[1:-1].decode().replace("},{", "}\n{").split("\n")
-        prefix = self._topic_prefix
-        keys_of = [prefix + topic for topic in topics]
-        return EncodedTopics(len(topics), _strings(keys_of), _strings(queue_datas), _encode(topics)[1:-1])
+        cells = list(_flat(zip(topics, queue_datas, strict=True)))
+        return EncodedTopics(len(topics), _strings(cells), _encode(topics)[1:-1])
 
     async def touch_broker(
         self, cluster: str, broker_addr: str, channel: Channel = NO_CHANNEL, body_bytes: int = 0, *,
@@ -279,9 +276,10 @@ class RouteStore:
         """Delete a topic, everywhere or from one cluster's brokers (5.x); returns the seq."""
         if not self.behaviour.deletes_in_one_cluster:
             cluster = ""
+        rest = b""
         while True:
-            _, seq, _, more = await self._call("delete_topic", topic, cluster, _BROKERS_PER_CALL, by=by)
-            if not more:
+            _, seq, _, rest = await self._call("delete_topic", topic, cluster, _BROKERS_PER_CALL, rest, by=by)
+            if not rest:
                 return int(seq)
 
     async def register_topic(
@@ -319,7 +317,6 @@ class _Call(NamedTuple):
     """What one call of register_broker writes, in the form of its arguments; more: it is not the last one."""
 
     parts: Sequence[tuple[bytes, bytes]]
-    before: bytes
     dropped: Sequence[bytes]
     mappings: Sequence[bytes]
     more: bool = False
@@ -330,12 +327,12 @@ def _steps(diff: RegistrationDiff, parts: Iterable[tuple[int, bytes, bytes]]) ->
     if diff.entries <= ENTRIES_PER_CALL:
         dropped = [_pack(some) for some in _slices(diff.dropped)]
         mappings = [_pack(list(_flat(some))) for some in _slices(diff.mappings)]
-        yield _Call([part[1:] for part in parts], _before(diff.before), dropped, mappings)
+        yield _Call([part[1:] for part in parts], dropped, mappings)
         return
     calls = itertools.chain(
-        (_Call((), b"", some, ()) for some in _groups(_pack(names) for names in _slices(diff.dropped))),
-        (_Call((), b"", (), some) for some in _groups(_pack(list(_flat(one))) for one in _slices(diff.mappings))),
-        _topic_calls(diff.before, parts),
+        (_Call((), some, ()) for some in _groups(_pack(names) for names in _slices(diff.dropped))),
+        (_Call((), (), some) for some in _groups(_pack(list(_flat(one))) for one in _slices(diff.mappings))),
+        _topic_calls(parts),
     )
     last = None
     for call in calls:
@@ -360,25 +357,18 @@ def _groups(arguments: Iterable[bytes]) -> Iterator[list[bytes]]:
         yield some
 
 
-def _topic_calls(before: _Before, parts: Iterable[tuple[int, bytes, bytes]]) -> Iterator[_Call]:
-    first = end = size = 0
+def _topic_calls(parts: Iterable[tuple[int, bytes, bytes]]) -> Iterator[_Call]:
+    size = 0
     some: list[tuple[bytes, bytes]] = []
     for count, cells, body in parts:
-        entries = entries_of(count, len(cells) // 2)  # half of a cell or less is the name
+        entries = entries_of(count, len(cells) - _QUEUE_DATA_BYTES * count)
         if some and size + entries > ENTRIES_PER_CALL:
-            yield _Call(some, _before(before, first, end), (), ())
-            first, size, some = end, 0, []
+            yield _Call(some, (), ())
+            size, some = 0, []
         some.append((cells, body))
-        end, size = end + count, size + entries
+        size += entries
     if some:
-        yield _Call(some, _before(before, first, end), (), ())
-
-
-def _before(before: _Before, first: int = 0, end: int | None = None) -> bytes:
-    if before is None:
-        return b""
-    some = before[first:end]
-    return _pack(some if any(some) else ())
+        yield _Call(some, (), ())
 
 
 def _parts(encoded: Iterable[EncodedTopics]) -> Iterator[tuple[int, bytes, bytes]]:
@@ -395,6 +385,5 @@ def _parts(encoded: Iterable[EncodedTopics]) -> Iterator[tuple[int, bytes, bytes
 
 def _part(part: list[EncodedTopics]) -> tuple[int, bytes, bytes]:
     size = sum(one.size for one in part)
-    keys_of, queue_datas = [one.keys for one in part], [one.queue_datas for one in part]
-    cells = _array(2, _array(size, *keys_of), _array(size, *queue_datas))
+    cells = _array(2 * size, *[one.cells for one in part])
     return size, cells, b",".join([one.members for one in part])

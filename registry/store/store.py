@@ -15,23 +15,20 @@ import msgspec
 from redis import exceptions
 
 from ..durations import Durations, Told
-from ..errors import NoNamespace, StoreError, StoreUnavailable
+from ..errors import NoNamespace, OlderSchema, StoreError, StoreUnavailable
 from ..events.by import DIRECT, By, this_process
 from ..events.changes import SCHEMA_MAJOR, SCHEMA_MINOR
 from . import keys, scripts
 from .connection.client import open_client
 from .connection.errors import mapped_errors
 from .connection.fitness import server_findings
+from .connection.schema import check_schema, convert
 from .connection.url import username_of, without_password
 
 logger = logging.getLogger(__name__)
 
 # A Redis that has lost one script has lost all of them: they are loaded once, not with each.
 _LOAD_AGAIN_S = 1.0
-
-ENFORCING = "+auth"
-"""What the schema major of a namespace ends in while requests are refused there that no rule allows. A release before
-1.2, which would let everybody in, takes that for another major, and does not start."""
 
 
 class CallTimes:
@@ -87,19 +84,6 @@ class Namespace(NamedTuple):
     seq: int
     created: bool
     schema_minor: int = 0
-
-
-def check_schema(namespace: str, major: str) -> None:
-    """Check that this release may work on a namespace of this schema major (see mqregistry.events.changes).
-
-    Raises:
-        StoreError: it may not; the message says what to do.
-    """
-    if major.removesuffix(ENFORCING) != str(SCHEMA_MAJOR):
-        raise StoreError(
-            f"namespace {namespace!r} has schema version {major}, this is version {SCHEMA_MAJOR}: use the release "
-            "that wrote it, or another --namespace (the section Upgrading of docs/operating.md shows how brokers move)"
-        )
 
 
 class RedisFigures(NamedTuple):
@@ -323,11 +307,22 @@ class Store:
         found = node(self._meta_key)
         return {"target_nodes": found} if found is not None else {}
 
-    async def connect(self) -> Namespace:
-        """First contact of a process that keeps the tables: server checks, namespace, scripts; warnings logged."""
+    async def connect(self, *, converts: bool = False) -> Namespace:
+        """First contact of a process that keeps the tables: server checks, namespace, scripts; warnings logged.
+
+        Args:
+            converts: a namespace of an older schema is converted, not refused.
+        """
         for warning in await self.check_server():
             logger.warning("%s", warning)
-        found = await self.init_namespace()
+        try:
+            found = await self.init_namespace()
+        except OlderSchema:
+            if not converts:
+                raise
+            logger.info("namespace %s is converted to schema %d", self.namespace, SCHEMA_MAJOR)
+            await convert(self.call, self.namespace)
+            found = await self.init_namespace()
         self._keeps_tables = True
         await self._load_for_readers()
         if found.schema_minor > SCHEMA_MINOR:
@@ -340,12 +335,13 @@ class Store:
 
 @contextlib.asynccontextmanager
 async def open_existing(
-    url: str, namespace: str, *, timeout_ms: int = 10_000, by: By | None = None
+    url: str, namespace: str, *, timeout_ms: int = 10_000, by: By | None = None, any_schema: bool = False
 ) -> AsyncIterator[Store]:
     """A store on a namespace that is there already, with the compat mode that it was made for: looking makes none.
 
     Args:
         by: as of :class:`Store`.
+        any_schema: it is not looked at.
 
     Raises:
         NoNamespace: there is none.
@@ -361,7 +357,8 @@ async def open_existing(
                 f"no namespace {namespace!r} in the {where}: no front end has served it yet; is it another "
                 "--namespace, or another --redis?"
             )
-        check_schema(namespace, schema.decode())
+        if not any_schema:
+            check_schema(namespace, schema.decode())
         store.compat = compat.decode()
         yield store
 

@@ -31,8 +31,6 @@ class RegistrationDiff(NamedTuple):
     epoch: of the registry. rev: of the broker's row, 0 without one. n: of the broker's live info, "0" without one.
     topics: queue data to write. dropped: topics that the brokerName loses. mappings: to store, as (topic, brokerName,
     JSON); some may be there already.
-    before: what each of ``topics`` replaces, in their order, None where there was nothing. The whole is None when that
-    is not known, and the script then asks for each key's type before it writes.
     """
 
     epoch: str
@@ -42,7 +40,6 @@ class RegistrationDiff(NamedTuple):
     topics: dict[str, QueueData]
     dropped: Sequence[str]
     mappings: Sequence[tuple[str, str, str]]
-    before: Sequence[QueueData | None] | None = None
 
     @property
     def entries(self) -> int:
@@ -80,8 +77,7 @@ def compare(
     topics: dict[str, QueueData] = {}
     dropped: list[str] = []
     mappings: list[tuple[str, str, str]] = []
-    before: list[QueueData | None] = []
-    diff = RegistrationDiff(epoch, row.rev if row else 0, n, tables.config_rev, topics, dropped, mappings, before)
+    diff = RegistrationDiff(epoch, row.rev if row else 0, n, tables.config_rev, topics, dropped, mappings)
     role = role_of(registration, row)
     if not role.counts:
         return diff
@@ -105,7 +101,6 @@ def compare(
         ):
             continue
         topics[topic] = QueueData(read, write, perm, flag)
-        before.append(present)
 
     if delete_missing_topics and not registration.mappings:
         dropped += sorted(tables.broker_topics.get(name, set()) - registration.topics.keys())

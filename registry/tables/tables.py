@@ -121,15 +121,19 @@ class Tables:
         """Set many topics' cells of one brokerName: the same as one by one, in a third of the time."""
         if not queue_datas:
             return
-        name, table, values = intern(broker_name), self.topics, queue_datas.values()
-        topics = list(map(intern, queue_datas))
-        for topic, queue_data in zip(topics, map(self._queue_datas.setdefault, values, values), strict=True):
+        values = queue_datas.values()
+        self.set_cells(broker_name, queue_datas, map(self._queue_datas.setdefault, values, values))
+
+    def set_cells(self, broker_name: str, topics: Iterable[str], queue_datas: Iterable[QueueData]) -> None:
+        """The same, of at least one topic, and of queue data that shares objects already: faster still."""
+        name, table, interned = intern(broker_name), self.topics, list(map(intern, topics))
+        for topic, queue_data in zip(interned, queue_datas, strict=True):
             cells = table.get(topic)
             if cells is None:
                 table[topic] = {name: queue_data}
             else:
                 cells[name] = queue_data
-        self.broker_topics.setdefault(name, set()).update(topics)
+        self.broker_topics.setdefault(name, set()).update(interned)
 
     def drop_queue_data(self, topic: str, broker_name: str) -> None:
         """Remove one cell of topicQueueTable, and the topic with its last one."""

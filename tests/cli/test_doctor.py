@@ -51,7 +51,7 @@ def test_a_registry_that_fits(command, target, in_store):
         "release", "open files", "version", "eviction", "persistence", "role", "memory", "script times", "round trip",
         "clock", "rights", "schema", "front ends", f"port {target['MQREGISTRY_PORT']}",
     ]  # fmt: skip
-    assert found["schema"] == "1.2"
+    assert found["schema"] == "2.2"
     assert found["rights"] == "this login may do all that a front end does"
 
 
@@ -99,7 +99,7 @@ def test_a_namespace_of_another_schema_or_compat_is_said(command, target, run, b
     )
     assert "wrong compat" in " ".join(command("doctor", "--compat", "5.x", expect=1, **target).stdout.split())
     run(bed.redis("HSET", bed.key("meta"), "schema", "9"))
-    assert "has schema version 9, this is version 1" in command("doctor", expect=1, **target).stdout
+    assert "has schema version 9, this is version 2" in command("doctor", expect=1, **target).stdout
 
 
 async def test_examining_changes_nothing(bed):

@@ -75,7 +75,7 @@ def test_without_redis_cli_there_is_no_prompt_and_no_option(redis_url, without_r
 def test_it_finds_the_redis_of_the_up_that_runs_here(start_up, finished):
     start_up()
     done = finished("redis-cli", "HGET", "mq:{default}:meta", "schema")
-    assert (done.returncode, done.stdout.strip().strip('"')) == (0, "1")
+    assert (done.returncode, done.stdout.strip().strip('"')) == (0, "2")
 
 
 def test_redis_cli_gets_the_arguments_as_they_are(home, monkeypatch):

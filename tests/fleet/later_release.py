@@ -1,6 +1,6 @@
-"""A later release than this one, made of this one: what a front end of schema 1.3, or 2.0, would do.
+"""A later release than this one, made of this one: what a front end of schema 2.3, or 3.0, would do.
 
-Run as a program: ``later_release.py 1.3 worker`` is a worker process, ``later_release.py 2.0 cli ...`` the command
+Run as a program: ``later_release.py 2.3 worker`` is a worker process, ``later_release.py 3.0 cli ...`` the command
 line. It adds one thing of each kind that a minor may add (see mqregistry.events.changes): fields of the broker row and
 of the live info, a member of queue data, a member of an event, and an event of a type of its own; and reads what it
 wrote.

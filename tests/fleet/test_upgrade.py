@@ -25,8 +25,8 @@ from tests.store.bed import replay
 
 LATER = str(Path(__file__).with_name("later_release.py"))
 GET_GRADES = 19_001
-NEXT_MINOR = (sys.executable, LATER, "1.3", "worker")
-NEXT_MAJOR = (sys.executable, LATER, "2.0", "worker")
+NEXT_MINOR = (sys.executable, LATER, "2.3", "worker")
+NEXT_MAJOR = (sys.executable, LATER, "3.0", "worker")
 KV = {"namespace": "ORDER_TOPIC_CONFIG", "key": "topic1"}
 
 
@@ -114,7 +114,7 @@ def test_a_minor_rolls_in_and_out_beside_this_release_and_nobody_notices(redis_u
             for beat in beats:
                 wait_until(lambda b=beat: b.answers[0] >= 4, "registrations succeed")
             wait_until(lambda: alike(fleet, [*KNOWN, f"new-in-{turn}", "topic1"]), "both answer alike")
-            assert fields(redis_url, namespace, "meta")[b"schema"] == b"1"
+            assert fields(redis_url, namespace, "meta")[b"schema"] == b"2"
 
         settle("before")
         roll(one, NEXT_MINOR)
@@ -126,7 +126,7 @@ def test_a_minor_rolls_in_and_out_beside_this_release_and_nobody_notices(redis_u
         settle("back")
         for key in ("broker:broker-a", "live:c1|127.0.0.1:10911"):
             assert fields(redis_url, namespace, key)[b"grade"] == b"gold", key
-        assert b'"g":1' in fields(redis_url, namespace, "topic:new-in-beside")[b"broker-b"]
+        assert b'"g":1' in fields(redis_url, namespace, "queues:broker-b")[b"new-in-beside"]
         # to be told from what it would write now, as the rule wants it
         row = fields(redis_url, namespace, "broker:broker-a")
         assert int(row[b"grade_rev"]) < int(row[b"rev"])
@@ -186,7 +186,7 @@ def test_an_event_that_may_not_be_passed_over_makes_a_front_end_read_the_tables_
 def test_a_major_is_refused_on_the_namespace_and_moves_in_beside_it(redis_url, start, tmp_path):
     old_namespace, new_namespace = (f"{age}-{secrets.token_hex(4)}" for age in ("old", "new"))
     old = start(old_namespace)
-    with pytest.raises(AssertionError, match="has schema version 1, this is version 2: use the release that wrote it"):
+    with pytest.raises(AssertionError, match="has schema version 2, this is version 3: use the release that wrote it"):
         start(old_namespace, NEXT_MAJOR)
     with old.client() as client:
         assert client.request(100, KV | {"value": "broker-a:4"}).code == 0
@@ -194,12 +194,12 @@ def test_a_major_is_refused_on_the_namespace_and_moves_in_beside_it(redis_url, s
 
     # 1. front ends of the new release, on a namespace of their own, with the configuration of the old one
     new = start(new_namespace, NEXT_MAJOR)
-    with pytest.raises(AssertionError, match="has schema version 2, this is version 1"):
+    with pytest.raises(AssertionError, match="has schema version 3, this is version 2"):
         start(new_namespace)
     for what in ("kv", "config"):
         file = tmp_path / f"{what}.txt"
         file.write_text(mqregistry(redis_url, old_namespace, what, "export"))
-        mqregistry(redis_url, new_namespace, what, "import", str(file), release=("2.0",))
+        mqregistry(redis_url, new_namespace, what, "import", str(file), release=("3.0",))
     with new.client() as client:
         assert client.request(101, KV).ext_fields == {"value": "broker-a:4"}
         assert b"orderMessageEnable=true" in client.request(319).body

@@ -15,7 +15,7 @@ from .requests import evil, frame, registration
 
 def names_of_one_hash(at: Attacked) -> Strike:
     """20,000 topics of 255 bytes; then none of them."""
-    names = crafted(20_000, prefixes=["mq:{hostile}:topic:", "c|"])
+    names = crafted(20_000, prefixes=["mq:{hostile}:queues:", "c|"])
     few = {"dataVersion": {"counter": 1, "stateVersion": 0, "timestamp": 1700000000000}}
     table = {name: {"topicName": name, "readQueueNums": 1, "writeQueueNums": 1, "perm": 6} for name in names}
     body = json.dumps({"topicConfigSerializeWrapper": few | {"topicConfigTable": table}}, separators=(",", ":"))

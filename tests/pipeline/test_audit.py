@@ -117,7 +117,7 @@ def test_redis_altered_behind_the_registry_is_found(run, store, lake):
     world, _ = run(fill(store, lake, 60, seed=6))
     run(world.bed.register("10.9.9.9:1", "broker-x", topics=("audited", "other")))
     assert audit(None, store.url, store.namespace, lake).ok
-    run(world.bed.redis("HSET", world.bed.key("topic:audited"), "broker-x", '{"r":1,"w":1,"p":6,"f":0}'))
+    run(world.bed.redis("HSET", world.bed.key("queues:broker-x"), "audited", '{"r":1,"w":1,"p":6,"f":0}'))
     run(world.bed.redis("HDEL", world.bed.key("broker:broker-x"), "0"))
     found = audit(None, store.url, store.namespace, lake).differences
     assert [(d.table, d.key, d.found) for d in found] == [

@@ -219,7 +219,7 @@ def test_front_ends_that_get_the_same_registration_at_once_let_redis_work_once(r
                 assert [answer.code for answer in answers] == [0, 0]
                 after, entries_after = await spent()
                 assert entries_after - entries == 20
-                assert 10_000 <= after - calls < 10_100
+                assert 40 <= after - calls < 80, "one for 500 topics, one for each event, a handful for the broker"
                 for here in (one, two):
                     assert here.view.exact.topics["topic-9999"][broker.name] == QueueData(*numbers)
 

@@ -409,7 +409,7 @@ async def test_a_lost_number_that_was_taken_again_lets_no_registration_rest_on_t
         with pytest.raises(StoreUnavailable, match="another state"):
             await here.register(Broker(topics=["topic1", "topic2", "topic3"], counter=2))
         assert here.view.freshness is Freshness.REBUILDING
-        assert not await client.exists(f"{prefix}topic:topic3")
+        assert not await client.hexists(f"{prefix}queues:broker-a", "topic3")
         here._tail = asyncio.create_task(here.follower.tail())
         await until(lambda: here.view.load_id > load_id, "the tables are read again")
         assert (await here.register(Broker(topics=["topic1", "topic2", "topic3"], counter=3))).code == 0

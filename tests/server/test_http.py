@@ -496,13 +496,13 @@ def test_not_ready_while_the_tables_are_not_read(serving, redis_url):
     """A worker that cannot come up: here for a namespace whose tables cannot be read."""
     with redis.Redis(unix_socket_path=redis_url.removeprefix("unix://"), protocol=2) as client:
         serve = serving()
-        client.set(f"mq:{{{serve.namespace}}}:topics", "no set")
+        client.set(f"mq:{{{serve.namespace}}}:brokers", "no set")
         worker = serve.workers()[0]
         worker.kill()
         serve.wait_until(lambda: serve.readyz() == (503, ["worker 1 is not up"]), "not ready")
         assert serve.get("/healthz").status == 200
         assert serve.metrics()["ready"] == 0
-        client.delete(f"mq:{{{serve.namespace}}}:topics")
+        client.delete(f"mq:{{{serve.namespace}}}:brokers")
         serve.wait_until(lambda: serve.readyz() == (200, []), "ready again")
 
 

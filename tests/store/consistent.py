@@ -24,9 +24,9 @@ ROW_FIELDS = {"cluster", "zone", "acting", "rev"}
 LIVE_FIELDS = {"cluster", "addr", "timeout_ms", "counter", "timestamp", "state_version", "ha", "update_ms", "n",
                "digest", "rev", "config_rev", "closed_at"}  # fmt: skip
 VERSION = {"counter", "timestamp", "state_version"}
-ALONE = {"meta", "topics", "clusters", "brokers", "deadlines", "mappings", "kv", "kv_sizes", "config", "leases",
-         "releases", "leaving", "wiping", "changes", "heartbeats", "lookups", "readers", "counted"}  # fmt: skip
-FAMILIES = ("topic", "cluster", "broker", "broker-topics", "live", "beat", "filter", "mapping", "kv", "channels",
+ALONE = {"meta", "clusters", "brokers", "deadlines", "mappings", "kv", "kv_sizes", "config", "leases",
+         "releases", "wiping", "changes", "heartbeats", "lookups", "readers", "counted"}  # fmt: skip
+FAMILIES = ("queues", "cluster", "broker", "live", "beat", "filter", "mapping", "kv", "channels",
             "lease", "held")  # fmt: skip
 
 
@@ -112,10 +112,8 @@ async def assert_consistent(store: Store, *, events: bool = False) -> None:
 
 def _tables(found: Dump) -> None:
     seq = int(found.alone["meta"]["seq"])
-    rows, topics, of_broker = found.of["broker"], found.of["topic"], found.of["broker-topics"]
-    clusters = found.of["cluster"]
+    rows, queues, clusters = found.of["broker"], found.of["queues"], found.of["cluster"]
     assert found.members("brokers") == rows.keys(), "brokers"
-    assert found.members("topics") == topics.keys(), "topics"
     assert found.members("clusters") == clusters.keys(), "clusters"
     stands = {(name[5:], live["addr"]) for live in found.of["live"].values() for name in live if name[:5] == "name:"}
     for name, row in rows.items():
@@ -131,12 +129,9 @@ def _tables(found: Dump) -> None:
             assert (name, addr) in stands, f"broker {name}: nothing would ever remove {addr}"
     for cluster, names in clusters.items():
         assert names <= rows.keys(), f"cluster {cluster}: a name without a row: {names - rows.keys()}"
-    cells = {(topic, name) for topic, datas in topics.items() for name in datas}
-    assert cells == {(topic, name) for name, its in of_broker.items() for topic in its}, "topic and broker-topics"
     assert found.fields("wiping").keys() <= rows.keys(), "a name without a row loses its write permission"
-    leaving = found.fields("leaving").keys()
-    assert of_broker.keys() - rows.keys() == leaving, "topics of a name without a row, and names that are leaving"
-    for datas in topics.values():
+    assert queues.keys() <= rows.keys(), "queue data of a name without a row"
+    for datas in queues.values():
         for data in datas.values():
             assert re.fullmatch(r'\{"r":-?\d+,"w":-?\d+,"p":-?\d+,"f":-?\d+\}', data), data
             msgspec.json.decode(data, type=QueueData)

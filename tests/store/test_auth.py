@@ -16,11 +16,12 @@ from mqregistry.auth.refused import Last, RefusedKind
 from mqregistry.auth.rights import Kind, Resource, Right, Role
 from mqregistry.auth.users import BadPolicy, Effect, Rule, Secret, User
 from mqregistry.errors import StoreError
-from mqregistry.events.changes import AuthChanged
+from mqregistry.events.changes import SCHEMA_MAJOR, AuthChanged
 from mqregistry.store import keys
 from mqregistry.store.auth.policies import AUTH_MINOR, PolicyStore, new_secret
 from mqregistry.store.auth.refusals import RefusalStore, read_last_use
-from mqregistry.store.store import ENFORCING, Store, check_schema
+from mqregistry.store.connection.schema import ENFORCING, check_schema
+from mqregistry.store.store import Store
 
 SECRET = "the-secret-of-boss"
 BOSS = User("boss", roles=(Role.ADMIN,), secrets=(Secret("id-1", SECRET, 5),))
@@ -184,18 +185,18 @@ async def test_while_the_mode_is_enforce_an_older_release_does_not_start(bed, po
         return (await bed.hash("meta"))["schema"]
 
     await policies.change(add(BOSS))
-    assert await schema() == "1"
+    assert await schema() == "2"
     await policies.change(mode(Mode.ENFORCE))
-    assert await schema() == "1+auth", "which a release that compares it with '1' refuses"
-    assert (await bed.store.init_namespace()).schema == "1+auth"
+    assert await schema() == "2+auth", "which a release that compares it with '2' refuses"
+    assert (await bed.store.init_namespace()).schema == "2+auth"
     assert await bed.store.connect()
     await policies.change(lambda policy: changes.add_rules(policy, "boss", [DENY]))
-    assert await schema() == "1+auth"
+    assert await schema() == "2+auth"
     await policies.change(mode(Mode.OBSERVE))
-    assert await schema() == "1"
-    check_schema("n", "1" + ENFORCING)
-    with pytest.raises(StoreError, match=r"2\+auth"):
-        check_schema("n", "2" + ENFORCING)
+    assert await schema() == "2"
+    check_schema("n", f"{SCHEMA_MAJOR}{ENFORCING}")
+    with pytest.raises(StoreError, match=r"1\+auth"):
+        check_schema("n", "1" + ENFORCING)
 
 
 async def test_the_minor_of_a_later_release_is_noted_also_in_enforce(bed, policies, monkeypatch):
@@ -218,7 +219,7 @@ async def test_a_lost_policy_is_given_back_once(bed, policies):
     assert await policies.restore(known) == known.revision
     found = await policies.read()
     assert (found.mode, found.revision, dict(found.users)) == (Mode.ENFORCE, known.revision, dict(known.users))
-    assert (await bed.hash("meta"))["schema"] == "1+auth"
+    assert (await bed.hash("meta"))["schema"] == "2+auth"
     assert (await bed.leases.renew("w1")).auth_revision == known.revision
     before = await bed.dump()
     assert await policies.restore(known) == known.revision, "another front end does the same"
@@ -281,7 +282,7 @@ async def test_of_each_user_and_of_the_mode_the_last_change_counts(bed, policies
     assert (found.revision, found.mode, {*found.users}) == (revision, Mode.ENFORCE, {"boss", "one", "late", "after"})
     assert not found.users["one"].enabled
     assert found.users["one"].secrets == ONE.secrets
-    assert (await bed.hash("meta"))["schema"] == "1+auth"
+    assert (await bed.hash("meta"))["schema"] == "2+auth"
     assert not fallen.known.lost_by(found)
     before = await bed.dump()
     assert await policies.restore(fallen.known) == await policies.restore(after) == revision, "others do the same"

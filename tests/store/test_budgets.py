@@ -88,7 +88,7 @@ async def test_one_changed_topic_costs_the_same_among_ten_thousand_as_alone(bed)
     assert many["evalsha"] == 1
 
 
-async def test_first_registration_is_one_call_and_little_more_than_one_command_a_topic(bed):
+async def test_first_registration_is_one_call_and_few_commands(bed):
     await warm(bed)
     r = registration(topics=topics(MANY))
     head = await bed.head()
@@ -101,10 +101,10 @@ async def test_first_registration_is_one_call_and_little_more_than_one_command_a
     counted = await calls(bed, send)
     assert counted["evalsha"] == 1
     assert counted["xadd"] == MANY // 500 + 1
-    assert sum(counted.values()) < 1.03 * MANY
+    assert sum(counted.values()) < 0.01 * MANY + 50
 
 
-async def test_changing_every_topic_is_one_call_and_little_more_than_one_command_a_topic(bed):
+async def test_changing_every_topic_is_one_call_and_few_commands(bed):
     await warm(bed)
     await bed.register(topics=topics(MANY))
     prepared = await bed.fe1.prepare(registration(topics=dict.fromkeys(topics(MANY), (4, 4, 6)), counter=2))
@@ -114,12 +114,12 @@ async def test_changing_every_topic_is_one_call_and_little_more_than_one_command
 
     counted = await calls(bed, send)
     assert counted["evalsha"] == 1
-    assert sum(counted.values()) < 1.01 * MANY
+    assert sum(counted.values()) < 0.01 * MANY + 50
 
 
 @pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize("way", ["unregister", "close"])
-async def test_removal_is_one_call_and_little_more_than_one_command_a_topic(bed, shared, way):
+async def test_removal_is_one_call_and_few_commands_whatever_the_number_of_topics(bed, shared, way):
     await warm(bed)
     r = await bed.register(topics=topics(MANY))
     if shared:
@@ -134,7 +134,7 @@ async def test_removal_is_one_call_and_little_more_than_one_command_a_topic(bed,
     counted = await calls(bed, remove)
     assert counted["evalsha"] == 1
     assert counted["xadd"] == 1
-    assert sum(counted.values()) < 1.03 * MANY
+    assert sum(counted.values()) < 100
 
 
 async def test_sweep_with_nobody_due_costs_the_same_whatever_the_number_of_brokers(bed):

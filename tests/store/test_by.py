@@ -174,7 +174,8 @@ async def test_a_deleted_topic_says_what_it_was(bed):
 
 async def test_a_topic_of_very_many_brokers_is_deleted_without_what_it_was(bed):
     for number in range(501):
-        await bed.redis("HSET", bed.key("topic:everywhere"), f"b{number}", '{"r":1,"w":1,"p":6,"f":0}')
+        await bed.redis("SADD", bed.key("brokers"), f"b{number}")
+        await bed.redis("HSET", bed.key(f"queues:b{number}"), "everywhere", '{"r":1,"w":1,"p":6,"f":0}')
     await bed.routes.delete_topic("everywhere")
     (change,) = await bed.events()
     assert (len(change.broker_names), change.before) == (501, {})

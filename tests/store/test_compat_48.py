@@ -85,7 +85,7 @@ async def test_goodbye_with_another_id_ends_the_live_info_alone_row_2(bed):
     assert await bed.deadline(r) is None
 
 
-@pytest.mark.parametrize("broken", [f"live:|{A}", "broker:broker-a", "topics", "deadlines", "changes"])
+@pytest.mark.parametrize("broken", [f"live:|{A}", "broker:broker-a", "brokers", "deadlines", "changes"])
 async def test_goodbye_with_a_key_of_the_wrong_type_leaves_everything(bed, broken):
     await bed.register(A)
     key = await break_key(bed, broken)

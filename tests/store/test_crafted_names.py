@@ -46,13 +46,13 @@ def times(own_redis):
 def names_of(bed: Bed, kind: str, count: int = MANY) -> list[str]:
     if kind == "random":
         return random_names(count)
-    return crafted(count, prefixes=[bed.key("topic:"), bed.key("mapping:"), bed.key("broker:"), "c1|"])
+    return crafted(count, prefixes=[bed.key("queues:"), bed.key("mapping:"), bed.key("broker:"), "c1|"])
 
 
 def test_crafted_names_have_one_hash_in_each_form() -> None:
-    names = crafted(1000, prefixes=["mq:{x}:topic:", "c|"])
+    names = crafted(1000, prefixes=["mq:{x}:queues:", "c|"])
     assert len(set(names)) == 1000
-    for before, after in (("", ""), ('"', '"'), ("mq:{x}:topic:", ""), ("c|", "")):
+    for before, after in (("", ""), ('"', '"'), ("mq:{x}:queues:", ""), ("c|", "")):
         assert len({lua_hash(f"{before}{name}{after}".encode()) for name in names}) == 1
     assert len({lua_hash(name.encode()) for name in random_names(1000)}) > 990
 
@@ -103,9 +103,12 @@ async def seed_rows(bed: Bed, names: list[str]) -> None:
     await bed.redis("SADD", bed.key("brokers"), *names)
     await bed.redis("SADD", bed.key("clusters"), "c1")
     await bed.redis("SADD", bed.key("cluster:c1"), *names)
-    await bed.redis("SADD", bed.key("topics"), "t")
     await bed.redis("SADD", bed.key("mappings"), "t")
-    await bed.redis("HSET", bed.key("topic:t"), *(part for name in names for part in (name, CELL)))
+    pipeline = bed.store.client.pipeline(transaction=False)
+    for name in names:
+        pipeline.hset(bed.key(f"broker:{name}"), mapping={"cluster": "c1", "rev": 1})
+        pipeline.hset(bed.key(f"queues:{name}"), "t", CELL)
+    await pipeline.execute()
     await bed.redis("HSET", bed.key("mapping:t"), *(part for name in names for part in (name, "{}")))
     await bed.redis("SADD", bed.key("kv"), "ns")
     await bed.redis("HSET", bed.key("kv:ns"), *(part for name in names for part in (name, "v")))
@@ -123,7 +126,7 @@ async def delete_topic(bed: Bed, names: list[str]) -> Callable[[], Awaitable[Any
 
     async def delete() -> None:
         await bed.routes.delete_topic("t")
-        assert await bed.redis("EXISTS", bed.key("topic:t")) == 0
+        assert await bed.redis("KEYS", bed.key("queues:*")) == []
 
     return delete
 
@@ -141,7 +144,7 @@ async def read_everything(bed: Bed, names: list[str]) -> Callable[[], Awaitable[
 
 async def read_one(bed: Bed, names: list[str]) -> Callable[[], Awaitable[Any]]:
     await bed.redis("HSET", bed.key("broker:broker-a"), "rev", 1)
-    await bed.redis("SADD", bed.key("broker-topics:broker-a"), *names)
+    await bed.redis("HSET", bed.key("queues:broker-a"), *(part for name in names for part in (name, CELL)))
     await bed.redis("SADD", bed.key("kv"), "ORDER_TOPIC_CONFIG")
     await bed.redis("HSET", bed.key("kv:ORDER_TOPIC_CONFIG"), *(part for name in names for part in (name, "v")))
 
@@ -249,5 +252,5 @@ async def test_large_rows_are_read_whole(bed):
     assert tables.filter_servers["c1|a:1"] == servers
     lives = {who: len(flat) async for who, flat in read_section(bed.store, "live")}
     assert lives == {"c1|a:1": 3000}
-    (fields,) = await read_hashes(bed.store, [keys.topic(bed.store.namespace, "t")])
+    (fields,) = await read_hashes(bed.store, [keys.mapping(bed.store.namespace, "t")])
     assert len(fields) == 2500

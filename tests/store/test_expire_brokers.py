@@ -105,27 +105,29 @@ async def test_expire_of_a_whole_batch_in_one_call(bed, watched):
     assert await bed.replay() == await bed.contents()
 
 
-async def test_expire_is_bounded_by_the_topics_of_those_that_go(bed, watched):
-    """A3: several brokers with many topics fall silent: a script takes few of them, and says that there are more."""
+async def test_expire_is_bounded_by_the_topics_that_lose_write_permission(bed, watched):
+    """A3: masters of several groups fall silent: a script takes few of them, and says that there are more."""
     for i, count in enumerate((3, 4, 2, 5)):
-        topics = [f"t{i}-{number}" for number in range(count)]
-        await bed.register(f"10.0.0.{i}:1", f"broker-{i}", topics=topics, heartbeat_timeout_ms=10_000 * (i + 1))
+        group = {"name": f"broker-{i}", "topics": [f"t{i}-{at}" for at in range(count)], "enable_acting_master": True}
+        await bed.register(f"10.0.0.{i}:1", heartbeat_timeout_ms=10_000 * (i + 1), **group)
+        await bed.register(f"10.0.1.{i}:1", broker_id=1, heartbeat_timeout_ms=100_000, **group)
     await bed.let_pass(60_000)
     found = [await bed.leases.expire(50, topics=7) for _ in range(3)]
     assert [len(batch.whos) for batch in found] == [2, 2, 0]
     assert [batch.more for batch in found] == [True, False, False]
+    assert {data.perm for datas in (await bed.tables()).topics.values() for data in datas.values()} == {4}
     assert await bed.replay() == await bed.contents()
 
 
-async def test_expire_takes_brokers_at_once_however_many_topics_they_have(bed, watched):
-    """Only the topics of those that are gone are left to the next calls."""
-    await bed.register(topics=[f"t{number}" for number in range(20)], heartbeat_timeout_ms=10_000)
+async def test_expire_takes_brokers_with_their_topics_at_once_however_many_these_are(bed, watched):
+    await bed.register(topics=[f"t{number}" for number in range(2000)], heartbeat_timeout_ms=10_000)
     await bed.register("10.0.0.2:1", "broker-b", heartbeat_timeout_ms=20_000)
     await bed.let_pass(60_000)
-    found = [await bed.leases.expire(50, topics=7) for _ in range(4)]
-    assert [batch.whos for batch in found] == [[WHO, "c1|10.0.0.2:1"], [], [], []]
-    assert [batch.more for batch in found] == [True, True, True, False]
+    found = [await bed.leases.expire(50, topics=7) for _ in range(2)]
+    assert [batch.whos for batch in found] == [[WHO, "c1|10.0.0.2:1"], []]
+    assert [batch.more for batch in found] == [False, False]
     assert (await bed.contents())["topics"] == {}
+    assert await bed.redis("KEYS", bed.key("queues:*")) == []
 
 
 async def test_expire_of_a_broker_with_long_numbered_names_leaves_nothing(bed, watched):
@@ -136,8 +138,8 @@ async def test_expire_of_a_broker_with_long_numbered_names_leaves_nothing(bed, w
     await bed.let_pass(30_000)
     assert (await bed.leases.expire(10)).whos == [WHO]
     assert not (await bed.leases.expire(10)).more
-    assert await bed.members("topics") == set(topics[:700])
-    assert await bed.redis("EXISTS", bed.key("broker-topics:broker-a")) == 0
+    assert set((await bed.tables()).topics) == set(topics[:700])
+    assert await bed.redis("EXISTS", bed.key("queues:broker-a")) == 0
     assert await bed.replay() == await bed.contents()
 
 

@@ -98,10 +98,9 @@ async def test_somebody_else_who_changes_the_row_in_between_has_it_compared_agai
 
 async def test_a_topic_at_many_brokers_is_deleted_by_several_calls(bed, monkeypatch):
     monkeypatch.setattr(route_writes, "_BROKERS_PER_CALL", 300)
-    await bed.redis(
-        "HSET", bed.key("topic:t"), *(x for i in range(1500) for x in (f"b{i}", '{"r":8,"w":8,"p":6,"f":0}'))
-    )
-    await bed.redis("SADD", bed.key("topics"), "t")
+    await bed.redis("SADD", bed.key("brokers"), *(f"b{i}" for i in range(1500)))
+    for i in range(1500):
+        await bed.redis("HSET", bed.key(f"queues:b{i}"), "t", '{"r":8,"w":8,"p":6,"f":0}')
     await bed.routes.delete_topic("t")
     assert bed.store.times.scripts["delete_topic"].times > 2
     assert (await bed.tables()).topics == {}

@@ -21,8 +21,8 @@ from .bed import Following, follow, registration
 @pytest.fixture
 def small_pages(monkeypatch):
     monkeypatch.setattr(snapshot, "_PAGE", dict.fromkeys(snapshot._PAGE, 2))
-    monkeypatch.setattr(snapshot, "_FIRST_TOPICS", 2)
-    monkeypatch.setattr(snapshot, "_MOST_TOPICS", 2)
+    monkeypatch.setattr(snapshot, "_CELLS", 2)
+    monkeypatch.setattr(snapshot, "_NAMES", 3)
 
 
 async def test_head_of_a_new_namespace(store):
@@ -54,21 +54,40 @@ async def test_snapshot_holds_every_table(bed, small_pages):
     assert tables.config_rev == 1
 
 
-@pytest.mark.parametrize("width", [3, 60, 700])
-async def test_a_page_of_topics_is_bounded_however_many_brokers_have_them(bed, width):
-    row = {f"broker-{number}": '{"perm":6,"readQueueNums":1,"writeQueueNums":1}' for number in range(width)}
-    topics = [f"t{number}" for number in range(40 + 30_000 // width)]
+@pytest.mark.parametrize("topics", [3, 400, 6000])
+async def test_a_page_of_queue_data_is_bounded_however_many_topics_a_broker_has(bed, monkeypatch, topics):
+    row = {f"t{number}": '{"r":1,"w":1,"p":6,"f":0}' for number in range(topics)}
+    names = [f"broker-{number}" for number in range(10 + 6000 // topics)]
     pipeline = bed.store.client.pipeline(transaction=False)
-    pipeline.sadd(f"mq:{{{bed.store.namespace}}}:topics", *topics)
-    for topic in topics:
-        pipeline.hset(f"mq:{{{bed.store.namespace}}}:topic:{topic}", mapping=row)
+    pipeline.sadd(bed.key("brokers"), *names)
+    for name in names:
+        pipeline.hset(bed.key(f"queues:{name}"), mapping=row)
     await pipeline.execute()
-    pages = [page async for page in snapshot.read_topic_rows(bed.store)]
-    assert {topic for page in pages for topic, _ in page} == set(topics)
-    cells = [sum(len(row) // 2 for _, row in page) for page in pages]
-    # SSCAN gives the names of whole buckets: some more than it is asked for. Some servers give a small set whole.
-    assert max(cells) <= max(1.5 * snapshot._CELLS, 3 * snapshot._FIRST_TOPICS * width, 5000 + width)
-    assert len(pages) < 100 + 1.5 * sum(cells) / min(snapshot._CELLS, snapshot._MOST_TOPICS * width)
+    read, sent = bed.store.read, []
+
+    async def counting(*commands):
+        replies = await read(*commands)
+        if commands[0][0] != "HLEN":
+            sent.append(sum(len(reply if isinstance(reply, dict) else reply[1]) for reply in replies))
+        return replies
+
+    monkeypatch.setattr(bed.store, "read", counting)
+    found = {}
+    async for name, cells in snapshot.read_queues(bed.store, names):
+        found.setdefault(name, {}).update(cells)
+    assert found.keys() == set(names)
+    assert {len(cells) for cells in found.values()} == {topics}
+    assert max(sent) <= snapshot._CELLS
+    assert len(sent) < 10 + 2 * sum(sent) / snapshot._CELLS if topics <= snapshot._CELLS else len(sent) < 100
+
+
+async def test_queue_data_of_one_topic_is_that_of_every_broker(bed, monkeypatch):
+    monkeypatch.setattr(snapshot, "_LOOKED_AT", 5)
+    for i in range(1, 600, 7):
+        await bed.redis("SADD", bed.key("brokers"), f"broker-{i}")
+        await bed.redis("HSET", bed.key(f"queues:broker-{i}"), "t" if i % 2 else "u", '{"r":1,"w":2,"p":6,"f":0}')
+    found = await snapshot.read_topic_queues(bed.store, "t")
+    assert found == {f"broker-{i}": QueueData(1, 2, 6) for i in range(1, 600, 14)}
 
 
 async def test_live_section_tells_who_is_alive(bed, small_pages):
@@ -86,17 +105,16 @@ async def test_unknown_section_is_an_error(bed):
 
 async def test_a_name_that_is_no_text_is_an_error_that_names_the_key(bed):
     await bed.register(topics=["t1", "t2"])
-    await bed.store.client.hset(f"mq:{{{bed.store.namespace}}}:topic:t1", b"\xff", "{}")
-    with pytest.raises(StoreError, match=r"a topic or brokerName in mq:\{.*\}:topics: .*utf-8"):
+    await bed.redis("HSET", bed.key("queues:broker-a"), b"\xff", "{}")
+    with pytest.raises(StoreError, match=r"a name in mq:\{.*\}:queues:broker-a: .*utf-8"):
         await read_tables(bed.store)
 
 
-async def test_topics_whose_hash_is_gone_are_left_out(bed, small_pages):
-    """As between the two reads of a page; also when nothing is left on it."""
+async def test_brokers_whose_queue_data_is_gone_have_no_topics(bed, small_pages):
+    """As between two pages; also when nothing is left on one."""
     await bed.register(topics=["t1", "t2"])
     assert set((await bed.tables()).topics) == {"t1", "t2"}
-    for topic in ("t1", "t2"):
-        await bed.store.client.delete(f"mq:{{{bed.store.namespace}}}:topic:{topic}")
+    await bed.redis("DEL", bed.key("queues:broker-a"))
     assert (await bed.tables()).topics == {}
 
 
@@ -174,14 +192,20 @@ async def test_writes_between_any_two_pages_are_made_good_by_the_changes(
     await random_writes(Following(bed.store), random_, names, 40)
     async with Store(redis_url, namespace) as other:
         writer = Following(other, "fe2", "w2")
-        call = bed.store.call
+        call, read = bed.store.call, bed.store.read
 
         async def call_amid_writes(*arguments):
             reply = await call(*arguments)
             await random_writes(writer, random_, names, random_.randrange(4))
             return reply
 
+        async def read_amid_writes(*commands):
+            replies = await read(*commands)
+            await random_writes(writer, random_, names, random_.randrange(4))
+            return replies
+
         monkeypatch.setattr(bed.store, "call", call_amid_writes)
+        monkeypatch.setattr(bed.store, "read", read_amid_writes)
         head, tables = await read_tables(bed.store)
         monkeypatch.undo()
     await follow(ChangeReader(bed.store, head.last_id), Parts(), tables)

@@ -106,7 +106,7 @@ async def test_lost_namespace_is_made_once_by_however_many(own, own_redis, names
 async def test_init_says_who_made_it(own_redis, namespace):
     async with Store(own_redis.url, namespace) as store:
         first = await store.init_namespace()
-        assert (first.schema, first.compat, first.seq, first.created) == ("1", "5.x", 0, True)
+        assert (first.schema, first.compat, first.seq, first.created) == ("2", "5.x", 0, True)
         again = await store.init_namespace()
         assert again == first._replace(created=False)
 
@@ -114,7 +114,7 @@ async def test_init_says_who_made_it(own_redis, namespace):
 async def test_another_schema_version_is_refused(own, own_redis, namespace):
     await own.redis("HSET", own.key("meta"), "schema", "99")
     async with Store(own_redis.url, namespace) as store:
-        with pytest.raises(StoreError, match=r"schema version 99, this is version 1: use the release that wrote it"):
+        with pytest.raises(StoreError, match=r"schema version 99, this is version 2: use the release that wrote it"):
             await store.connect()
 
 
@@ -126,7 +126,7 @@ async def test_a_minor_is_let_in_and_the_highest_is_kept(own_redis, namespace, m
 
     caplog.set_level("INFO")
     assert [await minor(number) for number in (0, 3, 1)] == [0, 3, 3]
-    assert "was also written by schema 1.3; this is 1.1, and ignores what that adds" in caplog.text
+    assert "was also written by schema 2.3; this is 2.1, and ignores what that adds" in caplog.text
 
 
 async def test_who_is_refused_leaves_no_mark(own, own_redis, namespace, monkeypatch):
@@ -134,7 +134,8 @@ async def test_who_is_refused_leaves_no_mark(own, own_redis, namespace, monkeypa
     async with Store(own_redis.url, namespace, compat="4.8") as store:
         with pytest.raises(StoreError):
             await store.connect()
-    monkeypatch.setattr("mqregistry.store.store.SCHEMA_MAJOR", 2)
+    for module in ("store", "connection.schema"):
+        monkeypatch.setattr(f"mqregistry.store.{module}.SCHEMA_MAJOR", 3)
     async with Store(own_redis.url, namespace) as store:
         with pytest.raises(StoreError):
             await store.connect()

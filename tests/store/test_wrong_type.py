@@ -39,8 +39,8 @@ NEW = registration(
     SLAVE, "broker-n", topics=["t1", "t9"], filter_servers=["f"], mappings={"t1": ("broker-n", "{}")}, cluster="c9"
 )
 TABLES = [
-    "clusters", "brokers", "topics", "cluster:c9", "broker:broker-n", "broker-topics:broker-n", "topic:t1",
-    "topic:t9", "mappings", "mapping:t1", f"filter:c9|{SLAVE}", "deadlines", f"live:c9|{SLAVE}",
+    "clusters", "brokers", "cluster:c9", "broker:broker-n", "queues:broker-n", "mappings", "mapping:t1",
+    f"filter:c9|{SLAVE}", "deadlines", f"live:c9|{SLAVE}",
     f"channels:c9|{SLAVE}", "held:w1", "leases", "changes",
 ]  # fmt: skip
 
@@ -51,62 +51,30 @@ async def test_register_broker_writes_nothing(bed, name):
     prepared = await bed.fe1.prepare(NEW)
     key = await break_key(bed, name)
     text = await refused(bed, key, lambda: bed.fe1.send_once(prepared))
-    if name in ("topic:t1", "topics", "deadlines", "changes", "held:w1"):
+    if name in ("queues:broker-n", "deadlines", "changes", "held:w1"):
         assert key in text
         assert "string" in text
-
-
-@pytest.mark.parametrize("place", [0, 6, 19])
-@pytest.mark.parametrize("kind", ["PFADD", "SADD"])
-async def test_register_broker_puts_back_what_it_wrote_before_it_met_a_wrong_type(bed, place, kind):
-    """The types of topics' keys are not asked for, but found out while they are written."""
-    old = {f"t{i:02}": (8, 4, 6 - i % 3, i) for i in range(15)}
-    await bed.register(topics=old)
-    await bed.register(SLAVE, "broker-b", topics=list(old))
-    r = registration(topics={f"t{i:02}": (9, 9, 6, 1) for i in range(20)}, counter=2)
-    prepared = await bed.fe1.prepare(r)
-    assert prepared.diff.before.count(None) == 5
-    key = bed.key(f"topic:t{place:02}")
-    await bed.redis("DEL", key)
-    await bed.redis(kind, key, "no type of ours")
-    assert key in await refused(bed, key, lambda: bed.fe1.send_once(prepared))
-    await bed.redis("DEL", key)
-    assert (await bed.fe1.send_once(prepared)).status == "OK"
-
-
-@pytest.mark.parametrize("place", [0, 499, 500, 1400, 2999])
-async def test_register_broker_puts_back_every_part_that_it_wrote(bed, place):
-    """Topics come in parts of 500, and those that were written are gone from Lua's memory by then."""
-    old = {f"t{i:04}": (8, 4, 6 - i % 3, i) for i in range(0, 3000, 2)}
-    await bed.register(topics=old)
-    r = registration(topics={f"t{i:04}": (9, 9, 6, 1) for i in range(3000)}, counter=2)
-    prepared = await bed.fe1.prepare(r)
-    assert prepared.diff.before.count(None) == 1500
-    key = await break_key(bed, f"topic:t{place:04}")
-    assert key in await refused(bed, key, lambda: bed.fe1.send_once(prepared))
-    await bed.redis("DEL", key)
-    assert (await bed.fe1.send_once(prepared)).status == "OK"
 
 
 async def test_register_broker_that_drops_topics_writes_nothing(bed):
     await bed.register(topics=["t1", "t2", "t3"])
     prepared = await bed.fe1.prepare(registration(topics=["t1", "t2"], counter=2), delete_missing_topics=True)
-    key = await break_key(bed, "topic:t3")
+    key = await break_key(bed, "queues:broker-a")
     await refused(bed, key, lambda: bed.fe1.send_once(prepared))
 
 
 async def test_register_broker_mends_itself_when_the_key_is_gone(bed):
-    await break_key(bed, "topic:t1")
+    await break_key(bed, "queues:broker-a")
     r = registration()
     prepared = await bed.fe1.prepare(r)
     with pytest.raises(StoreError):
         await bed.fe1.send_once(prepared)
-    await bed.redis("DEL", bed.key("topic:t1"))
+    await bed.redis("DEL", bed.key("queues:broker-a"))
     assert (await bed.fe1.send_once(prepared)).status == "OK"
     assert await bed.replay() == await bed.contents()
 
 
-REMOVAL = ["topics", "brokers", "clusters", "cluster:c1", "broker:broker-a", "broker-topics:broker-a", "deadlines",
+REMOVAL = ["brokers", "clusters", "cluster:c1", "broker:broker-a", "deadlines",
            f"channels:{WHO}", "held:w1", "changes", f"live:{WHO}"]  # fmt: skip
 
 
@@ -137,31 +105,28 @@ async def test_expire_brokers_writes_nothing(bed, name):
 async def test_wipe_at_a_removal_writes_nothing(bed):
     await bed.register(enable_acting_master=True, topics=[f"t{i}" for i in range(20)])
     await bed.register(SLAVE, broker_id=1, enable_acting_master=True)
-    key = await break_key(bed, "topic:t7")
+    key = await break_key(bed, "queues:broker-a")
     await refused(bed, key, lambda: bed.routes.unregister_broker("c1", ADDR, "broker-a"))
 
 
-async def test_removal_passes_over_a_topic_key_that_is_no_hash(bed):
-    """It holds nothing of the broker's, and must not keep a dead broker in the tables."""
+async def test_removal_takes_queue_data_away_that_is_no_hash(bed):
+    """It must not keep a dead broker in the tables."""
     await bed.register()
-    await break_key(bed, "topic:t1")
+    await break_key(bed, "queues:broker-a")
     await bed.routes.unregister_broker("c1", ADDR, "broker-a")
     assert await bed.members("brokers") == set()
-    assert await bed.members("topics") == {"t1"}
-    await bed.redis("DEL", bed.key("topic:t1"))
+    assert await bed.redis("EXISTS", bed.key("queues:broker-a")) == 0
     assert await bed.replay() == await bed.contents()
 
 
-@pytest.mark.parametrize("name", ["topic:t7", "broker:broker-a", "broker-topics:broker-a", "changes"])
+@pytest.mark.parametrize("name", ["queues:broker-a", "broker:broker-a", "wiping", "changes"])
 async def test_set_write_perm_writes_nothing(bed, name):
     await bed.register(topics=[f"t{i}" for i in range(20)])
     key = await break_key(bed, name)
     await refused(bed, key, lambda: bed.routes.set_write_perm("broker-a", "wipe"))
 
 
-@pytest.mark.parametrize(
-    "name", ["topic:t1", "topics", "broker:broker-b", "broker-topics:broker-a", "broker-topics:broker-b", "changes"]
-)
+@pytest.mark.parametrize("name", ["brokers", "broker:broker-b", "queues:broker-a", "queues:broker-b", "changes"])
 async def test_delete_topic_writes_nothing(bed, name):
     await bed.register()
     await bed.register(SLAVE, "broker-b")
@@ -175,7 +140,7 @@ async def test_delete_topic_of_a_cluster_that_is_no_set_writes_nothing(bed):
     await refused(bed, key, lambda: bed.routes.delete_topic("t1", "c1"))
 
 
-@pytest.mark.parametrize("name", ["topic:t1", "topics", "broker:broker-b", "broker-topics:broker-b", "changes"])
+@pytest.mark.parametrize("name", ["brokers", "broker:broker-b", "queues:broker-b", "changes"])
 async def test_register_topic_writes_nothing(bed, name):
     await bed.register()
     await bed.register(SLAVE, "broker-b")
@@ -225,16 +190,20 @@ async def test_sign_of_life_writes_nothing(bed, name, operation):
     assert await bed.dump() == before
 
 
-async def test_snapshot_fails_and_the_error_names_the_script_and_the_namespace(bed):
-    await bed.register()
-    await break_key(bed, "topic:t1")
-    with pytest.raises(StoreError, match=f"snapshot in namespace '{bed.store.namespace}'.*WRONGTYPE"):
+@pytest.mark.parametrize(
+    ("name", "reading"), [("mapping:t1", "snapshot in"), ("queues:broker-a", r"reading namespace.*queues:broker-a")]
+)
+async def test_snapshot_fails_and_the_error_names_the_script_or_the_key(bed, name, reading):
+    await bed.register(mappings={"t1": ("broker-a", "{}")})
+    await break_key(bed, name)
+    with pytest.raises(StoreError, match=f"{reading}.*WRONGTYPE") as caught:
         await bed.tables()
+    assert bed.store.namespace in str(caught.value)
 
 
 async def test_queue_data_that_cannot_be_read_is_named(bed):
     await bed.register()
-    await bed.redis("HSET", bed.key("topic:t1"), "broker-a", "rubbish")
+    await bed.redis("HSET", bed.key("queues:broker-a"), "t1", "rubbish")
     with pytest.raises(StoreError, match="topic 't1' holds queue data that cannot be read"):
         await bed.tables()
 

@@ -16,6 +16,7 @@ from mqregistry.model import ORDER_TOPIC_CONFIG, QueueData, who
 from mqregistry.store import keys, scripts
 from mqregistry.store.auth.policies import PolicyStore, new_secret
 from mqregistry.store.auth.refusals import RefusalStore, read_last_use
+from mqregistry.store.connection.schema import convert
 from mqregistry.store.fleet.processes import (
     Peer,
     SweeperFacts,
@@ -26,10 +27,11 @@ from mqregistry.store.fleet.processes import (
     this_process,
 )
 from mqregistry.store.read_broker import read_broker
-from mqregistry.store.snapshot import read_section, read_topic_rows
+from mqregistry.store.snapshot import read_queues, read_section
 from mqregistry.store.streams import StreamLimits, StreamStore, lookup_entries
 
 from ..store.bed import Bed, registration
+from ..store.test_convert import back_to_schema_1
 
 
 async def use_authentication(bed: Bed) -> None:
@@ -85,7 +87,7 @@ async def use_everything(bed: Bed) -> None:
     await kv.set_config({"orderMessageEnable": "true"})
     await kv.restore("1-0", {"ns": {"restored": "1"}, "empty": {}})
     await leases.attach("fe1", [(who("c1", "10.0.0.1:10911"), "w1/9"), (who("c1", "unknown:1"), "w1/9")])
-    assert [rows async for rows in read_topic_rows(store)]
+    assert [rows async for rows in read_queues(store)]
     for section in ("brokers", "clusters", "filters", "mappings", "kv", "config", "live"):
         assert [name async for name, _ in read_section(store, section)], section
     assert await bed.contents() == await bed.replay()
@@ -141,4 +143,8 @@ async def use_everything(bed: Bed) -> None:
     done = await streams.trim({"changes": few, "heartbeats": few, "lookups": few}, reader_timeout_ms=1)
     assert done.removed > 0
     assert await streams.forget_reader("reader")
+    before = await bed.contents()
+    await back_to_schema_1(bed)
+    assert await convert(store.call, store.namespace) > 1
+    assert await bed.contents() == before
     assert set(store.times.scripts) == {*scripts.load()} - {"init_namespace"}

@@ -13,12 +13,12 @@ V1, V2 = DataVersion(1, 1, 0), DataVersion(2, 1, 0)
 RW, RO = QueueData(8, 8, 6), QueueData(8, 8, 4)
 
 
-def changes(topics, dropped, mappings, before):
+def changes(topics, dropped, mappings):
     """What the tables of these tests lead to: no row, or one at rev 0, and no settings."""
-    return RegistrationDiff("", 0, "0", 0, topics, dropped, mappings, before)
+    return RegistrationDiff("", 0, "0", 0, topics, dropped, mappings)
 
 
-NOTHING = changes({}, [], [], [])
+NOTHING = changes({}, [], [])
 
 
 def registration(topics=("t1", "t2"), *, broker_id=0, version=V1, **fields):
@@ -38,7 +38,7 @@ def tables_with(addrs, topics=None):
 
 
 def test_unknown_broker_brings_all_its_topics():
-    assert compare(registration(), None, tables_with({})) == changes({"t1": RW, "t2": RW}, [], [], [None, None])
+    assert compare(registration(), None, tables_with({})) == changes({"t1": RW, "t2": RW}, [], [])
 
 
 def test_nothing_new_changes_nothing():
@@ -49,13 +49,13 @@ def test_nothing_new_changes_nothing():
 
 def test_unchanged_version_leaves_present_queue_data_alone_and_adds_absent():
     tables = tables_with({0: ADDR}, {"t1": RO})
-    assert compare(registration(), V1, tables) == changes({"t2": RW}, [], [], [None])
+    assert compare(registration(), V1, tables) == changes({"t2": RW}, [], [])
 
 
 @pytest.mark.parametrize("known", [None, V2, DataVersion(1, 2, 0), DataVersion(1, 1, 1)])
 def test_any_difference_of_version_brings_present_queue_data_back(known):
     tables = tables_with({0: ADDR}, {"t1": RO, "t2": RW})
-    assert compare(registration(), known, tables) == changes({"t1": RW}, [], [], [RO])
+    assert compare(registration(), known, tables) == changes({"t1": RW}, [], [])
 
 
 def test_new_id_brings_everything_though_the_version_is_known():

@@ -8,7 +8,6 @@ from mqregistry.events import changes
 from mqregistry.events.changes import Row
 from mqregistry.model import BrokerRow, QueueData
 from mqregistry.tables.tables import Tables
-from mqregistry.tables.topics_loader import TopicsLoader
 
 RW, RO = QueueData(8, 8, 6), QueueData(8, 8, 4)
 REMOVALS = changes.BrokerRemoved.__subclasses__()
@@ -206,35 +205,6 @@ def test_an_event_of_a_type_of_later_releases_is_passed_over_if_it_says_so(table
 
 def test_an_event_of_an_unknown_type_is_an_error_and_changes_nothing(tables):
     before = str(tables.contents())
-    with pytest.raises(changes.UnknownChange, match=r"event 2 is a 'queues_moved', which this release \(schema 1\."):
+    with pytest.raises(changes.UnknownChange, match=r"event 2 is a 'queues_moved', which this release \(schema 2\."):
         tables.apply(changes.LaterChange(2, 1, unknown_type="queues_moved"))
     assert str(tables.contents()) == before
-
-
-def test_topics_of_a_snapshot_are_as_cell_by_cell():
-    """On the same brokerNames or not, with the same queues on each or not, and read twice with something new."""
-    values = {"rw": RW, "ro": RO}
-    pages = [
-        [("t1", ["a", "rw", "b", "rw"]), ("t2", ["a", "rw", "b", "ro"]), ("t3", ["b", "ro"])],
-        [("t4", ["a", "ro", "b", "ro"]), ("t3", ["a", "rw"]), ("t1", ["a", "ro", "b", "rw"]), ("t5", ["c", "rw"])],
-    ]
-    at_once, one_by_one = Tables(), Tables()
-    loader = TopicsLoader(at_once, values.__getitem__)
-    for page in pages:
-        loader.add(page)
-        for topic, flat in page:
-            for name, text in zip(flat[::2], flat[1::2], strict=True):
-                one_by_one.set_queue_data(topic, name, values[text])
-    loader.finish()
-    assert at_once.contents() == one_by_one.contents()
-    assert at_once.topics["t3"] == {"a": RW, "b": RO}
-    at_once.drop_broker("b")
-    one_by_one.drop_broker("b")
-    assert at_once.contents() == one_by_one.contents()
-
-
-def test_topics_of_a_snapshot_join_what_is_indexed_already(tables):
-    loader = TopicsLoader(tables, {"rw": RW}.__getitem__)
-    loader.add([("t9", ["a", "rw", "z", "rw"])])
-    loader.finish()
-    assert tables.broker_topics == {"a": {"t1", "t2", "t9"}, "b": {"t2"}, "z": {"t9"}}

@@ -32,7 +32,7 @@ def redis_cli(arguments: tuple[str, ...], config_file: Path | None, **flags: Any
     command is sent without it, and its reply is shown as redis-cli would.
 
     \b
-    mqregistry redis-cli SMEMBERS 'mq:{default}:topics'
+    mqregistry redis-cli SMEMBERS 'mq:{default}:brokers'
     """  # noqa: D301 (\\b is for click)
     settings = find_target(flags, config_file)
     address = parse_url(settings.redis)

@@ -159,7 +159,7 @@ It keeps running, and the three brokers keep registering. In another shell, try:
 
   mqregistry brokers --redis {settings.redis}
   mqregistry watch --from-start --redis {settings.redis}
-  {redis_cli} HGETALL '{prefix}topic:{TOPIC}'
+  {redis_cli} HGETALL '{prefix}queues:broker-b'
   {redis_cli} HGETALL '{prefix}broker:broker-b'
   {redis_cli} TTL '{prefix}beat:{CLUSTER}|{BROKERS[2].addr}'
   {redis_cli} XREVRANGE '{prefix}changes' + - COUNT 3

@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import Final
 
 from .. import keys
-from ..store import ENFORCING, Store
+from ..connection.schema import ENFORCING
+from ..store import Store
 
 AUTH_MINOR: Final = 2
 """The least schema minor of a release whose front ends decide on requests."""

@@ -43,6 +43,17 @@ async def crowd(world: World, count: int, topics: int, *, timeout_s: float = 9.0
     return hosts
 
 
+async def slaves_of(world: World, hosts: list[Host]) -> list[Host]:
+    """A slave of each: the group that loses its master loses its write permission, for all of its topics."""
+    slaves = []
+    for host in hosts:
+        state = host.members[0].state
+        member = world.broker(1, name=state.name, cluster=state.cluster, topics=0, timeout_s=60.0)
+        slaves.append(world.add_host([member], (0, 1), period_s=3.0, apart=True))
+    await world.waited(lambda: all(slave.members[0].state.lives and len(slave.wires) == 2 for slave in slaves), 20)
+    return slaves
+
+
 async def all_gone(world: World, hosts: list[Host], within_s: float, when: str) -> None:
     """None of them is in the tables after so much time, in which nothing else is disturbed."""
     whos = [host.members[0].state.who for host in hosts]
@@ -74,23 +85,27 @@ async def many_topics_fall_silent(world: World, rng: Random) -> None:
 
 @operation(0.2)
 async def many_topics_overdue_at_once(world: World, rng: Random) -> None:
-    """Many brokers of many topics are overdue when sweepers go on: no script holds up Redis, and all go soon (A3)."""
+    """Many masters of many topics are overdue when sweepers go on: no script holds up Redis, and all go soon (A3)."""
     with claimed(world, "big", *everything_of(world)), disturbed(world, "load"):
         hosts = await crowd(world, 24, 6000)
+        slaves = await slaves_of(world, hosts)
         for host in hosts:
             host.members[0].fall_silent()
         with disturbed(world, "sweep", world.front_ends[1].name):
             await stopped(sweepers_of(world), 10.0)
         await all_gone(world, hosts, GONE_S, "were overdue when sweepers went on")
+        for slave in slaves:
+            await slave.leave()
 
 
 @operation(0.2)
 async def many_topics_lose_their_connections(world: World, rng: Random) -> None:
-    """Many brokers of many topics close one connection, and the other one's front end ends: no long script (A3)."""
+    """Many masters of many topics close one connection, and the other one's front end ends: no long script (A3)."""
     # the first one has all of them in one worker
     ends, other = world.front_ends if rng.random() < 0.75 else reversed(world.front_ends)
     with claimed(world, "big", *everything_of(world)), disturbed(world, "load"):
         hosts = await crowd(world, 24, 6000, timeout_s=60.0)
+        slaves = await slaves_of(world, hosts)
         for host in hosts:
             host.held |= {0, 1}
         await world.waited(lambda: not any(member.in_flight for host in hosts for member in host.members), 3)
@@ -103,6 +118,8 @@ async def many_topics_lose_their_connections(world: World, rng: Random) -> None:
         await all_gone(world, hosts, GONE_S + REAPED_S, f"closed one connection, and had the other one to {ends.name}")
         for host in hosts:
             await host.stop()
+        for slave in slaves:
+            await slave.leave()
 
 
 @operation(0.3)

@@ -1,0 +1,21 @@
+--[[ finish_wipe: take what is left of the write permission of a brokerName, so that it can register
+  KEYS[1] meta         HASH
+  ARGV[1] broker_name
+  ARGV[2] topics       int   topics a call
+  DERIVED wiping, queues:<brokerName>, broker:<brokerName>
+  RETURNS {seq, more 0|1}
+  EVENTS  write_perm_set, in parts of 500 topics, where write permission is left
+  REPEAT  no effect      COST O(topics) ]]
+--- @include "include/open"
+--- @include "include/expect"
+--- @include "include/emit"
+--- @include "include/collect"
+--- @include "include/rest"
+--- @include "include/queue_data"
+--- @include "include/emit_topics"
+--- @include "include/wiping"
+local name = ARGV[1]
+room = tonumber(ARGV[2])
+expect("hash", P .. "broker:" .. name, P .. "queues:" .. name)
+local is_left = call("HEXISTS", P .. "wiping", name) == 1
+return {seq, is_left and not wipe_on(name) and 1 or 0}

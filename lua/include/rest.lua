@@ -1,0 +1,18 @@
+--[[ rest: where a later script goes on with a scan
+  NEEDS  open
+  GIVES  cursor_of(rest) -> the cursor to go on from; "0", the beginning, for "" and for what another server gave: a
+         cursor means something to the server alone that gave it, and after a failover the scan is begun anew
+         rest_of(cursor) -> rest, "" when the scan is over
+  USED BY queue_data, delete_topic ]]
+local function this_server()
+  return string.match(call("INFO", "server"), "run_id:(%x+)") or ""
+end
+
+local function cursor_of(rest)
+  local server, cursor = string.match(rest or "", "^(%x*) (%d+)$")
+  return cursor and server == this_server() and cursor or "0"
+end
+
+local function rest_of(cursor)
+  return cursor ~= "0" and this_server() .. " " .. cursor or ""
+end
