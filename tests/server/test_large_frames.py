@@ -17,6 +17,7 @@ from .pair import Pair, Wire, java
 
 AT_ONCE = 2
 PATIENCE_S = 1.0
+SIZE = 100
 
 
 class Clock:
@@ -32,12 +33,12 @@ class Turns:
 
     def __init__(self) -> None:
         self.clock = Clock()
-        self.frames = LargeFrames(self.clock, at_once=AT_ONCE, patience_s=PATIENCE_S)
+        self.frames = LargeFrames(self.clock, at_once=AT_ONCE, turn_bytes=AT_ONCE * SIZE, patience_s=PATIENCE_S)
         self.going: list[int] = []
 
     def enter(self, *senders: int) -> None:
         for sender in senders:
-            if self.frames.enter(sender, lambda sender=sender: self.going.append(sender)):  # type: ignore[misc]
+            if self.frames.enter(sender, lambda sender=sender: self.going.append(sender), "", SIZE):  # type: ignore[misc]
                 self.going.append(sender)
 
 
@@ -86,7 +87,7 @@ def test_who_takes_too_long_loses_the_turn_and_who_waits_too_long_gets_one(turns
 
 def test_the_frames_of_one_address_have_room_in_its_share_together() -> None:
     clock = Clock()
-    frames = LargeFrames(clock, at_once=AT_ONCE, patience_s=PATIENCE_S, share_bytes=100)
+    frames = LargeFrames(clock, at_once=AT_ONCE, turn_bytes=AT_ONCE, patience_s=PATIENCE_S, share_bytes=100)
     going: list[str] = []
 
     def enter(sender: str, size: int) -> None:
@@ -137,16 +138,16 @@ def test_an_address_without_a_share_is_not_bound() -> None:
 
 
 def test_who_goes_on_may_leave_at_once() -> None:
-    frames = LargeFrames(Clock(), at_once=1)
+    frames = LargeFrames(Clock(), at_once=1, turn_bytes=1)
     gone: list[int] = []
 
     def leaves(sender: int) -> None:
         gone.append(sender)
         frames.leave(sender)
 
-    assert frames.enter(0, lambda: None)
+    assert frames.enter(0, lambda: None, "", 1)
     for sender in range(1, 50):
-        frames.enter(sender, lambda sender=sender: leaves(sender))  # type: ignore[misc]
+        frames.enter(sender, lambda sender=sender: leaves(sender), "", 1)  # type: ignore[misc]
     frames.leave(0)
     assert (gone, frames.waiting) == (list(range(1, 50)), 0)
 
@@ -170,7 +171,7 @@ class Paused(Wire):
 def four_peers() -> list[Any]:
     """Four connections of one worker, two of which may send a large frame at a time."""
     connections = Pair().slow.connections
-    connections.large_frames = LargeFrames(lambda: connections.clock_s, at_once=AT_ONCE)
+    connections.large_frames = LargeFrames(lambda: connections.clock_s, at_once=AT_ONCE, turn_bytes=LARGE_FRAME_BYTES)
     made = []
     for _ in range(2 * AT_ONCE):
         wire, connection = Paused(), ServerConnection(connections)
