@@ -134,7 +134,9 @@ class LargeFrames:
             self._end_turn(sender)
         self._next()
         room_bytes = self._room_bytes()
-        for sender, entered in [(sender, entered) for sender, (since, entered) in self._waiting.items() if since <= late]:
+        for sender, entered in [
+            (sender, entered) for sender, (since, entered) in self._waiting.items() if since <= late
+        ]:
             room_bytes -= entered.size
             if room_bytes < 0:
                 return
