@@ -40,9 +40,9 @@ class ServerConnection(asyncio.Protocol):
 
     __slots__ = (
         "_backlog", "_closing", "_connections", "_context", "_large", "_lost", "_queued_bytes", "_reader",
-        "_reading_paused", "_sends_large", "_transport", "_waits", "_writer", "_writes", "active_at_s", "address", "caller",
-        "certificate", "channel", "closed_as", "frame_since_s", "host", "is_tls", "known", "last_caller", "looked",
-        "own_caller", "paused_at_s", "source", "unread_bytes", "verified", "via",
+        "_reading_paused", "_sends_large", "_transport", "_waits", "_writer", "_writes", "active_at_s", "address",
+        "caller", "certificate", "channel", "closed_as", "frame_since_s", "host", "is_tls", "known", "last_caller",
+        "looked", "own_caller", "paused_at_s", "source", "unread_bytes", "verified", "via",
     )  # fmt: skip
 
     def __init__(self, connections: Connections) -> None:

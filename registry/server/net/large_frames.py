@@ -75,7 +75,8 @@ class LargeFrames:
 
     def __init__(
         self, now: Callable[[], float], *, at_once: int = AT_ONCE, turn_bytes: int = TURN_BYTES,
-        patience_s: float = PATIENCE_S, share_bytes: float = math.inf, room_bytes: Callable[[], float] = lambda: math.inf,
+        patience_s: float = PATIENCE_S, share_bytes: float = math.inf,
+        room_bytes: Callable[[], float] = lambda: math.inf,
     ) -> None:  # fmt: skip
         self._now = now
         self._patience_s = patience_s
@@ -134,14 +135,11 @@ class LargeFrames:
             self._end_turn(sender)
         self._next()
         room_bytes = self._room_bytes()
-        for sender, entered in [
-            (sender, entered) for sender, (since, entered) in self._waiting.items() if since <= late
-        ]:
-            room_bytes -= entered.size
-            if room_bytes < 0:
-                return
-            del self._waiting[sender]
-            entered.go_on()
+        for sender in [sender for sender, (since, _) in self._waiting.items() if since <= late]:
+            size = self._waiting[sender][1].size
+            if size <= room_bytes:
+                room_bytes -= size
+                self._waiting.pop(sender)[1].go_on()
 
     def _has_room(self, entered: _Sender) -> bool:
         taken = self._bytes.get(entered.address, 0)

@@ -1,8 +1,8 @@
 """Reads connections in small pieces, but for large frames that have their turn.
 
-An event loop reads what a socket has, up to 256 KiB at a time. When thousands of brokers send a registration in the same
-moment, more would be in memory than a worker may hold before it has looked at the first of them. A small piece shows
-that a large frame begins; the rest of it stays in the socket until its turn comes.
+An event loop reads what a socket has, up to 256 KiB at a time. When thousands of brokers send a registration in the
+same moment, more would be in memory than a worker may hold before it has looked at the first of them. A small piece
+shows that a large frame begins; the rest of it stays in the socket until its turn comes.
 """
 
 from __future__ import annotations
