@@ -86,8 +86,10 @@ def _sizes(found: Sequence[Found]) -> str:
     longest = [f"{one['rebuild']['longest_ms']:.1f} ms" if "longest_ms" in one["rebuild"] else "" for one in found]
     rows = [
         ["all brokers register at once", *cost("fill")],
+        ["1,000 small lookups/s meanwhile", *latency("small lookups while all register")],
         ["memory then", *memory("filled")],
         ["every broker beats once", *cost("heartbeat round")],
+        ["1,000 small lookups/s meanwhile", *latency("small lookups while all beat")],
         ["a lookup of a small route, 64 × 1", *(f"{one['lookup']['cpu_us']:.1f} µs CPU" for one in found)],
         ["the route of TBW102", *answer("TBW102")],
         ["all clusters (106)", *answer("clusters (106)")],

@@ -23,7 +23,7 @@ from bench.compare.life import BEAT_EVERY_S
 from bench.load import plan
 from bench.load.plan import read_answers
 from bench.load.shapes import VERSION, TableShape, Variant, narrow
-from bench.load.tool import LoadGenerator
+from bench.load.tool import LoadGenerator, LoadResult
 from bench.servers.peers import OurServer
 from bench.servers.processes import Processes
 from bench.servers.wire import ask
@@ -35,12 +35,10 @@ DEFAULT_TOPICS = (
     "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC", "TRANS_CHECK_MAX_TIME_TOPIC",
 )  # fmt: skip
 LEAVERS = 50
-WAVE = 1_000
-"""So many brokers register at once. A worker holds 256 MiB of unfinished frames; 10,000 brokers that send 70 kB at the
-same moment are more than that, and some would be hung up on and come again."""
 SAMPLE = 10_000
 """So many topics are looked up and checked."""
-STORM_TRIES = 100
+STALL_S = 120.0
+"""Longer than all take that register at once."""
 BIG_ROUTES_A_SECOND = 10
 LOOKUPS_A_SECOND = 1000
 Say = Callable[[str], None]
@@ -115,24 +113,29 @@ class _Step:
         self.found[what] = {"redis_mb": redis_mb, "worker_mb": worker_mb}
         self.say(f"{what}: Redis {redis_mb:.0f} MB, worker {worker_mb:.0f} MB")
 
-    def _register_all(self, variant: Variant = Variant.BASE, count: int = 0, *, keep: bool = True) -> int:
-        """All brokers (or the first few), a wave after the other; how many were refused."""
-        count, refused = count or len(self.shape.brokers), 0
-        for first in range(0, count, WAVE):
-            refused += self._wave(first, min(WAVE, count - first), variant, keep=keep)
-            if time.monotonic() - self._beat_at > BEAT_EVERY_S:  # those that registered first must not expire meanwhile
-                self._beat_at = time.monotonic()
-                for before in range(0, first + WAVE, WAVE):
-                    self._wave(before, min(WAVE, count - before), Variant.BASE, keep=True)
+    def _register_all(
+        self, variant: Variant = Variant.BASE, count: int = 0, *, keep: bool = True, beside: str = ""
+    ) -> int:
+        """All brokers (or the first few) in the same moment; how many were refused.
+
+        A broker that is hung up on ends the run: LoadFailed. beside: how the lookups meanwhile are called; none if "".
+        """
+        count = count or len(self.shape.brokers)
+        lookups: dict[str, float] = {"connections": 16, "rate": LOOKUPS_A_SECOND, "sample": 0} if beside else {}
+        result = self.generator.run(
+            reg_parallel=count, reg_each=1, reg_a=int(variant), reg_b=int(variant), reg_keep=int(keep),
+            stall_s=STALL_S, **lookups,
+        )  # fmt: skip
+        if beside:
+            self._latency(beside, result)
         if count == len(self.shape.brokers):
             self._beat_at = time.monotonic()
-        return refused
+        return count - result.registrations.codes.get("0", 0)
 
-    def _wave(self, first: int, count: int, variant: Variant, *, keep: bool) -> int:
-        done = self.generator.run(
-            reg_first=first, reg_parallel=count, reg_each=1, reg_a=int(variant), reg_b=int(variant), reg_keep=int(keep)
-        ).registrations
-        return count - done.codes.get("0", 0)
+    def _latency(self, what: str, result: LoadResult) -> None:
+        latency = result.lookups.latency
+        self.found[what] = {"p50_ms": latency.percentile_ms(50), "p99_ms": latency.percentile_ms(99)}
+        self.say(f"{what}: p50 {latency.percentile_ms(50):.2f}, p99 {latency.percentile_ms(99):.2f} ms")
 
     def _beat(self) -> None:
         if time.monotonic() - self._beat_at > BEAT_EVERY_S:
@@ -140,14 +143,8 @@ class _Step:
 
     def fill(self) -> None:
         with self._cost("fill"):
-            tries = 1
-            refused = self._register_all(keep=False)
-            while refused and tries < STORM_TRIES:
-                tries += 1
-                time.sleep(0.25)  # a broker waits longer
-                refused = self._register_all()
-        assert not refused, f"{refused} brokers are still refused"
-        self.found["fill"]["tries"] = tries
+            refused = self._register_all(keep=False, beside="small lookups while all register")
+        assert not refused, f"{refused} brokers were refused"
         self._memory("filled")
 
     def check(self, asked: Sequence[int], bodies: Path) -> None:
@@ -159,7 +156,7 @@ class _Step:
 
     def heartbeats(self) -> None:
         with self._cost("heartbeat round"):
-            refused = self._register_all()
+            refused = self._register_all(beside="small lookups while all beat")
         assert not refused, f"{refused} heartbeats were refused"
 
     def lookups(self, seconds: float) -> None:
@@ -204,9 +201,7 @@ class _Step:
         result = self.generator.run(
             connections=16, rate=LOOKUPS_A_SECOND, seconds=seconds, warmup_s=0.3, drain_s=20
         )  # fmt: skip
-        latency = result.lookups.latency
-        self.found[what] = {"p50_ms": latency.percentile_ms(50), "p99_ms": latency.percentile_ms(99)}
-        self.say(f"{what}: p50 {latency.percentile_ms(50):.2f}, p99 {latency.percentile_ms(99):.2f} ms")
+        self._latency(what, result)
 
     def _ask_big(self, stop: threading.Event, changes: bool) -> None:
         """changes: a broker loses its write permission and gets it again, which are changes of all its topics."""
