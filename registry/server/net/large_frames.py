@@ -23,6 +23,8 @@ TURN_BYTES: Final = 3 << 20
 """So many bytes may be sent at a time, by so many senders at least:"""
 AT_ONCE: Final = 3
 PATIENCE_S: Final = 1.0
+# So many times the bytes that may be sent at a time go on at once, of those that have waited for too long.
+_LATE: Final = 4
 
 
 class _Sender(NamedTuple):
@@ -61,9 +63,10 @@ class _Crowd:
 class LargeFrames:
     """The senders that have a turn, and those that wait for one, in the order in which they came.
 
-    A turn lasts until the frame is answered, but ``patience_s`` at most, and no sender waits for longer than that while
-    there is memory for its frame: one that is slow or stuck delays the others by no more. Only those of its own address
-    wait longer, for their share: it counts a frame from its beginning until it is answered or the sender is gone.
+    A turn lasts until the frame is answered, but ``patience_s`` at most. When one took longer, no sender waits for
+    longer than that either, as far as there is memory for its frame: one that is slow or stuck delays the others by no
+    more. Only those of its own address wait longer, for their share: it counts a frame from its beginning until it is
+    answered or the sender is gone.
 
     Args:
         now: a clock in seconds; may be coarse.
@@ -83,7 +86,8 @@ class LargeFrames:
         self._share_bytes = share_bytes
         self._room_bytes = room_bytes
         self._most_bytes = turn_bytes // at_once  # of a frame that count
-        self._left_bytes = turn_bytes
+        self._left_bytes = self._turn_bytes = turn_bytes
+        self._stuck_at_s = -math.inf  # when a turn was last lost
         self._turns: dict[object, tuple[float, int]] = {}  # since when, and how many bytes of those count
         self._waiting: dict[object, tuple[float, _Sender]] = {}
         self._with_address: dict[object, _Sender] = {}
@@ -133,8 +137,11 @@ class LargeFrames:
         late = self._now() - self._patience_s
         for sender in [sender for sender, (since, _) in self._turns.items() if since <= late]:
             self._end_turn(sender)
+            self._stuck_at_s = self._now()
         self._next()
-        room_bytes = self._room_bytes()
+        if self._stuck_at_s < late:
+            return  # there are many, but each gets its turn
+        room_bytes = min(self._room_bytes(), _LATE * self._turn_bytes)
         for sender in [sender for sender, (since, _) in self._waiting.items() if since <= late]:
             size = self._waiting[sender][1].size
             if size <= room_bytes:
