@@ -121,7 +121,9 @@ class _Step:
         A broker that is hung up on ends the run: LoadFailed. beside: how the lookups meanwhile are called; none if "".
         """
         count = count or len(self.shape.brokers)
-        lookups: dict[str, float] = {"connections": 16, "rate": LOOKUPS_A_SECOND, "sample": 0, "drain_s": 20} if beside else {}
+        lookups: dict[str, float] = (
+            {"connections": 16, "rate": LOOKUPS_A_SECOND, "sample": 0, "drain_s": 20} if beside else {}
+        )
         result = self.generator.run(
             reg_parallel=count, reg_each=1, reg_a=int(variant), reg_b=int(variant), reg_keep=int(keep),
             stall_s=STALL_S, **lookups,

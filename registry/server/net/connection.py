@@ -153,7 +153,9 @@ class ServerConnection(asyncio.Protocol):
         self._look_at_large_frame()
         self.unread_bytes = 0
         self._hold()
-        self._transport = None  # nothing is sent any more; under TLS, the two hold each other
+        # Nothing is sent or decided any more; each of these holds this connection: see process/collector.py.
+        self._transport = self.verified = self.looked = None
+        self.known = self._connections.known_at_first
         if self._writer is None:
             self._context.channels.closed(self)
 

@@ -53,6 +53,7 @@ from .authentication import Authentication
 from .figures.worker_figures import ChangeCounts, LoopDelays, UnwritableTopics
 from .figures.worker_status import StatusSources, status
 from .kv_log import log_kv
+from .collector import keep_looks_short
 from .malloc import keep_large_blocks, trim_after_bursts
 from .pipes import LineWriter
 from .port.received_connections import ReceivedConnections
@@ -224,6 +225,7 @@ class Worker:
             # The tables are long-lived: the collector need not look at them again and again, nor once now.
             gc.freeze()
             gc.enable()  # it rested since this process was made
+            keep_looks_short()
             if not self._stop.is_set():
                 self._say({"event": "ready"})
                 self._answers = True
