@@ -21,9 +21,10 @@ import redis
 
 from bench.compare.life import BEAT_EVERY_S
 from bench.load import plan
+from bench.load.histogram import Histogram
 from bench.load.plan import read_answers
 from bench.load.shapes import VERSION, TableShape, Variant, narrow
-from bench.load.tool import LoadGenerator, LoadResult
+from bench.load.tool import LoadGenerator
 from bench.servers.peers import OurServer
 from bench.servers.processes import Processes
 from bench.servers.wire import ask
@@ -75,8 +76,9 @@ def measure(
         server = OurServer(1, 1, processes, server_cores, "size")
         stack.callback(server.stop)
         generator = stack.enter_context(LoadGenerator(server.port, lookups, registrations, other_cores))
+        asker = stack.enter_context(LoadGenerator(server.port, lookups, None, other_cores))
         found: dict[str, Any] = {"brokers": brokers, "topics": len(shape.topics), "what": shape.what}
-        step = _Step(server, generator, shape, found, say)
+        step = _Step(server, generator, asker, shape, found, say)
         step.fill()
         step.check(asked, folder / "bodies")
         step.heartbeats()
@@ -90,9 +92,11 @@ def measure(
 
 class _Step:
     def __init__(
-        self, server: OurServer, generator: LoadGenerator, shape: TableShape, found: dict[str, Any], say: Say
-    ) -> None:
-        self.server, self.generator, self.shape, self.found, self.say = server, generator, shape, found, say
+        self, server: OurServer, generator: LoadGenerator, asker: LoadGenerator, shape: TableShape,
+        found: dict[str, Any], say: Say,
+    ) -> None:  # fmt: skip
+        self.server, self.generator, self.asker = server, generator, asker
+        self.shape, self.found, self.say = shape, found, say
         self._beat_at = time.monotonic()
 
     @contextlib.contextmanager
@@ -113,29 +117,42 @@ class _Step:
         self.found[what] = {"redis_mb": redis_mb, "worker_mb": worker_mb}
         self.say(f"{what}: Redis {redis_mb:.0f} MB, worker {worker_mb:.0f} MB")
 
-    def _register_all(
-        self, variant: Variant = Variant.BASE, count: int = 0, *, keep: bool = True, beside: str = ""
-    ) -> int:
+    def _register_all(self, variant: Variant = Variant.BASE, count: int = 0, *, keep: bool = True) -> int:
         """All brokers (or the first few) in the same moment; how many were refused.
 
-        A broker that is hung up on ends the run: LoadFailed. beside: how the lookups meanwhile are called; none if "".
+        A broker that is hung up on ends the run: LoadFailed.
         """
         count = count or len(self.shape.brokers)
-        lookups: dict[str, float] = (
-            {"connections": 16, "rate": LOOKUPS_A_SECOND, "sample": 0, "drain_s": 20} if beside else {}
-        )
-        result = self.generator.run(
-            reg_parallel=count, reg_each=1, reg_a=int(variant), reg_b=int(variant), reg_keep=int(keep),
-            stall_s=STALL_S, **lookups,
-        )  # fmt: skip
-        if beside:
-            self._latency(beside, result)
+        done = self.generator.run(
+            reg_parallel=count, reg_each=1, reg_a=int(variant), reg_b=int(variant), reg_keep=int(keep), stall_s=STALL_S
+        ).registrations
         if count == len(self.shape.brokers):
             self._beat_at = time.monotonic()
-        return count - result.registrations.codes.get("0", 0)
+        return count - done.codes.get("0", 0)
 
-    def _latency(self, what: str, result: LoadResult) -> None:
-        latency = result.lookups.latency
+    @contextlib.contextmanager
+    def _small_lookups_beside(self, what: str) -> Iterator[None]:
+        """Clients that are connected before it begins ask while this context lasts, and up to two seconds longer."""
+        ended, parts = threading.Event(), []
+
+        def ask_on() -> None:
+            while not ended.is_set():
+                result = self.asker.run(
+                    connections=16, rate=LOOKUPS_A_SECOND, seconds=2, warmup_s=0.2, drain_s=20, sample=0
+                )
+                parts.append(result.lookups.latency)
+
+        thread = threading.Thread(target=ask_on)
+        thread.start()
+        try:
+            time.sleep(1)
+            yield
+        finally:
+            ended.set()
+            thread.join()
+        self._latency(what, Histogram.sum(parts))
+
+    def _latency(self, what: str, latency: Histogram) -> None:
         self.found[what] = {"p50_ms": latency.percentile_ms(50), "p99_ms": latency.percentile_ms(99)}
         self.say(f"{what}: p50 {latency.percentile_ms(50):.2f}, p99 {latency.percentile_ms(99):.2f} ms")
 
@@ -144,8 +161,8 @@ class _Step:
             self._register_all()
 
     def fill(self) -> None:
-        with self._cost("fill"):
-            refused = self._register_all(keep=False, beside="small lookups while all register")
+        with self._small_lookups_beside("small lookups while all register"), self._cost("fill"):
+            refused = self._register_all(keep=False)
         assert not refused, f"{refused} brokers were refused"
         self._memory("filled")
 
@@ -157,8 +174,8 @@ class _Step:
         assert not wrong, wrong[:3]
 
     def heartbeats(self) -> None:
-        with self._cost("heartbeat round"):
-            refused = self._register_all(beside="small lookups while all beat")
+        with self._small_lookups_beside("small lookups while all beat"), self._cost("heartbeat round"):
+            refused = self._register_all()
         assert not refused, f"{refused} heartbeats were refused"
 
     def lookups(self, seconds: float) -> None:
@@ -203,7 +220,7 @@ class _Step:
         result = self.generator.run(
             connections=16, rate=LOOKUPS_A_SECOND, seconds=seconds, warmup_s=0.3, drain_s=20
         )  # fmt: skip
-        self._latency(what, result)
+        self._latency(what, result.lookups.latency)
 
     def _ask_big(self, stop: threading.Event, changes: bool) -> None:
         """changes: a broker loses its write permission and gets it again, which are changes of all its topics."""

@@ -50,10 +50,10 @@ from ..view.lookup_counts import LookupJournal
 from ..view.notify_min_broker_id import MinBrokerIdNotifier
 from ..view.view import View
 from .authentication import Authentication
+from .collector import keep_looks_short
 from .figures.worker_figures import ChangeCounts, LoopDelays, UnwritableTopics
 from .figures.worker_status import StatusSources, status
 from .kv_log import log_kv
-from .collector import keep_looks_short
 from .malloc import keep_large_blocks, trim_after_bursts
 from .pipes import LineWriter
 from .port.received_connections import ReceivedConnections
