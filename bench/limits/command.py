@@ -1,6 +1,6 @@
-"""The limits: what one Redis carries, what breaks first with many brokers and topics, namespaces over a Redis Cluster.
+"""The limits: one Redis, many brokers and topics, namespaces over a Redis Cluster, and very many clients.
 
-    python -m bench scale                        all three, about six minutes
+    python -m bench scale                        all of them, about seven minutes
     python -m bench scale --part redis           one of them
     python -m bench scale --part size --brokers 10000   in full size
 
@@ -19,13 +19,13 @@ from pathlib import Path
 from typing import Any
 
 from bench.compare import report
-from bench.limits import one_redis, shards, size
+from bench.limits import clients, one_redis, shards, size
 from bench.limits import report as scale_report
 from bench.load.tool import NoCompiler, build
 from bench.servers import machine
 from bench.servers.machine import cores
 
-PARTS = ("redis", "size", "shards")
+PARTS = ("redis", "size", "shards", "clients")
 
 
 def main() -> int:
@@ -35,6 +35,8 @@ def main() -> int:
     parser.add_argument("--part", action="append", choices=PARTS, help="default all")
     parser.add_argument("--brokers", type=int, default=2_500, help="of size")
     parser.add_argument("--topics", type=int, default=400, help="of size, of each broker; each is on 4 brokers")
+    parser.add_argument("--connections", type=int, default=50_000, help="of clients")
+    parser.add_argument("--watches", type=int, default=20_000, help="of clients: so many of them watch one route")
     parser.add_argument("--seconds", type=float, default=5.0, help="of each measured load")
     parser.add_argument("--output", type=Path, default=report.FOLDER, help="folder of SCALE.md and results/")
     options = parser.parse_args()
@@ -63,6 +65,8 @@ def run(parts: Sequence[str], options: argparse.Namespace) -> None:
         say(f"-- {part}")
         if part == "redis":
             found = one_redis.measure(say, options.seconds, first, second)
+        elif part == "clients":
+            found = clients.measure(say, options.connections, options.watches, options.seconds, first, second)
         elif part == "size":
             found = size.measure(say, options.brokers, options.topics, options.seconds, first, second)
         else:

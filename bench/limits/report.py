@@ -29,6 +29,8 @@ def render(found: Found) -> str:
         )  # fmt: skip
     if "shards" in found:
         parts.append("### Four namespaces over three shards\n\n" + _about(found["shards"]) + _shards(found["shards"]))
+    if "clients" in found:
+        parts.append("### Very many clients\n\n" + _about(found["clients"]) + _clients(found["clients"]))
     return "\n".join(parts)
 
 
@@ -86,8 +88,10 @@ def _sizes(found: Sequence[Found]) -> str:
     longest = [f"{one['rebuild']['longest_ms']:.1f} ms" if "longest_ms" in one["rebuild"] else "" for one in found]
     rows = [
         ["all brokers register at once", *cost("fill")],
+        ["1,000 small lookups/s meanwhile", *latency("small lookups while all register")],
         ["memory then", *memory("filled")],
         ["every broker beats once", *cost("heartbeat round")],
+        ["1,000 small lookups/s meanwhile", *latency("small lookups while all beat")],
         ["a lookup of a small route, 64 × 1", *(f"{one['lookup']['cpu_us']:.1f} µs CPU" for one in found)],
         ["the route of TBW102", *answer("TBW102")],
         ["all clusters (106)", *answer("clusters (106)")],
@@ -102,6 +106,21 @@ def _sizes(found: Sequence[Found]) -> str:
         ["memory then", *memory("rebuilt")],
     ]
     return _table(["", *(one["what"] for one in found)], rows)
+
+
+def _clients(found: Found) -> str:
+    meanwhile = found["meanwhile"]
+    rows = [
+        ["memory of the front end for each of them", f"{found['bytes_each'] / 1e3:.2f} kB"],
+        ["2,000 others ask: alone", f"{found['alone']:,.0f}/s"],
+        ["beside them", f"{found['beside']:,.0f}/s"],
+        [
+            f"a change is told to {found['watches']:,} that watch its route",
+            f"half of them after {found['told_p50_s']:.2f} s, all after {found['told_all_s']:.2f} s",
+        ],
+        ["1,000 small lookups/s meanwhile", f"p50 {meanwhile['p50_ms']:.2f}, p99 {meanwhile['p99_ms']:.2f} ms"],
+    ]
+    return _table([f"{found['connections']:,} connections, {found['workers']} workers on one core", ""], rows)
 
 
 def _shards(found: Found) -> str:

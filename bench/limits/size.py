@@ -21,6 +21,7 @@ import redis
 
 from bench.compare.life import BEAT_EVERY_S
 from bench.load import plan
+from bench.load.histogram import Histogram
 from bench.load.plan import read_answers
 from bench.load.shapes import VERSION, TableShape, Variant, narrow
 from bench.load.tool import LoadGenerator
@@ -35,12 +36,10 @@ DEFAULT_TOPICS = (
     "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC", "TRANS_CHECK_MAX_TIME_TOPIC",
 )  # fmt: skip
 LEAVERS = 50
-WAVE = 1_000
-"""So many brokers register at once. A worker holds 256 MiB of unfinished frames; 10,000 brokers that send 70 kB at the
-same moment are more than that, and some would be hung up on and come again."""
 SAMPLE = 10_000
 """So many topics are looked up and checked."""
-STORM_TRIES = 100
+STALL_S = 120.0
+"""Longer than all take that register at once."""
 BIG_ROUTES_A_SECOND = 10
 LOOKUPS_A_SECOND = 1000
 Say = Callable[[str], None]
@@ -77,8 +76,9 @@ def measure(
         server = OurServer(1, 1, processes, server_cores, "size")
         stack.callback(server.stop)
         generator = stack.enter_context(LoadGenerator(server.port, lookups, registrations, other_cores))
+        asker = stack.enter_context(LoadGenerator(server.port, lookups, None, other_cores))
         found: dict[str, Any] = {"brokers": brokers, "topics": len(shape.topics), "what": shape.what}
-        step = _Step(server, generator, shape, found, say)
+        step = _Step(server, generator, asker, shape, found, say)
         step.fill()
         step.check(asked, folder / "bodies")
         step.heartbeats()
@@ -92,9 +92,11 @@ def measure(
 
 class _Step:
     def __init__(
-        self, server: OurServer, generator: LoadGenerator, shape: TableShape, found: dict[str, Any], say: Say
-    ) -> None:
-        self.server, self.generator, self.shape, self.found, self.say = server, generator, shape, found, say
+        self, server: OurServer, generator: LoadGenerator, asker: LoadGenerator, shape: TableShape,
+        found: dict[str, Any], say: Say,
+    ) -> None:  # fmt: skip
+        self.server, self.generator, self.asker = server, generator, asker
+        self.shape, self.found, self.say = shape, found, say
         self._beat_at = time.monotonic()
 
     @contextlib.contextmanager
@@ -116,38 +118,52 @@ class _Step:
         self.say(f"{what}: Redis {redis_mb:.0f} MB, worker {worker_mb:.0f} MB")
 
     def _register_all(self, variant: Variant = Variant.BASE, count: int = 0, *, keep: bool = True) -> int:
-        """All brokers (or the first few), a wave after the other; how many were refused."""
-        count, refused = count or len(self.shape.brokers), 0
-        for first in range(0, count, WAVE):
-            refused += self._wave(first, min(WAVE, count - first), variant, keep=keep)
-            if time.monotonic() - self._beat_at > BEAT_EVERY_S:  # those that registered first must not expire meanwhile
-                self._beat_at = time.monotonic()
-                for before in range(0, first + WAVE, WAVE):
-                    self._wave(before, min(WAVE, count - before), Variant.BASE, keep=True)
+        """All brokers (or the first few) in the same moment; how many were refused.
+
+        A broker that is hung up on ends the run: LoadFailed.
+        """
+        count = count or len(self.shape.brokers)
+        done = self.generator.run(
+            reg_parallel=count, reg_each=1, reg_a=int(variant), reg_b=int(variant), reg_keep=int(keep), stall_s=STALL_S
+        ).registrations
         if count == len(self.shape.brokers):
             self._beat_at = time.monotonic()
-        return refused
-
-    def _wave(self, first: int, count: int, variant: Variant, *, keep: bool) -> int:
-        done = self.generator.run(
-            reg_first=first, reg_parallel=count, reg_each=1, reg_a=int(variant), reg_b=int(variant), reg_keep=int(keep)
-        ).registrations
         return count - done.codes.get("0", 0)
+
+    @contextlib.contextmanager
+    def _small_lookups_beside(self, what: str) -> Iterator[None]:
+        """Clients that are connected before it begins ask while this context lasts, and up to two seconds longer."""
+        ended, parts = threading.Event(), []
+
+        def ask_on() -> None:
+            while not ended.is_set():
+                result = self.asker.run(
+                    connections=16, rate=LOOKUPS_A_SECOND, seconds=2, warmup_s=0.2, drain_s=20, sample=0
+                )
+                parts.append(result.lookups.latency)
+
+        thread = threading.Thread(target=ask_on)
+        thread.start()
+        try:
+            time.sleep(1)
+            yield
+        finally:
+            ended.set()
+            thread.join()
+        self._latency(what, Histogram.sum(parts))
+
+    def _latency(self, what: str, latency: Histogram) -> None:
+        self.found[what] = {"p50_ms": latency.percentile_ms(50), "p99_ms": latency.percentile_ms(99)}
+        self.say(f"{what}: p50 {latency.percentile_ms(50):.2f}, p99 {latency.percentile_ms(99):.2f} ms")
 
     def _beat(self) -> None:
         if time.monotonic() - self._beat_at > BEAT_EVERY_S:
             self._register_all()
 
     def fill(self) -> None:
-        with self._cost("fill"):
-            tries = 1
+        with self._small_lookups_beside("small lookups while all register"), self._cost("fill"):
             refused = self._register_all(keep=False)
-            while refused and tries < STORM_TRIES:
-                tries += 1
-                time.sleep(0.25)  # a broker waits longer
-                refused = self._register_all()
-        assert not refused, f"{refused} brokers are still refused"
-        self.found["fill"]["tries"] = tries
+        assert not refused, f"{refused} brokers were refused"
         self._memory("filled")
 
     def check(self, asked: Sequence[int], bodies: Path) -> None:
@@ -158,7 +174,7 @@ class _Step:
         assert not wrong, wrong[:3]
 
     def heartbeats(self) -> None:
-        with self._cost("heartbeat round"):
+        with self._small_lookups_beside("small lookups while all beat"), self._cost("heartbeat round"):
             refused = self._register_all()
         assert not refused, f"{refused} heartbeats were refused"
 
@@ -204,9 +220,7 @@ class _Step:
         result = self.generator.run(
             connections=16, rate=LOOKUPS_A_SECOND, seconds=seconds, warmup_s=0.3, drain_s=20
         )  # fmt: skip
-        latency = result.lookups.latency
-        self.found[what] = {"p50_ms": latency.percentile_ms(50), "p99_ms": latency.percentile_ms(99)}
-        self.say(f"{what}: p50 {latency.percentile_ms(50):.2f}, p99 {latency.percentile_ms(99):.2f} ms")
+        self._latency(what, result.lookups.latency)
 
     def _ask_big(self, stop: threading.Event, changes: bool) -> None:
         """changes: a broker loses its write permission and gets it again, which are changes of all its topics."""

@@ -50,6 +50,9 @@ class Wire:
 
     resume_reading = pause_reading
 
+    def set_protocol(self, protocol: Any) -> None:
+        pass
+
     def get_extra_info(self, name: str) -> Any:
         return ("127.0.0.1", 1) if name == "peername" else None
 

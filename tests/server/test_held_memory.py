@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import signal
 import socket
 import struct
 import zlib
@@ -204,6 +206,28 @@ def test_a_fleet_behind_one_address_is_delayed_but_not_dropped(front_end_with: A
     finally:
         for client in clients:
             client.close()
+
+
+def test_what_many_brokers_send_in_one_moment_waits_in_their_sockets(front_end: Any) -> None:
+    """1,000 registrations of 60 kB are there when it looks: of new connections, then of connections that it knows."""
+    process, many = psutil.Process(front_end.process.pid), 1000
+    ext, body = Broker(topics=[f"topic-{i}" for i in range(380)]).registration()
+    assert 58_000 < len(body) < 62_000, "it fits into a socket"
+    with contextlib.ExitStack() as stack:
+        clients = [stack.enter_context(front_end.client(timeout_s=60)) for _ in range(many)]
+        assert clients[0].request(103, ext, body).code == 0
+        for _ in range(2):
+            before = process.memory_info().rss
+            front_end.kill(signal.SIGSTOP)
+            for client in clients:
+                client.send(103, ext, body)
+            with open(f"/proc/{process.pid}/clear_refs", "w") as refs:
+                refs.write("5")
+            front_end.kill(signal.SIGCONT)
+            assert {client.receive().code for client in clients} == {0}
+            grown = _most_memory(process) - before
+            print(f"grown by {grown / MB:.1f} MB")
+            assert grown < many * len(body) // 3
 
 
 def test_answers_that_nobody_reads_are_counted(front_end: Any) -> None:

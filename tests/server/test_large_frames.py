@@ -17,6 +17,7 @@ from .pair import Pair, Wire, java
 
 AT_ONCE = 2
 PATIENCE_S = 1.0
+SIZE = 100
 
 
 class Clock:
@@ -32,12 +33,12 @@ class Turns:
 
     def __init__(self) -> None:
         self.clock = Clock()
-        self.frames = LargeFrames(self.clock, at_once=AT_ONCE, patience_s=PATIENCE_S)
+        self.frames = LargeFrames(self.clock, at_once=AT_ONCE, turn_bytes=AT_ONCE * SIZE, patience_s=PATIENCE_S)
         self.going: list[int] = []
 
     def enter(self, *senders: int) -> None:
         for sender in senders:
-            if self.frames.enter(sender, lambda sender=sender: self.going.append(sender)):  # type: ignore[misc]
+            if self.frames.enter(sender, lambda sender=sender: self.going.append(sender), "", SIZE):  # type: ignore[misc]
                 self.going.append(sender)
 
 
@@ -84,9 +85,39 @@ def test_who_takes_too_long_loses_the_turn_and_who_waits_too_long_gets_one(turns
     assert turns.frames.waiting == 0
 
 
+def test_more_have_a_turn_when_their_frames_are_smaller() -> None:
+    frames = LargeFrames(Clock(), at_once=2, turn_bytes=200)
+    going: list[int] = []
+    for sender, size in enumerate((1000, 40, 60, 10)):  # no frame counts more than half
+        if frames.enter(sender, lambda sender=sender: going.append(sender), "", size):  # type: ignore[misc]
+            going.append(sender)
+    assert (going, frames.waiting) == ([0, 1, 2], 1)
+    frames.leave(2)
+    assert going == [0, 1, 2, 3]
+    assert not frames.enter(4, lambda: going.append(4), "", 60)
+    assert not frames.enter(5, lambda: going.append(5), "", 1), "it does not go past one that waits"
+    frames.leave(1)
+    assert going == [0, 1, 2, 3, 4, 5]
+
+
+def test_who_waits_too_long_waits_on_without_memory_for_its_frame() -> None:
+    clock, room = Clock(), [250]
+    frames = LargeFrames(clock, at_once=1, turn_bytes=100, patience_s=PATIENCE_S, room_bytes=lambda: room[0])
+    going: list[int] = []
+    for sender in range(6):
+        frames.enter(sender, lambda sender=sender: going.append(sender), "", 100)  # type: ignore[misc]
+    clock.now_s += PATIENCE_S
+    frames.tick()
+    assert going == [1, 2, 3], "1 has the turn of 0, which took too long; and there is room for two"
+    room[0] = 0
+    clock.now_s += PATIENCE_S
+    frames.tick()
+    assert going == [1, 2, 3, 4], "turns go on"
+
+
 def test_the_frames_of_one_address_have_room_in_its_share_together() -> None:
     clock = Clock()
-    frames = LargeFrames(clock, at_once=AT_ONCE, patience_s=PATIENCE_S, share_bytes=100)
+    frames = LargeFrames(clock, at_once=AT_ONCE, turn_bytes=AT_ONCE, patience_s=PATIENCE_S, share_bytes=100)
     going: list[str] = []
 
     def enter(sender: str, size: int) -> None:
@@ -137,16 +168,16 @@ def test_an_address_without_a_share_is_not_bound() -> None:
 
 
 def test_who_goes_on_may_leave_at_once() -> None:
-    frames = LargeFrames(Clock(), at_once=1)
+    frames = LargeFrames(Clock(), at_once=1, turn_bytes=1)
     gone: list[int] = []
 
     def leaves(sender: int) -> None:
         gone.append(sender)
         frames.leave(sender)
 
-    assert frames.enter(0, lambda: None)
+    assert frames.enter(0, lambda: None, "", 1)
     for sender in range(1, 50):
-        frames.enter(sender, lambda sender=sender: leaves(sender))  # type: ignore[misc]
+        frames.enter(sender, lambda sender=sender: leaves(sender), "", 1)  # type: ignore[misc]
     frames.leave(0)
     assert (gone, frames.waiting) == (list(range(1, 50)), 0)
 
@@ -170,7 +201,7 @@ class Paused(Wire):
 def four_peers() -> list[Any]:
     """Four connections of one worker, two of which may send a large frame at a time."""
     connections = Pair().slow.connections
-    connections.large_frames = LargeFrames(lambda: connections.clock_s, at_once=AT_ONCE)
+    connections.large_frames = LargeFrames(lambda: connections.clock_s, at_once=AT_ONCE, turn_bytes=LARGE_FRAME_BYTES)
     made = []
     for _ in range(2 * AT_ONCE):
         wire, connection = Paused(), ServerConnection(connections)

@@ -12,7 +12,7 @@ from mqregistry.client.routes.client import RouteClient
 from mqregistry.errors import RemoteProtocolError
 from mqregistry.protocol.command import Command
 from mqregistry.protocol.watch import MARK, MAX_TOPICS, ROUTE_WATCH, TablesVersion, WatchAnswer, WatchRequest
-from mqregistry.server.view.route_watches import MAX_HOLD_S, RouteWatches
+from mqregistry.server.view.route_watches import AT_A_TIME, MAX_HOLD_S, RouteWatches
 from tests.client.fake_name_server import FakeNameServer, never, route_of, until
 
 from .harness import Broker
@@ -160,6 +160,32 @@ def test_no_client_is_held_longer_than_the_limit():
     watches.expire(100.0 + MAX_HOLD_S)
     assert len(watcher.told) == 1
     assert len(watches) == 0
+
+
+async def test_many_are_told_in_parts_and_each_of_every_change():
+    watches, many = RouteWatches(), [Watcher() for _ in range(3 * AT_A_TIME)]
+    watches.replaced("e", 1)
+
+    def watch(one):
+        ext_fields, body = WatchRequest(frozenset("tu"), 1000, TablesVersion("e", 1)).encode()
+        watches.watch(one, Command(code=ROUTE_WATCH, ext_fields=ext_fields, body=body), 1, 0.0)
+
+    for one in many:
+        watch(one)
+    watches.changed(["t"], 2)
+    watches.changed(["u"], 3)
+    assert sum(len(one.told) for one in many) == AT_A_TIME
+    waiting = [one for one in many if not one.told]
+    gone, asks_again = waiting[:2]
+    watches.gone(gone)
+    watch(asks_again)
+    watches.expire(1.0)  # what they are told is not that nothing has changed
+    for _ in range(10):  # turns of the loop
+        await asyncio.sleep(0)
+    assert (len(watches), gone.told) == (0, [])
+    first, rest = WatchAnswer(TablesVersion("e", 2), ("t",)), WatchAnswer(TablesVersion("e", 3), ("t", "u"))
+    for one in many:
+        assert one is gone or one.told == [rest if one in waiting else first]
 
 
 def test_who_asks_first_after_other_tables_came_looks_everything_up():

@@ -27,6 +27,7 @@ from .connections import Connections
 from .held_memory import request_bytes
 from .large_frames import LARGE_FRAME_BYTES
 from .run_write import run_write
+from .small_reads import LargeFrameSender, switch_protocol
 
 logger = logging.getLogger(__name__)
 
@@ -39,9 +40,9 @@ class ServerConnection(asyncio.Protocol):
 
     __slots__ = (
         "_backlog", "_closing", "_connections", "_context", "_large", "_lost", "_queued_bytes", "_reader",
-        "_reading_paused", "_transport", "_waits", "_writer", "_writes", "active_at_s", "address", "caller",
-        "certificate", "channel", "closed_as", "frame_since_s", "host", "is_tls", "known", "last_caller", "looked",
-        "own_caller", "paused_at_s", "source", "unread_bytes", "verified", "via",
+        "_reading_paused", "_sends_large", "_transport", "_waits", "_writer", "_writes", "active_at_s", "address",
+        "caller", "certificate", "channel", "closed_as", "frame_since_s", "host", "is_tls", "known", "last_caller",
+        "looked", "own_caller", "paused_at_s", "source", "unread_bytes", "verified", "via",
     )  # fmt: skip
 
     def __init__(self, connections: Connections) -> None:
@@ -55,7 +56,7 @@ class ServerConnection(asyncio.Protocol):
         self._queued_bytes = 0
         self._closing = self._lost = self._reading_paused = False
         self.closed_as = Closed.CLIENT
-        self._large = self._waits = False
+        self._large = self._waits = self._sends_large = False
         self.channel = self._context.channels.new_channel()
         self.address = self.host = "?"
         """The client's address for the log; and without its port what limits depend on: a PROXY header that is not
@@ -152,7 +153,9 @@ class ServerConnection(asyncio.Protocol):
         self._look_at_large_frame()
         self.unread_bytes = 0
         self._hold()
-        self._transport = None  # nothing is sent any more; under TLS, the two hold each other
+        # Nothing is sent or decided any more; each of these holds this connection: see process/collector.py.
+        self._transport = self.verified = self.looked = None
+        self.known = self._connections.known_at_first
         if self._writer is None:
             self._context.channels.closed(self)
 
@@ -329,6 +332,9 @@ class ServerConnection(asyncio.Protocol):
         begun = self._reader.announced_bytes >= LARGE_FRAME_BYTES
         if begun and not self._large and not self._closing:
             self._large = True
+            if not (self._sends_large or self.is_tls or self._reading_paused):
+                self._sends_large = True
+                switch_protocol(self._transport, LargeFrameSender(self))
             account = self._context.rates.limited_account(self.host)
             size = self._reader.announced_bytes
             if not self._connections.large_frames.enter(self, self._turn_has_come, account, size):
@@ -337,6 +343,11 @@ class ServerConnection(asyncio.Protocol):
         elif self._large and not begun and (self._lost or not self._writes):
             self._large = self._waits = False
             self._connections.large_frames.leave(self)
+
+    @property
+    def reads_much(self) -> bool:
+        """Whether it has a turn to send a large frame."""
+        return self._large and not self._waits
 
     def _turn_has_come(self) -> None:
         self._waits = False

@@ -92,7 +92,9 @@ class Connections:
         context.signed_again = self.known.used
         rates = context.rates
         self.held = HeldMemory(limits.held_bytes, rates.account_of, rates.limited_account)
-        self.large_frames = LargeFrames(lambda: self.clock_s, share_bytes=self.held.share_bytes)
+        self.large_frames = LargeFrames(
+            lambda: self.clock_s, share_bytes=self.held.share_bytes, room_bytes=lambda: self.held.room_bytes
+        )
 
     def add(self, connection: OpenConnection) -> None:
         """Take a new connection in, or hang up when there are too many."""

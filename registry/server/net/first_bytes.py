@@ -15,6 +15,7 @@ from ..counting.closed import Closed
 from .connection import ServerConnection
 from .connections import Connections
 from .proxy_protocol import FIRST_BYTES, V2_START, ProxyHeaderReader
+from .small_reads import SmallReads, switch_protocol
 from .tls import Tls
 from .tls_transport import TlsTransport
 
@@ -76,7 +77,7 @@ class Doorway:
                 )
 
 
-class Opening(asyncio.Protocol):
+class Opening(SmallReads):
     """The protocol object of a connection until it is known whether it uses TLS.
 
     It counts against the limits from the start, because its :class:`Connection` exists from the start.
@@ -103,7 +104,7 @@ class Opening(asyncio.Protocol):
             doorway.connections.count(connection)
 
     def data_received(self, data: bytes) -> None:
-        """Called by the event loop."""
+        """Look what the first bytes are."""
         if self._connection.closing:
             return
         self._connection.active_at_s = self._doorway.connections.clock_s
@@ -151,10 +152,10 @@ class Opening(asyncio.Protocol):
         if data[0] == _TLS_HANDSHAKE:
             secured = TlsTransport(self._transport, connection, tls.context_for_new(), doorway.settled)
             doorway.begun(connection)
-            self._transport.set_protocol(secured)
+            switch_protocol(self._transport, secured)
             secured.data_received(data)
         elif tls.enforcing:
             raise RemoteProtocolError("not TLS, and tlsServerMode is enforcing", closes=True)
         else:
-            self._transport.set_protocol(connection)
+            switch_protocol(self._transport, connection)
             connection.data_received(data)

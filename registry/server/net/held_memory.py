@@ -64,6 +64,11 @@ class HeldMemory:
         self._limited_account = limited_account
         self._held: dict[Holder, int] = {}  # the one that has held something for the longest time comes first
 
+    @property
+    def room_bytes(self) -> int:
+        """How much more may be held before half of the memory is taken."""
+        return self._limit // 2 - self.bytes
+
     def holds(self, holder: Holder, size: int) -> None:
         """Note how many bytes a connection holds now; drop others, or this one, when all together hold too much."""
         before = self._held.get(holder, 0)

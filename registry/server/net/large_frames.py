@@ -14,11 +14,17 @@ import math
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-LARGE_FRAME_BYTES: Final = 256 * 1024
-"""Frames from this size on take turns. About as much is read from a socket at a time."""
+from .small_reads import SMALL_READ_BYTES
 
+LARGE_FRAME_BYTES: Final = 2 * SMALL_READ_BYTES
+"""Frames from this size on take turns."""
+
+TURN_BYTES: Final = 3 << 20
+"""So many bytes may be sent at a time, by so many senders at least:"""
 AT_ONCE: Final = 3
 PATIENCE_S: Final = 1.0
+# So many times the bytes that may be sent at a time go on at once, of those that have waited for too long.
+_LATE: Final = 4
 
 
 class _Sender(NamedTuple):
@@ -57,25 +63,33 @@ class _Crowd:
 class LargeFrames:
     """The senders that have a turn, and those that wait for one, in the order in which they came.
 
-    A turn lasts until the frame is answered, but ``patience_s`` at most, and no sender waits for longer than that: one
-    that is slow or stuck delays the others by no more. Only those of its own address wait longer, for their share: it
-    counts a frame from its beginning until it is answered or the sender is gone.
+    A turn lasts until the frame is answered, but ``patience_s`` at most. When one took longer, no sender waits for
+    longer than that either, as far as there is memory for its frame: one that is slow or stuck delays the others by no
+    more. Only those of its own address wait longer, for their share: it counts a frame from its beginning until it is
+    answered or the sender is gone.
 
     Args:
         now: a clock in seconds; may be coarse.
+        at_once: so many have a turn, however large their frames are.
+        turn_bytes: more have one while their frames are no more than this together.
         share_bytes: the large frames of one address have no more together, but for a single one.
+        room_bytes: how much memory is there for those that have waited for too long.
     """
 
     def __init__(
-        self, now: Callable[[], float], *, at_once: int = AT_ONCE, patience_s: float = PATIENCE_S,
-        share_bytes: float = math.inf,
+        self, now: Callable[[], float], *, at_once: int = AT_ONCE, turn_bytes: int = TURN_BYTES,
+        patience_s: float = PATIENCE_S, share_bytes: float = math.inf,
+        room_bytes: Callable[[], float] = lambda: math.inf,
     ) -> None:  # fmt: skip
         self._now = now
-        self._at_once = at_once
         self._patience_s = patience_s
         self._share_bytes = share_bytes
-        self._turns: dict[object, float] = {}
-        self._waiting: dict[object, tuple[float, Callable[[], None]]] = {}
+        self._room_bytes = room_bytes
+        self._most_bytes = turn_bytes // at_once  # of a frame that count
+        self._left_bytes = self._turn_bytes = turn_bytes
+        self._stuck_at_s = -math.inf  # when a turn was last lost
+        self._turns: dict[object, tuple[float, int]] = {}  # since when, and how many bytes of those count
+        self._waiting: dict[object, tuple[float, _Sender]] = {}
         self._with_address: dict[object, _Sender] = {}
         self._bytes: dict[str, int] = {}  # address -> bytes of its frames that have room
         self._without_room: dict[str, _Crowd] = {}
@@ -112,7 +126,7 @@ class LargeFrames:
     def leave(self, sender: object) -> None:
         """Give the turn back: the frame is answered, or the sender is gone. Does nothing if it never entered."""
         self._waiting.pop(sender, None)
-        if self._turns.pop(sender, None) is not None:
+        if self._end_turn(sender):
             self._next()
         entered = self._with_address.pop(sender, None)
         if entered is not None:
@@ -121,25 +135,47 @@ class LargeFrames:
     def tick(self) -> None:
         """End the turns that last too long. To be called every now and then."""
         late = self._now() - self._patience_s
-        for sender in [sender for sender, since in self._turns.items() if since <= late]:
-            del self._turns[sender]
+        for sender in [sender for sender, (since, _) in self._turns.items() if since <= late]:
+            self._end_turn(sender)
+            self._stuck_at_s = self._now()
         self._next()
+        if self._stuck_at_s < late:
+            return  # there are many, but each gets its turn
+        room_bytes = min(self._room_bytes(), _LATE * self._turn_bytes)
         for sender in [sender for sender, (since, _) in self._waiting.items() if since <= late]:
-            self._waiting.pop(sender)[1]()
+            size = self._waiting[sender][1].size
+            if size <= room_bytes:
+                room_bytes -= size
+                self._waiting.pop(sender)[1].go_on()
 
     def _has_room(self, entered: _Sender) -> bool:
         taken = self._bytes.get(entered.address, 0)
         return not taken or taken + entered.size <= self._share_bytes
 
     def _admit(self, sender: object, entered: _Sender) -> bool:
-        address, size, go_on = entered
+        address = entered.address
         if address:
-            self._bytes[address] = self._bytes.get(address, 0) + size
-        if len(self._turns) < self._at_once:
-            self._turns[sender] = self._now()
+            self._bytes[address] = self._bytes.get(address, 0) + entered.size
+        if not self._waiting and self._begin_turn(sender, entered):
             return True
-        self._waiting[sender] = self._now(), go_on
+        self._waiting[sender] = self._now(), entered
         return False
+
+    def _begin_turn(self, sender: object, entered: _Sender) -> bool:
+        counts = min(entered.size, self._most_bytes)
+        if counts > self._left_bytes:
+            return False
+        self._left_bytes -= counts
+        self._turns[sender] = self._now(), counts
+        return True
+
+    def _end_turn(self, sender: object) -> bool:
+        """Whether it had one."""
+        turn = self._turns.pop(sender, None)
+        if turn is None:
+            return False
+        self._left_bytes += turn[1]
+        return True
 
     def _give_room_back(self, sender: object, entered: _Sender) -> None:
         address = entered.address
@@ -159,8 +195,9 @@ class LargeFrames:
             del self._without_room[address]
 
     def _next(self) -> None:
-        while self._waiting and len(self._turns) < self._at_once:
-            sender = next(iter(self._waiting))
-            _, go_on = self._waiting.pop(sender)
-            self._turns[sender] = self._now()
-            go_on()
+        while self._waiting:
+            sender, (_, entered) = next(iter(self._waiting.items()))
+            if not self._begin_turn(sender, entered):
+                return
+            del self._waiting[sender]
+            entered.go_on()

@@ -6,7 +6,6 @@ and only :class:`ssl.MemoryBIO` can be given them.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import logging
 import ssl
@@ -17,6 +16,7 @@ from ...errors import RemoteProtocolError
 from ..counting.closed import Closed
 from .certificates import read_certificate
 from .connection import ServerConnection
+from .small_reads import SmallReads
 
 logger = logging.getLogger(__name__)
 
@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 _RECORD_BYTES: Final = 1 << 14
 
 
-class TlsTransport(asyncio.Protocol):
+class TlsTransport(SmallReads):
     """TLS of one connection. All plain bytes of one socket read are passed on together, as without TLS.
 
     Args:
@@ -49,7 +49,12 @@ class TlsTransport(asyncio.Protocol):
         self._is_open = False
         connection.use_transport(self)
 
-    # towards the socket: asyncio.Protocol
+    # towards the socket: asyncio.BufferedProtocol
+
+    @property
+    def reads_much(self) -> bool:
+        """Whether the next piece may be large."""
+        return self._connection.reads_much
 
     def data_received(self, data: bytes) -> None:
         """Decrypt every complete record; keep the rest."""

@@ -50,6 +50,7 @@ from ..view.lookup_counts import LookupJournal
 from ..view.notify_min_broker_id import MinBrokerIdNotifier
 from ..view.view import View
 from .authentication import Authentication
+from .collector import keep_looks_short
 from .figures.worker_figures import ChangeCounts, LoopDelays, UnwritableTopics
 from .figures.worker_status import StatusSources, status
 from .kv_log import log_kv
@@ -224,6 +225,7 @@ class Worker:
             # The tables are long-lived: the collector need not look at them again and again, nor once now.
             gc.freeze()
             gc.enable()  # it rested since this process was made
+            keep_looks_short()
             if not self._stop.is_set():
                 self._say({"event": "ready"})
                 self._answers = True

@@ -9,8 +9,10 @@ is an extension of ours: see protocol/watch.
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from collections.abc import Collection
+from itertools import islice
 from typing import Final, NamedTuple, Protocol
 
 from ...errors import RemoteProtocolError
@@ -22,6 +24,8 @@ from .view import Applied
 MAX_HOLD_S: Final = 60.0
 # How many topics the history holds at most.
 _HISTORY_TOPICS: Final = 100_000
+# So many clients are told of a change, then other requests are answered.
+AT_A_TIME: Final = 100
 # How many topics all held requests of a worker may name: about 100 MB.
 _HELD_TOPICS: Final = 1_000_000
 
@@ -54,6 +58,9 @@ class RouteWatches:
         self._held_topics = 0
         self._by_topic: dict[str, set[Watcher]] = {}
         self._watchers: set[Watcher] = set()  # every connection that has ever asked
+        # What each of them is to be told now; None: everything may have changed.
+        self._news: dict[Watcher, frozenset[str] | None] = {}
+        self._is_telling = False
         self._untold: set[Watcher] = set()  # those that were not told yet that everything may have changed
         self._history: deque[_Entry] = deque()
         self._history_topics = 0
@@ -73,8 +80,7 @@ class RouteWatches:
         """Every route may have changed."""
         self._forget_history()
         self._untold = set(self._watchers)
-        for watcher in list(self._held):
-            self._answer(watcher, None)
+        self._tell(dict.fromkeys(self._held))
 
     def applied(self, applied: Applied) -> None:
         """The view has this change."""
@@ -99,8 +105,7 @@ class RouteWatches:
                 self._known_from = gone.seq
         if self._by_topic:
             found = [self._by_topic[topic] for topic in topics if topic in self._by_topic]
-            for watcher in set().union(*found):
-                self._answer(watcher, self._held[watcher].topics.intersection(topics))
+            self._tell({one: self._held[one].topics.intersection(topics) for one in set().union(*found)})
 
     # from connections
 
@@ -142,8 +147,7 @@ class RouteWatches:
 
     def expire(self, now_s: float) -> None:
         """Answer the requests that were held as long as they asked for."""
-        for watcher in [watcher for watcher, held in self._held.items() if held.until_s <= now_s]:
-            self._answer(watcher, frozenset())
+        self._tell({watcher: frozenset() for watcher, held in self._held.items() if held.until_s <= now_s})
 
     def send_away(self) -> None:
         """Answer everybody with code 1500 before a shutdown: they go on watching at another front end."""
@@ -152,10 +156,23 @@ class RouteWatches:
             assert held is not None
             watcher.answer_watch(held.opaque, None)
 
-    def _answer(self, watcher: Watcher, topics: frozenset[str] | None) -> None:
-        held = self._release(watcher)
-        assert held is not None
-        self._send(watcher, held, topics)
+    def _tell(self, news: dict[Watcher, frozenset[str] | None]) -> None:
+        """Answer these watchers: some now, the others when the event loop has looked after other requests."""
+        for watcher, topics in news.items():
+            known = self._news.get(watcher, frozenset())
+            self._news[watcher] = None if topics is None or known is None else known | topics
+        if not self._is_telling:
+            self._tell_some()
+
+    def _tell_some(self) -> None:
+        for watcher in list(islice(self._news, AT_A_TIME)):
+            topics = self._news[watcher]
+            held = self._release(watcher)
+            assert held is not None
+            self._send(watcher, held, topics)
+        self._is_telling = bool(self._news)
+        if self._news:
+            asyncio.get_running_loop().call_soon(self._tell_some)
 
     def _send(self, watcher: Watcher, held: _Held, topics: frozenset[str] | None) -> None:
         self._untold.discard(watcher)
@@ -163,6 +180,7 @@ class RouteWatches:
         watcher.answer_watch(held.opaque, answer)
 
     def _release(self, watcher: Watcher) -> _Held | None:
+        self._news.pop(watcher, None)
         held = self._held.pop(watcher, None)
         self._held_topics -= len(held.topics) if held else 0
         for topic in held.topics if held else ():

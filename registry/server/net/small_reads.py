@@ -1,0 +1,98 @@
+"""Reads connections in small pieces, but for large frames that have their turn.
+
+An event loop reads what a socket has, up to 256 KiB at a time. When thousands of brokers send a registration in the
+same moment, more would be in memory than a worker may hold before it has looked at the first of them. A small piece
+shows that a large frame begins; the rest of it stays in the socket until its turn comes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import abstractmethod
+from typing import Any, Final, Protocol
+
+SMALL_READ_BYTES: Final = 8 << 10
+_LARGE_READ_BYTES: Final = 256 << 10
+# Of the whole process: what is read into it is passed on before anything else is read.
+_LARGE = memoryview(bytearray(_LARGE_READ_BYTES))
+_SMALL = _LARGE[:SMALL_READ_BYTES]
+
+
+class SmallReads(asyncio.BufferedProtocol):
+    """A protocol that is given small pieces of what its socket has."""
+
+    __slots__ = ()
+
+    @property
+    def reads_much(self) -> bool:
+        """Whether the next piece may be large."""
+        return False
+
+    @abstractmethod
+    def data_received(self, data: bytes) -> None:
+        """Take the next piece."""
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Called by the event loop before it reads."""
+        return _LARGE if self.reads_much else _SMALL
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Called by the event loop when it has read so many bytes."""
+        self.data_received(bytes(_LARGE[:nbytes]))
+
+
+class Reader(Protocol):
+    """A connection that is told what came."""
+
+    @property
+    def reads_much(self) -> bool:
+        """Whether the next piece may be large."""
+
+    def data_received(self, data: bytes) -> None:
+        """Take the next piece."""
+
+    def pause_writing(self) -> None:
+        """The peer does not read."""
+
+    def resume_writing(self) -> None:
+        """The peer reads again."""
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """The socket is closed."""
+
+
+class LargeFrameSender(SmallReads):
+    """The protocol object of a connection once it has sent a large frame: others are read without this detour."""
+
+    __slots__ = ("_reader",)
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+
+    @property
+    def reads_much(self) -> bool:
+        """Whether the next piece may be large."""
+        return self._reader.reads_much
+
+    def data_received(self, data: bytes) -> None:
+        """Take the next piece."""
+        self._reader.data_received(data)
+
+    def pause_writing(self) -> None:
+        """Called by the event loop."""
+        self._reader.pause_writing()
+
+    def resume_writing(self) -> None:
+        """Called by the event loop."""
+        self._reader.resume_writing()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """Called by the event loop."""
+        self._reader.connection_lost(error)
+
+
+def switch_protocol(transport: Any, protocol: asyncio.BaseProtocol) -> None:
+    """Have this protocol told what the transport reads from now on; it is being read."""
+    transport.pause_reading()  # how it reads depends on the protocol, and is asked when reading begins
+    transport.set_protocol(protocol)
+    transport.resume_reading()
