@@ -2,21 +2,17 @@
 
 Rounds of both in turn, in one run, at the same steady rate; the tables change in both. Everything shares this machine:
 a console elsewhere costs less. The load generator, which never sleeps, has a core of its own; Redis, front end and
-console share the other one. Browsers are elsewhere: this process reads the 50 pages and drops what comes, when nobody
-else wants the core. (Linux weighs nice values only within a session, where autogroups are on: what it reads costs
-little, too.)
+console share the other one. Browsers are elsewhere: what the console sends to the 50 pages is kept in the buffers of
+their sockets, and counted when a round is over.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
 import socket
 import statistics
-import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -101,16 +97,6 @@ def share(server_cores: Sequence[int]) -> None:
             process.cpu_affinity(list(server_cores))
 
 
-def go_last() -> None:
-    """Have this thread, and those that it starts from now on, run when nobody else wants the core.
-
-    Not by its nice value alone: a running process of the lowest priority ends its slice before another one goes on.
-    """
-    os.setpriority(os.PRIO_PROCESS, 0, 19)
-    if sys.platform == "linux":
-        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
-
-
 async def measure(
     redis: str, folder: Path, *, rounds: int, seconds: float, pages: int, generator_cores: Sequence[int] = (),
     started: Callable[[], None] = lambda: None,
@@ -125,13 +111,9 @@ async def measure(
         topics = [f"a-topic-of-usual-length-{number:05}" for number in range(TOPICS)]
         write_lookups(folder / "lookups", [lookup(topic, _VERSION) for topic in topics])
         started()
-        starter = ThreadPoolExecutor(1)  # what it starts has the usual priority
-        await asyncio.get_running_loop().run_in_executor(starter, os.getpid)
         generator = LoadGenerator(front_end.port, folder / "lookups", None, generator_cores)
-        with starter, changing(front_end.port), generator:
+        with changing(front_end.port), generator:
             generator.once()
-            go_last()
-
             (worker,) = psutil.Process(front_end.process.pid).children()
 
             async def load() -> Latency:
@@ -146,9 +128,12 @@ async def measure(
                 return Latency(latency.percentile_ms(50), latency.percentile_ms(99), cpu_us)
 
             async def load_beside() -> Latency:
-                async with console(redis, NAMESPACE, folder, starter) as opened:
-                    await opened.open_pages(pages, noting=False)
-                    return await load()
+                async with console(redis, NAMESPACE, folder) as opened:
+                    opened.open_unread_pages(pages)
+                    latency = await load()
+                    if not all(opened.read_all()):
+                        raise RuntimeError("a page was told of no change")
+                    return latency
 
             found = Beside([], [])
             for number in range(rounds):

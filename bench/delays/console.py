@@ -43,8 +43,8 @@ MEMORY_MB = 80
 RATIO = 1.2
 VERDICT = {True: "OK", False: "**MISSED**", None: ""}
 HOW = """Everything on one machine: an embedded Redis, a front end of one worker, the console, and what reads its pages.
-For the lookups Redis, front end and console share one core, 50 readers of pages run when that core has nothing else to
-do, and the load generator has the other one; the tables change all the time."""
+For the lookups Redis, front end and console share one core, and the load generator has the other one; the tables change
+all the time, and what 50 pages are sent stays in the buffers of their sockets."""
 
 Found = dict[str, list[float]]
 

@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import pairwise
 
-from mqregistry.console.state import Pace
+from mqregistry.console.state import Listener, State
 
 
-async def test_pages_are_told_a_few_at_a_time_and_a_single_one_at_once():
-    pace, loop = Pace(), asyncio.get_running_loop()
+async def test_pages_are_told_two_at_a_time_and_all_that_is_new_at_once():
+    state, loop = State(None, None), asyncio.get_running_loop()
     told = []
 
-    async def tell(page):
-        await pace.turn()
-        told.append((page, loop.time()))
+    async def read(page):
+        found = await page.take(10)
+        told.append((loop.time(), len(found)))
 
-    began = loop.time()
-    await asyncio.gather(*map(tell, range(10)))
-    assert sorted(page for page, _ in told) == list(range(10))
-    assert all(at - began >= 0.001 * (number // 4) for number, (_, at) in enumerate(told))
-    await asyncio.sleep(0.005)
-    turn = pace.turn()
-    try:
-        turn.send(None)  # it would wait
-    except StopIteration:
-        pass
-    else:
-        raise AssertionError("nobody else was told for 5 ms")
+    pages = [Listener(state) for _ in range(10)]
+    for _ in range(3):
+        for page in pages:
+            page.put(None)
+    await asyncio.gather(*map(read, pages))
+    assert [found for _, found in told] == [3] * 10
+    assert all(after[0] - before[0] >= 0.001 for before, after in pairwise(told[::2]))
+    pages[0].put(None)
+    assert await pages[0].take(10) == [None]
+    assert await pages[1].take(0.01) == []
