@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -22,11 +23,12 @@ RESULT: Final = pa.schema(
 )
 
 
-def figures(rows: pa.Table, grains: dict[str, Periods]) -> pa.Table:
+def figures(rows: pa.Table, grains: dict[str, Periods], lost: Sequence[tuple[int, int]] = ()) -> pa.Table:
     """Entries of some processes, all of them from LOOK_BACK_MS before the first day on, to RESULT rows.
 
     Args:
         rows: who, broker_name (may be null), front_end, kind, ms, interval_ms, id_ms, id_n. Repeated ids count once.
+        lost: from when to when entries are missing, rising: no interval reaches over that.
     """
     who_names, who = _numbered(rows["who"])
     front_ends, front_end = _numbered(rows["front_end"])
@@ -43,7 +45,7 @@ def figures(rows: pa.Table, grains: dict[str, Periods]) -> pa.Table:
 
     good = ~repeated & ~refused
     interval = np.full(len(who), -1, dtype=np.int64)
-    interval[good] = _intervals(who[good], front_end[good], ms[good], recorded[good])
+    interval[good] = _intervals(who[good], front_end[good], ms[good], recorded[good], lost)
 
     day = ms // DAY_MS
     lane = _usual_front_end(who[good], front_end[good], day[good], len(front_ends))
@@ -111,10 +113,10 @@ def _order(who: Ints, id_ms: Ints, id_n: Ints) -> Ints:
     return np.lexsort((id_n, id_ms, who))
 
 
-def _intervals(who: Ints, front_end: Ints, ms: Ints, recorded: Ints) -> Ints:
+def _intervals(who: Ints, front_end: Ints, ms: Ints, recorded: Ints, lost: Sequence[tuple[int, int]]) -> Ints:
     """Milliseconds since the beat before at the same front end; -1 where there was none, or after an absence."""
     # the entry of a process that had been away has the interval -1; no interval spans an absence
-    life = np.cumsum(recorded < 0)
+    life = np.cumsum(recorded < 0) + np.searchsorted(ints([end for _, end in lost]), ms, side="right")
     order = np.lexsort((np.arange(len(ms)), front_end, who))
     gap = np.full(len(ms), -1, dtype=np.int64)
     if len(ms):

@@ -10,6 +10,7 @@ import msgspec
 from mqregistry.events.journal import STREAMS
 
 from ..lake.lake import Lake, State, owner
+from ..silver.tables import observed_ms
 from .inputs import Inputs
 from .run import SPARK_FROM_ROWS, GoldRun, Span
 from .tables import PART, Content, last
@@ -54,14 +55,24 @@ def refresh(
     silver = inputs.silver.content
     number, before = last(lake, namespace, epoch)
     if from_scratch or (
-        before and (before.flap_ms != flap_ms or before.silver > inputs.silver.number or before.silver_seq > silver.seq)
+        before
+        and (
+            before.flap_ms != flap_ms
+            or before.silver > inputs.silver.number
+            or before.silver_seq > silver.seq
+            or before.silver_ms > silver.ms
+        )
     ):
         before = None  # other rules, or another silver: nothing of it holds
     seen = before.bronze if before else dict.fromkeys(STREAMS, -1)
     fresh = {stream: inputs.span(stream, seen[stream]) for stream in STREAMS}
     if now_ms is None:
         heard = fresh["heartbeats"]
-        now_ms = max(silver.ms, before.now_ms if before else 0, heard[1] if heard else 0)
+        heard_ms = heard[1] if heard else 0
+        observed = observed_ms(lake, namespace, epoch, silver.seq)
+        if observed is not None:  # a clock that was ahead for a while is no observation
+            heard_ms = min(heard_ms, observed)
+        now_ms = max(silver.ms, before.now_ms if before else 0, heard_ms)
     first = [span[0] for stream, span in fresh.items() if span and stream != "changes"]
     since = min(before.now_ms, before.silver_ms, now_ms, *first) if before else min([now_ms, *first, *inputs.begins()])
     begin_ms = min(before.begin_ms, since) if before else since

@@ -44,8 +44,14 @@ def figures(brokers: Brokers, grains: dict[str, Periods], sums: pa.Table, topics
     for row in (*sums.to_pylist(), *topics.to_pylist()):
         values = found.setdefault((row.pop("grain"), row.pop("at_ms"), row.pop("cluster")), {})
         values |= {name: int(value) for name, value in row.items() if value is not None}
-    rows = [_row(*key, found[key]) for key in sorted(found)]
+    rows = [_row(*key, found[key]) for key in sorted(found) if not _unknown(brokers, grains[key[0]], key[1])]
     return pa.Table.from_pylist(rows, schema=GOLD["cluster"])
+
+
+def _unknown(brokers: Brokers, when: Periods, at_ms: int) -> bool:
+    """Whether nobody knows what was there at the end of a period."""
+    last = min(at_ms + when.step - 1, when.now)
+    return any(start <= last < end for start, end in brokers.holes)
 
 
 def _row(grain: str, at_ms: int, cluster: str, values: dict[str, int]) -> dict[str, Any]:

@@ -177,7 +177,7 @@ class InProcess:
         files = sorted(self._inputs.entry_files("heartbeats", since, now), key=lambda file: file.low["id_ms"])
         rows = pa.concat_tables([_NO_BEATS, *self._kept("heartbeats", files, self._beats)])
         moment = pc.and_(pc.greater_equal(rows["ms"], since), pc.less_equal(rows["ms"], now))
-        self._finish("heartbeat", beats.figures(rows.filter(moment), grains))
+        self._finish("heartbeat", beats.figures(rows.filter(moment), grains, self._inputs.lost_beats))
 
     def _beats(self, file: File) -> pa.Table:
         found = [_NO_BEATS]

@@ -124,9 +124,9 @@ class OnSpark(InProcess):
             .withColumn("broker_name", F.nullif("broker_name", F.lit("")))
             .withColumn("interval_ms", F.coalesce("interval_ms", F.lit(-1).cast("long")))
         )
-        most = rows_in(self._inputs.entry_files("heartbeats", since, now))
+        most, lost = rows_in(self._inputs.entry_files("heartbeats", since, now)), self._inputs.lost_beats
         self._write_frame(
-            "heartbeat", _in_groups(rows, most, "who", beats.RESULT, lambda of: beats.figures(of, grains))
+            "heartbeat", _in_groups(rows, most, "who", beats.RESULT, lambda of: beats.figures(of, grains, lost))
         )
 
     def close(self, parts: Any) -> None:

@@ -25,6 +25,7 @@ from .spans import (  # fmt: skip
     overlaps,
     per_period,
     union,
+    without,
 )
 
 # kind of a row, and which columns it uses
@@ -55,6 +56,7 @@ class Brokers(NamedTuple):
 
     names: sorted. masters: when each has an address under id 0. clusters: names; cluster[grain][broker, period]: the
     cluster that the broker's row named last, as of the end of the period, -1: none yet. present: the same shape.
+    holes: when nobody knows anything.
     """
 
     names: pa.Array
@@ -62,6 +64,7 @@ class Brokers(NamedTuple):
     clusters: list[str]
     cluster: dict[str, Ints]
     present: dict[str, Flags]
+    holes: Sequence[tuple[int, int]] = ()
 
 
 def figures(
@@ -84,9 +87,9 @@ def figures(
     writable = ((rows["perm"].to_numpy() & 2) != 0) & (queues > 0)
     usable = writable & (broker >= 0)
 
-    routable_spans = union(topic, start, end)
+    routable_spans = without(union(topic, start, end), brokers.holes)
     row, begin, finish = overlaps(broker[usable], start[usable], end[usable], brokers.masters)
-    writable_spans = union(topic[usable][row], begin, finish)
+    writable_spans = without(union(topic[usable][row], begin, finish), brokers.holes)
 
     found = [_deltas(broker[usable], start[usable], end[usable], since, brokers)]
     for grain, when in grains.items():

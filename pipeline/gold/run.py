@@ -59,6 +59,7 @@ class GoldRun:
         self._span = span
         self._content = content
         self._before = before
+        self._holes = inputs.tables.content.holes
         self._files: dict[str, list[File]] = {}
         self._engine: Any = InProcess(inputs, self._write)
         self._setting: Any = contextlib.nullcontext()
@@ -85,7 +86,7 @@ class GoldRun:
         span, grains, engine = self._span, self._span.periods(self._span.since), self._engine
         day = grains["day"].first
         addresses = brokers.BrokerAddresses.of(self._inputs.rows("broker_addr", 0, span.now))
-        known = known_brokers(addresses, grains)
+        known = known_brokers(addresses, grains)._replace(holes=self._holes)
         counts = engine.counts(grains, span.now)
         parts = engine.queue_parts(known, grains, span.since, span.now, self._inputs.snapshots)
         try:
@@ -117,6 +118,7 @@ class GoldRun:
             brokers.from_state_table(before, addresses.names), span.since, span.now, addresses.present(),
             addresses.masters(), queue_spans,
         )  # fmt: skip
+        found = brokers.with_unknown(found, self._holes)
         grains = span.periods(span.since)
         states = brokers.state_table(found, addresses)
         if self._before:  # what ended on a day before stays as it is

@@ -18,7 +18,7 @@ from deltalake.transaction import AddAction, RemoveAction
 from pyarrow import fs
 
 from .errors import LakeError, OtherWriter
-from .files import File, Folder, delta_stats, from_log, now_ms
+from .files import File, Folder, delta_stats, from_log, measured, now_ms
 from .schema import TABLES
 
 _TRIES: Final = 8  # with other namespaces' writers, and with maintenance
@@ -164,7 +164,8 @@ class Table:
 
     def _make(self) -> DeltaTable:
         DeltaTable.create(
-            self._uri, self._schema, mode="ignore", partition_by=self._partitions, configuration=_CONFIGURATION,
+            self._uri, self._schema, mode="ignore", partition_by=self._partitions,
+            configuration={**_CONFIGURATION, "delta.dataSkippingStatsColumns": ",".join(measured(self._columns))},
             description=f"mqregistry, {self.name}",
         )  # fmt: skip
         self._delta = DeltaTable(self._uri)
