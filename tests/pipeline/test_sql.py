@@ -27,7 +27,8 @@ NAMES = {"broker_name": "broker-a", "cluster": "c1"}
 
 
 def held(from_ms, to_ms, **columns):
-    return {"from_ms": T0 + from_ms, "to_ms": None if to_ms is None else T0 + to_ms, "from_seq": 1, **columns}
+    return {"from_ms": T0 + from_ms, "to_ms": None if to_ms is None else T0 + to_ms, "from_seq": 1,
+            "to_seq": None if to_ms is None else 1, **columns}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +42,7 @@ def lake(tmp_path_factory):
         addr = {**NAMES, "addr": f"10.0.0.{1 if epoch == 'old' else 2}:10911"}
         topic = {"topic": "t", "broker_name": "broker-a", "perm": 6, "write_queue_nums": 8, "read_queue_nums": 8}
         written.silver(
-            0, seq=1, ms=T0 + begin + hours * HOUR_MS, queue_data=[held(begin, None, **topic)],
+            0, seq=1, ms=T0 + begin + hours * HOUR_MS, begin_ms=T0 + begin, queue_data=[held(begin, None, **topic)],
             broker_addr=[held(*span, **addr) for span in away],
         )  # fmt: skip
         gold.refresh(None, lake, "default", epoch)
@@ -98,7 +99,9 @@ def test_a_table_json_and_csv_say_the_same(lake, ask):
     assert found[0]["period_start"] == "2026-05-31T22:00:00Z"
     assert (found[0]["availability"], found[0]["f"]) == (1.0, 0)
     of_stdin = ["pipeline", "sql", "-", "--csv", "--time-zone", "UTC", "--lake", lake.root]
-    rows = list(csv.DictReader(io.StringIO(CliRunner().invoke(cli, of_stdin, input=query).stdout)))
+    done = CliRunner().invoke(cli, of_stdin, input=query)
+    assert done.exit_code == 0, done.output + repr(done.exception)
+    rows = list(csv.DictReader(io.StringIO(done.stdout)))
     assert [row["period_start"] for row in rows] == ["2026-05-31T22:00:00+00:00", "2026-05-31T23:00:00+00:00"]
     assert rows[0]["availability"] == "1.0"
 
