@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 import msgspec
@@ -16,9 +16,6 @@ import msgspec
 from .. import output
 from ..options import config_file_option, lake_option, read_settings, setting_options
 from .extras import extra
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 _MOST_ROWS = 1000  # of a table for people
 
@@ -75,7 +72,7 @@ def sql(
         _show(rows)
 
 
-def _rows(rows: pa.Table) -> list[tuple[Any, ...]]:
+def _rows(rows: Any) -> list[tuple[Any, ...]]:
     columns = [[_whole(value) for value in column.to_pylist()] for column in rows.columns]
     return list(zip(*columns, strict=True)) if columns else []
 
@@ -85,7 +82,7 @@ def _whole(value: Any) -> Any:
     return int(value) if isinstance(value, Decimal) and value == value.to_integral_value() else value
 
 
-def _show(rows: pa.Table) -> None:
+def _show(rows: Any) -> None:
     shown = rows.slice(0, _MOST_ROWS)
     cells = [[_text(value) for value in row] for row in _rows(shown)]
     headings = [name.replace("_", " ").upper() for name in rows.column_names]
