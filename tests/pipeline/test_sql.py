@@ -33,12 +33,12 @@ def held(from_ms, to_ms, **columns):
 
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory):
-    """Two epochs: broker-a was away for the second hour of the first one, which ends after three hours."""
+    """Two epochs: in the first one broker-a was away for half an hour, which ends after three hours."""
     lake = Lake(str(tmp_path_factory.mktemp("lake")))
     for epoch, begin, hours in (("old", 0, 3), ("new", 4 * HOUR_MS, 30)):
         written = Written(lake, epoch=epoch)
         lake.set_state("snapshot", "default", epoch, State(0, {"taken": []}))
-        away = [(begin, begin + HOUR_MS), (begin + 2 * HOUR_MS, None)] if epoch == "old" else [(begin, None)]
+        away = [(begin, begin + HOUR_MS), (begin + HOUR_MS * 3 // 2, None)] if epoch == "old" else [(begin, None)]
         addr = {**NAMES, "addr": f"10.0.0.{1 if epoch == 'old' else 2}:10911"}
         topic = {"topic": "t", "broker_name": "broker-a", "perm": 6, "write_queue_nums": 8, "read_queue_nums": 8}
         written.silver(
@@ -84,7 +84,7 @@ def test_days_are_those_of_the_reader(lake):
     by_day = """SELECT CAST(date_trunc('day', period_start) AS DATE)::VARCHAR AS day,
                 round(sum(present_ms) / sum(observed_ms), 4) AS share FROM broker_by_hour GROUP BY 1 ORDER BY 1"""
     rows = Door(lake, "default", time_zone="Europe/Berlin").answer(by_day).to_pylist()
-    assert rows == [{"day": "2026-06-01", "share": round(22 / 23, 4)}, {"day": "2026-06-02", "share": 1.0}]
+    assert rows == [{"day": "2026-06-01", "share": round(22.5 / 23, 4)}, {"day": "2026-06-02", "share": 1.0}]
 
 
 def test_a_table_json_and_csv_say_the_same(lake, ask):

@@ -60,7 +60,7 @@ def sql(
         click.echo(output.table(("TABLE", "A ROW IS"), list(ABOUT.items())))
         return
     if query == "-":
-        query = click.get_text_stream("stdin").read()
+        query = sys.stdin.read()
     rows = Door(Lake(lake), namespace, time_zone=time_zone).answer(query)
     if as_json:
         output.json_page([dict(zip(rows.column_names, row, strict=True)) for row in _rows(rows)])
