@@ -33,7 +33,7 @@ def held(from_ms, to_ms, **columns):
 
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory):
-    """Two epochs: in the first one broker-a was away for half an hour, which ends after three hours."""
+    """Two epochs; in the first one, of three hours, broker-a was away for half an hour."""
     lake = Lake(str(tmp_path_factory.mktemp("lake")))
     for epoch, begin, hours in (("old", 0, 3), ("new", 4 * HOUR_MS, 30)):
         written = Written(lake, epoch=epoch)
