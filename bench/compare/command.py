@@ -34,12 +34,12 @@ from bench.servers.checkout import Checkout, NoCheckout, checkouts
 from bench.servers.peers import Echo, Java, Ours, Peer, available
 
 QUICK = Effort(
-    warm_s=4, settle_s=0.5, measure_s=3, stretch_s=6, registrations_s=2.5, ladder=(2_000, 10_000, 25_000, 60_000),
-    ladder_s=1, lag_s=10,
+    window_s=1.5, warm_most_s=18, settle_s=0.5, measure_s=3, stretch_s=6, registrations_s=2.5,
+    ladder=(2_000, 10_000, 25_000, 60_000), ladder_s=1, lag_s=10,
 )  # fmt: skip
 SMOKE = Effort(
-    warm_s=0.2, settle_s=0.1, measure_s=0.3, stretch_s=1.2, registrations_s=0.3, ladder=(500, 1_000), ladder_s=0.3,
-    lag_s=1,
+    window_s=0.1, warm_most_s=0.3, settle_s=0.1, measure_s=0.3, stretch_s=1.2, registrations_s=0.3,
+    ladder=(500, 1_000), ladder_s=0.3, lag_s=1,
 )  # fmt: skip
 TINY = clusters("S2", "a tiny S2: 40 topics", 2, 2, 20, ten_by=4, all_by=1)
 EFFORTS = {"smoke": SMOKE, "selection": QUICK, "full": Effort()}
@@ -58,7 +58,7 @@ def peers_of(choice: str, full: bool, route_bytes: int, topics: int) -> list[Pee
     if choice:
         names = [name.strip().lower() for name in choice.split(";")]
         return [peer for peer in everybody if any(fnmatch(peer.name.lower(), name) for name in names)]
-    return everybody if full else [Ours(), Java("5.5.0"), Echo(route_bytes)]
+    return everybody if full else [Ours(), Java("5.5.0"), Echo(route_bytes), Echo(route_bytes, topics)]
 
 
 def with_checkouts(peers: Sequence[Peer], beside: Sequence[Checkout], number: int) -> list[Peer]:

@@ -27,9 +27,11 @@ class Effort:
     """How long each step lasts; the defaults are those of ``--full``.
 
     ladder: rates of the plot of latency against load, every second round; stretch_s: of S4; lag_s: of the lag's probes.
+    window_s, warm_most_s: how a server is warmed up (Life.warm_up).
     """
 
-    warm_s: float = 6.0
+    window_s: float = 2.0
+    warm_most_s: float = 40.0
     settle_s: float = 0.5
     measure_s: float = 4.0
     stretch_s: float = 10.0
@@ -37,6 +39,12 @@ class Effort:
     ladder: tuple[int, ...] = (1_000, 2_000, 5_000, 10_000, 20_000, 30_000, 45_000, 60_000, 80_000, 110_000)
     ladder_s: float = 1.5
     lag_s: float = 15.0
+
+
+def is_steady(rates: Sequence[float]) -> bool:
+    """Whether the last three of these rates are within 5 %."""
+    last = rates[-3:]
+    return len(last) == 3 and max(last) <= 1.05 * min(last)
 
 
 @dataclass
@@ -86,17 +94,17 @@ class Life:
         """S7: every broker registers at once, until every route is right."""
         began = time.monotonic()
         cost = self.server.cost()
-        result = self._register_all(Variant.BASE)
-        first_s, refused, tries = result.registrations_s, self._refused(result), 1
+        result = self.register_all(Variant.BASE)
+        first_s, refused, tries = result.registrations_s, self.refused(result), 1
         filled = self.server.cost()  # before the check asks for every route, which ours keeps encoded from then on
         while tries < STORM_TRIES:
             checking = time.monotonic()
-            wrong = [] if self._refused(result) else self.wrong_routes()
-            if not wrong and not self._refused(result):
+            wrong = [] if self.refused(result) else self.wrong_routes()
+            if not wrong and not self.refused(result):
                 break
             tries += 1
             time.sleep(RETRY_S)
-            result = self._register_all(Variant.BASE, keep=True)
+            result = self.register_all(Variant.BASE, keep=True)
         else:
             self.record.wrong += [f"{what}: {result.registrations.remark}", *wrong[:3]]
         # When the first check finds everything right, it was right when the last broker was answered.
@@ -130,7 +138,7 @@ class Life:
         out of Redis in parts: it belongs to the leaving, not to the storm that comes after it.
         """
         began, before = time.monotonic(), self.server.cost()
-        self._register_all(Variant.LEAVE)
+        self.register_all(Variant.LEAVE)
         for _ in range(100):
             codes = self.generator.once().lookups.codes
             if "0" not in codes:
@@ -147,27 +155,40 @@ class Life:
         self.record.add("leave", seconds=rest_at - began, cpu_s=cpu_s)
         self._say(f"leave: at rest after {rest_at - began:.2f} s, {cpu_s:.2f} s of CPU")
 
-    def _register_all(self, variant: Variant, *, keep: bool = False) -> LoadResult:
+    def register_all(self, variant: Variant, *, keep: bool = False) -> LoadResult:
         self._beat_at = time.monotonic()
         return self.generator.run(
             reg_parallel=len(self.shape.brokers), reg_each=1, reg_a=int(variant), reg_b=int(variant), reg_keep=int(keep)
         )
 
     @staticmethod
-    def _refused(result: LoadResult) -> int:
+    def refused(result: LoadResult) -> int:
         registrations = result.registrations
         return registrations.asked - registrations.codes.get("0", 0)
 
     def beat(self) -> None:
         """Register all brokers again, unchanged, before the servers would drop them."""
         if self.checked and time.monotonic() - self._beat_at > BEAT_EVERY_S:
-            self._register_all(Variant.BASE, keep=True)
+            self.register_all(Variant.BASE, keep=True)
 
     # looking up
 
     def warm(self, seconds: float) -> None:
-        """Load the server without measuring, so that Java compiles its hot code; the same for every server."""
+        """Load the server without measuring."""
         self.generator.run(connections=64, inflight=16, seconds=seconds)
+
+    def warm_up(self) -> None:
+        """Load the server until its rate has stopped rising: three windows in a row within 5 %. The same for each.
+
+        Java compiles its hot code meanwhile: after 4 s on one core it is half as fast as after 30.
+        """
+        rates: list[float] = []
+        while not is_steady(rates) and len(rates) * self.effort.window_s < self.effort.warm_most_s:
+            self.beat()
+            rates.append(self.generator.run(connections=64, inflight=16, seconds=self.effort.window_s).rate)
+        seconds = len(rates) * self.effort.window_s
+        self.record.add("warm-up", seconds=seconds, first=rates[0], last=rates[-1], steady=is_steady(rates))
+        self._say(f"warm after {seconds:g} s: {rates[0]:,.0f}/s at first, {rates[-1]:,.0f}/s at last")
 
     def lookups(self, what: str, **options: Any) -> LoadResult:
         """Measure one load of lookups, with registrations if the options say so."""
@@ -230,7 +251,7 @@ class Life:
         self.lookups("S4 none", **load)
         self.lookups("S4 unchanged", **load, reg_rate=1, reg_keep=1)
         self.lookups("S4 changed", **load, reg_rate=1, reg_a=int(Variant.TEN), reg_b=int(Variant.BASE))
-        self._register_all(Variant.BASE)
+        self.register_all(Variant.BASE)
 
     def ladder(self) -> None:
         """Latency against load, until the server cannot follow."""
@@ -268,7 +289,7 @@ class Life:
             if done.codes.keys() - {"0"}:
                 self.record.wrong.append(f"register {what}: {done.codes} {done.remark}")
             self._say(f"register {what}: {rate:.1f}/s")
-        self._register_all(Variant.BASE)
+        self.register_all(Variant.BASE)
 
     # the rest
 

@@ -57,8 +57,11 @@ class LoadedCheckout:
             LoadFailed: it refused something, or did not answer.
         """
         if load == STORM:
+            if self._there:
+                self._life.leave()
             return self.storm()
         if load == LEAVE:
+            self._there = False
             return self._timed(self._life.leave)
         if load in LOOKUPS:
             for _ in range(WARM_TIMES):
@@ -83,8 +86,9 @@ class LoadedCheckout:
     def storm(self) -> Took:
         """All brokers register at once, over new connections."""
         before = self._server.cost().cpu_s
-        result = self._life._register_all(Variant.BASE)
-        if self._life._refused(result):
+        result = self._life.register_all(Variant.BASE)
+        self._there = True
+        if self._life.refused(result):
             raise LoadFailed(f"{self._server.name}: a storm was refused: {result.registrations.codes}")
         return Took(result.registrations_s, self._server.cost().cpu_s - before)
 

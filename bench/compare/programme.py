@@ -33,7 +33,7 @@ def _everything(life: Life) -> None:
     life.record.add("start", seconds=server.start_s)
     life.storm("S7 fresh")
     life.memory("asked")
-    life.warm(life.effort.warm_s)
+    life.warm_up()
     life.closed_loops(CLOSED)
     life.memory("loaded")
     life.open_loops(rate=2_000)
@@ -51,7 +51,7 @@ def _small(life: Life) -> None:
         life.storm("S1 fill")
     else:
         life.wrong_routes()
-    life.warm(life.effort.warm_s)
+    life.warm_up()
     life.closed_loops([(16, 1)])
 
 
@@ -66,7 +66,7 @@ def _limit(life: Life, *, everything: bool) -> None:
 def _workers(life: Life) -> None:
     life.storm("S7 fresh")
     life.memory("asked")
-    life.warm(life.effort.warm_s)  # each worker keeps its own answers, and has yet to make them
+    life.warm_up()  # each worker keeps its own answers, and has yet to make them
     life.closed_loops(CLOSED[:2])
     if isinstance(life.server, OurServer):
         life.spread(life.server, SPREADS)

@@ -140,8 +140,19 @@ def _side_by_side(figures: Figures) -> str:
 
         return cell
 
+    def warm_up(peer: str) -> str:
+        if figures.maybe(peer, "warm-up", "seconds") is None:
+            return ""
+        steady = "" if figures.median(peer, "warm-up", "steady") else ", not steady"
+        seconds, first, last = (one("warm-up", name)(peer) for name in ("seconds", "first", "last"))
+        return f"{seconds} s, {first}/s, {last}/s{steady}"
+
     rows = [
         row("S1, 16 × 1", load("S1 16x1")),
+        row(
+            "warmed up by 64 × 16 until three windows are within 5 %: seconds; rate in the first window, in the last",
+            warm_up,
+        ),
         row("S2, 64 × 1", load("S2 64x1")),
         row("S2, 64 × 16", load("S2 64x16")),
         row("S2, 2,000 × 1", load("S2 2000x1")),

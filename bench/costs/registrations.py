@@ -51,10 +51,10 @@ class FilledServer:
 
     def storm(self, what: str) -> None:
         before, began = cpu_s(self.parts), time.monotonic()
-        result = self.life._register_all(Variant.BASE)
+        result = self.life.register_all(Variant.BASE)
         elapsed_s = time.monotonic() - began
         spent = {kind: after - before[kind] for kind, after in cpu_s(self.parts).items()}
-        refused = self.life._refused(result)
+        refused = self.life.refused(result)
         row(what, f"{elapsed_s:.2f} s", f"{refused} refused", *(f"{spent[kind]:.2f}" for kind in self.parts),
             f"{sum(spent.values()):.2f} s")  # fmt: skip
 
@@ -121,7 +121,7 @@ def main() -> int:
                 for _ in range(options.storms):
                     run.leave()
                     run.storm("another storm")
-                run.life._register_all(Variant.BASE)
+                run.life.register_all(Variant.BASE)
                 wrong += run.life.wrong_routes()
                 time.sleep(options.settle)
                 run.memory("after them, every route asked")

@@ -103,7 +103,7 @@ def write_frames(shape: TableShape, folder: Path, *, signed: bool) -> tuple[Path
     def variants(place: int, broker: ShapeBroker) -> list[Command | None]:
         base = shape.registration(broker, Variant.BASE)
         body = base.body.replace(b'"counter":%d' % plan.COUNTER, b'"counter":%d' % STEADY)
-        base.ext_fields = {**(base.ext_fields or {}), "bodyCrc32": str(zlib.crc32(body))}
+        base.ext_fields = {**(base.ext_fields or {}), "bodyCrc32": str(zlib.crc32(body) & 0x7FFFFFFF)}  # as Java does
         leave = shape.commands(place)[Variant.LEAVE]
         assert leave is not None
         return [frame(base, "broker", body), None, None, None, frame(leave, "broker")]

@@ -2,7 +2,9 @@
 
 Rounds of both in turn, in one run, at the same steady rate; the tables change in both. Everything shares this machine:
 a console elsewhere costs less. The load generator, which never sleeps, has a core of its own; Redis, front end and
-console share the other one. Browsers are elsewhere: this process reads the 50 pages when nobody else wants the core.
+console share the other one. Browsers are elsewhere: this process reads the 50 pages and drops what comes, when nobody
+else wants the core. (Linux weighs nice values only within a session, where autogroups are on: what it reads costs
+little, too.)
 """
 
 from __future__ import annotations
@@ -145,7 +147,7 @@ async def measure(
 
             async def load_beside() -> Latency:
                 async with console(redis, NAMESPACE, folder, starter) as opened:
-                    await opened.open_pages(pages)
+                    await opened.open_pages(pages, noting=False)
                     return await load()
 
             found = Beside([], [])

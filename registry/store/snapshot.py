@@ -25,13 +25,16 @@ logger = logging.getLogger(__name__)
 
 # Names in a page, so that it takes at most 1 ms of Redis.
 _PAGE = {
-    "topics": 250,
     "brokers": 100,
     "clusters": 20,
     "filters": 300,
     "mappings": 200,
     "live": 80,
 }
+# What a page of topics costs depends on how many brokers have them: each page is as large as the one before allows.
+_FIRST_TOPICS = 4
+_MOST_TOPICS = 250
+_CELLS = 2000
 _KV_AT_ONCE = 10  # namespaces whose values are read side by side
 _queue_data = msgspec.json.Decoder(QueueData)
 # Most topics of a registry have one of few values.
@@ -75,14 +78,20 @@ async def read_head(store: Store) -> NamespaceHead:
     return NamespaceHead(epoch.decode(), seq, int(config_rev), int(up_since), int(now), last_id.decode())
 
 
-async def _pages(store: Store, section: str) -> AsyncIterator[list[Any]]:
-    cursor: bytes = b"0"
-    while True:
-        page = await store.call("snapshot", section, cursor, _PAGE.get(section, 100))
-        cursor = page[0]
-        yield page
-        if cursor == b"0":
-            return
+class _Pages:
+    """The pages of one section, one after the other; count: names that the next one may have, about."""
+
+    def __init__(self, store: Store, section: str, count: int) -> None:
+        self._store, self._section, self.count = store, section, count
+
+    async def __aiter__(self) -> AsyncIterator[list[Any]]:
+        cursor: bytes = b"0"
+        while True:
+            page = await self._store.call("snapshot", self._section, cursor, self.count)
+            cursor = page[0]
+            yield page
+            if cursor == b"0":
+                return
 
 
 async def read_section(store: Store, section: str) -> AsyncIterator[tuple[str, list[bytes]]]:
@@ -95,7 +104,7 @@ async def read_section(store: Store, section: str) -> AsyncIterator[tuple[str, l
         async for name, flat in _read_kv_section(store):
             yield name, flat
         return
-    async for page in _pages(store, section):
+    async for page in _Pages(store, section, _PAGE.get(section, 100)):
         for i in range(2, len(page), 2):
             with _left_out_if_broken(store, f"name {page[i]!r} in {section}"):
                 yield page[i].decode(), page[i + 1]
@@ -194,12 +203,16 @@ async def read_topic_rows(store: Store) -> AsyncIterator[list[tuple[str, list[st
     Raises:
         StoreError: a name that is not UTF-8.
     """
-    async for page in _pages(store, "topics"):
+    pages = _Pages(store, "topics", _FIRST_TOPICS)
+    async for page in pages:
         found: list[tuple[str, list[str]]] = []
         try:
             for pack in page[2:]:
                 topics, rows = _decode_rows(pack)
                 found += zip(topics, rows, strict=True)
+            cells = sum(len(row) for _, row in found) // 2
+            if cells:
+                pages.count = max(1, min(_MOST_TOPICS, _CELLS * len(found) // cells))
             if page[1]:
                 # Before the rows: names that begin to leave later are told by events that the reader applies.
                 (leaving,) = await read_hashes(store, [keys.leaving(store.namespace)])

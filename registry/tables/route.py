@@ -45,7 +45,8 @@ def pick_up_route(
                 if servers:
                     filter_servers[addr] = servers
     if acting_master and not topic.startswith(SYNC_BROKER_MEMBER_GROUP_PREFIX):
-        rows = {name: _with_acting_master(row, queue_datas[name]) for name, row in rows.items()}
+        for name in [name for name, row in rows.items() if MASTER_ID not in row.broker_addrs]:
+            rows[name] = _with_acting_master(rows[name], queue_datas[name])
     return TopicRoute(
         queue_datas=queue_datas,
         broker_rows=rows,
@@ -56,9 +57,9 @@ def pick_up_route(
 
 
 def _with_acting_master(row: BrokerRow, queue_data: QueueData) -> BrokerRow:
-    """A group that lost its master, and may be read only, shows its lowest id's address under id 0."""
+    """A group without a master that may be read only shows its lowest id's address under id 0."""
     addrs = row.broker_addrs
-    if not addrs or MASTER_ID in addrs or not row.enable_acting_master or queue_data.perm & PERM_WRITE:
+    if not addrs or not row.enable_acting_master or queue_data.perm & PERM_WRITE:
         return row
     lowest = min(addrs)
     shown = {broker_id: addr for broker_id, addr in addrs.items() if broker_id != lowest}

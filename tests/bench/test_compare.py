@@ -11,6 +11,7 @@ import pytest
 from bench.compare import growth, suites
 from bench.compare.command import SMOKE, peers_of, small_of, with_checkouts
 from bench.compare.comparison import Comparison, read_records, save
+from bench.compare.life import is_steady
 from bench.compare.report import FOLDER
 from bench.load.shapes import GROWTH, S2
 from bench.servers.checkout import NoCheckout, checkouts
@@ -40,7 +41,7 @@ def test_smoke_run_measures_ours_beside_the_limit(tmp_path):
     assert steps["ours"]["restart"]["wrong"] == 0
     assert steps["C echo server"].keys() >= {"S1 16x1", "S2 64x1", "S2 64x16", "S2 2000x1"}
     assert len(steps["ours, changes"]["lag"]["lags_ms"]) > 0
-    assert "| ≥ 0.75 × the C echo server |" in (tmp_path / "RESULTS.md").read_text()
+    assert "| ≥ 0.75 × the C echo server with 40,000 answers |" in (tmp_path / "RESULTS.md").read_text()
     assert (tmp_path / "latency-smoke.svg").exists()
 
 
@@ -48,11 +49,19 @@ def test_peers_are_named_whole_or_by_pattern():
     def names(choice, full=False):
         return [peer.name for peer in peers_of(choice, full, 100, 40_000)]
 
-    assert names("") == ["ours", "Java 5.5.0", "C echo server"]
+    assert names("") == ["ours", "Java 5.5.0", "C echo server", "C echo server, 40,000 answers"]
     assert names("ours") == ["ours"]
     assert names("c echo server*") == ["C echo server", "C echo server, 40,000 answers"]
     assert names("OURS*;java 5.5.0*") == ["ours", "ours, 2 workers", "Java 5.5.0", "Java 5.5.0, 1g heap"]
     assert len(names("", full=True)) == 8
+
+
+@pytest.mark.parametrize(
+    ("rates", "steady"),
+    [([], False), ([9, 9], False), ([5, 9, 9.2, 9.4], True), ([9, 9, 9, 10], False), ([10, 9, 9.3], False)],
+)
+def test_a_server_is_warm_when_three_windows_are_alike(rates, steady):
+    assert is_steady(rates) == steady
 
 
 def checkout(folder, scripts=("mqregistry", "python")):

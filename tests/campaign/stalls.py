@@ -12,6 +12,8 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
+from mqregistry.tasks import cancelled, pause
+
 from .timeline import Timeline
 
 STALLED_S = 0.4
@@ -61,7 +63,7 @@ class Stalls:
         async with Redis(
             unix_socket_path=str(path), protocol=2, socket_timeout=5.0, retry=Retry(NoBackoff(), 0)
         ) as client:  # fmt: skip
-            while True:
+            while not cancelled():
                 self._asked_at = time.monotonic()
                 with contextlib.suppress(RedisError, OSError):
                     await client.ping()
@@ -69,4 +71,4 @@ class Stalls:
                 if self._silent is not None:
                     self.stalled_s += self._silent[1] - self._silent[0]
                 self._asked_at = self._silent = None
-                await asyncio.sleep(PING_S)
+                await pause(PING_S)

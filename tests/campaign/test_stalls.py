@@ -40,3 +40,4 @@ async def test_a_redis_that_does_not_answer_is_a_window_also_while_it_lasts(tmp_
             assert timeline.is_quiet(over, over + 1)
         finally:
             watch.cancel()
+            await asyncio.gather(watch, return_exceptions=True)

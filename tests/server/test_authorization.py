@@ -135,6 +135,21 @@ def test_whoever_reads_is_served_and_nobody_writes_without_a_right():
     assert {enforced for _, enforced in desk.noted.refusals} == {True}
 
 
+@pytest.mark.parametrize(
+    ("more", "kv_is_read"),
+    [
+        ({"rules": (Rule(Effect.DENY, (Right.ROUTE,), Kind.TOPIC, "orders"),)}, True),
+        ({"enabled": False}, False),
+        ({"sources": ("10.9.0.0/16",)}, False),
+    ],
+)
+def test_what_is_taken_from_anonymous_is_taken_from_whoever_is_not_known(more, kv_is_read):
+    desk = Desk(user("anonymous", key=None, **more), ALICE)
+    assert desk.read(105, {"topic": "orders"}) is not None
+    assert (desk.read(101, {"namespace": "ns", "key": "k"}) is None) == kv_is_read
+    assert desk.read(105, signed("alice", {"topic": "bills"})) is None
+
+
 def test_an_unknown_code_is_for_the_handler_to_refuse():
     assert Desk().write(9999) is None
     assert Desk().write(9999, signed("root", key="a wrong one")).kind.reason == "wrong_signature"
@@ -244,7 +259,7 @@ def test_a_decision_that_fails_refuses(mode, monkeypatch, caplog):
 
     desk = Desk(mode=mode)
     monkeypatch.setattr(module, "decide_any", fail)
-    for refusal in (desk.read(106), desk.write(205)):
+    for refusal in (desk.read(106, signed("root")), desk.write(205)):
         assert (refusal is not None) == (mode is Mode.ENFORCE)
     assert [refusal.kind.reason for refusal, _ in desk.noted.refusals] == ["undecided"] * 2
     assert "the decision on request 205 (WIPE_WRITE_PERM_OF_BROKER) of " in caplog.text

@@ -63,7 +63,7 @@ def test_admin_writes_over_the_limit(front_end_with, mode):
 def test_new_connections_over_the_limit(front_end_with, mode):
     front_end = front_end_with(limit_new_connections=mode, address_new_connections_per_second=1, **ALL_LIMITED)
     with contextlib.ExitStack() as stack:
-        clients = [stack.enter_context(front_end.client(timeout_s=2)) for _ in range(12)]
+        clients = [stack.enter_context(front_end.client()) for _ in range(12)]
         open_now = [client for client in clients if answers(client)]
     # one a second, and none is refused for what another had refused
     assert (len(open_now) < 12) == (mode == "enforce")
@@ -85,7 +85,7 @@ def answers(client: Client) -> bool:
 def test_open_connections_over_the_limit(front_end_with, mode):
     front_end = front_end_with(limit_connections=mode, address_connections=3, **ALL_LIMITED)
     with contextlib.ExitStack() as stack:
-        clients = [stack.enter_context(front_end.client(timeout_s=2)) for _ in range(5)]
+        clients = [stack.enter_context(front_end.client()) for _ in range(5)]
         assert [answers(client) for client in clients] == [True] * 3 + [mode != "enforce"] * 2
         clients[0].close()
         front_end.wait_until(

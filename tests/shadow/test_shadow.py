@@ -83,12 +83,12 @@ async def test_what_is_meant_is_no_difference(bed):
 @pytest.mark.parametrize("ours", ["hangs", "away", "slow", "nonsense"])
 async def test_ours_holds_nobody_up(bed, ours):
     async def slow(request):
-        await asyncio.sleep(0.2)
+        await asyncio.sleep(1.5)
 
     async def nonsense(request):
         return Command(code=0, body=b"\xff{nonsense", version=513)
 
-    async with bed.open(timeout_s=0.3):
+    async with bed.open(timeout_s=2.0):
         if ours == "away":
             await bed.ours.stop()
         else:
@@ -99,7 +99,7 @@ async def test_ours_holds_nobody_up(bed, ours):
             began_s = time.perf_counter()
             assert (await client.request(105, {"topic": "orders"})).code == 0
             slowest_s = max(slowest_s, time.perf_counter() - began_s)
-        assert slowest_s < 0.15
+        assert slowest_s < 1.0
         await until(lambda: bed.counts.failed or bed.counts.of("different"), "ours was asked")
         assert bool(bed.repeats.away) == (ours != "nonsense")
         await client.close()

@@ -21,6 +21,8 @@ from .bed import Following, follow, registration
 @pytest.fixture
 def small_pages(monkeypatch):
     monkeypatch.setattr(snapshot, "_PAGE", dict.fromkeys(snapshot._PAGE, 2))
+    monkeypatch.setattr(snapshot, "_FIRST_TOPICS", 2)
+    monkeypatch.setattr(snapshot, "_MOST_TOPICS", 2)
 
 
 async def test_head_of_a_new_namespace(store):
@@ -50,6 +52,23 @@ async def test_snapshot_holds_every_table(bed, small_pages):
     assert tables.brokers["broker-5"] == BrokerRow("c5", {0: "10.0.0.5:1"}, None, False, 11)
     assert tables.kv["empty"] == {}
     assert tables.config_rev == 1
+
+
+@pytest.mark.parametrize("width", [3, 60, 700])
+async def test_a_page_of_topics_is_bounded_however_many_brokers_have_them(bed, width):
+    row = {f"broker-{number}": '{"perm":6,"readQueueNums":1,"writeQueueNums":1}' for number in range(width)}
+    topics = [f"t{number}" for number in range(40 + 30_000 // width)]
+    pipeline = bed.store.client.pipeline(transaction=False)
+    pipeline.sadd(f"mq:{{{bed.store.namespace}}}:topics", *topics)
+    for topic in topics:
+        pipeline.hset(f"mq:{{{bed.store.namespace}}}:topic:{topic}", mapping=row)
+    await pipeline.execute()
+    pages = [page async for page in snapshot.read_topic_rows(bed.store)]
+    assert {topic for page in pages for topic, _ in page} == set(topics)
+    cells = [sum(len(row) // 2 for _, row in page) for page in pages]
+    # SSCAN gives the names of whole buckets: some more than it is asked for.
+    assert max(cells) <= max(1.5 * snapshot._CELLS, 3 * snapshot._FIRST_TOPICS * width)
+    assert len(pages) < 60 + 1.5 * sum(cells) / min(snapshot._CELLS, snapshot._MOST_TOPICS * width)
 
 
 async def test_live_section_tells_who_is_alive(bed, small_pages):

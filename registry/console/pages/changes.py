@@ -160,6 +160,8 @@ async def _events(
         told_at, due = 0.0, bool(seen) and seen != state.position
         while not state.stopping:
             found = await listener.take(0.1 if due and not told_at else _TABLES_EVERY_S if due else _PING_S)
+            if found:
+                await state.pace.turn()
             if not viewer.is_on():
                 yield _event("ended", "")
                 return

@@ -18,22 +18,25 @@ _MAX_KEPT_BROKERS: Final = 20_000
 # The most sets of brokerNames that are kept, and the most names of one: a few hundred bytes a name.
 _MAX_KEPT_SETS: Final = 2_000
 _MAX_SET: Final = 64
+# Of larger ones, that of a default topic (TBW102) is on every broker, and is there for each change of one of them.
+_MAX_KEPT_LARGE_SETS: Final = 8
 
 # Rows are never changed, only replaced.
-_kept_brokers: Final[dict[tuple[str, bool, bool], tuple[BrokerRow, bytes]]] = {}
+_KeptBrokers = dict[str, tuple[BrokerRow, bytes]]
+_kept_brokers: Final[dict[tuple[bool, bool], _KeptBrokers]] = {}
 _kept_lists: Final[dict[tuple[tuple[str, ...], bool, bool], tuple[list[BrokerRow], bytes]]] = {}
 
 
 def broker_json(name: str, row: BrokerRow, quoted_keys: bool, *, acting_master: bool) -> bytes:
     """Encode one broker; acting_master: with enableActingMaster and zoneName, as in 5.x."""
-    key = (name, quoted_keys, acting_master)
-    kept = _kept_brokers.get(key)
+    known = _kept_brokers.setdefault((quoted_keys, acting_master), {})
+    kept = known.get(name)
     if kept is not None and kept[0] is row:
         return kept[1]
-    if len(_kept_brokers) >= _MAX_KEPT_BROKERS:
-        _kept_brokers.clear()
+    if len(known) >= _MAX_KEPT_BROKERS:
+        known.clear()
     made = _make_broker_json(name, row, quoted_keys, acting_master=acting_master)
-    _kept_brokers[key] = row, made
+    known[name] = row, made
     return made
 
 
@@ -43,9 +46,13 @@ def brokers_json(rows: Mapping[str, BrokerRow], quoted_keys: bool, *, acting_mas
     kept = _kept_lists.get(key)
     if kept is not None and kept[0] == values:
         return kept[1]
-    made = b"[%b]" % b",".join(
-        broker_json(name, rows[name], quoted_keys, acting_master=acting_master) for name in sorted(rows)
-    )
+    known = _kept_brokers.setdefault(key[1:], {})
+    parts = [
+        one[1] if (one := known.get(name)) is not None and one[0] is rows[name]
+        else broker_json(name, rows[name], quoted_keys, acting_master=acting_master)
+        for name in sorted(rows)
+    ]  # fmt: skip
+    made = b"[%b]" % b",".join(parts)
     if len(values) <= _MAX_SET:
         if len(_kept_lists) >= _MAX_KEPT_SETS:
             _kept_lists.clear()
@@ -58,7 +65,7 @@ def queue_datas_json(queue_datas: Mapping[str, QueueData], *, topic_syn_flag: bo
     names = tuple(queue_datas)
     if not names:
         return b"[]"
-    ordered, heads = _heads(names) if len(names) <= _MAX_SET else _make_heads(names)
+    ordered, heads = _heads(names) if len(names) <= _MAX_SET else _large_heads(names)
     values = list(map(queue_datas.__getitem__, ordered))
     form = _SYN_FLAG if topic_syn_flag else _SYS_FLAG
     first = values[0]
@@ -85,6 +92,7 @@ def _make_heads(names: tuple[str, ...]) -> tuple[list[str], list[bytes]]:
 
 
 _heads = functools.lru_cache(_MAX_KEPT_SETS)(_make_heads)
+_large_heads = functools.lru_cache(_MAX_KEPT_LARGE_SETS)(_make_heads)
 
 
 def _make_broker_json(name: str, row: BrokerRow, quoted_keys: bool, *, acting_master: bool) -> bytes:

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, Protocol
 
 from ...auth.decide import decide, decide_any
 from ...auth.policy import Mode, Policy
-from ...auth.rights import WRITING, Kind, Resource, Right
+from ...auth.rights import READING, WRITING, Kind, Resource, Right
 from ...auth.signature import access_key_of
 from ...auth.users import User
 from ...networks import Address, Networks, parse_address
@@ -22,7 +22,7 @@ from ...protocol.command import Command
 from ...protocol.registration import digest_of
 from .caller import NOBODY, Caller, Callers, How, Origin, Signer, Unproven, source_of
 from .refusal import BROKER_ADDR, NEEDS_TLS, NOT_OWNER, Refusal, from_here
-from .requests import broker_addr_of, needs_of
+from .requests import NEEDS, broker_addr_of, needs_of
 
 logger = logging.getLogger(__name__)
 
@@ -102,12 +102,17 @@ class Authorization:
         self._named_networks: dict[str, Networks] = {}
         self._looks_at_address = {user.name: _looks_at_address(user) for user in policy.users.values()}
         self._anonymous_does = _looks_at_address(policy.anonymous)
+        self._open_reads = _open_reads(policy)
 
     def of_read(self, command: Command, sender: Sender) -> Refusal | None:
         """Why a read is not answered; None: it is."""
         self.keeps = False
         try:
-            caller = self._callers.of_signature(command) or self.own_caller(sender)
+            own = self.own_caller(sender)
+            if own.user is None and command.code in self._open_reads and access_key_of(command.ext_fields) is None:
+                self.keeps, self.signer = not self._anonymous_does, None
+                return self._outcome(None, own)
+            caller = self._callers.of_signature(command) or own
             refusal = self._look(command, sender, caller)
             self.keeps = refusal is None and self._is_same_anywhere(caller)
             self.signer = None
@@ -287,6 +292,15 @@ class Authorization:
         refusal = Refusal.undecided(sender, f"{type(error).__name__}, see the log of the name server")
         self._tally.refused(refusal, enforced=self.enforces)
         return refusal if self.enforces else None
+
+
+def _open_reads(policy: Policy) -> frozenset[int]:
+    """Requests that nobody needs to be known for, whatever they are on."""
+    anonymous, rules = policy.anonymous, policy.rules_of(policy.anonymous)
+    if not anonymous.enabled or rules.sources is not None:
+        return frozenset()
+    allowed = READING - rules.deny.keys()
+    return frozenset(code for code in NEEDS if all(need.right in allowed for need in needs_of(Command(code=code))))
 
 
 def _looks_at_address(user: User) -> bool:

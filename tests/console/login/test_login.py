@@ -162,7 +162,7 @@ async def test_a_session_ends_with_its_user_and_so_does_an_open_page(console, us
             while not listeners:  # noqa: ASYNC110
                 await asyncio.sleep(0.005)
         await users.change(ENDINGS[ending])
-        async with asyncio.timeout(3):
+        async with asyncio.timeout(20):
             stream = (await open_page).text
         assert stream.rstrip().endswith("event: ended\ndata:")
         assert (await browser.get("/")).status_code == 303
