@@ -30,7 +30,8 @@ def backfill(
     run = SilverRun(spark, lake, namespace, epoch, area="silver", spark_from_rows=spark_from_rows)
     yield from run.steps(upto_seq=before.content.seq if before else None)
     assert run.tables is not None
-    content = msgspec.structs.replace(run.tables.content, rewritten=rewritten + 1)
+    backfills = before.content.backfills if before else 0
+    content = msgspec.structs.replace(run.tables.content, rewritten=rewritten + 1, backfills=backfills + 1)
     state = lake.state(PART, namespace, epoch)
     if (state.number if state else NONE) != (before.number if before else NONE):
         raise OtherWriter(

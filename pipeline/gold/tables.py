@@ -28,7 +28,7 @@ class Content(msgspec.Struct, frozen=True):
     """What a refresh saw.
 
     now_ms: end of observation. begin_ms: what was before is not known. silver, silver_ms, silver_seq: the state of
-    silver. bronze: stream -> the batch that it saw up to.
+    silver. bronze: stream -> the batch that it saw up to. backfills: of silver, as its own content has it.
     """
 
     now_ms: int
@@ -38,6 +38,7 @@ class Content(msgspec.Struct, frozen=True):
     silver_ms: int
     silver_seq: int
     bronze: dict[str, int]
+    backfills: int = 0
 
 
 def last(lake: Lake, namespace: str, epoch: str) -> tuple[int, Content | None]:

@@ -140,8 +140,8 @@ def _brokers(rows: pa.Table, spells: list[Spell]) -> tuple[list[Row], list[Row]]
     times: dict[str, dict[str, int]] = defaultdict(lambda: {"observed_ms": 0, "present_ms": 0, "writable_ms": 0})
     for spell in spells:
         of_one = times[spell.broker_name]
-        of_one["observed_ms"] += spell.length_ms
-        of_one["present_ms"] += spell.length_ms * (spell.state != "absent")
+        of_one["observed_ms"] += spell.length_ms * (spell.state != "unknown")
+        of_one["present_ms"] += spell.length_ms * (spell.state in ("read_only", "writable"))
         of_one["writable_ms"] += spell.length_ms * (spell.state == "writable")
     rows = _starts(rows)
     sums = ["outages", "recoveries", "flaps", "unwritable_spells",
