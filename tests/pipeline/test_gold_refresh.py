@@ -11,15 +11,13 @@ pytest.importorskip("pyarrow")
 import itertools
 
 from mqregistry.pipeline import backfill, gold
-from mqregistry.pipeline.bronze import log
 from mqregistry.pipeline.gold import tables
 from mqregistry.pipeline.lake.lake import Lake
 from mqregistry.pipeline.lake.table import Table
-from mqregistry.pipeline.redis_stream.ranges import OLDEST, Position
 from tests.pipeline import gold_model as model
 from tests.pipeline.gold_lake import Written
 
-MINUTE, HOUR, DAY = 60_000, 3_600_000, 86_400_000
+HOUR, DAY = 3_600_000, 86_400_000
 NOON = 1_767_268_800_000  # 2026-01-01T12:00Z
 
 
@@ -389,48 +387,3 @@ def test_epochs_are_kept_apart(tmp_path):
         assert refresh(written)
     assert tables.epochs(lake, "default") == ["earlier", "later"]
     assert {row["broker_name"] for row in gold.read(lake, "broker", "default", "later").to_pylist()} == {"later"}
-
-
-def test_what_a_hole_hides_is_unknown(tmp_path):
-    """Changes of four hours were lost. Heartbeats of 20 minutes were, too."""
-    written, hole = Written(Lake(str(tmp_path))), (NOON + 30 * MINUTE, NOON + 4 * HOUR + 30 * MINUTE)
-    now = NOON + 6 * HOUR
-    addrs = [
-        addr("stays", NOON), addr("ends", NOON, hole[1]), addr("away", NOON, NOON + 20 * MINUTE),
-        addr("away", hole[1]), addr("gone", NOON, NOON + 10 * MINUTE), addr("comes", hole[1]),
-    ]  # fmt: skip
-    names = ("stays", "ends")
-    written.silver(
-        0, seq=9, ms=now, holes=[hole], broker_addr=addrs,
-        queue_data=[queue("t", name, NOON, None if name == "stays" else hole[1]) for name in names],
-    )  # fmt: skip
-    written.snapshot(5)
-    beats = [ms for ms in range(0, HOUR, 30_000) if not 10 * MINUTE < ms < 30 * MINUTE]
-    written.bronze("heartbeats", 0, [beat(NOON + ms, "c1|stays:0") for ms in beats if ms <= 10 * MINUTE])
-    log.restart(written.lake, "heartbeats", "default", "e1", Position(OLDEST), first_ms=NOON + 30 * MINUTE)
-    written.bronze("heartbeats", 2, [beat(NOON + ms, "c1|stays:0") for ms in beats if ms > 10 * MINUTE])
-    for number in (1, 2):  # at once, and once more from where that came to
-        refresh(written)
-        [day] = [row for row in rows(written, "broker", "day") if row["broker_name"] == "stays"]
-        assert (day["observed_ms"], day["present_ms"], day["availability"]) == (2 * HOUR, 2 * HOUR, 1.0)
-        by_hour = by_period(rows(written, "broker", "hour"), "broker_name")
-        assert by_hour[NOON, "stays"]["observed_ms"] == 30 * MINUTE
-        assert (NOON + 2 * HOUR, "stays") not in by_hour
-        days = {row["broker_name"]: row for row in rows(written, "broker", "day")}
-        assert days["ends"]["present_ms"] == 30 * MINUTE
-        assert days["ends"]["observed_ms"] == 2 * HOUR, "what is before the hole, and what is after it"
-        assert (days["ends"]["outages"], days["away"]["outages"], days["away"]["recoveries"]) == (0, 1, 0)
-        assert days["comes"]["observed_ms"] == 90 * MINUTE
-        states = [(row["broker_name"], row["state"], ms(row["valid_from"])) for row in rows(written, "broker_state")]
-        assert {name for name, state, since in states if (state, since) == ("unknown", hole[0])} == {*names, "away"}
-        topics = by_period(rows(written, "topic", "hour"), "topic")
-        assert (topics[NOON, "t"]["routable_ms"], topics[NOON + 4 * HOUR, "t"]["writable_ms"]) == (1_800_000, 1_800_000)
-        assert (NOON + 2 * HOUR, "t") not in topics
-        clusters = by_period(rows(written, "cluster", "hour"), "cluster")
-        assert (NOON + 2 * HOUR, "c1") not in clusters
-        assert clusters[NOON + 4 * HOUR, "c1"]["brokers"] == 3
-        [heard] = rows(written, "heartbeat", "day")
-        assert (heard["missed_beats"], heard["interval_ms_max"]) == (0, 30_000)
-        written.silver(
-            number, seq=9 + number, ms=now, holes=[hole], broker_addr=addrs, queue_data=[queue("t", "stays", NOON)]
-        )  # fmt: skip
