@@ -7,6 +7,7 @@ refuses the second.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
@@ -184,14 +185,11 @@ class Table:
         """The table; to one that was made without it, the property is added that says what has statistics."""
         delta = self.delta or self._make()
         if not self._says_measured:
-            wanted = {_MEASURED: ",".join(measured(self._columns))}
-            if not wanted.items() <= delta.metadata().configuration.items():
-                try:
-                    delta.alter.set_table_properties(wanted)
-                except CommitFailedError:  # somebody else's commit came first: with the next one
-                    delta.update_incremental()
-                    return delta
-            self._says_measured = True
+            # another writer's commit may come first: then with the next one; other errors that one meets, too
+            with contextlib.suppress(DeltaError):
+                if _MEASURED not in delta.metadata().configuration:
+                    delta.alter.set_table_properties({_MEASURED: ",".join(measured(self._columns))})
+                self._says_measured = True
         return delta
 
     def _make(self) -> DeltaTable:

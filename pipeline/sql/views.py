@@ -50,7 +50,7 @@ ABOUT: Final = {
     "routes_by_day": "the same at the end of each day of your time zone",
     **{f"{table}_by_{grain}": f"figures of {table} in one {grain} (UTC)" for table in _PERIODIC for grain in _GRAINS},
     **{table: "the same of hours and days, with their grain" for table in _PERIODIC},
-    "broker_state": "a stretch of time in which a broker was writable, read_only or absent",
+    "broker_state": "a stretch of time in which a broker was writable, read_only, absent or unknown",
     "alarm": "an alarm of the streams",
     "epochs": "one life of the registry's tables, and how much of it the lake knows",
     "gaps": "a time of which changes were lost: what held then is not known",
