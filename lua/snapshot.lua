@@ -20,6 +20,8 @@
 local MOST_FIELDS = 1000 -- of one row
 -- Texts of all rows that are in Lua at a time. A usual page of topics has twice as many, and few that differ.
 local MOST_TEXTS = 3000
+-- Texts of a page of topics. SSCAN gives a small set whole, however few it is asked for.
+local MOST_OF_TOPICS = 10000
 local section, cursor, count = ARGV[1], ARGV[2], ARGV[3]
 if section == "head" then
   local last = call("XREVRANGE", P .. "changes", "+", "-", "COUNT", 1)
@@ -44,7 +46,7 @@ local page, large = call(source[1], P .. source[2], cursor, "COUNT", count), {}
 if section == "topics" then
   -- each field is a brokerName: with fewer of these no row is large
   local may_be_large = call("SCARD", P .. "brokers") > MOST_FIELDS
-  local out, topics, rows, texts, leaving = {page[1], large}, {}, {}, 0, leaving_names()
+  local out, topics, rows, texts, all, leaving = {page[1], large}, {}, {}, 0, 0, leaving_names()
   local function pack()
     out[#out + 1] = cmsgpack.pack({topics, rows})
     topics, rows, texts = {}, {}, 0
@@ -62,7 +64,7 @@ if section == "topics" then
   end
   for _, topic in ipairs(page[2]) do
     local key = P .. "topic:" .. topic
-    if may_be_large and call("HLEN", key) > MOST_FIELDS then
+    if all > MOST_OF_TOPICS or may_be_large and call("HLEN", key) > MOST_FIELDS then
       large[#large + 1] = topic
     else
       local row = call("HGETALL", key)
@@ -72,7 +74,7 @@ if section == "topics" then
       if #row > 0 then
         topics[#topics + 1] = topic
         rows[#rows + 1] = row
-        texts = texts + #row
+        texts, all = texts + #row, all + #row
         if texts > MOST_TEXTS then
           row = nil
           pack()

@@ -213,6 +213,7 @@ async def read_topic_rows(store: Store) -> AsyncIterator[list[tuple[str, list[st
             cells = sum(len(row) for _, row in found) // 2
             if cells:
                 pages.count = max(1, min(_MOST_TOPICS, _CELLS * len(found) // cells))
+            yield found
             if page[1]:
                 # Before the rows: names that begin to leave later are told by events that the reader applies.
                 (leaving,) = await read_hashes(store, [keys.leaving(store.namespace)])
@@ -220,10 +221,9 @@ async def read_topic_rows(store: Store) -> AsyncIterator[list[tuple[str, list[st
                 flat = [text for pair in pairs(await _large_row(store, "topics", name)) if pair[0] not in leaving
                         for text in pair]  # fmt: skip
                 if flat:
-                    found.append((name, [text.decode() for text in flat]))
+                    yield [(name, [text.decode() for text in flat])]
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise StoreError(f"a topic or brokerName in {keys.prefix(store.namespace)}topics: {error}") from error
-        yield found
 
 
 class _SharedQueueData(dict[str, QueueData]):

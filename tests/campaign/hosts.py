@@ -73,8 +73,9 @@ class Member:
 class Host:
     """One process.
 
-    front_ends: those of its address list. held: those to which it says nothing for now. apart: one operation alone
-    decides what happens to it; the others do not choose it.
+    front_ends: those of its address list. held: those to which it says nothing for now. registered: those that have
+    answered a registration with 0 over the connection that there is. apart: one operation alone decides what happens to
+    it; the others do not choose it.
     """
 
     def __init__(
@@ -86,9 +87,9 @@ class Host:
         self.random = Random(seed)
         self.closes_late_answers = self.random.random() < 0.5
         self.runs = True
-        self.rounds = 0
         self.wires: dict[int, Wire] = {}
         self.held: set[int] = set()
+        self.registered: set[int] = set()
         self._tasks = [asyncio.create_task(self._speak(index)) for index in front_ends]
 
     async def _speak(self, index: int) -> None:
@@ -103,6 +104,7 @@ class Host:
                 await asyncio.sleep(0.25)
                 continue
             self.wires[index] = wire
+            self.registered.discard(index)
             line = Line(index)
             try:
                 await self._beat_over(index, wire, line)
@@ -144,7 +146,6 @@ class Host:
                     member.in_flight -= 1
                 if wire.sent_away:
                     return
-            self.rounds += 1
             pause_s = self.period_s * self.random.uniform(0.8, 1.2) - (time.monotonic() - began)
             end = time.monotonic() + max(0.05, pause_s)
             while self.runs and wire.is_open and time.monotonic() < end:  # noqa: ASYNC110 (three conditions)
@@ -161,6 +162,7 @@ class Host:
             answer = await wire.ask(103, ext, body)
             if answer.code == 0:
                 registered.add(version)
+                self.registered.add(index)
                 if not member.silent:
                     state.acknowledged(sent, time.monotonic(), topics)
                 if topics and (topics[-1] not in member.checked or self.random.random() < 0.2):

@@ -9,6 +9,7 @@ not judged.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -154,13 +155,29 @@ class Model:
 
     def lives(self, broker: BrokerState, at: float) -> bool:
         """Whether every table must have it at this moment."""
-        return broker.lives and self._heard(broker, at, broker.beat_sent, broker.repeated)
+        return broker.lives and self._heard(broker, at, self._last_kept(broker, math.inf), broker.repeated)
 
     def lived(self, broker: BrokerState, at: float) -> bool:
         """The same of a moment that has passed."""
         lives = [lives for when, lives in broker.spells if when < at]
         sent = [sent for answered, sent in broker.beats if answered < at]
-        return bool(lives and lives[-1] and sent) and self._heard(broker, at, max(sent), max(sent))
+        return bool(lives and lives[-1] and sent) and self._heard(broker, at, self._last_kept(broker, at), max(sent))
+
+    def _last_kept(self, broker: BrokerState, before: float) -> float:
+        """When the last sign of life before this was sent that Redis knows: it may have lost later ones.
+
+        It keeps the deadline of the last one that it has, and so the broker may go as much earlier as was lost, up to
+        the 3 s that count as no gap. If it has none, it cannot remove the broker either.
+        """
+        sent = [sent for answered, sent in broker.beats if answered < before]
+        if not self.losses or not sent:
+            return max(sent, default=broker.beat_sent)
+        lost = [(loss.since - 0.5, loss.until + 0.5) for loss in self.losses]
+        kept = [
+            sent for answered, sent in broker.beats
+            if answered < before and not any(since < answered <= until for since, until in lost)
+        ]  # fmt: skip
+        return max(max(kept, default=max(sent)), max(sent) - UNNOTICED_S)
 
     def _heard(self, broker: BrokerState, at: float, beat_sent: float, repeated: float) -> bool:
         if any(repeated < loss.until + 0.5 and at > loss.until + self.merge_s - 0.5 for loss in self.losses):

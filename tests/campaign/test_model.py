@@ -218,6 +218,22 @@ def test_a_silent_broker_must_go_in_time(model, broker, clock):
     assert "beyond its bound" in judge(model, Line(0), clock.now + 9 + GHOST_SLACK_S + 0.5, 0, rows(broker))[0]
 
 
+def test_a_beat_that_redis_lost_keeps_nobody_longer_than_the_one_before(model, broker, clock):
+    last = clock.now
+    for _ in range(3):
+        clock.now += 1
+        broker.acknowledged(clock.now, clock.now, [TOPIC])
+    model.lost(last + 1.8, clock.now)  # the last two
+    kept_until = last + 1 + 9
+    assert model.lives(broker, kept_until - 0.5)
+    assert not model.lives(broker, kept_until)
+    assert model.lived(broker, kept_until - 0.5)
+    assert not model.lived(broker, kept_until)
+    clock.now += 2
+    broker.acknowledged(clock.now, clock.now, [TOPIC])
+    assert model.lives(broker, clock.now + 8)
+
+
 def test_who_left_just_before_a_loss_may_be_back_for_its_timeout(model, broker, clock):
     broker.end(clock.now, "unregistered")
     clock.now += 2

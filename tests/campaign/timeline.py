@@ -4,7 +4,7 @@ Places: ``redis`` (nobody can write, or it was slow to answer), ``master`` (anot
 be written to), ``fe0``, ``fe1``, ... (something about this front end), ``gap0``, ``gap1``, ... (none of its workers
 can renew a lease), ``sweep`` (a sweeper), ``clock`` (that of Redis stepped), ``loss`` (Redis lost changes, and known
 routes are served beside what it holds), ``load`` (answers are slow), ``peers`` (this process itself had no processor
-time: brokers could not beat).
+time: brokers could not beat), ``waits`` (some process waited for a processor).
 """
 
 from __future__ import annotations

@@ -102,9 +102,11 @@ class World:
             daemon.start()
         for daemon in self.daemons:
             await self.boot(daemon)
+        self.read_slowlog()
+        self.stalls.pids = self._pids()
         self.make_brokers(topics)
         run = asyncio.create_task
-        self._tasks = [run(self.stalls.watch_this_process()), run(self._watch()), run(self._watch_cpu())]
+        self._tasks = [run(self.stalls.watch_processes()), run(self._watch()), run(self._watch_cpu())]
         if self.failovers is None:  # Sentinels replace a server that does not answer
             self._tasks.append(run(self.stalls.watch_redis(self.redis.socket_path)))
         await self.until(lambda: all(broker.lives for broker in self.model.brokers.values()), "all brokers registered")
@@ -188,7 +190,7 @@ class World:
         if answer.code in (0, 1500):
             return
         now = time.monotonic()
-        places = ("redis", "master", "clock", "peers", "loss", "load", f"fe{index}")
+        places = ("redis", "master", "clock", "peers", "waits", "loss", "load", f"fe{index}")
         if answer.code != 1 or self.timeline.is_quiet(sent - REFUSED_AFTER_S, now, places):
             self.judged([f"fe{index} answered {what} with code {answer.code} in quiet times: {answer.remark}"])
 
@@ -220,6 +222,10 @@ class World:
             self.judged([f"the campaign itself failed: {error!r}"])
             raise
 
+    def _pids(self) -> list[int]:
+        pids = [process.pid for daemon in self.daemons for process in daemon.family()]
+        return pids if self._redis_process is None else [*pids, self._redis_process.pid]
+
     async def _watch_cpu(self) -> None:
         while True:
             self._look_at_cpu()
@@ -230,6 +236,7 @@ class World:
             await asyncio.sleep(0.5)
             self.look_at_processes()
             await asyncio.to_thread(self.read_slowlog)
+            self.stalls.pids = self._pids()
 
     def look_at_processes(self) -> None:
         for daemon in self.daemons:

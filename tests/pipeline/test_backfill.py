@@ -20,10 +20,10 @@ from mqregistry.pipeline.backfill import backfill
 from mqregistry.pipeline.lake import snapshot
 from mqregistry.pipeline.lake.errors import OtherWriter
 from mqregistry.pipeline.lake.lake import Lake
-from mqregistry.pipeline.lake.table import Table
 from mqregistry.pipeline.past.travel import all_pasts
 from mqregistry.pipeline.silver import split
 from mqregistry.pipeline.silver.tables import load
+from tests.pipeline.cut_off import cut_off_after
 from tests.pipeline.world import TOPICS, World, all_rows, entries, write_bronze
 
 KILLS = int(os.environ.get("MQREGISTRY_TEST_KILLS", "4"))
@@ -94,21 +94,11 @@ def test_a_backfill_comes_to_the_same_tables_and_may_be_killed(filled):
     assert not silver.advance(None, lake, namespace, epoch)
 
 
-def test_a_backfill_that_was_killed_between_two_tables_is_gone_on_from(filled, monkeypatch):
+def test_a_backfill_that_was_killed_between_two_tables_is_gone_on_from(filled):
     (lake, whole), namespace, epoch = filled
     list(itertools.islice(silver.SilverRun(None, lake, namespace, epoch, chunk_rows=40).steps(), 3))
-    commit, done = Table.commit, []
-
-    def killed(table, *arguments, **more):
-        if len(done) == 3:
-            raise KeyboardInterrupt
-        done.append(table.name)
-        return commit(table, *arguments, **more)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Table, "commit", killed)
-        with pytest.raises(KeyboardInterrupt):
-            list(backfill(None, lake, namespace, epoch))
+    with cut_off_after(3) as done, pytest.raises(KeyboardInterrupt):
+        list(backfill(None, lake, namespace, epoch))
     assert len(done) == 3
     assert silver.advance(None, Lake(lake.root), namespace, epoch)
     assert all_rows(lake, namespace, epoch) == all_rows(whole, namespace, epoch)
@@ -136,20 +126,12 @@ def test_split_while_changes_come_and_killed_there_the_tables_are_the_same(fille
     steps = silver.SilverRun(None, lake, namespace, epoch, chunk_rows=40).steps()
     next(steps), next(steps)
     steps.close()
-    before, commit = held_rows(lake, namespace, epoch), Table.commit
+    before = held_rows(lake, namespace, epoch)
     monkeypatch.setattr(split, "BUCKET_ROWS", 0)
     monkeypatch.setattr(split, "MOST_BITS", 5)
 
-    def killed(table, *arguments, left=[allowed], **more):  # noqa: B006
-        if not left[0]:
-            raise KeyboardInterrupt
-        left[0] -= 1
-        return commit(table, *arguments, **more)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Table, "commit", killed)
-        with pytest.raises(KeyboardInterrupt):
-            silver.advance(None, Lake(lake.root), namespace, epoch)
+    with cut_off_after(allowed), pytest.raises(KeyboardInterrupt):
+        silver.advance(None, Lake(lake.root), namespace, epoch)
     assert silver.advance(None, Lake(lake.root), namespace, epoch)
     assert all_rows(lake, namespace, epoch) == all_rows(whole, namespace, epoch)
     after = held_rows(lake, namespace, epoch)

@@ -23,7 +23,7 @@ from mqregistry.pipeline.lake.files import write_file
 from mqregistry.pipeline.lake.lake import Lake, State, owner
 from mqregistry.pipeline.lake.maintain import maintain
 from mqregistry.pipeline.lake.schema import GOLD, TABLES
-from mqregistry.pipeline.lake.table import Table
+from tests.pipeline.cut_off import cut_off_after
 from tests.pipeline.gold_lake import Written
 from tests.pipeline.test_gold_refresh import HOUR, NOON, a_past
 from tests.pipeline.world import World, all_rows, entries, write_bronze
@@ -169,12 +169,11 @@ def figures(lake, namespace, epoch):
     return found | all_rows(lake, namespace, epoch)
 
 
-def test_killed_before_and_after_any_commit_the_tables_come_to_the_same(run, store, tmp_path, monkeypatch):
+def test_killed_before_and_after_any_commit_the_tables_come_to_the_same(run, store, tmp_path):
     """Bronze, silver and gold in steps; each commit in its turn is the last thing that a run does."""
     world = World(store, 12)
     run(world.run(90))
     found = run(entries(store))
-    commit = Table.commit
     lakes = [Lake(str(tmp_path / name)) for name in ("whole", "killed")]
     epoch = ""
     kills = 0
@@ -188,16 +187,8 @@ def test_killed_before_and_after_any_commit_the_tables_come_to_the_same(run, sto
         gold.refresh(None, lakes[0], store.namespace, epoch)
         survived, allowed = False, 0
         while not survived:
-            lake, left = Lake(lakes[1].root), [allowed]  # another process
-
-            def counted(table, *arguments, left=left, **more):
-                if not left[0]:
-                    raise KeyboardInterrupt
-                left[0] -= 1
-                return commit(table, *arguments, **more)
-
-            with monkeypatch.context() as patch:
-                patch.setattr(Table, "commit", counted)
+            lake = Lake(lakes[1].root)  # another process
+            with cut_off_after(allowed):
                 try:
                     silver.advance(None, lake, store.namespace, epoch)
                     gold.refresh(None, lake, store.namespace, epoch)

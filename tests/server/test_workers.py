@@ -15,6 +15,8 @@ import urllib.request
 import psutil
 import pytest
 
+from mqregistry.protocol.bodies.route import decode_route
+
 from ..forked import Forked, command
 from .fleet import Beating, Watching
 from .harness import Client, wait_until
@@ -68,6 +70,17 @@ def serving(redis_url, tmp_path):
         item.close()
 
 
+def knows_all(port):
+    """Whether routes are whole over so many connections that each worker has some of them."""
+    for _ in range(12):
+        with Client(port) as client:
+            for topic, names in KNOWN.items():
+                reply = client.route(topic)
+                if reply.code != 0 or not (names or set()) <= set(decode_route(reply.body).broker_rows):
+                    return False
+    return True
+
+
 @contextlib.contextmanager
 def busy(serve):
     """Brokers beat and clients look up; several connections, so that every worker has some."""
@@ -75,6 +88,7 @@ def busy(serve):
     watches = []
     try:
         wait_until(lambda: serve.metric("brokers_alive") == len(BROKERS), "the brokers are registered")
+        wait_until(lambda: knows_all(serve.port), "every worker has applied that")
         watches += [Watching([serve], KNOWN) for _ in range(6)]
         yield
     finally:

@@ -66,9 +66,9 @@ async def test_a_page_of_topics_is_bounded_however_many_brokers_have_them(bed, w
     pages = [page async for page in snapshot.read_topic_rows(bed.store)]
     assert {topic for page in pages for topic, _ in page} == set(topics)
     cells = [sum(len(row) // 2 for _, row in page) for page in pages]
-    # SSCAN gives the names of whole buckets: some more than it is asked for.
-    assert max(cells) <= max(1.5 * snapshot._CELLS, 3 * snapshot._FIRST_TOPICS * width)
-    assert len(pages) < 60 + 1.5 * sum(cells) / min(snapshot._CELLS, snapshot._MOST_TOPICS * width)
+    # SSCAN gives the names of whole buckets: some more than it is asked for. Some servers give a small set whole.
+    assert max(cells) <= max(1.5 * snapshot._CELLS, 3 * snapshot._FIRST_TOPICS * width, 5000 + width)
+    assert len(pages) < 100 + 1.5 * sum(cells) / min(snapshot._CELLS, snapshot._MOST_TOPICS * width)
 
 
 async def test_live_section_tells_who_is_alive(bed, small_pages):

@@ -18,9 +18,9 @@ from ..context import Console
 from ..findings import find, find_then, sum_topics
 from ..login.viewer import Viewer, viewer_of
 from ..past import Then
+from ..recent.missing import HOUR_MS
 from ..recent.signs import signs_by
 
-_HOUR_MS: Final = 3_600_000
 _SCANNED: Final = 2000
 
 
@@ -84,7 +84,7 @@ async def _hour_before(store: Store, at_ms: int, viewer: Viewer) -> _Hour:
     oldest, scanned = None, 0
     async for parts in read_back(store, before=newest.behind):
         oldest = parts[0]
-        if oldest.ms < at_ms - _HOUR_MS:
+        if oldest.ms < at_ms - HOUR_MS:
             return _Hour(per_minute, None, last)
         minute = oldest.ms // 60_000
         per_minute[minute] = per_minute.get(minute, 0) + len(parts)

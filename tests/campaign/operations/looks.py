@@ -107,7 +107,7 @@ async def new_host(
     member = world.broker(0, topics=topics, timeout_s=timeout_s, prefix="of-usual-length-")
     host = world.add_host([member], front_ends, period_s=period_s, apart=True)
     state = host.members[0].state
-    there = lambda: state.lives and set(host.wires) == set(front_ends) and host.rounds >= len(front_ends)  # noqa: E731
+    there = lambda: state.lives and set(host.wires) == host.registered == set(front_ends)  # noqa: E731
     return host if await world.waited(there, 8) else None
 
 

@@ -63,9 +63,7 @@ async def lost_numbers_taken_again(world: World, rng: Random) -> None:
             return
         member = host.members[0]
         await world.admin.write_kv(0, "lost", delete=False)
-        await asyncio.sleep(1.0)
-        saved = saved_aof(world)
-        since = time.monotonic()
+        saved, since = await saved_aof(world)
         member.add_topics([f"t-{member.state.name}-lost"])
         await world.waited(lambda: f"t-{member.state.name}-lost" in member.state.topics, 4)
         rev = await rev_of(world, member.state.name)
@@ -117,9 +115,7 @@ async def kv_is_given_back_late(world: World, rng: Random) -> None:
     names = [front_end.name for front_end in world.front_ends]
     with claimed(world, *everything_of(world)), disturbed(world, *names):
         await world.admin.write_kv(0, "late", delete=False)
-        await asyncio.sleep(1.5)  # until that is in the file
-        saved = saved_aof(world)
-        since = time.monotonic()
+        saved, since = await saved_aof(world)
         await world.admin.write_kv(1, "late", delete=rng.random() < 0.3)
         await asyncio.sleep(0.5)
         for front_end in world.front_ends:
@@ -143,8 +139,7 @@ async def tables_cannot_be_read_again_for_a_while(world: World, rng: Random) -> 
     """A loss is noticed, the tables cannot be read, and meanwhile other changes take the lost numbers (A1, A18)."""
     names = [front_end.name for front_end in world.front_ends]
     with claimed(world, *everything_of(world)), world.admin.held(), disturbed(world, *names):
-        await asyncio.sleep(1.5)
-        saved, since = saved_aof(world), time.monotonic()
+        saved, since = await saved_aof(world)
         for number in range(3):
             await world.admin.write_kv(number % 2, f"unread{number}", delete=False)
         after = await seq_of(world)

@@ -11,6 +11,8 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
 
+from redis import Redis
+
 from ..variants import SINGLE
 from .looks import all_answer_17
 from .table import claimed, disturbed, everything_of, operation
@@ -104,9 +106,7 @@ async def redis_rolled_back(world: World, rng: Random) -> None:
         keys = [f"rolled{number}" for number in range(3)]
         for key in keys:
             await world.admin.write_kv(rng.randrange(2), key, delete=False)
-        await asyncio.sleep(1.1)  # until that is in the file
-        saved = saved_aof(world)
-        since = time.monotonic()
+        saved, since = await saved_aof(world)
         for key in keys:
             await world.admin.write_kv(rng.randrange(2), key, delete=rng.random() < 0.7)
         await asyncio.sleep(rng.uniform(0.5, 5))
@@ -115,9 +115,21 @@ async def redis_rolled_back(world: World, rng: Random) -> None:
             world.lost(since)
 
 
-def saved_aof(world: World) -> dict[Path, bytes]:
-    """The data of this moment."""
-    return {path: path.read_bytes() for path in world.redis.folder.glob("*.aof")}
+async def saved_aof(world: World) -> tuple[dict[Path, bytes], float]:
+    """The data of this moment, and from when on what is written may be missing in it.
+
+    Redis writes behind a command, and while a disk is slow to sync up to two seconds later.
+    """
+    unwritten: list[int] = []
+
+    def look(client: Redis) -> None:
+        unwritten.append(client.info("persistence")["aof_buffer_length"])
+
+    while True:
+        since = time.monotonic()
+        if await world.tell_redis(look) and unwritten[-1] == 0:
+            return {path: path.read_bytes() for path in world.redis.folder.glob("*.aof")}, since
+        await asyncio.sleep(0.05)
 
 
 async def rolled_back(world: World, saved: dict[Path, bytes], after_s: float = 0.0) -> None:
