@@ -36,9 +36,10 @@ def differences(folder: Path, seed: int, spark, steps: int = 3) -> list[str]:
     chance = random.Random(seed)
     end = NOON + 26 * HOUR + chance.choice([0, 1, HOUR, DAY // 3 + 7])
     past = a_past(seed, end=end)
-    past[2].append({"seq": 999, "ms": end - 5, "type": "stream_alarm", "alarm": "lag", "reader": "p"})
     hole_ms, lost_ms = (NOON + chance.randrange(25 * HOUR) // MINUTE * MINUTE for _ in range(2))
     hole = hole_ms, min(end, hole_ms + chance.choice([0, MINUTE, 2 * HOUR, 13 * HOUR]))
+    alarm_ms = end - 5 if hole[1] < end - 5 else hole[0]  # one that is not lost: every table is to have rows
+    past[2].append({"seq": 999, "ms": alarm_ms, "type": "stream_alarm", "alarm": "lag", "reader": "p"})
     gaps = Gaps(past, hole, (lost_ms, lost_ms + chance.choice([0, HOUR])))
     whole, in_steps = (Written(Lake(str(folder / name))) for name in ("whole", "steps"))
     gaps.write(whole, 0, 0, end)
