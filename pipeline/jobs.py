@@ -323,12 +323,6 @@ def run(
     stop = stop or threading.Event()
     progress = progress or Unwatched()
     job = Job(spark, lake, settings, tell=tell, stop=stop, progress=progress)
-    return _rounds(job, once, interval_s, tell, stop, progress)
-
-
-def _rounds(
-    job: Job, once: bool, interval_s: float, tell: Callable[[str], None], stop: threading.Event, progress: Progress
-) -> Done | None:
     done, late = None, 0
     while not stop.is_set():
         began_s = time.monotonic()

@@ -14,13 +14,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..lake.schema import GOLD, MOMENT
-from .spans import Ints, Periods, ints
+from .spans import DAY_MS, HOUR_MS, Ints, Periods, ints
 
-DAY_MS: Final = 86_400_000
 # A beat's interval is measured to the one before it at the same front end, at most this far back; after a longer
 # silence it is the one in its entry (since the last sign of life at any front end). So a refresh reads a bounded time
 # again.
-LOOK_BACK_MS: Final = 3_600_000
+LOOK_BACK_MS: Final = HOUR_MS
 _N_BITS: Final = 20  # of an entry's id: entries of one millisecond
 
 # Beats of a process at a front end in an hour (at_ms) that came after the same interval (-1: there was none to

@@ -22,14 +22,13 @@ from ..lake.schema import GOLD, MOMENT
 from . import beats, brokers, clusters, queues, topics
 from .in_process import Hours, InProcess
 from .inputs import Inputs
-from .spans import HOUR_MS, NEVER, Periods, Spans, periods
+from .spans import DAY_MS, HOUR_MS, NEVER, Periods, Spans, periods
 from .tables import GRAINS, Content, read, touched, with_period
 
 # Fewer rows than this are worked on in this process: a refresh on Spark takes 17 s of CPU if there is next to nothing
 # to do, and for a day of 100 brokers ten times as much as here. An entry of lookups names up to 500 topics.
 SPARK_FROM_ROWS: Final = 4_000_000
 _ROWS_OF: Final = {LOOKUPS: 30}
-_DAY_MS: Final = GRAINS["day"]
 
 
 class Span(NamedTuple):
@@ -40,14 +39,14 @@ class Span(NamedTuple):
 
     def periods(self, since: int) -> dict[str, Periods]:
         """The periods that what happened at ``since`` or later touches; of days that are over, all hours."""
-        day = since // _DAY_MS * _DAY_MS
+        day = since // DAY_MS * DAY_MS
         since = day if day < self.open_day else since
         return {grain: periods(since, self.now, step) for grain, step in GRAINS.items()}
 
     @property
     def open_day(self) -> int:
         """The start of the last day."""
-        return (self.now - 1) // _DAY_MS * _DAY_MS
+        return (self.now - 1) // DAY_MS * DAY_MS
 
 
 class Remembered(NamedTuple):
@@ -90,7 +89,7 @@ class GoldRun:
         self._before = before
         self._holes = inputs.tables.content.holes
         self._files: dict[str, list[File]] = {}
-        self._day = span.since // _DAY_MS * _DAY_MS
+        self._day = span.since // DAY_MS * DAY_MS
         self.memory = memory if memory is not None and memory.since <= self._day else None
         first = span.since // HOUR_MS * HOUR_MS if self.memory else self._day
         # what happens at the end of observation may be the beginning of an hour, of which no time has passed
@@ -152,7 +151,7 @@ class GoldRun:
         for table, rows in figures.items():
             self._write(table, rows)
             yield table, grains
-        since = (span.now - HOUR_MS) // _DAY_MS * _DAY_MS  # what comes late at midnight is of the day before
+        since = (span.now - HOUR_MS) // DAY_MS * DAY_MS  # what comes late at midnight is of the day before
         since = max(since, self._day)
         kept = brokers.state_table(brokers.recent(states, since), addresses)
         self.memory = Remembered(-1, since, hours.since(since), kept)

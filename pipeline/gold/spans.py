@@ -18,6 +18,7 @@ Flags = npt.NDArray[np.bool_]
 # Later than any moment (the year 2109): what has no end yet ends here. Keys and moments then fit in one int64.
 NEVER: Final = 1 << 42
 HOUR_MS: Final = 3_600_000
+DAY_MS: Final = 24 * HOUR_MS
 
 
 class Spans(NamedTuple):

@@ -7,7 +7,8 @@ from typing import Any, Final
 
 import altair as alt
 
-from .facts import EVENTS, HOUR_MS, Facts, Row
+from ..gold.spans import HOUR_MS
+from .facts import EVENTS, Facts, Row
 from .formats import length, moment, share
 from .headlines import unwritable
 

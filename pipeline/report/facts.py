@@ -9,14 +9,13 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..gold.spans import NEVER
-from ..gold.tables import GRAINS, last, read
+from ..gold.brokers import EVENTS as COLUMN_OF
+from ..gold.spans import DAY_MS, HOUR_MS, NEVER
+from ..gold.tables import last, read
 from ..lake.lake import Lake
 
-HOUR_MS: Final = GRAINS["hour"]
-DAY_MS: Final = GRAINS["day"]
 _TOPIC_HOURS: Final = 48 * HOUR_MS  # over longer stretches topics are read by days
-EVENTS: Final = ("registrations", "expiries", "closes", "unregistrations", "reaps")
+EVENTS: Final = tuple(COLUMN_OF.values())
 Row = dict[str, Any]
 
 

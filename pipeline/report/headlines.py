@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from .facts import DAY_MS, Facts, Spell
+from ..gold.spans import DAY_MS
+from .facts import Facts, Spell
 from .formats import count, length, moment, share
 
 GOOD, WARN, BAD = "good", "warn", "bad"

@@ -151,7 +151,7 @@ class SilverRun:
         earliest = earliest_after(self.lake, later, snapshot.seq)
         if earliest is not None and ms - earliest > STEP_MS:  # the clock was ahead when it was taken
             ms = earliest
-        content = before or Content(NONE, 0, snapshot.seq, ms, snapshot.compat)
+        content = before or Content(NONE, 0, ms, snapshot.compat)
         ms = max(content.ms, ms)
         done: list[Bucket] = []
         if snapshot.rows:

@@ -70,20 +70,14 @@ class Door:
         if all(past.namespace != namespace for past in pasts):
             raise no_past(self._lake, namespace)
         latest = {past.namespace: past.epoch for past in sorted(pasts, key=lambda past: past.begin_ms)}
-        epochs = [
-            (past.namespace, past.epoch, latest[past.namespace] == past.epoch, _moment(past.begin_ms),
-             _moment(past.end_ms()), past.content.seq)
-            for past in pasts
-        ]  # fmt: skip
-        gaps = [
-            (past.namespace, past.epoch, _moment(from_ms), _moment(to_ms))
-            for past in pasts for from_ms, to_ms in past.content.holes
-        ]  # fmt: skip
+        epochs, gaps, steps = list[Any](), list[Any](), list[Any]()
+        for past in pasts:
+            place, content = (past.namespace, past.epoch), past.content
+            is_latest = latest[past.namespace] == past.epoch
+            epochs.append((*place, is_latest, _moment(past.begin_ms), _moment(past.end_ms()), content.seq))
+            gaps += [(*place, _moment(from_ms), _moment(to_ms)) for from_ms, to_ms in content.holes]
+            steps += [(*place, seq, _moment(from_ms), _moment(to_ms)) for seq, from_ms, to_ms in content.steps]
         self._db.register("delta_epochs", _table(epochs, EPOCHS))
-        steps = [
-            (past.namespace, past.epoch, seq, _moment(from_ms), _moment(to_ms))
-            for past in pasts for seq, from_ms, to_ms in past.content.steps
-        ]  # fmt: skip
         self._db.register("delta_gaps", _table(gaps, GAPS))
         self._db.register("delta_steps", _table(steps, STEPS))
 

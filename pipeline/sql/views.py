@@ -13,33 +13,15 @@ import pyarrow as pa
 from ..lake.schema import BRONZE, GOLD, MOMENT, SILVER, TABLES
 from ..silver.tables import LATER
 
-EPOCHS: Final = pa.schema(
-    [
-        pa.field("namespace", pa.string(), nullable=False),
-        pa.field("epoch", pa.string(), nullable=False),
-        pa.field("latest", pa.bool_(), nullable=False),
-        pa.field("begins", MOMENT, nullable=False),
-        pa.field("ends", MOMENT, nullable=False),
-        pa.field("seq", pa.int64(), nullable=False),
-    ]
-)
-GAPS: Final = pa.schema(
-    [
-        pa.field("namespace", pa.string(), nullable=False),
-        pa.field("epoch", pa.string(), nullable=False),
-        pa.field("gap_from", MOMENT, nullable=False),
-        pa.field("gap_to", MOMENT, nullable=False),
-    ]
-)
-STEPS: Final = pa.schema(
-    [
-        pa.field("namespace", pa.string(), nullable=False),
-        pa.field("epoch", pa.string(), nullable=False),
-        pa.field("seq", pa.int64(), nullable=False),
-        pa.field("set_from", MOMENT, nullable=False),
-        pa.field("set_to", MOMENT, nullable=False),
-    ]
-)
+
+def _schema(**types: pa.DataType) -> pa.Schema:
+    types = {"namespace": pa.string(), "epoch": pa.string(), **types}
+    return pa.schema([pa.field(name, of, nullable=False) for name, of in types.items()])
+
+
+EPOCHS: Final = _schema(latest=pa.bool_(), begins=MOMENT, ends=MOMENT, seq=pa.int64())
+GAPS: Final = _schema(gap_from=MOMENT, gap_to=MOMENT)
+STEPS: Final = _schema(seq=pa.int64(), set_from=MOMENT, set_to=MOMENT)
 
 _PERIODIC: Final = [table for table, schema in GOLD.items() if "grain" in schema.names]
 _GRAINS: Final = ("hour", "day")
@@ -104,8 +86,8 @@ def _of_namespace(ours: str) -> dict[str, str]:
     found = {
         "epochs": f"SELECT * EXCLUDE (namespace) FROM delta_epochs WHERE {ours} ORDER BY begins",
         "gaps": f"SELECT * EXCLUDE (namespace, epoch) FROM delta_gaps WHERE {ours}",
+        "clock_steps": f"SELECT * EXCLUDE (namespace, epoch) FROM delta_steps WHERE {ours}",
     }
-    found["clock_steps"] = f"SELECT * EXCLUDE (namespace, epoch) FROM delta_steps WHERE {ours}"
     for table in SILVER:
         found[table] = (
             "SELECT t.* EXCLUDE (namespace, epoch) REPLACE ("
@@ -120,9 +102,7 @@ def _of_namespace(ours: str) -> dict[str, str]:
     for table in _PERIODIC:
         for grain in _GRAINS:
             found[f"{table}_by_{grain}"] = f"SELECT * EXCLUDE (grain) FROM {table} WHERE grain = '{grain}'"
-    route = (
-        "q.topic, a.cluster, q.broker_name, a.broker_id, a.addr, q.read_queue_nums, q.write_queue_nums, q.perm"
-    )  # fmt: skip
+    route = "q.topic, a.cluster, q.broker_name, a.broker_id, a.addr, q.read_queue_nums, q.write_queue_nums, q.perm"
     found["routes"] = (
         f"SELECT {route}, q.valid_from AS since FROM queue_data q JOIN broker_addr a USING (broker_name) "
         "WHERE q.valid_to IS NULL AND a.valid_to IS NULL"

@@ -27,7 +27,7 @@ class Written:
             file = [write_file(self.lake, f"silver/{table}", silver_table(table, rows), place)] if rows else []
             app = f"silver/{self.namespace}/{self.epoch}"
             self.lake.table(f"silver/{table}").commit(file, app, number, replaced=self.owner, after=number - 1)
-        content = {"seq": seq, "ms": ms, "begin_seq": 0, "begin_ms": begin_ms, "holes": [*holes], "steps": [*steps],
+        content = {"seq": seq, "ms": ms, "begin_ms": begin_ms, "holes": [*holes], "steps": [*steps],
                    "backfills": backfills}  # fmt: skip
         self.lake.set_state(PART, self.namespace, self.epoch, State(number, content))
 
