@@ -5,10 +5,16 @@ from __future__ import annotations
 import csv
 import io
 import json
+import subprocess
+import sys
+import tomllib
+from importlib import metadata
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 pytest.importorskip("duckdb")
 
@@ -20,9 +26,24 @@ from mqregistry.pipeline.sql.views import LAYERED, views
 from tests.cli.conftest import command, env, home  # noqa: F401 - fixtures
 from tests.pipeline.gold_lake import Written
 
-NOTEBOOK = Path(__file__).resolve().parents[2] / "docs" / "examples" / "past.ipynb"
+ROOT = Path(__file__).resolve().parents[2]
+NOTEBOOK = ROOT / "docs" / "examples" / "past.ipynb"
 HOUR_MS = 3_600_000
 T0 = 1_780_264_800_000  # 2026-05-31 22:00 UTC: midnight in Berlin
+WITHOUT = """
+import sys
+
+absent = {*sys.argv.pop(1).split()}
+
+class Absent:
+    def find_spec(name, path=None, target=None):
+        if name.partition(".")[0] in absent:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Absent)
+from mqregistry.cli import main
+main()
+"""
 NAMES = {"broker_name": "broker-a", "cluster": "c1"}
 
 
@@ -136,6 +157,26 @@ def test_wrong_arguments(ask, tmp_path, command, lake):  # noqa: F811
     assert "give one of them" in ask("SELECT 1", "--json", "--csv", expect=2).output
     error = command("pipeline", "sql", "SELECT 1", "--lake", str(tmp_path), expect=1).exception
     assert "it is empty: is it another --lake?" in str(error)
+
+
+def test_the_extra_brings_all_that_a_question_needs(lake):
+    """Asked where only mqregistry's dependencies and those of the extra can be imported."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    left, brought = [*project["dependencies"], *project["optional-dependencies"]["sql"]], {"mqregistry"}
+    while left:
+        wanted = Requirement(left.pop())
+        name = canonicalize_name(wanted.name)
+        if name not in brought and (wanted.marker is None or wanted.marker.evaluate({"extra": ""})):
+            brought.add(name)
+            left += metadata.requires(name) or []
+    of_module = metadata.packages_distributions().items()
+    absent = [module for module, of in of_module if not brought & {canonicalize_name(name) for name in of}]
+    assert "pandas" in absent
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT, " ".join(absent), "pipeline", "sql", "--csv", "--lake", lake.root,
+         "SELECT topic, addr FROM routes"], capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, "topic,addr\nt,10.0.0.2:10911\n"), done.stderr
 
 
 def test_the_notebook_of_the_page_runs(tmp_path, monkeypatch):
