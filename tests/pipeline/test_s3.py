@@ -2,43 +2,22 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import subprocess
-import sys
-import urllib.request
-
 import pytest
 
-pytest.importorskip("moto.server", reason="needs moto[server]")
 pytest.importorskip("duckdb")
 
-from bench.servers.processes import free_port, wait_until
 from mqregistry.pipeline import gold
 from mqregistry.pipeline.lake.errors import OtherWriter
 from mqregistry.pipeline.lake.lake import Lake, State
 from mqregistry.pipeline.lake.maintain import maintain
 from mqregistry.pipeline.sql import Door
+from tests.pipeline.s3_server import s3_server
 from tests.pipeline.test_travel import T0, begin, event, fill, value
 
 
 @pytest.fixture
 def bucket(monkeypatch):
-    """A process of its own: deltalake holds Python's lock while it waits for an answer."""
-    port = free_port()
-    url = f"http://127.0.0.1:{port}"
-    server = subprocess.Popen(
-        [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)],
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=os.environ,
-    )  # fmt: skip
-
-    def made():
-        with contextlib.suppress(OSError):
-            urllib.request.urlopen(urllib.request.Request(f"{url}/lakes", method="PUT")).read()
-            return True
-
-    try:
-        wait_until("the S3 server answers", made, 30)
+    with s3_server("lakes") as url:
         for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
             monkeypatch.setenv(name, "any")
         for name in ("AWS_REGION", "AWS_DEFAULT_REGION"):
@@ -46,9 +25,6 @@ def bucket(monkeypatch):
         monkeypatch.setenv("AWS_ENDPOINT_URL", url)
         monkeypatch.setenv("AWS_ALLOW_HTTP", "true")
         yield "s3://lakes"
-    finally:
-        server.kill()
-        server.wait()
 
 
 def test_a_lake_in_a_bucket(bucket):
