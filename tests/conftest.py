@@ -34,7 +34,8 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 
-# A busy disk must not hold up a test; what a crash leaves is the business of tests with a Redis of their own.
+# A busy disk must not hold up a test. Redis writes to its file before it answers then; with "everysec" it does so up to
+# two seconds later while the disk is slow to sync, and a test that kills Redis finds less than was acknowledged.
 NO_FSYNC = ("--appendfsync", "no")
 PIPELINE = Path(__file__).parent / "pipeline"
 # The one that is below, once a test has asked for it.

@@ -20,6 +20,7 @@ from mqregistry.store import keys
 from mqregistry.store.store import Store
 from mqregistry.store.streams import StreamStore
 
+from ..conftest import NO_FSYNC
 from .harness import Broker, FrontEnd, wait_until
 
 
@@ -68,7 +69,7 @@ def count(counts, times=1):
 
 
 async def test_an_outage_loses_nothing_and_doubles_nothing(runner):
-    with tempfile.TemporaryDirectory(prefix="mq") as folder, EmbeddedRedis(Path(folder)) as server:
+    with tempfile.TemporaryDirectory(prefix="mq") as folder, EmbeddedRedis(Path(folder), extra=NO_FSYNC) as server:
         async with Store(server.url, "n", timeout_ms=300) as store:
             await store.connect()
             counts = LookupCounts()

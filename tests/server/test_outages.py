@@ -21,6 +21,7 @@ import redis
 
 from mqregistry.embedded import EmbeddedRedis
 
+from ..conftest import NO_FSYNC
 from ..forked import Forked, command
 from .fleet import beating, watching
 from .harness import Broker, wait_until
@@ -89,7 +90,7 @@ class OwnRedis:
     """A Redis of this test's own, to be broken."""
 
     def __init__(self, folder: Path) -> None:
-        self.server = EmbeddedRedis(folder)
+        self.server = EmbeddedRedis(folder, extra=NO_FSYNC)
         self.server.start()
         self.relay = Relay(folder, self.server.socket_path)
         self.url = f"unix://{self.relay.path}"

@@ -22,6 +22,7 @@ from mqregistry.store.route_writes import TOPICS_AT_ONCE
 from mqregistry.store.store import Store
 from mqregistry.store.streams import Alarm, StreamStore
 from mqregistry.worker.sweeper import _BATCH_PAUSE_S, BROKERS_PER_CALL, Sweeper, reach
+from tests.conftest import NO_FSYNC
 from tests.store.bed import Bed
 
 LIFE_MS = 120_000
@@ -273,7 +274,7 @@ async def test_what_a_dead_worker_leaves_is_reaped_in_bounded_batches(bed, store
 
 
 async def test_redis_away_and_back(runner, caplog):
-    with tempfile.TemporaryDirectory(prefix="mq") as folder, EmbeddedRedis(Path(folder)) as server:
+    with tempfile.TemporaryDirectory(prefix="mq") as folder, EmbeddedRedis(Path(folder), extra=NO_FSYNC) as server:
         store = Store(server.url, "away", timeout_ms=200)
         bed = Bed(store)
         await store.connect()
@@ -296,7 +297,7 @@ async def test_redis_away_and_back(runner, caplog):
 
 async def test_a_start_waits_for_a_redis_that_is_away(runner, caplog):
     """A19: the sweeper is rolled while Redis is away; Redis comes; or it is told to stop first."""
-    with tempfile.TemporaryDirectory(prefix="mq") as folder, EmbeddedRedis(Path(folder)) as server:
+    with tempfile.TemporaryDirectory(prefix="mq") as folder, EmbeddedRedis(Path(folder), extra=NO_FSYNC) as server:
         server.kill()
         stop = asyncio.Event()
         async with Store(server.url, "away", timeout_ms=200) as store:
@@ -314,7 +315,7 @@ async def test_a_start_waits_for_a_redis_that_is_away(runner, caplog):
 
 async def test_at_maxmemory_it_starts_trims_first_and_tells(runner, caplog):
     """A15: Redis is full and refuses all that needs memory; a sweeper starts, and trims until it takes writes."""
-    with tempfile.TemporaryDirectory(prefix="mq") as folder, EmbeddedRedis(Path(folder)) as server:
+    with tempfile.TemporaryDirectory(prefix="mq") as folder, EmbeddedRedis(Path(folder), extra=NO_FSYNC) as server:
         async with Store(server.url, "full", timeout_ms=2000) as store:
             await store.connect()
             bed = Bed(store)
@@ -343,7 +344,7 @@ async def test_at_maxmemory_it_starts_trims_first_and_tells(runner, caplog):
 
 async def test_at_maxmemory_it_trims_before_a_removal_that_needs_memory(runner):
     """A15: Redis is full, and an overdue broker has lost its id: its removal begins with an event, which is refused."""
-    with tempfile.TemporaryDirectory(prefix="mq") as folder, EmbeddedRedis(Path(folder)) as server:
+    with tempfile.TemporaryDirectory(prefix="mq") as folder, EmbeddedRedis(Path(folder), extra=NO_FSYNC) as server:
         async with Store(server.url, "full", timeout_ms=2000) as store:
             await store.connect()
             bed = Bed(store)
@@ -371,7 +372,7 @@ async def writes(bed: Bed) -> bool:
 
 
 async def test_a_stop_ends_it_promptly_while_redis_hangs(runner):
-    with tempfile.TemporaryDirectory(prefix="mq") as folder, EmbeddedRedis(Path(folder)) as server:
+    with tempfile.TemporaryDirectory(prefix="mq") as folder, EmbeddedRedis(Path(folder), extra=NO_FSYNC) as server:
         store = Store(server.url, "hangs", timeout_ms=500)
         await store.connect()
         assert server.pid is not None
@@ -517,7 +518,7 @@ async def test_streams_that_cannot_be_trimmed_keep_no_broker_in_the_tables(bed, 
 
 
 async def test_a_redis_that_comes_back_empty_is_kept_within_its_limits_again_and_refuses_old_positions(runner):
-    with tempfile.TemporaryDirectory(prefix="mq") as folder, EmbeddedRedis(Path(folder)) as server:
+    with tempfile.TemporaryDirectory(prefix="mq") as folder, EmbeddedRedis(Path(folder), extra=NO_FSYNC) as server:
         async with Store(server.url, "emptied", timeout_ms=500) as store:
             await store.connect()
             bed, streams = Bed(store), StreamStore(store)
