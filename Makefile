@@ -53,7 +53,7 @@ $(VENV)/run.stamp: pyproject.toml constraints.txt | same-python $(LINKS)
 	@touch $@
 
 $(VENV)/dev.stamp: pyproject.toml constraints.txt | same-python $(LINKS)
-	$(INSTALL) -e '.[embedded,spark,console,top,docs,dev]'
+	$(INSTALL) -e '.[embedded,spark,sql,console,top,docs,dev]'
 	@touch $@ $(VENV)/run.stamp $(VENV)/docs.stamp
 
 $(VENV)/docs.stamp: pyproject.toml constraints.txt | same-python $(LINKS)

@@ -11,13 +11,11 @@ from . import gold
 from .lake.errors import OtherWriter
 from .lake.lake import NONE, Lake, owner
 from .lake.schema import SILVER
-from .silver.job import SPARK_FROM_ROWS, SilverRun, Step
+from .silver.job import SilverRun, Step
 from .silver.tables import PART, app, begun, load, save
 
 
-def backfill(
-    spark: Any, lake: Lake, namespace: str, epoch: str, *, spark_from_rows: int = SPARK_FROM_ROWS
-) -> Iterator[Step]:
+def backfill(spark: Any, lake: Lake, namespace: str, epoch: str) -> Iterator[Step]:
     """Write silver again; nothing of it counts before all of it is written.
 
     Raises:
@@ -27,10 +25,11 @@ def backfill(
     before, name = load(lake, namespace, epoch), app(namespace, epoch)
     rewritten, _ = begun(lake, namespace, epoch)
     versions = {table: lake.table(f"silver/{table}").version(name) for table in SILVER}
-    run = SilverRun(spark, lake, namespace, epoch, area="silver", spark_from_rows=spark_from_rows)
+    run = SilverRun(spark, lake, namespace, epoch, area="silver")
     yield from run.steps(upto_seq=before.content.seq if before else None)
     assert run.tables is not None
-    content = msgspec.structs.replace(run.tables.content, rewritten=rewritten + 1)
+    backfills = before.content.backfills if before else 0
+    content = msgspec.structs.replace(run.tables.content, rewritten=rewritten + 1, backfills=backfills + 1)
     state = lake.state(PART, namespace, epoch)
     if (state.number if state else NONE) != (before.number if before else NONE):
         raise OtherWriter(

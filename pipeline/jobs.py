@@ -20,6 +20,7 @@ from mqregistry.store.connection.url import without_password
 from mqregistry.store.streams import acknowledge_with
 
 from . import gold
+from .backfill import backfill
 from .bronze.entries import BronzeBatch
 from .bronze.log import last_position, restart
 from .bronze.take import SPARK_FROM_ENTRIES, Access, query, take_here
@@ -31,7 +32,7 @@ from .redis_stream.entries import entry_id
 from .redis_stream.ranges import OLDEST, UNKNOWN, Position, parse_id
 from .redis_stream.stream import GapError, Login, OtherPast, Stream
 from .silver import SilverRun, load, observe
-from .silver.next_changes import MissingChanges
+from .silver.next_changes import ClockSetBack, MissingChanges
 from .spark.errors import WorkerLate, plain_errors
 
 logger = logging.getLogger(__name__)
@@ -182,7 +183,9 @@ class Job:
         except GapError as gap:
             self._may_accept(gap, head.epoch, epoch)
             rewound = head.exists and head.last_generated < start.id
-            start = self._go_on_behind(name, epoch, Position(head.last_generated) if rewound else Position(OLDEST))
+            first_ms = entry_id(head.first).ms if head.first is not None and not rewound else None
+            start = Position(head.last_generated) if rewound else Position(OLDEST)
+            start = self._go_on_behind(name, epoch, start, first_ms)
         if not head.exists or head.last_generated <= start.id:
             return []
         batches: list[BronzeBatch] = []
@@ -202,12 +205,12 @@ class Job:
             raise gap
         self._tell(f"accepted: {gap}")
 
-    def _go_on_behind(self, name: Name, epoch: str, start: Position) -> Position:
+    def _go_on_behind(self, name: Name, epoch: str, start: Position, first_ms: int | None = None) -> Position:
         """Begin again after a gap; for changes with a snapshot of the tables."""
         if name == CHANGES:
             taken = self._take_snapshot(behind_gap=True)
             start = Position(parse_id(taken.last_id), taken.seq)
-        restart(self.lake, name, self.settings.namespace, epoch, start)
+        restart(self.lake, name, self.settings.namespace, epoch, start, first_ms=first_ms)
         return start
 
     def _take(self, stream: Stream, epoch: str, start: Position, batches: list[BronzeBatch]) -> None:
@@ -232,14 +235,20 @@ class Job:
     def _silver(self, epoch: str) -> int:
         """Bring the tables up to what bronze has; gives the last change."""
         namespace = self.settings.namespace
-        for tried in (0, 1):
+        for tried in (0, 1, 2):
             try:
                 for step in SilverRun(self.spark, self.lake, namespace, epoch).steps():
                     self._tell(f"tables as of change {step.seq}, {step.rows:,} taken in")
                     self._check_stop()
                 break
+            except ClockSetBack as step_back:
+                if tried:
+                    raise
+                self._tell(f"{step_back}; that is done now")
+                for _ in backfill(self.spark, self.lake, namespace, epoch):
+                    self._check_stop()
             except MissingChanges as hole:
-                if tried or not self.settings.accept_gap:
+                if tried == 2 or not self.settings.accept_gap:
                     raise GapError(str(hole)) from hole
                 self._tell(f"accepted: {hole}")
                 self._take_snapshot(behind_gap=True)
@@ -314,12 +323,6 @@ def run(
     stop = stop or threading.Event()
     progress = progress or Unwatched()
     job = Job(spark, lake, settings, tell=tell, stop=stop, progress=progress)
-    return _rounds(job, once, interval_s, tell, stop, progress)
-
-
-def _rounds(
-    job: Job, once: bool, interval_s: float, tell: Callable[[str], None], stop: threading.Event, progress: Progress
-) -> Done | None:
     done, late = None, 0
     while not stop.is_set():
         began_s = time.monotonic()

@@ -132,6 +132,11 @@ def pytest_collection_finish():
     gc.enable()
 
 
+def pytest_unconfigure():
+    """What is left out to the end DuckDB takes for a leak, and says so in forty lines."""
+    gc.unfreeze()
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem):
     """Run an ``async def`` test on the test's own event loop."""

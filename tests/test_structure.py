@@ -72,6 +72,7 @@ THIRD_PARTY = {
     "pandas": PIPELINE_ONLY,
     "altair": PIPELINE_ONLY,
     "deltalake": PIPELINE_ONLY,
+    "duckdb": PIPELINE_ONLY,
     "vl_convert": PIPELINE_ONLY,
     "jinja2": {*PIPELINE_ONLY, "console"},
     "starlette": {"console"},

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from mqregistry.events.journal import Stream
 
 from ..lake.files import File
-from ..lake.lake import NONE, Lake, owner
+from ..lake.lake import NONE, Lake, State, owner
 from ..redis_stream.ranges import EntryId, Position
 from .entries import BronzeBatch, Part, whole_batch
 
@@ -53,10 +53,46 @@ def commit_batch(
     return batch
 
 
-def restart(lake: Lake, stream: Stream, namespace: str, epoch: str, at: Position) -> None:
-    """Let the next batch begin after ``at``, whatever was read before: after a gap that was accepted."""
-    number, _ = last_batch(lake, stream, namespace, epoch)
+def commit_again(
+    lake: Lake, stream: Stream, namespace: str, epoch: str, number: int, end: Position, part: Part
+) -> None:
+    """Let count what was read again of quarantine, as a batch of its own; the rest takes the place of all there.
+
+    Args:
+        end: the position in the stream, which goes on where it was.
+
+    Raises:
+        OtherWriter: another run committed a batch of this number.
+    """
+    _commit(lake, stream, namespace, epoch, number, end, part.files)
+    table, app = lake.table("quarantine"), f"quarantine/{stream}/{namespace}/{epoch}"
+    place = {**owner(namespace, epoch), "stream": stream}
+    table.commit(part.bad_files, app, table.version(app) + 1, replaced=place)
+
+
+def restart(
+    lake: Lake, stream: Stream, namespace: str, epoch: str, at: Position, *, first_ms: int | None = None
+) -> None:
+    """Let the next batch begin after ``at``, whatever was read before: after a gap that was accepted.
+
+    Args:
+        first_ms: when the first entry behind the gap was written; what was before it and after bronze's last entry is
+            remembered as lost.
+    """
+    number, before = last_batch(lake, stream, namespace, epoch)
+    if before is not None and first_ms is not None and before.id.ms < first_ms:
+        known, part = lost(lake, stream, namespace, epoch), f"lost_{stream}"
+        if (before.id.ms, first_ms) not in known:
+            state = lake.state(part, namespace, epoch)
+            content = {"lost": [*known, (before.id.ms, first_ms)]}
+            lake.set_state(part, namespace, epoch, State(state.number + 1 if state else 0, content))
     _commit(lake, stream, namespace, epoch, number + 1, at, [])
+
+
+def lost(lake: Lake, stream: Stream, namespace: str, epoch: str) -> list[tuple[int, int]]:
+    """From when to when (ms) entries of a stream are missing in bronze, because a gap was accepted."""
+    state = lake.state(f"lost_{stream}", namespace, epoch)
+    return [(begin, end) for begin, end in state.content["lost"]] if state else []
 
 
 def _commit(

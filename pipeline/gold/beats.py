@@ -6,6 +6,7 @@ day that are made of its hours are exact.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -13,13 +14,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..lake.schema import GOLD, MOMENT
-from .spans import Ints, Periods, ints
+from .spans import DAY_MS, HOUR_MS, Ints, Periods, ints
 
-DAY_MS: Final = 86_400_000
 # A beat's interval is measured to the one before it at the same front end, at most this far back; after a longer
 # silence it is the one in its entry (since the last sign of life at any front end). So a refresh reads a bounded time
 # again.
-LOOK_BACK_MS: Final = 3_600_000
+LOOK_BACK_MS: Final = HOUR_MS
 _N_BITS: Final = 20  # of an entry's id: entries of one millisecond
 
 # Beats of a process at a front end in an hour (at_ms) that came after the same interval (-1: there was none to
@@ -35,11 +35,12 @@ HOURS: Final = pa.schema(
 )
 
 
-def hours(rows: pa.Table, when: Periods) -> pa.Table:
+def hours(rows: pa.Table, when: Periods, lost: Sequence[tuple[int, int]] = ()) -> pa.Table:
     """Entries of some processes, all of them from LOOK_BACK_MS before the first hour on, to HOURS rows.
 
     Args:
         rows: who, broker_name (may be null), front_end, kind, ms, interval_ms, id_ms, id_n. Repeated ids count once.
+        lost: from when to when (id_ms) entries are missing, rising: no interval reaches over that.
     """
     who_names, who = _numbered(rows["who"])
     front_ends, front_end = _numbered(rows["front_end"])
@@ -55,7 +56,8 @@ def hours(rows: pa.Table, when: Periods) -> pa.Table:
 
     good = ~repeated & ~refused
     interval = np.full(len(who), -1, dtype=np.int64)
-    interval[good] = _intervals(who[good], front_end[good], ms[good], recorded[good])
+    lives = np.searchsorted(ints([end for _, end in lost]), id_ms, side="right")
+    interval[good] = _intervals(who[good], front_end[good], ms[good], recorded[good], lives[good])
     period = when.index(ms)
     counted = (period >= 0) & ~repeated
     named = np.where(broker_name >= 0, id_ms << _N_BITS | id_n, -1)[counted]
@@ -146,8 +148,12 @@ def _order(who: Ints, id_ms: Ints, id_n: Ints) -> Ints:
     return np.lexsort((id_n, id_ms, who))
 
 
-def _intervals(who: Ints, front_end: Ints, ms: Ints, recorded: Ints) -> Ints:
-    """Milliseconds since the beat before at the same front end; -1 where there was none, or after an absence."""
+def _intervals(who: Ints, front_end: Ints, ms: Ints, recorded: Ints, lives: Ints) -> Ints:
+    """Milliseconds since the beat before at the same front end; -1 where there was none, or after an absence.
+
+    Args:
+        lives: after how many gaps each one came.
+    """
     # the entry of a process that had been away has the interval -1; no interval spans an absence
     life = np.cumsum(recorded < 0)
     order = np.lexsort((front_end, who))
@@ -155,7 +161,7 @@ def _intervals(who: Ints, front_end: Ints, ms: Ints, recorded: Ints) -> Ints:
     if len(ms):
         same = (np.diff(who[order]) == 0) & (np.diff(front_end[order]) == 0)
         since = np.maximum(np.diff(ms[order]), 0)
-        near = same & (np.diff(life[order]) == 0) & (since <= LOOK_BACK_MS)
+        near = same & (np.diff(life[order]) == 0) & (np.diff(lives[order]) == 0) & (since <= LOOK_BACK_MS)
         gap[order[1:]] = np.where(near, since, -1)
     # the first at this front end, or after a long silence
     return np.where(gap >= 0, gap, np.where(recorded > LOOK_BACK_MS, recorded, -1))

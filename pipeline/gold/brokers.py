@@ -5,6 +5,7 @@ It works on one row for each lifetime of an address, not for each queue: those f
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -30,7 +31,8 @@ from .spans import (  # fmt: skip
 ABSENT: Final = 0
 READ_ONLY: Final = 1
 WRITABLE: Final = 2
-STATES: Final = ("absent", "read_only", "writable")
+UNKNOWN: Final = 3
+STATES: Final = ("absent", "read_only", "writable", "unknown")
 
 EVENTS: Final = {
     "broker_registered": "registrations",
@@ -127,6 +129,29 @@ def states(before: States, since: int, now: int, present: Spans, masters: Spans,
     return States(key[holds], begin[holds], finish[holds], level[holds])
 
 
+def with_unknown(found: States, holes: Sequence[tuple[int, int]]) -> States:
+    """The same, but unknown within holes, from each broker's first appearance on; who was gone for good stays so."""
+    for start, end in holes if len(found.broker) else ():
+        cut = (found.start < end) & (found.end > start) & ((found.state != ABSENT) | (found.end < NEVER))
+        whole, part = (States(*(column[chosen] for column in found)) for chosen in (~cut, cut))
+        pieces = [
+            whole,
+            part._replace(end=np.minimum(part.end, start)),
+            States(part.broker, np.maximum(part.start, start), np.minimum(part.end, end), part.state * 0 + UNKNOWN),
+            part._replace(start=np.maximum(part.start, end)),
+        ]
+        found = States(*(np.concatenate(column) for column in zip(*pieces, strict=True)))
+        order = np.lexsort((found.start, found.broker))
+        kept = order[(found.start < found.end)[order]]
+        found = States(*(column[kept] for column in found))
+    if holes:  # what was unknown already, and goes on so, is one
+        follows = (found.broker[1:] == found.broker[:-1]) & (found.state[1:] == found.state[:-1])
+        follows &= found.start[1:] == found.end[:-1]
+        first, last = np.append(True, ~follows)[: len(found.start)], np.append(~follows, True)[: len(found.start)]
+        found = States(found.broker[first], found.start[first], found.end[last], found.state[first])
+    return found
+
+
 def state_table(found: States, addresses: BrokerAddresses) -> pa.Table:
     """As rows of GOLD["broker_state"]."""
     cluster = addresses.cluster_at(found.broker, found.start)
@@ -165,8 +190,9 @@ def observed(found: States, when: Periods) -> Spans:
 
 def reaches_back(found: States, since: int) -> int:
     """The first moment whose figures a change after ``since`` alters: of a broker that returned, when it had gone."""
-    returned = (found.state == ABSENT) & (found.start < since) & (found.end >= since) & (found.end < NEVER)
-    return int(min(since, found.start[returned].min(initial=since)))
+    away = found.spans(ABSENT, UNKNOWN)
+    returned = (away.start < since) & (away.end >= since) & (away.end < NEVER)
+    return int(min(since, away.start[returned].min(initial=since)))
 
 
 def recent(found: States, since: int) -> States:
@@ -200,8 +226,9 @@ def _figures(
 ) -> pa.Table:  # fmt: skip
     keys = len(names)
     seen = observed(found, when)
+    unknown = found.spans(UNKNOWN)
     columns: dict[str, Any] = {
-        "observed_ms": per_period(seen, when, keys),
+        "observed_ms": per_period(seen, when, keys) - per_period(unknown, when, keys),
         "present_ms": per_period(found.spans(READ_ONLY, WRITABLE), when, keys),
         "writable_ms": per_period(found.spans(WRITABLE), when, keys),
     }
@@ -209,12 +236,16 @@ def _figures(
         (found.spans(ABSENT), "outages", "recoveries", "recovery", "flaps"),
         (found.spans(ABSENT, READ_ONLY), "unwritable_spells", "write_recoveries", "write_recovery", "write_flaps"),
     ):
+        # nobody saw the beginning or the end of one that touches unknown time
+        began = ~np.isin(spells.key * NEVER + spells.start, unknown.key * NEVER + unknown.end)
+        whole = began & ~np.isin(spells.key * NEVER + spells.end, unknown.key * NEVER + unknown.start)
+        starts, spells = Spans(*(column[began] for column in spells)), Spans(*(column[whole] for column in spells))
         length = spells.end - spells.start
         total = count_per_period(spells.key, spells.end, when, keys, length)
         count = count_per_period(spells.key, spells.end, when, keys)
         short = length < flap_ms
         columns |= {
-            begun: count_per_period(spells.key, spells.start, when, keys),
+            begun: count_per_period(starts.key, starts.start, when, keys),
             ended: count,
             f"{prefix}_ms_mean": np.divide(total, count, out=np.full(count.shape, np.nan), where=count > 0),
             f"{prefix}_ms_max": max_per_period(spells.key, spells.end, length, when, keys),

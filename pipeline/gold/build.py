@@ -10,6 +10,7 @@ import msgspec
 from mqregistry.events.journal import STREAMS
 
 from ..lake.lake import Lake, State, owner
+from ..silver.tables import observed_ms
 from .inputs import Inputs
 from .run import SPARK_FROM_ROWS, GoldRun, Span
 from .tables import PART, Content, last
@@ -54,21 +55,33 @@ def refresh(
     silver = inputs.silver.content
     number, before = last(lake, namespace, epoch)
     if from_scratch or (
-        before and (before.flap_ms != flap_ms or before.silver > inputs.silver.number or before.silver_seq > silver.seq)
+        before
+        and (
+            before.flap_ms != flap_ms
+            or before.silver > inputs.silver.number
+            or before.silver_seq > silver.seq
+            or before.backfills != silver.backfills
+        )
     ):
         before = None  # other rules, or another silver: nothing of it holds
     seen = before.bronze if before else dict.fromkeys(STREAMS, -1)
     fresh = {stream: inputs.span(stream, ("batch", seen[stream])) for stream in STREAMS}
     if now_ms is None:
         heard = fresh["heartbeats"]
-        now_ms = max(silver.ms, before.now_ms if before else 0, heard[1] if heard else 0)
+        heard_ms = heard[1] if heard else 0
+        observed = observed_ms(lake, namespace, epoch, silver.seq)
+        if observed is not None:  # a clock that was ahead for a while is no observation
+            heard_ms = min(heard_ms, observed)
+        now_ms = max(silver.ms, before.now_ms if before else 0, heard_ms)
     first = [span[0] for stream, span in fresh.items() if span and stream != "changes"]
     if before:
         since = min(before.now_ms, now_ms, *first, *_changed(inputs, before))
     else:
         since = min([now_ms, *first, *inputs.begins()])
     begin_ms = min(before.begin_ms, since) if before else since
-    content = Content(now_ms, begin_ms, flap_ms, inputs.silver.number, silver.ms, silver.seq, inputs.last_batch)
+    content = Content(
+        now_ms, begin_ms, flap_ms, inputs.silver.number, silver.ms, silver.seq, inputs.last_batch, silver.backfills
+    )
     if before == content:
         return False
     span = Span(since - 1, now_ms)  # at midnight the day that is over is to become whole
@@ -92,9 +105,8 @@ def refresh(
 def _changed(inputs: Inputs, before: Content) -> list[int]:
     """From when on silver may have changed, if it did; an event counts by its own ms, which may have been set back."""
     now = inputs.tables.content
-    if any(to_ms >= before.silver_ms for _, to_ms in now.holes):
-        return [before.silver_ms]
     span = inputs.span("changes", ("seq", before.silver_seq))
-    if span is None:
-        return [before.silver_ms] if now.seq != before.silver_seq else []
-    return [span[0]]
+    found = [] if span is None else [span[0]]
+    if any(to_ms >= before.silver_ms for _, to_ms in now.holes) or (span is None and now.seq != before.silver_seq):
+        found.append(before.silver_ms)
+    return found

@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 
 from ..lake.schema import GOLD, MOMENT
 from .queues import BROKER, CLUSTER, Brokers, skew
-from .spans import HOUR_MS, Ints, Periods, count_per_period, ints
+from .spans import HOUR_MS, Flags, Ints, Periods, count_per_period, ints
 
 
 def figures(parts: pa.Table, grains: dict[str, tuple[Periods, Brokers]], hour_ms: int = HOUR_MS) -> pa.Table:
@@ -46,7 +46,8 @@ def _figures(rows: pa.Table, topics: pa.Table, grain: str, when: Periods, known:
     most = np.zeros(cells, dtype=np.int64)
     np.maximum.at(most, place[here], queues[here])
     changed = np.bincount(place[some], changes[some], cells).astype(np.int64)
-    kept = np.flatnonzero((count > 0) | (changed > 0))
+    unknown = np.tile(_unknown(known, when), len(known.clusters))
+    kept = np.flatnonzero(((count > 0) | (changed > 0)) & ~unknown)
     cv, max_mean = skew(count[kept], total[kept], squares[kept], most[kept])
     columns = {
         "grain": pa.repeat(grain, len(kept)),
@@ -61,3 +62,11 @@ def _figures(rows: pa.Table, topics: pa.Table, grain: str, when: Periods, known:
     }
     schema = GOLD["cluster"]
     return pa.Table.from_arrays([pa.array(columns[f.name], f.type) for f in schema], schema=schema)
+
+
+def _unknown(known: Brokers, when: Periods) -> Flags:
+    """At the end of which periods nobody knows what was there."""
+    found = np.zeros(when.count, dtype=bool)
+    for start, end in known.holes:
+        found |= (start <= when.last) & (when.last < end)
+    return found

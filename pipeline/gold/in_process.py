@@ -16,6 +16,7 @@ from mqregistry.events.journal import decode_heartbeat, decode_lookups
 
 from ..garbage import collection_paused
 from ..lake.files import File
+from ..silver.next_changes import STEP_MS
 from . import beats, queues
 from .brokers import EVENTS
 from .inputs import Inputs
@@ -135,7 +136,8 @@ class InProcess:
         rows = pa.concat_tables(
             [_NO_BEATS, *self._inputs.kept("heartbeats", files, since, lambda file: self._beats(file, since))]
         )
-        return beats.hours(rows.filter((pc.field("ms") >= since) & (pc.field("ms") <= when.now)), when)
+        rows = rows.filter((pc.field("ms") >= since) & (pc.field("ms") <= when.now))
+        return beats.hours(rows, when, self._inputs.lost_beats)
 
     def _beats(self, file: File, since: int) -> pa.Table:
         found = [_NO_BEATS]
@@ -150,10 +152,10 @@ class InProcess:
 
     def changes(self, since: int, now: int) -> pa.Table:
         """Brokers' events and alarms that silver has come to, each once: CHANGES rows."""
-        files = self._inputs.entry_files("changes", since, now)
+        seq, steps = self._inputs.tables.content.seq, self._inputs.tables.content.steps
+        files = self._inputs.entry_files("changes", since, max([now, *(ahead_ms for _, ahead_ms, _ in steps)]))
         parts = self._inputs.kept("changes", files, since, lambda file: self._changes(file, since))
-        rows = pa.concat_tables([CHANGES.empty_table(), *parts])
-        seq = self._inputs.tables.content.seq
+        rows = _set_back(pa.concat_tables([CHANGES.empty_table(), *parts]), steps)
         rows = rows.filter((pc.field("ms") >= since) & (pc.field("ms") <= now) & (pc.field("seq") <= seq))
         _, first = np.unique(rows["seq"].to_numpy(), return_index=True)
         return rows.take(pa.array(first))
@@ -176,6 +178,16 @@ def _decoded(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         hour = pc.multiply(pc.divide(batch["ms"], HOUR_MS), HOUR_MS)
         texts = [pa.array(values, pa.string()) for values in of.values()]
         yield pa.RecordBatch.from_arrays([batch["seq"], batch["ms"], hour, batch["type"], *texts], schema=CHANGES)
+
+
+def _set_back(rows: pa.Table, steps: Sequence[tuple[int, int, int]]) -> pa.Table:
+    """CHANGES rows, of which those that a clock ahead wrote count as of the moment that it was set back to."""
+    seq, ms = rows["seq"].to_numpy(), rows["ms"].to_numpy()
+    for behind, _, to_ms in steps:
+        ms = np.where((seq < behind) & (ms - to_ms > STEP_MS), to_ms, ms)
+    for name, values in (("ms", ms), ("at_ms", ms // HOUR_MS * HOUR_MS)) if steps else ():
+        rows = rows.set_column(rows.schema.get_field_index(name), name, pa.array(values))
+    return rows
 
 
 def _texts(batch: pa.RecordBatch) -> list[bytes]:

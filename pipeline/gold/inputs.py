@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from mqregistry.events.journal import STREAMS, Stream
 
-from ..bronze.log import last_batch
+from ..bronze.log import last_batch, lost
 from ..lake import snapshot
 from ..lake.files import File, rows_in
 from ..lake.lake import Lake, owner
@@ -29,6 +29,7 @@ class Inputs:
     Attributes:
         silver: None: there is none.
         last_batch: stream -> the number of its last batch in bronze; -1: there is none.
+        lost_beats: from when to when heartbeats are missing.
     """
 
     def __init__(self, lake: Lake, namespace: str, epoch: str) -> None:
@@ -40,6 +41,7 @@ class Inputs:
         self._entries = {
             stream: lake.table(f"bronze/{stream}").files(**owner(namespace, epoch)) for stream in STREAMS
         }  # fmt: skip
+        self.lost_beats = lost(lake, "heartbeats", namespace, epoch)
         self.snapshots = [taken.seq for taken in snapshot.every(lake, namespace, epoch)]
 
     @property

@@ -59,7 +59,8 @@ class OnSpark(InProcess):
             .withColumn("broker_name", F.nullif("broker_name", F.lit("")))
             .withColumn("interval_ms", F.coalesce("interval_ms", F.lit(-1).cast("long")))
         )
-        return _in_groups(rows, rows_in(files), "who", beats.HOURS, lambda of: beats.hours(of, when))
+        lost = self._inputs.lost_beats
+        return _in_groups(rows, rows_in(files), "who", beats.HOURS, lambda of: beats.hours(of, when, lost))
 
 
 def _in_groups(

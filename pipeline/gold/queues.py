@@ -25,6 +25,7 @@ from .spans import (  # fmt: skip
     overlaps,
     per_period,
     union,
+    without,
 )
 
 # kind of a row, and which columns it uses
@@ -53,7 +54,8 @@ class Brokers(NamedTuple):
     """What the work on queue data needs to know of brokers; sent to every task.
 
     names: sorted. masters: when each has an address under id 0. clusters: names; cluster[broker, period]: the cluster
-    that the broker's row named last, as of the end of the period, -1: none yet. present: the same shape.
+    that the broker's row named last, as of the end of the period, -1: none yet. present: the same shape. holes: from
+    when to when nobody knows anything, rising.
     """
 
     names: pa.Array
@@ -61,6 +63,7 @@ class Brokers(NamedTuple):
     clusters: list[str]
     cluster: Ints
     present: Flags
+    holes: Sequence[tuple[int, int]] = ()
 
 
 def figures(rows: pa.Table, brokers: Brokers, when: Periods, since: int, snapshots: Sequence[int]) -> pa.Table:
@@ -81,9 +84,9 @@ def figures(rows: pa.Table, brokers: Brokers, when: Periods, since: int, snapsho
     writable = ((rows["perm"].to_numpy() & 2) != 0) & (queues > 0)
     usable = writable & (broker >= 0)
 
-    routable_spans = union(topic, start, end)
+    routable_spans = without(union(topic, start, end), brokers.holes)
     row, begin, finish = overlaps(broker[usable], start[usable], end[usable], brokers.masters)
-    writable_spans = union(topic[usable][row], begin, finish)
+    writable_spans = without(union(topic[usable][row], begin, finish), brokers.holes)
 
     spans = union(broker[usable], np.maximum(start[usable], since), end[usable])
     found = [

@@ -6,7 +6,7 @@ The hours of a day that were worked out before are in memory, so that a refresh 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -22,14 +22,13 @@ from ..lake.schema import GOLD, MOMENT
 from . import beats, brokers, clusters, queues, topics
 from .in_process import Hours, InProcess
 from .inputs import Inputs
-from .spans import HOUR_MS, NEVER, Periods, Spans, periods
+from .spans import DAY_MS, HOUR_MS, NEVER, Periods, Spans, periods
 from .tables import GRAINS, Content, read, touched, with_period
 
 # Fewer rows than this are worked on in this process: a refresh on Spark takes 17 s of CPU if there is next to nothing
 # to do, and for a day of 100 brokers ten times as much as here. An entry of lookups names up to 500 topics.
 SPARK_FROM_ROWS: Final = 4_000_000
 _ROWS_OF: Final = {LOOKUPS: 30}
-_DAY_MS: Final = GRAINS["day"]
 
 
 class Span(NamedTuple):
@@ -40,14 +39,14 @@ class Span(NamedTuple):
 
     def periods(self, since: int) -> dict[str, Periods]:
         """The periods that what happened at ``since`` or later touches; of days that are over, all hours."""
-        day = since // _DAY_MS * _DAY_MS
+        day = since // DAY_MS * DAY_MS
         since = day if day < self.open_day else since
         return {grain: periods(since, self.now, step) for grain, step in GRAINS.items()}
 
     @property
     def open_day(self) -> int:
         """The start of the last day."""
-        return (self.now - 1) // _DAY_MS * _DAY_MS
+        return (self.now - 1) // DAY_MS * DAY_MS
 
 
 class Remembered(NamedTuple):
@@ -88,8 +87,9 @@ class GoldRun:
         self._span = span
         self._content = content
         self._before = before
+        self._holes = inputs.tables.content.holes
         self._files: dict[str, list[File]] = {}
-        self._day = span.since // _DAY_MS * _DAY_MS
+        self._day = span.since // DAY_MS * DAY_MS
         self.memory = memory if memory is not None and memory.since <= self._day else None
         first = span.since // HOUR_MS * HOUR_MS if self.memory else self._day
         # what happens at the end of observation may be the beginning of an hour, of which no time has passed
@@ -120,7 +120,8 @@ class GoldRun:
             self._inputs.rows("broker_addr", 0, span.now, ["broker_name", "broker_id", "cluster"])
         )
         with self._setting:
-            of_queues = self._engine.queues(known_brokers(addresses, when), when, span.since, self._inputs.snapshots)
+            known = known_brokers(addresses, when, self._holes)
+            of_queues = self._engine.queues(known, when, span.since, self._inputs.snapshots)
             spans = queues.writable_spans(of_queues, addresses.names)
             hours = Hours(
                 of_queues.filter(pc.not_equal(of_queues["kind"], queues.SPAN)), self._engine.lookups(when),
@@ -131,13 +132,16 @@ class GoldRun:
             hours = Hours(*(pa.concat_tables(both) for both in zip(earlier, hours, strict=True)))
         grains = span.periods(span.since)
         states = self._states(addresses, spans)
-        self._write("broker_state", self._new_states(states, addresses))
-        yield "broker_state", grains
-        reaching = span.periods(brokers.reaches_back(states, span.since))
+        since = brokers.reaches_back(states, span.since)
+        reaching = span.periods(since)
+        # who was gone for good and returned was unknown in the holes of that time
+        anew = reaching if any(start < span.since and end > since for start, end in self._holes) else grains
+        self._write("broker_state", self._new_states(states, addresses, anew["day"].first))
+        yield "broker_state", anew
         self._write("broker", self._broker_figures(states, addresses, hours, reaching))
         yield "broker", reaching
-        known = {grain: (of, known_brokers(addresses, of)) for grain, of in grains.items()}
-        figures = {"cluster": clusters.figures(hours.queues, known)}
+        of_grains = {grain: (of, known_brokers(addresses, of, self._holes)) for grain, of in grains.items()}
+        figures = {"cluster": clusters.figures(hours.queues, of_grains)}
         figures |= topics.figures(hours.queues, hours.lookups, grains)
         # all hours of a day are measured by that day's median
         figures["heartbeat"] = beats.figures(hours.beats, {**grains, "hour": periods(self._day, span.now, HOUR_MS)})
@@ -147,7 +151,7 @@ class GoldRun:
         for table, rows in figures.items():
             self._write(table, rows)
             yield table, grains
-        since = (span.now - HOUR_MS) // _DAY_MS * _DAY_MS  # what comes late at midnight is of the day before
+        since = (span.now - HOUR_MS) // DAY_MS * DAY_MS  # what comes late at midnight is of the day before
         since = max(since, self._day)
         kept = brokers.state_table(brokers.recent(states, since), addresses)
         self.memory = Remembered(-1, since, hours.since(since), kept)
@@ -156,10 +160,11 @@ class GoldRun:
         """The state of each broker, from when on it is needed."""
 
         def work_out(before: pa.Table) -> brokers.States:
-            return brokers.states(
+            found = brokers.states(
                 brokers.from_state_table(before, addresses.names), self._span.since, self._span.now,
                 addresses.present(), addresses.masters(), spans,
             )  # fmt: skip
+            return brokers.with_unknown(found, self._holes)
 
         if self.memory:
             found = work_out(self.memory.states)
@@ -167,11 +172,11 @@ class GoldRun:
                 return found
         return work_out(self._all_states())
 
-    def _new_states(self, states: brokers.States, addresses: brokers.BrokerAddresses) -> pa.Table:
-        """Their rows; what ended on a day before stays as it is."""
+    def _new_states(self, states: brokers.States, addresses: brokers.BrokerAddresses, day_ms: int) -> pa.Table:
+        """Their rows; what ended before that day stays as it is."""
         rows = brokers.state_table(states, addresses)
         if self._before:
-            day = pa.scalar(self._day * 1000).cast(MOMENT)
+            day = pa.scalar(day_ms * 1000).cast(MOMENT)
             rows = rows.filter(pc.fill_null(pc.greater_equal(rows["valid_to"], day), True))
         return rows
 
@@ -200,7 +205,9 @@ class GoldRun:
             )  # fmt: skip
 
 
-def known_brokers(addresses: brokers.BrokerAddresses, when: Periods) -> queues.Brokers:
+def known_brokers(
+    addresses: brokers.BrokerAddresses, when: Periods, holes: Sequence[tuple[int, int]] = ()
+) -> queues.Brokers:
     """What the work on queue data needs to know of brokers."""
     known = len(addresses.names)
     present = addresses.present()
@@ -211,5 +218,5 @@ def known_brokers(addresses: brokers.BrokerAddresses, when: Periods) -> queues.B
     inside[inside] = (present.key[place[inside]] == broker[inside]) & (present.end[place[inside]] > last[inside])
     return queues.Brokers(
         addresses.names, addresses.masters(), addresses.clusters.to_pylist(),
-        addresses.cluster_at(broker, last).reshape(known, when.count), inside.reshape(known, when.count),
+        addresses.cluster_at(broker, last).reshape(known, when.count), inside.reshape(known, when.count), holes,
     )  # fmt: skip

@@ -5,6 +5,7 @@ Moments are milliseconds (int64); a stretch is ``[start, end)``. Keys are small 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
@@ -17,6 +18,7 @@ Flags = npt.NDArray[np.bool_]
 # Later than any moment (the year 2109): what has no end yet ends here. Keys and moments then fit in one int64.
 NEVER: Final = 1 << 42
 HOUR_MS: Final = 3_600_000
+DAY_MS: Final = 24 * HOUR_MS
 
 
 class Spans(NamedTuple):
@@ -81,6 +83,17 @@ def union(key: Ints, start: Ints, end: Ints) -> Spans:
         np.concatenate([start, end[closed]]),
         np.concatenate([one, -one[closed]]),
     )
+
+
+def without(spans: Spans, holes: Sequence[tuple[int, int]]) -> Spans:
+    """The parts of stretches that are in none of these holes (rising, start and end)."""
+    if not holes:
+        return spans
+    begins, ends = [0, *(end for _, end in holes)], [*(start for start, _ in holes), NEVER]
+    parts = [spans.clipped(begin, end) for begin, end in zip(begins, ends, strict=True)]
+    key, start, finish = (np.concatenate(column) for column in zip(*parts, strict=True))
+    order = np.lexsort((start, key))
+    return Spans(key[order], start[order], finish[order])
 
 
 def overlaps(key: Ints, start: Ints, end: Ints, others: Spans) -> tuple[Ints, Ints, Ints]:

@@ -14,10 +14,10 @@ import pyarrow.compute as pc
 
 from ..lake.lake import Lake, owner
 from ..lake.schema import GOLD
-from .spans import NEVER, Periods
+from .spans import DAY_MS, HOUR_MS, NEVER, Periods
 
 PART: Final = "gold"
-GRAINS: Final = {"hour": 3_600_000, "day": 86_400_000}
+GRAINS: Final = {"hour": HOUR_MS, "day": DAY_MS}
 MOMENT_OF: Final = {"alarm": "at", "broker_state": "valid_from"}  # of tables without periods
 BY_DAY: Final = frozenset({"heartbeat", "alarm", "broker_state"})  # all rows of a day are in one partition
 STILL: Final = "now"  # the partition of broker_state's rows without an end
@@ -28,7 +28,7 @@ class Content(msgspec.Struct, frozen=True):
     """What a refresh saw.
 
     now_ms: end of observation. begin_ms: what was before is not known. silver, silver_ms, silver_seq: the state of
-    silver. bronze: stream -> the batch that it saw up to.
+    silver. bronze: stream -> the batch that it saw up to. backfills: of silver, as its own content has it.
     """
 
     now_ms: int
@@ -38,6 +38,7 @@ class Content(msgspec.Struct, frozen=True):
     silver_ms: int
     silver_seq: int
     bronze: dict[str, int]
+    backfills: int = 0
 
 
 def last(lake: Lake, namespace: str, epoch: str) -> tuple[int, Content | None]:

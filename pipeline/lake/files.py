@@ -58,13 +58,22 @@ def write_file(lake: Folder, table: str, rows: pa.Table, partition: dict[str, st
         pq.write_table(rows, out, row_group_size=ROW_GROUP_ROWS, compression="zstd")
         size_bytes = out.tell()
     low, high, nulls = {}, {}, {}
-    for field, column in zip(rows.schema, rows.columns, strict=True):
-        if pa.types.is_int64(field.type) or pa.types.is_timestamp(field.type):
-            found: Any = pc.min_max(column.cast(pa.int64())).as_py()
-            nulls[field.name] = column.null_count
-            if found["min"] is not None:
-                low[field.name], high[field.name] = found["min"], found["max"]
+    for name in measured(rows.schema):
+        column = rows[name]
+        found: Any = pc.min_max(column.cast(pa.int64())).as_py()
+        nulls[name] = column.null_count
+        if found["min"] is not None:
+            low[name], high[name] = found["min"], found["max"]
     return File(path, rows.num_rows, size_bytes, partition, low, high, nulls)
+
+
+def measured(schema: pa.Schema) -> list[str]:
+    """The columns that Delta's log has statistics of.
+
+    The log says so, too: deltalake's pyarrow dataset takes a column that it expects statistics of and finds none of for
+    one of nulls, and passes the file over.
+    """
+    return [field.name for field in schema if pa.types.is_int64(field.type) or pa.types.is_timestamp(field.type)]
 
 
 def write_partitions(lake: Folder, table: str, rows: pa.Table, column: str, fixed: dict[str, str]) -> list[File]:

@@ -1,7 +1,7 @@
 """The folder that holds everything the pipeline writes: Delta tables, of which ``schema.TABLES`` is the list.
 
-Delta's log says which files count, and nothing else does. The lake is a path or a URI of a file system that pyarrow,
-Delta and Spark all know (file, s3a …); all of its state is in it.
+Delta's log says which files count, and nothing else does. The lake is a folder, or a URI that pyarrow and deltalake
+know (s3), as far as no Spark is needed; all of its state is in it.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ refuses the second.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
@@ -18,7 +19,7 @@ from deltalake.transaction import AddAction, RemoveAction
 from pyarrow import fs
 
 from .errors import LakeError, OtherWriter
-from .files import File, Folder, delta_stats, from_log, now_ms
+from .files import File, Folder, delta_stats, from_log, measured, now_ms
 from .schema import TABLES
 
 _TRIES: Final = 8  # with other namespaces' writers, and with maintenance
@@ -26,6 +27,7 @@ _CONFIGURATION: Final = {
     "delta.logRetentionDuration": "interval 2 hours",
     "delta.deletedFileRetentionDuration": "interval 7 days",
 }
+_MEASURED: Final = "delta.dataSkippingStatsColumns"
 # What it takes to know a state, which is replaced all the time: nobody reads an old one.
 _STATE_CONFIGURATION: Final = _CONFIGURATION | {"delta.deletedFileRetentionDuration": "interval 2 hours"}
 # A commit takes 4 ms, and 0.1 ms more for each one since the table was opened at a checkpoint, which takes longer
@@ -48,6 +50,7 @@ class Table:
         self.name = name
         self._lake = lake
         self._look_again_s = 0.0
+        self._says_measured = False
         self._checkpoint_every = _CHECKPOINT_EVERY
         self._uri = uri
         self._columns, partitions = TABLES[name]
@@ -132,7 +135,7 @@ class Table:
             OtherWriter: somebody else wrote to the same part of the table meanwhile; nothing of this counts.
             LakeError: the log cannot be written.
         """
-        delta, added = self.delta or self._make(), list(added)
+        delta, added = self._for_writing(), list(added)
         actions: list[AddAction | RemoveAction] = [self._action(file) for file in added]
         numbers = {app: number, **(more or {})}
         transactions = [Transaction(name, value) for name, value in numbers.items()]
@@ -178,10 +181,24 @@ class Table:
             kept = found if replaced is None else [file for file in found if not _within(file, replaced)]
             self._known = version + 1, {**versions, **numbers}, [*kept, *added]
 
+    def _for_writing(self) -> DeltaTable:
+        """The table; to one that was made without it, the property is added that says what has statistics."""
+        delta = self.delta or self._make()
+        if not self._says_measured:
+            # another writer's commit may come first: then with the next one; other errors that one meets, too
+            with contextlib.suppress(DeltaError):
+                if _MEASURED not in delta.metadata().configuration:
+                    delta.alter.set_table_properties({_MEASURED: ",".join(measured(self._columns))})
+                self._says_measured = True
+        return delta
+
     def _make(self) -> DeltaTable:
         DeltaTable.create(
             self._uri, self._schema, mode="ignore", partition_by=self._partitions,
-            configuration=_STATE_CONFIGURATION if self.name == "state" else _CONFIGURATION,
+            configuration={
+                **(_STATE_CONFIGURATION if self.name == "state" else _CONFIGURATION),
+                _MEASURED: ",".join(measured(self._columns)),
+            },
             description=f"mqregistry, {self.name}",
         )  # fmt: skip
         self._delta = DeltaTable(self._uri)

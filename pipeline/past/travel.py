@@ -298,16 +298,7 @@ def find_past(lake: Lake, namespace: str, at_ms: int) -> Past:
     """
     pasts = sorted(all_pasts(lake, namespace), key=lambda past: past.begin_ms)
     if not pasts:
-        known = sorted({name for name, _ in lake.owners(PART)})
-        holds = (
-            f"it holds {', '.join(known)}: is it another --namespace?"
-            if known
-            else "it is empty: is it another --lake?"
-        )
-        raise LakeError(
-            f"the lake at {lake.root} holds no past of namespace {namespace!r}; {holds} 'mqregistry pipeline run' "
-            "writes it"
-        )
+        raise no_past(lake, namespace)
     live = [past for past in pasts if past.begin_ms <= at_ms]
     if not live:
         raise LakeError(
@@ -333,6 +324,17 @@ def find_past(lake: Lake, namespace: str, at_ms: int) -> Past:
                 "were lost before they were read"
             )
     return past
+
+
+def no_past(lake: Lake, namespace: str) -> LakeError:
+    """The error that a lake knows nothing of a namespace."""
+    known = sorted({name for name, _ in lake.owners(PART)})
+    holds = (
+        f"it holds {', '.join(known)}: is it another --namespace?" if known else "it is empty: is it another --lake?"
+    )
+    return LakeError(
+        f"the lake at {lake.root} holds no past of namespace {namespace!r}; {holds} 'mqregistry pipeline run' writes it"
+    )
 
 
 def all_pasts(lake: Lake, namespace: str) -> list[Past]:

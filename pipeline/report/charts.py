@@ -7,7 +7,8 @@ from typing import Any, Final
 
 import altair as alt
 
-from .facts import EVENTS, HOUR_MS, Facts, Row
+from ..gold.spans import HOUR_MS
+from .facts import EVENTS, Facts, Row
 from .formats import length, moment, share
 from .headlines import unwritable
 
@@ -15,7 +16,7 @@ MOST_ROWS: Final = 50  # brokers that a plot shows: the worst
 _MOST_SPELLS: Final = 4_000
 _MOST_COLUMNS: Final = 180
 _GOOD, _WARN, _BAD = "#2a9d8f", "#e9a820", "#d1495b"
-_STATES: Final = {"absent": _BAD, "present, not writable": _WARN}
+_STATES: Final = {"absent": _BAD, "present, not writable": _WARN, "unknown": "#9a9a9a"}
 _EVENT_COLOURS: Final = ("#5b8fc7", _BAD, _WARN, "#8e7cc3", "#b0653a")
 _BEATS: Final = {
     "on time": "#2a9d8f55", "late": "#f3d98b", "1 missed": "#f0a202", "2 to 5 missed": "#e4572e",
@@ -63,7 +64,7 @@ def availability(facts: Facts) -> tuple[Chart | None, str]:
     ]  # fmt: skip
     spells = [
         {"broker": spell.broker_name, "from": spell.start_ms, "to": spell.end_ms,
-         "state": "absent" if spell.state == "absent" else "present, not writable",
+         "state": "present, not writable" if spell.state == "read_only" else spell.state,
          "since": moment(spell.start_ms), "until": "still" if spell.open else moment(spell.end_ms),
          "for": length(spell.length_ms)}
         for spell in bad[:_MOST_SPELLS]

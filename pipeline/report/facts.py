@@ -9,14 +9,13 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..gold.spans import NEVER
-from ..gold.tables import GRAINS, last, read
+from ..gold.brokers import EVENTS as COLUMN_OF
+from ..gold.spans import DAY_MS, HOUR_MS, NEVER
+from ..gold.tables import last, read
 from ..lake.lake import Lake
 
-HOUR_MS: Final = GRAINS["hour"]
-DAY_MS: Final = GRAINS["day"]
 _TOPIC_HOURS: Final = 48 * HOUR_MS  # over longer stretches topics are read by days
-EVENTS: Final = ("registrations", "expiries", "closes", "unregistrations", "reaps")
+EVENTS: Final = tuple(COLUMN_OF.values())
 Row = dict[str, Any]
 
 
@@ -140,8 +139,8 @@ def _brokers(rows: pa.Table, spells: list[Spell]) -> tuple[list[Row], list[Row]]
     times: dict[str, dict[str, int]] = defaultdict(lambda: {"observed_ms": 0, "present_ms": 0, "writable_ms": 0})
     for spell in spells:
         of_one = times[spell.broker_name]
-        of_one["observed_ms"] += spell.length_ms
-        of_one["present_ms"] += spell.length_ms * (spell.state != "absent")
+        of_one["observed_ms"] += spell.length_ms * (spell.state != "unknown")
+        of_one["present_ms"] += spell.length_ms * (spell.state in ("read_only", "writable"))
         of_one["writable_ms"] += spell.length_ms * (spell.state == "writable")
     rows = _starts(rows)
     sums = ["outages", "recoveries", "flaps", "unwritable_spells",

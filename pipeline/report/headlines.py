@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from .facts import DAY_MS, Facts, Spell
+from ..gold.spans import DAY_MS
+from .facts import Facts, Spell
 from .formats import count, length, moment, share
 
 GOOD, WARN, BAD = "good", "warn", "bad"
@@ -29,7 +30,7 @@ def unwritable(spells: list[Spell]) -> list[Spell]:
     """Stretches without a writable queue: absent and read-only ones that follow on each other are one."""
     found: list[Spell] = []
     for spell in spells:
-        if spell.state == "writable":
+        if spell.state in ("writable", "unknown"):
             continue
         last = found[-1] if found else None
         if last and last.broker_name == spell.broker_name and last.end_ms == spell.start_ms:

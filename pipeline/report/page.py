@@ -109,9 +109,13 @@ def _epoch(facts: Facts, number: int) -> dict[str, Any]:
         return Plot({f"{name}{number}{'abc'[place]}": spec for place, spec in enumerate(made)}, note)
 
     span = f"{moment(facts.since_ms)} to {moment(facts.until_ms)} ({length(max(0, facts.until_ms - facts.since_ms))})"
+    lost = sorted({(spell.start_ms, spell.end_ms) for spell in facts.spells if spell.state == "unknown"})
+    unknown = "".join(
+        f" What held from {moment(start)} to {moment(end)} is not known: changes were lost." for start, end in lost
+    )
     return {
         "facts": facts,
-        "span": f"{span}, namespace {facts.namespace}, epoch {facts.epoch}.",
+        "span": f"{span}, namespace {facts.namespace}, epoch {facts.epoch}.{unknown}",
         "old": number > 0,
         "heads": headlines(facts) if not facts.empty else [],
         "availability": plot("availability", *charts.availability(facts)),

@@ -90,8 +90,8 @@ def parts(buckets: Iterable[int]) -> list[frozenset[int] | None]:
     return [frozenset(part) for _, part in sorted(found.items())]
 
 
-class Floors:
-    """Keeps moments from running backwards: in each of these spans of seq a moment is at least so late.
+class Moments:
+    """As of when changes count that say another moment, because the clock was set back.
 
     Args:
         spans: (first seq, last seq, ms), rising.
@@ -101,27 +101,23 @@ class Floors:
         self._firsts = [span[0] for span in spans]
         self._spans = spans
 
-    def moment(self, seq: int, ms: int) -> int:
+    def of(self, seq: int, ms: int) -> int:
         """The moment at which a change counts as made whose event says ``ms``."""
-        if not self._spans:
-            return ms
         at = bisect_right(self._firsts, seq) - 1
-        if at >= 0 and seq <= self._spans[at][1]:
-            return max(ms, self._spans[at][2])
-        return ms
+        return self._spans[at][2] if at >= 0 and seq <= self._spans[at][1] else ms
 
 
 class BucketRouter:
     """Turns entries of the change stream into parcels for the buckets.
 
     Args:
-        floors: what keeps moments from running backwards.
+        moments: of changes that count as of another moment than they say.
         bits: how many buckets there are.
         snapshot: the events are those of a snapshot: each bucket gets SNAPSHOT_BEGINS first.
     """
 
-    def __init__(self, floors: Floors, bits: int, *, snapshot: bool = False) -> None:
-        self._floors = floors
+    def __init__(self, moments: Moments, bits: int, *, snapshot: bool = False) -> None:
+        self._moments = moments
         self._bits = bits
         self._every = [HEAD, *range(1 << bits, 2 << bits)]
         self._snapshot = snapshot
@@ -135,7 +131,7 @@ class BucketRouter:
             UnknownChange: a type that this release neither knows nor may pass over.
         """
         change = decode_change(e)
-        order, ms = order_of(seq, part), self._floors.moment(seq, ms)
+        order, ms = order_of(seq, part), self._moments.of(seq, ms)
         if self._snapshot and part == 1:
             for bucket in self._every:
                 yield bucket, order_of(seq, 0), ms, SNAPSHOT_BEGINS

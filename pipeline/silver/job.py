@@ -16,9 +16,9 @@ from ..lake import snapshot as snapshots
 from ..lake.files import File, rows_in
 from ..lake.lake import NONE, Lake, LakeError, owner
 from ..lake.schema import BRONZE, SILVER
-from .buckets import BucketRouter, Floors
+from .buckets import BucketRouter, Moments
 from .files import Bucket, to_columns
-from .next_changes import CHUNK_ROWS, MissingChanges, next_chunk
+from .next_changes import CHUNK_ROWS, STEP_MS, MissingChanges, earliest_after, files_after, next_chunk
 from .replay import ReplayPlan, replay
 from .split import bits_of, bits_wanted, split
 from .tables import Content, Tables, app, begun, load, save
@@ -116,8 +116,9 @@ class SilverRun:
                 continue
             if chunk is None:
                 return
-            done = self._replay(now, chunk.files, chunk.after, chunk.upto, chunk.floors, chunk.rows)
-            self._commit(done, msgspec.structs.replace(now, seq=chunk.upto, ms=chunk.ms))
+            done = self._replay(now, chunk.files, chunk.after, chunk.upto, chunk.moments, chunk.rows)
+            steps = (*now.steps, *chunk.steps)
+            self._commit(done, msgspec.structs.replace(now, seq=chunk.upto, ms=chunk.ms, steps=steps))
             yield Step(chunk.rows, chunk.upto, chunk.more)
 
     def _split(self) -> None:
@@ -145,13 +146,18 @@ class SilverRun:
     def _take_snapshot(self, snapshot: snapshots.Snapshot) -> None:
         """Make the tables as in the snapshot; after a hole, rows that it lacks end with it."""
         before = self.tables.content if self.tables else None
-        content = before or Content(NONE, 0, snapshot.seq, snapshot.ms, snapshot.compat)
-        ms = max(content.ms, snapshot.ms)
+        ms = snapshot.ms
+        later = files_after(self.lake, self.namespace, self.epoch, snapshot.seq)
+        earliest = earliest_after(self.lake, later, snapshot.seq)
+        if earliest is not None and ms - earliest > STEP_MS:  # the clock was ahead when it was taken
+            ms = earliest
+        content = before or Content(NONE, 0, ms, snapshot.compat)
+        ms = max(content.ms, ms)
         done: list[Bucket] = []
         if snapshot.rows:
             files = snapshots.files_of(self.lake, self.namespace, self.epoch, snapshot.seq)
-            floors = [(snapshot.seq, snapshot.seq, ms)]
-            done = self._replay(content, files, snapshot.seq - 1, snapshot.seq, floors, snapshot.rows, snapshot=True)
+            moments = [(snapshot.seq, snapshot.seq, ms)]
+            done = self._replay(content, files, snapshot.seq - 1, snapshot.seq, moments, snapshot.rows, snapshot=True)
         elif before is not None:
             raise LakeError(f"the snapshot at change {snapshot.seq} is empty, and cannot close a hole")
         holes = content.holes if before is None else (*content.holes, (before.ms, ms))
@@ -183,7 +189,7 @@ class SilverRun:
         )  # fmt: skip
 
     def _replay(
-        self, content: Content, files: Sequence[File], after: int, upto: int, floors: list[tuple[int, int, int]],
+        self, content: Content, files: Sequence[File], after: int, upto: int, moments: list[tuple[int, int, int]],
         rows: int, *, snapshot: bool = False,
     ) -> list[Bucket]:  # fmt: skip
         plan = ReplayPlan(
@@ -191,15 +197,15 @@ class SilverRun:
             self.tables.files if self.tables else {}, bits_of(self.tables),
         )  # fmt: skip
         if self.spark is None or rows < self._spark_from_rows:
-            return _replay_here(self.lake, plan, files, after, upto, floors, snapshot)
-        return _replay_on_spark(self.spark, self.lake, plan, files, after, upto, floors, snapshot)
+            return _replay_here(self.lake, plan, files, after, upto, moments, snapshot)
+        return _replay_on_spark(self.spark, self.lake, plan, files, after, upto, moments, snapshot)
 
 
 def to_parcels(
-    batches: Iterator[pa.RecordBatch], floors: list[tuple[int, int, int]], bits: int, snapshot: bool
+    batches: Iterator[pa.RecordBatch], moments: list[tuple[int, int, int]], bits: int, snapshot: bool
 ) -> Iterator[pa.RecordBatch]:
     """Entries (columns seq, ms, part, e) as parcels for the buckets."""
-    router = BucketRouter(Floors(floors), bits, snapshot=snapshot)
+    router = BucketRouter(Moments(moments), bits, snapshot=snapshot)
     for batch in batches:
         with collection_paused():
             *numbers, texts = batch.columns
@@ -211,14 +217,14 @@ def to_parcels(
 
 
 def _replay_here(
-    lake: Lake, plan: ReplayPlan, files: Sequence[File], after: int, upto: int, floors: list[tuple[int, int, int]],
+    lake: Lake, plan: ReplayPlan, files: Sequence[File], after: int, upto: int, moments: list[tuple[int, int, int]],
     snapshot: bool,
 ) -> list[Bucket]:  # fmt: skip
     dataset = lake.dataset(files, BRONZE["changes"])
     wanted = (pc.field("seq") > after) & (pc.field("seq") <= upto)
     entries = dataset.to_table(columns=_COLUMNS, filter=wanted).sort_by([("seq", "ascending"), ("part", "ascending")])
     parcels: dict[int, list[tuple[int, int, bytes]]] = {}
-    for batch in to_parcels(iter(entries.to_batches()), floors, plan.bits, snapshot):
+    for batch in to_parcels(iter(entries.to_batches()), moments, plan.bits, snapshot):
         for bucket, *parcel in zip(*(column.to_pylist() for column in batch.columns), strict=True):
             parcels.setdefault(bucket, []).append(tuple(parcel))
     return [replay(plan, bucket, parcels[bucket]) for bucket in sorted(parcels)]
@@ -226,7 +232,7 @@ def _replay_here(
 
 def _replay_on_spark(
     spark: Any, lake: Lake, plan: ReplayPlan, files: Sequence[File], after: int, upto: int,
-    floors: list[tuple[int, int, int]], snapshot: bool,
+    moments: list[tuple[int, int, int]], snapshot: bool,
 ) -> list[Bucket]:  # fmt: skip
     from pyspark.sql import functions as F
 
@@ -236,7 +242,7 @@ def _replay_on_spark(
     tasks = min(1 + (1 << plan.bits), max(_TASKS, spark.sparkContext.defaultParallelism, rows // _TASK_ROWS))
     entries = read_files(spark, lake, files, BRONZE["changes"])
     entries = entries.where(f"seq > {after} and seq <= {upto}").select(*_COLUMNS)
-    parcels = entries.mapInArrow(lambda batches: to_parcels(batches, floors, plan.bits, snapshot), _PARCELS)
+    parcels = entries.mapInArrow(lambda batches: to_parcels(batches, moments, plan.bits, snapshot), _PARCELS)
     done = (
         parcels.repartitionById(tasks, F.pmod("bucket", F.lit(tasks)))
         .sortWithinPartitions("bucket", "ord")

@@ -1,4 +1,9 @@
-"""Finds the changes in bronze that silver takes in next: whole sets of parts, in order of ``seq``, each once."""
+"""Finds the changes in bronze that silver takes in next: whole sets of parts, in order of ``seq``, each once.
+
+It also says as of which moment each of them counts, for the clock of Redis may be set back. A clock that is set back by
+more than ``STEP_MS`` had been ahead: what it said of later moments counts as of the one that it was set back to. After
+a smaller step changes count as of the latest moment before it, until the clock has passed that again.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +22,15 @@ from ..lake.schema import BRONZE
 # What one commit takes in, about. Tasks hold it in Python: 0.8 GB of both at one time.
 CHUNK_ROWS: Final = 1_000_000
 _LEAST_CHUNK: Final = 100_000  # more than any set of parts has
+STEP_MS: Final = 60_000
 
 
 class Chunk(NamedTuple):
     """The changes after ``after`` up to ``upto``, all there.
 
-    files: those that hold them; ms: the moment of the last change; floors: see
-    :class:`mqregistry.pipeline.silver.buckets.Floors`; more: others follow.
+    files: those that hold them; ms: the moment of the last change; moments: see
+    :class:`mqregistry.pipeline.silver.buckets.Moments`; more: others follow; steps: see
+    :class:`mqregistry.pipeline.silver.tables.Content`.
     """
 
     files: list[File]
@@ -31,8 +38,9 @@ class Chunk(NamedTuple):
     upto: int
     rows: int
     ms: int
-    floors: list[tuple[int, int, int]]
+    moments: list[tuple[int, int, int]]
     more: bool
+    steps: tuple[tuple[int, int, int], ...] = ()
 
 
 def next_chunk(
@@ -47,10 +55,10 @@ def next_chunk(
 
     Raises:
         MissingChanges: the next change is not there, and later ones are.
+        ClockSetBack: the clock was set back by more than STEP_MS since ``seq``.
         LakeError: a change of a type that this release does not know.
     """
-    every = lake.table("bronze/changes").files(**owner(namespace, epoch))
-    rest = sorted((file for file in every if file.high["seq"] > seq), key=lambda file: file.low["seq"])
+    rest = files_after(lake, namespace, epoch, seq)
     files, rows = [], 0
     for at, file in enumerate(rest):
         files.append(file)
@@ -61,13 +69,32 @@ def next_chunk(
         # what is before the next file is all there; and one file may hold many days
         ends = [seq + max(chunk_rows, _LEAST_CHUNK), *([] if following is None else [following - 1])]
         more = min(ends) < max(each.high["seq"] for each in rest)
-        chunk = _read(lake, namespace, files, seq, ms, min([*ends, *([] if upto is None else [upto])]))
+        end = min([*ends, *([] if upto is None else [upto])])
+        chunk = _read(lake, namespace, files, seq, ms, end, earliest_after(lake, rest, end))
         if chunk is not None:
             return chunk._replace(more=more)
     return None
 
 
-def _read(lake: Lake, namespace: str, files: list[File], seq: int, ms: int, upto: int) -> Chunk | None:
+def files_after(lake: Lake, namespace: str, epoch: str, seq: int) -> list[File]:
+    """The files of bronze that have changes after ``seq``, in the order of their first one."""
+    every = lake.table("bronze/changes").files(**owner(namespace, epoch))
+    return sorted((file for file in every if file.high["seq"] > seq), key=lambda file: file.low["seq"])
+
+
+def earliest_after(lake: Lake, files: list[File], seq: int) -> int | None:
+    """The earliest moment that any change after ``seq`` in these files says; None: there are none."""
+    found = [file.low["ms"] for file in files if file.low["seq"] > seq]
+    partly = [file for file in files if file.low["seq"] <= seq < file.high["seq"]]
+    if partly:
+        said = lake.dataset(partly, BRONZE["changes"]).to_table(columns=["ms"], filter=pc.field("seq") > seq)["ms"]
+        found.append(pc.min(said).as_py())
+    return min(found, default=None)
+
+
+def _read(
+    lake: Lake, namespace: str, files: list[File], seq: int, ms: int, upto: int, earliest: int | None
+) -> Chunk | None:
     dataset = lake.dataset(files, BRONZE["changes"])
     after = (pc.field("seq") > seq) & (pc.field("seq") <= upto)
     table = dataset.to_table(columns=["seq", "ms", "part", "parts"], filter=after)
@@ -86,10 +113,16 @@ def _read(lake: Lake, namespace: str, files: list[File], seq: int, ms: int, upto
         return None
     end = int(whole[-1]) + 1
     seqs, said = seqs[:end], table.column("ms").to_numpy()[first[:end]]
-    moments = np.maximum(np.maximum.accumulate(said), ms)
+    least = np.minimum.accumulate(np.append(said, said.max() if earliest is None else earliest)[::-1])[::-1][:-1]
+    if ms - least[0] > STEP_MS:
+        raise ClockSetBack(namespace, int(seqs[0]), ms, int(least[0]))
+    moments = np.maximum(np.maximum.accumulate(np.where(said - least > STEP_MS, least, said)), ms)
     last = int(seqs[-1])
+    following = np.append(said[1:], said[-1] if earliest is None else earliest)
+    back = np.flatnonzero(said - following > STEP_MS)
+    steps = tuple((int(seqs[at]) + 1, int(said[at]), int(following[at])) for at in back)
     _check_types(dataset, after & (pc.field("seq") <= last), namespace)
-    return Chunk(list(files), seq, last, end, int(moments[-1]), _floors(seqs, said, moments), False)
+    return Chunk(list(files), seq, last, end, int(moments[-1]), _mended(seqs, said, moments), False, steps)
 
 
 class MissingChanges(LakeError):
@@ -107,6 +140,16 @@ class MissingChanges(LakeError):
         self.then = then
 
 
+class ClockSetBack(LakeError):
+    """Changes that silver has taken in say later moments than the clock of Redis shows now."""
+
+    def __init__(self, namespace: str, seq: int, from_ms: int, to_ms: int) -> None:
+        super().__init__(
+            f"the clock of Redis was set back by {(from_ms - to_ms) / 1000:,.0f} s up to change {seq} of namespace "
+            f"{namespace!r}: 'mqregistry pipeline backfill' puts the moments before it right"
+        )
+
+
 def _check_types(dataset: Any, wanted: Any, namespace: str) -> None:
     """Raise if there is a type that this release neither knows nor may pass over."""
     types: set[str] = set()
@@ -122,10 +165,10 @@ def _check_types(dataset: Any, wanted: Any, namespace: str) -> None:
             raise LakeError(f"namespace {namespace!r}: {error}; a newer release wrote it: use that one") from error
 
 
-def _floors(seqs: Any, said: Any, moments: Any) -> list[tuple[int, int, int]]:
-    """Spans of changes that say less than the latest moment before them."""
-    behind = np.flatnonzero(said < moments)
-    if len(behind) == 0:
+def _mended(seqs: Any, said: Any, moments: Any) -> list[tuple[int, int, int]]:
+    """Spans of changes that count as of another moment than they say."""
+    other = np.flatnonzero(said != moments)
+    if len(other) == 0:
         return []
-    breaks = np.flatnonzero((np.diff(behind) != 1) | (np.diff(moments[behind]) != 0)) + 1
-    return [(int(seqs[run[0]]), int(seqs[run[-1]]), int(moments[run[0]])) for run in np.split(behind, breaks)]
+    breaks = np.flatnonzero((np.diff(other) != 1) | (np.diff(moments[other]) != 0)) + 1
+    return [(int(seqs[run[0]]), int(seqs[run[-1]]), int(moments[run[0]])) for run in np.split(other, breaks)]

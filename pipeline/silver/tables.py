@@ -27,18 +27,20 @@ LATER: Final = ("valid_to", "ended_by", "to_by", "to_seq")  # null while a row h
 class Content(msgspec.Struct, frozen=True):
     """What the state of silver says.
 
-    seq: the last change that counts. ms: its moment. begin_ms, begin_seq: since when, of the first snapshot. compat: of
+    seq: the last change that counts. ms: its moment. begin_ms: since when, of the first snapshot. compat: of
     the namespace. holes: (from ms, to ms) of which changes are missing, up to the snapshot that the past goes on from.
-    rewritten: how often a backfill wrote all rows anew.
+    rewritten: how often a backfill wrote all rows anew, or a split those that hold. steps: (seq, ms before, ms): the
+    clock of Redis had been set back by that change. backfills: how many there were; each may have changed any row.
     """
 
     seq: int
     ms: int
-    begin_seq: int
     begin_ms: int
     compat: str = "5.x"
     holes: tuple[tuple[int, int], ...] = ()
     rewritten: int = 0
+    steps: tuple[tuple[int, int, int], ...] = ()
+    backfills: int = 0
 
     @property
     def number(self) -> int:

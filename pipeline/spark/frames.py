@@ -1,11 +1,10 @@
-"""Reads files of the lake as DataFrames, and writes DataFrames as files of it."""
+"""Reads files of the lake as DataFrames."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-import msgspec
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -31,14 +30,3 @@ def as_of(frame: DataFrame, seq: int) -> DataFrame:
     for name in LATER:
         frame = frame.withColumn(name, F.when(~held, F.col(name)))
     return frame
-
-
-def write_files(frame: DataFrame, write: Callable[[Iterable[pa.RecordBatch]], list[File]]) -> list[File]:
-    """Call ``write`` in a task for each partition."""
-
-    def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        files = msgspec.msgpack.encode(write(batches))
-        yield pa.RecordBatch.from_pydict({"files": pa.array([files], pa.binary())})
-
-    found = frame.mapInArrow(work, "files binary").collect()
-    return [file for row in found for file in msgspec.msgpack.decode(bytes(row.files), type=list[File])]

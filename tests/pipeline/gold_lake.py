@@ -20,14 +20,15 @@ class Written:
         self.lake, self.namespace, self.epoch = lake, namespace, epoch
         self.owner = owner(namespace, epoch)
 
-    def silver(self, number, *, seq, ms, **tables):
+    def silver(self, number, *, seq, ms, begin_ms=0, holes=(), steps=(), backfills=0, **tables):
         """Everything silver knows at that commit: rows by table, with from_ms and to_ms."""
         for table, rows in tables.items():
             place = {**self.owner, "current": "false", "bucket": "0"}
             file = [write_file(self.lake, f"silver/{table}", silver_table(table, rows), place)] if rows else []
             app = f"silver/{self.namespace}/{self.epoch}"
             self.lake.table(f"silver/{table}").commit(file, app, number, replaced=self.owner, after=number - 1)
-        content = {"seq": seq, "ms": ms, "begin_seq": 0, "begin_ms": 0}
+        content = {"seq": seq, "ms": ms, "begin_ms": begin_ms, "holes": [*holes], "steps": [*steps],
+                   "backfills": backfills}  # fmt: skip
         self.lake.set_state(PART, self.namespace, self.epoch, State(number, content))
 
     def snapshot(self, seq, ms=0, rows=0):

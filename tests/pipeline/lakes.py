@@ -1,5 +1,7 @@
 """Random lakes: gold in one go, and in steps of which each is taken in process or on Spark, comes to the same rows.
 
+In most of them changes of some time were lost, and heartbeats of another.
+
 python -m tests.pipeline.lakes --lakes 200 [--seed 1] [--without-spark]
 """
 
@@ -17,7 +19,8 @@ from mqregistry.pipeline.gold import on_spark
 from mqregistry.pipeline.lake.lake import Lake
 from mqregistry.pipeline.lake.schema import GOLD
 from tests.pipeline.gold_lake import Written
-from tests.pipeline.test_gold_refresh import DAY, HOUR, NOON, a_past, seen_by, write_all
+from tests.pipeline.test_gold_gaps import MINUTE, Gaps
+from tests.pipeline.test_gold_refresh import DAY, HOUR, NOON, a_past
 
 
 def figures(written):
@@ -33,18 +36,18 @@ def differences(folder: Path, seed: int, spark, steps: int = 3) -> list[str]:
     chance = random.Random(seed)
     end = NOON + 26 * HOUR + chance.choice([0, 1, HOUR, DAY // 3 + 7])
     past = a_past(seed, end=end)
-    past[2].append({"seq": 999, "ms": end - 5, "type": "stream_alarm", "alarm": "lag", "reader": "p"})
+    hole_ms, lost_ms = (NOON + chance.randrange(25 * HOUR) // MINUTE * MINUTE for _ in range(2))
+    hole = hole_ms, min(end, hole_ms + chance.choice([0, MINUTE, 2 * HOUR, 13 * HOUR]))
+    alarm_ms = end - 5 if hole[1] < end - 5 else hole[0]  # one that is not lost: every table is to have rows
+    past[2].append({"seq": 999, "ms": alarm_ms, "type": "stream_alarm", "alarm": "lag", "reader": "p"})
+    gaps = Gaps(past, hole, (lost_ms, lost_ms + chance.choice([0, HOUR])))
     whole, in_steps = (Written(Lake(str(folder / name))) for name in ("whole", "steps"))
-    write_all(whole, past, end)
+    gaps.write(whole, 0, 0, end)
     gold.refresh(None, whole.lake, whole.namespace, whole.epoch, now_ms=end)
-    addrs, queues, *streams = past
     before = 0
     moments = sorted(chance.choice([chance.randrange(NOON, end), NOON + 12 * HOUR]) for _ in range(steps - 1))
     for number, upto in enumerate([*moments, end]):
-        silver = {"broker_addr": seen_by(addrs, upto), "queue_data": seen_by(queues, upto)}
-        in_steps.silver(number, seq=1000, ms=upto, **silver)
-        for stream, entries in zip(("changes", "heartbeats", "lookups"), streams, strict=True):
-            in_steps.bronze(stream, number, [entry for entry in entries if before < entry["ms"] <= upto])
+        gaps.write(in_steps, number, before, upto)
         before = upto
         lake = in_steps.lake if chance.random() < 0.7 else Lake(in_steps.lake.root)  # else another process
         engine = spark if chance.random() < 0.7 else None

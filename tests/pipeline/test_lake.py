@@ -12,6 +12,7 @@ import pytest
 pytest.importorskip("pyarrow")
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from mqregistry.cli.pipeline.maintain import maintain as command
@@ -75,6 +76,18 @@ def test_of_two_writers_with_one_number_the_second_is_refused(lake):
     with pytest.raises(OtherWriter):
         second.commit([beats(lake, 5)], "app", 2)
     assert moments(lake) == [1, 2, 3, 4]
+
+
+def test_a_table_of_before_is_told_which_columns_have_statistics(lake):
+    """Else pyarrow's readers take a column of texts for one of nulls, and pass its files over."""
+    columns, partitions = TABLES["bronze/heartbeats"]
+    uri = lake.delta_uri("bronze/heartbeats")
+    DeltaTable.create(uri, pa.schema([*columns, *partitions]), partition_by=partitions.names)
+    for number in range(2):
+        assert lake.table("bronze/heartbeats").commit([beats(lake, number)], "app", number)
+    assert len(lake.table("bronze/heartbeats").files()) == 2
+    dataset = DeltaTable(uri).to_pyarrow_dataset()
+    assert dataset.to_table(filter=pc.field("e") == "{}").num_rows == 2
 
 
 def test_what_is_replaced_is_of_whole_partitions(lake):

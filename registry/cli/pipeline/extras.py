@@ -10,12 +10,17 @@ from ...errors import StartError
 
 
 @contextlib.contextmanager
-def spark_extra() -> Iterator[None]:
-    """Around imports of what the extra ``spark`` brings: says how to get it when it is not here."""
+def extra(extra_name: str) -> Iterator[None]:
+    """Around imports of what an extra brings: says how to get it when it is not here."""
     try:
         yield
     except ModuleNotFoundError as error:
         name = (error.name or "").partition(".")[0]
         if name == "mqregistry" or name in sys.stdlib_module_names:
             raise
-        raise StartError(f"this command needs {name}: pip install 'mqregistry[spark]'") from error
+        raise StartError(f"this command needs {name}: pip install 'mqregistry[{extra_name}]'") from error
+
+
+def spark_extra() -> contextlib.AbstractContextManager[None]:
+    """:func:`extra` of what most commands of the pipeline need."""
+    return extra("spark")

@@ -1,0 +1,150 @@
+"""A DuckDB that sees the lake's tables and nothing else of this machine.
+
+It opens no file itself: pyarrow reads those that Delta's log names, and DuckDB asks it for columns and rows. So the
+lake may be wherever deltalake can read, and DuckDB's own access to files and networks is switched off.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import duckdb
+import pyarrow as pa
+
+from mqregistry.errors import RegistryError
+
+from ..lake.lake import Lake, whole_files
+from ..lake.schema import TABLES
+from ..past.travel import all_pasts, no_past
+from ..silver.tables import PART
+from .views import ABOUT, EPOCHS, GAPS, STEPS, raw_name, views
+
+_READS: Final = ("SELECT", "EXPLAIN")
+_NO_TABLE: Final = re.compile(r"Table with name \"?(\S+?)\"? does not exist")
+_LOCKED: Final = {
+    "enable_external_access": "false",  # files, networks, extensions, other databases
+    "temp_directory": "",  # nor does it write files of its own when memory runs out
+}
+
+
+class SqlError(RegistryError):
+    """A question that DuckDB refuses, or that may not be asked; the message has its words."""
+
+
+class Door:
+    """Answers questions in SQL about one lake, as it is when it is made.
+
+    Args:
+        namespace: of the views that name no layer.
+        time_zone: in which moments are shown and days begin; None: this machine's.
+
+    Raises:
+        LakeError: the lake holds nothing of the namespace.
+        SqlError: there is no such time zone.
+    """
+
+    def __init__(self, lake: Lake, namespace: str, *, time_zone: str | None = None) -> None:
+        self._lake = lake
+        self._db = duckdb.connect(":memory:", config=dict(_LOCKED))
+        self._views = views(namespace)
+        self._made: set[str] = set()
+        if time_zone is not None:
+            try:
+                self._db.execute("SET TimeZone = $1", [time_zone])
+            except duckdb.Error as error:
+                raise SqlError(_words(error)) from error
+        with whole_files(lake):
+            self._add_epochs(namespace)
+        for layer in ("bronze", "silver", "gold"):
+            self._db.execute(f"CREATE SCHEMA {layer}")
+        self._db.execute("SET lock_configuration = true")
+
+    def _add_epochs(self, namespace: str) -> None:
+        pasts = [
+            past for name in sorted({name for name, _ in self._lake.owners(PART)})
+            for past in all_pasts(self._lake, name)
+        ]  # fmt: skip
+        if all(past.namespace != namespace for past in pasts):
+            raise no_past(self._lake, namespace)
+        latest = {past.namespace: past.epoch for past in sorted(pasts, key=lambda past: past.begin_ms)}
+        epochs, gaps, steps = list[Any](), list[Any](), list[Any]()
+        for past in pasts:
+            place, content = (past.namespace, past.epoch), past.content
+            is_latest = latest[past.namespace] == past.epoch
+            epochs.append((*place, is_latest, _moment(past.begin_ms), _moment(past.end_ms()), content.seq))
+            gaps += [(*place, _moment(from_ms), _moment(to_ms)) for from_ms, to_ms in content.holes]
+            steps += [(*place, seq, _moment(from_ms), _moment(to_ms)) for seq, from_ms, to_ms in content.steps]
+        self._db.register("delta_epochs", _table(epochs, EPOCHS))
+        self._db.register("delta_gaps", _table(gaps, GAPS))
+        self._db.register("delta_steps", _table(steps, STEPS))
+
+    def answer(self, sql: str) -> pa.Table:
+        """The rows that a query gives.
+
+        Raises:
+            SqlError: it is no single query, or DuckDB refuses it.
+            LakeError: a file of the lake is broken or gone.
+        """
+        try:
+            statements = self._db.extract_statements(sql)
+            if len(statements) != 1 or statements[0].type.name not in _READS:
+                raise SqlError("one query is expected, which only reads: SELECT …, DESCRIBE TABLE or EXPLAIN SELECT …")
+            with whole_files(self._lake):
+                self._make(_known(sql, self._views) or list(self._views))
+            return self._db.sql(sql).to_arrow_table()
+        except duckdb.Error as error:
+            missing = _NO_TABLE.search(str(error))
+            raise SqlError(_no_table(missing[1], self._views) if missing else _words(error)) from error
+
+    def _make(self, names: list[str]) -> None:
+        """Make views, and those that they ask for."""
+        for name in names:
+            if name in self._made:
+                continue
+            self._made.add(name)
+            query = self._views[name]
+            asked = set(re.findall(r"(?:FROM|JOIN) ([\w.]+)", query))
+            self._make([other for other in self._views if other in asked])
+            for table in TABLES:
+                raw = raw_name(table)
+                if raw in asked and raw not in self._made:
+                    self._made.add(raw)
+                    self._db.register(raw, self._dataset(table))
+            self._db.execute(f"CREATE VIEW {name} AS {query}")
+
+    def _dataset(self, table: str) -> Any:
+        delta = self._lake.table(table).delta
+        if delta is None:
+            columns, partitions = TABLES[table]
+            return pa.schema([*columns, *partitions]).empty_table()
+        return delta.to_pyarrow_dataset()
+
+
+def _table(rows: list[Any], schema: pa.Schema) -> pa.Table:
+    return pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in rows], schema=schema)
+
+
+def _moment(ms: int) -> datetime:
+    return datetime.fromtimestamp(ms / 1000, UTC)
+
+
+def _known(sql: str, names: dict[str, str]) -> list[str]:
+    """The views whose names are words of a query, whatever they mean in it: one too many does no harm."""
+    dotted = set(re.findall(r"\w+(?:\.\w+)?", sql.lower()))
+    words = dotted | {word for one in dotted for word in one.split(".")}
+    return [name for name in names if name in words]
+
+
+def _no_table(name: str, names: dict[str, str]) -> str:
+    close = difflib.get_close_matches(name, [*ABOUT, *names], 3, 0.6)
+    hint = f"did you mean {' or '.join(dict.fromkeys(close))}? " if close else ""
+    return f"no table {name!r}; {hint}'mqregistry pipeline sql' without a query lists them"
+
+
+def _words(error: duckdb.Error) -> str:
+    """DuckDB's message without the class of the error and without empty lines."""
+    first, *rest = [line for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+    return "\n".join([re.sub(r"^[A-Z][\w ]* Error: ", "", first), *rest])

@@ -1,0 +1,124 @@
+"""The tables that SQL may ask for, as views: what each of them is, and the query that makes it.
+
+Tables with the name of their layer (``silver.queue_data``) have all namespaces and epochs. The others are of one
+namespace and know no epochs: what still held when an epoch ended, ended then.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pyarrow as pa
+
+from ..lake.schema import BRONZE, GOLD, MOMENT, SILVER, TABLES
+from ..silver.tables import LATER
+
+
+def _schema(**types: pa.DataType) -> pa.Schema:
+    types = {"namespace": pa.string(), "epoch": pa.string(), **types}
+    return pa.schema([pa.field(name, of, nullable=False) for name, of in types.items()])
+
+
+EPOCHS: Final = _schema(latest=pa.bool_(), begins=MOMENT, ends=MOMENT, seq=pa.int64())
+GAPS: Final = _schema(gap_from=MOMENT, gap_to=MOMENT)
+STEPS: Final = _schema(seq=pa.int64(), set_from=MOMENT, set_to=MOMENT)
+
+_PERIODIC: Final = [table for table, schema in GOLD.items() if "grain" in schema.names]
+_GRAINS: Final = ("hour", "day")
+
+# What a row is. The order is that of the list that users get.
+ABOUT: Final = {
+    "routes": "an address that a topic is routed to now",
+    "routes_by_day": "the same at the end of each day of your time zone",
+    **{f"{table}_by_{grain}": f"figures of {table} in one {grain} (UTC)" for table in _PERIODIC for grain in _GRAINS},
+    **{table: "the same of hours and days, with their grain" for table in _PERIODIC},
+    "broker_state": "a stretch of time in which a broker was writable, read_only, absent or unknown",
+    "alarm": "an alarm of the streams",
+    "epochs": "one life of the registry's tables, and how much of it the lake knows",
+    "gaps": "a time of which changes were lost: what held then is not known",
+    "clock_steps": "a change by which the clock of Redis had been set back, and from when to when",
+    **{table: "a value, from the change that set it to the change that ended it" for table in SILVER},
+    **{stream: f"an entry of the stream of {stream}" for stream in BRONZE},
+}
+
+# All namespaces and epochs of a table.
+LAYERED: Final = [table.replace("/", ".") for table in TABLES if "/" in table]
+
+
+def raw_name(table: str) -> str:
+    """The name under which a Delta table is registered."""
+    return "delta_" + table.replace("/", "_")
+
+
+def views(namespace: str) -> dict[str, str]:
+    """Every view and its query; a view asks only for those before it, and for the registered tables.
+
+    Args:
+        namespace: of the views without a layer's name.
+    """
+    return {**_layers(), **_of_namespace(f"namespace = {_text(namespace)}")}
+
+
+def _layers() -> dict[str, str]:
+    found = {}
+    for table, (columns, partitions) in TABLES.items():
+        layer = table.partition("/")[0]
+        if layer not in ("bronze", "silver", "gold"):
+            continue
+        names = ["namespace", "epoch", *columns.names]
+        if layer != "silver":
+            kept = [f'"{name}"' for name in (*names, *(["day"] if "day" in partitions.names else []))]
+            found[table.replace("/", ".")] = f"SELECT {', '.join(kept)} FROM {raw_name(table)}"
+            continue
+        # a run that was killed between two tables left later changes in some of them
+        shown = [
+            f"CASE WHEN t.to_seq <= e.seq THEN t.{name} END AS {name}" if name in LATER else f't."{name}"'
+            for name in names
+        ]
+        found[table.replace("/", ".")] = (
+            f"SELECT {', '.join(shown)} FROM {raw_name(table)} t "
+            "JOIN delta_epochs e ON t.namespace = e.namespace AND t.epoch = e.epoch WHERE t.from_seq <= e.seq"
+        )
+    return found
+
+
+def _of_namespace(ours: str) -> dict[str, str]:
+    found = {
+        "epochs": f"SELECT * EXCLUDE (namespace) FROM delta_epochs WHERE {ours} ORDER BY begins",
+        "gaps": f"SELECT * EXCLUDE (namespace, epoch) FROM delta_gaps WHERE {ours}",
+        "clock_steps": f"SELECT * EXCLUDE (namespace, epoch) FROM delta_steps WHERE {ours}",
+    }
+    for table in SILVER:
+        found[table] = (
+            "SELECT t.* EXCLUDE (namespace, epoch) REPLACE ("
+            "CASE WHEN t.valid_to IS NULL AND NOT e.latest THEN e.ends ELSE t.valid_to END AS valid_to, "
+            "CASE WHEN t.valid_to IS NULL AND NOT e.latest THEN 'end_of_epoch' ELSE t.ended_by END AS ended_by) "
+            f"FROM silver.{table} t JOIN delta_epochs e ON t.namespace = e.namespace AND t.epoch = e.epoch "
+            f"WHERE t.{ours}"
+        )
+    for table in (*GOLD, *BRONZE):
+        layer = "gold" if table in GOLD else "bronze"
+        found[table] = f"SELECT * EXCLUDE (namespace, epoch) FROM {layer}.{table} WHERE {ours}"
+    for table in _PERIODIC:
+        for grain in _GRAINS:
+            found[f"{table}_by_{grain}"] = f"SELECT * EXCLUDE (grain) FROM {table} WHERE grain = '{grain}'"
+    route = "q.topic, a.cluster, q.broker_name, a.broker_id, a.addr, q.read_queue_nums, q.write_queue_nums, q.perm"
+    found["routes"] = (
+        f"SELECT {route}, q.valid_from AS since FROM queue_data q JOIN broker_addr a USING (broker_name) "
+        "WHERE q.valid_to IS NULL AND a.valid_to IS NULL"
+    )
+    found["routes_by_day"] = (
+        f"SELECT CAST(d.day AS DATE) AS day, {route} FROM ("
+        "SELECT day, least(day + INTERVAL 1 DAY, ends + INTERVAL 1 MICROSECOND) AS until FROM ("
+        "SELECT unnest(generate_series(date_trunc('day', min(begins)), max(ends), INTERVAL 1 DAY)) AS day, "
+        "max(ends) AS ends FROM epochs)) d "
+        "JOIN queue_data q ON q.valid_from < d.until AND (q.valid_to IS NULL OR q.valid_to >= d.until) "
+        "JOIN broker_addr a ON a.broker_name = q.broker_name "
+        "AND a.valid_from < d.until AND (a.valid_to IS NULL OR a.valid_to >= d.until) "
+        "WHERE NOT EXISTS (SELECT 1 FROM gaps g WHERE g.gap_from < d.until AND d.until <= g.gap_to)"
+    )
+    return found
+
+
+def _text(value: str) -> str:
+    return "'" + value.replace("'", "''") + "'"
