@@ -25,5 +25,6 @@ A18 lost_numbers_taken_again
 A19 started_while_redis_is_away; front_end_killed, sweeper_restarted with redis_killed or redis_full
 A20 redis_rolled_back, which loses what a failover loses; redis_away_while_nobody_writes; with Sentinel
     failovers_in_a_row, failover_with_losses, failover_planned
+A21 succeeded_while_a_front_end_is_paused; front_end_paused with broker_crashes
 === ================================================================================================================
 """

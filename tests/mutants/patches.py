@@ -22,8 +22,8 @@ from tests.campaign.variants import SINGLE
 ROOT: Final = Path(__file__).resolve().parent.parent.parent
 FOLDER: Final = Path(__file__).resolve().parent / "patches"
 
-ROWS: Final = [*(f"A{row:02}" for row in range(1, 21)), *(f"B{row:02}" for row in range(1, 12)), "R01"]
-"""Of issue 13: the sequences (A) and the hostile inputs (B). Of issue 14: who may do what (R)."""
+ROWS: Final = [*(f"A{row:02}" for row in range(1, 22)), *(f"B{row:02}" for row in range(1, 12)), "R01"]
+"""Sequences (A), hostile inputs (B), and who may do what (R)."""
 
 WITHOUT: Final[dict[str, str]] = {
     "B11": "its rights are tried command by command on a real Redis, by tests/deploy/test_redis.py",

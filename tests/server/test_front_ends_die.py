@@ -93,7 +93,7 @@ def test_what_a_dead_broker_sent_to_a_paused_front_end_takes_nothing_from_the_li
         wait_until(lambda: broker.register(living).code == 0, "its successor registers")
         with watching([staying], {"topic1": {"b"}}):
             paused.process.send_signal(signal.SIGCONT)
-            paused.wait_until(lambda: "its connection closed before it was stored" in paused.log, "it reads on")
+            paused.wait_until(lambda: "its connection closed before it was stored" in paused.log, "it reads on", 20)
             paused.wait_until(lambda: paused.poll().get("connections") == 0, "it has seen the close")
         route = json.loads(client.route("topic1").body)
         assert [broker["brokerAddrs"] for broker in route["brokerDatas"]] == [{"0": living.addr}]

@@ -95,6 +95,23 @@ async def front_end_paused(world: World, rng: Random) -> None:
             await stopped([process.pid for process in chosen], rng.choice((0.5, 2.5, 6.0, 12.0)))
 
 
+@operation(1)
+async def succeeded_while_a_front_end_is_paused(world: World, rng: Random) -> None:
+    """A broker ends while a front end does not read what it sent; its successor has another address (A21)."""
+    front_end = rng.choice(world.front_ends)
+    host = world.add_host([world.broker(0)], (0, 1), apart=True)
+    await asyncio.sleep(1.5)
+    with claimed(world, front_end.name):
+        pids = [process.pid for process in front_end.family()]
+        with disturbed(world, *places_of(front_end)), standing(pids):
+            await asyncio.sleep(2.0)  # it beats once a second
+            await host.crash(reset=rng.random() < 0.5)
+            await asyncio.sleep(0.5)
+            successor = world.broker(0, name=host.members[0].state.name, cluster=host.members[0].state.cluster)
+            world.add_host([successor], host.front_ends, name=host.name, apart=True)
+            await asyncio.sleep(2.0)
+
+
 async def stopped(pids: list[int], for_s: float) -> None:
     with standing(pids):
         await asyncio.sleep(for_s)
