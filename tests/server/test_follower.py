@@ -416,6 +416,27 @@ async def test_a_lost_number_that_was_taken_again_lets_no_registration_rest_on_t
         assert "topic3" in here.view.exact.topics
 
 
+async def test_a_loss_that_was_seen_is_not_forgotten_while_the_tables_cannot_be_read(redis_url):
+    """A22: meanwhile other changes take the lost numbers, and the change stream is trimmed."""
+    async with hooked(redis_url) as here:
+        client, prefix, kv = here.store.client, keys.prefix(here.store.namespace), here.front_end.kv
+        await here.front_end.effect(await put(here, "kept"))
+        kept = {key: await client.dump(key) for key in await client.keys(f"{prefix}*")}
+        await here.front_end.effect(await kv.put("ns", "lost", "1"))
+        here.store.before["snapshot head"] = failing(StoreUnavailable("a hiccup"), 1000)
+        await empty_redis(here)
+        for key, value in kept.items():
+            await client.restore(key, 0, value)
+        await here.lease_loop.renew()
+        for value in ("1", "2"):
+            await kv.put("ns", "other", value)
+        await client.xtrim(keys.changes(here.store.namespace), maxlen=1, approximate=False)
+        here.store.before.clear()
+        await until(lambda: here.view.load_id == 2, "the tables are read again")
+        table = {"key": "kept", "lost": "1", "other": "2"}
+        await until(lambda: here.view.exact.kv["ns"] == table, "what was lost is given back")
+
+
 async def test_a_stream_that_was_trimmed_whole_is_no_loss(redis_url):
     async with hooked(redis_url) as here:
         assert (await here.register(Broker())).code == 0

@@ -55,6 +55,7 @@ class Follower:
         self._view = view
         self._kv = KvStore(store)
         self._reader: ChangeReader | None = None  # None: the tables must be read, for the first time or again
+        self._less_there = False  # Redis was seen to have lost changes, and the tables were not read since then
         self._parts = Parts()
         self._last_seq = -1  # of the last event read; ahead of view.seq while a change's parts come in
         self._give_back: GiveBack | None = None
@@ -69,12 +70,17 @@ class Follower:
         """Whether the view is followed from a place in the change stream, and no reading of the tables is due."""
         return self._reader is not None
 
-    def look_again(self) -> None:
+    def look_again(self, *, less_there: bool = False) -> None:
         """Have the tables read again: Redis was found in another state than the view.
 
         The tail does it, until it has succeeded. Asking again before that changes nothing.
+
+        Args:
+            less_there: it has lost changes for certain. That may not be seen any more when the tables can be read:
+                other changes have taken the lost numbers by then.
         """
         self._reader = None
+        self._less_there = self._less_there or less_there
         self._view.saw(Seen.CONTRADICTED)
 
     async def start(self) -> None:
@@ -104,7 +110,9 @@ class Follower:
         loaded = await read_current_tables(self._store, self._tail_store)
         head, tables, seq = loaded.head, loaded.tables, loaded.seq
         lost = view.freshness is not Freshness.LOADING and (
-            head.epoch != view.epoch or seq < view.seq or await has_vanished(self._tail_store, view.last_entry)
+            head.epoch != view.epoch
+            or seq < view.seq
+            or await has_vanished(self._tail_store, view.last_entry, unless_seen=self._less_there)
         )
         if lost:
             self.lost_at = time.monotonic()
@@ -127,6 +135,7 @@ class Follower:
         else:
             view.load(tables, head.epoch, seq)
         self._reader, self._parts, self._last_seq = loaded.reader, loaded.parts, seq
+        self._less_there = False
         view.last_entry = loaded.last_entry
         self.heard_at = time.monotonic()
 

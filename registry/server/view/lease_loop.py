@@ -173,10 +173,10 @@ class LeaseLoop:
             known_seq: the view's before the renewal was sent; the tail may have applied more since.
         """
         view, follower, now = self._view, self._follower, time.monotonic()
-        differs = renewal.epoch != view.epoch or renewal.seq < known_seq
-        if differs or not follower.has_place or self._is_behind(renewal.seq, now):
+        less_there = renewal.epoch != view.epoch or renewal.seq < known_seq
+        if less_there or not follower.has_place or self._is_behind(renewal.seq, now):
             self._behind = None
-            follower.look_again()
+            follower.look_again(less_there=less_there)
             return
         if view.merged and self._heard_since_loss_s >= self._grace_ms() / 1000:
             logger.warning("the grace is over: only what Redis holds is served")

@@ -62,14 +62,17 @@ async def read_current_tables(store: Store, tail_store: Store) -> Loaded:
     return Loaded(head, tables, seq, reader, parts)
 
 
-async def has_vanished(tail_store: Store, applied: Entry | None) -> bool:
-    """Whether a change that was applied is not in the stream any more.
+async def has_vanished(tail_store: Store, applied: Entry | None, *, unless_seen: bool = False) -> bool:
+    """Whether a change that was applied was lost.
 
     A Redis that lost changes may have made as many new ones before this front end looks: seq alone does not
-    tell. That the stream was trimmed beyond this entry is no loss.
+    tell.
+
+    Args:
+        unless_seen: the answer if the stream was trimmed beyond this entry, which then says nothing.
     """
     if applied is None:
-        return False
+        return unless_seen
     if await last_change_id(tail_store) == applied.entry_id:
         return False  # of a stream that was trimmed whole nothing else tells
     ms, _, number = applied.entry_id.partition("-")
@@ -78,7 +81,9 @@ async def has_vanished(tail_store: Store, applied: Entry | None) -> bool:
     changes = await reader.read(block_ms=0, count=1)
     if not changes:
         return True
-    return changes[0].seq != applied.seq if reader.last_id == applied.entry_id else changes[0].seq <= applied.seq
+    if reader.last_id == applied.entry_id:
+        return changes[0].seq != applied.seq
+    return unless_seen or changes[0].seq <= applied.seq
 
 
 async def read_changes(tail_store: Store, after: str, until: str) -> list[KvPut | KvDeleted]:
