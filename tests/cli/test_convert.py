@@ -21,6 +21,7 @@ def test_a_namespace_of_schema_1_is_converted_as_its_error_says(command, in_stor
     said = command("convert", **target).stdout
     assert said == f"namespace {namespace} has schema 2; 3 topics were moved\n"
     assert [row["topic"] for row in json.loads(command("topics", "--json", **target).stdout)] == ["t1", "t2"]
+    assert command("convert", **target).stdout == f"namespace {namespace} has schema 2; there was nothing to do\n"
     assert json.loads(command("convert", "--json", **target).stdout) == {
         "namespace": namespace, "schema": 2, "topics_moved": 0,
     }  # fmt: skip

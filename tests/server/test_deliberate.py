@@ -345,7 +345,7 @@ def test_every_reason_of_the_random_sequences_has_a_row():
         assert reason in ("null wrapper", "null version", "clock") or reason.split()[0] in known, reason
 
 
-def test_d25_the_expiry_of_one_broker_keeps_the_connection_of_the_others(front_end):
+def test_d30_the_expiry_of_one_broker_keeps_the_connection_of_the_others(front_end):
     brief = {"heartbeatTimeoutMillis": "1000"}
     with front_end.client() as client, front_end.client() as shared:
         living = Broker("broker-b", "127.0.0.1:10921")

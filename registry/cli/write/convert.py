@@ -34,6 +34,7 @@ def convert(config_file: Path | None, as_json: bool, redis: str | None, namespac
         if as_json:
             output.json_line({"namespace": settings.namespace, "schema": SCHEMA_MAJOR, "topics_moved": topics})
         else:
-            output.show(f"namespace {settings.namespace} has schema {SCHEMA_MAJOR}; {topics} topics were moved")
+            moved = f"{topics} topics were moved" if topics else "there was nothing to do"
+            output.show(f"namespace {settings.namespace} has schema {SCHEMA_MAJOR}; {moved}")
 
     run(work(find_target({"redis": redis, "namespace": namespace}, config_file)))
