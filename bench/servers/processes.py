@@ -26,7 +26,7 @@ PORTS = range(20_000, 32_000)
 # Every test process has a part of its own and never gives a port twice: a broker binds its ports some seconds after
 # they were chosen.
 PORT_PARTS = 8
-_given: set[int] = set()
+_signs: list[contextlib.ExitStack] = []
 
 T = TypeVar("T")
 
@@ -52,16 +52,32 @@ def wait_until(what: str, probe: Callable[[], T], within_s: float, every_s: floa
 
 
 def free_port(before: int = 0, after: int = 0) -> int:
-    """A port that is free now, together with as many neighbours below and above it."""
+    """A port that is free now, together with as many neighbours below and above it.
+
+    No other process on this machine that asks here gets them before this one ends: what listened there may be started
+    again.
+    """
     random = Random(os.urandom(8))
     ports = _ports_of_this_process()
     for _ in range(1_000):
         port = random.randrange(ports.start + before, ports.stop - after)
         wanted = range(port - before, port + after + 1)
-        if _given.isdisjoint(wanted) and all(map(is_free, wanted)):
-            _given.update(wanted)
+        if all(map(is_free, wanted)) and _reserve(wanted):
             return port
     raise RuntimeError(f"found no free port in {ports}")
+
+
+def _reserve(ports: range) -> bool:
+    """Hold the datagram ports of these numbers, which nothing else uses, as a sign for others; False: one is held."""
+    with contextlib.ExitStack() as stack:
+        for port in ports:
+            sign = stack.enter_context(socket.socket(type=socket.SOCK_DGRAM))
+            try:
+                sign.bind(("127.0.0.1", port))
+            except OSError:
+                return False
+        _signs.append(stack.pop_all())
+    return True
 
 
 def _ports_of_this_process() -> range:
