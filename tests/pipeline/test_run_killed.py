@@ -120,7 +120,7 @@ class Victim:
             os.kill(java[0], signal.SIGKILL)
         where = self.said[-1]
         status = self.process.wait(120)
-        if kind == "java" and status == 0:
+        if status == 0:  # it was through before the signal came
             return None
         assert status == {"java": 1}.get(kind, -signal.SIGKILL), self._out.read_text()
         if kind == "java":
