@@ -13,7 +13,6 @@ import selectors
 import socket
 import statistics
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.connection import Connection
@@ -33,7 +32,7 @@ from mqregistry.protocol.watch import ROUTE_WATCH, WatchAnswer, WatchRequest
 
 WORKERS = 3
 ASKING = 2_000
-AT_A_TIME = 500
+ADDRESSES = 250
 LOOKUPS_A_SECOND = 1_000
 HOLD_MS = 60_000
 FLEET = clusters("clients", "8 brokers of 100 topics", 1, 8, 100, all_by=8)
@@ -87,25 +86,12 @@ def _told(
         holder.send((topic, watches // len(holders)))
     for holder in holders:
         holder.recv()
-    ended, parts = threading.Event(), []
-
-    def ask_on() -> None:
-        while not ended.is_set():
-            result = generator.run(connections=16, rate=LOOKUPS_A_SECOND, seconds=1, warmup_s=0.2, sample=0)
-            parts.append(result.lookups.latency)
-
-    thread = threading.Thread(target=ask_on)
-    thread.start()
-    try:
-        time.sleep(0.5)
+    with generator.lookups_beside(LOOKUPS_A_SECOND) as parts:
         with contextlib.closing(socket.create_connection(("127.0.0.1", server.port), timeout=60)) as line:
             changed_s = time.monotonic()
             fields = {"brokerName": FLEET.brokers[0].name}
             assert ask(line, Command(code=205, opaque=1, version=VERSION, ext_fields=fields)).code == 0
         told_s = sorted(itertools.chain.from_iterable(holder.recv() for holder in holders))
-    finally:
-        ended.set()
-        thread.join()
     latency = Histogram.sum(parts)
     took_s = [one - changed_s for one in told_s]
     found = {
@@ -161,18 +147,14 @@ class _Client:
 
 
 def _hold(pipe: Connection, port: int, number: int, count: int) -> None:
-    clients = []
-    for one in range(count):
-        clients.append(_Client(port, f"127.0.{number + 1}.{one % AT_A_TIME // 2 + 1}"))
-    topic, watches = "", 0
+    clients = [_Client(port, f"127.0.{number + 1}.{one % ADDRESSES + 1}") for one in range(count)]
     for client in clients:
         client.request(Command(code=105, opaque=1, version=VERSION, ext_fields={"topic": "none"}))
     pipe.send(None)
     topic, watches = pipe.recv()
     poll = selectors.DefaultSelector()
     for client in clients[:watches]:
-        first = client.watch(topic, None)
-        client.line.sendall(first)
+        client.line.sendall(client.watch(topic, None))
         client.line.sendall(client.watch(topic, client.answers()[0]))
         poll.register(client.line, selectors.EVENT_READ, client)
     pipe.send(None)

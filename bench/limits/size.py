@@ -133,23 +133,8 @@ class _Step:
     @contextlib.contextmanager
     def _small_lookups_beside(self, what: str) -> Iterator[None]:
         """Clients that are connected before it begins ask while this context lasts, and up to two seconds longer."""
-        ended, parts = threading.Event(), []
-
-        def ask_on() -> None:
-            while not ended.is_set():
-                result = self.asker.run(
-                    connections=16, rate=LOOKUPS_A_SECOND, seconds=2, warmup_s=0.2, drain_s=20, sample=0
-                )
-                parts.append(result.lookups.latency)
-
-        thread = threading.Thread(target=ask_on)
-        thread.start()
-        try:
-            time.sleep(1)
+        with self.asker.lookups_beside(LOOKUPS_A_SECOND) as parts:
             yield
-        finally:
-            ended.set()
-            thread.join()
         self._latency(what, Histogram.sum(parts))
 
     def _latency(self, what: str, latency: Histogram) -> None:

@@ -8,7 +8,9 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Sequence
+import threading
+import time
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -166,6 +168,25 @@ class LoadGenerator:
 
     def finish(self) -> LoadResult:
         return self._hear(self._seconds)
+
+    @contextlib.contextmanager
+    def lookups_beside(self, rate: float) -> Iterator[list[Histogram]]:
+        """Look up at this rate, from a second before until the context ends; then the list has the latencies."""
+        ended, parts = threading.Event(), list[Histogram]()
+
+        def ask_on() -> None:
+            while not ended.is_set():
+                result = self.run(connections=16, rate=rate, seconds=2, warmup_s=0.2, drain_s=20, sample=0)
+                parts.append(result.lookups.latency)
+
+        thread = threading.Thread(target=ask_on)
+        thread.start()
+        try:
+            time.sleep(1)
+            yield parts
+        finally:
+            ended.set()
+            thread.join()
 
     def leave(self) -> None:
         """Close the brokers' connections."""

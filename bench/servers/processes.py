@@ -23,9 +23,6 @@ COMPLAINT = re.compile(r" (WARN|ERROR) ")
 
 # Below the range that Linux uses for outgoing connections, which could take a port before the server binds it.
 PORTS = range(20_000, 32_000)
-# Every test process has a part of its own and never gives a port twice: a broker binds its ports some seconds after
-# they were chosen.
-PORT_PARTS = 8
 _signs: list[contextlib.ExitStack] = []
 
 T = TypeVar("T")
@@ -54,17 +51,16 @@ def wait_until(what: str, probe: Callable[[], T], within_s: float, every_s: floa
 def free_port(before: int = 0, after: int = 0) -> int:
     """A port that is free now, together with as many neighbours below and above it.
 
-    No other process on this machine that asks here gets them before this one ends: what listened there may be started
-    again.
+    No other process on this machine that asks here gets them before this one ends: what listens there may bind it
+    late, or be started again.
     """
     random = Random(os.urandom(8))
-    ports = _ports_of_this_process()
     for _ in range(1_000):
-        port = random.randrange(ports.start + before, ports.stop - after)
+        port = random.randrange(PORTS.start + before, PORTS.stop - after)
         wanted = range(port - before, port + after + 1)
         if all(map(is_free, wanted)) and _reserve(wanted):
             return port
-    raise RuntimeError(f"found no free port in {ports}")
+    raise RuntimeError(f"found no free port in {PORTS}")
 
 
 def _reserve(ports: range) -> bool:
@@ -78,12 +74,6 @@ def _reserve(ports: range) -> bool:
                 return False
         _signs.append(stack.pop_all())
     return True
-
-
-def _ports_of_this_process() -> range:
-    part = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % PORT_PARTS
-    length = len(PORTS) // PORT_PARTS
-    return PORTS[part * length : (part + 1) * length]
 
 
 def is_free(port: int) -> bool:

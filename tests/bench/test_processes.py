@@ -12,7 +12,7 @@ from bench.servers import processes
 ASKS = """
 import sys
 from bench.servers import processes
-processes.PORTS, processes.PORT_PARTS = range(int(sys.argv[1]), int(sys.argv[1]) + 1), 1
+processes.PORTS = range(int(sys.argv[1]), int(sys.argv[1]) + 1)
 processes.free_port()
 """
 
@@ -20,7 +20,6 @@ processes.free_port()
 def test_no_process_on_this_machine_gets_a_port_that_another_one_has(monkeypatch):
     port = processes.free_port()
     monkeypatch.setattr(processes, "PORTS", range(port, port + 1))
-    monkeypatch.setattr(processes, "PORT_PARTS", 1)
     with pytest.raises(RuntimeError, match="found no free port"):
         processes.free_port()
     other = subprocess.run([sys.executable, "-c", ASKS, str(port)], capture_output=True, text=True)
