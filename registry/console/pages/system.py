@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any, NamedTuple
 
 from starlette.requests import Request
 from starlette.responses import HTMLResponse
 
+from ...errors import StoreUnavailable
 from ...events.journal import STREAMS
 from ...store.connection.url import without_password
 from ...store.fleet.processes import SWEEPER_SILENT_MS, FrontEnd, read_front_ends_of_the_hour
 from ...store.leases import LEASE_MS
+from ...store.streams import count_behind
 from ..context import Console
 from ..recent.signs import Sign, Signs, is_direct, signs_by, streams_by
 
@@ -79,10 +82,13 @@ async def streams(console: Console, request: Request) -> HTMLResponse:
     """The three streams, how far back each goes, and what each reader has acknowledged."""
     at_ms, then, unknown = await console.then_if_known(request)
     facts = await console.facts.now()
-    past = {}
+    past, readers = {}, facts.survey.readers if facts is not None else {}
     if at_ms is not None and facts is not None:
         past = await streams_by(console.state.store, facts.survey, at_ms)
+    elif facts is not None and console.state.stale_since_ms is None:
+        with contextlib.suppress(StoreUnavailable):  # just gone: the page says so, and estimates
+            readers = (await count_behind(console.state.store, facts.survey)).readers
     return await console.page(
-        request, "streams.html", facts=facts, streams=STREAMS, past=past, at_ms=at_ms, then=then, unknown=unknown,
-        **await console.slider(),
+        request, "streams.html", facts=facts, readers=readers, streams=STREAMS, past=past, at_ms=at_ms, then=then,
+        unknown=unknown, **await console.slider(),
     )  # fmt: skip
