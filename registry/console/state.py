@@ -18,7 +18,7 @@ from ..errors import NoNamespace, RegistryError, StoreUnavailable
 from ..events.changes import Change, Parts, UnknownChange
 from ..names import printable
 from ..server.view.loading import StreamGap, read_current_tables
-from ..store.change_reader import ChangeReader
+from ..store.change_reader import ChangeReader, count_by_minute
 from ..store.snapshot import read_head
 from ..store.store import Store
 from ..tables.tables import Tables
@@ -115,9 +115,10 @@ class State:
     """The tables now, and since when they may be out of date.
 
     generation: another number whenever anything is another. stale_since_ms: when Redis last answered (time of this
-    machine), None while it does. away: the last time that Redis was away, from and to. per_minute: how many changes
-    were made, by minute since 1970, as far as this process saw them. latest_ms: the latest time of any of these.
-    on_load, on_change: called when the tables were read, and with each change that is applied to them afterwards.
+    machine), None while it does. away: the last time that Redis was away, from and to. per_minute: the entries of the
+    stream of changes in the last hour, by minute since 1970; counted_ms: since when. latest_ms: the latest time of a
+    change that this process saw. on_load, on_change: called when the tables were read, and with each change that is
+    applied to them afterwards.
 
     Args:
         store: for scripts. tail_store: the same namespace with a timeout above BLOCK_MS.
@@ -134,6 +135,7 @@ class State:
         self.reason = "the tables are being read"
         self.away: tuple[int, int] | None = None
         self.per_minute: dict[int, int] = {}
+        self.counted_ms: int | None = None
         self.latest_ms = 0
         self.recent: deque[Change] = deque(maxlen=_RECENT)
         self.listeners: set[Listener] = set()
@@ -189,6 +191,9 @@ class State:
                 f"no namespace {self.store.namespace!r} in this Redis: it was emptied, or no front end served it yet"
             )
         loaded = await read_current_tables(self.store, self.tail_store)
+        this_minute_ms = (round(time.time() * 1000) // 60_000 + 1) * 60_000 - 1
+        counted = await count_by_minute(self.store, this_minute_ms, MINUTES, last_seq=loaded.seq)
+        self.per_minute, self.counted_ms = counted
         self.tables, self.epoch, self.seq = loaded.tables, loaded.head.epoch, loaded.seq
         self._reader, self._parts, self._last_seq = loaded.reader, loaded.parts, loaded.seq
         self.last_id, self.latest_ms = loaded.reader.last_id, 0
@@ -224,16 +229,16 @@ class State:
 
     def _apply(self, change: Change) -> None:
         self.tables.apply(change)
+        minute = change.ms // 60_000
+        self.per_minute[minute] = self.per_minute.get(minute, 0) + change.seq - self.seq
+        while len(self.per_minute) > MINUTES:
+            del self.per_minute[min(self.per_minute)]
         self.seq = change.seq
         self.generation += 1
         self.recent.append(change)
         self.latest_ms = max(self.latest_ms, change.ms)
         for tell in self.on_change:
             tell(change)
-        minute = change.ms // 60_000
-        self.per_minute[minute] = self.per_minute.get(minute, 0) + 1
-        while len(self.per_minute) > MINUTES:
-            del self.per_minute[min(self.per_minute)]
         for listener in self.listeners:
             listener.put(change)
 
