@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import os
-import threading
 import re
+import threading
 import zlib
 from pathlib import Path
 from sys import intern
