@@ -28,6 +28,7 @@ logger = logging.getLogger(__name__)
 
 BLOCK_MS: Final = 1000
 _RETRY_S: Final = 0.25
+_ANSWER_S: Final = 0.5
 _CHANGES_PER_READ: Final = 100
 # A page that was away for a moment gets what it missed; one that was away for longer reads everything again.
 _RECENT: Final = 500
@@ -147,6 +148,7 @@ class State:
         self._parts = Parts()
         self._gathers = False
         self._last_seq = -1
+        self._asked = False
         self._heard_ms = round(time.time() * 1000)
 
     @property
@@ -178,12 +180,27 @@ class State:
                 self._reader = None
                 await pause(_RETRY_S)
             except StoreUnavailable as error:
-                self._unheard(f"Redis does not answer: {error}")
+                if not await self._answers():
+                    self._unheard(f"Redis does not answer: {error}")
                 await pause(_RETRY_S)
             except RegistryError as error:
                 self._reader = None
                 self._unheard(str(error))
                 await pause(_RETRY_S)
+
+    async def _answers(self) -> bool:
+        """Whether Redis answers after all: a read may have been given up because this process was held, or one
+        connection broke. It is asked once, and then not before a read went well.
+        """
+        if self._asked:
+            return False
+        self._asked = True
+        try:
+            async with asyncio.timeout(_ANSWER_S):
+                await self.store.exists()
+        except (TimeoutError, RegistryError):
+            return False
+        return True
 
     async def _load(self) -> None:
         if not await self.store.exists():  # a script would make the namespace
@@ -244,7 +261,7 @@ class State:
 
     def _heard(self) -> None:
         now_ms = round(time.time() * 1000)
-        self._heard_ms = now_ms
+        self._heard_ms, self._asked = now_ms, False
         if self.stale_since_ms is None or self._reader is None:
             return
         if self.generation > 1:  # not the start
