@@ -225,7 +225,7 @@ async def test_names_that_clients_ask_for_in_vain_are_shown_with_when_and_where(
     row = text[text.index(">order<") :]
     row = row[: row.index("</tr>")]
     assert ">4<" in row
-    assert f"fe2, {told['name']}" in row or f"{told['name']}, fe2" in row
+    assert f"{told['name']}, a front end that is gone (id fe2)" in row or f"(id fe2), {told['name']}" in row
     assert "no topic" in row
     assert "there is a route" in text[text.index(">bills<") :][:600]
     assert "other names, more than are counted one by one" in text
