@@ -77,15 +77,15 @@ def fleet_findings(fleet: Fleet) -> Iterator[Finding]:
     text = ", ".join(f"{one.name} (release {one.release})" for one in there)
     yield Finding("front ends", "ok", text or "none runs on this namespace")
     told = _sweepers(fleet)
-    for one in told:
-        if one.gone and not one.facts.front_end:
+    for sweeper in told:
+        if sweeper.gone and not sweeper.facts.front_end:
             yield Finding(
-                "sweepers", "warning", f"{_where(one, fleet)}, ended without a word",
+                "sweepers", "warning", f"{_where(sweeper, fleet)}, ended without a word",
                 advice="start it again; if it was meant to end, this is forgotten within an hour",
             )  # fmt: skip
-    sweepers = [one.facts for one in told if not one.gone]
+    sweepers = [sweeper.facts for sweeper in told if not sweeper.gone]
     if sweepers:
-        yield Finding("sweepers", "ok", ", ".join(_where(one, fleet) for one in told if not one.gone))
+        yield Finding("sweepers", "ok", ", ".join(_where(sweeper, fleet) for sweeper in told if not sweeper.gone))
     elif there:
         yield Finding(
             "sweepers", "wrong", "none sweeps: brokers that fall silent stay in every route", "one at least",

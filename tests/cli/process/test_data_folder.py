@@ -74,7 +74,8 @@ def test_up_serves_what_was_kept_on_one_server_after_the_other(world, kept):
     copies = list(data.glob("before-schema-2-*"))
     if "schema-1" in kept[2]:
         (copy,) = copies
-        assert kept_by(copy) == kept[1], "as it was, for who wants to go back"
+        # beside the others: a socket's path must be short
+        assert kept_by(copy.rename(data / "c")) == kept[1], "as it was, for who wants to go back"
         assert f"is kept in {copy}: to go back" in first_said
     else:
         assert copies == []
