@@ -256,7 +256,7 @@ async def test_where_the_tables_of_then_are_not_known_the_rest_is(bed, tmp_path)
         await site.until_seen(3)
         while not site.console.missing.names():
             await site.console.missing.read()
-        for path, known in (("/missing", ">nobody<"), ("/front-ends", ">fe1<"), ("/streams", "heartbeats")):
+        for path, known in (("/missing", ">nobody<"), ("/front-ends", "gone (id fe1)<"), ("/streams", "heartbeats")):
             text = await site.get(path, at=at)
             assert "Of the tables nothing is known then" in text
             assert "the past is known since then" in text
