@@ -93,11 +93,11 @@ class Listener:
 
     async def take(self, within_s: float) -> list[Change | None]:
         """What is new; [] when nothing was for so long."""
+        end = asyncio.get_running_loop().call_later(within_s, self._new.set)
         try:
-            async with asyncio.timeout(within_s):
-                await self._new.wait()
-        except TimeoutError:
-            return []
+            await self._new.wait()
+        finally:
+            end.cancel()
         self._new.clear()
         found = list(self._changes)
         self._changes.clear()
