@@ -8,7 +8,7 @@ import os
 import types
 from collections.abc import Awaitable, Callable, Coroutine
 
-from .fake_name_server import until
+from tests.waiting import until
 
 
 @types.coroutine

@@ -17,8 +17,9 @@ from mqregistry.store import keys
 from mqregistry.store.store import Store
 from tests.certificates import Authority
 from tests.server.harness import FrontEnd
+from tests.waiting import until
 
-from .registrar_bed import NEVER, SHORT, broker, brokers_at, queues_at, table, until
+from .registrar_bed import NEVER, SHORT, broker, brokers_at, queues_at, table
 
 CHANGED = 'registrations_total{path="changed"}'
 
