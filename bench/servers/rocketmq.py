@@ -37,7 +37,7 @@ def cache_folder() -> Path:
 def need_jdk() -> None:
     for tool in ("java", "javac", "jar"):
         if shutil.which(tool) is None:
-            raise Unavailable(f"no {tool} on PATH (a JDK, 17 or later, is needed)")
+            raise Unavailable(f"no {tool} on PATH (a JDK, 17 or later, is needed: apt-get install openjdk-17-jdk)")
 
 
 @contextlib.contextmanager
@@ -76,7 +76,9 @@ def _download(version: str, folder: Path) -> None:
 def copy_jars(folder: Path, what: str, artifacts: Sequence[str]) -> None:
     """Have Maven put these artifacts (GROUP:NAME:VERSION) and what they need into folder/lib."""
     if shutil.which("mvn") is None:
-        raise Unavailable(f"{what} is not in {folder.parent}, and there is no mvn on PATH to fetch it")
+        raise Unavailable(
+            f"{what} is not in {folder.parent}, and there is no mvn on PATH to fetch it: apt-get install maven"
+        )
     dependencies = "".join(
         "<dependency><groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version></dependency>".format(
             *artifact.split(":")
