@@ -10,6 +10,7 @@ import fcntl
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -45,6 +46,14 @@ def _locked(path: Path) -> Iterator[None]:
     with path.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
+
+
+def say_where(make: Callable[[], Path]) -> None:
+    """What a module that puts something into the cache does when it is run by itself: says where it is, or why not."""
+    try:
+        print(make())
+    except Unavailable as error:
+        sys.exit(str(error))
 
 
 def publish_once(folder: Path, fill: Callable[[Path], None]) -> None:

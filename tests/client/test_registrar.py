@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
 import ssl
 
 import pytest
@@ -35,14 +34,6 @@ def front_end_with(redis_url, namespace):
     yield start
     for front_end in started:
         front_end.close()
-
-
-@pytest.fixture(scope="module")
-def shared_front_end(redis_url):
-    """Starting one takes longer than most tests here."""
-    front_end = FrontEnd(redis_url, f"t{secrets.token_hex(5)}")
-    yield front_end
-    front_end.close()
 
 
 @pytest.fixture
