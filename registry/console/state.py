@@ -37,7 +37,7 @@ _WAITING: Final = 500
 _GATHERED_S: Final = 0.15
 # 50 pages are told within 30 ms. Told one at a time they cost a third more: what wakes one costs as much as to tell it.
 _PAGES_AT_ONCE: Final = 2
-_MOMENT_S: Final = 0.001
+MOMENT_S: Final = 0.001
 MINUTES: Final = 60
 """Of which the changes are counted, one by one: the last hour."""
 
@@ -55,7 +55,7 @@ class Pace:
     def add(self, listener: Listener) -> None:
         """Something is new for this page."""
         if not self._due:
-            asyncio.get_running_loop().call_later(_MOMENT_S, self._next)
+            asyncio.get_running_loop().call_later(MOMENT_S, self._next)
         self._due[listener] = None
 
     def _next(self) -> None:
@@ -63,7 +63,7 @@ class Pace:
             del self._due[listener]
             listener.wake()
         if self._due:
-            asyncio.get_running_loop().call_later(_MOMENT_S, self._next)
+            asyncio.get_running_loop().call_later(MOMENT_S, self._next)
 
 
 class Listener:
@@ -93,11 +93,11 @@ class Listener:
 
     async def take(self, within_s: float) -> list[Change | None]:
         """What is new; [] when nothing was for so long."""
+        end = asyncio.get_running_loop().call_later(within_s, self._new.set)
         try:
-            async with asyncio.timeout(within_s):
-                await self._new.wait()
-        except TimeoutError:
-            return []
+            await self._new.wait()
+        finally:
+            end.cancel()
         self._new.clear()
         found = list(self._changes)
         self._changes.clear()
@@ -206,6 +206,8 @@ class State:
             await pause(_GATHERED_S)
         changes = await reader.read(block_ms=BLOCK_MS, count=_CHANGES_PER_READ)
         self._gathers = 0 < len(changes) < _CHANGES_PER_READ
+        if self._gathers:
+            await asyncio.sleep(MOMENT_S)
         for change in changes:
             if change.seq != self._last_seq + 1:
                 raise StreamGap(change.seq, self._last_seq + 1)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("pyarrow", reason="needs the extra spark")
+pytest.importorskip("pyarrow", reason="no pyarrow: pip install -e '.[spark]'")
 
 from mqregistry.cli.read.lake_tables import LakePast
 from mqregistry.console.past import NotKnown
@@ -143,7 +143,7 @@ async def test_console_lake_and_replay_agree_at_500_instants_across_a_restart_an
 
 
 async def test_the_report_is_made_from_the_lake_and_can_do_nothing_to_the_console(bed, tmp_path):
-    pytest.importorskip("altair", reason="needs the extra spark")
+    pytest.importorskip("altair", reason="no altair: pip install -e '.[spark]'")
     lake = a_lake(tmp_path / "lake")
     async with open_site(bed.store, tmp_path / "c", report=ReportSource(None, LakePast(lake.root, "default"))) as site:
         around = await site.get("/report")

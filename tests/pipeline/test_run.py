@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-pytest.importorskip("pyspark")
+pytest.importorskip("pyspark", reason="no pyspark: pip install -e '.[spark]'")
 
 from deltalake import DeltaTable
 from pyspark.errors import PySparkException

@@ -15,7 +15,8 @@ from mqregistry.protocol.command import Command
 from mqregistry.protocol.watch import MARK, MAX_TOPICS, ROUTE_WATCH, TablesVersion, WatchAnswer, WatchRequest
 from mqregistry.server.requests.replies import Replies
 from mqregistry.server.view.route_watches import AT_A_TIME, MAX_HOLD_S, RouteWatches
-from tests.client.fake_name_server import FakeNameServer, never, route_of, until
+from tests.client.fake_name_server import FakeNameServer, never, route_of
+from tests.waiting import until
 
 from .harness import Broker
 
@@ -328,10 +329,12 @@ def broker_names(client, topic):
 
 async def write(call, *arguments, **options):
     """Repeat it until it is done: on a busy machine Redis may not answer in time, and then the answer is code 1."""
-    async with asyncio.timeout(15):
-        while (reply := await asyncio.to_thread(call, *arguments, **options)).code != 0:  # noqa: ASYNC110
-            await asyncio.sleep(0.1)
-    return reply
+
+    async def done():
+        reply = await asyncio.to_thread(call, *arguments, **options)
+        return reply if reply.code == 0 else None
+
+    return await until(done, "it is done")
 
 
 async def test_a_route_client_is_told_of_changes(front_end):

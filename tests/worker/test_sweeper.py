@@ -8,7 +8,6 @@ import logging
 import os
 import signal
 import tempfile
-import time
 from functools import partial
 from pathlib import Path
 
@@ -24,6 +23,7 @@ from mqregistry.store.streams import Alarm, StreamStore
 from mqregistry.worker.sweeper import _BATCH_PAUSE_S, BROKERS_PER_CALL, Sweeper, reach
 from tests.conftest import NO_FSYNC
 from tests.store.bed import Bed
+from tests.waiting import until
 
 LIFE_MS = 120_000
 SETTINGS = Settings(scan_not_active_broker_interval_ms=100)
@@ -75,13 +75,6 @@ async def sweeping(*sweepers: Sweeper, within_s: float = 20.0):
         stop.set()
         async with asyncio.timeout(within_s):
             await asyncio.gather(*tasks)
-
-
-async def until(condition, what: str, timeout_s: float = 60.0) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not await condition() if asyncio.iscoroutinefunction(condition) else not condition():
-        assert time.monotonic() < deadline, f"not within {timeout_s} s: {what}"
-        await asyncio.sleep(0.005)
 
 
 async def let_pass_watched(bed: Bed, ms: int) -> None:
