@@ -59,7 +59,7 @@ ALLOWED = {
     "top": {*TABLES, "store", "tasks", "operators"},
     "worker": {*VALUES, "config", "store"},
     "pipeline": {*TABLES, "config", "store", "tasks"},
-    "simulate": {*VALUES, "protocol", "client"},
+    "simulate": {*TABLES, "protocol", "client", "store"},
     "testing": {*VALUES, "client", "embedded", "store"},
     "cli": None,  # the edge: may use everything; nothing may use it
 }  # fmt: skip

@@ -14,7 +14,7 @@ end
 local epoch, seq, config_rev = meta[1], tonumber(meta[2]), meta[3]
 local stream_limits = meta[5] or "1000000 400000 100000"
 local time = call("TIME")
--- clock_offset_ms is for tests alone: it moves the clock of a whole namespace
+-- clock_offset_ms moves the clock of a whole namespace: for tests, and for a past that simulate writes
 local now_ms = time[1] * 1000 + math.floor(time[2] / 1000) + (tonumber(meta[4] or "0"))
 
 local function int(number)

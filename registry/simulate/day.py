@@ -89,6 +89,21 @@ class DayShape(msgspec.Struct, frozen=True, kw_only=True):
         }
         return cls(**{**fields, **given})  # type: ignore[arg-type]
 
+    @classmethod
+    def past(cls, duration_ms: int, **given: int | float | bool) -> Self:
+        """A day that is written as time that is over: at the periods of RocketMQ, and heard by two name servers.
+
+        But acting-master groups send their heartbeats as seldom as registrations: one each second would be nearly all
+        that the streams have. Whoever is registered at the end stays so.
+
+        Args:
+            given: other fields.
+        """
+        beat_ms, timeout_ms = int(given.get("beat_ms", _BEAT_MS)), int(given.get("timeout_ms", _TIMEOUT_MS))
+        periods = {"beat_ms": beat_ms, "touch_ms": beat_ms, "timeout_ms": timeout_ms, "acting_timeout_ms": timeout_ms}
+        fields = {"duration_ms": duration_ms, "servers": 2, "lookups_per_s": 0.5, "goodbye": False}
+        return cls(**{**fields, **periods, **given})  # type: ignore[arg-type]
+
 
 class Kind(StrEnum):
     """The kinds of operations. Each is one thing that a broker, an administrator or a client does."""
@@ -187,6 +202,11 @@ class DayPlan(msgspec.Struct, frozen=True):
     def members(self) -> dict[tuple[str, int], Member]:
         """All processes by brokerName and id."""
         return {(member.broker, member.id): member for broker in self.brokers for member in broker.members}
+
+    def heartbeats(self) -> int:
+        """How many entries the heartbeat stream gets, at most."""
+        heard = (Kind.START, Kind.REGISTER, Kind.BEAT, Kind.ASK, Kind.TOUCH)
+        return sum(op.kind in heard for op in self.ops) * self.shape.servers
 
     def json_lines(self) -> bytes:
         """The plan as text: the shape, then each broker, then each operation, one JSON object per line."""

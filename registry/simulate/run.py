@@ -22,7 +22,7 @@ from .day import DayPlan, Kind, Op
 
 _FAULTS_KEPT: Final = 100
 _LEAVE_WITHIN_S: Final = 10.0
-_TIMESTAMP: Final = 1_700_000_000_000  # of every data version; their counters differ
+TIMESTAMP: Final = 1_700_000_000_000  # of every data version; their counters differ
 
 
 class Outcome:
@@ -65,7 +65,7 @@ class Simulation:
         self.outcome = Outcome()
         self.elapsed_ms = 0
         self._watcher = Administrator(servers)
-        self._tables = {broker.name: Table(broker.topics, _TIMESTAMP) for broker in plan.brokers}
+        self._tables = {broker.name: Table(broker.topics, TIMESTAMP) for broker in plan.brokers}
         self._processes = {
             key: BrokerProcess(member, self._tables[key[0]], servers) for key, member in plan.members().items()
         }

@@ -251,6 +251,17 @@ class Store:
             )
         return found
 
+    async def move_clock(self, offset_ms: int, *, seen_ms: int = 0) -> None:
+        """Let scripts see another time than the one of Redis in this namespace, which no other process may use.
+
+        Args:
+            offset_ms: what is added to it; 0: the time of Redis counts again.
+            seen_ms: in that other time, when brokers could be heard last (lua/include/seen).
+        """
+        fields = {"clock_offset_ms": offset_ms} | ({"seen_ms": seen_ms} if seen_ms else {})
+        with mapped_errors(f"namespace {self.namespace!r}"):
+            await self.client.hset(self._meta_key, mapping=fields)
+
     async def check_server(self) -> list[str]:
         """Check that this Redis can keep route tables.
 

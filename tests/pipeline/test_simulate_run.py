@@ -180,6 +180,25 @@ def test_wrong_arguments_are_told(arguments, said):
     assert said in result.output
 
 
+def test_a_past_is_written_into_a_new_namespace_alone(redis_url, namespace, monkeypatch):
+    def write(*arguments):
+        return CliRunner().invoke(
+            cli,
+            ["simulate", "--past", namespace, "--redis", redis_url, "--brokers", "2", "--duration", "10m", *arguments],
+        )
+
+    written = write()
+    assert (written.exit_code, written.stderr) == (0, "")
+    assert "lookups: " in written.output
+    again = write()
+    assert again.exit_code == 1
+    assert "is there already" in str(again.exception)
+    monkeypatch.setattr("mqregistry.simulate.past.HEARTBEATS_KEPT", 50)
+    too_much = write()
+    assert too_much.exit_code == 2
+    assert "and Redis keeps 50: a shorter --duration" in too_much.output
+
+
 def start(servers, *arguments):
     addresses = ";".join(f"{host}:{port}" for host, port in servers)
     environ = {name: value for name, value in os.environ.items() if not name.startswith("MQREGISTRY_")}

@@ -3,6 +3,8 @@
 Two front ends share a Redis whose clock passes midnight in the middle of the day, so that hours and days are cut there.
 Then both are killed while most brokers are registered: the tables stand still, and the audit compares them.
 
+A past of 26 hours that ``simulate --past`` writes is compared in the same way.
+
 MQREGISTRY_DAY_SEED=7 plays another day, MQREGISTRY_DAY_MS=60000 a longer one; MQREGISTRY_DAY_GOLD=spark also computes
 gold on Spark, which is otherwise for more rows than this day has.
 """
@@ -22,6 +24,7 @@ import pytest
 from mqregistry.config.settings import Settings
 from mqregistry.pipeline.lake.lake import Lake
 from mqregistry.simulate.day import DayShape
+from mqregistry.simulate.past import PastDay
 from mqregistry.simulate.plan import make_plan
 from mqregistry.simulate.run import Simulation
 from mqregistry.store import keys
@@ -197,3 +200,36 @@ def test_audit_finds_no_difference(truth, lake, redis_url):
     found = audit(None, redis_url, truth.namespace, lake)
     assert found.ok, found
     assert found.cells > 50
+
+
+async def write_past(redis_url: str, namespace: str) -> tuple[Truth, int]:
+    """The truth, and when it was asked for."""
+    shape = DayShape.past(
+        26 * 3_600_000, seed=SHAPE.seed, brokers=4, topics=12, beat_ms=600_000, timeout_ms=2_400_000,
+        lookups_per_s=0.005, incidents=8.0,
+    )  # fmt: skip
+    async with Store(redis_url, namespace) as store:
+        await store.connect()
+        seconds, us = await store.client.time()
+        day = await play(PastDay(make_plan(shape), store), asyncio.Event(), redis=(redis_url, namespace))
+    assert day.outcome.faults == []
+    assert day.truth is not None
+    assert day.truth.differences == []
+    return day.truth, seconds * 1000 + us // 1000
+
+
+def test_a_past_that_is_written_has_the_stamps_of_its_hours(redis_url, namespace, tmp_path):
+    from mqregistry.pipeline import jobs
+    from mqregistry.pipeline.past.audit import audit
+
+    truth, asked_ms = asyncio.run(write_past(redis_url, namespace))
+    assert 0 <= asked_ms - truth.end_ms < 1_200_000
+    hours = {row["period_start"] for row in truth.figures["broker"] if row["grain"] == "hour"}
+    assert len(hours) in (26, 27)
+    assert asked_ms - min(hours) < 27 * 3_600_000
+    lake = Lake(str(tmp_path / "past"))
+    jobs.run(None, lake, jobs.PipelineSettings(redis_url, namespace), once=True)
+    assert differences(lake, truth) == []
+    found = audit(None, redis_url, namespace, lake)
+    assert found.ok, found
+    assert found.cells > 20

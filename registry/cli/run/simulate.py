@@ -15,12 +15,18 @@ import click
 
 from ...client.addresses import NAMESRV_ADDR, NameServerAddresses
 from ...errors import ConfigError, RegistryError
+from ...events.by import CLI, this_process
+from ...store.store import Store
+from ..options import setting_options
+from ..target import find_target
 from ..tls import tls_options
 from .state_files import find_running
 
 if TYPE_CHECKING:
+    from ...config.settings import Settings
     from ...simulate.broker import Server
     from ...simulate.day import DayPlan
+    from ...simulate.past import PastDay
     from ...simulate.run import Outcome, Simulation
 
 _UNITS_S: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -51,8 +57,8 @@ def _duration_ms(ctx: click.Context, param: click.Parameter, text: str) -> int:
               help="How many topics at the start; some are added, changed and deleted.")  # fmt: skip
 @click.option("--clients", type=click.IntRange(0), default=20, show_default=True,
               help="How many applications look up topics, by Zipf's law.")  # fmt: skip
-@click.option("--lookups", "lookups_per_s", type=click.FloatRange(0), default=50, show_default=True, metavar="N",
-              help="Lookups per second, of all clients together.")  # fmt: skip
+@click.option("--lookups", "lookups_per_s", type=click.FloatRange(0), metavar="N",
+              help="Lookups per second, of all clients together.  [default: 50; with --past 0.5]")  # fmt: skip
 @click.option("--incidents", type=click.FloatRange(0), default=6, show_default=True, metavar="N",
               help="How many incidents each broker has, about.")  # fmt: skip
 @click.option("--beat", "beat_ms", type=click.IntRange(10), metavar="MS",
@@ -62,9 +68,14 @@ def _duration_ms(ctx: click.Context, param: click.Parameter, text: str) -> int:
 @click.option("--plan", "plan_file", type=click.Path(path_type=Path, dir_okay=False, allow_dash=True), metavar="FILE",
               help="Write the planned operations to FILE, one per line; - is standard output.")  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Only plan.")
+@click.option("--past", metavar="NAMESPACE", help="Write the day into this new namespace of Redis as time that is "
+              "over, with the intervals of real brokers: without name servers, and as fast as Redis is.")  # fmt: skip
+@setting_options("redis")
 @tls_options
 def simulate(
     namesrv: str | None,
+    past: str | None,
+    redis: str | None,
     scale: float,
     duration_ms: int,
     plan_file: Path | None,
@@ -81,6 +92,7 @@ def simulate(
     mqregistry simulate                                   a day in a minute, at the registry that runs here
     mqregistry simulate -n '10.0.0.8:9876;10.0.0.9:9876' --scale 1 --brokers 30
     mqregistry simulate --seed 7 --plan - --dry-run
+    mqregistry simulate --past yesterday                  the last 24 hours, for the pipeline and its report
     """  # noqa: D301 (\\b is for click)
     from ...simulate.day import DayShape
     from ...simulate.plan import make_plan
@@ -88,11 +100,17 @@ def simulate(
     given = {name: value for name, value in shape.items() if value is not None}
     if "timeout_ms" in given:
         given["acting_timeout_ms"] = given["timeout_ms"]
-    try:
-        servers = [] if dry_run else asyncio.run(_servers(namesrv, tls))
-    except ConfigError as error:
-        raise click.UsageError(str(error)) from error
-    size = DayShape.scaled(scale, duration_ms, servers=max(1, len(servers)), **given)
+    servers: list[Server] = []
+    if past is not None:
+        if namesrv:
+            raise click.UsageError("--past writes to Redis, --namesrv names name servers: choose one")
+        size = DayShape.past(duration_ms, **given)
+    else:
+        try:
+            servers = [] if dry_run else asyncio.run(_servers(namesrv, tls))
+        except ConfigError as error:
+            raise click.UsageError(str(error)) from error
+        size = DayShape.scaled(scale, duration_ms, servers=max(1, len(servers)), **given)
     if size.clusters > size.brokers:
         raise click.UsageError(f"--clusters {size.clusters}: there are only {size.brokers} brokers to put in them")
     for timeout, beat in ((size.timeout_ms, size.beat_ms), (size.acting_timeout_ms, size.touch_ms)):
@@ -103,7 +121,10 @@ def simulate(
         _write(plan_file, plan.json_lines())
     if dry_run:
         return
-    outcome = asyncio.run(_play(plan, servers, scale))
+    if past is None:
+        outcome = asyncio.run(_play(plan, servers, scale))
+    else:
+        outcome = asyncio.run(_write_past(plan, find_target({"redis": redis, "namespace": past}, None)))
     if outcome.fault_count:
         raise RegistryError("not everything was answered as planned")
 
@@ -123,7 +144,30 @@ async def _servers(namesrv: str | None, tls: ssl.SSLContext | None) -> list[Serv
 async def _play(plan: DayPlan, servers: list[Server], scale: float) -> Outcome:
     from ...simulate.run import Simulation
 
-    simulation = Simulation(plan, servers)
+    return await _watched(Simulation(plan, servers), scale)
+
+
+async def _write_past(plan: DayPlan, settings: Settings) -> Outcome:
+    from ...simulate.past import HEARTBEATS_KEPT, PastDay
+
+    if (heartbeats := plan.heartbeats()) > HEARTBEATS_KEPT:
+        raise click.UsageError(
+            f"{heartbeats:,} heartbeats, and Redis keeps {HEARTBEATS_KEPT:,}: a shorter --duration, fewer --brokers or "
+            "a longer --beat"
+        )
+    async with Store(
+        settings.redis, settings.namespace, timeout_ms=settings.redis_timeout_ms, by=this_process(CLI)
+    ) as store:
+        if not (await store.connect()).created:
+            raise RegistryError(
+                f"the namespace {settings.namespace!r} is there already, and a past is written into a new one alone: "
+                "choose another name"
+            )
+        return await _watched(PastDay(plan, store), 1)
+
+
+async def _watched(simulation: Simulation | PastDay, scale: float) -> Outcome:
+    """Play a day, or write one; Ctrl-C ends it."""
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
@@ -137,7 +181,7 @@ async def _play(plan: DayPlan, servers: list[Server], scale: float) -> Outcome:
     return outcome
 
 
-async def _progress(simulation: Simulation, scale: float) -> None:
+async def _progress(simulation: Simulation | PastDay, scale: float) -> None:
     """Rewrite one line of progress, if standard error is a terminal."""
     if not sys.stderr.isatty():
         return
@@ -164,9 +208,8 @@ def _summary(outcome: Outcome) -> None:
         click.echo(f"{count:>9,}  {kind.replace('_', ' ')}")
     found = sum(count for (_, was_found), count in outcome.lookups.items() if was_found)
     missing = sum(outcome.lookups.values()) - found
-    click.echo(
-        f"lookups: {found:,} found, {missing:,} without a route; at most {outcome.late_ms:.0f} ms behind the plan"
-    )
+    late = f"; at most {outcome.late_ms:.0f} ms behind the plan" if outcome.late_ms else ""
+    click.echo(f"lookups: {found:,} found, {missing:,} without a route{late}")
     if not outcome.is_complete:
         click.echo("interrupted; every broker has left")
     for text in outcome.faults[:_SHOWN]:
