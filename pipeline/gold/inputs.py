@@ -17,6 +17,7 @@ from ..lake.lake import Lake, owner
 from ..lake.schema import SILVER, TABLES
 from ..silver.buckets import parts
 from ..silver.tables import Tables, as_of, load
+from .tables import Content
 
 _ROWS_AT_ONCE: Final = 16_384  # of entries, whose JSON may be long
 _ROWS_OF_PARTS: Final = 500_000
@@ -26,16 +27,22 @@ _Decoded = TypeVar("_Decoded")
 class Inputs:
     """One namespace and epoch of a lake, as it is now.
 
+    Args:
+        upto: as it was when a refresh saw this, as far as silver was not written again since.
+
     Attributes:
         silver: None: there is none.
         last_batch: stream -> the number of its last batch in bronze; -1: there is none.
         lost_beats: from when to when heartbeats are missing.
     """
 
-    def __init__(self, lake: Lake, namespace: str, epoch: str) -> None:
+    def __init__(self, lake: Lake, namespace: str, epoch: str, *, upto: Content | None = None) -> None:
         self.lake = lake
         self.place = namespace, epoch
         self.silver: Tables | None = load(lake, namespace, epoch)
+        self.batches = upto.bronze if upto else None
+        if self.silver is not None and upto is not None:
+            self.silver.content = self.silver.content.as_of(upto.silver_seq, upto.silver_ms)
         # files are asked for after the number: none is passed over
         self.last_batch: dict[str, int] = {stream: last_batch(lake, stream, namespace, epoch)[0] for stream in STREAMS}
         self._entries = {
@@ -111,6 +118,8 @@ class Inputs:
             wanted: an expression: those rows alone.
         """
         moment = (pc.field("ms") >= since) & (pc.field("ms") <= now)
+        if self.batches is not None:
+            moment = moment & (pc.field("batch") <= self.batches[stream])
         if files:
             yield from self.lake.dataset(files, TABLES[f"bronze/{stream}"].columns).to_batches(
                 columns=list(columns), filter=moment if wanted is None else moment & wanted, batch_size=_ROWS_AT_ONCE,

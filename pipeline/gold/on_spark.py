@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from ..lake.files import rows_in
-from ..lake.schema import BRONZE, SILVER
+from ..lake.schema import SILVER, TABLES
 from ..spark.frames import as_of, read_files
 from . import beats, queues
 from .in_process import InProcess
@@ -51,9 +51,11 @@ class OnSpark(InProcess):
         entry = F.from_json(
             "e", "who string, broker_name string, front_end string, kind string, interval_ms bigint"
         ).alias("entry")
+        batches = self._inputs.batches
         rows = (
-            read_files(self._spark, self._inputs.lake, files, BRONZE["heartbeats"])
+            read_files(self._spark, self._inputs.lake, files, TABLES["bronze/heartbeats"].columns)
             .where(F.col("ms").between(since, when.now))
+            .where(F.lit(True) if batches is None else F.col("batch") <= batches["heartbeats"])
             .select("ms", "id_ms", "id_n", entry)
             .select("ms", "id_ms", "id_n", "entry.*")
             .withColumn("broker_name", F.nullif("broker_name", F.lit("")))

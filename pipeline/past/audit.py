@@ -1,4 +1,8 @@
-"""Compares the tables in Redis with their own history: replays all changes, and compares as of one change."""
+"""Compares Redis and the lake's layers with each other.
+
+All changes are replayed, and the tables in Redis and silver are compared with that as of one change; bronze is compared
+with the streams, and gold with figures that are worked out again.
+"""
 
 from __future__ import annotations
 
@@ -15,47 +19,48 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mqregistry.errors import StoreError
+from mqregistry.events.journal import STREAMS, Stream
 from mqregistry.store.snapshot import read_head
 from mqregistry.store.store import open_existing
 from mqregistry.tables.live_table import LiveInfo, LiveTable
 from mqregistry.tables.tables import Tables
 
+from ..gold.run import SPARK_FROM_ROWS as gold_from_rows
 from ..lake import snapshot
-from ..lake.files import rows_in
+from ..lake.files import File, rows_in
 from ..lake.lake import NONE, Lake, LakeError, State, owner
 from ..lake.schema import AUTHORS, BRONZE, SILVER, SILVER_KEYS
 from ..lake.snapshot import Exact
+from ..redis_stream.ranges import parse_id
 from ..silver import SilverRun, load
 from ..silver.buckets import parts
 from ..silver.next_changes import MissingChanges
 from ..silver.tables import Content, as_of
 from ..silver.tables import Tables as Silver
+from .layers import ROWS_SHOWN, Difference, compare_gold, compare_stream
 from .travel import Past
 
-ROWS_SHOWN: Final = 10  # of one table that differ between silver and the replay
 SPARK_FROM_ROWS: Final = 200_000
 _PART: Final = "audit"
 
 
-class Difference(NamedTuple):
-    """One cell that differs from the history. None as a value: the cell does not exist.
+class Clean(Content, frozen=True):
+    """What an audit leaves that found no difference: silver as it was.
 
-    history: the replayed value; found: the value in ``where`` ("redis", "silver").
+    ids: stream -> the last entry that was compared with bronze. gold_ms: how far gold's figures were.
     """
 
-    where: str
-    table: str
-    key: tuple[str, ...]
-    history: Any
-    found: Any
+    ids: dict[str, str] = msgspec.field(default_factory=dict)
+    gold_ms: int = NONE
 
 
 class Audit(NamedTuple):
     """The result of an audit.
 
     seq: the change as of which history and Redis were compared; replayed: the last one that came from the lake, the
-    others from the stream. holes: (ms, ms) of which the lake has no changes, only a snapshot after them. missing: which
-    changes the history lacks, so that nothing could be compared.
+    others from the stream. holes: (ms, ms) of which the lake has no changes, only a snapshot after them. entries:
+    stream -> how many of its entries were compared with bronze. figures: rows of gold that were compared. missing:
+    which changes the history lacks, so that nothing could be compared.
     """
 
     epoch: str
@@ -64,6 +69,8 @@ class Audit(NamedTuple):
     cells: int
     holes: tuple[tuple[int, int], ...]
     differences: list[Difference]
+    entries: dict[str, int]
+    figures: int
     missing: str | None = None
 
     @property
@@ -95,19 +102,30 @@ def check(redis_url: str, namespace: str, lake: Lake) -> None:
 
 
 def is_small(lake: Lake, namespace: str, *, since_last: bool = False) -> bool:
-    """Whether a replay of the changes here takes no longer than Spark's start."""
+    """Whether a replay of the changes here takes no longer than Spark's start, and figures need no Spark."""
     epochs = lake.epochs(_PART, namespace) if since_last else []
-    done = {epoch: state.content["seq"] for epoch in epochs if (state := lake.state(_PART, namespace, epoch))}
-    files = lake.table("bronze/changes").files(namespace=namespace)
-    return rows_in(file for file in files if file.high["seq"] > done.get(file.partition["epoch"], -1)) < SPARK_FROM_ROWS
+    done = {epoch: clean for epoch in epochs if (clean := _clean(lake, namespace, epoch))}
+
+    def rows(name: Stream) -> int:
+        def is_new(file: File) -> bool:
+            clean = done.get(file.partition["epoch"])
+            return clean is None or file.high["id_ms"] > parse_id(clean.ids.get(name, "0-0")).ms
+
+        return rows_in(filter(is_new, lake.table(f"bronze/{name}").files(namespace=namespace)))
+
+    return rows("changes") < SPARK_FROM_ROWS and rows("heartbeats") < gold_from_rows
+
+
+def _clean(lake: Lake, namespace: str, epoch: str) -> Clean | None:
+    state = lake.state(_PART, namespace, epoch)
+    return None if state is None else msgspec.convert(state.content, Clean)
 
 
 def _last_clean(lake: Lake, namespace: str, epoch: str) -> Silver | None:
     """Silver as it was when an audit found no difference; None: never, or its rows were all written again since."""
-    state, silver = lake.state(_PART, namespace, epoch), load(lake, namespace, epoch)
-    if state is None or silver is None:
+    then, silver = _clean(lake, namespace, epoch), load(lake, namespace, epoch)
+    if then is None or silver is None:
         return None
-    then = msgspec.convert(state.content, Content)
     same = (then.rewritten, then.holes) == (silver.content.rewritten, silver.content.holes)
     return Silver(lake, then, NONE, silver.files) if same and then.seq <= silver.content.seq else None
 
@@ -119,6 +137,8 @@ async def _read_epoch(redis_url: str, namespace: str) -> str:
 
 def audit(spark: Any, redis_url: str, namespace: str, lake: Lake, *, since_last: bool = False) -> Audit:
     """Replay bronze on Spark, then what only the stream has; compare Redis, and then silver, with the replay.
+
+    Then bronze with the streams, and gold with figures that are worked out again.
 
     Args:
         spark: None: everything is replayed here.
@@ -133,37 +153,53 @@ def audit(spark: Any, redis_url: str, namespace: str, lake: Lake, *, since_last:
     area = f"_audit/{secrets.token_hex(4)}"
     run = SilverRun(spark, lake, namespace, exact.epoch, area=area, spark_from_rows=0)
     run.tables = _last_clean(lake, namespace, exact.epoch) if since_last else None
-    after = run.tables.content.seq if run.tables else NONE
+    clean = run.tables.content if run.tables and isinstance(run.tables.content, Clean) else None
+    after = clean.seq if clean else NONE
     try:
         try:
             for _ in run.steps(upto_seq=exact.seq):
                 pass
         except MissingChanges as hole:
-            return Audit(exact.epoch, exact.seq, hole.seq, 0, (), [], str(hole))
+            return Audit(exact.epoch, exact.seq, hole.seq, 0, (), [], {}, 0, str(hole))
         replayed = run.tables
         assert replayed is not None
         now, past = replayed.content, Past(namespace, exact.epoch, replayed)
         tables, lives = past.tables(now.ms), LiveTable(Tables(), live_by_cluster=now.compat == "5.x")
         lives.by_who, lives.tables = past.lives(now.ms), tables
         asyncio.run(_go_on(redis_url, namespace, lake, now.seq, exact, tables, lives))
+        streams = {
+            name: compare_stream(
+                redis_url, lake, name, namespace, exact.epoch, clean.ids.get(name) if clean else None, now.holes
+            )
+            for name in STREAMS
+        }
+        since_ms = clean.gold_ms if clean and clean.gold_ms != NONE else None
+        figures = compare_gold(spark, lake, namespace, exact.epoch, since_ms)
         found = [
             *compare(tables, lives, exact),
+            *(difference for entries in streams.values() for difference in entries.differences),
             *_compare_silver(lake, namespace, exact.epoch, replayed, area, after),
+            *figures.differences,
         ]
         if not found:
-            _remember(lake, namespace, exact.epoch, now)
-        return Audit(exact.epoch, exact.seq, now.seq, _count(tables, lives), now.holes, found)
+            ids: dict[str, str] = {name: entries.last for name, entries in streams.items()}
+            _remember(lake, namespace, exact.epoch, now, ids, figures.now_ms)
+        compared: dict[str, int] = {name: entries.compared for name, entries in streams.items()}
+        cells = _count(tables, lives)
+        return Audit(exact.epoch, exact.seq, now.seq, cells, now.holes, found, compared, figures.compared)
     finally:
         lake.remove(area)
 
 
-def _remember(lake: Lake, namespace: str, epoch: str, replayed: Content) -> None:
-    """Silver is right up to here."""
+def _remember(
+    lake: Lake, namespace: str, epoch: str, replayed: Content, ids: dict[str, str], gold_ms: int
+) -> None:  # fmt: skip
+    """All is right up to here."""
     silver, before = load(lake, namespace, epoch), lake.state(_PART, namespace, epoch)
     if silver is not None and silver.content.seq >= replayed.seq:
-        content = msgspec.structs.replace(replayed, rewritten=silver.content.rewritten)
+        content = msgspec.to_builtins(msgspec.structs.replace(replayed, rewritten=silver.content.rewritten))
         number = before.number + 1 if before else NONE + 1
-        lake.set_state(_PART, namespace, epoch, State(number, msgspec.to_builtins(content)))
+        lake.set_state(_PART, namespace, epoch, State(number, content | {"ids": ids, "gold_ms": gold_ms}))
 
 
 async def _read_exact(redis_url: str, namespace: str) -> Exact:

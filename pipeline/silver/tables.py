@@ -47,6 +47,12 @@ class Content(msgspec.Struct, frozen=True):
         """The number of a commit to Delta's log: rises with every change, and with every backfill."""
         return NONE if self.seq == NONE else self.rewritten << _SEQ_BITS | self.seq
 
+    def as_of(self, seq: int, ms: int) -> Content:
+        """What it said after an earlier change; ms: the moment of that."""
+        holes = tuple(hole for hole in self.holes if seq == self.seq or hole[0] < ms)
+        steps = tuple(step for step in self.steps if step[0] <= seq)
+        return msgspec.structs.replace(self, seq=seq, ms=ms, holes=holes, steps=steps)
+
 
 class Tables:
     """Silver's tables as of one change.

@@ -14,10 +14,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
+
 from bench.servers.processes import Processes, wait_until
 from mqregistry.pipeline import silver
 from mqregistry.pipeline.lake import snapshot
-from mqregistry.pipeline.lake.lake import Lake, places
+from mqregistry.pipeline.lake.lake import Lake, owner
 from mqregistry.pipeline.past.audit import Audit, audit
 from mqregistry.pipeline.past.travel import Past, find_past
 from mqregistry.store.leases import LeaseStore
@@ -139,53 +141,43 @@ class Tampered:
 
     def __init__(self, recorder: Recorder, pick: random.Random) -> None:
         self._recorder, self._pick = recorder, pick
-        self._batches: list[list[tuple[str, str]]] = []
-        found = asyncio.run(recorder._entries("-"))
-        lake = recorder.lake
-        log = f"bronze/changes/{places(recorder.namespace, recorder.epoch)}"
-        for number in lake.commits(log):
-            rows = lake.read_commit(log, number)["rows"]
-            self._batches.append(found[:rows])
-            found = found[rows:]
+        files = recorder.lake.table("bronze/changes").files(**owner(recorder.namespace, recorder.epoch))
+        self._paths = [Path(recorder.lake.path(file.path)) for file in files]
         self.count = 0
 
     def altered(self, kind: str, alter: Callable[[dict[str, Any]], bool], table: str) -> str:
         """One event in whose place stands another; silver has what was there."""
         fitting = []
-        for number, batch in enumerate(self._batches):
-            for at, (_, e) in enumerate(batch):
+        for path in self._paths:
+            for at, e in enumerate(pq.read_table(path, columns=["e"])["e"].to_pylist()):
                 if kind in e and alter(event := json.loads(e)):
-                    fitting.append((number, at, event))
-        number, at, event = self._pick.choice(fitting)
-        found = self._audit(number, at, [(self._batches[number][at][0], json.dumps(event))])
+                    fitting.append((path, at, event))
+        path, at, event = self._pick.choice(fitting)
+        found = self._audit(path, at, json.dumps(event))
         if table in {difference.table for difference in found.differences}:
             return ""
         return f"change {event['seq']} was altered to {event}, and the audit has {found.differences} {found.missing}"
 
     def removed(self) -> str:
         """Any event but the last of all."""
-        number = self._pick.randrange(len(self._batches) - 1)
-        at = self._pick.randrange(len(self._batches[number]))
-        seq = json.loads(self._batches[number][at][1])["seq"]
-        found = self._audit(number, at, [])
+        rows = [(path, at, seq) for path in self._paths
+                for at, seq in enumerate(pq.read_table(path, columns=["seq"])["seq"].to_pylist())]  # fmt: skip
+        path, at, seq = self._pick.choice(sorted(rows, key=lambda row: row[2])[:-1])
+        found = self._audit(path, at, None)
         if found.missing is not None and f"change {seq} is missing" in found.missing:
             return ""
         return f"change {seq} was removed, and the audit says {found.missing}, {len(found.differences)} differences"
 
-    def _audit(self, number: int, at: int, instead: list[tuple[str, str]]) -> Audit:
+    def _audit(self, path: Path, at: int, instead: str | None) -> Audit:
         self.count += 1
-        recorder, batch = self._recorder, self._batches[number]
-        log = f"bronze/changes/{places(recorder.namespace, recorder.epoch)}"
-        commit = recorder.lake.read_commit(log, number)
+        recorder, before, table = self._recorder, path.read_bytes(), pq.read_table(path)
+        rows = table.to_pylist()
+        rows[at : at + 1] = [] if instead is None else [rows[at] | {"e": instead}]
         try:
-            self._write(number, [*batch[:at], *instead, *batch[at + 1 :]])
+            pq.write_table(table.from_pylist(rows, schema=table.schema), path)
             return audit(None, recorder.url, recorder.namespace, recorder.lake)
         finally:
-            self._write(number, batch)
-            assert recorder.lake.read_commit(log, number) == commit
-
-    def _write(self, number: int, found: list[tuple[str, str]]) -> None:
-        write_bronze(self._recorder.lake, self._recorder.namespace, self._recorder.epoch, number, found)
+            path.write_bytes(before)
 
 
 def _other_value(event: dict[str, Any]) -> bool:

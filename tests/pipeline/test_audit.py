@@ -11,13 +11,15 @@ import pytest
 
 pytest.importorskip("pyarrow", reason="no pyarrow: pip install -e '.[spark]'")
 
-from mqregistry.pipeline import silver
+from mqregistry.pipeline import jobs, silver
 from mqregistry.pipeline.backfill import backfill
 from mqregistry.pipeline.lake import snapshot
 from mqregistry.pipeline.lake.lake import owner
 from mqregistry.pipeline.past.audit import audit
 from mqregistry.pipeline.silver import job
+from mqregistry.store.streams import StreamStore, lookup_entries
 from tests.pipeline.world import World, entries, new_seed, write_bronze
+from tests.store.bed import Bed
 
 OPERATIONS = int(os.environ.get("MQREGISTRY_TEST_OPERATIONS", "200"))
 
@@ -98,13 +100,13 @@ def test_a_removed_event_and_altered_ones_are_found(run, store, lake):
     differences = audit(None, store.url, store.namespace, lake).differences
     of_redis = [d for d in differences if d.where == "redis"]
     assert [(d.table, d.key, d.history, d.found) for d in of_redis] == [("kv", ("audited", "now"), "wrong", "right")]
-    assert {(d.where, d.table) for d in differences} == {("redis", "kv"), ("silver", "kv")}
+    assert {(d.where, d.table) for d in differences} == {("redis", "kv"), ("silver", "kv"), ("bronze", "changes")}
     # one that stands no more: silver still has it
     rewrite(lake, store.namespace, epoch, 2, alter("wrong", "right"))
     rewrite(lake, store.namespace, epoch, 2, alter("1", "one"))
     differences = audit(None, store.url, store.namespace, lake).differences
-    assert {(d.where, d.table) for d in differences} == {("silver", "kv")}
-    assert {(d.history or d.found)["value"] for d in differences} == {"one", "1"}
+    assert {(d.where, d.table) for d in differences} == {("silver", "kv"), ("bronze", "changes")}
+    assert {(d.history or d.found)["value"] for d in differences if d.where == "silver"} == {"one", "1"}
     rewrite(lake, store.namespace, epoch, 2, alter("one", "1"))
     # one that is gone
     rewrite(lake, store.namespace, epoch, 2, lambda seq, event: None if seq == last_seq - 1 else event)
@@ -152,9 +154,57 @@ def test_an_audit_goes_on_from_the_last_one_without_a_difference(run, store, lak
     rewrite(lake, store.namespace, epoch, 4, lambda seq, event: event | {"value": "wrong"})
     for _ in range(2):
         differences = audit(None, store.url, store.namespace, lake, since_last=True).differences
-        assert {(d.where, d.table) for d in differences} == {("redis", "kv"), ("silver", "kv")}
+        assert {(d.where, d.table) for d in differences} == {("redis", "kv"), ("silver", "kv"), ("bronze", "changes")}
     backfilled = list(backfill(None, lake, store.namespace, epoch))
     del replayed[:]
     assert backfilled
-    assert {d.where for d in audit(None, store.url, store.namespace, lake, since_last=True).differences} == {"redis"}
+    again = audit(None, store.url, store.namespace, lake, since_last=True)
+    assert {d.where for d in again.differences} == {"redis", "bronze"}
     assert replayed[0] < 1, "all rows are other ones"
+
+
+def alter_rows(lake, table, change):
+    """Edit the rows of a table's first file: change(rows) gives those that are there instead."""
+    path = lake.path(lake.table(table).files()[0].path)
+    rows = pq.read_table(path, partitioning=None)
+    pq.write_table(rows.from_pylist(change(rows.to_pylist()), schema=rows.schema), path)
+
+
+def test_what_is_altered_in_bronze_or_gold_is_found(run, store, lake):
+    async def work():
+        bed = Bed(store)
+        for number in range(4):
+            for _ in range(3):
+                await bed.register(f"10.0.0.{number}:1", f"broker-{number}", topics=("one", "two"))
+        await StreamStore(store).write_lookups("fe1", "w1", 1, 10_000, lookup_entries({"one": 3}, {"none": 1}))
+
+    def found(*, since_last=False):
+        return audit(None, store.url, store.namespace, lake, since_last=since_last)
+
+    run(work())
+    settings = jobs.PipelineSettings(store.url, store.namespace)
+    jobs.run(None, lake, settings, once=True)
+    assert found().ok
+    assert found().entries == {"changes": 4, "heartbeats": 12, "lookups": 1}
+    assert found().figures > 20
+    run(work())
+    jobs.run(None, lake, settings, once=True)
+    later = found(since_last=True)
+    assert later.ok, later
+    assert later.entries == {"changes": 0, "heartbeats": 12, "lookups": 0}, "a report of a worker counts once"
+
+    alter_rows(lake, "gold/broker", lambda rows: [{**rows[0], "outages": 7}, *rows[1:]])
+    of_gold = found().differences
+    assert {(d.where, d.table) for d in of_gold} == {("gold", "broker")}
+    assert [d.found["outages"] for d in of_gold if d.found] == [7]
+
+    def change(rows):
+        altered = {**rows[0], "e": rows[0]["e"].replace('"bytes":', '"bytes":9')}
+        return [altered, *rows[2:], rows[2]]
+
+    alter_rows(lake, "bronze/heartbeats", change)
+    first, second, third = [d for d in found().differences if d.where == "bronze"]
+    assert first.found == first.history.replace('"bytes":', '"bytes":9')
+    assert second.found is None
+    assert third.found == "2 times"
+    assert "heartbeat" in {d.table for d in found().differences if d.where == "gold"}

@@ -233,3 +233,5 @@ def test_a_past_that_is_written_has_the_stamps_of_its_hours(redis_url, namespace
     found = audit(None, redis_url, namespace, lake)
     assert found.ok, found
     assert found.cells > 20
+    assert found.figures > 26 * 4
+    assert found.entries["heartbeats"] > 26 * 4

@@ -19,19 +19,22 @@ if TYPE_CHECKING:
     from mqregistry.pipeline.past.audit import Audit
 
 _SHOWN = 50
+_LONG = 1000  # an event may have 25 kB
+_COMPARED_WITH = {"bronze": "the stream has", "gold": "worked out again it is"}  # others with the replay
 
 
 @click.command()
 @spark_options
 @lake_option
-@click.option("--since-last", is_flag=True, help="Replay only what came since the last audit without a difference.")
+@click.option("--since-last", is_flag=True, help="Compare only what came since the last audit without a difference.")
 @target_options
 def audit(
     as_json: bool, config_file: Path | None, lake: str, master: str, driver_memory: str, since_last: bool, **flags: Any
 ) -> None:  # fmt: skip
     """Replay all changes, and compare with the tables in Redis as of the same change.
 
-    The lake's tables (silver) are compared with the replay, too. Exit code 1: there is a difference, or a change is
+    The lake's tables (silver) are compared with the replay, too; its entries (bronze) with what the streams still have,
+    and its figures (gold) with figures that are worked out again. Exit code 1: there is a difference, or a change is
     missing.
     """
     settings = find_target(flags, config_file)
@@ -65,8 +68,10 @@ def audit_text(found: Audit, taken_s: float) -> str:
     lines = []
     for one in found.differences[:_SHOWN]:
         key = " ".join(one.key)
-        history, there = ("not there" if value is None else value for value in (one.history, one.found))
-        lines.append(f"{one.table} {key}: history says {history}, {one.where} has {there}")
+        history, there = ("not there" if value is None else _short(value) for value in (one.history, one.found))
+        lines.append(
+            f"{one.table} {key}: {_COMPARED_WITH.get(one.where, 'history says')} {history}, {one.where} has {there}"
+        )
     if len(found.differences) > _SHOWN:
         lines.append(f"... and {len(found.differences) - _SHOWN} more (--json shows all)")
     for since_ms, until_ms in found.holes:
@@ -75,7 +80,13 @@ def audit_text(found: Audit, taken_s: float) -> str:
     number = len(found.differences)
     of_stream = f", {found.seq - found.replayed} of them only in the stream yet" if found.seq > found.replayed else ""
     lines.append(
-        f"{number or 'no'} difference{'s' * (number != 1)}: {found.seq} changes{of_stream}, {found.cells} cells, "
-        f"{taken_s:.1f} s"
+        f"{number or 'no'} difference{'s' * (number != 1)}: {found.seq} changes{of_stream}, {found.cells} cells; "
+        f"{', '.join(f'{count} {name}' for name, count in found.entries.items())} of the streams; {found.figures} rows "
+        f"of figures; {taken_s:.1f} s"
     )
     return "\n".join(lines)
+
+
+def _short(value: Any) -> str:
+    text = str(value)
+    return text if len(text) < _LONG else f"{text[:_LONG]}…"
