@@ -127,6 +127,10 @@ SILVER: Final = {
 }  # fmt: skip
 
 
+SILVER_VALUES: Final = {table: schema.names[: -len(_VALID)] for table, schema in SILVER.items()}
+"""The columns of each table that say what a row is of, and what is so."""
+
+
 def _gold(columns: list[tuple[str, pa.DataType, bool]]) -> pa.Schema:
     """grain: ``hour`` or ``day``; period_start: UTC."""
     return pa.schema(

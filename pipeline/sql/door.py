@@ -49,7 +49,6 @@ class Door:
     def __init__(self, lake: Lake, namespace: str, *, time_zone: str | None = None) -> None:
         self._lake = lake
         self._db = duckdb.connect(":memory:", config=dict(_LOCKED))
-        self._views = views(namespace)
         self._made: set[str] = set()
         if time_zone is not None:
             try:
@@ -57,12 +56,13 @@ class Door:
             except duckdb.Error as error:
                 raise SqlError(_words(error)) from error
         with whole_files(lake):
-            self._add_epochs(namespace)
+            self._views = views(namespace, self._add_epochs(namespace))
         for layer in ("bronze", "silver", "gold"):
             self._db.execute(f"CREATE SCHEMA {layer}")
         self._db.execute("SET lock_configuration = true")
 
-    def _add_epochs(self, namespace: str) -> None:
+    def _add_epochs(self, namespace: str) -> int:
+        """Add what is known of each epoch; gives the end of the namespace's past, ms."""
         pasts = [
             past for name in sorted({name for name, _ in self._lake.owners(PART)})
             for past in all_pasts(self._lake, name)
@@ -74,12 +74,16 @@ class Door:
         for past in pasts:
             place, content = (past.namespace, past.epoch), past.content
             is_latest = latest[past.namespace] == past.epoch
-            epochs.append((*place, is_latest, _moment(past.begin_ms), _moment(past.end_ms()), content.seq))
+            figures = self._lake.state("gold", *place)
+            figures_to = None if figures is None else _moment(figures.content["now_ms"])
+            span = _moment(past.begin_ms), _moment(past.end_ms())
+            epochs.append((*place, is_latest, *span, content.seq, figures_to))
             gaps += [(*place, _moment(from_ms), _moment(to_ms)) for from_ms, to_ms in content.holes]
             steps += [(*place, seq, _moment(from_ms), _moment(to_ms)) for seq, from_ms, to_ms in content.steps]
         self._db.register("delta_epochs", _table(epochs, EPOCHS))
         self._db.register("delta_gaps", _table(gaps, GAPS))
         self._db.register("delta_steps", _table(steps, STEPS))
+        return max(past.end_ms() for past in pasts if past.namespace == namespace)
 
     def answer(self, sql: str) -> pa.Table:
         """The rows that a query gives.

@@ -10,7 +10,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from ..lake.schema import BRONZE, GOLD, MOMENT, SILVER, TABLES
+from ..lake.schema import BRONZE, GOLD, MOMENT, SILVER, SILVER_VALUES, TABLES
 from ..silver.tables import LATER
 
 
@@ -19,18 +19,25 @@ def _schema(**types: pa.DataType) -> pa.Schema:
     return pa.schema([pa.field(name, of, nullable=False) for name, of in types.items()])
 
 
-EPOCHS: Final = _schema(latest=pa.bool_(), begins=MOMENT, ends=MOMENT, seq=pa.int64())
+# figures_to: up to when there are figures
+EPOCHS: Final = _schema(latest=pa.bool_(), begins=MOMENT, ends=MOMENT, seq=pa.int64()).append(
+    pa.field("figures_to", MOMENT)
+)
 GAPS: Final = _schema(gap_from=MOMENT, gap_to=MOMENT)
 STEPS: Final = _schema(seq=pa.int64(), set_from=MOMENT, set_to=MOMENT)
 
 _PERIODIC: Final = [table for table, schema in GOLD.items() if "grain" in schema.names]
 _GRAINS: Final = ("hour", "day")
+YOUNG_MS: Final = 48 * 3_600_000
 
 # What a row is. The order is that of the list that users get.
 ABOUT: Final = {
     "routes": "an address that a topic is routed to now",
     "routes_by_day": "the same at the end of each day of your time zone",
     **{f"{table}_by_{grain}": f"figures of {table} in one {grain} (UTC)" for table in _PERIODIC for grain in _GRAINS},
+    "broker_by_minute": "for how long a broker was present and writable, in one minute of the last 48 hours",
+    "heartbeat_by_minute": "how often a broker process was heard, in one minute of the last 48 hours",
+    "lookups_by_minute": "how often a topic was looked up, in one minute of the last 48 hours",
     **{table: "the same of hours and days, with their grain" for table in _PERIODIC},
     "broker_state": "a stretch of time in which a broker was writable, read_only, absent or unknown",
     "alarm": "an alarm of the streams",
@@ -38,6 +45,10 @@ ABOUT: Final = {
     "gaps": "a time of which changes were lost: what held then is not known",
     "clock_steps": "a change by which the clock of Redis had been set back, and from when to when",
     **{table: "a value, from the change that set it to the change that ended it" for table in SILVER},
+    **{
+        f"changes_of_{table}": f"a value of {table} that began or ended, with the number of the change"
+        for table in SILVER
+    },
     **{stream: f"an entry of the stream of {stream}" for stream in BRONZE},
 }
 
@@ -50,13 +61,15 @@ def raw_name(table: str) -> str:
     return "delta_" + table.replace("/", "_")
 
 
-def views(namespace: str) -> dict[str, str]:
+def views(namespace: str, end_ms: int = YOUNG_MS) -> dict[str, str]:
     """Every view and its query; a view asks only for those before it, and for the registered tables.
 
     Args:
         namespace: of the views without a layer's name.
+        end_ms: where its past ends: minutes are those of the last 48 hours before that.
     """
-    return {**_layers(), **_of_namespace(f"namespace = {_text(namespace)}")}
+    ours = f"namespace = {_text(namespace)}"
+    return {**_layers(), **_of_namespace(ours), **_minutes(ours, max(0, end_ms - YOUNG_MS)), **_changes(ours)}
 
 
 def _layers() -> dict[str, str]:
@@ -118,6 +131,72 @@ def _of_namespace(ours: str) -> dict[str, str]:
         "WHERE NOT EXISTS (SELECT 1 FROM gaps g WHERE g.gap_from < d.until AND d.until <= g.gap_to)"
     )
     return found
+
+
+def _minutes(ours: str, since_ms: int) -> dict[str, str]:
+    """What happened in each minute, of the stretches and entries that figures are made of; minutes make up hours."""
+
+    def lasting(*states: str) -> str:
+        lasted = "epoch_ms(least(coalesce(valid_to, until), until)) - epoch_ms(greatest(valid_from, period_start))"
+        return f"CAST(coalesce(sum({lasted}) FILTER (state IN {states}), 0) AS BIGINT)"
+
+    def entries(stream: str) -> str:
+        return f"""
+            SELECT DISTINCT ON (id_ms, id_n) CAST(e AS JSON) AS e,
+                time_bucket(INTERVAL 1 MINUTE, make_timestamptz(ms * 1000)) AS period_start
+            FROM bronze.{stream} WHERE {ours} AND ms >= {since_ms}"""
+
+    since = f"greatest(begins, make_timestamptz({since_ms} * 1000))"
+    return {
+        # who went for good is observed to the end of that hour
+        "broker_by_minute": f"""
+            SELECT *, present_ms / observed_ms AS availability, writable_ms / observed_ms AS write_availability FROM (
+                SELECT period_start, arg_max(cluster, valid_from) AS cluster, broker_name,
+                    {lasting("writable", "read_only", "absent")} AS observed_ms,
+                    {lasting("writable", "read_only")} AS present_ms,
+                    {lasting("writable", "writable")} AS writable_ms
+                FROM (
+                    SELECT epoch, period_start, least(period_start + INTERVAL 1 MINUTE, figures_to) AS until FROM (
+                        SELECT epoch, figures_to, unnest(generate_series(
+                            time_bucket(INTERVAL 1 MINUTE, {since}), figures_to - INTERVAL 1 MILLISECOND,
+                            INTERVAL 1 MINUTE)) AS period_start
+                        FROM delta_epochs WHERE {ours}))
+                JOIN gold.broker_state USING (epoch)
+                WHERE {ours} AND valid_from < until AND coalesce(valid_to, until) > period_start AND (
+                    state <> 'absent' OR valid_to IS NOT NULL
+                    OR period_start < time_bucket(INTERVAL 1 HOUR, valid_from) + INTERVAL 1 HOUR)
+                GROUP BY period_start, broker_name)
+            WHERE observed_ms > 0""",
+        "heartbeat_by_minute": f"""
+            SELECT period_start, e->>'who' AS who, max(e->>'broker_name') AS broker_name,
+                count(*) FILTER (e->>'kind' <> 'refused') AS beats, count(*) FILTER (e->>'kind' = 'refused') AS refused,
+                count(DISTINCT e->>'front_end') AS front_ends
+            FROM ({entries("heartbeats")}) GROUP BY period_start, who""",
+        "lookups_by_minute": f"""
+            SELECT period_start, each.key AS topic, coalesce(sum(each.value) FILTER (kind = 'found'), 0) AS lookups,
+                coalesce(sum(each.value) FILTER (kind = 'missing'), 0) AS missing
+            FROM (
+                SELECT period_start, kind, unnest(map_entries(CAST(e->kind AS MAP(VARCHAR, BIGINT)))) AS each
+                FROM ({entries("lookups")}), unnest(['found', 'missing']) AS kinds(kind))
+            GROUP BY period_start, topic""",
+    }
+
+
+def _changes(ours: str) -> dict[str, str]:
+    """What began and what ended in silver; who remembers the last change reads on behind it."""
+
+    def half(table: str, change: str, seq: str, at: str, by: str, ended_by: str) -> str:
+        columns = ", ".join(f'"{name}"' for name in SILVER_VALUES[table])
+        return (
+            f"SELECT epoch, {seq} AS seq, {at} AS moment, '{change}' AS change, {columns}, {by} AS caused_by, "
+            f"{ended_by} AS ended_by FROM silver.{table} WHERE {ours} AND {seq} IS NOT NULL"
+        )
+
+    return {
+        f"changes_of_{table}": f"{half(table, 'begins', 'from_seq', 'valid_from', 'from_by', 'NULL')} UNION ALL "
+        f"{half(table, 'ends', 'to_seq', 'valid_to', 'to_by', 'ended_by')}"
+        for table in SILVER
+    }
 
 
 def _text(value: str) -> str:

@@ -218,20 +218,56 @@ async def write_past(redis_url: str, namespace: str) -> tuple[Truth, int]:
     return day.truth, seconds * 1000 + us // 1000
 
 
-def test_a_past_that_is_written_has_the_stamps_of_its_hours(redis_url, namespace, tmp_path):
+@pytest.fixture(scope="module")
+def past(redis_url, tmp_path_factory):
+    """A lake of it, the truth, and when it was asked for."""
     from mqregistry.pipeline import jobs
+
+    truth, asked_ms = asyncio.run(write_past(redis_url, "simulated-past"))
+    lake = Lake(str(tmp_path_factory.mktemp("past")))
+    jobs.run(None, lake, jobs.PipelineSettings(redis_url, "simulated-past"), once=True)
+    return lake, truth, asked_ms
+
+
+def test_a_past_that_is_written_has_the_stamps_of_its_hours(past, redis_url):
     from mqregistry.pipeline.past.audit import audit
 
-    truth, asked_ms = asyncio.run(write_past(redis_url, namespace))
+    lake, truth, asked_ms = past
     assert 0 <= asked_ms - truth.end_ms < 1_200_000
     hours = {row["period_start"] for row in truth.figures["broker"] if row["grain"] == "hour"}
     assert len(hours) in (26, 27)
     assert asked_ms - min(hours) < 27 * 3_600_000
-    lake = Lake(str(tmp_path / "past"))
-    jobs.run(None, lake, jobs.PipelineSettings(redis_url, namespace), once=True)
     assert differences(lake, truth) == []
-    found = audit(None, redis_url, namespace, lake)
+    found = audit(None, redis_url, truth.namespace, lake)
     assert found.ok, found
     assert found.cells > 20
     assert found.figures > 26 * 4
     assert found.entries["heartbeats"] > 26 * 4
+
+
+@pytest.mark.parametrize(
+    ("table", "name", "columns"),
+    [
+        ("broker", "broker_name", ("observed_ms", "present_ms", "writable_ms")),
+        ("heartbeat", "who", ("beats", "refused")),
+        ("topic", "topic", ("lookups",)),
+    ],
+)
+def test_minutes_make_up_the_hours_of_a_past(past, table, name, columns):
+    pytest.importorskip("duckdb")
+    from mqregistry.pipeline.sql import Door
+
+    lake, truth, _ = past
+    sums = ", ".join(f"sum({column})::BIGINT" for column in columns)
+    kept = f" WHERE {columns[0]} > 0"  # minutes have only rows in which there was something
+    minutes = "lookups_by_minute" if table == "topic" else f"{table}_by_minute"
+    by_minute, by_hour = (
+        Door(lake, truth.namespace).answer(query).to_pylist() for query in (
+            f"SELECT epoch_ms(time_bucket(INTERVAL 1 HOUR, period_start)) AS h, {name}, {sums} FROM {minutes} "
+            f"WHERE period_start < make_timestamptz({truth.end_ms} * 1000) GROUP BY ALL ORDER BY ALL",
+            f"SELECT epoch_ms(period_start) AS h, {name}, {', '.join(columns)} FROM {table}_by_hour{kept} ORDER BY ALL",
+        )
+    )  # fmt: skip
+    by_minute, by_hour = ([tuple(row.values()) for row in rows if row] for rows in (by_minute, by_hour))
+    assert [row for row in by_minute if row[2]] == by_hour
+    assert len(by_hour) > 26

@@ -96,6 +96,32 @@ def test_views_know_no_epochs(lake):
     assert door.answer("SELECT count(*) AS n FROM silver.queue_data").to_pylist() == [{"n": 2}]
 
 
+def test_changes_are_read_on_from_the_last_one(lake):
+    door = Door(lake, "default", time_zone="UTC")
+    feed = "SELECT epoch, moment::VARCHAR AS m, change, addr FROM changes_of_broker_addr WHERE seq > {} ORDER BY m"
+    rows = [tuple(row.values()) for row in door.answer(feed.format(-1)).to_pylist()]
+    assert rows == [
+        ("old", "2026-05-31 22:00:00+00", "begins", "10.0.0.1:10911"),
+        ("old", "2026-05-31 23:00:00+00", "ends", "10.0.0.1:10911"),
+        ("old", "2026-05-31 23:30:00+00", "begins", "10.0.0.1:10911"),
+        ("new", "2026-06-01 02:00:00+00", "begins", "10.0.0.2:10911"),
+    ]
+    assert door.answer(feed.format(1)).num_rows == 0
+
+
+def test_minutes_make_up_hours(lake):
+    columns = ("observed_ms", "present_ms", "writable_ms")
+    sums = ", ".join(f"sum({name})::BIGINT AS {name}" for name in columns)
+    hours = Door(lake, "default", time_zone="UTC").answer(
+        f"SELECT time_bucket(INTERVAL 1 HOUR, period_start) AS hour, {sums} FROM broker_by_minute GROUP BY 1 ORDER BY 1"
+    )
+    wanted = Door(lake, "default", time_zone="UTC").answer(
+        f"SELECT period_start AS hour, {', '.join(columns)} FROM broker_by_hour ORDER BY 1"
+    )
+    assert hours.to_pylist() == wanted.to_pylist()
+    assert {row["present_ms"] for row in wanted.to_pylist()} == {HOUR_MS // 2, HOUR_MS}
+
+
 def test_days_are_those_of_the_reader(lake):
     days = "SELECT CAST(day AS VARCHAR) AS day, addr FROM routes_by_day ORDER BY day"
     utc, berlin = (Door(lake, "default", time_zone=zone).answer(days).to_pylist() for zone in ("UTC", "Europe/Berlin"))
