@@ -262,6 +262,7 @@ class Job:
             return
         if gold.refresh(self.spark, self.lake, self.settings.namespace, epoch):
             self._tell("figures brought up to date")
+        self._progress.figures(gold.last_hour(self.lake, self.settings.namespace, epoch))
         self._gold_due_s = begun_s + max(_GOLD_S, (time.process_time() - cpu_s) / _GOLD_SHARE)
 
     def _acknowledge(self, epoch: str) -> None:

@@ -14,6 +14,9 @@ class Progress(Protocol):
     def took(self, stream: str, rows: int, quarantined: int) -> None:
         """A batch of a stream is in the lake; so many entries could not be read, and are in quarantine."""
 
+    def figures(self, values: dict[str, dict[str, float]]) -> None:
+        """The lake's figures of the last whole hour are these: metric -> cluster -> value."""
+
     def round_done(self, seconds: float, seq: int) -> None:
         """A round went through in this time; the tables have everything up to this change."""
 
@@ -28,6 +31,9 @@ class Unwatched:
         """Nothing happens."""
 
     def took(self, stream: str, rows: int, quarantined: int) -> None:
+        """Nothing happens."""
+
+    def figures(self, values: dict[str, dict[str, float]]) -> None:
         """Nothing happens."""
 
     def round_done(self, seconds: float, seq: int) -> None:

@@ -45,6 +45,10 @@ ROWS: Final = {
         "pipeline_behind_seconds", "pipeline_last_round_seconds", "pipeline_round_duration_seconds",
         "pipeline_rounds_total", "pipeline_rows_total", "pipeline_quarantined_total", "pipeline_seq",
     ),
+    "What the lake says of the last hour": (
+        "pipeline_availability", "pipeline_write_availability", "pipeline_outages", "pipeline_flaps",
+        "pipeline_missed_beats",
+    ),
     "Who may do what, and how often": (
         "auth_decisions_total", "auth_failures_total", "auth_revision", "auth_last_anonymous_write_seconds",
         "auth_older_workers", "rate_seen_total", "rate_exceeded_total", "rate_refused_total", "rate_addresses",
@@ -88,6 +92,8 @@ def unit(name: str, metric: Metric) -> str:
     """Grafana's word for the unit of what a panel draws."""
     if metric.kind == "counter":
         return "ops"
+    if name.endswith("availability"):
+        return "percentunit"
     if name == "auth_last_anonymous_write_seconds":
         return "dateTimeFromNow"
     return "bytes" if name.endswith("_bytes") else "s" if name.endswith("_seconds") else "short"

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from .build import refresh
-from .tables import read
+from .tables import last_hour, read
 
-__all__ = ["read", "refresh"]
+__all__ = ["last_hour", "read", "refresh"]

@@ -6,6 +6,7 @@ A refresh puts the rows that it worked out into the place of whole partitions: o
 from __future__ import annotations
 
 import datetime
+from collections import Counter, defaultdict
 from typing import Any, Final
 
 import msgspec
@@ -21,6 +22,7 @@ GRAINS: Final = {"hour": HOUR_MS, "day": DAY_MS}
 MOMENT_OF: Final = {"alarm": "at", "broker_state": "valid_from"}  # of tables without periods
 BY_DAY: Final = frozenset({"heartbeat", "alarm", "broker_state"})  # all rows of a day are in one partition
 STILL: Final = "now"  # the partition of broker_state's rows without an end
+_MOST_CLUSTERS: Final = 100  # of metrics
 _FORMATS: Final = {"hour": "%Y-%m-%dT%H", "day": "%Y-%m-%d"}
 
 
@@ -119,6 +121,29 @@ def read(
     if grain is not None and moment == "period_start":
         chosen = chosen & (pc.field("grain") == grain)
     return lake.dataset(files, schema).to_table(columns=wanted, filter=chosen)
+
+
+def last_hour(lake: Lake, namespace: str, epoch: str) -> dict[str, dict[str, float]]:
+    """Figures of the last whole hour, as metrics: name -> cluster -> value."""
+    _, content = last(lake, namespace, epoch)
+    if content is None:
+        return {}
+    end_ms = content.now_ms // HOUR_MS * HOUR_MS
+    hour: dict[str, Any] = {"grain": "hour", "from_ms": end_ms - HOUR_MS, "to_ms": end_ms}
+    brokers = read(lake, "broker", namespace, epoch, **hour).to_pylist()
+    clusters = {row["broker_name"]: row["cluster"] for row in brokers}
+    shown = set(sorted({*clusters.values()})[:_MOST_CLUSTERS])
+    found: dict[str, Counter[str]] = defaultdict(Counter)
+    for row in [*brokers, *read(lake, "heartbeat", namespace, epoch, **hour).to_pylist()]:
+        if (cluster := clusters.get(row["broker_name"])) is not None:
+            for name in ("observed_ms", "present_ms", "writable_ms", "outages", "flaps", "missed_beats"):
+                found[name][cluster if cluster in shown else "other"] += row.get(name, 0)
+    shares = {
+        share: {cluster: found[part][cluster] / ms for cluster, ms in found["observed_ms"].items() if ms}
+        for share, part in (("availability", "present_ms"), ("write_availability", "writable_ms"))
+    }
+    counts = {name: found[name] for name in ("outages", "flaps", "missed_beats")}
+    return {f"pipeline_{name}": dict(values) for name, values in (shares | counts).items()}
 
 
 def _moment(ms: int) -> pa.Scalar:

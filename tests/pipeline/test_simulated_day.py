@@ -271,3 +271,20 @@ def test_minutes_make_up_the_hours_of_a_past(past, table, name, columns):
     by_minute, by_hour = ([tuple(row.values()) for row in rows if row] for rows in (by_minute, by_hour))
     assert [row for row in by_minute if row[2]] == by_hour
     assert len(by_hour) > 26
+
+
+def test_figures_of_the_last_hour_are_metrics(past):
+    from mqregistry.pipeline.gold import last_hour
+
+    lake, truth, _ = past
+    hour_ms = truth.end_ms // 3_600_000 * 3_600_000 - 3_600_000
+    rows, beats = ([row for row in truth.figures[table] if (row["grain"], row["period_start"]) == ("hour", hour_ms)]
+                   for table in ("broker", "heartbeat"))  # fmt: skip
+    found = last_hour(lake, truth.namespace, truth.epoch)
+    assert {*found["pipeline_availability"]} == {row["cluster"] for row in rows} == {"sim-a", "sim-b"}
+    for cluster, share in found["pipeline_write_availability"].items():
+        of_it = [row for row in rows if row["cluster"] == cluster]
+        assert share == sum(row["writable_ms"] for row in of_it) / sum(row["observed_ms"] for row in of_it)
+        assert found["pipeline_outages"][cluster] == sum(row["outages"] for row in of_it)
+        missed = sum(row["missed_beats"] for row in beats if row["who"].startswith(f"{cluster}|"))
+        assert found["pipeline_missed_beats"][cluster] == missed

@@ -130,6 +130,8 @@ def test_a_pipeline_shows_its_part_and_no_more():
     status.took("changes", 100, 2)
     status.took("changes", 10, 0)
     status.round_failed("redis_away")
+    of_lake = ("availability", "write_availability", "outages", "flaps", "missed_beats")
+    status.figures({f"pipeline_{name}": {"c1": number} for number, name in enumerate(of_lake)})
     status.round_done(3.5, 42)
     assert status.not_ready() == []
     found = Metrics(exposition(status, "text/plain")[0].decode())
@@ -137,7 +139,7 @@ def test_a_pipeline_shows_its_part_and_no_more():
         "pipeline_behind_seconds{changes}": 12.5, "pipeline_rows_total{changes}": 110,
         "pipeline_rows_total{lookups}": 0, "pipeline_quarantined_total{changes}": 2, "pipeline_rounds_total{done}": 1,
         "pipeline_rounds_total{redis_away}": 1, "pipeline_rounds_total{failed}": 0,
-        "pipeline_round_duration_seconds": 3.5, "pipeline_seq": 42, "ready": 1,
+        "pipeline_round_duration_seconds": 3.5, "pipeline_seq": 42, "ready": 1, "pipeline_flaps{c1}": 3,
     }.items()  # fmt: skip
     assert abs(found["pipeline_last_round_seconds"] - time.time()) < 60
     shown = {series.name for series in status.series()}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from .... import __version__
@@ -25,6 +25,7 @@ class PipelineStatus:
         self._rows: Counter[str] = Counter(dict.fromkeys(STREAMS, 0))
         self._quarantined: Counter[str] = Counter(dict.fromkeys(STREAMS, 0))
         self._rounds: Counter[str] = Counter(dict.fromkeys(_RESULTS, 0))
+        self._figures: dict[str, dict[str, float]] = {}
         self._last_s = self._round_s = 0.0
         self._seq = 0
         self._started_s = time.time()
@@ -41,6 +42,11 @@ class PipelineStatus:
         with self._lock:
             self._rows[stream] += rows
             self._quarantined[stream] += quarantined
+
+    def figures(self, values: dict[str, dict[str, float]]) -> None:
+        """The lake's figures of the last whole hour are these: metric -> cluster -> value."""
+        with self._lock:
+            self._figures = values
 
     def round_done(self, seconds: float, seq: int) -> None:
         """A round went through in this time; the tables have everything up to this change."""
@@ -68,11 +74,12 @@ class PipelineStatus:
         with self._lock:
             behind_s, rounds = dict(self._behind_s), dict(self._rounds)
             rows, quarantined = dict(self._rows), dict(self._quarantined)
-            last_s, round_s, seq = self._last_s, self._round_s, self._seq
-        for name, values in (
-            ("pipeline_behind_seconds", behind_s), ("pipeline_rows_total", rows),
-            ("pipeline_quarantined_total", quarantined), ("pipeline_rounds_total", rounds),
-        ):  # fmt: skip
+            last_s, round_s, seq, figures = self._last_s, self._round_s, self._seq, self._figures
+        shown: dict[str, Mapping[str, float]] = {
+            "pipeline_behind_seconds": behind_s, "pipeline_rows_total": rows,
+            "pipeline_quarantined_total": quarantined, "pipeline_rounds_total": rounds, **figures,
+        }  # fmt: skip
+        for name, values in shown.items():
             for label, value in sorted(values.items()):
                 yield Series(name, label, value)
         yield Series("pipeline_last_round_seconds", "", last_s)

@@ -186,6 +186,15 @@ METRICS: Final[Mapping[str, Metric]] = {
     ),
     "pipeline_round_duration_seconds": Metric("gauge", "How long that round took."),
     "pipeline_seq": Metric("gauge", "The last change that the tables have."),
+    "pipeline_availability": Metric(
+        "gauge", "Of the lake's last whole hour: share of the time in which a cluster's brokers were there.", "cluster"
+    ),
+    "pipeline_write_availability": Metric(
+        "gauge", "The same: share of the time in which they had a master and a writable queue.", "cluster"
+    ),
+    "pipeline_outages": Metric("gauge", "The same: how often one of them went away.", "cluster"),
+    "pipeline_flaps": Metric("gauge", "The same: how often one was back within five minutes.", "cluster"),
+    "pipeline_missed_beats": Metric("gauge", "The same: heartbeats that were due and did not come.", "cluster"),
     "build_info": Metric("gauge", "1; release: of this process.", "release"),
     "ready": Metric("gauge", "1 when /readyz answers 200."),
     "start_time_seconds": Metric("gauge", "When this process started, in seconds since 1970."),
