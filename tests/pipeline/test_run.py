@@ -86,13 +86,16 @@ class Told:
     """What a pipeline told of its progress."""
 
     def __init__(self):
-        self.behind_s, self.taken, self.rounds = [], [], []
+        self.behind_s, self.taken, self.rounds, self.of_lake = [], [], [], []
 
     def behind(self, stream, seconds):
         self.behind_s.append((stream, seconds))
 
     def took(self, stream, rows, quarantined):
         self.taken.append((stream, rows, quarantined))
+
+    def figures(self, values):
+        self.of_lake.append(set(values))
 
     def round_done(self, seconds, seq):
         self.rounds.append(("done", seconds > 0, seq))
@@ -111,6 +114,7 @@ def test_a_round_tells_how_far_behind_it_was_and_what_it_took(bed, lake):
     assert by_stream["heartbeats"] == [(ids[-1] - ids[0]) / 1000, 0.0]
     assert by_stream["changes"][1] == 0.0
     assert ("heartbeats", 5, 0) in told.taken
+    assert {"pipeline_availability", "pipeline_flaps"} <= told.of_lake[0]
     assert told.rounds == [("done", True, 3)]
     with pytest.raises(StoreUnavailable):
         jobs.run(None, lake, settings(bed)._replace(redis_url="redis://127.0.0.1:1"), once=True, progress=told)
