@@ -6,7 +6,7 @@ from typing import Protocol
 
 
 class Progress(Protocol):
-    """Is told of every round; from one thread."""
+    """Is told of every round and of every batch, from several threads."""
 
     def behind(self, stream: str, seconds: float) -> None:
         """So much time lies between the last entry of a stream that the lake has and the stream's last one."""

@@ -144,7 +144,7 @@ def measured(at: int, running_s: float) -> Iterator[tuple[float, float]]:
             _run(day, at + MEASURED, server.url, lake, running_s)
 
 
-def _run(day: FleetDay, number: int, url: str, lake: Lake, seconds: float) -> None:
+def _run(day: FleetDay, first_round: int, url: str, lake: Lake, seconds: float) -> None:
     """The command itself for a while, as a user starts it: CPU of its processes by ten seconds, and their memory."""
     command = [sys.executable, "-m", "mqregistry", "pipeline", "run", "--redis", url, "--lake", lake.root]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL) as running:
@@ -152,7 +152,7 @@ def _run(day: FleetDay, number: int, url: str, lake: Lake, seconds: float) -> No
         time.sleep(SETTLE_S)
         first = watch.take()
         used = cpu_of(process)
-        for number in range(number, number + int(seconds * 1000) // ROUND_MS):
+        for number in range(first_round, first_round + int(seconds * 1000) // ROUND_MS):
             day.rounds(number, number + 1)
             time.sleep(ROUND_MS / 1000)
         by_round = (cpu_of(process) - used) * ROUND_MS / 1000 / seconds

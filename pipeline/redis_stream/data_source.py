@@ -14,6 +14,8 @@
 | startingUnread | how many entries up to startingId, after that change, cannot be read | 0 |
 | epoch | of the registry that must answer; another is an error | whoever answers |
 | maxEntriesPerTrigger | admission: at most, of changes; about, of the others | 250000 |
+| minEntriesPerTrigger | a stream: a batch waits for so many, but not for longer than maxTriggerDelay | 0 |
+| maxTriggerDelay | seconds since the query saw that there is something new | 10 |
 | partitions | tasks of a batch, at most | 4 |
 | reader | a stream: the name under which Redis is told what was read, and keeps what was not | nobody |
 
@@ -29,6 +31,8 @@ environment it does not see it at all.
 from __future__ import annotations
 
 import contextlib
+import math
+import time
 from collections.abc import Iterator, Mapping, MutableMapping
 from typing import Any, Final
 
@@ -55,7 +59,7 @@ from .stream import Login, Stream, StreamHead
 
 _OPTIONS: Final = {
     "url", "password", "namespace", "stream", "startingid", "startingseq", "startingunread", "epoch",
-    "maxentriespertrigger", "partitions", "reader", "path",
+    "maxentriespertrigger", "minentriespertrigger", "maxtriggerdelay", "partitions", "reader", "path",
 }  # fmt: skip
 _LEAST_PER_PARTITION: Final = 20_000  # below, a task costs more than it saves
 
@@ -120,6 +124,8 @@ class _Config:
         self.epoch = given.get("epoch")
         self.reader = given.get("reader")
         self.limit = _number(given, "maxEntriesPerTrigger", 250_000, 1)
+        self.least = _number(given, "minEntriesPerTrigger", 0, 0)
+        self.delay_s = _seconds(given, "maxTriggerDelay", 10.0)
         self.partitions = _number(given, "partitions", 4, 1)
 
     def open(self) -> Stream:
@@ -133,6 +139,17 @@ def _number(given: Mapping[str, str], name: str, default: int, least: int) -> in
     if not text.isdecimal() or int(text) < least:
         raise ConfigError(f"redis_stream: {name} {text!r}: expected a whole number, {least} or more")
     return int(text)
+
+
+def _seconds(given: Mapping[str, str], name: str, default: float) -> float:
+    text = given.get(name.lower(), str(default))
+    try:
+        found = float(text)
+    except ValueError:
+        found = math.nan
+    if not 0 <= found < math.inf:
+        raise ConfigError(f"redis_stream: {name} {text!r}: expected a number of seconds")
+    return found
 
 
 class _Reader:
@@ -187,9 +204,10 @@ class _StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow
         super().__init__(config)
         self._kept: Stream | None = None
         self._target: Position | None = None
+        self._due_s: float | None = None  # when what waits is a batch, however little it is
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"_config": self._config, "_kept": None, "_target": None}
+        return {"_config": self._config, "_kept": None, "_target": None, "_due_s": None}
 
     @property
     def _stream(self) -> Stream:
@@ -212,13 +230,24 @@ class _StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow
         head = self._stream.head()
         self._stream.check(begin, epoch, head)
         end = self._target or self._stream.last()
-        if end.id <= begin.id:
+        if end.id <= begin.id or self._waits(begin, end):
             return start
         if isinstance(limit, ReadMaxRows):
             end = self._stream.after(begin, limit.max_rows, end)
         elif not isinstance(limit, ReadAllAvailable):
             raise ConfigError(f"redis_stream cannot limit a batch by {limit}")
         return _offset(end, epoch)
+
+    def _waits(self, begin: Position, end: Position) -> bool:
+        """Whether so little is there that a batch can wait for more."""
+        if self._target or not self._config.least:
+            return False
+        now_s = time.monotonic()
+        self._due_s = self._due_s or now_s + self._config.delay_s
+        if now_s < self._due_s and self._stream.after(begin, self._config.least, end).id >= end.id:
+            return True
+        self._due_s = None
+        return False
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         head = self._stream.head()

@@ -179,7 +179,8 @@ def test_ctrl_c_ends_the_wait_for_spark_at_once():
 
 def test_ctrl_c_while_spark_starts_says_that_it_ends(command, tmp_path, monkeypatch):  # noqa: F811
     monkeypatch.setattr(session, "open_session", lambda **_: signal.raise_signal(signal.SIGINT))
-    result = command("pipeline", "run", "--once", *REDIS, "--lake", str(tmp_path), expect=1)
+    cluster = ("--master", "spark://127.0.0.1:1")  # on this machine it starts when it is needed
+    result = command("pipeline", "run", "--once", *REDIS, "--lake", str(tmp_path), *cluster, expect=1)
     assert "mqregistry: stopped\n" in result.stderr
     assert "Aborted!" in result.stderr, "which main() makes 130 of"
 
