@@ -9,7 +9,7 @@ TEST_PROCESSES ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) +
 VENV := .venv
 BIN := $(VENV)/bin
 # A source distribution lacks these links.
-LINKS := src/mqregistry registry/worker registry/pipeline registry/lua
+LINKS := src/mqregistry src/pyspark_redis_stream.py registry/worker registry/pipeline registry/lua
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .PHONY: same-python help run test other-tests spark-tests test-valkey test-redis k8s interop bench docs pictures lint types check release constraints clean
@@ -43,6 +43,9 @@ endif
 
 src/mqregistry:
 	mkdir -p $(@D) && ln -sfn ../registry $@
+
+src/pyspark_redis_stream.py:
+	mkdir -p $(@D) && ln -sfn ../pipeline/redis_stream/$(@F) $@
 
 registry/worker registry/pipeline registry/lua:
 	mkdir -p $(@D) && ln -sfn ../$(@F) $@

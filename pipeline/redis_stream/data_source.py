@@ -1,7 +1,8 @@
 """``redis_stream``: the registry's streams as a Spark data source, in batches and as a stream.
 
-    spark.dataSource.register(RedisStreamSource)
     spark.readStream.format("redis_stream").option("url", "redis://127.0.0.1:6379").load()
+
+Where this package is installed, Spark finds the source by itself (``pyspark_redis_stream.py``).
 
 | option | meaning | default |
 | --- | --- | --- |

@@ -79,7 +79,8 @@ def test_nothing_of_this_machine_is_in_the_wheel(wheel):
 
 def test_make_makes_the_links_that_an_sdist_lacks(unpacked):
     links = {"src/mqregistry": "../registry", "registry/worker": "../worker", "registry/pipeline": "../pipeline",
-             "registry/lua": "../lua"}  # fmt: skip
+             "registry/lua": "../lua",
+             "src/pyspark_redis_stream.py": "../pipeline/redis_stream/pyspark_redis_stream.py"}  # fmt: skip
     assert {link for link in links if (unpacked / link).exists()} == set()
     subprocess.run(["make", *links], cwd=unpacked, check=True, stdout=subprocess.DEVNULL)
     assert {link: str((unpacked / link).readlink()) for link in links} == links

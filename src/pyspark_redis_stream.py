@@ -1,0 +1,1 @@
+../pipeline/redis_stream/pyspark_redis_stream.py
