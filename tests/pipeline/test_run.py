@@ -187,6 +187,16 @@ def test_queries_go_on_beside_the_rounds_until_little_comes(spark, bed, lake, mo
     assert not list(Path(lake.path("_checkpoints")).iterdir())
 
 
+def test_beats_of_one_moment_in_a_long_stream_do_not_look_like_many(bed, lake):
+    bed.add(*[bed.heartbeat(START_MS + 10 * i) for i in range(10_000)], stream="heartbeats")
+    few = settings(bed, spark_from=200)
+    jobs.run(None, lake, few, once=True)
+    then = START_MS + 200_000
+    bed.add(*[bed.heartbeat(then)] * 70, stream="heartbeats", ids=[f"{then}-{n}" for n in range(70)])
+    bed.add(bed.heartbeat(then + 9_000), stream="heartbeats")
+    assert jobs.run(object(), lake, few, once=True).entries["heartbeats"] == 71
+
+
 def test_a_namespace_that_fails_does_not_stop_the_others(bed, redis_url, lake):
     others = [Bed(redis_url, f"{bed.namespace}-{name}") for name in ("a", "b")]
     for one in (bed, *others):
