@@ -275,7 +275,7 @@ def _round(job: Job, tell: Callable[[str], None], stop: threading.Event, progres
             if stop.is_set():
                 raise Stopped("stopped") from error
             continue
-        progress.round_done(time.monotonic() - began_s, done.seq)
+        progress.round_done(time.monotonic() - began_s, done.seq, job.settings.namespace)
         job.accept_no_more_gaps()
         return done
     raise AssertionError

@@ -8,13 +8,13 @@ from typing import Protocol
 class Progress(Protocol):
     """Is told of every round and of every batch, from several threads."""
 
-    def behind(self, stream: str, seconds: float) -> None:
+    def behind(self, stream: str, seconds: float, namespace: str) -> None:
         """So much time lies between the last entry of a stream that the lake has and the stream's last one."""
 
     def took(self, stream: str, rows: int, quarantined: int) -> None:
         """A batch of a stream is in the lake; so many entries could not be read, and are in quarantine."""
 
-    def round_done(self, seconds: float, seq: int) -> None:
+    def round_done(self, seconds: float, seq: int, namespace: str) -> None:
         """A round went through in this time; the tables have everything up to this change."""
 
     def round_failed(self, why: str) -> None:
@@ -24,13 +24,13 @@ class Progress(Protocol):
 class Unwatched:
     """Nobody looks."""
 
-    def behind(self, stream: str, seconds: float) -> None:
+    def behind(self, stream: str, seconds: float, namespace: str) -> None:
         """Nothing happens."""
 
     def took(self, stream: str, rows: int, quarantined: int) -> None:
         """Nothing happens."""
 
-    def round_done(self, seconds: float, seq: int) -> None:
+    def round_done(self, seconds: float, seq: int, namespace: str) -> None:
         """Nothing happens."""
 
     def round_failed(self, why: str) -> None:

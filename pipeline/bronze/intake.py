@@ -230,7 +230,8 @@ class Intake:
         head = stream.head()
         missing = head.exists and head.last_generated > at
         since_ms = max(at.ms, entry_id(head.first).ms if head.first is not None else 0)
-        self._progress.behind(stream.name, max(0, head.last_generated.ms - since_ms) / 1000 if missing else 0.0)
+        behind_s = max(0, head.last_generated.ms - since_ms) / 1000 if missing else 0.0
+        self._progress.behind(stream.name, behind_s, self.settings.namespace)
 
     def check_stop(self) -> None:
         """Raise if the round is to end."""

@@ -75,7 +75,7 @@ def take_here(
         if end.id <= start.id:
             return True
         if end.id < newest.id and not alone:
-            if True or stream.has_more(start, limit, newest):
+            if stream.has_more(start, limit, newest):
                 return False
             end = newest  # in a long stream, entries of one moment look like many
         pages = stream.read(start, end, epoch, stream.head().first_id if start.id == OLDEST else None)

@@ -96,13 +96,13 @@ class Told:
     def __init__(self):
         self.behind_s, self.taken, self.rounds = [], [], []
 
-    def behind(self, stream, seconds):
+    def behind(self, stream, seconds, namespace):
         self.behind_s.append((stream, seconds))
 
     def took(self, stream, rows, quarantined):
         self.taken.append((stream, rows, quarantined))
 
-    def round_done(self, seconds, seq):
+    def round_done(self, seconds, seq, namespace):
         self.rounds.append(("done", seconds > 0, seq))
 
     def round_failed(self, why):
@@ -167,8 +167,8 @@ def test_queries_go_on_beside_the_rounds_until_little_comes(spark, bed, lake, mo
     seen = Counter()
 
     class Watched(Told):
-        def round_done(self, seconds, seq):
-            super().round_done(seconds, seq)
+        def round_done(self, seconds, seq, namespace):
+            super().round_done(seconds, seq, namespace)
             if seq in (500, 1_000, 1_300) and not seen[seq]:
                 seen[seq] += 1
                 if seq == 1_000:  # from now on nothing is worth it

@@ -185,7 +185,7 @@ METRICS: Final[Mapping[str, Metric]] = {
         "gauge", "When the last round went through, in seconds since 1970; 0: none has."
     ),
     "pipeline_round_duration_seconds": Metric("gauge", "How long that round took."),
-    "pipeline_seq": Metric("gauge", "The last change that the tables have."),
+    "pipeline_seq": Metric("gauge", "The last change that the tables have; of several namespaces, added up."),
     "build_info": Metric("gauge", "1; release: of this process.", "release"),
     "ready": Metric("gauge", "1 when /readyz answers 200."),
     "start_time_seconds": Metric("gauge", "When this process started, in seconds since 1970."),
