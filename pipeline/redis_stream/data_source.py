@@ -63,7 +63,8 @@ from .stream import Login, Stream, StreamHead
 
 _OPTIONS: Final = {
     "url", "password", "namespace", "stream", "startingid", "startingseq", "startingunread", "startingtime",
-    "endingtime", "epoch", "maxentriespertrigger", "minentriespertrigger", "maxtriggerdelay", "partitions", "reader", "path",
+    "endingtime", "epoch", "maxentriespertrigger", "minentriespertrigger", "maxtriggerdelay", "partitions", "reader",
+    "path",
 }  # fmt: skip
 _LEAST_PER_PARTITION: Final = 20_000  # below, a task costs more than it saves
 
