@@ -147,6 +147,8 @@ def measured(at: int, running_s: float) -> Iterator[tuple[float, float]]:
 def _run(day: FleetDay, first_round: int, url: str, lake: Lake, seconds: float) -> None:
     """The command itself for a while, as a user starts it: CPU of its processes by ten seconds, and their memory."""
     command = [sys.executable, "-m", "mqregistry", "pipeline", "run", "--redis", url, "--lake", lake.root]
+    day.rounds(first_round, first_round + 1)  # so that its first round has something to do, and gold reads the day
+    first_round += 1
     with subprocess.Popen(command, stdout=subprocess.DEVNULL) as running:
         watch, process = MemoryWatch(running.pid), psutil.Process(running.pid)
         time.sleep(SETTLE_S)
