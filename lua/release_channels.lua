@@ -1,6 +1,7 @@
---[[ release_channels: a draining worker gives up its channels, and then its lease
+--[[ release_channels: a draining worker gives up its channels, and then its lease; a sweeper that ends has neither, and
+  what it told of itself goes
   KEYS[1] meta         HASH
-  ARGV[1] incarnation
+  ARGV[1] incarnation  of the worker, or the sweeper's id
   ARGV[2] limit        int   brokers a call, 1..1000
   ARGV[3] topics       int   topics that lose write permission a call; those of a brokerName with more are left to
                        expire_brokers (include/wiping)

@@ -65,7 +65,11 @@ class NoNamespace(StoreError):
 
 
 class OlderSchema(StoreError):
-    """The namespace has a form that this release does not read, but can convert."""
+    """The namespace has a form that this release does not read, but can convert. half_way: a conversion was begun."""
+
+    def __init__(self, text: str, *, half_way: bool = False) -> None:
+        super().__init__(text)
+        self.half_way = half_way
 
 
 class StoreUnavailable(RegistryError):

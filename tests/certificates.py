@@ -81,7 +81,7 @@ def _openssl(*arguments: str) -> str:
 
 def _make(folder: Path, name: str, *options: str, password: str = "") -> Pair:
     if shutil.which("openssl") is None:
-        pytest.skip("no openssl command to make certificates with")
+        pytest.skip("no openssl on PATH to make certificates with: apt-get install openssl")
     pair = Pair(folder / f"{name}.pem", folder / f"{name}.key")
     hidden = ["-passout", f"pass:{password}"] if password else ["-nodes"]
     done = subprocess.run(

@@ -21,7 +21,7 @@ from mqregistry.config.in_force import in_force
 from mqregistry.config.settings import Settings
 from mqregistry.errors import RegistryError, StoreError, StoreUnavailable
 from mqregistry.store.fleet.processes import SweeperFacts, this_process
-from mqregistry.store.leases import Expired, LeaseStore
+from mqregistry.store.leases import LEASE_MS, Expired, LeaseStore
 from mqregistry.store.snapshot import read_shared_config
 from mqregistry.store.store import Store
 from mqregistry.store.streams import Alarm, StreamStore, Trimmed
@@ -45,6 +45,10 @@ _RETRY_FIRST_S: Final = 0.2
 _RETRY_MOST_S: Final = 5.0
 # After a deadline, so that many sweepers do not all come in the same millisecond.
 _JITTER_S: Final = 0.05
+# The first lease of a front end that starts, or gets its Redis back, at the same time as a sweeper comes later than the
+# sweeper's first pass.
+_PATIENCE_S: Final = LEASE_MS / 1000
+_LEAVE_S: Final = 0.5
 
 
 async def reach(store: Store, stop: asyncio.Event) -> bool:
@@ -108,11 +112,27 @@ class Sweeper:
         self._reap_at = 0.0
         self._config_at = 0.0
         self._trim_at = 0.0
-        self._heard = True
+        self._told_unheard = logging.NOTSET
+        self._patient_until_s = time.monotonic() + _PATIENCE_S
+        self._told_of_itself = False
         self._full_told_at: float | None = None
 
     async def run(self, stop: asyncio.Event) -> None:
         """Sweep until ``stop`` is set. Redis away is waited out; nothing ends this early."""
+        try:
+            await self._sweep_until(stop)
+        finally:
+            await self._leave()
+
+    async def _leave(self) -> None:
+        """Take back what this sweeper told of itself: else it would seem to run for ten seconds more."""
+        if self._told_of_itself:
+            self._told_of_itself = False
+            with contextlib.suppress(RegistryError, TimeoutError):
+                async with asyncio.timeout(_LEAVE_S):
+                    await self._leases.release(self._id)
+
+    async def _sweep_until(self, stop: asyncio.Event) -> None:
         retry_s = _RETRY_FIRST_S
         away = False
         while not stop.is_set():
@@ -134,6 +154,7 @@ class Sweeper:
             else:
                 if away:
                     logger.warning("Redis is back")
+                    self._patient_until_s = time.monotonic() + _PATIENCE_S
                 away, retry_s = False, _RETRY_FIRST_S
             self._passed(time.monotonic() - began_s, well)
             with contextlib.suppress(TimeoutError):
@@ -173,6 +194,7 @@ class Sweeper:
                 for who in reaped:
                     cluster, _, addr = who.partition("|")
                     logger.info("broker %s of cluster %s had lost its last channel to a dead front end", addr, cluster)
+                self._told_of_itself = True
                 self._count(0, len(reaped))
                 if more:
                     await asyncio.sleep(_BATCH_PAUSE_S)
@@ -190,15 +212,21 @@ class Sweeper:
 
     def _tell_heard(self, due: Expired) -> None:
         """Log once when nobody hears brokers (any more), and once when somebody does again."""
-        if due.next_deadline_ms is None or due.heard == self._heard:
+        if due.next_deadline_ms is None:
             return
-        self._heard = due.heard
         if due.heard:
-            logger.warning("a front end runs again: brokers that stay silent are removed after their timeouts")
-        else:
-            logger.warning(
+            if self._told_unheard:
+                text = "a front end runs again: brokers that stay silent are removed after their timeouts"
+                logger.log(self._told_unheard, text)
+            self._told_unheard = logging.NOTSET
+            return
+        level = logging.INFO if time.monotonic() < self._patient_until_s else logging.WARNING
+        if level > self._told_unheard:
+            self._told_unheard = level
+            logger.log(
+                level,
                 "no front end (and no broker that writes to Redis itself) has renewed its lease for 3 s: brokers "
-                "cannot be heard, and none is removed until one runs"
+                "cannot be heard, and none is removed until one runs",
             )
 
     async def _trim(self, now: float) -> None:

@@ -35,7 +35,9 @@ def compiler() -> str:
     """The C compiler; raises NoCompiler when there is none."""
     found = shutil.which(os.environ.get("CC", "cc")) or shutil.which("gcc") or shutil.which("clang")
     if found is None:
-        raise NoCompiler("no C compiler (cc, gcc, clang, or $CC): the load generator cannot be built")
+        raise NoCompiler(
+            "no C compiler (cc, gcc, clang, or $CC): the load generator cannot be built; apt-get install gcc"
+        )
     return found
 
 

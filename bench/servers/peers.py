@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -163,8 +164,8 @@ class OurServer(MeasuredServer):
         self._processes, self.workers_count, self._checkout = processes, workers, checkout
         self._front_end_cores = cores if front_end_cores is None else front_end_cores
         home = processes.home("redis")
-        # A unix socket's path must be short, so it is in /tmp; the data is in `home`.
-        self._socket = Path(f"/tmp/mqbench-{os.getpid()}-{len(processes.started)}.sock")
+        # A unix socket's path must be short, so it is not in `home`, as the data is.
+        self._socket = Path(tempfile.gettempdir(), f"mqbench-{os.getpid()}-{len(processes.started)}.sock")
         command = [find_server(), "--dir", str(home), "--unixsocket", str(self._socket), *REDIS_SETTINGS]
         self._redis = processes.start("redis", pinned(command, cores), home=home, patience_s=5)
         while not self._socket.exists():

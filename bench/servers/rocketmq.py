@@ -10,6 +10,7 @@ import fcntl
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -37,7 +38,7 @@ def cache_folder() -> Path:
 def need_jdk() -> None:
     for tool in ("java", "javac", "jar"):
         if shutil.which(tool) is None:
-            raise Unavailable(f"no {tool} on PATH (a JDK, 17 or later, is needed)")
+            raise Unavailable(f"no {tool} on PATH (a JDK, 17 or later, is needed: apt-get install openjdk-17-jdk)")
 
 
 @contextlib.contextmanager
@@ -45,6 +46,14 @@ def _locked(path: Path) -> Iterator[None]:
     with path.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
+
+
+def say_where(make: Callable[[], Path]) -> None:
+    """What a module that puts something into the cache does when it is run by itself: says where it is, or why not."""
+    try:
+        print(make())
+    except Unavailable as error:
+        sys.exit(str(error))
 
 
 def publish_once(folder: Path, fill: Callable[[Path], None]) -> None:
@@ -76,7 +85,9 @@ def _download(version: str, folder: Path) -> None:
 def copy_jars(folder: Path, what: str, artifacts: Sequence[str]) -> None:
     """Have Maven put these artifacts (GROUP:NAME:VERSION) and what they need into folder/lib."""
     if shutil.which("mvn") is None:
-        raise Unavailable(f"{what} is not in {folder.parent}, and there is no mvn on PATH to fetch it")
+        raise Unavailable(
+            f"{what} is not in {folder.parent}, and there is no mvn on PATH to fetch it: apt-get install maven"
+        )
     dependencies = "".join(
         "<dependency><groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version></dependency>".format(
             *artifact.split(":")

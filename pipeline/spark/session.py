@@ -125,7 +125,7 @@ def _started(start: Callable[[], SparkSession], master: str) -> SparkSession:
     def work() -> None:
         try:
             found.append(start())
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - the thread that waits raises it
             errors.append(error)
 
     thread = threading.Thread(target=work, name="spark-start", daemon=True)
@@ -167,7 +167,7 @@ def ending(spark: Any) -> Iterator[None]:
     finally:
         try:
             spark.stop()
-        except Exception as error:
+        except Exception as error:  # py4j's, of many classes: there is nothing left to stop
             if not _java_ended(spark, error):
                 raise
         root.removeFilter(_not_py4j)

@@ -87,7 +87,7 @@ class BackgroundLoop:
             except asyncio.CancelledError:
                 self._fail(result)
                 raise
-            except BaseException as error:
+            except BaseException as error:  # to the thread that called
                 result.set_exception(error)
                 if not isinstance(error, Exception):
                     raise
@@ -147,7 +147,7 @@ class BackgroundLoop:
     def _main(self) -> None:
         try:
             asyncio.run(self._live())
-        except BaseException as error:
+        except BaseException as error:  # to the thread that started this one, while it waits
             if not self._entered.done():
                 self._entered.set_exception(error)
             else:

@@ -11,6 +11,7 @@ import msgspec
 
 from .option import About, Kind, Option, RunTime
 from .rate_settings import RateSettings
+from .stream_settings import StreamSettings
 
 _KINDS: Final[dict[type, Kind]] = {bool: "bool", int: "int", str: "str"}
 
@@ -36,18 +37,10 @@ _DOMAIN: Final = (rf"(?:[\w.-]+|\[[0-9A-Fa-f:.]+\])?(?::{_PORT})?", "host or hos
 # Request 319 answers with one line for each key: a value with a line end would be read as another key.
 _LINE: Final = (r"[^\r\n]{0,1000}", "one line of at most 1000 characters")
 
-_KEPT: Final = RunTime(False, "a small value throws away what the pipeline has not read, a large one fills Redis")
-
-
-def _kept(key: str, help: str, least: int = 1, most: int = 2**31 - 1) -> About:
-    """The entry of a limit of the streams: one value for a namespace, whichever sweeper trims."""
-    return About(key, help, shared=True, run_time=_KEPT, least=least, most=most)
-
-
 _Port = Annotated[int, About("listenPort", "Port of the name server.", least=1, most=65535, flag="port")]
 
 
-class Settings(RateSettings, frozen=True, kw_only=True):
+class Settings(StreamSettings, frozen=True, kw_only=True):
     """Every setting with its type, its default and what there is to know about it."""
 
     listen_port: _Port = 9876
@@ -308,47 +301,6 @@ class Settings(RateSettings, frozen=True, kw_only=True):
         ),
     ] = 120_000  # fmt: skip
 
-    changes_max_age_hours: Annotated[
-        int, _kept("changesMaxAgeHours", "How long events are kept (stream changes).", most=100_000)
-    ] = 168
-    changes_max_entries: Annotated[
-        int, _kept("changesMaxEntries", "How many events are kept.", least=1000)
-    ] = 500_000  # fmt: skip
-    changes_max_mib: Annotated[int, _kept("changesMaxMib", "How many MiB of events are kept.", most=100_000)] = 64
-    heartbeats_max_age_hours: Annotated[
-        int, _kept("heartbeatsMaxAgeHours", "How long entries of the stream heartbeats are kept.", most=100_000)
-    ] = 24
-    heartbeats_max_entries: Annotated[
-        int,
-        _kept(
-            "heartbeatsMaxEntries",
-            "How many heartbeats are kept; a thousand need about 0.2 MB.",
-            least=1000,
-        ),
-    ] = 200_000
-    lookups_max_age_hours: Annotated[
-        int, _kept("lookupsMaxAgeHours", "How long entries of the stream lookups are kept.", most=100_000)
-    ] = 24
-    lookups_max_entries: Annotated[
-        int, _kept("lookupsMaxEntries", "How many entries of the stream lookups are kept.", least=1000)
-    ] = 50_000  # fmt: skip
-    lookups_max_mib: Annotated[int, _kept("lookupsMaxMib", "How many MiB of lookups are kept.", most=100_000)] = 32
-    stream_hard_limit_percent: Annotated[
-        int,
-        _kept(
-            "streamHardLimitPercent",
-            "Limit while a reader has not acknowledged entries, in percent of these numbers and MiB.",
-            least=100, most=10_000,
-        ),
-    ] = 200  # fmt: skip
-    stream_reader_timeout_hours: Annotated[
-        int,
-        _kept(
-            "streamReaderTimeoutHours", "Nothing is kept for a reader that was silent for so long.",
-            most=100_000,
-        ),
-    ] = 24  # fmt: skip
-
     # A Struct makes a new dict for each instance.
     sources: dict[str, str] = {}  # noqa: RUF012
     """attribute -> where its value came from; a setting that is absent has its default."""
@@ -382,9 +334,10 @@ def options() -> dict[str, Option]:
     """The table of settings, by attribute."""
     hints = typing.get_type_hints(Settings, include_extras=True)
     table = {}
-    # what is shown goes from the port to the limits
+    # what is shown goes from the port to the limits: from the last class to its bases
     for field in sorted(
-        msgspec.structs.fields(Settings), key=lambda field: field.name in RateSettings.__struct_fields__
+        msgspec.structs.fields(Settings),
+        key=lambda field: sum(field.name in base.__struct_fields__ for base in (StreamSettings, RateSettings)),
     ):
         if field.name in ("sources", "without_effect"):
             continue

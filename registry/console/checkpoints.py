@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import threading
 import zlib
 from pathlib import Path
 from sys import intern
@@ -105,7 +106,7 @@ class Checkpoints:
         """
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         path = self._path(place)
-        new = path.with_suffix(f".{os.getpid()}.new")
+        new = path.with_suffix(f".{os.getpid()}-{threading.get_ident()}.new")
         with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
             file.write(data)
         new.replace(path)

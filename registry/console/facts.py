@@ -8,12 +8,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from ..auth.refused import RefusedSummary
 from ..errors import RegistryError, StoreUnavailable
 from ..store.auth.refusals import RefusalStore
-from ..store.fleet.processes import Fleet, read_fleet
+from ..store.fleet.processes import Fleet, FrontEnd, read_fleet
 from ..store.operator_reads import BrokerInfo, WorkerInfo, read_brokers, read_workers
 from ..store.snapshot import NamespaceHead, read_head
 from ..store.streams import StreamStore, Survey
@@ -21,6 +22,7 @@ from .state import State
 
 _FOR_S: Final = 1.0
 _LEAST_S: Final = 0.1
+_NAMES: Final = 2000
 
 
 class Facts(NamedTuple):
@@ -41,6 +43,7 @@ class FactReader:
         self._state = state
         self._read_at, self._seq = 0.0, -1
         self._last: Facts | None = None
+        self._names: dict[str, str] = {}
         self._busy = asyncio.Lock()
 
     async def now(self) -> Facts | None:
@@ -56,12 +59,25 @@ class FactReader:
                 self._read_at, self._seq = time.monotonic(), seq
         return self._last
 
+    def front_end(self, front_end: str) -> str:
+        """The name of a front end; of one that told its name for the last time before this console looked, its id."""
+        return self._names.get(front_end) or f"a front end that is gone (id {front_end})"
+
+    def remember(self, front_ends: Iterable[FrontEnd]) -> None:
+        """Keep their names: Redis forgets them an hour after their end, streams have their ids for a day."""
+        for one in front_ends:
+            self._names.pop(one.id, None)
+            self._names[one.id] = one.name
+        while len(self._names) > _NAMES:
+            del self._names[next(iter(self._names))]
+
     async def _read(self) -> Facts:
         store = self._state.store
         head = await read_head(store)
         brokers = await read_brokers(store)
         workers = await read_workers(store)
         fleet = await read_fleet(store)
+        self.remember(fleet.front_ends)
         survey = await StreamStore(store).survey()
         refused: list[RefusedSummary] | None
         try:

@@ -18,7 +18,7 @@ from ..errors import NoNamespace, RegistryError, StoreUnavailable
 from ..events.changes import Change, Parts, UnknownChange
 from ..names import printable
 from ..server.view.loading import StreamGap, read_current_tables
-from ..store.change_reader import ChangeReader
+from ..store.change_reader import ChangeReader, count_by_minute
 from ..store.snapshot import read_head
 from ..store.store import Store
 from ..tables.tables import Tables
@@ -28,6 +28,7 @@ logger = logging.getLogger(__name__)
 
 BLOCK_MS: Final = 1000
 _RETRY_S: Final = 0.25
+_ANSWER_S: Final = 0.5
 _CHANGES_PER_READ: Final = 100
 # A page that was away for a moment gets what it missed; one that was away for longer reads everything again.
 _RECENT: Final = 500
@@ -37,7 +38,7 @@ _WAITING: Final = 500
 _GATHERED_S: Final = 0.15
 # 50 pages are told within 30 ms. Told one at a time they cost a third more: what wakes one costs as much as to tell it.
 _PAGES_AT_ONCE: Final = 2
-_MOMENT_S: Final = 0.001
+MOMENT_S: Final = 0.001
 MINUTES: Final = 60
 """Of which the changes are counted, one by one: the last hour."""
 
@@ -55,7 +56,7 @@ class Pace:
     def add(self, listener: Listener) -> None:
         """Something is new for this page."""
         if not self._due:
-            asyncio.get_running_loop().call_later(_MOMENT_S, self._next)
+            asyncio.get_running_loop().call_later(MOMENT_S, self._next)
         self._due[listener] = None
 
     def _next(self) -> None:
@@ -63,7 +64,7 @@ class Pace:
             del self._due[listener]
             listener.wake()
         if self._due:
-            asyncio.get_running_loop().call_later(_MOMENT_S, self._next)
+            asyncio.get_running_loop().call_later(MOMENT_S, self._next)
 
 
 class Listener:
@@ -93,11 +94,11 @@ class Listener:
 
     async def take(self, within_s: float) -> list[Change | None]:
         """What is new; [] when nothing was for so long."""
+        end = asyncio.get_running_loop().call_later(within_s, self._new.set)
         try:
-            async with asyncio.timeout(within_s):
-                await self._new.wait()
-        except TimeoutError:
-            return []
+            await self._new.wait()
+        finally:
+            end.cancel()
         self._new.clear()
         found = list(self._changes)
         self._changes.clear()
@@ -115,9 +116,10 @@ class State:
     """The tables now, and since when they may be out of date.
 
     generation: another number whenever anything is another. stale_since_ms: when Redis last answered (time of this
-    machine), None while it does. away: the last time that Redis was away, from and to. per_minute: how many changes
-    were made, by minute since 1970, as far as this process saw them. latest_ms: the latest time of any of these.
-    on_load, on_change: called when the tables were read, and with each change that is applied to them afterwards.
+    machine), None while it does. away: the last time that Redis was away, from and to. per_minute: the entries of the
+    stream of changes in the last hour, by minute since 1970; counted_ms: since when. latest_ms: the latest time of a
+    change that this process saw. on_load, on_change: called when the tables were read, and with each change that is
+    applied to them afterwards.
 
     Args:
         store: for scripts. tail_store: the same namespace with a timeout above BLOCK_MS.
@@ -134,6 +136,7 @@ class State:
         self.reason = "the tables are being read"
         self.away: tuple[int, int] | None = None
         self.per_minute: dict[int, int] = {}
+        self.counted_ms: int | None = None
         self.latest_ms = 0
         self.recent: deque[Change] = deque(maxlen=_RECENT)
         self.listeners: set[Listener] = set()
@@ -145,6 +148,7 @@ class State:
         self._parts = Parts()
         self._gathers = False
         self._last_seq = -1
+        self._asked = False
         self._heard_ms = round(time.time() * 1000)
 
     @property
@@ -176,12 +180,27 @@ class State:
                 self._reader = None
                 await pause(_RETRY_S)
             except StoreUnavailable as error:
-                self._unheard(f"Redis does not answer: {error}")
+                if not await self._answers():
+                    self._unheard(f"Redis does not answer: {error}")
                 await pause(_RETRY_S)
             except RegistryError as error:
                 self._reader = None
                 self._unheard(str(error))
                 await pause(_RETRY_S)
+
+    async def _answers(self) -> bool:
+        """Whether Redis answers after all: a read may have been given up because this process was held, or one
+        connection broke. It is asked once, and then not before a read went well.
+        """
+        if self._asked:
+            return False
+        self._asked = True
+        try:
+            async with asyncio.timeout(_ANSWER_S):
+                await self.store.exists()
+        except (TimeoutError, RegistryError):
+            return False
+        return True
 
     async def _load(self) -> None:
         if not await self.store.exists():  # a script would make the namespace
@@ -189,6 +208,9 @@ class State:
                 f"no namespace {self.store.namespace!r} in this Redis: it was emptied, or no front end served it yet"
             )
         loaded = await read_current_tables(self.store, self.tail_store)
+        this_minute_ms = (round(time.time() * 1000) // 60_000 + 1) * 60_000 - 1
+        counted = await count_by_minute(self.store, this_minute_ms, MINUTES, last_seq=loaded.seq)
+        self.per_minute, self.counted_ms = counted
         self.tables, self.epoch, self.seq = loaded.tables, loaded.head.epoch, loaded.seq
         self._reader, self._parts, self._last_seq = loaded.reader, loaded.parts, loaded.seq
         self.last_id, self.latest_ms = loaded.reader.last_id, 0
@@ -206,6 +228,8 @@ class State:
             await pause(_GATHERED_S)
         changes = await reader.read(block_ms=BLOCK_MS, count=_CHANGES_PER_READ)
         self._gathers = 0 < len(changes) < _CHANGES_PER_READ
+        if self._gathers:
+            await asyncio.sleep(MOMENT_S)
         for change in changes:
             if change.seq != self._last_seq + 1:
                 raise StreamGap(change.seq, self._last_seq + 1)
@@ -224,22 +248,22 @@ class State:
 
     def _apply(self, change: Change) -> None:
         self.tables.apply(change)
+        minute = change.ms // 60_000
+        self.per_minute[minute] = self.per_minute.get(minute, 0) + change.seq - self.seq
+        while len(self.per_minute) > MINUTES:
+            del self.per_minute[min(self.per_minute)]
         self.seq = change.seq
         self.generation += 1
         self.recent.append(change)
         self.latest_ms = max(self.latest_ms, change.ms)
         for tell in self.on_change:
             tell(change)
-        minute = change.ms // 60_000
-        self.per_minute[minute] = self.per_minute.get(minute, 0) + 1
-        while len(self.per_minute) > MINUTES:
-            del self.per_minute[min(self.per_minute)]
         for listener in self.listeners:
             listener.put(change)
 
     def _heard(self) -> None:
         now_ms = round(time.time() * 1000)
-        self._heard_ms = now_ms
+        self._heard_ms, self._asked = now_ms, False
         if self.stale_since_ms is None or self._reader is None:
             return
         if self.generation > 1:  # not the start

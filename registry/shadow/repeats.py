@@ -160,7 +160,7 @@ class Repeats:
                     await self._compare(asked, request, *answers, first=False)
                 except RegistryError:
                     break  # one of them is away: what differed, differs until both can be asked again
-                except Exception:
+                except Exception:  # of one strange read: the others must go on
                     self._open.pop(asked, None)
                     logger.exception("request %s was not compared again", asked.code)
 

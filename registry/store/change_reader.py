@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from ..errors import StoreError
 from ..events.changes import Change, ChangeDecoder, decode_change
+from ..events.journal import CHANGES
 from . import keys
 from .connection.errors import mapped_errors
 from .store import Store
+from .streams import first_entry, last_entry_by
 
 _PAGE: Final = 500
+_MINUTE_MS: Final = 60_000
+# An entry's id is the time at which it was made, unless the clock was moved.
+_SAME_CLOCK_MS: Final = 1000
 
 
 class ChangeReader:
@@ -129,6 +134,56 @@ async def find_change(store: Store, seq: int) -> tuple[str, list[Change]] | None
             there = found and found[0].seq <= seq <= found[-1].seq
             return await _from_part_1(store, found_id, found) if there else None
         begin = "(" + entries[-1][0].decode()
+
+
+class Minutes(NamedTuple):
+    """How many entries the stream of changes got, by minute since 1970. since_ms: earlier ones are not known; None: all
+    of this time are.
+    """
+
+    per_minute: dict[int, int]
+    since_ms: int | None
+
+
+class _Numbered(msgspec.Struct):
+    seq: int
+    ms: int
+
+
+_numbered: Final = msgspec.json.Decoder(_Numbered)
+
+
+async def count_by_minute(store: Store, at_ms: int, minutes: int, *, last_seq: int | None = None) -> Minutes:
+    """The entries of so many minutes, up to an instant in the last of them.
+
+    Changes have numbers, so only the last one of each minute is read: in one round trip, however many there are.
+
+    Args:
+        last_seq: none after this one are counted.
+
+    Raises:
+        StoreUnavailable: Redis did not answer. StoreError: this login may not read the stream.
+    """
+    first = await first_entry(store, CHANGES)
+    if first is None:
+        return Minutes({}, at_ms)
+    own, first_seq = at_ms // _MINUTE_MS, _numbered.decode(first.content).seq
+    ends = [minute * _MINUTE_MS - 1 for minute in range(own - minutes + 1, own + 1)] + [at_ms]
+    key = keys.changes(store.namespace)
+    found = await store.read(*(("XREVRANGE", key, end, "-", "COUNT", 1) for end in (*ends, "+")))
+    entries = [(entry[0][0], _numbered.decode(entry[0][1][b"e"])) if entry else None for entry in found]
+    if all(one is None or abs(one[1].ms - int(one[0].partition(b"-")[0])) < _SAME_CLOCK_MS for one in entries):
+        numbers = [one and one[1].seq for one in entries[:-1]]
+    else:
+        by = [await last_entry_by(store, CHANGES, end) for end in ends]
+        numbers = [one and _numbered.decode(one.content).seq for one in by]
+    most = numbers[-1] if last_seq is None else last_seq
+    if most is None:
+        return Minutes({}, at_ms)
+    seqs = [first_seq - 1 if seq is None else min(seq, most) for seq in numbers]
+    counts = {own - minutes + 1 + place: seqs[place + 1] - seqs[place] for place in range(minutes)}
+    known = first_seq == 1 or numbers[0] is not None
+    return Minutes({minute: count for minute, count in counts.items() if count > 0}, None if known else first.ms)
 
 
 async def _from_part_1(store: Store, entry_id: str, found: list[Change]) -> tuple[str, list[Change]]:

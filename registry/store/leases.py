@@ -104,7 +104,7 @@ class LeaseStore:
             await self._call("attach_channels", front_end, *flat)
 
     async def release(self, incarnation: str) -> None:
-        """Give up every channel of this worker, and its lease.
+        """Give up every channel of this worker, its lease, and what it told of itself; or the latter of a sweeper.
 
         If this was a broker's last channel, the broker is removed only if another of its channels closed since its last
         heartbeat.

@@ -8,7 +8,7 @@ import copy
 import logging
 import secrets
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -307,19 +307,21 @@ class Store:
         found = node(self._meta_key)
         return {"target_nodes": found} if found is not None else {}
 
-    async def connect(self, *, converts: bool = False) -> Namespace:
+    async def connect(self, *, converts: Callable[[], Awaitable[None]] | None = None) -> Namespace:
         """First contact of a process that keeps the tables: server checks, namespace, scripts; warnings logged.
 
         Args:
-            converts: a namespace of an older schema is converted, not refused.
+            converts: a namespace of an older schema is converted, not refused; is awaited before it changes.
         """
         for warning in await self.check_server():
             logger.warning("%s", warning)
         try:
             found = await self.init_namespace()
-        except OlderSchema:
-            if not converts:
+        except OlderSchema as older:
+            if converts is None:
                 raise
+            if not older.half_way:
+                await converts()
             logger.info("namespace %s is converted to schema %d", self.namespace, SCHEMA_MAJOR)
             await convert(self.call, self.namespace)
             found = await self.init_namespace()

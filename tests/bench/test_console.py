@@ -9,7 +9,7 @@ from bench.delays.beside_console import Beside, Latency
 from mqregistry.embedded import EmbeddedRedis
 
 for library in ("starlette", "uvicorn", "jinja2"):
-    pytest.importorskip(library, reason="needs the extra console")
+    pytest.importorskip(library, reason=f"no {library}: pip install -e '.[console]'")
 
 
 def test_the_ratio_is_of_medians():

@@ -8,6 +8,7 @@ import signal
 import time
 
 from mqregistry.embedded import EmbeddedRedis
+from tests.waiting import until
 
 from . import stalls as stalls_module
 from .stalls import Stalls, waited_s
@@ -20,21 +21,17 @@ async def test_a_redis_that_does_not_answer_is_a_window_also_while_it_lasts(tmp_
     with EmbeddedRedis(tmp_path) as server:
         watch = asyncio.create_task(stalls.watch_redis(server.socket_path))
         try:
-            await asyncio.sleep(0.3)
+            await asyncio.sleep(0.3)  # some looks at a Redis that answers
             assert timeline.is_quiet(began, time.monotonic())
             os.kill(server.pid, signal.SIGSTOP)
             try:
-                async with asyncio.timeout(10):
-                    while timeline.is_quiet(began, time.monotonic(), ("redis",)):  # noqa: ASYNC110
-                        await asyncio.sleep(0.01)
-                await asyncio.sleep(0.2)
+                await until(lambda: not timeline.is_quiet(began, time.monotonic(), ("redis",)), "it is seen")
+                await asyncio.sleep(0.2)  # the stall lasts: it is told while it does, not when it is over
                 now = time.monotonic()
                 assert not timeline.is_quiet(now - 0.05, now)  # it goes on
             finally:
                 os.kill(server.pid, signal.SIGCONT)
-            async with asyncio.timeout(10):
-                while not stalls.stalled_s:  # noqa: ASYNC110
-                    await asyncio.sleep(0.01)
+            await until(lambda: stalls.stalled_s, "it is over")
             over = time.monotonic()
             assert timeline.is_quiet(over, over + 1)
         finally:
@@ -50,14 +47,11 @@ async def test_a_process_that_waits_for_a_processor_is_a_window():
     watch = asyncio.create_task(stalls.watch_processes())
     try:
         began = time.monotonic()
-        await asyncio.sleep(0.2)
+        await asyncio.sleep(0.2)  # some looks at a process that does not wait
         assert stalls.timeline.is_quiet(began, time.monotonic())
         waits[0] = 0.2
-        async with asyncio.timeout(10):
-            while stalls.timeline.is_quiet(began, time.monotonic(), ("waits",)):  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
-            while not stalls.stalled_s:  # noqa: ASYNC110
-                await asyncio.sleep(0.02)
+        await until(lambda: not stalls.timeline.is_quiet(began, time.monotonic(), ("waits",)), "it is seen")
+        await until(lambda: stalls.stalled_s, "it is over")
         over = time.monotonic()
         assert stalls.timeline.is_quiet(over, over + 1)
     finally:

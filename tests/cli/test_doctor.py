@@ -183,6 +183,24 @@ def test_a_fleet_of_two_releases_without_a_sweeper_is_said():
     assert states(fleet_findings(fleet))["sweepers"] == "ok"
 
 
+def test_a_sweeper_that_just_ended_is_not_told_to_be_there():
+    def sweeper(name, started_ms, last_sweep_ms, front_end=""):
+        facts = SweeperFacts(host=name, pid=8, release="1", started_ms=started_ms, front_end=front_end)
+        return SweeperNow(id=f"{name}{started_ms}", last_sweep_ms=last_sweep_ms, gone=last_sweep_ms < 90_000,
+                          facts=facts)  # fmt: skip
+
+    def found(*sweepers):
+        fleet = Fleet(now_ms=100_000, up_since_ms=1, seq=0, front_ends=[], sweepers=list(sweepers))
+        return [(one.state, one.found) for one in fleet_findings(fleet) if one.check == "sweepers"]
+
+    killed, after = sweeper("h", 1, 92_000, "h:9876"), sweeper("h", 93_000, 99_500, "h:9876")
+    assert found(killed, after) == [("ok", "in h:9876")]
+    assert found(killed) == [("ok", "in h:9876, which last swept 8.0s ago")]
+    assert found(sweeper("a", 1, 50_000), sweeper("b", 1, 99_000)) == [
+        ("warning", "on a, which last swept 50.0s ago, ended without a word"), ("ok", "on b"),
+    ]  # fmt: skip
+
+
 def test_what_the_pipeline_needs_is_looked_for_when_asked(command, target, monkeypatch):
     monkeypatch.setattr(machine, "find_spec", lambda name: None if name == "pyspark" else name)
     text = command("doctor", "--pipeline", expect=1, JAVA_HOME="", **target).stdout

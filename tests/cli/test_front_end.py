@@ -10,7 +10,8 @@ from mqregistry.cli.run.front_end import run_front_end
 from mqregistry.config.settings import Settings
 from mqregistry.server.process.metrics import Fleet, Status
 from mqregistry.store.snapshot import read_kv
-from tests.store.bed import Bed, until
+from tests.store.bed import Bed
+from tests.waiting import until
 
 
 class Supervisor:
@@ -34,10 +35,7 @@ async def test_the_sweeper_counts_for_the_fleet_and_ends_with_the_supervisor(run
     supervisor = Supervisor(store, sweep=True)
     running = asyncio.ensure_future(run_front_end(supervisor))
 
-    async def expired():
-        return supervisor.fleet.brokers_expired
-
-    await until(expired, lambda count: count == 1)
+    await until(lambda: supervisor.fleet.brokers_expired == 1, "the broker is gone")
     assert not running.done()
     supervisor.stopping.set()
     async with asyncio.timeout(20):
@@ -72,10 +70,7 @@ async def test_with_no_sweep_it_sweeps_only_when_nobody_has_for_30_s(runner, sto
     assert "no sweeper has run" not in caplog.text
     supervisor.fleet.told(0, Status(ready=True, overdue_ms=31_000))
 
-    async def expired():
-        return supervisor.fleet.brokers_expired
-
-    await until(expired, lambda count: count == 1)
+    await until(lambda: supervisor.fleet.brokers_expired == 1, "the broker is gone")
     assert caplog.text.count("no sweeper has run for 31 s") == 1
     supervisor.stopping.set()
     async with asyncio.timeout(20):
@@ -90,7 +85,11 @@ async def test_a_file_of_a_java_server_has_its_kv_configuration_imported_and_the
     supervisor = Supervisor(store, sweep=True)
     supervisor.settings = Settings(without_effect={"kvConfigPath": str(file)})
     running = asyncio.ensure_future(run_front_end(supervisor))
-    await until(lambda: read_kv(store), lambda kv: kv == {"a": {"b": "c"}})
+
+    async def imported():
+        return await read_kv(store) == {"a": {"b": "c"}}
+
+    await until(imported, "it is imported")
     assert not any(one.done() for one in supervisor.beside)
     supervisor.stopping.set()
     async with asyncio.timeout(20):

@@ -49,7 +49,21 @@ def test_it_shows_lengths_ages_limits_and_who_reads(run, bed, streams):
     assert by_name["spark", "changes"][2:4] == [acknowledged, "4"]
     assert by_name["spark", "changes"][-1] == "ok"
     assert by_name["gone", "changes"][2:4] == ["0-0", "11"]
-    assert by_name["spark", "heartbeats"][2:4] == ["0-0", "~1"], "an estimate, as every number of unnumbered streams"
+    assert by_name["spark", "heartbeats"][2:4] == ["0-0", "1"]
+
+
+def test_a_short_distance_is_counted_and_a_long_one_estimated(run, bed, streams, monkeypatch):
+    async def uneven():
+        ids = [f"{ms}-0" for ms in (1000, 2000, *range(10_000, 10_005))]
+        for entry_id in ids:
+            await bed.store.client.xadd(bed.key("heartbeats"), {"e": "{}"}, id=entry_id)
+        await StreamStore(bed.store).acknowledge("spark", {"heartbeats": ids[1]})
+
+    run(uneven())
+    assert run(StreamStore(bed.store).survey()).readers["spark"].positions["heartbeats"].behind == 6, "by the times"
+    assert streams()[1].splitlines()[-1].split()[3] == "5"
+    monkeypatch.setattr("mqregistry.store.streams.COUNTED", 4)
+    assert streams()[1].splitlines()[-1].split()[3] == "~6"
 
 
 def test_json_is_for_programs(run, bed, streams):

@@ -17,19 +17,13 @@ from mqregistry.config.settings import Settings
 from mqregistry.protocol.codes import RequestCode, ResponseCode
 from mqregistry.protocol.headers import GetKVConfig, PutKVConfig
 from mqregistry.server.process.supervisor import boot_line
+from tests.server.harness import wait_until
 
 BOOT_LINE = boot_line(Settings())
 
 
 def alive(family):
     return [process for process in family if process.is_running() and process.status() != psutil.STATUS_ZOMBIE]
-
-
-def until(condition, what, timeout_s=60.0):
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {timeout_s} s: {what}"
-        time.sleep(0.01)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
@@ -53,7 +47,7 @@ def test_up_killed_takes_everything_with_it(start_up):
     process, _ = start_up()
     family = process.family()
     process.popen.kill()
-    until(lambda: not alive(family), "its Redis and its worker are gone")
+    wait_until(lambda: not alive(family), "its Redis and its worker are gone")
 
 
 def test_up_keeps_its_data(start_up, run):
@@ -84,7 +78,7 @@ def test_up_again_after_a_crash_ignores_what_it_left(start_up, command, home):
     family = process.family()
     process.popen.kill()
     process.wait()
-    until(lambda: not alive(family), "all is gone")
+    wait_until(lambda: not alive(family), "all is gone")
     state = home / "run" / "mqregistry" / f"{process.popen.pid}.json"
     assert state.is_file()
     assert "no 'mqregistry up' runs here" in command("clusters", expect=1).output
@@ -113,7 +107,7 @@ def test_up_redis_killed_is_started_again(start_up, run):
     (redis,) = [one for one in process.family() if one.name() in ("redis-server", "valkey-server")]
     redis.kill()
     process.wait_for("[redis] killed by SIGKILL; starting it again")
-    until(lambda: run(accepted()), "a write is accepted")
+    wait_until(lambda: run(accepted()), "a write is accepted")
     assert process.end() == 0
     assert "just started" not in process.err
 

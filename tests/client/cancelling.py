@@ -8,7 +8,7 @@ import os
 import types
 from collections.abc import Awaitable, Callable, Coroutine
 
-from .fake_name_server import until
+from tests.waiting import until
 
 
 @types.coroutine
@@ -26,7 +26,7 @@ def _cancelled_at(coroutine, step, steps):
         try:
             yield waits_for
             error = None
-        except BaseException as caught:
+        except BaseException as caught:  # noqa: BLE001 - the coroutine gets it
             error = caught
 
 

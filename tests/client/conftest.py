@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import secrets
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+
+from tests.server.harness import FrontEnd
 
 
 @pytest.fixture(autouse=True)
@@ -19,3 +22,11 @@ def complaints(runner: asyncio.Runner) -> Iterator[list[dict[str, Any]]]:
     gc.collect()
     runner.run(asyncio.sleep(0))
     assert not said
+
+
+@pytest.fixture(scope="module")
+def shared_front_end(redis_url: str) -> Iterator[FrontEnd]:
+    """Starting one takes longer than most tests of a module."""
+    front_end = FrontEnd(redis_url, f"t{secrets.token_hex(5)}")
+    yield front_end
+    front_end.close()

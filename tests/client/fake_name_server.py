@@ -107,13 +107,3 @@ class FakeNameServer:
 
 async def never(_):
     """An `answer` that does not come."""
-
-
-async def until(condition, what="", timeout_s=60.0):
-    """Wait for a condition that nothing tells of."""
-    try:
-        async with asyncio.timeout(timeout_s):
-            while not condition():  # noqa: ASYNC110
-                await asyncio.sleep(0.002)
-    except TimeoutError:
-        raise AssertionError(f"not within {timeout_s} s: {what or condition}") from None

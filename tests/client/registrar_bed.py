@@ -39,17 +39,6 @@ def table(*names: str) -> TopicTable:
     return TopicTable(TopicConfig(name, 8, 8, 6) for name in names or ("t1", "t2"))
 
 
-async def until(holds: Callable[[], Any], what: str, timeout_s: float = 60.0) -> Any:
-    """The first true value of ``holds``, asked between steps of the loop."""
-    try:
-        async with asyncio.timeout(timeout_s):
-            while not (value := holds()):  # noqa: ASYNC110 - there is no event to wait for
-                await asyncio.sleep(0.005)
-            return value
-    except TimeoutError:
-        raise AssertionError(f"not within {timeout_s} s: {what}") from None
-
-
 def brokers_at(port: int) -> dict[str, dict[int, str]]:
     """brokerName -> addresses, as 106 tells."""
     with Client(port) as client:

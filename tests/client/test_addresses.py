@@ -11,6 +11,7 @@ import pytest
 from mqregistry.client.address_server import AddressServer
 from mqregistry.client.addresses import NameServerAddress, NameServerAddresses, parse_addresses
 from mqregistry.errors import ConfigError, PeerUnavailable
+from tests.waiting import until
 
 from .address_servers import FakeAddressServer
 
@@ -45,12 +46,6 @@ async def following(addresses, on_change=lambda _: None):
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await task
-
-
-async def until(condition):
-    async with asyncio.timeout(60):
-        while not condition():  # noqa: ASYNC110  # nothing tells
-            await asyncio.sleep(0.005)
 
 
 def shown(addresses):
@@ -140,7 +135,7 @@ async def test_ip_addresses_are_never_looked_up(dns):
     addresses = NameServerAddresses("10.0.0.1:1;10.0.0.2:1", every_s=0.001)
     assert addresses.is_fixed
     async with following(addresses):
-        await asyncio.sleep(0.02)
+        await asyncio.sleep(0.02)  # twenty periods in which it would look
     assert dns["asked"] == []
 
 
@@ -165,7 +160,7 @@ async def test_follow_looks_when_asked_to(dns):
     await addresses.refresh()
     async with following(addresses):
         dns["name"] = ["10.0.0.2"]
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(0.01)  # it would have looked by now if it did so by itself
         assert shown(addresses.current) == ["10.0.0.1:1"]
         addresses.look_again_soon()
         await until(lambda: shown(addresses.current) == ["10.0.0.2:1"])

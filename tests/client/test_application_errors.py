@@ -23,8 +23,9 @@ from mqregistry.client import (
     TopicTable,
 )
 from mqregistry.client.broker.payload import PayloadBuilder
+from tests.waiting import until
 
-from .fake_name_server import FakeNameServer, route_of, until
+from .fake_name_server import FakeNameServer, route_of
 from .registrar_bed import NEVER, broker, name_servers, table
 
 WRONG_NAMES = [

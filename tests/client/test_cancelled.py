@@ -13,10 +13,11 @@ from mqregistry.client.routes.client import RouteClient
 from mqregistry.client.routes.push import RoutePush
 from mqregistry.protocol.command import Command
 from mqregistry.protocol.watch import ROUTE_WATCH, TablesVersion, WatchAnswer
+from tests.waiting import until
 
 from .address_servers import FakeAddressServer
 from .cancelling import cancel_at_each_await
-from .fake_name_server import FakeNameServer, route_of, until
+from .fake_name_server import FakeNameServer, route_of
 
 
 class Announcing(FakeNameServer):

@@ -12,8 +12,9 @@ from mqregistry.client.name_servers import NameServers
 from mqregistry.client.reconnecting import Backoff, ReconnectingConnection
 from mqregistry.errors import ClientClosed, ConfigError, PeerUnavailable, RemoteProtocolError
 from mqregistry.protocol.command import Command
+from tests.waiting import until
 
-from .fake_name_server import FakeNameServer, never, until
+from .fake_name_server import FakeNameServer, never
 
 
 @contextlib.asynccontextmanager

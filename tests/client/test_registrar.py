@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
 import ssl
 
 import pytest
@@ -17,8 +16,9 @@ from mqregistry.store import keys
 from mqregistry.store.store import Store
 from tests.certificates import Authority
 from tests.server.harness import FrontEnd
+from tests.waiting import until
 
-from .registrar_bed import NEVER, SHORT, broker, brokers_at, queues_at, table, until
+from .registrar_bed import NEVER, SHORT, broker, brokers_at, queues_at, table
 
 CHANGED = 'registrations_total{path="changed"}'
 
@@ -34,14 +34,6 @@ def front_end_with(redis_url, namespace):
     yield start
     for front_end in started:
         front_end.close()
-
-
-@pytest.fixture(scope="module")
-def shared_front_end(redis_url):
-    """Starting one takes longer than most tests here."""
-    front_end = FrontEnd(redis_url, f"t{secrets.token_hex(5)}")
-    yield front_end
-    front_end.close()
 
 
 @pytest.fixture

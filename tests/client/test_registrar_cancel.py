@@ -10,6 +10,7 @@ import pytest
 
 from mqregistry.client.broker.registrar import BrokerRegistrar
 from mqregistry.protocol.command import Command
+from tests.waiting import until
 
 from .interrupting import interrupted_at_each_await, reserved_port
 from .registrar_bed import NEVER, broker, name_servers, table
@@ -51,9 +52,7 @@ async def test_heartbeats_and_another_list_of_name_servers():
             config = broker(enable_slave_acting_master=True, broker_heartbeat_interval_ms=1, force_register=False)
             async with BrokerRegistrar(config, table(), first.address, pace=NEVER) as registrar:
                 registrar.use_name_servers(second.address)
-                async with asyncio.timeout(10):
-                    while second.address not in registrar.results:  # noqa: ASYNC110
-                        await asyncio.sleep(0.001)
+                await until(lambda: second.address in registrar.results, "the other is registered at")
                 await registrar.register_now()
 
         assert await interrupted_at_each_await(scenario) > 20

@@ -12,9 +12,10 @@ from mqregistry.model import TopicConfig
 from mqregistry.protocol.bodies.tables import encode_data_version
 from mqregistry.protocol.codes import VERSION_V4_8_0, Encoding, RequestCode
 from mqregistry.protocol.command import Command
+from tests.waiting import until
 
 from .interrupting import reserved_port
-from .registrar_bed import NEVER, SHORT, FakeNameServer, broker, name_servers, table, until
+from .registrar_bed import NEVER, SHORT, FakeNameServer, broker, name_servers, table
 
 REGISTER = RequestCode.REGISTER_BROKER
 

@@ -19,8 +19,9 @@ from mqregistry.protocol.bodies.register import decode_register_body
 from mqregistry.protocol.codes import RequestCode
 from mqregistry.protocol.command import Command
 from mqregistry.protocol.headers import RegisterBroker
+from tests.waiting import until
 
-from .registrar_bed import FakeNameServer, broker, table, until
+from .registrar_bed import FakeNameServer, broker, table
 
 SEEDS = int(os.environ.get("MQREGISTRY_REGISTRAR_SEEDS", "12"))
 

@@ -19,8 +19,9 @@ from mqregistry.store.store import Store
 from tests.server.harness import FrontEnd
 from tests.store.bed import Bed, registration
 from tests.store.bed import FrontEnd as DirectFrontEnd
+from tests.waiting import until
 
-from .registrar_bed import NEVER, SHORT, broker, brokers_at, queues_at, table, until
+from .registrar_bed import NEVER, SHORT, broker, brokers_at, queues_at, table
 
 WHO = "c1|127.0.0.1:10911"
 
@@ -84,15 +85,19 @@ async def test_changes_and_periods_are_as_over_a_name_server(bed, registrar_of):
         assert '"totalQueues":8' in tables.mappings["t1"]["broker-a"]
         before = len(await bed.events())
         beats = len(await bed.beats())
-        async with asyncio.timeout(15):
-            while len(await bed.beats()) < beats + 5:  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
+
+        async def has_beaten():
+            return len(await bed.beats()) >= beats + 5
+
+        await until(has_beaten, "five more heartbeats")
         assert before > 0
         assert await bed.events() == []  # periods that bring nothing new write nothing
         await bed.routes.delete_topic("t3")
-        async with asyncio.timeout(15):
-            while "t3" not in (await bed.tables()).topics:  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
+
+        async def has_topic():
+            return "t3" in (await bed.tables()).topics
+
+        await until(has_topic, "the topic is back")
     assert await bed.replay() == await bed.contents()
 
 
@@ -247,9 +252,11 @@ async def test_registrars_that_share_a_writer_share_its_lease(bed, registrar_of,
             async with registrar_of(other, redis=writer, unregister=False):
                 assert await bed.members("leases") == {writer.incarnation}
                 assert set((await bed.tables()).brokers) == {"broker-a", "broker-b"}
-            async with asyncio.timeout(15):
-                while "broker-b" in (await bed.tables()).brokers:  # noqa: ASYNC110
-                    await asyncio.sleep(0.01)
+
+            async def is_gone():
+                return "broker-b" not in (await bed.tables()).brokers
+
+            await until(is_gone, "the broker of the closed registrar is gone")
         async with registrar_of(redis=writer, unregister=False):
             pass
     assert (await bed.tables()).brokers == {}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 import threading
 
 import pytest
@@ -11,18 +10,16 @@ from mqregistry.client.broker.registrar_sync import BrokerRegistrarSync
 from mqregistry.client.broker.topic_table import TopicTable
 from mqregistry.errors import ClientClosed, ConfigError
 from mqregistry.model import TopicConfig
-from tests.server.harness import FrontEnd, wait_until
+from tests.server.harness import wait_until
 
 from .registrar_bed import NEVER, broker, brokers_at, queues_at
 
 TOPICS = [TopicConfig("t1", 8, 8, 6), TopicConfig("t2", 8, 8, 6)]
 
 
-@pytest.fixture(scope="module")
-def front_end(redis_url):
-    front_end = FrontEnd(redis_url, f"t{secrets.token_hex(5)}")
-    yield front_end
-    front_end.close()
+@pytest.fixture
+def front_end(shared_front_end):
+    return shared_front_end
 
 
 @pytest.fixture

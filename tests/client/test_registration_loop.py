@@ -13,8 +13,9 @@ from mqregistry.client import TopicConfig, TopicTable
 from mqregistry.client.broker.payload import PayloadBuilder
 from mqregistry.client.broker.registration_loop import RegistrationLoop
 from mqregistry.client.broker.target import RegistrationAnswer
+from tests.waiting import until
 
-from .registrar_bed import NEVER, broker, until
+from .registrar_bed import NEVER, broker
 
 
 class Target:

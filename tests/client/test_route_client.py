@@ -14,8 +14,9 @@ from mqregistry.client.routes.queues import MessageQueue
 from mqregistry.client.routes.tables import FoundBroker
 from mqregistry.errors import ClientClosed, NoRoute, PeerUnavailable, RemoteProtocolError
 from mqregistry.protocol.command import Command
+from tests.waiting import until
 
-from .fake_name_server import FakeNameServer, never, route_of, until
+from .fake_name_server import FakeNameServer, never, route_of
 
 
 @contextlib.asynccontextmanager

@@ -12,8 +12,9 @@ from mqregistry.client import RouteClientSync
 from mqregistry.client.routes.client import RouteClient
 from mqregistry.client.routes.route_file import KEPT_MS, RouteFile
 from mqregistry.errors import NoRoute
+from tests.waiting import until
 
-from .fake_name_server import FakeNameServer, route_of, until
+from .fake_name_server import FakeNameServer, route_of
 
 NOBODY = "127.0.0.1:1"
 

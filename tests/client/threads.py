@@ -46,7 +46,7 @@ def exit_code_of_fork(child: Callable[[], None]) -> int:
         try:
             child()
             status = 0
-        except BaseException:
+        except BaseException:  # noqa: BLE001 - a fork must end here; its status says so
             traceback.print_exc()
         finally:
             os._exit(status)

@@ -23,6 +23,7 @@ from mqregistry.store.store import Store
 from tests.cli.processes import Process
 from tests.store.bed import Bed
 from tests.store.test_processes import SWEEPER, worker
+from tests.waiting import until
 
 from .chromium import CHROMIUM, HOSTILE, faults_of
 
@@ -48,15 +49,11 @@ class Site:
 
     async def until_seen(self, seq):
         """The console has this change."""
-        async with asyncio.timeout(10):
-            while self.console.state.seq < seq:  # noqa: ASYNC110
-                await asyncio.sleep(0.005)
+        await until(lambda: self.console.state.seq >= seq, f"the change {seq} is seen")
 
     async def until_epoch(self, old):
         """The console noticed that the namespace is another one."""
-        async with asyncio.timeout(10):
-            while self.console.state.epoch == old:  # noqa: ASYNC110
-                await asyncio.sleep(0.005)
+        await until(lambda: self.console.state.epoch != old, "another epoch is seen")
 
 
 @contextlib.asynccontextmanager
@@ -99,7 +96,7 @@ class Running(Process):
 @pytest.fixture(scope="module")
 def chromium():
     """One Chromium for all tests, in a thread of its own: Playwright's loop and that of the tests do not mix."""
-    sync_api = pytest.importorskip("playwright.sync_api")
+    sync_api = pytest.importorskip("playwright.sync_api", reason="no playwright: pip install -e '.[dev]'")
     with sync_api.sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         yield browser

@@ -32,7 +32,9 @@ def site(filled, loop, redis_url, tmp_path_factory):
 
 def findings(page):
     """What axe-core finds that is serious or critical: rule, where, and what it says."""
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
+    axe = pytest.importorskip(
+        "axe_playwright_python.sync_playwright", reason="no axe-playwright-python: pip install -e '.[dev]'"
+    ).Axe()
     found = axe.run(page, options={"resultTypes": ["violations"]}).response
     assert len(found["passes"]) > 10  # it looked
     return [

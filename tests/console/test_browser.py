@@ -68,7 +68,7 @@ def test_time_left_counts_down_and_tables_refresh(page, loop, filled):
     page.goto("/brokers")
     clock = page.locator(".clock").first
     before = clock.text_content()
-    api = pytest.importorskip("playwright.sync_api")
+    api = pytest.importorskip("playwright.sync_api", reason="no playwright: pip install -e '.[dev]'")
     api.expect(clock).not_to_have_text(before)
     loop(filled.register("10.0.0.7:10911", "broker-new", topics=["orders", "bills"]))
     page.get_by_text("10.0.0.7:10911").wait_for()
@@ -163,7 +163,7 @@ def opened(chromium, registry):
 
 
 def all_is_well(now, front_ends):
-    expect = pytest.importorskip("playwright.sync_api").expect
+    expect = pytest.importorskip("playwright.sync_api", reason="no playwright: pip install -e '.[dev]'").expect
     now.get_by_role("heading", name="Nothing is wrong").wait_for()
     expect(state_of(front_ends)).to_have_text("ready", timeout=30_000)
     for page in (now, front_ends):
@@ -214,7 +214,7 @@ def test_redis_away_is_said_with_since_when_and_open_pages_come_back(registry, o
 
 
 def test_the_report_draws_its_charts_in_a_frame_that_reaches_nothing(chromium, filled, redis_url, tmp_path):
-    pytest.importorskip("altair", reason="needs the extra spark")
+    pytest.importorskip("altair", reason="no altair: pip install -e '.[spark]'")
     from mqregistry.pipeline.report import write
     from tests.pipeline.test_report import a_lake
 

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from mqregistry.auth.policy import Mode
 from mqregistry.auth.refused import Last, RefusedKind
 from mqregistry.store.auth.refusals import RefusalStore
 from tests.store.test_processes import SWEEPER, worker
+from tests.waiting import until
 
 
 async def says(site, bed, text):
     """The page, once it has what was changed; facts are kept for a second."""
     await site.until_seen((await bed.head()).seq)
-    async with asyncio.timeout(20):
-        while text not in (page := await site.get("/")):  # noqa: ASYNC110 - as somebody who looks
-            await asyncio.sleep(0.2)
-    return page
+
+    async def page():
+        shown = await site.get("/")
+        return shown if text in shown else None
+
+    return await until(page, text)
 
 
 async def working(bed):
@@ -55,9 +56,12 @@ async def test_who_is_kept_and_until_when_after_an_outage(site, bed):
     assert "because Redis, or every front end, was away until" in page
     assert "Nothing is wrong" in page, page[page.index("<main") :]  # a note
     await bed.register(counter=2)
-    page = await says(site, bed, "Nothing is wrong")
-    await asyncio.sleep(0.2)
-    assert "Nobody is removed" not in await site.get("/")
+
+    async def page_without_note():
+        page = await site.get("/")
+        return "Nothing is wrong" in page and "Nobody is removed" not in page
+
+    await until(page_without_note, "the note is gone")
 
 
 async def test_front_ends_that_are_behind_not_ready_or_gone(site, bed):

@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("pyarrow", reason="needs the extra spark")
+pytest.importorskip("pyarrow", reason="no pyarrow: pip install -e '.[spark]'")
 
 from mqregistry.cli.read.lake_tables import LakePast
 from mqregistry.console.past import NotKnown
 from mqregistry.console.report import ReportSource
 from mqregistry.embedded import EmbeddedRedis
+from mqregistry.errors import StartError
 from mqregistry.pipeline import silver
 from mqregistry.pipeline.lake import snapshot
 from mqregistry.pipeline.lake.lake import Lake
@@ -142,8 +143,10 @@ async def test_console_lake_and_replay_agree_at_500_instants_across_a_restart_an
                     assert "with its --lake the console shows that too" in text
 
 
-async def test_the_report_is_made_from_the_lake_and_can_do_nothing_to_the_console(bed, tmp_path):
-    pytest.importorskip("altair", reason="needs the extra spark")
+async def test_the_report_is_made_from_the_lake_and_can_do_nothing_to_the_console(bed, tmp_path, monkeypatch):
+    pytest.importorskip("altair", reason="no altair: pip install -e '.[spark]'")
+    # It is made in another process: what draws its charts holds Python's lock for seconds, in whichever thread.
+    monkeypatch.delattr("mqregistry.pipeline.report.make")
     lake = a_lake(tmp_path / "lake")
     async with open_site(bed.store, tmp_path / "c", report=ReportSource(None, LakePast(lake.root, "default"))) as site:
         around = await site.get("/report")
@@ -157,6 +160,11 @@ async def test_the_report_is_made_from_the_lake_and_can_do_nothing_to_the_consol
         assert "allow-same-origin" not in policy + around
         assert answer.headers["x-content-type-options"] == "nosniff"
         assert (await site.http.get("/report/page", headers={"host": "evil.example"})).status_code == 403
+
+
+def test_why_there_is_no_report_is_said_by_the_process_that_should_make_it(tmp_path):
+    with pytest.raises(StartError, match="has no figures of namespace 'default'; it has none at all"):
+        LakePast(str(tmp_path), "default").report()
 
 
 async def test_a_report_that_was_made_is_shown_with_its_age(bed, tmp_path):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
 import re
 
 from mqregistry.console.recent.lanes import DAY_MS, SPANS
+from tests.waiting import until
 
 from .conftest import open_site
 from .test_past import Model, operate
@@ -16,9 +16,8 @@ FILL = re.compile(r'<rect class="fill" x="([\d.]+)" y="3" width="([\d.]+)"')
 
 async def until_read(site, seq):
     await site.until_seen(seq)
-    async with asyncio.timeout(10):
-        while site.console.lanes.since_ms is None or site.console.lanes._seq < seq:  # noqa: ASYNC110
-            await asyncio.sleep(0.005)
+    lanes = site.console.lanes
+    await until(lambda: lanes.since_ms is not None and lanes._seq >= seq, f"the change {seq} is read")
 
 
 def row_of(text, addr):
@@ -153,9 +152,7 @@ async def test_another_epoch_has_lanes_of_its_own(site, bed):
     await bed.store.connect()
     await bed.register("10.0.0.2:10911", "broker-b")
     await site.until_epoch(epoch)
-    async with asyncio.timeout(10):
-        while ("broker-b", "10.0.0.2:10911") not in site.console.lanes._lanes:  # noqa: ASYNC110
-            await asyncio.sleep(0.005)
+    await until(lambda: ("broker-b", "10.0.0.2:10911") in site.console.lanes._lanes, "the new broker has a lane")
     text = await site.get("/brokers")
     assert "10.0.0.1:10911" not in text
     assert "registered" in row_of(text, "10.0.0.2:10911")

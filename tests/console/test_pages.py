@@ -7,14 +7,17 @@ import contextlib
 import html
 import json
 import re
+import time
 
 import pytest
 
 from mqregistry.config.settings import Settings
 from mqregistry.console.app import PAGES
 from mqregistry.console.recent import missing
+from mqregistry.console.state import State
 from mqregistry.operators.routes import read_route
 from mqregistry.protocol.bodies.route import encode_route
+from mqregistry.store.store import Store
 from mqregistry.store.streams import StreamStore, lookup_entries
 from tests.store.test_processes import worker
 
@@ -222,7 +225,7 @@ async def test_names_that_clients_ask_for_in_vain_are_shown_with_when_and_where(
     row = text[text.index(">order<") :]
     row = row[: row.index("</tr>")]
     assert ">4<" in row
-    assert f"fe2, {told['name']}" in row or f"{told['name']}, fe2" in row
+    assert f"{told['name']}, a front end that is gone (id fe2)" in row or f"(id fe2), {told['name']}" in row
     assert "no topic" in row
     assert "there is a route" in text[text.index(">bills<") :][:600]
     assert "other names, more than are counted one by one" in text
@@ -258,3 +261,25 @@ async def test_an_address_that_makes_no_sense_says_what_was_expected(site):
     assert "is no time: expected" in await site.get("/brokers", 400, at="yesterday")
     assert "There is no such page" in await site.get("/nothing", 404)
     assert (await site.http.post("/", headers={"origin": "http://127.0.0.1:9880"})).status_code == 405
+
+
+async def test_a_console_that_was_held_does_not_say_that_redis_was_away(bed, monkeypatch):
+    monkeypatch.setattr("mqregistry.console.state.BLOCK_MS", 100)
+    async with Store(bed.store.url, bed.store.namespace, timeout_ms=200) as tail_store:
+        state = State(bed.store, tail_store)
+        following = asyncio.create_task(state.follow())
+        try:
+            async with asyncio.timeout(10):
+                while state.stale_since_ms is not None:  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
+                told = []
+                monkeypatch.setattr(state, "_unheard", told.append)
+                for _ in range(3):
+                    time.sleep(0.4)  # noqa: ASYNC251 - nothing else runs meanwhile
+                    await bed.register(f"10.0.0.{len(state.tables.brokers) + 1}:10911", f"b{state.seq}")
+                    while state.seq < (await bed.head()).seq:  # noqa: ASYNC110
+                        await asyncio.sleep(0.01)
+            assert told == []
+        finally:
+            following.cancel()
+            await asyncio.gather(following, return_exceptions=True)

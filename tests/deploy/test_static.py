@@ -185,7 +185,7 @@ def test_the_image_takes_the_place_of_rocketmqs(started, runs, tmp_path):
     assert done.stdout == runs + "\n"
 
 
-@pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="no systemd-analyze here (Debian package systemd)")
+@pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="no systemd-analyze on PATH: apt-get install systemd")
 def test_units_are_verified_by_systemd(tmp_path):
     names = []
     for unit in units():

@@ -19,11 +19,7 @@ from .shrink import Numbers, random_sequence, shrink, steps_of
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.differential", description=__doc__)
     parser.add_argument("--version", default="5.3.3", help="release of the Java NameServer")
-    parser.add_argument("--sequences", type=int, default=2000)
-    parser.add_argument("--length", type=int, default=60, help="operations in each sequence")
-    parser.add_argument("--seed", type=int, default=1, help="of the first sequence; the next ones count on from it")
-    parser.add_argument("--shrink-s", type=float, default=60.0, help="how long one difference is made shorter")
-    parser.add_argument("--stop-after", type=int, default=1, help="differences to find before it stops")
+    search_options(parser, sequences=2000)
     parser.add_argument(
         "--set", action="append", default=[], metavar="KEY=VALUE", help="a NameServer setting, for both servers"
     )
@@ -45,6 +41,15 @@ def main() -> int:
             return failed
         finally:
             processes.close()
+
+
+def search_options(parser: argparse.ArgumentParser, *, sequences: int) -> None:
+    """What :func:`search` is told."""
+    parser.add_argument("--sequences", type=int, default=sequences)
+    parser.add_argument("--length", type=int, default=60, help="operations in each sequence")
+    parser.add_argument("--seed", type=int, default=1, help="of the first sequence; the next ones count on from it")
+    parser.add_argument("--shrink-s", type=float, default=60.0, help="how long one difference is made shorter")
+    parser.add_argument("--stop-after", type=int, default=1, help="differences to find before it stops")
 
 
 def search(pair: Pair, options: argparse.Namespace) -> int:

@@ -42,7 +42,7 @@ def test_what_pip_is_asked_for_can_be_had(page):
     assert not re.search(rf"pip install (?:-\S+ )*'?{PROJECT['name']}'?(?:[^\[\w]|$)", text, re.M)
 
 
-@pytest.mark.skipif(find_spec("pip") is None, reason="no pip beside this Python")
+@pytest.mark.skipif(find_spec("pip") is None, reason="no pip beside this Python: python -m ensurepip")
 def test_pip_needs_no_index_for_an_extra_of_what_is_installed():
     done = subprocess.run(
         [sys.executable, "-m", "pip", "install", "--dry-run", "--no-index", "--no-deps", "mqregistry[console]"],

@@ -28,7 +28,7 @@ LOADED = {"link": "href", "script": "src", "img": "src", "iframe": "src", "sourc
 
 pytestmark = pytest.mark.skipif(
     not all(find_spec(name) for name in ("sphinx", "myst_parser", "furo")),
-    reason="Sphinx is not installed: pip install 'mqregistry[docs]'",
+    reason="no Sphinx: pip install -e '.[docs]'",
 )
 
 

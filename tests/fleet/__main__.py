@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 
 from bench.servers.processes import Processes
-from tests.differential.__main__ import search
+from tests.differential.__main__ import search, search_options
 
 from .start import start_pair
 
@@ -21,11 +21,7 @@ def main() -> int:
         "--eager", action="store_true", help="writes do not wait for what another front end wrote before"
     )
     parser.add_argument("--compat", default="5.x", help="the behaviour of all of them: 5.x or 4.8")
-    parser.add_argument("--sequences", type=int, default=1000)
-    parser.add_argument("--length", type=int, default=60, help="operations in each sequence")
-    parser.add_argument("--seed", type=int, default=1, help="of the first sequence; the next ones count on from it")
-    parser.add_argument("--shrink-s", type=float, default=60.0, help="how long one difference is made shorter")
-    parser.add_argument("--stop-after", type=int, default=1, help="differences to find before it stops")
+    search_options(parser, sequences=1000)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="mqfleet") as folder:
         processes = Processes(Path(folder))

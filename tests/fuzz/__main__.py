@@ -82,7 +82,7 @@ def without_network(options: argparse.Namespace, findings: Findings) -> None:
     for number in numbers(options, 1.0 if options.no_live else 0.2):
         try:
             try_stream(stream(options.seed, number).data, Random(number), tally)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - it is a finding
             findings.add(number, f"{type(error).__name__}: {str(error)[:2000]}")
             if findings.enough:
                 break
@@ -139,7 +139,7 @@ def one_front_end(options: argparse.Namespace, findings: Findings, streams) -> b
             f"answers by code: {', '.join(f'{code} {count}' for code, count in live.codes.most_common())}",
             flush=True,
         )
-    except Exception as error:  # the process ended, which is the finding above
+    except Exception as error:  # noqa: BLE001 - the process ended, which is the finding above
         print(f"no figures: {error!r}")
     finally:
         live.close()

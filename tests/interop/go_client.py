@@ -17,7 +17,7 @@ def build() -> Path:
     """The driver, from the cache or built; raises Unavailable where that cannot be had."""
     go = shutil.which("go") or shutil.which("/usr/local/go/bin/go")
     if go is None:
-        raise Unavailable("no go on PATH or in /usr/local/go/bin")
+        raise Unavailable("no go on PATH or in /usr/local/go/bin: it is at go.dev/dl")
     folder = cache_folder() / f"go-{digest_of(SOURCES.iterdir())}"
 
     def fill(partial: Path) -> None:

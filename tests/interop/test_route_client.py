@@ -9,8 +9,8 @@ import sys
 import pytest
 
 from mqregistry.client.routes.client import RouteClient
-from tests.client.fake_name_server import until
 from tests.server.harness import Broker, Client
+from tests.waiting import until
 
 from .conftest import VERSIONS, ended_with_test, release_or_skip
 from .name_servers import OURS, JavaNameServers, OurNameServers

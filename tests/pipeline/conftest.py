@@ -18,7 +18,7 @@ def pytest_collection_modifyitems(items):
 @pytest.fixture
 def lake(tmp_path):
     """An empty one."""
-    return pytest.importorskip("mqregistry.pipeline.lake.lake", reason="needs the extra spark").Lake(
+    return pytest.importorskip("mqregistry.pipeline.lake.lake", reason="no pyarrow: pip install -e '.[spark]'").Lake(
         str(tmp_path / "lake")
     )
 
@@ -26,7 +26,7 @@ def lake(tmp_path):
 @pytest.fixture
 def bed(redis_url, namespace):
     """A namespace whose streams the test writes itself."""
-    pytest.importorskip("mqregistry.pipeline.redis_stream.stream", reason="needs the extra spark")
+    pytest.importorskip("mqregistry.pipeline.redis_stream.stream", reason="no pyspark: pip install -e '.[spark]'")
     from .streams import Bed
 
     return Bed(redis_url, namespace)
@@ -35,7 +35,9 @@ def bed(redis_url, namespace):
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory):
     """Two cores, 1 GB, no JAVA_HOME; what it keeps on disk is in a folder of its own."""
-    session_module = pytest.importorskip("mqregistry.pipeline.spark.session", reason="needs the extra spark")
+    session_module = pytest.importorskip(
+        "mqregistry.pipeline.spark.session", reason="no pyspark: pip install -e '.[spark]'"
+    )
     given = os.environ.pop("JAVA_HOME", None)
     folder = tmp_path_factory.mktemp("spark")
     session = session_module.open_session(

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from bench.servers.processes import free_port, wait_until
-from bench.servers.rocketmq import Unavailable, cache_folder, publish_once
+from bench.servers.rocketmq import Unavailable, cache_folder, publish_once, say_where
 
 VERSION = "5.2.5"
 PACKAGES = (f"moto[s3]=={VERSION}", "boto3==1.44.5", "flask==3.1.3", "flask-cors==6.0.5")
@@ -74,7 +74,4 @@ def s3_server(bucket: str) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    try:
-        print(install())
-    except Unavailable as error:
-        sys.exit(str(error))
+    say_where(install)

@@ -2,7 +2,7 @@
 
 import pytest
 
-pytest.importorskip("pyarrow")
+pytest.importorskip("pyarrow", reason="no pyarrow: pip install -e '.[spark]'")
 
 from mqregistry.pipeline import silver
 from mqregistry.pipeline.lake import snapshot

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-pytest.importorskip("pyarrow")
+pytest.importorskip("pyarrow", reason="no pyarrow: pip install -e '.[spark]'")
 
 from mqregistry.events.by import By
 from mqregistry.pipeline import silver

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("pyarrow")
+pytest.importorskip("pyarrow", reason="no pyarrow: pip install -e '.[spark]'")
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -205,12 +205,17 @@ def by_pandas(uri, columns):
 
 
 def by_polars(uri, columns):
-    return pytest.importorskip("polars").read_delta(uri).select(columns).to_dicts()
+    return (
+        pytest.importorskip("polars", reason="no polars: pip install -e '.[dev]'")
+        .read_delta(uri)
+        .select(columns)
+        .to_dicts()
+    )
 
 
 def by_duckdb(uri, columns):
     """Over Arrow: its own reader of Delta is an extension, which is not in the wheel."""
-    duckdb = pytest.importorskip("duckdb")
+    duckdb = pytest.importorskip("duckdb", reason="no duckdb: pip install -e '.[sql]'")
     table = DeltaTable(uri).to_pyarrow_dataset()
     duckdb.register("tables", table)
     return duckdb.sql(f"SELECT {', '.join(columns)} FROM tables").to_arrow_table().to_pylist()

@@ -8,7 +8,7 @@ import signal
 import pytest
 from click.testing import CliRunner
 
-pytest.importorskip("pyspark")
+pytest.importorskip("pyspark", reason="no pyspark: pip install -e '.[spark]'")
 
 from bench.servers.processes import free_port
 from mqregistry.cli import cli

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-pytest.importorskip("pyarrow")
+pytest.importorskip("pyarrow", reason="no pyarrow: pip install -e '.[spark]'")
 
 import pyarrow as pa
 import pyarrow.parquet as pq

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("pyspark")
+pytest.importorskip("pyspark", reason="no pyspark: pip install -e '.[spark]'")
 
 from tests.cli.conftest import command, env, home  # noqa: F401 - fixtures
 from tests.pipeline.test_run_advice import pipeline_run  # noqa: F401 - a fixture

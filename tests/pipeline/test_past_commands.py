@@ -6,7 +6,7 @@ import contextlib
 
 import pytest
 
-pytest.importorskip("pyspark")
+pytest.importorskip("pyspark", reason="no pyspark: pip install -e '.[spark]'")
 
 from mqregistry.pipeline import silver
 from mqregistry.pipeline.lake import snapshot

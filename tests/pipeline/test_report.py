@@ -8,8 +8,8 @@ import re
 import pytest
 from click.testing import CliRunner
 
-pytest.importorskip("pyarrow")
-pytest.importorskip("altair")
+pytest.importorskip("pyarrow", reason="no pyarrow: pip install -e '.[spark]'")
+pytest.importorskip("altair", reason="no altair: pip install -e '.[spark]'")
 
 from mqregistry.cli import cli
 from mqregistry.pipeline import gold

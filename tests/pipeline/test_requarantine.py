@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-pytest.importorskip("pyspark")
+pytest.importorskip("pyspark", reason="no pyspark: pip install -e '.[spark]'")
 
 from mqregistry.pipeline import jobs
 from mqregistry.pipeline.backfill import backfill

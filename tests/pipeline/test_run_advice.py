@@ -8,7 +8,7 @@ import signal
 
 import pytest
 
-pytest.importorskip("pyspark")
+pytest.importorskip("pyspark", reason="no pyspark: pip install -e '.[spark]'")
 
 from mqregistry.errors import ConfigError, RegistryError
 from mqregistry.pipeline.bronze import take

@@ -13,7 +13,7 @@ import threading
 import pytest
 import redis
 
-pytest.importorskip("pyspark")
+pytest.importorskip("pyspark", reason="no pyspark: pip install -e '.[spark]'")
 
 from mqregistry.cli.pipeline.extras import spark_extra
 from mqregistry.errors import NoNamespace, StartError, StoreUnavailable

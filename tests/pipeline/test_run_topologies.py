@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("pyspark")
+pytest.importorskip("pyspark", reason="no pyspark: pip install -e '.[spark]'")
 
 from bench.servers.redis_servers import HOST, RedisProcess, cluster_setup
 from mqregistry.errors import StoreError, StoreUnavailable

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-pytest.importorskip("duckdb")
+pytest.importorskip("duckdb", reason="no duckdb: pip install -e '.[sql]'")
 
 from mqregistry.pipeline import gold
 from mqregistry.pipeline.lake.errors import OtherWriter

@@ -28,9 +28,10 @@ from mqregistry.simulate.plan import make_plan
 from mqregistry.simulate.run import Simulation
 from mqregistry.store.store import Store
 from mqregistry.worker.sweeper import Sweeper
-from tests.client.fake_name_server import FakeNameServer, route_of, until
+from tests.client.fake_name_server import FakeNameServer, route_of
 from tests.server.harness import FrontEnd, wait_until
 from tests.simulate_oracle.day import play
+from tests.waiting import until
 
 SHAPE = DayShape(duration_ms=7_500, servers=2, brokers=6, topics=24, clients=8, lookups_per_s=40.0)
 
@@ -99,8 +100,7 @@ async def test_breaking_off_leaves_nobody_behind(front_ends, redis_url, namespac
     stop = asyncio.Event()
 
     async def soon():
-        while simulation.outcome.done[Kind.BEAT] < 20:  # noqa: ASYNC110 - there is no event to wait for
-            await asyncio.sleep(0.01)
+        await until(lambda: simulation.outcome.done[Kind.BEAT] >= 20, "it runs")
         assert await rows(front_ends[1].port)
         stop.set()
 
@@ -118,8 +118,7 @@ async def test_what_somebody_else_changes_is_told(front_ends, redis_url, namespa
     name = simulation.plan.brokers[0].name
 
     async def meddle():
-        while simulation.outcome.done[Kind.BEAT] < 12:  # noqa: ASYNC110 - there is no event to wait for
-            await asyncio.sleep(0.01)
+        await until(lambda: simulation.outcome.done[Kind.BEAT] >= 12, "it runs")
         connection = await PeerConnection.connect("127.0.0.1", front_ends[0].port)
         await connection.request(RequestCode.WIPE_WRITE_PERM_OF_BROKER, WipeWritePerm(name).to_ext_fields())
         await connection.close()

@@ -30,7 +30,7 @@ from mqregistry.worker.sweeper import Sweeper
 from tests.server.harness import FrontEnd
 from tests.simulate_oracle.day import Truth, play
 
-pytest.importorskip("pyspark")
+pytest.importorskip("pyspark", reason="no pyspark: pip install -e '.[spark]'")
 
 pytestmark = pytest.mark.timeout(600)
 

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-pytest.importorskip("duckdb")
+pytest.importorskip("duckdb", reason="no duckdb: pip install -e '.[sql]'")
 
 from mqregistry.cli import cli
 from mqregistry.pipeline import gold
@@ -180,7 +180,7 @@ def test_the_extra_brings_all_that_a_question_needs(lake):
 
 
 def test_the_notebook_of_the_page_runs(tmp_path, monkeypatch):
-    pytest.importorskip("altair")
+    pytest.importorskip("altair", reason="no altair: pip install -e '.[spark]'")
     from tests.pipeline.test_report import a_lake
 
     monkeypatch.setenv("MQREGISTRY_LAKE", a_lake(tmp_path / "lake").root)

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-pytest.importorskip("pyarrow")
+pytest.importorskip("pyarrow", reason="no pyarrow: pip install -e '.[spark]'")
 
 import pyarrow as pa
 

@@ -145,6 +145,31 @@ def test_a_route_of_many_brokers() -> None:
             assert encode_route(route, quoted_keys=True) == plainly(route, "topicSysFlag")
 
 
+def test_a_route_of_many_brokers_of_which_one_changes_comes_or_goes() -> None:
+    names = [f"broker-{number * 7919 % 300}" for number in range(300)]
+    rows = {name: BrokerRow("C", {0: name}) for name in names}
+    queue_datas = dict.fromkeys(names, QueueData(1, 1, 6))
+
+    def written() -> None:
+        route = TopicRoute(queue_datas, rows, {})
+        for syn in (False, True):
+            expected = plainly(route, "topicSynFlag" if syn else "topicSysFlag")
+            assert encode_route(route, quoted_keys=True, topic_syn_flag=syn) == expected
+
+    written()
+    queue_datas["broker-7"] = QueueData(1, 1, 4)
+    written()
+    rows["broker-8"] = BrokerRow("C", {0: "another"})
+    written()
+    rows["a"], queue_datas["a"] = BrokerRow("D", {0: "a"}), QueueData(1, 1, 6)  # before all others
+    written()
+    del rows["a"]  # its queue data stays
+    written()
+    del queue_datas["a"], rows["broker-7"], queue_datas["broker-7"]
+    written()
+    assert encode_route(TopicRoute(queue_datas, {}, {}), quoted_keys=True).startswith(b'{"brokerDatas":[],')
+
+
 @given(ROUTES, st.booleans())
 def test_routes_round_trip(route: TopicRoute, quoted_keys: bool) -> None:
     assert decode_route(encode_route(route, quoted_keys=quoted_keys)) == route

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import secrets
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from .harness import FrontEnd
+from .own_redis import OwnRedis
 from .pair import Pair
 
 
@@ -31,6 +35,13 @@ def front_end_with(redis_url):
 @pytest.fixture
 def front_end(front_end_with):
     return front_end_with()
+
+
+@pytest.fixture
+def own_redis():
+    """Of one test, to be broken."""
+    with tempfile.TemporaryDirectory(prefix="mq") as folder, contextlib.closing(OwnRedis(Path(folder))) as own:
+        yield own
 
 
 @pytest.fixture

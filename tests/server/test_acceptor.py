@@ -17,6 +17,7 @@ from mqregistry.protocol.command import Command, encode_command
 from mqregistry.server.process.port import acceptor as acceptor_module
 from mqregistry.server.process.port.acceptor import SharedAcceptor
 from mqregistry.server.process.port.received_connections import ReceivedConnections
+from tests.waiting import until
 
 from .harness import wait_until
 from .serving import Serving, free_ports
@@ -88,7 +89,7 @@ def unevenness(counts):
 @pytest.mark.parametrize(("workers", "count"), [(2, 64), (2, 2000), (4, 200)])
 def test_connections_are_spread_evenly_and_all_are_served(serving, clients, workers, count):
     if resource.getrlimit(resource.RLIMIT_NOFILE)[0] < count + 500:
-        pytest.skip("ulimit -Hn is too low")
+        pytest.skip(f"too few open files for {count} connections: ulimit -n {count + 500}")
     serve = serving(workers)
     ask_all(clients(serve.port, count))
     counts = held(serve).values()
@@ -162,11 +163,6 @@ class Port:
         reader, writer = await asyncio.wait_for(asyncio.open_connection("127.0.0.1", self.port), 20)
         return reader, writer
 
-    async def until(self, condition):
-        async with asyncio.timeout(60):
-            while not condition():  # noqa: ASYNC110
-                await asyncio.sleep(0.005)
-
 
 @pytest.fixture
 def port(runner):
@@ -196,7 +192,7 @@ async def test_what_a_dead_worker_had_not_taken_goes_to_others(port):
     here = port(2)
     with here.worker(0), here.worker(1) as other:
         clients = [await here.connect() for _ in range(2)]
-        await here.until(lambda: here.handover.held == [1, 1])
+        await until(lambda: here.handover.held == [1, 1])
         here.handover.worker_ended(0, comes_back=False)
         assert here.handover.held == [0, 2]
         for _ in clients:
@@ -209,7 +205,7 @@ async def test_what_a_dead_worker_had_not_taken_goes_to_others(port):
 async def test_the_share_of_a_worker_that_comes_back_waits_for_it(port):
     here = port(2)
     clients = [await here.connect() for _ in range(4)]
-    await here.until(lambda: here.handover.held == [2, 2])
+    await until(lambda: here.handover.held == [2, 2])
     here.handover.worker_ended(0, comes_back=True)
     assert here.handover.held == [2, 2]
     with here.worker(0) as successor:
@@ -223,7 +219,7 @@ async def test_a_worker_that_takes_no_more_leaves_its_share_to_the_others(port):
     with here.worker(0) as drains:
         drains.shutdown(socket.SHUT_RD)
         clients = [await here.connect() for _ in range(3)]
-        await here.until(lambda: here.handover.held == [0, 3])
+        await until(lambda: here.handover.held == [0, 3])
         for _, writer in clients:
             writer.close()
 
@@ -231,7 +227,7 @@ async def test_a_worker_that_takes_no_more_leaves_its_share_to_the_others(port):
 async def test_with_no_worker_to_come_clients_are_refused_until_one_answers(port):
     here = port(2)
     reader, writer = await here.connect()
-    await here.until(lambda: sum(here.handover.held) == 1)
+    await until(lambda: sum(here.handover.held) == 1)
     for index in (0, 1):
         here.handover.worker_ended(index, comes_back=False)
     with contextlib.suppress(ConnectionResetError):
@@ -242,7 +238,7 @@ async def test_with_no_worker_to_come_clients_are_refused_until_one_answers(port
     here.handover.worker_ended(1, comes_back=False)
     here.handover.worker_ready(1)
     _, writer = await here.connect()
-    await here.until(lambda: here.handover.held == [0, 1])
+    await until(lambda: here.handover.held == [0, 1])
     writer.close()
 
 
@@ -251,7 +247,7 @@ async def test_full_channels_make_connections_wait_and_what_is_over_is_told(port
     channel = here.handover._channels[0]
     channel.ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)
     clients = [await here.connect() for _ in range(40)]
-    await here.until(lambda: here.handover._waiting)
+    await until(lambda: here.handover._waiting)
     assert here.handover.held[0] < 40
     served = set()
 
@@ -262,10 +258,10 @@ async def test_full_channels_make_connections_wait_and_what_is_over_is_told(port
 
     with here.worker(0) as mine:
         taken = ReceivedConnections(mine, Served, served)
-        await here.until(lambda: len(served) == 40 == here.handover.held[0])
+        await until(lambda: len(served) == 40 == here.handover.held[0])
         for _, writer in clients:
             writer.close()
-        await here.until(lambda: here.handover.held == [0])
+        await until(lambda: here.handover.held == [0])
         taken.close()
     assert not served
 
@@ -281,17 +277,17 @@ async def test_out_of_files_it_pauses_and_says_so(port, monkeypatch, caplog):
         resource.setrlimit(resource.RLIMIT_NOFILE, (lowest, hard))
         try:
             client.connect(("127.0.0.1", here.port))
-            await here.until(lambda: "cannot accept connections" in caplog.text)
+            await until(lambda: "cannot accept connections" in caplog.text)
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-        await here.until(lambda: here.handover.held == [1])
+        await until(lambda: here.handover.held == [1])
 
 
 async def test_connections_that_find_no_open_file_left_are_told_as_over(port, caplog):
     here = port(1)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     clients = [await here.connect() for _ in range(3)]
-    await here.until(lambda: here.handover.held == [3])
+    await until(lambda: here.handover.held == [3])
     served = set()
 
     class Served(asyncio.Protocol):
@@ -304,10 +300,10 @@ async def test_connections_that_find_no_open_file_left_are_told_as_over(port, ca
         resource.setrlimit(resource.RLIMIT_NOFILE, (lowest, hard))
         try:
             taken = ReceivedConnections(mine, Served, served)
-            await here.until(lambda: "connections are lost: no more open files are permitted" in caplog.text)
+            await until(lambda: "connections are lost: no more open files are permitted" in caplog.text)
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-        await here.until(lambda: here.handover.held[0] < 3)
+        await until(lambda: here.handover.held[0] < 3)
         taken.close()
         for transport in served:
             transport.close()

@@ -180,7 +180,7 @@ def test_5000_idle_connections_cost_little_and_go_after_their_time(front_end_wit
 
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard < soft:
-        pytest.skip(f"this machine allows only {hard} open files")
+        pytest.skip(f"only {hard} open files are permitted, not {soft}: ulimit -Hn as root, or limits.conf")
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     front_end = front_end_with(server_channel_max_idle_time_seconds=8)
     process = psutil.Process(front_end.process.pid)

@@ -18,6 +18,7 @@ from mqregistry.server.requests.decoding_turns import LARGE_AT_ONCE
 from mqregistry.server.requests.reads import reads
 from mqregistry.store.keys import changes
 from mqregistry.store.snapshot import read_tables
+from tests.waiting import until
 
 from .harness import Broker
 from .here import Here
@@ -191,9 +192,7 @@ def test_a_registration_that_finds_another_redis_says_so_at_once_and_has_the_tab
                 await here.register(broker)
             assert here.scripts_run()["register_broker"] == before + 1
             here._tail = asyncio.create_task(here.follower.tail())
-            async with asyncio.timeout(20):
-                while not here.view.merged:  # noqa: ASYNC110 (a condition of another task)
-                    await asyncio.sleep(0.01)
+            await until(lambda: here.view.merged, "the loss is seen")
             assert (await here.register(broker)).code == 0
             assert here.front_end.answers.kept_route("topic1", quoted_keys=True) is not None
 

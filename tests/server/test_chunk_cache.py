@@ -16,6 +16,7 @@ from mqregistry.server.requests.decoding_turns import OBJECT_BYTES
 from mqregistry.store.change_reader import ChangeReader
 from mqregistry.store.route_writes import TOPICS_PER_EVENT
 from mqregistry.store.snapshot import read_tables
+from tests.waiting import until
 
 from .harness import Broker
 from .here import Here
@@ -159,9 +160,7 @@ def test_topics_are_forgotten_when_the_storm_is_over_and_last_bodies_are_not(red
                 await here.register(broker)
             most = len(brokers[0].registration()[1]) + OBJECT_BYTES * len(SHARED)
             assert 0 < chunks.decoded_bytes <= most
-            async with asyncio.timeout(10):
-                while chunks.decoded_bytes:  # noqa: ASYNC110 (a timer's doing)
-                    await asyncio.sleep(0.05)
+            await until(lambda: not chunks.decoded_bytes, "a timer has dropped them")
             assert not chunks._encoded
             decoded.clear()
             brokers[0].topics[SHARED[7]] = (1, 1, 6)
@@ -215,9 +214,7 @@ def test_what_a_broker_said_last_does_not_count_for_tables_that_were_read_again(
             for key, value in kept.items():
                 await client.restore(key, 0, value)
             await here.front_end.routes.delete_topic(SHARED[7])
-            async with asyncio.timeout(10):
-                while here.view.load_id == rebuilds:  # noqa: ASYNC110 (a condition of another task)
-                    await asyncio.sleep(0.01)
+            await until(lambda: here.view.load_id != rebuilds, "the tables are read again")
             assert here.view.exact.brokers[broker.name] == last
             assert "new" not in here.view.exact.topics
 

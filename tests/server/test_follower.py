@@ -17,6 +17,7 @@ from mqregistry.server.view import follower, lease_loop
 from mqregistry.server.view.freshness import Freshness
 from mqregistry.store import keys
 from mqregistry.store.store import Store
+from tests.waiting import until
 
 from .harness import Broker
 from .here import GRACE_MS, Here, Peer
@@ -40,13 +41,6 @@ class HookedStore(Store):
         if what in self.after:
             await self.after[what](reply)
         return reply
-
-
-async def until(condition, what, within_s=60.0):
-    async with asyncio.timeout(within_s):
-        while not condition():  # noqa: ASYNC110 (a condition of other tasks)
-            await asyncio.sleep(0.01)
-    assert condition(), what
 
 
 def hooked(redis_url):

@@ -16,6 +16,7 @@ from mqregistry.server.process.http import HttpServer
 from mqregistry.server.process.metrics import Fleet as Workers
 from mqregistry.server.process.port.sockets import advertised
 from mqregistry.store.fleet.processes import Fleet, SweeperFacts, SweeperNow, WorkerFacts, WorkerNow, front_ends_of
+from tests.waiting import until
 
 from .harness import Broker
 from .serving import Serving, free_ports, get
@@ -153,9 +154,7 @@ async def test_a_list_that_cannot_be_read_leaves_the_last_one(store, monkeypatch
             return await original(*commands)
 
         monkeypatch.setattr(store, "read", read)
-        async with asyncio.timeout(10):
-            while not reads:  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
+        await until(lambda: reads, "it is read")
         await asyncio.sleep(0)
         assert lists.addresses() == b"10.0.0.1:9876"
         assert not following.done()

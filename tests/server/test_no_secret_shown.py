@@ -177,7 +177,7 @@ def test_the_trace_of_a_defect_shows_no_secret(tmp_path, redis_url, monkeypatch)
 
 def test_the_lake_holds_no_secret_and_no_signature(place, redis_url, tmp_path):
     """Bronze, silver and the snapshot, as the pipeline writes them from the streams of that front end."""
-    pytest.importorskip("pyarrow", reason="needs the extra spark")
+    pytest.importorskip("pyarrow", reason="no pyarrow: pip install -e '.[spark]'")
     import pyarrow.parquet as pq
 
     from mqregistry.pipeline import silver

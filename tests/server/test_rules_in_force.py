@@ -10,11 +10,9 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
@@ -28,7 +26,6 @@ from mqregistry.server.process.authentication import WHAT_STRANGERS_MAY
 from .auth_bed import Caller, Rules, broker_user, in_force, refused_with, secret_of, user
 from .fleet import Beating
 from .harness import Broker, FrontEnd, wait_until
-from .test_outages import OwnRedis
 
 LIFE_MS = 3000
 
@@ -256,16 +253,6 @@ def test_the_use_of_a_secret_is_noted_while_its_lookups_are_known_by_their_bytes
 
 
 # Redis away
-
-
-@pytest.fixture
-def own_redis():
-    with tempfile.TemporaryDirectory(prefix="mq") as folder:
-        own = OwnRedis(Path(folder))
-        try:
-            yield own
-        finally:
-            own.close()
 
 
 def evict(broker: Broker):

@@ -20,6 +20,7 @@ from mqregistry.config.settings import Settings
 from mqregistry.errors import StartError
 from mqregistry.server.process import supervisor as supervisor_module
 from mqregistry.server.process.supervisor import Supervisor, boot_line
+from tests.waiting import until
 
 from .serving import Serving, free_ports, get
 
@@ -513,9 +514,7 @@ async def test_http_answers_after_many_idle_clients(start):
             return get(http_port, "/healthz").status == 200
         return False
 
-    async with asyncio.timeout(30):
-        while not await asyncio.to_thread(answers):  # noqa: ASYNC110 - there is no event to wait for
-            await asyncio.sleep(0.01)
+    await until(lambda: asyncio.to_thread(answers), "it answers")
 
 
 # the end

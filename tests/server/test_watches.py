@@ -10,10 +10,13 @@ import pytest
 
 from mqregistry.client.routes.client import RouteClient
 from mqregistry.errors import RemoteProtocolError
+from mqregistry.protocol.codes import Encoding
 from mqregistry.protocol.command import Command
 from mqregistry.protocol.watch import MARK, MAX_TOPICS, ROUTE_WATCH, TablesVersion, WatchAnswer, WatchRequest
+from mqregistry.server.requests.replies import Replies
 from mqregistry.server.view.route_watches import AT_A_TIME, MAX_HOLD_S, RouteWatches
-from tests.client.fake_name_server import FakeNameServer, never, route_of, until
+from tests.client.fake_name_server import FakeNameServer, never, route_of
+from tests.waiting import until
 
 from .harness import Broker
 
@@ -162,7 +165,8 @@ def test_no_client_is_held_longer_than_the_limit():
     assert len(watches) == 0
 
 
-async def test_many_are_told_in_parts_and_each_of_every_change():
+async def test_many_are_told_in_parts_and_each_of_every_change(monkeypatch):
+    monkeypatch.setattr("mqregistry.server.view.route_watches._TELL_S", 0)
     watches, many = RouteWatches(), [Watcher() for _ in range(3 * AT_A_TIME)]
     watches.replaced("e", 1)
 
@@ -186,6 +190,33 @@ async def test_many_are_told_in_parts_and_each_of_every_change():
     first, rest = WatchAnswer(TablesVersion("e", 2), ("t",)), WatchAnswer(TablesVersion("e", 3), ("t", "u"))
     for one in many:
         assert one is gone or one.told == [rest if one in waiting else first]
+
+
+async def test_who_waits_to_be_told_while_more_changes_than_the_history_holds_looks_everything_up(monkeypatch):
+    monkeypatch.setattr("mqregistry.server.view.route_watches._TELL_S", 0)
+    watches, many = RouteWatches(), [Watcher() for _ in range(2 * AT_A_TIME)]
+    watches.replaced("e", 1)
+    ext_fields, body = WatchRequest(frozenset("t"), 1000, TablesVersion("e", 1)).encode()
+    for one in many:
+        watches.watch(one, Command(code=ROUTE_WATCH, ext_fields=ext_fields, body=body), 1, 0.0)
+    watches.changed(["t"], 2)
+    waiting = [one for one in many if not one.told]
+    assert len(waiting) == AT_A_TIME
+    watches.changed([f"u{number}" for number in range(100_001)], 3)
+    await asyncio.sleep(0)
+    assert [one.told for one in waiting] == [[WatchAnswer(TablesVersion("e", 3), None)]] * AT_A_TIME
+
+
+@pytest.mark.parametrize("encoding", list(Encoding))
+def test_an_answer_is_encoded_once_for_all_who_are_told_the_same(monkeypatch, encoding):
+    replies, encoded = Replies(479, "faq", encoding), []
+    encode = WatchAnswer.encode
+    monkeypatch.setattr(WatchAnswer, "encode", lambda answer: encoded.append(answer) or encode(answer))
+    answers = [WatchAnswer(TablesVersion("e", seq), topics) for seq in (1, 2) for topics in (("t",), (), None)]
+    for answer in answers[:2] * 3 + answers:
+        ext_fields, body = encode(answer)
+        assert replies.watched(7, answer) == replies.reply(7, ext_fields=ext_fields, body=body)
+    assert encoded == answers
 
 
 def test_who_asks_first_after_other_tables_came_looks_everything_up():
@@ -298,10 +329,12 @@ def broker_names(client, topic):
 
 async def write(call, *arguments, **options):
     """Repeat it until it is done: on a busy machine Redis may not answer in time, and then the answer is code 1."""
-    async with asyncio.timeout(15):
-        while (reply := await asyncio.to_thread(call, *arguments, **options)).code != 0:  # noqa: ASYNC110
-            await asyncio.sleep(0.1)
-    return reply
+
+    async def done():
+        reply = await asyncio.to_thread(call, *arguments, **options)
+        return reply if reply.code == 0 else None
+
+    return await until(done, "it is done")
 
 
 async def test_a_route_client_is_told_of_changes(front_end):

@@ -14,7 +14,7 @@ from mqregistry.shadow.counts import Counts
 from mqregistry.shadow.relay import Relay
 from mqregistry.shadow.tap import Tap
 from tests.certificates import Authority
-from tests.client.fake_name_server import until
+from tests.waiting import until
 
 
 class Silent:

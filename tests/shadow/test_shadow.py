@@ -11,7 +11,8 @@ from mqregistry.compare.lasting import Sort
 from mqregistry.model import QueueData
 from mqregistry.protocol.command import Command
 from mqregistry.shadow.counts import JAVA, OURS, quantile_s
-from tests.client.fake_name_server import never, until
+from tests.client.fake_name_server import never
+from tests.waiting import until
 
 READS = [(105, {"topic": "orders"}), (105, {"topic": "none"}), (106, None), (206, None), (319, None),
          (219, {"namespace": "n"})]  # fmt: skip

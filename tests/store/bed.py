@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import re
-from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
 import msgspec
@@ -52,13 +50,6 @@ def registration(
 def digest_of(r: Registration) -> str:
     """Equal for equal registrations, as the front end's digest of header and body is."""
     return hashlib.sha1(msgspec.json.encode(r), usedforsecurity=False).hexdigest()
-
-
-async def until(ask: Callable[[], Awaitable[Any]], holds: Callable[[Any], bool], timeout_s: float = 60.0) -> None:
-    """Ask again and again until the answer is as it should be."""
-    async with asyncio.timeout(timeout_s):
-        while not holds(await ask()):  # noqa: ASYNC110 - there is no event to wait for
-            await asyncio.sleep(0.005)
 
 
 def in_small_parts(store: Store, topics: int) -> None:

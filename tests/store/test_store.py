@@ -10,8 +10,9 @@ from bench.servers.processes import free_port
 from mqregistry.errors import StoreError, StoreUnavailable
 from mqregistry.events.changes import SCHEMA_MINOR
 from mqregistry.store.store import Store
+from tests.waiting import until
 
-from .bed import Bed, registration, until
+from .bed import Bed, registration
 
 
 @pytest.fixture
@@ -179,8 +180,11 @@ async def test_redis_without_append_only_file_is_warned_of(own, caplog):
         assert warning in caplog.text
     finally:
         await own.redis("CONFIG", "SET", "appendonly", "yes")
-        # until the first file is written it would not stop
-        await until(lambda: own.store.client.info("persistence"), lambda info: not info["aof_rewrite_in_progress"])
+
+        async def written():  # before that it would not stop
+            return not (await own.store.client.info("persistence"))["aof_rewrite_in_progress"]
+
+        await until(written, "the first file is written")
 
 
 async def test_redis_that_is_too_old_is_refused(own, monkeypatch):
@@ -246,10 +250,16 @@ async def test_calls_that_fail_are_counted_by_what_redis_did(own, tmp_path):
 
 
 async def test_closing_a_store_closes_its_connections(own, own_redis, namespace):
+    async def names():
+        return {client["name"] for client in await own.store.client.client_list()}
+
+    async def is_gone():
+        return "other" not in await names()
+
     async with Store(own_redis.url, namespace) as other:
         await other.client.client_setname("other")
-        assert "other" in {client["name"] for client in await own.store.client.client_list()}
-    await until(own.store.client.client_list, lambda clients: "other" not in {c["name"] for c in clients})
+        assert "other" in await names()
+    await until(is_gone, "the server knows it no more")
 
 
 def test_a_call_waits_for_its_turn_longer_than_for_an_answer(runner, own_redis, namespace):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-pytest.importorskip("pyarrow")
+pytest.importorskip("pyarrow", reason="no pyarrow: pip install -e '.[spark]'")
 
 from mqregistry.events.changes import Parts
 from mqregistry.model import QueueData

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("textual", reason="needs the extra top")
+pytest.importorskip("textual", reason="no textual: pip install -e '.[top]'")
 
 from textual.widgets import DataTable, Input, RichLog, Static
 

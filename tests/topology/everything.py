@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import msgspec
 
 from mqregistry.auth.changes import add_secret, add_user, drop_secret, remove_user, set_mode
@@ -29,6 +27,7 @@ from mqregistry.store.fleet.processes import (
 from mqregistry.store.read_broker import read_broker
 from mqregistry.store.snapshot import read_queues, read_section
 from mqregistry.store.streams import StreamLimits, StreamStore, lookup_entries
+from tests.waiting import until
 
 from ..store.bed import Bed, registration
 from ..store.test_convert import back_to_schema_1
@@ -118,10 +117,11 @@ async def use_everything(bed: Bed) -> None:
     await bed.fe2.register(leaving, connection="second")
     await bed.fe1.close(leaving, connection=leaving.broker_addr)
     await bed.let_pass(20_000)
-    for _ in range(500):
-        if await bed.redis("EXISTS", bed.key("lease:w2")) == 0:
-            break
-        await asyncio.sleep(0.01)
+
+    async def lease_ended():
+        return await bed.redis("EXISTS", bed.key("lease:w2")) == 0
+
+    await until(lease_ended, "the lease has run out")
     sweeper = msgspec.json.encode(SweeperFacts(**this_process()))
     assert (await leases.reap(50, sweeper="s1", process=sweeper))[0] == [who("c1", "10.0.0.4:10911")]
     fleet = await read_fleet(store)

@@ -17,7 +17,9 @@ def server_of(package: str, pattern: str) -> str:
     """The server in a wheel; the test is skipped where that wheel is not installed."""
     spec = importlib.util.find_spec(package)
     if spec is None or spec.origin is None:
-        pytest.skip(f"{package} is not installed here")
+        pytest.skip(
+            f"no {package}: there is no wheel of it for this Python and processor, or pip install -e '.[dev,embedded]'"
+        )
     return str(next(Path(spec.origin).parent.glob(pattern)))
 
 

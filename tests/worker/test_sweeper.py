@@ -8,7 +8,6 @@ import logging
 import os
 import signal
 import tempfile
-import time
 from functools import partial
 from pathlib import Path
 
@@ -18,12 +17,14 @@ from mqregistry.config.settings import Settings
 from mqregistry.embedded import EmbeddedRedis
 from mqregistry.errors import StoreError, StoreUnavailable
 from mqregistry.events import changes as kinds
+from mqregistry.store.fleet.processes import read_fleet
 from mqregistry.store.route_writes import TOPICS_AT_ONCE
 from mqregistry.store.store import Store
 from mqregistry.store.streams import Alarm, StreamStore
 from mqregistry.worker.sweeper import _BATCH_PAUSE_S, BROKERS_PER_CALL, Sweeper, reach
 from tests.conftest import NO_FSYNC
 from tests.store.bed import Bed
+from tests.waiting import until
 
 LIFE_MS = 120_000
 SETTINGS = Settings(scan_not_active_broker_interval_ms=100)
@@ -75,13 +76,6 @@ async def sweeping(*sweepers: Sweeper, within_s: float = 20.0):
         stop.set()
         async with asyncio.timeout(within_s):
             await asyncio.gather(*tasks)
-
-
-async def until(condition, what: str, timeout_s: float = 60.0) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not await condition() if asyncio.iscoroutinefunction(condition) else not condition():
-        assert time.monotonic() < deadline, f"not within {timeout_s} s: {what}"
-        await asyncio.sleep(0.005)
 
 
 async def let_pass_watched(bed: Bed, ms: int) -> None:
@@ -181,6 +175,7 @@ async def test_it_waits_and_says_so_while_no_front_end_hears_brokers(bed, store,
     await bed.register()
     await bed.move_clock(2 * LIFE_MS)
     sweeper = Sweeper(store, Settings(scan_not_active_broker_interval_ms=600_000))
+    sweeper._patient_until_s = 0.0  # it runs for long
     for _ in range(3):
         assert 0.3 < await sweeper.sweep() < 1.3
     assert caplog.text.count("brokers cannot be heard, and none is removed until one runs") == 1
@@ -191,6 +186,37 @@ async def test_it_waits_and_says_so_while_no_front_end_hears_brokers(bed, store,
     await bed.let_pass(LIFE_MS + 1)
     await sweeper.sweep()
     assert sweeper.expired == 1
+
+
+async def test_a_front_end_that_starts_with_the_sweeper_is_waited_for_without_a_warning(bed, store, caplog):
+    caplog.set_level(logging.INFO, "mqregistry.worker.sweeper")
+    await bed.register()
+    await bed.move_clock(LIFE_MS // 2)
+    sweeper = Sweeper(store, SETTINGS)
+    await sweeper.sweep()
+    await bed.leases.renew("w1")
+    await sweeper.sweep()
+    told = [(one.levelname, one.message.partition(":")[0]) for one in caplog.records]
+    assert [level for level, _ in told] == ["INFO", "INFO"], told
+    assert told[1][1] == "a front end runs again"
+    await bed.move_clock(LIFE_MS // 2)
+    await sweeper.sweep()
+    sweeper._patient_until_s = 0.0  # and nobody came
+    await sweeper.sweep()
+    assert [one.levelname for one in caplog.records[2:]] == ["INFO", "WARNING"]
+
+
+async def test_a_sweeper_that_ends_is_no_longer_among_the_processes(bed, store):
+    async def sweepers():
+        return len((await read_fleet(store)).sweepers)
+
+    async with sweeping(Sweeper(store, SETTINGS)):
+
+        async def told():
+            return await sweepers() == 1
+
+        await until(told, "it has told of itself")
+    assert await sweepers() == 0
 
 
 # many

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from ...config.settings import DEFAULT, Settings
 from ...errors import NoNamespace, RegistryError, StoreError
 from ...events.by import host_name
 from ...events.changes import SCHEMA_MAJOR, SCHEMA_MINOR
+from ...operators.words import duration
 from ...store.connection.examination import examine, read_schema_minor
 from ...store.connection.fitness import Finding
-from ...store.fleet.processes import Fleet, read_fleet
+from ...store.fleet.processes import Fleet, SweeperNow, read_fleet
 from ...store.store import Store, open_existing
+
+# A sweeper tells of itself every second.
+_SWEPT_MS: Final = 3_000
 
 
 async def registry_findings(settings: Settings) -> tuple[list[Finding], set[int]]:
@@ -71,10 +76,16 @@ def fleet_findings(fleet: Fleet) -> Iterator[Finding]:
                           "its log says why")  # fmt: skip
     text = ", ".join(f"{one.name} (release {one.release})" for one in there)
     yield Finding("front ends", "ok", text or "none runs on this namespace")
-    sweepers = [one.facts for one in fleet.sweepers if not one.gone]
+    told = _sweepers(fleet)
+    for sweeper in told:
+        if sweeper.gone and not sweeper.facts.front_end:
+            yield Finding(
+                "sweepers", "warning", f"{_where(sweeper, fleet)}, ended without a word",
+                advice="start it again; if it was meant to end, this is forgotten within an hour",
+            )  # fmt: skip
+    sweepers = [sweeper.facts for sweeper in told if not sweeper.gone]
     if sweepers:
-        text = ", ".join(f"in {one.front_end}" if one.front_end else f"on {one.host}" for one in sweepers)
-        yield Finding("sweepers", "ok", text)
+        yield Finding("sweepers", "ok", ", ".join(_where(sweeper, fleet) for sweeper in told if not sweeper.gone))
     elif there:
         yield Finding(
             "sweepers", "wrong", "none sweeps: brokers that fall silent stay in every route", "one at least",
@@ -86,6 +97,26 @@ def fleet_findings(fleet: Fleet) -> Iterator[Finding]:
             "releases", "warning", f"{' and '.join(releases)} work side by side", "one release, but during an upgrade",
             "finish the upgrade (section Upgrading of docs/operating.md)",
         )  # fmt: skip
+
+
+def _sweepers(fleet: Fleet) -> list[SweeperNow]:
+    """All but those that are silent, and after which another was started at the same place."""
+    newest_ms: dict[str, int] = {}
+    for one in fleet.sweepers:
+        newest_ms[_place(one)] = max(one.facts.started_ms, newest_ms.get(_place(one), 0))
+    return [
+        one for one in fleet.sweepers
+        if one.facts.started_ms == newest_ms[_place(one)] or fleet.now_ms - one.last_sweep_ms <= _SWEPT_MS
+    ]  # fmt: skip
+
+
+def _place(one: SweeperNow) -> str:
+    return f"in {one.facts.front_end}" if one.facts.front_end else f"on {one.facts.host}"
+
+
+def _where(one: SweeperNow, fleet: Fleet) -> str:
+    silent_ms = fleet.now_ms - one.last_sweep_ms
+    return _place(one) + (f", which last swept {duration(silent_ms)} ago" if silent_ms > _SWEPT_MS else "")
 
 
 def processes_here(fleet: Fleet) -> set[int]:

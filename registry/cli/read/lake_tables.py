@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import difflib
+import subprocess
+import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from ...errors import RegistryError
+from ...embedded import how_it_ended
+from ...errors import RegistryError, StartError
 from ...events.by import By
 from ...model import TopicRoute
 from ...store.operator_reads import BrokerInfo, broker_info
@@ -20,6 +23,8 @@ if TYPE_CHECKING:
     from mqregistry.pipeline.past.travel import BrokerThen, End, Origin, Past
 
     from ...console.past import Then
+
+_REPORT_S: Final = 120.0
 
 
 def read_route_at(
@@ -118,13 +123,40 @@ class LakePast:
     def report(self) -> tuple[str, int]:
         """The report of the last day that was seen, and up to when that was (ms).
 
+        It is made in a process of its own: what draws the charts holds Python's lock for seconds, in which this process
+        would answer nobody, and it needs more memory than the console has.
+
         Raises:
-            LakeError: there are no figures. StartError: what makes the report is not installed.
+            LakeError: there are no figures. StartError: what makes the report is not installed, or it failed.
         """
+        command = [sys.executable, "-P", "-c", f"import {__name__} as here; here.print_report()"]
+        try:
+            done = subprocess.run(
+                [*command, self._lake.root, self._namespace], stdin=subprocess.DEVNULL, capture_output=True,
+                timeout=_REPORT_S, check=False,
+            )  # fmt: skip
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise StartError(f"the report could not be made: {error}") from error
+        until, _, html = done.stdout.decode().partition("\n")
+        if done.returncode:
+            raise StartError(done.stderr.decode(errors="replace").strip() or how_it_ended(done.returncode))
+        return html, int(until)
+
+
+def print_report() -> None:
+    """Print up to when the report of a lake and a namespace (the arguments of this process) knows what happened, and
+    then the report; or on stderr why there is none.
+    """
+    root, namespace = sys.argv[1:]
+    try:
         with spark_extra():
+            from mqregistry.pipeline.lake.lake import Lake
             from mqregistry.pipeline.report import make
-        found, html = make(self._lake, self._namespace)
-        return html, max(facts.until_ms for facts in found)
+        found, html = make(Lake(root), namespace)
+    except RegistryError as error:
+        sys.exit(str(error))
+    sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]
+    sys.stdout.write(f"{max(facts.until_ms for facts in found)}\n{html}")
 
 
 def _ask(at_ms: int, lake: str, flags: dict[str, Any], config_file: Path | None, question: Any) -> Any:

@@ -8,10 +8,9 @@ from mqregistry.worker.trim import limits_of
 
 from ...config.in_force import in_force
 from ...config.settings import Settings
-from ...events.journal import CHANGES
 from ...store.snapshot import read_shared_config
 from ...store.store import Store
-from ...store.streams import StreamState, StreamStore, Survey
+from ...store.streams import StreamState, StreamStore, Survey, count_behind
 from .. import output
 from ..target import target_command
 
@@ -25,7 +24,7 @@ async def streams(store: Store, settings: Settings, forget: str | None, as_json:
     if forget is not None and not await journal.forget_reader(forget):
         known = ", ".join(sorted((await journal.survey()).readers)) or "none"
         raise click.ClickException(f"there is no reader {forget!r}; there are: {known}")
-    survey = await journal.survey()
+    survey = await count_behind(store, await journal.survey())
     settings = in_force(settings, await read_shared_config(store), compat=store.compat)
     if as_json:
         output.json_page(survey)
@@ -63,8 +62,7 @@ def readers_text(survey: Survey) -> str:
         heard = output.duration(max(0, survey.now_ms - reader.seen_ms))
         for stream, position in sorted(reader.positions.items()):
             state = position.state or ("silent" if reader.silent else "ok")
-            # only changes are numbered: of the others, what lies behind a position is estimated
-            behind = position.behind if stream == CHANGES or not position.behind else f"~{position.behind}"
+            behind = f"{'' if position.exact else '~'}{position.behind}"
             lines.append((name, stream, position.id, behind, output.duration(position.behind_ms), heard, state))
         if not reader.positions:
             lines.append((name, "", "", "", "", heard, "silent" if reader.silent else "ok"))

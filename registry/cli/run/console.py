@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import click
 import msgspec
+import uvloop
 
 from ... import __version__
 from ...config.settings import Settings
@@ -113,7 +114,7 @@ def console(
 
         options["lake"] = LakePast(lake, settings.namespace)
     os.nice(_NICE)
-    asyncio.run(_serve(settings, folder, options, wait=wait))
+    uvloop.run(_serve(settings, folder, options, wait=wait))
 
 
 async def _serve(settings: Settings, folder: Path, options: dict[str, Any], *, wait: bool) -> None:

@@ -137,7 +137,7 @@ class RedisWriter:
                 if not away:
                     logger.warning("%s; the lease of this process is not renewed meanwhile", error)
                 away = True
-            except Exception:
+            except Exception:  # a defect must not end this: without a lease all brokers here would go
                 logger.exception("renewing the lease of this process")
             await pause(max(0.05, RENEW_EVERY_S - (time.monotonic() - began)))
 

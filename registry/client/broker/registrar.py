@@ -231,7 +231,7 @@ class BrokerRegistrar:
         while not cancelled():
             try:
                 await addresses.follow(self._use)
-            except Exception:
+            except Exception:  # a defect must not end it
                 logger.exception("following the addresses of name servers")
                 await pause(1.0)
 

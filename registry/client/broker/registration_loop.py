@@ -210,7 +210,7 @@ class RegistrationLoop:
             logger.info("%s is registered at %s", self._config().broker_name, result.server)
         try:
             self._on_result(result)
-        except Exception:
+        except Exception:  # of the application's function
             logger.exception("on_result of the registration at %s", result.server)
         for waiter in waiting:
             if not waiter.done():
@@ -233,5 +233,5 @@ class RegistrationLoop:
                     await self.target.heartbeat(self._payloads.table.data_version)
             except (RegistryError, TimeoutError) as error:
                 logger.debug("heartbeat to %s: %s", self.target.name, error)
-            except Exception:
+            except Exception:  # a defect must not end the heartbeats
                 logger.exception("heartbeat to %s", self.target.name)

@@ -223,7 +223,7 @@ class RouteUpdater:
         for listener in list(self.listeners):
             try:
                 listener(RouteChange(topic, before, route, is_stale))
-            except Exception:
+            except Exception:  # of the application's function: the other listeners are told
                 logger.exception("a listener failed with the change of %s", topic)
         return True
 

@@ -19,7 +19,7 @@ from ...store.streams import last_entry_by
 from ..context import BadRequest, Console, NotThere
 from ..login.needs import needs_of_change
 from ..login.viewer import Viewer, viewer_of
-from ..state import Listener
+from ..state import MOMENT_S, Listener
 
 _PER_PAGE: Final = 100
 _SCANNED: Final = 20_000
@@ -161,7 +161,7 @@ async def _events(
             elif with_changes:
                 for group in missed:
                     if wanted(whole(group)):
-                        yield _row(console, group)
+                        yield await _row(console, group)
         clock = asyncio.get_running_loop().time
         told_at, due = 0.0, bool(seen) and seen != state.position
         while not state.stopping:
@@ -181,7 +181,7 @@ async def _events(
             for group in _groups(found):
                 due = True
                 if with_changes and wanted(whole(group)):
-                    out.append(_row(console, group))
+                    out.append(await _row(console, group))
             if due and clock() - told_at >= _TABLES_EVERY_S:
                 out.append(_event("tables", str(state.seq)))
                 told_at, due = clock(), False
@@ -208,8 +208,8 @@ def _missed(console: Console, seen: str) -> list[list[Change]] | None:
     return list(_groups([one for one in recent if one.seq > int(seq)]))
 
 
-def _row(console: Console, group: list[Change]) -> bytes:
-    """A change as a line of the page, rendered once for all pages that are open."""
+async def _row(console: Console, group: list[Change]) -> bytes:
+    """A change as a line of the page, rendered once for all pages that are open; then others have the processor."""
     key, rows = (console.state.epoch, group[-1].seq), console.rows
     row = rows.get(key)
     if row is None:
@@ -217,4 +217,5 @@ def _row(console: Console, group: list[Change]) -> bytes:
         row = rows[key] = _event("change", html, f"{key[0]}:{key[1]}")
         while len(rows) > _ROWS:
             del rows[next(iter(rows))]
+        await asyncio.sleep(MOMENT_S)
     return row

@@ -16,12 +16,11 @@ async def missing(console: Console, request: Request) -> HTMLResponse:
     if text:
         rows = [one for one in rows if text.lower() in one.name.lower()]
     number, pages = page_number(request, len(rows))
-    facts = await console.facts.now()
-    names = {one.id: one.name for one in facts.fleet.front_ends} if facts else {}
+    await console.facts.now()
     topics = then.tables.topics if then else console.state.tables.topics if at_ms is None else None
     return await console.page(
         request, "missing.html", rows=rows[(number - 1) * PER_PAGE : number * PER_PAGE], count=len(rows),
         number_=number, pages=pages, filter=text, known_ms=console.missing.since_ms,
-        front_end=lambda one: names.get(one, one), topics=topics, at_ms=at_ms, then=then, unknown=unknown,
+        front_end=console.facts.front_end, topics=topics, at_ms=at_ms, then=then, unknown=unknown,
         **await console.slider(),
     )  # fmt: skip

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from starlette.requests import Request
 from starlette.responses import HTMLResponse
 
+from ...errors import StoreUnavailable
 from ...events.journal import STREAMS
 from ...store.connection.url import without_password
 from ...store.fleet.processes import SWEEPER_SILENT_MS, FrontEnd, read_front_ends_of_the_hour
 from ...store.leases import LEASE_MS
+from ...store.streams import count_behind
 from ..context import Console
 from ..recent.signs import Sign, Signs, is_direct, signs_by, streams_by
 
 
 class FrontEndThen(NamedTuple):
-    """A front end of the past. name: its id, where nothing tells its name any more. gone_ms: when it was last heard of,
-    if that was before; sign: what it did; None: nothing in the minute before.
+    """A front end of the past. name: in words with its id, where nothing tells it any more. gone_ms: when it was
+    last heard of, if that was before; sign: what it did; None: nothing in the minute before.
     """
 
     name: str
@@ -40,7 +44,9 @@ async def front_ends(console: Console, request: Request) -> HTMLResponse:
     else:
         store = console.state.store
         signs = await signs_by(store, at_ms)
-        rows, later = front_ends_then(await read_front_ends_of_the_hour(store), signs, at_ms)
+        told_of = await read_front_ends_of_the_hour(store)
+        console.facts.remember(told_of)
+        rows, later = front_ends_then(told_of, signs, at_ms, console.facts.front_end)
         sweepers = [one for one in facts.fleet.sweepers if one.facts.started_ms <= at_ms] if facts else []
         silent = {one.id for one in sweepers if one.gone and at_ms - one.last_sweep_ms > SWEEPER_SILENT_MS}
         given |= {"rows": rows, "later": later, "signs": signs, "sweepers": sweepers, "silent": silent}
@@ -50,11 +56,13 @@ async def front_ends(console: Console, request: Request) -> HTMLResponse:
     )  # fmt: skip
 
 
-def front_ends_then(told: list[FrontEnd], signs: Signs, at_ms: int) -> tuple[list[FrontEndThen], list[FrontEnd]]:
+def front_ends_then(
+    told: list[FrontEnd], signs: Signs, at_ms: int, name: Callable[[str], str]
+) -> tuple[list[FrontEndThen], list[FrontEnd]]:
     """Those that there were by an instant, as far as anything tells; and those that were started later.
 
     Args:
-        told: those that told something of themselves within the last hour.
+        told: those that told something of themselves within the last hour. name: gives the name of another one's id.
     """
     rows = [
         FrontEndThen(
@@ -66,7 +74,7 @@ def front_ends_then(told: list[FrontEnd], signs: Signs, at_ms: int) -> tuple[lis
     known = {one.id for one in told}
     direct = [sign for one, sign in signs.of.items() if is_direct(one)]
     rows += [
-        FrontEndThen(one, sign=sign) for one, sign in signs.of.items() if one not in known and not is_direct(one)
+        FrontEndThen(name(one), sign=sign) for one, sign in signs.of.items() if one not in known and not is_direct(one)
     ]  # fmt: skip
     if direct:
         sign = Sign(max(one.last_ms for one in direct), sum(one.brokers for one in direct))
@@ -79,10 +87,13 @@ async def streams(console: Console, request: Request) -> HTMLResponse:
     """The three streams, how far back each goes, and what each reader has acknowledged."""
     at_ms, then, unknown = await console.then_if_known(request)
     facts = await console.facts.now()
-    past = {}
+    past, readers = {}, facts.survey.readers if facts is not None else {}
     if at_ms is not None and facts is not None:
         past = await streams_by(console.state.store, facts.survey, at_ms)
+    elif facts is not None and console.state.stale_since_ms is None:
+        with contextlib.suppress(StoreUnavailable):  # just gone: the page says so, and estimates
+            readers = (await count_behind(console.state.store, facts.survey)).readers
     return await console.page(
-        request, "streams.html", facts=facts, streams=STREAMS, past=past, at_ms=at_ms, then=then, unknown=unknown,
-        **await console.slider(),
+        request, "streams.html", facts=facts, readers=readers, streams=STREAMS, past=past, at_ms=at_ms, then=then,
+        unknown=unknown, **await console.slider(),
     )  # fmt: skip

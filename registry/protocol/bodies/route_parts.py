@@ -42,6 +42,8 @@ def broker_json(name: str, row: BrokerRow, quoted_keys: bool, *, acting_master: 
 
 def brokers_json(rows: Mapping[str, BrokerRow], quoted_keys: bool, *, acting_master: bool) -> bytes:
     """Encode the list of these brokers, in the order of their names."""
+    if not rows:
+        return b"[]"
     key, values = (tuple(rows), quoted_keys, acting_master), list(rows.values())
     kept = _kept_lists.get(key)
     if kept is not None and kept[0] == values:
@@ -50,7 +52,7 @@ def brokers_json(rows: Mapping[str, BrokerRow], quoted_keys: bool, *, acting_mas
     parts = [
         one[1] if (one := known.get(name)) is not None and one[0] is rows[name]
         else broker_json(name, rows[name], quoted_keys, acting_master=acting_master)
-        for name in sorted(rows)
+        for name in _heads_of(key[0])[0]
     ]  # fmt: skip
     made = b"[%b]" % b",".join(parts)
     if len(values) <= _MAX_SET:
@@ -65,14 +67,17 @@ def queue_datas_json(queue_datas: Mapping[str, QueueData], *, topic_syn_flag: bo
     names = tuple(queue_datas)
     if not names:
         return b"[]"
-    ordered, heads = _heads(names) if len(names) <= _MAX_SET else _large_heads(names)
+    ordered, heads = _heads_of(names)
     values = list(map(queue_datas.__getitem__, ordered))
     form = _SYN_FLAG if topic_syn_flag else _SYS_FLAG
     first = values[0]
     if values.count(first) == len(values):
         numbers = _numbers(form, first)
         return b"[%b%b]" % (numbers.join(heads), numbers)
-    return b"[%b]" % b"".join(chain.from_iterable(zip(heads, (_numbers(form, one) for one in values), strict=True)))
+    by_id = dict(zip(map(id, values), values, strict=True))  # brokers that have the same queues share an object
+    numbers_by_id = {number: _numbers(form, one) for number, one in by_id.items()}
+    numbers_of_each = map(numbers_by_id.__getitem__, map(id, values))
+    return b"[%b]" % b"".join(chain.from_iterable(zip(heads, numbers_of_each, strict=True)))
 
 
 _SYS_FLAG: Final = b'"perm":%d,"readQueueNums":%d,"topicSysFlag":%d,"writeQueueNums":%d}'
@@ -86,9 +91,18 @@ def _numbers(form: bytes, data: QueueData) -> bytes:
 def _make_heads(names: tuple[str, ...]) -> tuple[list[str], list[bytes]]:
     """The names in their order, and the JSON in front of the numbers of each, with the comma that separates them."""
     ordered = sorted(names)
-    heads = [b',{"brokerName":%b,' % text(name) for name in ordered]
+    heads = list(map(_head, ordered))
     heads[0] = heads[0][1:]
     return ordered, heads
+
+
+@functools.lru_cache(_MAX_KEPT_BROKERS)
+def _head(name: str) -> bytes:
+    return b',{"brokerName":%b,' % text(name)
+
+
+def _heads_of(names: tuple[str, ...]) -> tuple[list[str], list[bytes]]:
+    return _heads(names) if len(names) <= _MAX_SET else _large_heads(names)
 
 
 _heads = functools.lru_cache(_MAX_KEPT_SETS)(_make_heads)

@@ -121,7 +121,7 @@ class Authorization:
                 if caller.secret_id:
                     self.signer = caller.name, caller.secret_id
             return self._outcome(refusal, caller)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - logged; refused if rules are in force
             return self._undecided(command, sender, error)
 
     async def of_write(self, command: Command, sender: Sender) -> Refusal | None:
@@ -137,7 +137,7 @@ class Authorization:
             if refusal is not None:
                 sender.caller = sender.caller._replace(refused=True)
             return self._outcome(refusal, caller)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - logged; refused if rules are in force
             return self._undecided(command, sender, error)
 
     def not_owner(self, command: Command, sender: Sender, owner: str) -> Refusal | None:

@@ -263,11 +263,7 @@ class ServerConnection(asyncio.Protocol):
         if self._closing:
             return
         replies = self._context.replies
-        if answer is None:
-            reply = replies.go_away.reply(opaque)
-        else:
-            ext_fields, body = answer.encode()
-            reply = replies.reply(opaque, ext_fields=ext_fields, body=body)
+        reply = replies.go_away.reply(opaque) if answer is None else replies.watched(opaque, answer)
         self._context.counters.answered(ROUTE_WATCH, reply)
         self._send([reply])
 

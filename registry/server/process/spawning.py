@@ -179,7 +179,7 @@ def _be_worker(main: Main, channel: socket.socket, parent: int, mask: set[int | 
         code = 128 + signal.SIGINT
     except SystemExit as error:
         code = error.code if isinstance(error.code, int) else 1
-    except BaseException:
+    except BaseException:  # noqa: BLE001 - a fork must end here; its parent sees the code
         traceback.print_exc()
     finally:
         with contextlib.suppress(Exception):  # there may be no stderr

@@ -13,7 +13,7 @@ import secrets
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -88,7 +88,7 @@ class Supervisor:
         worker_command: Sequence[str] = WORKER_COMMAND,
         forked: Sequence[ForkedWorker] = (),
         wait: bool = False,
-        converts: bool = False,
+        converts: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self.settings = settings
         self.front_end = secrets.token_hex(8)

@@ -5,8 +5,11 @@ A reply has the server's own serializer (serializeType), whatever the request us
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from ...protocol.codes import FLAG_RESPONSE, Encoding, ResponseCode
 from ...protocol.command import Command, ReplyTemplate, encode_command
+from ...protocol.watch import WatchAnswer
 
 
 class Replies:
@@ -30,6 +33,13 @@ class Replies:
         # (docs/semantics.md 1).
         self.success = template(ResponseCode.SUCCESS)
         self.success_with_header = template(ResponseCode.SUCCESS, ext_fields={})
+
+        @lru_cache(maxsize=4)
+        def watch_answer(answer: WatchAnswer) -> tuple[ReplyTemplate, bytes]:
+            ext_fields, body = answer.encode()
+            return template(ResponseCode.SUCCESS, ext_fields=ext_fields), body
+
+        self._watch_answer = watch_answer
         self.crc_mismatch = template(ResponseCode.SYSTEM_ERROR, "crc32 not match", {})
         self.disabled = template(ResponseCode.SYSTEM_ERROR, "disable")
         self.go_away = template(ResponseCode.GO_AWAY, "please go away")
@@ -67,6 +77,11 @@ class Replies:
                 encoding=self.encoding,
             )
         )
+
+    def watched(self, opaque: int, answer: WatchAnswer) -> bytes:
+        """The answer to a route watch; encoded once for all who are told the same in a row."""
+        encoded, body = self._watch_answer(answer)
+        return encoded.reply(opaque, body)
 
     def system_error(self, opaque: int, remark: str) -> bytes:
         """Code 1: the request failed; the sender tries again, or shows the remark to somebody."""

@@ -13,6 +13,7 @@ import asyncio
 from collections import deque
 from collections.abc import Collection
 from itertools import islice
+from time import perf_counter
 from typing import Final, NamedTuple, Protocol
 
 from ...errors import RemoteProtocolError
@@ -24,8 +25,12 @@ from .view import Applied
 MAX_HOLD_S: Final = 60.0
 # How many topics the history holds at most.
 _HISTORY_TOPICS: Final = 100_000
-# So many clients are told of a change, then other requests are answered.
-AT_A_TIME: Final = 100
+# For so long clients are told of a change, then other requests are answered.
+_TELL_S: Final = 0.001
+# So many of them are told before the time is looked at.
+AT_A_TIME: Final = 20
+# Before every change that the history has.
+_BEFORE_ALL: Final = -1
 # How many topics all held requests of a worker may name: about 100 MB.
 _HELD_TOPICS: Final = 1_000_000
 
@@ -58,8 +63,8 @@ class RouteWatches:
         self._held_topics = 0
         self._by_topic: dict[str, set[Watcher]] = {}
         self._watchers: set[Watcher] = set()  # every connection that has ever asked
-        # What each of them is to be told now; None: everything may have changed.
-        self._news: dict[Watcher, frozenset[str] | None] = {}
+        # Who is to be told now, and of changes from which seq on.
+        self._due: dict[Watcher, int] = {}
         self._is_telling = False
         self._untold: set[Watcher] = set()  # those that were not told yet that everything may have changed
         self._history: deque[_Entry] = deque()
@@ -80,7 +85,8 @@ class RouteWatches:
         """Every route may have changed."""
         self._forget_history()
         self._untold = set(self._watchers)
-        self._tell(dict.fromkeys(self._held))
+        self._due = dict.fromkeys(self._held, _BEFORE_ALL)
+        self._tell()
 
     def applied(self, applied: Applied) -> None:
         """The view has this change."""
@@ -104,8 +110,9 @@ class RouteWatches:
                 self._history_topics -= len(gone.topics)
                 self._known_from = gone.seq
         if self._by_topic:
-            found = [self._by_topic[topic] for topic in topics if topic in self._by_topic]
-            self._tell({one: self._held[one].topics.intersection(topics) for one in set().union(*found)})
+            for topic in self._by_topic.keys() & topics:
+                self._due.update(dict.fromkeys(self._by_topic[topic].difference(self._due), seq))
+            self._tell()
 
     # from connections
 
@@ -122,13 +129,12 @@ class RouteWatches:
         held = _Held(opaque, request.topics, now_s + min(request.hold_ms / 1000, MAX_HOLD_S))
         changed: frozenset[str] | None = frozenset()
         if since is not None:
-            if since.epoch != self._epoch or since.seq < self._known_from or watcher in self._untold:
+            if since.epoch != self._epoch or watcher in self._untold:
                 changed = None
             else:
-                news = [entry.topics & request.topics for entry in self._history if entry.seq > since.seq]
-                changed = frozenset().union(*news)
+                changed = self._changed_from(since.seq + 1, request.topics)
         if since is None or changed is None or changed:
-            self._send(watcher, held, changed)
+            self._send(watcher, opaque, changed)
             return
         if self._held_topics + len(request.topics) > _HELD_TOPICS:
             raise RemoteProtocolError(f"all clients together watch more than {_HELD_TOPICS} topics: poll")
@@ -147,7 +153,10 @@ class RouteWatches:
 
     def expire(self, now_s: float) -> None:
         """Answer the requests that were held as long as they asked for."""
-        self._tell({watcher: frozenset() for watcher, held in self._held.items() if held.until_s <= now_s})
+        for watcher, held in self._held.items():
+            if held.until_s <= now_s:
+                self._due.setdefault(watcher, self._seq + 1)
+        self._tell()
 
     def send_away(self) -> None:
         """Answer everybody with code 1500 before a shutdown: they go on watching at another front end."""
@@ -156,31 +165,42 @@ class RouteWatches:
             assert held is not None
             watcher.answer_watch(held.opaque, None)
 
-    def _tell(self, news: dict[Watcher, frozenset[str] | None]) -> None:
-        """Answer these watchers: some now, the others when the event loop has looked after other requests."""
-        for watcher, topics in news.items():
-            known = self._news.get(watcher, frozenset())
-            self._news[watcher] = None if topics is None or known is None else known | topics
+    def _tell(self) -> None:
+        """Answer those who are due: some now, the others when the event loop has looked after other requests."""
         if not self._is_telling:
             self._tell_some()
 
     def _tell_some(self) -> None:
-        for watcher in list(islice(self._news, AT_A_TIME)):
-            topics = self._news[watcher]
-            held = self._release(watcher)
-            assert held is not None
-            self._send(watcher, held, topics)
-        self._is_telling = bool(self._news)
-        if self._news:
+        until_s = perf_counter() + _TELL_S
+        while self._due:
+            for watcher, first_seq in list(islice(self._due.items(), AT_A_TIME)):
+                held = self._release(watcher)
+                assert held is not None
+                self._send(watcher, held.opaque, self._changed_from(first_seq, held.topics))
+            if perf_counter() >= until_s:
+                break
+        self._is_telling = bool(self._due)
+        if self._is_telling:
             asyncio.get_running_loop().call_soon(self._tell_some)
 
-    def _send(self, watcher: Watcher, held: _Held, topics: frozenset[str] | None) -> None:
+    def _changed_from(self, first_seq: int, topics: frozenset[str]) -> frozenset[str] | None:
+        """Which of these topics changed with this seq or a later one; None: the history does not go back so far."""
+        if first_seq <= self._known_from:
+            return None
+        found: list[frozenset[str]] = []
+        for entry in reversed(self._history):
+            if entry.seq < first_seq:
+                break
+            found.append(entry.topics & topics)
+        return frozenset().union(*found)
+
+    def _send(self, watcher: Watcher, opaque: int, topics: frozenset[str] | None) -> None:
         self._untold.discard(watcher)
         answer = WatchAnswer(TablesVersion(self._epoch, self._seq), None if topics is None else tuple(sorted(topics)))
-        watcher.answer_watch(held.opaque, answer)
+        watcher.answer_watch(opaque, answer)
 
     def _release(self, watcher: Watcher) -> _Held | None:
-        self._news.pop(watcher, None)
+        self._due.pop(watcher, None)
         held = self._held.pop(watcher, None)
         self._held_topics -= len(held.topics) if held else 0
         for topic in held.topics if held else ():

@@ -34,7 +34,8 @@ def check_schema(namespace: str, major: str) -> None:
         raise OlderSchema(
             f"namespace {namespace!r} has schema version {major}, this is version {SCHEMA_MAJOR}: stop all processes "
             "of the older release, then 'mqregistry convert' changes its form, and nothing is lost (the section "
-            "Upgrading of docs/operating.md)"
+            "Upgrading of docs/operating.md)",
+            half_way=form != _CONVERTIBLE[0],
         )
     if form != str(SCHEMA_MAJOR):
         raise StoreError(

@@ -61,7 +61,10 @@ class Terminals:
             self.running[terminal] = self.world.up(port=self.port)
             return re.findall("^The Name Server.*$", self.running[terminal].out, re.M)[0]
         if words[0] == "python":
-            return subprocess.check_output([sys.executable, *words[1:]], cwd=self.world.folder, text=True)
+            # unbuffered: as in a terminal, where stdout and stderr come in their order
+            return subprocess.check_output(
+                [sys.executable, "-u", *words[1:]], cwd=self.world.folder, text=True, stderr=subprocess.STDOUT
+            )
         assert words[0] == "mqregistry"
         if words[1:3] == ["broker", "run"]:
             self.running[terminal] = self.world.start(*words[1:])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import html
 import re
@@ -16,6 +15,7 @@ from mqregistry.console.login.reach import Reach
 from mqregistry.store.auth.policies import PolicyStore
 from tests.console.conftest import HERE, open_site
 from tests.server.auth_bed import secret_of, user
+from tests.waiting import until
 
 NO_PAY = Rule(Effect.DENY, (Right.ROUTE,), Kind.TOPIC, "pay-*")
 NO_SECRET_KV = Rule(Effect.DENY, (Right.KV_READ,), Kind.KV, "private")
@@ -41,9 +41,7 @@ class Users:
         """Change them, and wait until the console knows."""
         after = await self._policies.change(change)
         rules = self._site.console.logins.rules
-        async with asyncio.timeout(10):
-            while rules.policy.revision < after.revision:  # noqa: ASYNC110
-                await asyncio.sleep(0.005)
+        await until(lambda: rules.policy.revision >= after.revision, "the console knows the rules")
 
     async def edit(self, name, edit):
         await self.change(lambda policy: changes.edit_user(policy, name, edit))

@@ -20,6 +20,7 @@ from mqregistry.errors import StartError, StoreError
 from mqregistry.store.auth.policies import PolicyStore
 from tests.console.conftest import HERE, open_site
 from tests.server.auth_bed import secret_of, user
+from tests.waiting import until
 
 from .conftest import as_user, form_of, log_in
 
@@ -158,9 +159,7 @@ async def test_a_session_ends_with_its_user_and_so_does_an_open_page(console, us
     async with as_user(console, "ops") as browser, as_user(console, "boss") as other:
         open_page = asyncio.create_task(browser.get("/events?changes=1"))
         listeners = console.console.state.listeners
-        async with asyncio.timeout(10):
-            while not listeners:  # noqa: ASYNC110
-                await asyncio.sleep(0.005)
+        await until(lambda: listeners, "the page is open")
         await users.change(ENDINGS[ending])
         async with asyncio.timeout(20):
             stream = (await open_page).text
@@ -179,9 +178,7 @@ async def test_a_page_hears_of_rules_that_changed_before_its_stream_began(consol
             await users.change(lambda policy: changes.add_user(policy, user("late", Role.CLIENT)))
             await console.console.logins.rules.look()
         open_page = asyncio.create_task(browser.get(events))
-        async with asyncio.timeout(10):
-            while not console.console.state.listeners:  # noqa: ASYNC110
-                await asyncio.sleep(0.005)
+        await until(lambda: console.console.state.listeners, "the page is open")
         await users.change(ENDINGS["disabled"])
         async with asyncio.timeout(10):
             stream = (await open_page).text

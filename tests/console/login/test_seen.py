@@ -13,6 +13,7 @@ from mqregistry.auth.users import Effect, Rule
 from mqregistry.console.app import PAGES
 from mqregistry.console.login.needs import needs_of_page
 from tests.console.conftest import HERE
+from tests.waiting import until
 
 from .conftest import as_user, form_of
 
@@ -201,9 +202,7 @@ async def test_live_changes_are_those_that_may_be_seen_also_after_the_rules_chan
 
     async with as_user(console, "narrow") as narrow, as_user(console, "reader") as reader:
         streams = [asyncio.create_task(stream_of(one)) for one in (narrow, reader)]
-        async with asyncio.timeout(10):
-            while len(console.console.state.listeners) < 2:  # noqa: ASYNC110
-                await asyncio.sleep(0.005)
+        await until(lambda: len(console.console.state.listeners) == 2, "both pages are open")
         await bed.kv.put("private", "live", "hidden-live")
         await bed.kv.put("ns", "live", "open-live")
         await console.until_seen((await bed.head()).seq)

@@ -1,0 +1,60 @@
+"""The settings that say how much of each stream is kept, for how long, and for whom."""
+
+# Annotations are values here: to evaluate a hundred texts takes every process some milliseconds at its start.
+
+from typing import Annotated, Final
+
+from .option import About, RunTime
+from .rate_settings import RateSettings
+
+_KEPT: Final = RunTime(False, "a small value throws away what the pipeline has not read, a large one fills Redis")
+
+
+def _kept(key: str, help: str, least: int = 1, most: int = 2**31 - 1) -> About:
+    """The entry of a limit of the streams: one value for a namespace, whichever sweeper trims."""
+    return About(key, help, shared=True, run_time=_KEPT, least=least, most=most)
+
+
+class StreamSettings(RateSettings, frozen=True, kw_only=True):
+    """One value of each for a namespace, whichever sweeper trims. (A Struct has one base, hence this one's.)"""
+
+    changes_max_age_hours: Annotated[
+        int, _kept("changesMaxAgeHours", "How long events are kept (stream changes).", most=100_000)
+    ] = 168
+    changes_max_entries: Annotated[
+        int, _kept("changesMaxEntries", "How many events are kept.", least=1000)
+    ] = 500_000  # fmt: skip
+    changes_max_mib: Annotated[int, _kept("changesMaxMib", "How many MiB of events are kept.", most=100_000)] = 64
+    heartbeats_max_age_hours: Annotated[
+        int, _kept("heartbeatsMaxAgeHours", "How long entries of the stream heartbeats are kept.", most=100_000)
+    ] = 24
+    heartbeats_max_entries: Annotated[
+        int,
+        _kept(
+            "heartbeatsMaxEntries",
+            "How many heartbeats are kept; a thousand need about 0.2 MB.",
+            least=1000,
+        ),
+    ] = 200_000
+    lookups_max_age_hours: Annotated[
+        int, _kept("lookupsMaxAgeHours", "How long entries of the stream lookups are kept.", most=100_000)
+    ] = 24
+    lookups_max_entries: Annotated[
+        int, _kept("lookupsMaxEntries", "How many entries of the stream lookups are kept.", least=1000)
+    ] = 50_000  # fmt: skip
+    lookups_max_mib: Annotated[int, _kept("lookupsMaxMib", "How many MiB of lookups are kept.", most=100_000)] = 32
+    stream_hard_limit_percent: Annotated[
+        int,
+        _kept(
+            "streamHardLimitPercent",
+            "Limit while a reader has not acknowledged entries, in percent of these numbers and MiB.",
+            least=100, most=10_000,
+        ),
+    ] = 200  # fmt: skip
+    stream_reader_timeout_hours: Annotated[
+        int,
+        _kept(
+            "streamReaderTimeoutHours", "Nothing is kept for a reader that was silent for so long.",
+            most=100_000,
+        ),
+    ] = 24  # fmt: skip
