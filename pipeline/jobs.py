@@ -7,71 +7,53 @@ where both write at once; nothing is there twice.
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
-from mqregistry.errors import MissingRight, RegistryError, StoreError, StoreUnavailable
+from mqregistry.errors import MissingRight, RegistryError, StoreUnavailable
 from mqregistry.events.journal import CHANGES, STREAMS
-from mqregistry.events.journal import Stream as Name
-from mqregistry.store.connection.url import without_password
 from mqregistry.store.streams import acknowledge_with
 
 from . import gold
 from .backfill import backfill
-from .bronze.entries import BronzeBatch
-from .bronze.log import last_position, restart
-from .bronze.take import SPARK_FROM_ENTRIES, Access, query, take_here
+from .bronze.intake import READER, Intake, PipelineSettings, Stopped
+from .bronze.log import last_position
+from .bronze.take import Pause
 from .lake import snapshot
 from .lake.lake import Lake, whole_files
 from .lake.maintain import Upkeep
 from .progress import Progress, Unwatched
-from .redis_stream.entries import entry_id
-from .redis_stream.ranges import OLDEST, UNKNOWN, Position, parse_id
-from .redis_stream.stream import GapError, Login, OtherPast, Stream
+from .redis_stream.ranges import OLDEST, UNKNOWN
+from .redis_stream.stream import GapError, Login, Stream
 from .silver import SilverRun, load, observe
 from .silver.next_changes import ClockSetBack, MissingChanges
 from .spark.errors import WorkerLate, plain_errors
 
+__all__ = ["READER", "Done", "Job", "PipelineSettings", "Stopped", "WorkerLate", "run"]
+
 logger = logging.getLogger(__name__)
 
-READER: Final = "pipeline"
-_SNAPSHOT_TRIES: Final = 3
 _WORKER_TRIES: Final = 6
 _GOLD_S: Final = 60.0  # between two refreshes: each leaves files behind, and hours and days are what they are about
 _GOLD_SHARE: Final = 0.02  # of one core
 
 
-class PipelineSettings(NamedTuple):
-    """What a pipeline reads, and how.
-
-    reader: the name under which Redis keeps entries for this lake. accept_gap: go on from a new snapshot where entries
-    are lost. limit: entries of a batch. spark_from: fewer entries than this are read without Spark.
-    """
-
-    redis_url: str
-    namespace: str = "default"
-    reader: str = READER
-    accept_gap: bool = False
-    limit: int = 250_000
-    spark_from: int = SPARK_FROM_ENTRIES
-
-    def __repr__(self) -> str:  # the URL may hold a password
-        return f"PipelineSettings({without_password(self.redis_url)!r}, {self.namespace!r})"
-
-
 class Done(NamedTuple):
-    """What a round did: entries by stream, of them in quarantine, the last change that silver has."""
+    """What was done since the round before: entries by stream, of them in quarantine, the last change of silver."""
 
     entries: dict[str, int]
     quarantined: int
     seq: int
 
-
-class Stopped(RegistryError):
-    """The round ended early because its stop event was set."""
+    def together(self, other: Done) -> Done:
+        """Of two namespaces."""
+        entries = {name: count + other.entries[name] for name, count in self.entries.items()}
+        return Done(entries, self.quarantined + other.quarantined, max(self.seq, other.seq))
 
 
 class Job:
@@ -82,6 +64,8 @@ class Job:
         tell: called with a sentence about every step that is done.
         stop: ends the round early when it is set; what is under way is then done again by the next one.
         progress: is told of every batch, and how far behind each stream is.
+        interval_s: between rounds, while which Spark's queries go on; None: a round takes in what is there, and ends
+            them.
     """
 
     def __init__(
@@ -93,17 +77,32 @@ class Job:
         tell: Callable[[str], None] = logger.info,
         stop: threading.Event | None = None,
         progress: Progress | None = None,
+        interval_s: float | None = None,
     ) -> None:
         self.spark = spark
         self.lake = lake
-        self.settings = settings
         self._tell = tell
-        self._stop = stop or threading.Event()
-        self._progress = progress or Unwatched()
         self._login = Login(settings.redis_url)
         self._may_not_acknowledge = False
         self._upkeep = Upkeep(lake)
         self._gold_due_s = 0.0
+        self._intake = Intake(
+            spark, lake, settings, tell=tell, stop=stop or threading.Event(), progress=progress or Unwatched(),
+            pause=None if interval_s is None else Pause(settings.spark_from, interval_s),
+        )  # fmt: skip
+
+    def close(self) -> None:
+        """End what goes on between rounds."""
+        self._intake.close()
+
+    @property
+    def settings(self) -> PipelineSettings:
+        """What is read, and how."""
+        return self._intake.settings
+
+    def accept_no_more_gaps(self) -> None:
+        """One gap was seen and accepted, not all to come."""
+        self._intake.settings = self.settings._replace(accept_gap=False)
 
     def round(self) -> Done:
         """Take in everything that is there now.
@@ -123,23 +122,13 @@ class Job:
         try:
             epoch, _ = streams[CHANGES].epoch()
             self._acknowledge(epoch)  # before anything is read: from now on Redis keeps it
-            begin = self._snapshot(epoch)
+            begin = self._intake.first_position(epoch)
             now_ms = snapshot.read_now(self.settings.redis_url, self.settings.namespace)
-            entries: dict[str, int] = {}
-            quarantined = 0
-            for name, stream in streams.items():
-                start = begin if name == CHANGES else Position(OLDEST)
-                self._tell_behind(stream, epoch, start)
-                batches = self._bronze(stream, epoch, start)
-                self._tell_behind(stream, epoch, start)
-                entries[name] = sum(batch.rows + batch.quarantined for batch in batches)
-                quarantined += sum(batch.quarantined for batch in batches)
-            if quarantined:
-                where = self.lake.uri("quarantine")
-                self._tell(f"{quarantined} entries could not be read: they are in {where}, with the reason")
-            seq = self._silver(epoch)
+            entries = self._intake.take(streams, epoch, begin)
             last = last_position(self.lake, CHANGES, self.settings.namespace, epoch)
-            if last is None or (last.seq == seq and not last.unread):
+            beside = CHANGES in self._intake.beside  # which goes on: there is no end to what silver could take in
+            seq = self._silver(epoch, last.seq if last and beside else None)
+            if not beside and (last is None or (last.seq == seq and not last.unread)):
                 observe(self.lake, self.settings.namespace, epoch, seq, now_ms - 1)
             self._acknowledge(epoch)  # bronze has it; what silver and gold lack they find there
             with whole_files(self.lake):
@@ -148,110 +137,28 @@ class Job:
         finally:
             for stream in streams.values():
                 stream.close()
-        return Done(entries, quarantined, seq)
+        return Done(entries, entries.pop("quarantine"), seq)
 
-    def _snapshot(self, epoch: str) -> Position:
-        """The position after which the changes follow that are not in the first snapshot."""
-        found = snapshot.first(self.lake, self.settings.namespace, epoch)
-        if found is None:
-            found = self._take_snapshot()
-            if found.epoch != epoch:
-                raise GapError(f"the namespace was created again while it was read: epoch {epoch} became {found.epoch}")
-        return Position(parse_id(found.last_id), found.seq)
-
-    def _take_snapshot(self, *, behind_gap: bool = False) -> snapshot.Snapshot:
-        for tried in range(_SNAPSHOT_TRIES):
-            try:
-                taken = snapshot.take(
-                    self.settings.redis_url, self.settings.namespace, self.lake, behind_gap=behind_gap
-                )
-            except StoreError:  # trimmed while it was read
-                if tried + 1 == _SNAPSHOT_TRIES:
-                    raise
-                continue
-            self._tell(f"snapshot of the tables as of change {taken.seq}")
-            return taken
-        raise AssertionError
-
-    def _bronze(self, stream: Stream, epoch: str, begin: Position) -> list[BronzeBatch]:
-        """Take everything that is new in one stream into bronze."""
-        name, settings = stream.name, self.settings
-        start = last_position(self.lake, name, settings.namespace, epoch) or begin
-        head = stream.head()
-        try:
-            stream.check(start, epoch, head)
-        except GapError as gap:
-            self._may_accept(gap, head.epoch, epoch)
-            rewound = head.exists and head.last_generated < start.id
-            first_ms = entry_id(head.first).ms if head.first is not None and not rewound else None
-            start = Position(head.last_generated) if rewound else Position(OLDEST)
-            start = self._go_on_behind(name, epoch, start, first_ms)
-        if not head.exists or head.last_generated <= start.id:
-            return []
-        batches: list[BronzeBatch] = []
-        try:
-            self._take(stream, epoch, start, batches)
-        except GapError as gap:  # a hole in the middle, which only reading shows
-            if name != CHANGES:
-                raise
-            self._may_accept(gap, stream.head().epoch, epoch)
-            start = self._go_on_behind(name, epoch, start)
-            if stream.head().last_generated > start.id:
-                self._take(stream, epoch, start, batches)
-        return batches
-
-    def _may_accept(self, gap: GapError, epoch: str, wanted: str) -> None:
-        if not self.settings.accept_gap or epoch != wanted or isinstance(gap, OtherPast):
-            raise gap
-        self._tell(f"accepted: {gap}")
-
-    def _go_on_behind(self, name: Name, epoch: str, start: Position, first_ms: int | None = None) -> Position:
-        """Begin again after a gap; for changes with a snapshot of the tables."""
-        if name == CHANGES:
-            taken = self._take_snapshot(behind_gap=True)
-            start = Position(parse_id(taken.last_id), taken.seq)
-        restart(self.lake, name, self.settings.namespace, epoch, start, first_ms=first_ms)
-        return start
-
-    def _take(self, stream: Stream, epoch: str, start: Position, batches: list[BronzeBatch]) -> None:
-        """Few entries here, many on Spark."""
-        name, settings = stream.name, self.settings
-
-        def done(number: int, batch: BronzeBatch) -> None:
-            batches.append(batch)
-            self._progress.took(name, batch.rows, batch.quarantined)
-            self._tell(f"{name}: batch {number}, {batch.rows:,} entries up to {batch.last}")
-
-        little = min(settings.limit, settings.spark_from)
-        if self.spark is None:
-            little = settings.limit
-        if take_here(self.lake, stream, settings.namespace, epoch, start, done, limit=little, alone=self.spark is None):
-            return
-        access = Access(settings.redis_url, settings.namespace, epoch)
-        with plain_errors(), query(self.spark, self.lake, access, name, start, done, limit=settings.limit) as running:
-            while not running.awaitTermination(1):
-                self._check_stop()
-
-    def _silver(self, epoch: str) -> int:
-        """Bring the tables up to what bronze has; gives the last change."""
+    def _silver(self, epoch: str, upto_seq: int | None) -> int:
+        """Bring the tables up to what bronze has, or had at a change; gives the last one."""
         namespace = self.settings.namespace
         for tried in (0, 1, 2):
             try:
-                for step in SilverRun(self.spark, self.lake, namespace, epoch).steps():
+                for step in SilverRun(self.spark, self.lake, namespace, epoch).steps(upto_seq=upto_seq):
                     self._tell(f"tables as of change {step.seq}, {step.rows:,} taken in")
-                    self._check_stop()
+                    self._intake.check_stop()
                 break
             except ClockSetBack as step_back:
                 if tried:
                     raise
                 self._tell(f"{step_back}; that is done now")
                 for _ in backfill(self.spark, self.lake, namespace, epoch):
-                    self._check_stop()
+                    self._intake.check_stop()
             except MissingChanges as hole:
                 if tried == 2 or not self.settings.accept_gap:
                     raise GapError(str(hole)) from hole
                 self._tell(f"accepted: {hole}")
-                self._take_snapshot(behind_gap=True)
+                self._intake.take_snapshot(behind_gap=True)
         tables = load(self.lake, namespace, epoch)
         return tables.content.seq if tables else UNKNOWN
 
@@ -262,7 +169,9 @@ class Job:
             return
         if gold.refresh(self.spark, self.lake, self.settings.namespace, epoch):
             self._tell("figures brought up to date")
-        self._progress.figures(gold.last_hour(self.lake, self.settings.namespace, epoch))
+        self._progress.figures(
+            gold.last_hour(self.lake, self.settings.namespace, epoch), self.settings.namespace
+        )
         self._gold_due_s = begun_s + max(_GOLD_S, (time.process_time() - cpu_s) / _GOLD_SHARE)
 
     def _acknowledge(self, epoch: str) -> None:
@@ -284,24 +193,13 @@ class Job:
         finally:
             client.close()
 
-    def _tell_behind(self, stream: Stream, epoch: str, begin: Position) -> None:
-        """How long before the stream's last entry the last one was written that the lake has."""
-        at = (last_position(self.lake, stream.name, self.settings.namespace, epoch) or begin).id
-        head = stream.head()
-        missing = head.exists and head.last_generated > at
-        since_ms = max(at.ms, entry_id(head.first).ms if head.first is not None else 0)
-        self._progress.behind(stream.name, max(0, head.last_generated.ms - since_ms) / 1000 if missing else 0.0)
-
-    def _check_stop(self) -> None:
-        if self._stop.is_set():
-            raise Stopped("stopped; the next run goes on from here")
-
 
 def run(
     spark: Any,
     lake: Lake,
     settings: PipelineSettings,
     *,
+    others: Sequence[str] = (),
     once: bool = False,
     interval_s: float = 10.0,
     tell: Callable[[str], None] = logger.info,
@@ -311,45 +209,76 @@ def run(
     """Round after round, until ``stop`` is set; or one.
 
     Args:
+        others: further namespaces of the same Redis. One that fails does not stop the others.
         interval_s: between rounds.
         progress: is told of every round.
 
     Returns:
-        What the last whole round did.
+        What the last whole rounds did, of all namespaces together.
 
     Raises:
         As :meth:`Job.round`; but when Redis is away for a while, only with ``once``; and when the machine is busy, only
-        after some tries.
+        after some tries. With several namespaces, at the end.
     """
     stop = stop or threading.Event()
     progress = progress or Unwatched()
-    job = Job(spark, lake, settings, tell=tell, stop=stop, progress=progress)
-    done, late = None, 0
-    while not stop.is_set():
+    names = list(dict.fromkeys([settings.namespace, *others]))
+    done: dict[str, Done] = {}
+    failed: list[RegistryError] = []
+    with contextlib.ExitStack() as closing:
+        jobs = {}
+        for name in names:
+            told = tell if len(names) == 1 else functools.partial(_tell_of, tell, name)
+            jobs[name] = Job(
+                spark, lake, settings._replace(namespace=name), tell=told, stop=stop, progress=progress,
+                interval_s=None if once else interval_s,
+            )  # fmt: skip
+            closing.callback(jobs[name].close)
+        while jobs and not stop.is_set():
+            for name, job in list(jobs.items()):
+                try:
+                    done[name] = _round(job, tell, stop, progress)
+                except StoreUnavailable as error:
+                    progress.round_failed("redis_away")
+                    if once:
+                        raise
+                    tell(f"{error}; again in {interval_s:g} s")
+                except Stopped:
+                    break
+                except Exception as error:
+                    progress.round_failed("failed")
+                    if len(names) == 1 or not isinstance(error, RegistryError):
+                        raise
+                    tell(f"namespace {name}: {error}")
+                    failed.append(error)
+                    jobs.pop(name).close()
+            if once:
+                break
+            stop.wait(interval_s)
+    if failed:
+        raise failed[0]
+    return functools.reduce(Done.together, done.values()) if done else None
+
+
+def _tell_of(tell: Callable[[str], None], namespace: str, text: str) -> None:
+    tell(f"namespace {namespace}: {text}")
+
+
+def _round(job: Job, tell: Callable[[str], None], stop: threading.Event, progress: Progress) -> Done:
+    """One round, tried again where the machine was too busy."""
+    for left in reversed(range(_WORKER_TRIES)):
         began_s = time.monotonic()
         try:
             done = job.round()
-            late = 0
-            progress.round_done(time.monotonic() - began_s, done.seq)
-            job.settings = job.settings._replace(accept_gap=False)  # one gap was seen and accepted, not all to come
-        except StoreUnavailable as error:
-            progress.round_failed("redis_away")
-            if once:
-                raise
-            tell(f"{error}; again in {interval_s:g} s")
         except WorkerLate as error:
             progress.round_failed("worker_late")
-            late += 1
-            if late == _WORKER_TRIES:
+            if not left:
                 raise
             tell(f"{error}; again")
+            if stop.is_set():
+                raise Stopped("stopped") from error
             continue
-        except Stopped:
-            break
-        except Exception:
-            progress.round_failed("failed")
-            raise
-        if once:
-            break
-        stop.wait(interval_s)
-    return done
+        progress.round_done(time.monotonic() - began_s, done.seq, job.settings.namespace)
+        job.accept_no_more_gaps()
+        return done
+    raise AssertionError

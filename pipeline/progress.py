@@ -6,18 +6,18 @@ from typing import Protocol
 
 
 class Progress(Protocol):
-    """Is told of every round; from one thread."""
+    """Is told of every round and of every batch, from several threads."""
 
-    def behind(self, stream: str, seconds: float) -> None:
+    def behind(self, stream: str, seconds: float, namespace: str) -> None:
         """So much time lies between the last entry of a stream that the lake has and the stream's last one."""
 
     def took(self, stream: str, rows: int, quarantined: int) -> None:
         """A batch of a stream is in the lake; so many entries could not be read, and are in quarantine."""
 
-    def figures(self, values: dict[str, dict[str, float]]) -> None:
+    def figures(self, values: dict[str, dict[str, float]], namespace: str) -> None:
         """The lake's figures of the last whole hour are these: metric -> cluster -> value."""
 
-    def round_done(self, seconds: float, seq: int) -> None:
+    def round_done(self, seconds: float, seq: int, namespace: str) -> None:
         """A round went through in this time; the tables have everything up to this change."""
 
     def round_failed(self, why: str) -> None:
@@ -27,16 +27,16 @@ class Progress(Protocol):
 class Unwatched:
     """Nobody looks."""
 
-    def behind(self, stream: str, seconds: float) -> None:
+    def behind(self, stream: str, seconds: float, namespace: str) -> None:
         """Nothing happens."""
 
     def took(self, stream: str, rows: int, quarantined: int) -> None:
         """Nothing happens."""
 
-    def figures(self, values: dict[str, dict[str, float]]) -> None:
+    def figures(self, values: dict[str, dict[str, float]], namespace: str) -> None:
         """Nothing happens."""
 
-    def round_done(self, seconds: float, seq: int) -> None:
+    def round_done(self, seconds: float, seq: int, namespace: str) -> None:
         """Nothing happens."""
 
     def round_failed(self, why: str) -> None:

@@ -1,7 +1,8 @@
 """What a round of ``pipeline run`` costs early and late in a day: 100 brokers, about 70 entries every ten seconds.
 
 A day's entries are written to a Redis of its own with the stamps of that day. What was before the last hour is taken in
-at once and merged, the last hour a minute at a time; then six rounds are measured, in one of which gold is due. Of the
+at once and merged, the last hour round by round, so that its files are not merged yet, which is the dearest moment of
+an hour; then six rounds are measured, in one of which gold is due. Of the
 days before (30d23:50 is on the thirtieth), every sixtieth round takes place; they are taken in four times a day.
 """
 
@@ -11,12 +12,18 @@ import argparse
 import json
 import random
 import resource
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
+import psutil
+
+from bench.pipeline.memory import MemoryWatch
+from bench.pipeline.throughput import cpu_of
 from bench.servers.redis_servers import RedisProcess
 from mqregistry.events.changes import SCHEMA_MAJOR
 from mqregistry.pipeline import jobs
@@ -29,6 +36,7 @@ TOPICS: Final = 50  # of each broker
 DAY_MS: Final = 1_767_312_000_000  # 2026-01-02T00:00Z
 ROUND_MS: Final = 10_000
 DAY_ROUNDS: Final = 8640
+SETTLE_S: Final = 45.0  # for Spark to start, and a first round to go through
 MEASURED: Final = 6  # a minute: in one of them gold is due
 
 
@@ -105,7 +113,7 @@ def cpu_s() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def measured(at: int) -> Iterator[tuple[float, float]]:
+def measured(at: int, running_s: float) -> Iterator[tuple[float, float]]:
     """CPU and time of rounds from round ``at`` of the day on."""
     with tempfile.TemporaryDirectory(prefix="mqrounds") as folder, RedisProcess(Path(folder) / "redis") as server:
         lake = Lake(f"{folder}/lake")
@@ -124,18 +132,40 @@ def measured(at: int) -> Iterator[tuple[float, float]]:
         day.rounds(today, before)
         job.round()
         maintain.maintain(lake)
-        for number in range(before, at, 6):
-            day.rounds(number, min(number + 6, at))
-            if number + 6 >= at:
-                job._gold_due_s = 0.0
-            job.round()
-        for number in range(at, at + MEASURED):
+        for number in range(before, at + MEASURED):
             day.rounds(number, number + 1)
-            if number + 1 == at + MEASURED:
+            if (number + 1 - at) % MEASURED == 0:
                 job._gold_due_s = 0.0
             begun, used = time.monotonic(), cpu_s()
             job.round()
-            yield cpu_s() - used, time.monotonic() - begun
+            if number >= at:
+                yield cpu_s() - used, time.monotonic() - begun
+        if running_s:
+            _run(day, at + MEASURED, server.url, lake, running_s)
+
+
+def _run(day: FleetDay, first_round: int, url: str, lake: Lake, seconds: float) -> None:
+    """The command itself for a while, as a user starts it: CPU of its processes by ten seconds, and their memory."""
+    command = [sys.executable, "-m", "mqregistry", "pipeline", "run", "--redis", url, "--lake", lake.root]
+    day.rounds(first_round, first_round + 1)  # so that its first round has something to do, and gold reads the day
+    first_round += 1
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as running:
+        watch, process = MemoryWatch(running.pid), psutil.Process(running.pid)
+        time.sleep(SETTLE_S)
+        first = watch.take()
+        used = cpu_of(process)
+        for number in range(first_round, first_round + int(seconds * 1000) // ROUND_MS):
+            day.rounds(number, number + 1)
+            time.sleep(ROUND_MS / 1000)
+        by_round = (cpu_of(process) - used) * ROUND_MS / 1000 / seconds
+        peaks = watch.take()
+        watch.close()
+        running.terminate()
+    print(
+        f"  as a command: {by_round:.2f} s of CPU in ten seconds; Java {peaks.java_mb:.0f}, Python "
+        f"{peaks.python_mb:.0f} MB; as it began, {first.java_mb:.0f} and {first.python_mb:.0f} MB",
+        flush=True,
+    )
 
 
 def main() -> None:
@@ -143,11 +173,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     default = ["00:10", "12:00", "23:50", "30d00:10", "30d23:50"]
     parser.add_argument("--at", nargs="+", default=default, metavar="[DAYd]HH:MM")
+    parser.add_argument("--running", type=float, default=0, metavar="S", help="also the command, for so many seconds")
     arguments = parser.parse_args()
     for at in arguments.at:
         day, _, clock = at.rpartition("d")
         hour, minute = map(int, clock.split(":"))
-        found = list(measured((int(day or 1) - 1) * DAY_ROUNDS + (hour * 60 + minute) * 6))
+        found = list(measured((int(day or 1) - 1) * DAY_ROUNDS + (hour * 60 + minute) * 6, arguments.running))
         mean = sum(cpu for cpu, _ in found) / len(found)
         most = max(found)
         print(f"{at}: mean round {mean:.2f} s of CPU, most {most[0]:.2f} s ({most[1]:.2f} s of time)", flush=True)

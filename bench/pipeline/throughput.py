@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import json
 import re
 import sys
@@ -28,7 +29,7 @@ import redis
 
 from mqregistry.embedded import EmbeddedRedis
 from mqregistry.model import DataVersion, QueueData, Registration, TopicConfig
-from mqregistry.pipeline.bronze.take import Access, query
+from mqregistry.pipeline.bronze.take import Access, Query
 from mqregistry.pipeline.lake.lake import Lake
 from mqregistry.pipeline.redis_stream.ranges import OLDEST, Position
 from mqregistry.pipeline.spark.session import open_session
@@ -157,10 +158,10 @@ class Bed:
         me = psutil.Process()
         before = cpu_of(self.redis_process), cpu_of(me), time.perf_counter()
         start, rows = Position(OLDEST, 0), []
-        with query(
-            self.spark, self.lake, access, "changes", start, lambda _, batch: rows.append(batch.rows)
-        ) as running:
-            running.awaitTermination()
+        query = Query(self.spark, self.lake, access, "changes", start, lambda _, batch: rows.append(batch.rows))
+        with contextlib.closing(query):
+            while not query.ended(60):
+                pass
         after = cpu_of(self.redis_process), cpu_of(me), time.perf_counter()
         return sum(rows), after[2] - before[2], after[0] - before[0], after[1] - before[1]
 

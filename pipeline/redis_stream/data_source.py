@@ -1,7 +1,8 @@
 """``redis_stream``: the registry's streams as a Spark data source, in batches and as a stream.
 
-    spark.dataSource.register(RedisStreamSource)
     spark.readStream.format("redis_stream").option("url", "redis://127.0.0.1:6379").load()
+
+Where this package is installed, Spark finds the source by itself (``pyspark_redis_stream.py``).
 
 | option | meaning | default |
 | --- | --- | --- |
@@ -12,8 +13,12 @@
 | startingId | after this entry: ``<ms>-<n>``, ``oldest``, ``latest`` (of a batch: from where) | oldest |
 | startingSeq | number of the change at startingId, where it is known: makes sure that nothing is missing there | |
 | startingUnread | how many entries up to startingId, after that change, cannot be read | 0 |
+| startingTime | instead of startingId: a moment (ISO 8601, UTC if it names no zone), from which on | |
+| endingTime | up to this moment, without it | |
 | epoch | of the registry that must answer; another is an error | whoever answers |
 | maxEntriesPerTrigger | admission: at most, of changes; about, of the others | 250000 |
+| minEntriesPerTrigger | a stream: a batch waits for so many, but not for longer than maxTriggerDelay | 0 |
+| maxTriggerDelay | seconds since the query saw that there is something new | 10 |
 | partitions | tasks of a batch, at most | 4 |
 | reader | a stream: the name under which Redis is told what was read, and keeps what was not | nobody |
 
@@ -29,6 +34,9 @@ environment it does not see it at all.
 from __future__ import annotations
 
 import contextlib
+import datetime
+import math
+import time
 from collections.abc import Iterator, Mapping, MutableMapping
 from typing import Any, Final
 
@@ -54,8 +62,9 @@ from .ranges import OLDEST, UNKNOWN, EntryId, Position, parse_id
 from .stream import Login, Stream, StreamHead
 
 _OPTIONS: Final = {
-    "url", "password", "namespace", "stream", "startingid", "startingseq", "startingunread", "epoch",
-    "maxentriespertrigger", "partitions", "reader", "path",
+    "url", "password", "namespace", "stream", "startingid", "startingseq", "startingunread", "startingtime",
+    "endingtime", "epoch", "maxentriespertrigger", "minentriespertrigger", "maxtriggerdelay", "partitions", "reader",
+    "path",
 }  # fmt: skip
 _LEAST_PER_PARTITION: Final = 20_000  # below, a task costs more than it saves
 
@@ -117,9 +126,13 @@ class _Config:
                 raise ConfigError(f"redis_stream: startingId: {error}; or oldest, or latest") from error
         self.starting_seq = _number(given, "startingSeq", UNKNOWN, 0)
         self.starting_unread = _number(given, "startingUnread", 0, 0)
+        self.starting_ms = _moment_ms(given, "startingTime")
+        self.ending_ms = _moment_ms(given, "endingTime")
         self.epoch = given.get("epoch")
         self.reader = given.get("reader")
         self.limit = _number(given, "maxEntriesPerTrigger", 250_000, 1)
+        self.least = _number(given, "minEntriesPerTrigger", 0, 0)
+        self.delay_s = _seconds(given, "maxTriggerDelay", 10.0)
         self.partitions = _number(given, "partitions", 4, 1)
 
     def open(self) -> Stream:
@@ -135,6 +148,29 @@ def _number(given: Mapping[str, str], name: str, default: int, least: int) -> in
     return int(text)
 
 
+def _seconds(given: Mapping[str, str], name: str, default: float) -> float:
+    text = given.get(name.lower(), str(default))
+    try:
+        found = float(text)
+    except ValueError:
+        found = math.nan
+    if not 0 <= found < math.inf:
+        raise ConfigError(f"redis_stream: {name} {text!r}: expected a number of seconds")
+    return found
+
+
+def _moment_ms(given: Mapping[str, str], name: str) -> int | None:
+    text = given.get(name.lower())
+    if text is None:
+        return None
+    try:
+        at = datetime.datetime.fromisoformat(text)
+    except ValueError as error:
+        raise ConfigError(f"redis_stream: {name} {text!r}: expected a moment, e.g. 2026-11-21T14:00Z") from error
+    at = at if at.tzinfo else at.replace(tzinfo=datetime.UTC)
+    return (at - datetime.datetime.fromtimestamp(0, datetime.UTC)) // datetime.timedelta(milliseconds=1)
+
+
 class _Reader:
     """What both readers do; holds no client, as executors get a copy of it."""
 
@@ -143,10 +179,16 @@ class _Reader:
 
     def _begin(self, stream: Stream) -> Position:
         config = self._config
+        if config.starting_ms is not None:
+            return stream.at_or_before(_last_before(config.starting_ms))
         if config.starting_id == "latest":
             return stream.last()
         start = OLDEST if config.starting_id == "oldest" else parse_id(config.starting_id)
         return Position(start, config.starting_seq, config.starting_unread)
+
+    def _end(self, stream: Stream) -> Position:
+        ending_ms = self._config.ending_ms
+        return stream.last() if ending_ms is None else stream.at_or_before(_last_before(ending_ms))
 
     def _ranges(self, stream: Stream, head: StreamHead, start: Position, end: Position, epoch: str) -> list[Range]:
         if start.id >= end.id:
@@ -174,7 +216,7 @@ class _BatchReader(_Reader, DataSourceReader):
             epoch = self._config.epoch or head.epoch
             start = self._begin(stream)
             stream.check(start, epoch, head)
-            end = stream.last()
+            end = self._end(stream)
             return self._ranges(stream, head, start, end, epoch) or [Range(start, start, epoch, None)]
         finally:
             stream.close()
@@ -187,9 +229,10 @@ class _StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow
         super().__init__(config)
         self._kept: Stream | None = None
         self._target: Position | None = None
+        self._due_s: float | None = None  # when what waits is a batch, however little it is
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"_config": self._config, "_kept": None, "_target": None}
+        return {"_config": self._config, "_kept": None, "_target": None, "_due_s": None}
 
     @property
     def _stream(self) -> Stream:
@@ -205,20 +248,31 @@ class _StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow
         return ReadMaxRows(self._config.limit)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        self._target = self._stream.last()
+        self._target = self._end(self._stream)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         begin, epoch = _position(start)
         head = self._stream.head()
         self._stream.check(begin, epoch, head)
-        end = self._target or self._stream.last()
-        if end.id <= begin.id:
+        end = self._target or self._end(self._stream)
+        if end.id <= begin.id or self._waits(begin, end):
             return start
         if isinstance(limit, ReadMaxRows):
             end = self._stream.after(begin, limit.max_rows, end)
         elif not isinstance(limit, ReadAllAvailable):
             raise ConfigError(f"redis_stream cannot limit a batch by {limit}")
         return _offset(end, epoch)
+
+    def _waits(self, begin: Position, end: Position) -> bool:
+        """Whether so little is there that a batch can wait for more."""
+        if self._target or not self._config.least:
+            return False
+        now_s = time.monotonic()
+        self._due_s = self._due_s or now_s + self._config.delay_s
+        if now_s < self._due_s and self._stream.after(begin, self._config.least, end).id >= end.id:
+            return True
+        self._due_s = None
+        return False
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         head = self._stream.head()
@@ -241,6 +295,10 @@ class _StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow
     def stop(self) -> None:
         if self._kept is not None:
             self._kept.close()
+
+
+def _last_before(ms: int) -> EntryId:
+    return EntryId(ms - 1, 2**63 - 1)
 
 
 def _offset(position: Position, epoch: str) -> dict[str, Any]:

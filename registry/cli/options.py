@@ -112,6 +112,22 @@ def spark_options(function: _Function) -> _Function:
     )(function)
 
 
+def conf_option(function: _Function) -> _Function:
+    """``--conf KEY=VALUE``, which Spark gets as it is."""
+    return click.option(
+        "--conf", multiple=True, metavar="KEY=VALUE", callback=_pairs,
+        help="A setting of Spark, e.g. spark.ui.enabled=true; may be repeated.",
+    )(function)  # fmt: skip
+
+
+def _pairs(ctx: click.Context, param: click.Parameter, texts: tuple[str, ...]) -> dict[str, str]:
+    """What ``KEY=VALUE`` says, of several."""
+    for text in texts:
+        if not text.startswith("spark.") or "=" not in text:
+            raise click.BadParameter(f"{text!r}: expected KEY=VALUE, with a KEY that begins with spark.", ctx, param)
+    return {text.partition("=")[0]: text.partition("=")[2] for text in texts}
+
+
 def _matching(pattern: re.Pattern[str], expected: str) -> Callable[[click.Context, click.Parameter, str], str]:
     """The callback of an option whose value Spark would refuse seconds later, with a stack trace."""
 

@@ -77,6 +77,7 @@ def test_wheel_carries_all_of_it(wheel):
         assert "mqregistry/" + str(path.relative_to(ROOT)).removeprefix("registry/") in names
     for path in ROOT.glob("lua/**/*.lua"):
         assert f"mqregistry/{path.relative_to(ROOT)}" in names
+    assert "pyspark_redis_stream.py" in names  # where Spark looks
     assert not [name for name in names if name.startswith(("tests", "bench", "deploy"))]
     metadata = zipfile.ZipFile(wheel).read(next(name for name in names if name.endswith("METADATA"))).decode()
     assert "Requires-Dist: redis[hiredis]" in metadata

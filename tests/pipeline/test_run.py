@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from types import SimpleNamespace
+import threading
+from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -16,17 +17,17 @@ from pyspark.errors import PySparkException
 from mqregistry.errors import StoreUnavailable
 from mqregistry.events.journal import STREAMS
 from mqregistry.pipeline import jobs
-from mqregistry.pipeline.bronze import log, take
+from mqregistry.pipeline.bronze import intake, log, take
 from mqregistry.pipeline.lake.errors import OtherWriter
 from mqregistry.pipeline.lake.lake import Lake, owner
 from mqregistry.pipeline.lake.schema import QUARANTINE, TABLES
 from mqregistry.pipeline.past import travel
 from mqregistry.pipeline.redis_stream.data_source import RedisStreamSource
-from mqregistry.pipeline.redis_stream.stream import GapError
+from mqregistry.pipeline.redis_stream.stream import GapError, Login, Stream
 from mqregistry.store.store import Store
 from mqregistry.store.streams import StreamStore
 
-from .streams import EPOCH, START_MS
+from .streams import EPOCH, START_MS, Bed
 
 
 def settings(bed, **more):
@@ -61,16 +62,23 @@ def test_a_round_is_tried_again_where_spark_did_not_wait_for_its_worker(bed, lak
     bed.changes(3)
     late = []
 
-    @contextlib.contextmanager
-    def slow(spark, lake, access, name, start, done, *, limit):
-        if len(late) < 2:
-            late.append(1)
-            raise PySparkException("[STREAM_FAILED] terminated with exception: Python worker failed to connect back.")
-        stream = jobs.Stream(jobs.Login(bed.url), bed.namespace, name)
-        assert take.take_here(lake, stream, bed.namespace, EPOCH, start, done, limit=limit)
-        yield SimpleNamespace(awaitTermination=lambda _: True)
+    class Slow:
+        def __init__(self, spark, lake, access, name, start, done, **_):
+            if len(late) < 2:
+                late.append(1)
+                raise PySparkException(
+                    "[STREAM_FAILED] terminated with exception: Python worker failed to connect back."
+                )
+            stream = Stream(Login(bed.url), bed.namespace, name)
+            assert take.take_here(lake, stream, bed.namespace, EPOCH, start, done, limit=100)
 
-    monkeypatch.setattr(jobs, "query", slow)
+        def ended(self, seconds):
+            return True
+
+        def close(self):
+            pass
+
+    monkeypatch.setattr(intake, "Query", Slow)
     told = []
     many = settings(bed, spark_from=1)
     assert jobs.run(object(), lake, many, once=True, tell=told.append).entries["changes"] == 3
@@ -88,16 +96,16 @@ class Told:
     def __init__(self):
         self.behind_s, self.taken, self.rounds, self.of_lake = [], [], [], []
 
-    def behind(self, stream, seconds):
+    def behind(self, stream, seconds, namespace):
         self.behind_s.append((stream, seconds))
 
     def took(self, stream, rows, quarantined):
         self.taken.append((stream, rows, quarantined))
 
-    def figures(self, values):
+    def figures(self, values, namespace):
         self.of_lake.append(set(values))
 
-    def round_done(self, seconds, seq):
+    def round_done(self, seconds, seq, namespace):
         self.rounds.append(("done", seconds > 0, seq))
 
     def round_failed(self, why):
@@ -146,6 +154,68 @@ def test_a_round_takes_all_streams_and_the_next_one_what_is_new(spark, bed, lake
     bed.changes(7)
     assert jobs.run(spark, lake, settings(bed), once=True).entries["changes"] == 7
     assert rows(lake, bed) == entries(bed)
+
+
+@pytest.mark.spark
+def test_queries_go_on_beside_the_rounds_until_little_comes(spark, bed, lake, monkeypatch):
+    """Much is read by one query for all rounds; little, once it is quiet, without it."""
+    bed.changes(500)
+    stop, told, begun = threading.Event(), [], []
+
+    class Counted(take.Query):
+        def __init__(self, *arguments, **named):
+            begun.append(arguments[3])
+            super().__init__(*arguments, **named)
+
+    monkeypatch.setattr(intake, "Query", Counted)
+    seen = Counter()
+
+    class Watched(Told):
+        def round_done(self, seconds, seq, namespace):
+            super().round_done(seconds, seq, namespace)
+            if seq in (500, 1_000, 1_300) and not seen[seq]:
+                seen[seq] += 1
+                if seq == 1_000:  # from now on nothing is worth it
+                    monkeypatch.setattr(intake, "_QUIET_S", 0.0)
+                if seq == 1_300:
+                    stop.set()
+                else:
+                    bed.changes({500: 500, 1_000: 300}[seq])
+
+    many = settings(bed, spark_from=400)
+    jobs.run(spark, lake, many, interval_s=0.2, tell=told.append, stop=stop, progress=Watched())
+    assert begun == ["changes"]
+    assert rows(lake, bed) == entries(bed)
+    assert [past.content.seq for past in travel.all_pasts(lake, bed.namespace)] == [1_300]
+    assert not spark.streams.active
+    assert not list(Path(lake.path("_checkpoints")).iterdir())
+
+
+def test_beats_of_one_moment_in_a_long_stream_do_not_look_like_many(bed, lake):
+    bed.add(*[bed.heartbeat(START_MS + 10 * i) for i in range(10_000)], stream="heartbeats")
+    few = settings(bed, spark_from=200)
+    jobs.run(None, lake, few, once=True)
+    then = START_MS + 200_000
+    bed.add(*[bed.heartbeat(then)] * 70, stream="heartbeats", ids=[f"{then}-{n}" for n in range(70)])
+    bed.add(bed.heartbeat(then + 9_000), stream="heartbeats")
+    assert jobs.run(object(), lake, few, once=True).entries["heartbeats"] == 71
+
+
+def test_a_namespace_that_fails_does_not_stop_the_others(bed, redis_url, lake):
+    others = [Bed(redis_url, f"{bed.namespace}-{name}") for name in ("a", "b")]
+    for one in (bed, *others):
+        one.changes(5)
+    names = [one.namespace for one in others]
+    assert jobs.run(None, lake, settings(bed), others=names, once=True).entries["changes"] == 15
+    for one in (bed, *others):
+        one.changes(10)
+    others[0].client.xtrim(others[0].key(), maxlen=5, approximate=False)
+    told = []
+    with pytest.raises(GapError, match="--accept-gap"):
+        jobs.run(None, lake, settings(bed), others=names, once=True, tell=told.append)
+    assert any(text.startswith(f"namespace {names[0]}: ") and "--accept-gap" in text for text in told)
+    assert rows(lake, bed) == entries(bed)
+    assert rows(lake, others[1]) == entries(others[1])
 
 
 def test_redis_keeps_what_is_not_in_the_lake(bed, lake):

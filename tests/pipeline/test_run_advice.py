@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import datetime
 import signal
 
 import pytest
 
 pytest.importorskip("pyspark", reason="no pyspark: pip install -e '.[spark]'")
 
-from mqregistry.errors import RegistryError
+from mqregistry.errors import ConfigError, RegistryError
 from mqregistry.pipeline.bronze import take
 from mqregistry.pipeline.bronze.log import last_position
 from mqregistry.pipeline.lake import snapshot
@@ -61,6 +62,22 @@ def batch_rows(source):
     """What Spark's tasks would read."""
     reader = source.reader(source.schema())
     return [row for part in reader.partitions() for batch in reader.read(part) for row in batch.to_pylist()]
+
+
+def test_a_source_begins_and_ends_at_moments(bed):
+    bed.changes(10)  # ten milliseconds apart
+    first, end = (datetime.datetime.fromtimestamp((START_MS + ms) / 1000, datetime.UTC) for ms in (30, 60))
+    options = {"url": bed.url, "namespace": bed.namespace}
+
+    def found(**more):
+        return [row["seq"] for row in batch_rows(RedisStreamSource({**options, **more}))]
+
+    assert found(startingTime=first.isoformat(), endingTime=end.isoformat()) == [3, 4, 5]
+    assert found(endingTime=first.replace(tzinfo=None).isoformat()) == [1, 2]
+    assert found(startingTime="2020-01-01") == list(range(1, 11))
+    assert found(startingTime="2099-01-01") == []
+    with pytest.raises(ConfigError, match="startingTime 'yesterday': expected a moment"):
+        found(startingTime="yesterday")
 
 
 def kv(bed):

@@ -36,6 +36,8 @@ STAGES = [
     "bronze changes", "silver", "gold", "bronze heartbeats", "commit gold", "commit silver", "bronze lookups",
     "acknowledge", "commit bronze/changes", "commit state", "commit quarantine",
 ]  # fmt: skip
+ONCE, ROUND_AFTER_ROUND = ["--once"], ["--interval", "0.3"]
+ROUNDS = 4
 DELAYS_S = (0.0, 0.05, 0.3, 1.5)  # how long after its beginning a stage is hit, at most: the moment is the point
 
 
@@ -93,9 +95,9 @@ class Victim:
         return [line[1:] for line in self._out.read_text(errors="replace").splitlines() if line.startswith("@")]
 
     def reaches(self, stage):
-        """Wait for the stage; False: it came to its end without it."""
+        """Wait for the stage; False: it came to its end, or through some rounds, without it."""
         while not any(text.startswith(stage) for text in self.said):
-            if self.process.poll() is not None:
+            if self.process.poll() is not None or self.said.count("acknowledge") > 2 * ROUNDS:
                 return False
             time.sleep(0.005)
         return True
@@ -103,24 +105,35 @@ class Victim:
     def may_be_refused(self):
         """Wait for its end: everything went through, or somebody else wrote first."""
         status = self.process.wait(300)
-        text = self._out.read_text()
-        assert status == 0 or (status == 1 and "another run writes to the lake" in text), text
+        assert status == 0 or self._refused(status), self._out.read_text()
+
+    def _refused(self, status):
+        return status == 1 and "another run writes to the lake" in self._out.read_text()
+
+    def end(self):
+        """End it as Ctrl-C does, where it goes on."""
+        if self.process.poll() is None:
+            self.process.terminate()
+        self.may_be_refused()
 
     def kill(self, kind):
         """SIGKILL Python, Java, or both; gives where it was, None when it was through."""
         if self.process.poll() is not None:
             return None
+        threads = Path(f"/proc/{self.process.pid}/task").glob("*/children")  # Spark starts in a thread of its own
+        children = {pid for file in threads for pid in file.read_text().split()}
+        java = [int(pid) for pid in children if Path(f"/proc/{pid}/comm").read_text().strip() == "java"]
+        if not java and kind == "java":
+            kind = "python"  # which alone does little
         if kind == "both":
             os.killpg(self.process.pid, signal.SIGKILL)
         elif kind == "python":
             self.process.kill()
         else:
-            children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
-            java = [int(pid) for pid in children if Path(f"/proc/{pid}/comm").read_text().strip() == "java"]
             os.kill(java[0], signal.SIGKILL)
         where = self.said[-1]
         status = self.process.wait(120)
-        if status == 0:  # it was through before the signal came
+        if status == 0 or self._refused(status):  # it was through before the signal came
             return None
         assert status == {"java": 1}.get(kind, -signal.SIGKILL), self._out.read_text()
         if kind == "java":
@@ -128,7 +141,7 @@ class Victim:
             # pyspark's own threads may show their stacks, before it and after
             assert any(line.startswith("mqregistry: Spark's Java ended") for line in text.splitlines()), text
             assert "registry/cli" not in text, text
-        return where
+        return f"{kind} killed at {where}"
 
 
 def everything(lake, namespace, epoch):
@@ -157,7 +170,7 @@ def test_killed_in_every_stage_the_tables_are_those_of_an_undisturbed_run(run, s
     run(store.client.xtrim(filled.key("changes"), maxlen=30, approximate=False))  # so that a snapshot is needed
     lake = Lake(str(tmp_path / "lake"))
     command = [
-        sys.executable, "-m", "tests.pipeline.killable", "pipeline", "run", "--once", "--redis", store.url,
+        sys.executable, "-m", "tests.pipeline.killable", "pipeline", "run", "--redis", store.url,
         "--namespace", store.namespace, "--lake", str(tmp_path / "lake"), "--master", "local[2]",
         "--driver-memory", "1g" if CHANGES else "512m", "--max-entries", "20000" if CHANGES else "200",
     ]  # fmt: skip
@@ -166,22 +179,28 @@ def test_killed_in_every_stage_the_tables_are_those_of_an_undisturbed_run(run, s
     for number in range(4 * KILLS):
         if len(kills) == KILLS:
             break
-        stage, on_spark = stages[number % len(stages)], not CHANGES and pick.random() < 0.5
-        victim = Victim(command, tmp_path / f"out{number}", on_spark)
+        stage, on_spark = stages[number % len(stages)], not CHANGES and pick.random() < 0.6
+        goes_on = pick.random() < 0.5
+        victim = Victim([*command, *(ROUND_AFTER_ROUND if goes_on else ONCE)], tmp_path / f"out{number}", on_spark)
         reached = victim.reaches(stage)
         # a lake has no lock, and nothing in it names a host: any process is as good as one from another
-        rival = Victim(command, tmp_path / f"rival{number}", False) if pick.random() < RIVALS else None
+        rival = Victim([*command, *ONCE], tmp_path / f"rival{number}", False) if pick.random() < RIVALS else None
         time.sleep(pick.uniform(0, pick.choice(DELAYS_S)))
         kind = pick.choice(["python", "java", "both"])
         where = victim.kill(kind) if reached else None
         if where is not None:
             kills.append(where)
-            print(f"{kind} killed at {where}", flush=True)
+            print(
+                f"{len(kills)}: {where}{' round after round' if goes_on else ''}{' beside another' if rival else ''}",
+                flush=True,
+            )
+        else:
+            victim.end()
         if rival is not None:
             rival.may_be_refused()
         run(filled.go_on(40))
     assert len(kills) == KILLS
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([*command, *ONCE], check=True, stdout=subprocess.DEVNULL)
 
     undisturbed = Lake(str(tmp_path / "undisturbed"))
     epoch = run(filled.world.bed.head()).epoch

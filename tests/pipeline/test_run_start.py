@@ -25,6 +25,7 @@ from mqregistry.pipeline.spark import session
 from mqregistry.store.keys import meta
 from mqregistry.store.store import Store
 from tests.cli.conftest import command, env, home  # noqa: F401 - fixtures
+from tests.pipeline.streams import Bed
 
 REDIS = ("--redis", "redis://127.0.0.1:1")
 
@@ -59,6 +60,13 @@ def test_options_that_spark_would_refuse_are_wrong_usage(no_spark, command, name
     assert said in " ".join(command("pipeline", name, option, value, expect=2).output.split())
 
 
+@pytest.mark.parametrize("name", ["run", "backfill"])
+def test_a_setting_of_spark_is_a_pair(no_spark, command, name):  # noqa: F811
+    for value in ("spark.ui.enabled", "ui.enabled=true"):
+        result = command("pipeline", name, "--conf", value, expect=2)
+        assert f"'{value}': expected KEY=VALUE, with a KEY that begins with spark." in " ".join(result.output.split())
+
+
 @pytest.mark.parametrize("place", ["a file", "below a file", "/proc/lake"])
 def test_a_lake_that_cannot_be_written_is_said_before_spark_starts(no_spark, command, tmp_path, place):  # noqa: F811
     (tmp_path / "file").touch()
@@ -79,6 +87,25 @@ def recorded(redis_url, namespace, tmp_path):
 
     asyncio.run(begin())
     return tmp_path / "lake", ("--namespace", namespace, "--redis", redis_url, "--lake", str(tmp_path / "lake"))
+
+
+def test_a_run_starts_spark_with_its_settings_where_there_is_much(
+    command, recorded, redis_url, namespace, monkeypatch  # noqa: F811
+):  # fmt: skip
+    started = []
+
+    def start(**options):
+        started.append(options)
+        raise StartError("enough")
+
+    monkeypatch.setattr(session, "open_session", start)
+    command("pipeline", "run", "--once", *recorded[1])
+    assert not started
+    bed = Bed(redis_url, namespace)
+    bed.changes(jobs.PipelineSettings("").spark_from + 1)
+    error = command("pipeline", "run", "--once", *recorded[1], "--conf", "spark.a=b=c", expect=1).exception
+    assert str(error) == "enough"
+    assert started == [{"master": "local[*]", "driver_memory": "2g", "config": {"spark.a": "b=c"}}]
 
 
 def test_an_audit_of_much_starts_spark_when_lake_and_redis_are_there(command, recorded, monkeypatch):  # noqa: F811
@@ -179,7 +206,8 @@ def test_ctrl_c_ends_the_wait_for_spark_at_once():
 
 def test_ctrl_c_while_spark_starts_says_that_it_ends(command, tmp_path, monkeypatch):  # noqa: F811
     monkeypatch.setattr(session, "open_session", lambda **_: signal.raise_signal(signal.SIGINT))
-    result = command("pipeline", "run", "--once", *REDIS, "--lake", str(tmp_path), expect=1)
+    cluster = ("--master", "spark://127.0.0.1:1")  # on this machine it starts when it is needed
+    result = command("pipeline", "run", "--once", *REDIS, "--lake", str(tmp_path), *cluster, expect=1)
     assert "mqregistry: stopped\n" in result.stderr
     assert "Aborted!" in result.stderr, "which main() makes 130 of"
 

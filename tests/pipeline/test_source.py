@@ -1,6 +1,8 @@
 """The data source in Spark, in batches and as a stream."""
 
 import json
+import subprocess
+import sys
 
 import pytest
 
@@ -9,20 +11,31 @@ pytestmark = pytest.mark.spark
 from pyspark.errors import PySparkException  # noqa: E402
 from pyspark.sql import functions as F  # noqa: E402
 
-from mqregistry.pipeline.redis_stream.data_source import RedisStreamSource  # noqa: E402
 from mqregistry.pipeline.redis_stream.entries import SOURCE  # noqa: E402
 
 from .streams import START_MS  # noqa: E402
 
 
 @pytest.fixture
-def options(bed, spark):
-    spark.dataSource.register(RedisStreamSource)
+def options(bed):
     return {"url": bed.url, "namespace": bed.namespace}
 
 
 def load(spark, options, **more):
     return spark.read.format("redis_stream").options(**options, **more).load()
+
+
+def test_the_source_registers_itself_and_imports_nothing_else_of_the_pipeline():
+    code = (
+        "import sys; from pyspark_redis_stream import DefaultSource as s; print(s.name(), "
+        "*(m for m in sys.modules if m == 'deltalake' or m.startswith('mqregistry.pipeline.')))"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert found[0] == "redis_stream"
+    assert {name.removeprefix("mqregistry.pipeline.").partition(".")[0] for name in found[1:]} == {
+        "garbage", "lake", "redis_stream",
+    }  # fmt: skip
+    assert [name for name in found if ".lake." in name] == ["mqregistry.pipeline.lake.schema"]
 
 
 def stream_into(spark, options, checkpoint, **more):
@@ -80,7 +93,6 @@ def test_stream_refuses_to_skip_what_was_trimmed(bed, spark, options, tmp_path):
 
 
 def test_no_password_in_plans_progress_or_checkpoints(bed, spark, tmp_path):
-    spark.dataSource.register(RedisStreamSource)
     bed.client.acl_setuser("reader", enabled=True, passwords=["+se/cret"], keys=["*"], commands=["+@all"])
     with_user = bed.url.replace("unix://", "unix://reader:se%2Fcret@")
     assert with_user != bed.url

@@ -126,18 +126,20 @@ def test_a_sweeper_counts_the_passes_that_fail():
 def test_a_pipeline_shows_its_part_and_no_more():
     status = PipelineStatus()
     assert status.not_ready() == ["no round has gone through yet"]
-    status.behind("changes", 12.5)
+    status.behind("changes", 12.5, "default")
+    status.behind("changes", 2.5, "other")
     status.took("changes", 100, 2)
     status.took("changes", 10, 0)
     status.round_failed("redis_away")
     of_lake = ("availability", "write_availability", "outages", "flaps", "missed_beats")
-    status.figures({f"pipeline_{name}": {"c1": number} for number, name in enumerate(of_lake)})
-    status.round_done(3.5, 42)
+    status.figures({f"pipeline_{name}": {"c1": number} for number, name in enumerate(of_lake)}, "default")
+    status.round_done(3.5, 40, "default")
+    status.round_done(3.5, 2, "other")
     assert status.not_ready() == []
     found = Metrics(exposition(status, "text/plain")[0].decode())
     assert found.items() >= {
         "pipeline_behind_seconds{changes}": 12.5, "pipeline_rows_total{changes}": 110,
-        "pipeline_rows_total{lookups}": 0, "pipeline_quarantined_total{changes}": 2, "pipeline_rounds_total{done}": 1,
+        "pipeline_rows_total{lookups}": 0, "pipeline_quarantined_total{changes}": 2, "pipeline_rounds_total{done}": 2,
         "pipeline_rounds_total{redis_away}": 1, "pipeline_rounds_total{failed}": 0,
         "pipeline_round_duration_seconds": 3.5, "pipeline_seq": 42, "ready": 1, "pipeline_flaps{c1}": 3,
     }.items()  # fmt: skip

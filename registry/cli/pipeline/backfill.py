@@ -7,19 +7,21 @@ from typing import Any
 
 import click
 
-from ..options import config_file_option, lake_option, read_settings, setting_options, spark_options
+from ..options import conf_option, config_file_option, lake_option, read_settings, setting_options, spark_options
 from .extras import spark_extra
 
 
 @click.command()
 @click.option("--epoch", metavar="EPOCH", help="Only this epoch of the namespace.  [default: all]")
 @spark_options
+@conf_option
 @lake_option
 @setting_options("namespace")
 @config_file_option
 def backfill(
-    config_file: Path | None, lake: str, epoch: str | None, master: str, driver_memory: str, **flags: Any
-) -> None:
+    config_file: Path | None, lake: str, epoch: str | None, master: str, driver_memory: str, conf: dict[str, str],
+    **flags: Any,
+) -> None:  # fmt: skip
     """Write silver and gold again, from bronze; needs no Redis.
 
     Until it is done the old tables are read. Stop 'pipeline run' before.
@@ -37,7 +39,7 @@ def backfill(
             "'mqregistry pipeline run' fills it"
         )
     click.echo("starting Spark", err=True)
-    spark = open_session(master=master, driver_memory=driver_memory)
+    spark = open_session(master=master, driver_memory=driver_memory, config=conf)
     with ending(spark):
         for one in epochs:
             for step in work.backfill(spark, where, namespace, one):

@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from ..options import config_file_option, lake_option, setting_options, spark_options
+from ..options import conf_option, config_file_option, lake_option, setting_options, spark_options
 from ..target import find_target
 from .extras import spark_extra
 
@@ -31,6 +31,7 @@ from .extras import spark_extra
     help="Pause between rounds.",
 )
 @spark_options
+@conf_option
 @click.option(
     "--max-entries",
     type=click.IntRange(min=1),
@@ -55,22 +56,26 @@ from .extras import spark_extra
     help="Port of /metrics, /healthz and /readyz of this pipeline; 0 = off.",
 )
 @lake_option
+@click.option(
+    "--also", "others", multiple=True, metavar="NAMESPACE",
+    help="A further namespace of the same Redis; may be repeated. One that fails does not stop the others.",
+)  # fmt: skip
 @setting_options("redis", "namespace", "bind_address")
 @config_file_option
 def run(
     once: bool, interval_s: float, master: str, driver_memory: str, max_entries: int, reader: str, accept_gap: bool,
-    metrics_port: int, lake: str, config_file: Path | None, **flags: Any,
+    metrics_port: int, lake: str, conf: dict[str, str], others: tuple[str, ...], config_file: Path | None, **flags: Any,
 ) -> None:  # fmt: skip
     """Read the registry's streams into the tables, round after round.
 
-    It may be stopped or killed at any moment: the next run continues where this one stopped. With --metrics-port,
-    /metrics says how far behind it is, and when the last round went through.
+    It may be stopped or killed at any moment: the next run continues where this one stopped. Spark starts when there is
+    much to read. With --metrics-port, /metrics says how far behind it is, and when the last round went through.
     """
     settings = find_target(flags, config_file)
     with spark_extra():
         from mqregistry.pipeline import jobs
         from mqregistry.pipeline.lake.lake import Lake
-        from mqregistry.pipeline.spark.session import ending, open_session
+        from mqregistry.pipeline.spark.session import ending, session_when_needed
     where = Lake(lake)
     stop = threading.Event()
     signals: list[int] = []
@@ -96,7 +101,7 @@ def run(
 
             progress = PipelineStatus()
             stack.callback(HttpServer(settings.bind_address, metrics_port, progress, flag="--metrics-port").close)
-        spark = open_session(master=master, driver_memory=driver_memory)
+        spark = session_when_needed(master=master, driver_memory=driver_memory, config=conf)
         started = True
         with ending(spark):
             done = jobs.run(
@@ -104,7 +109,7 @@ def run(
                 jobs.PipelineSettings(
                     settings.redis, settings.namespace, reader=reader, accept_gap=accept_gap, limit=max_entries,
                 ),
-                once=once, interval_s=interval_s, tell=click.echo, stop=stop,
+                others=others, once=once, interval_s=interval_s, tell=click.echo, stop=stop,
                 progress=progress,
             )  # fmt: skip
     if once:

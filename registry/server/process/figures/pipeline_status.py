@@ -21,21 +21,21 @@ class PipelineStatus:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._behind_s: dict[str, float] = {}
+        self._behind_s: dict[tuple[str, str], float] = {}
         self._rows: Counter[str] = Counter(dict.fromkeys(STREAMS, 0))
         self._quarantined: Counter[str] = Counter(dict.fromkeys(STREAMS, 0))
         self._rounds: Counter[str] = Counter(dict.fromkeys(_RESULTS, 0))
-        self._figures: dict[str, dict[str, float]] = {}
+        self._figures: dict[str, dict[str, dict[str, float]]] = {}  # namespace -> metric -> cluster
         self._last_s = self._round_s = 0.0
-        self._seq = 0
+        self._seqs: dict[str, int] = {}
         self._started_s = time.time()
 
     # as pipeline/progress.py has them
 
-    def behind(self, stream: str, seconds: float) -> None:
+    def behind(self, stream: str, seconds: float, namespace: str) -> None:
         """So much time lies between the last entry of a stream that the lake has and the stream's last one."""
         with self._lock:
-            self._behind_s[stream] = seconds
+            self._behind_s[stream, namespace] = seconds
 
     def took(self, stream: str, rows: int, quarantined: int) -> None:
         """A batch of a stream is in the lake; so many entries are in quarantine."""
@@ -43,16 +43,16 @@ class PipelineStatus:
             self._rows[stream] += rows
             self._quarantined[stream] += quarantined
 
-    def figures(self, values: dict[str, dict[str, float]]) -> None:
+    def figures(self, values: dict[str, dict[str, float]], namespace: str) -> None:
         """The lake's figures of the last whole hour are these: metric -> cluster -> value."""
         with self._lock:
-            self._figures = values
+            self._figures[namespace] = values
 
-    def round_done(self, seconds: float, seq: int) -> None:
+    def round_done(self, seconds: float, seq: int, namespace: str) -> None:
         """A round went through in this time; the tables have everything up to this change."""
         with self._lock:
             self._rounds["done"] += 1
-            self._last_s, self._round_s, self._seq = time.time(), seconds, seq
+            self._last_s, self._round_s, self._seqs[namespace] = time.time(), seconds, seq
 
     def round_failed(self, why: str) -> None:
         """A round ended early."""
@@ -72,9 +72,16 @@ class PipelineStatus:
     def series(self) -> Iterator[Series]:
         """Every value."""
         with self._lock:
-            behind_s, rounds = dict(self._behind_s), dict(self._rounds)
+            rounds = dict(self._rounds)
+            behind_s: dict[str, float] = {}
+            for (stream, _), seconds in self._behind_s.items():
+                behind_s[stream] = max(seconds, behind_s.get(stream, 0.0))
             rows, quarantined = dict(self._rows), dict(self._quarantined)
-            last_s, round_s, seq, figures = self._last_s, self._round_s, self._seq, self._figures
+            last_s, round_s, seq = self._last_s, self._round_s, sum(self._seqs.values())
+            figures: dict[str, dict[str, float]] = {}
+            for of_namespace in self._figures.values():
+                for name, by_cluster in of_namespace.items():
+                    figures.setdefault(name, {}).update(by_cluster)
         shown: dict[str, Mapping[str, float]] = {
             "pipeline_behind_seconds": behind_s, "pipeline_rows_total": rows,
             "pipeline_quarantined_total": quarantined, "pipeline_rounds_total": rounds, **figures,

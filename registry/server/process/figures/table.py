@@ -185,7 +185,7 @@ METRICS: Final[Mapping[str, Metric]] = {
         "gauge", "When the last round went through, in seconds since 1970; 0: none has."
     ),
     "pipeline_round_duration_seconds": Metric("gauge", "How long that round took."),
-    "pipeline_seq": Metric("gauge", "The last change that the tables have."),
+    "pipeline_seq": Metric("gauge", "The last change that the tables have; of several namespaces, added up."),
     "pipeline_availability": Metric(
         "gauge", "Of the lake's last whole hour: share of the time in which a cluster's brokers were there.", "cluster"
     ),
