@@ -86,8 +86,9 @@ class Job:
         self._may_not_acknowledge = False
         self._upkeep = Upkeep(lake)
         self._gold_due_s = 0.0
+        self._progress = progress or Unwatched()
         self._intake = Intake(
-            spark, lake, settings, tell=tell, stop=stop or threading.Event(), progress=progress or Unwatched(),
+            spark, lake, settings, tell=tell, stop=stop or threading.Event(), progress=self._progress,
             pause=None if interval_s is None else Pause(settings.spark_from, interval_s),
         )  # fmt: skip
 
@@ -169,9 +170,7 @@ class Job:
             return
         if gold.refresh(self.spark, self.lake, self.settings.namespace, epoch):
             self._tell("figures brought up to date")
-        self._progress.figures(
-            gold.last_hour(self.lake, self.settings.namespace, epoch), self.settings.namespace
-        )
+        self._progress.figures(gold.last_hour(self.lake, self.settings.namespace, epoch), self.settings.namespace)
         self._gold_due_s = begun_s + max(_GOLD_S, (time.process_time() - cpu_s) / _GOLD_SHARE)
 
     def _acknowledge(self, epoch: str) -> None:
