@@ -77,10 +77,10 @@ class ReaderPosition(msgspec.Struct, frozen=True):
 
     id: str
     behind: int = 0
-    exact: bool = False
     behind_bytes: int = -1
     behind_ms: int = 0
     state: str = ""
+    exact: bool = False
 
 
 class Reader(msgspec.Struct, frozen=True):

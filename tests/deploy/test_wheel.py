@@ -42,7 +42,8 @@ def wheel(tmp_path_factory):
                     assert target == path
                     shutil.copytree(ROOT / path, source / path, ignore=shutil.ignore_patterns("__pycache__"))
                 else:
-                    shutil.copy(ROOT / path, source)
+                    (source / target).mkdir(exist_ok=True)
+                    shutil.copy(ROOT / path, source / target)
     (step,) = (rest for word, rest in dockerfile() if word == "RUN" and " pip wheel " in rest)
     assert step.endswith('--constraint constraints.txt --wheel-dir /wheels ".[console]"')
     wheels = tmp_path_factory.mktemp("wheels")

@@ -34,7 +34,7 @@ def test_the_program_of_the_page_runs(spark, monkeypatch, store, run, lake, pipe
     run(World(store, 21).run(20))
     pipeline_run()
     monkeypatch.setattr("mqregistry.pipeline.spark.session.open_session", lambda **_: Kept(spark))
-    (program,) = re.findall(r"```python\n(.*?)```", PAGE, re.S)
+    program, _ = re.findall(r"```python\n(.*?)```", PAGE, re.S)  # the other one reads the streams: test_source.py
     program = program.replace("~/.local/share/mqregistry/lake", lake.root).replace('default"', f'{store.namespace}"')
     capsys.readouterr()
     exec(program, {})
