@@ -17,7 +17,7 @@ from ..protocol.bodies.route import decode_cluster_info
 from ..protocol.bodies.tables import encode_data_version
 from ..protocol.codes import VERSION_V4_8_0, VERSION_V5_5_0, RequestCode, ResponseCode, with_name
 from ..protocol.command import Command
-from .day import Kind, Member
+from .day import Kind, Member, Op
 
 REQUEST_TIMEOUT_S: Final = 10.0
 _EFFECT_WITHIN_S: Final = 15.0
@@ -67,8 +67,13 @@ class Table:
         self.topics = dict(topics)
         self.version = DataVersion(1, timestamp, 0)
 
-    def changed(self) -> None:
-        """Give the table its next data version, so that name servers read the next registration."""
+    def change(self, op: Op) -> None:
+        """Set or drop a topic (PUT_TOPIC, DROP_TOPIC), and give the table its next data version."""
+        if op.kind is Kind.PUT_TOPIC:
+            assert op.queues is not None
+            self.topics[op.topic] = op.queues
+        else:
+            del self.topics[op.topic]
         self.version = DataVersion(self.version.counter + 1, self.version.timestamp, 0)
 
     def body(self, version: int) -> bytes:

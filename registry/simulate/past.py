@@ -118,13 +118,8 @@ class PastDay:
         match op.kind:
             case Kind.LOOKUP:
                 await self._look_up(op)
-            case Kind.PUT_TOPIC:
-                assert op.queues is not None
-                self._tables[op.broker].topics[op.topic] = op.queues
-                self._tables[op.broker].changed()
-            case Kind.DROP_TOPIC:
-                del self._tables[op.broker].topics[op.topic]
-                self._tables[op.broker].changed()
+            case Kind.PUT_TOPIC | Kind.DROP_TOPIC:
+                self._tables[op.broker].change(op)
             case Kind.DELETE_TOPIC:
                 await self._routes.delete_topic(op.topic)
             case Kind.WIPE:
