@@ -4,7 +4,8 @@
   A front end calls this for some keys at a time, however much it knows, and each call looks at some changes only.
   KEYS[1] meta       HASH
   ARGV[1] position   id of the last change that the front end had applied before the loss, "0-0" = none
-  ARGV[2] from       id of the last change since the loss that an earlier call looked at; position at first
+  ARGV[2] from       id of the last change since the loss that an earlier call looked at; at first position, or 0-0 where
+                     the whole stream is later than the loss
   ARGV[3] kv_namespace
   ARGV[4] keys       MessagePack array of <= 250 keys and values in turn, without those that were changed since the loss
   ARGV[5] gone       MessagePack array of <= 250 keys that Redis has and the front end does not know, without the same

@@ -67,14 +67,17 @@ class KvStore:
         flat = [part for pair in changes.items() for part in pair]
         return int((await self._call("set_config", *flat, by=by))[1])
 
-    async def restore(self, position: str, kv: Mapping[str, Mapping[str, str]]) -> Restored:
+    async def restore(
+        self, position: str, kv: Mapping[str, Mapping[str, str]], *, since: str | None = None
+    ) -> Restored:
         """Give a Redis that lost it the KV configuration back, unless one that knew more has done so.
 
         Args:
             position: id of the last change that ``kv`` contains, "0-0" = none.
+            since: id of the change behind which all are later than the loss; default: position.
         """
         await self._check_types(list(kv))
-        giving = _GivingBack(self._store, position)
+        giving = _GivingBack(self._store, position, position if since is None else since)
         for kv_namespace in list(kv):
             # a copy: the caller's tables may change while Redis works
             if not await giving.give(kv_namespace, dict(kv.get(kv_namespace, {}))):
@@ -93,9 +96,9 @@ class KvStore:
 class _GivingBack:
     """Runs restore_kv for some keys at a time, so that no call takes Redis long."""
 
-    def __init__(self, store: Store, position: str) -> None:
+    def __init__(self, store: Store, position: str, since: str) -> None:
         self._store = store
-        self._position = self._from = position
+        self._position, self._from = position, since
         self._newer: set[tuple[str, str]] = set()
         self.restored = self.seq = 0
 

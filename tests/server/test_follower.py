@@ -121,7 +121,7 @@ async def test_a_rebuild_asked_for_while_redis_is_away_is_done_when_it_is_back(r
         lease = asyncio.create_task(here.lease_loop.run())
         await until(lambda: here.view.freshness is Freshness.AWAY, "it noticed")
         with pytest.raises(StoreUnavailable, match="nothing was changed"):
-            here.front_end.check_store()
+            here.front_end.begin_write()
         here.follower.look_again()
         assert here.view.freshness is Freshness.AWAY
         away = False
@@ -455,3 +455,40 @@ async def test_a_stream_that_was_trimmed_beyond_the_view_stops_no_registration(r
             await here.store.client.xtrim(keys.changes(here.store.namespace), maxlen=1, approximate=False)
             here._tail = asyncio.create_task(here.follower.tail())
             assert (await here.register(Broker(counter=2, topics=["topic1", "topic3"]))).code == 0
+
+
+async def test_a_write_into_a_redis_that_was_emptied_unnoticed_is_no_success_before_it_is_seen(redis_url):
+    async with hooked(redis_url) as here, Store(redis_url, here.store.namespace) as other:
+        command = Command(code=100, opaque=1, version=479, ext_fields={"namespace": "ns", "key": "new", "value": "1"})
+        for number in range(9):
+            await here.front_end.effect(await put(here, f"before-{number}"))
+        await empty_redis(here)
+        await other.init_namespace()  # as the first one that notices does; its numbers begin anew
+        for _ in range(2):
+            with contextlib.suppress(StoreUnavailable):
+                await writes.put_kv_config(here.front_end, command, 1, Peer())
+                assert here.view.served.kv["ns"]["new"] == "1"
+        await until(lambda: here.view.load_id == 2, "the tables are read again, and no renewal has asked for it")
+        await writes.put_kv_config(here.front_end, command, 1, Peer())
+        assert here.view.exact.kv["ns"]["new"] == "1"
+
+
+async def test_a_registration_that_came_late_is_answered_once_the_view_shows_what_came_before(redis_url):
+    async with hooked(redis_url) as here, Here(redis_url, here.store.namespace) as other:
+        broker = Broker()
+        assert (await here.register(broker)).code == 0
+        broker = Broker(topics=["topic1", "topic3"])
+
+        async def the_other_was_first():
+            here.store.before.clear()
+            here._tail.cancel()
+            await asyncio.gather(here._tail, return_exceptions=True)
+            assert (await other.register(broker, counter=2)).code == 0
+
+        here.store.before["register_broker"] = the_other_was_first
+        answer = asyncio.create_task(here.register(broker, counter=2))
+        await until(lambda: answer.done() or here.front_end.effects._waiting, "it came late")
+        assert not answer.done()
+        here._tail = asyncio.create_task(here.follower.tail())
+        assert (await answer).code == 0
+        assert "topic3" in here.view.served.topics

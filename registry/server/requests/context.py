@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Mapping
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from ...behaviour import behaviour_of
 from ...config.in_force import in_force
@@ -37,8 +37,15 @@ from .replies import Replies
 class Health(Protocol):
     """What the handlers need of the follower."""
 
-    def look_again(self) -> None:
-        """Have the tables read again: Redis contradicts the view."""
+    def look_again(self, *, less_there: bool = False) -> None:
+        """Have the tables read again: Redis contradicts the view. less_there: it has lost changes for certain."""
+
+
+class Known(NamedTuple):
+    """How far the view was when a write began."""
+
+    epoch: str
+    seq: int
 
 
 class NotAllowed(RegistryError):
@@ -163,22 +170,36 @@ class RequestContext:
         """Who sends what comes over this connection, for the events that it causes."""
         return self.channels.by(peer, peer.caller)
 
-    async def effect(self, seq: int) -> None:
+    async def effect(self, seq: int, known: Known | None = None) -> None:
         """Wait until this worker's view shows the change with this seq, so that an answer comes after its effect.
 
-        Raises:
-            StoreUnavailable: the view does not show it within the Redis timeout.
-        """
-        await self.effects.wait_for(seq, self.settings.redis_timeout_ms / 1000)
+        Args:
+            known: what the write began with. A Redis that lost changes numbers new ones as the lost ones were: a seq
+                that the view had long reached then does not say that the view shows the change.
 
-    def check_store(self) -> None:
-        """Refuse a write at once while Redis is known to be away.
+        Raises:
+            StoreUnavailable: the view does not show it within the Redis timeout, or Redis has lost changes.
+        """
+        timeout_s = self.settings.redis_timeout_ms / 1000
+        if known is not None and known.epoch == self.view.epoch and seq < known.seq:
+            self.health.look_again(less_there=True)
+            await self.effects.wait_for_other_tables(timeout_s)
+            lost = not self.view.merged
+        else:
+            lost = known is not None and known.epoch != self.view.epoch
+        if lost:
+            raise StoreUnavailable("Redis came back with less than this front end knew; repeat it")
+        await self.effects.wait_for(seq, timeout_s)
+
+    def begin_write(self) -> Known:
+        """Say what ``effect`` has to know of a write that begins now; refuse it while Redis is known to be away.
 
         Raises:
             StoreUnavailable: Redis is away.
         """
         if not self.view.freshness.redis_answers:
             raise StoreUnavailable("the registry's Redis is away; nothing was changed, try again")
+        return Known(self.view.epoch, self.view.seq)
 
     def next_opaque(self) -> int:
         """The number for the answer to a request that carries none: Java takes one of its own."""

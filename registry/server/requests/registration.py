@@ -92,7 +92,7 @@ async def register_broker(context: RequestContext, command: Command, opaque: int
     date = dated(command)
     if date and not context.body_crcs.check(digest, command.body, date.end(), header.body_crc32):
         return _crc_mismatch(context, opaque, who)
-    context.check_store()
+    context.begin_write()
     request = _Request(context, command, header, peer, sender, who, digest)
     beat = await request.ask()
     if beat.same:
@@ -103,7 +103,7 @@ async def register_broker(context: RequestContext, command: Command, opaque: int
     request = await _measured(request)
     async with context.decoding_turns.turn(request.size) as waited:
         if waited:
-            context.check_store()  # it may have gone away meanwhile
+            context.begin_write()  # it may have gone away meanwhile
             beat = await request.ask()  # and another front end may have registered it
             if beat.same:
                 return _unchanged(request, opaque, beat)
@@ -297,7 +297,7 @@ async def _write(
         raise StoreUnavailable("Redis holds another state than this front end knew; register again")
     if result.status in ("OK", "REFRESHED"):
         context.channels.registered(request.who, request.peer, result.seq)
-    if result.changed:
+    if result.changed or result.status == "REFRESHED":  # then another call wrote it, maybe just now
         await context.effect(result.seq)
     # otherwise the tables may differ from this body, and the last body that was remembered is still valid
     counts = role.counts and (role.is_new or beat.data_version != registration.data_version)

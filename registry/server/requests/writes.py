@@ -45,11 +45,11 @@ async def unregister_broker(context: RequestContext, command: Command, opaque: i
     header = headers.UnregisterBroker.checked(command.ext_fields)
     name, addr, cluster = header.broker_name, header.broker_addr, header.cluster_name
     if header.broker_id is not None and name and addr and cluster:
-        context.check_store()
+        known = context.begin_write()
         by = context.by(peer)
         done = await context.routes.unregister_broker(cluster, addr, name, owner=context.owner(peer), by=by)
         context.check_owner(command, peer, done.owner)
-        await context.effect(done.seq)
+        await context.effect(done.seq, known)
         log_write(logger, by, "unregister broker %s of %s, id %d", who(cluster, addr), name, header.broker_id)
     return context.replies.success.reply(opaque)
 
@@ -63,13 +63,13 @@ async def unregister_broker_id(context: RequestContext, command: Command, opaque
     name, addr, cluster = header.broker_name or "", header.broker_addr or "", header.cluster_name or ""
     if header.broker_id is None:
         return context.replies.system_error(opaque, "unregister broker failed: brokerId is null or no number")
-    context.check_store()
+    known = context.begin_write()
     by = context.by(peer)
     done = await context.routes.unregister_broker(
         cluster, addr, name, header.broker_id, owner=context.owner(peer), by=by
     )
     context.check_owner(command, peer, done.owner)
-    await context.effect(done.seq)
+    await context.effect(done.seq, known)
     log_write(logger, by, "unregister id %d of %s, address %s", header.broker_id, name, addr)
     return context.replies.success.reply(opaque)
 
@@ -91,7 +91,7 @@ async def query_data_version(context: RequestContext, command: Command, opaque: 
         sent = behaviour.seen_version(sent)
     if behaviour.live_by_cluster and (cluster is None or addr is None):
         return context.replies.system_error(opaque, "query data version failed: clusterName or brokerAddr is null")
-    context.check_store()
+    context.begin_write()
     touched = await context.routes.touch_broker(
         cluster or "", addr or "", peer.channel, len(command.body),
         only_version=None if behaviour.version_query_always_refreshes else sent, owner=context.owner(peer),
@@ -114,7 +114,7 @@ async def broker_heartbeat(context: RequestContext, command: Command, opaque: in
     cluster, addr = header.cluster_name, header.broker_addr
     if cluster is None or addr is None:
         return context.replies.system_error(opaque, "heartbeat failed: clusterName or brokerAddr is null")
-    context.check_store()
+    context.begin_write()
     touched = await context.routes.touch_broker(
         cluster, addr, peer.channel, len(command.body), owner=context.owner(peer)
     )
@@ -129,9 +129,9 @@ async def put_kv_config(context: RequestContext, command: Command, opaque: int, 
     header = headers.PutKVConfig.checked(command.ext_fields)
     if header.namespace is None or header.key is None:
         return context.replies.system_error(opaque, "namespace or key is null")
-    context.check_store()
+    known = context.begin_write()
     by = context.by(peer)
-    await context.effect(await context.kv.put(header.namespace, header.key, header.value, by=by))
+    await context.effect(await context.kv.put(header.namespace, header.key, header.value, by=by), known)
     log_write(logger, by, "put KV config, namespace %s key %s", header.namespace, header.key)
     return context.replies.success.reply(opaque)
 
@@ -140,12 +140,13 @@ async def delete_kv_config(context: RequestContext, command: Command, opaque: in
     """102: delete a key of the KV configuration."""
     header = headers.DeleteKVConfig.checked(command.ext_fields)
     if header.namespace is not None and header.key is not None:
-        context.check_store()
+        known = context.begin_write()
         by = context.by(peer)
-        await context.effect(await context.kv.delete(header.namespace, header.key, by=by))
+        await context.effect(await context.kv.delete(header.namespace, header.key, by=by), known)
         if header.key in context.view.served.kv.get(header.namespace, {}):
             # Redis has lost it: it would be given back, unless its end is told
-            await context.effect(await context.kv.delete(header.namespace, header.key, lost=True, by=by))
+            known = context.begin_write()
+            await context.effect(await context.kv.delete(header.namespace, header.key, lost=True, by=by), known)
         log_write(logger, by, "delete KV config, namespace %s key %s", header.namespace, header.key)
     return context.replies.success.reply(opaque)
 
@@ -167,10 +168,10 @@ async def _set_write_perm(
     name = headers.WipeWritePerm.checked(command.ext_fields).broker_name
     count = 0
     if name:
-        context.check_store()
+        known = context.begin_write()
         by = context.by(peer)
         seq, count = await context.routes.set_write_perm(name, mode, by=by)
-        await context.effect(seq)
+        await context.effect(seq, known)
         log_write(logger, by, "%s write perm of broker %s, %d topics", mode, name, count)
     return context.replies.reply(opaque, ext_fields={count_field: str(count)})
 
@@ -179,9 +180,9 @@ async def delete_topic(context: RequestContext, command: Command, opaque: int, p
     """216: delete a topic everywhere, or from one cluster's brokers (5.x)."""
     header = headers.DeleteTopic.checked(command.ext_fields)
     if header.topic:
-        context.check_store()
+        known = context.begin_write()
         by = context.by(peer)
-        await context.effect(await context.routes.delete_topic(header.topic, header.cluster_name or "", by=by))
+        await context.effect(await context.routes.delete_topic(header.topic, header.cluster_name or "", by=by), known)
         log_write(logger, by, "delete topic %s in cluster %s", header.topic, header.cluster_name or "(every)")
     return context.replies.success.reply(opaque)
 
@@ -204,9 +205,9 @@ async def register_topic(context: RequestContext, command: Command, opaque: int,
         fault = fault_of_names(queue_datas)
         if fault is not None:
             raise RemoteProtocolError(f"brokerName {fault}; nothing was changed")
-        context.check_store()
+        known = context.begin_write()
         by = context.by(peer)
-        await context.effect(await context.routes.register_topic(topic, queue_datas.items(), by=by))
+        await context.effect(await context.routes.register_topic(topic, queue_datas.items(), by=by), known)
         log_write(logger, by, "topic %s registered at %s", topic, ", ".join(queue_datas))
     return context.replies.success.reply(opaque)
 

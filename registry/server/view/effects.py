@@ -17,6 +17,7 @@ class Effects:
         self._seq = -1
         self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
         self._waiters = 0
+        self._for_other_tables: list[asyncio.Future[None]] = []
 
     async def wait_for(self, seq: int, timeout_s: float) -> None:
         """Return once every change up to ``seq`` is in the view.
@@ -29,13 +30,17 @@ class Effects:
         future = asyncio.get_running_loop().create_future()
         self._waiters += 1
         heapq.heappush(self._waiting, (seq, self._waiters, future))
-        try:
-            async with asyncio.timeout(timeout_s):
-                await future
-        except TimeoutError:
-            raise StoreUnavailable(
-                f"the change with seq {seq} was made, but its event did not come in {timeout_s} s"
-            ) from None
+        await _within(timeout_s, future, f"the change with seq {seq} was made, but its event did not come")
+
+    async def wait_for_other_tables(self, timeout_s: float) -> None:
+        """Return once the view serves other tables than now.
+
+        Raises:
+            StoreUnavailable: not within timeout_s seconds.
+        """
+        future = asyncio.get_running_loop().create_future()
+        self._for_other_tables.append(future)
+        await _within(timeout_s, future, "the tables are to be read again, which was not done")
 
     def applied(self, applied: Applied) -> None:
         """The view has this change; wakes who waited for it."""
@@ -49,6 +54,10 @@ class Effects:
             self._fail()
         self._epoch, self._seq = epoch, seq
         self._wake()
+        there, self._for_other_tables = self._for_other_tables, []
+        for future in there:
+            if not future.done():
+                future.set_result(None)
 
     def _wake(self) -> None:
         while self._waiting and self._waiting[0][0] <= self._seq:
@@ -61,3 +70,11 @@ class Effects:
         for _, _, future in waiting:
             if not future.done():
                 future.set_exception(StoreUnavailable("Redis came back without this change; repeat it"))
+
+
+async def _within(timeout_s: float, future: asyncio.Future[None], otherwise: str) -> None:
+    try:
+        async with asyncio.timeout(timeout_s):
+            await future
+    except TimeoutError:
+        raise StoreUnavailable(f"{otherwise} in {timeout_s} s") from None

@@ -126,7 +126,7 @@ class Follower:
             # A Redis that came back empty holds nothing older than the loss, whatever its clock made of the ids.
             after = position if head.epoch == view.epoch else "0-0"
             since = await read_changes(self._tail_store, after, loaded.reader.last_id)
-            self._give_back = GiveBack(self._kv, position, view.exact, self._unfinished())
+            self._give_back = GiveBack(self._kv, position, after, view.exact, self._unfinished())
             for change in since:
                 self._give_back.applied(change)
             self._give_back_due.set()

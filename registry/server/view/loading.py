@@ -111,14 +111,15 @@ class GiveBack:
     Args:
         position: id of the last entry of the change stream that was applied before the loss, "0-0" = none; of several
             front ends the one that had applied most decides.
+        since: id behind which every change is later than the loss.
         known: the tables as Redis held them before the loss: where it came back with older values, these are the newer
             ones. What was served beside them does not count: an earlier loss may have had it back from one who knew
             that it was deleted. earlier: of an earlier loss, if it is not finished.
     """
 
-    def __init__(self, kv_store: KvStore, position: str, known: Tables, earlier: GiveBack | None) -> None:
+    def __init__(self, kv_store: KvStore, position: str, since: str, known: Tables, earlier: GiveBack | None) -> None:
         self._kv_store = kv_store
-        self._position = position
+        self._position, self._since = position, since
         if earlier is None:
             self._kv = {name: dict(table) for name, table in known.kv.items()}
             self._config = known.config
@@ -159,7 +160,7 @@ class GiveBack:
             there: the tables as Redis has them.
         """
         try:
-            restored = await self._kv_store.restore(self._position, self._with_changes(there))
+            restored = await self._kv_store.restore(self._position, self._with_changes(there), since=self._since)
             missing = {key: value for key, value in self._config.items() if key not in there.config}
             if missing:
                 await self._kv_store.set_config(missing)
