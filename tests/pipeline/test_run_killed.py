@@ -18,6 +18,7 @@ import pytest
 
 pytestmark = pytest.mark.spark
 
+from mqregistry.cli import COULD_NOT_START  # noqa: E402
 from mqregistry.events.journal import STREAMS  # noqa: E402
 from mqregistry.pipeline import gold, jobs  # noqa: E402
 from mqregistry.pipeline.lake import snapshot  # noqa: E402
@@ -39,6 +40,14 @@ STAGES = [
 ONCE, ROUND_AFTER_ROUND = ["--once"], ["--interval", "0.3"]
 ROUNDS = 4
 DELAYS_S = (0.0, 0.05, 0.3, 1.5)  # how long after its beginning a stage is hit, at most: the moment is the point
+
+
+def read_or_nothing(file):
+    """The text of a file in /proc; "" when its process has ended meanwhile."""
+    try:
+        return file.read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
 
 
 class Filled:
@@ -121,8 +130,8 @@ class Victim:
         if self.process.poll() is not None:
             return None
         threads = Path(f"/proc/{self.process.pid}/task").glob("*/children")  # Spark starts in a thread of its own
-        children = {pid for file in threads for pid in file.read_text().split()}
-        java = [int(pid) for pid in children if Path(f"/proc/{pid}/comm").read_text().strip() == "java"]
+        children = {pid for file in threads for pid in read_or_nothing(file).split()}
+        java = [int(pid) for pid in children if read_or_nothing(Path(f"/proc/{pid}/comm")).strip() == "java"]
         if not java and kind == "java":
             kind = "python"  # which alone does little
         if kind == "both":
@@ -135,9 +144,12 @@ class Victim:
         status = self.process.wait(120)
         if status == 0 or self._refused(status):  # it was through before the signal came
             return None
-        assert status == {"java": 1}.get(kind, -signal.SIGKILL), self._out.read_text()
-        if kind == "java":
-            text = self._out.read_text()
+        text = self._out.read_text()
+        starting = kind == "java" and status == COULD_NOT_START
+        assert starting or status == {"java": 1}.get(kind, -signal.SIGKILL), text
+        if starting:
+            assert "mqregistry: cannot start: Spark with --master local[2] did not start" in text, text
+        elif kind == "java":
             # pyspark's own threads may show their stacks, before it and after
             assert any(line.startswith("mqregistry: Spark's Java ended") for line in text.splitlines()), text
             assert "registry/cli" not in text, text
