@@ -266,7 +266,7 @@ def decode_change(entry: bytes) -> Change:
     """One entry's ``e`` field as the struct of its type; a LaterChange if this release does not know the type.
 
     Raises:
-        msgspec.DecodeError: not an event of this schema (also msgspec.ValidationError).
+        msgspec.DecodeError, UnicodeDecodeError: not an event of this schema (also msgspec.ValidationError).
     """
     try:
         return _decoder.decode(entry)
@@ -317,7 +317,8 @@ class ChangeDecoder:
                 self._bytes -= len(oldest)
                 del self._known[oldest]
             return msgspec.structs.replace(head, topics=topics)
-        except (msgspec.DecodeError, TypeError):  # not as our scripts write it, or of a type that has no topics
+        except (msgspec.DecodeError, UnicodeDecodeError, TypeError):
+            # not as our scripts write it, or of a type that has no topics
             self.forget()
             return decode_change(entry)
 

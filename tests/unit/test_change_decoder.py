@@ -32,7 +32,7 @@ def many(front: str = "topic", count: int = 200) -> dict[str, QueueData]:
 def decoded(decode: Any, one: bytes) -> Any:
     try:
         return decode(one)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         return type(error)
 
 
