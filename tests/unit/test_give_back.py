@@ -15,9 +15,10 @@ class FakeKvStore:
         self.restored = []
         self.config = {}
 
-    async def restore(self, position, kv):
+    async def restore(self, position, kv, *, since):
         if self.away:
             raise StoreUnavailable("away")
+        assert since == f"0-{position}"
         self.restored.append((position, {name: dict(table) for name, table in kv.items()}))
         return Restored(len(kv), 9)
 
@@ -33,11 +34,11 @@ def tables(kv, config):
 
 async def test_a_second_loss_gives_back_what_the_first_has_left_and_newer_values_win():
     store, there = FakeKvStore(), Tables()
-    first = GiveBack(store, "1-0", tables({"ns": {"a": "1", "b": "1"}}, {"x": "1", "y": "1"}), None)
+    first = GiveBack(store, "1-0", "0-1-0", tables({"ns": {"a": "1", "b": "1"}}, {"x": "1", "y": "1"}), None)
     assert not await first.is_done(there)
     first.applied(KvPut(7, 1, kv_namespace="ns", key="b", value="2"))
     first.applied(KvPut(8, 1, kv_namespace="other"))
-    second = GiveBack(store, "2-0", tables({"ns": {"b": "2"}, "other": {}}, {"y": "2"}), first)
+    second = GiveBack(store, "2-0", "0-2-0", tables({"ns": {"b": "2"}, "other": {}}, {"y": "2"}), first)
     store.away = False
     there.config = {"y": "3"}
     assert await second.is_done(there)
@@ -47,7 +48,7 @@ async def test_a_second_loss_gives_back_what_the_first_has_left_and_newer_values
 
 async def test_what_redis_has_older_is_given_back_newer_and_what_is_changed_after_the_loss_is_not_undone():
     store, known = FakeKvStore(), tables({"ns": {"a": "2", "b": "2", "c": "2"}}, {})
-    give_back = GiveBack(store, "1-0", known, None)
+    give_back = GiveBack(store, "1-0", "0-1-0", known, None)
     there = known.kv["ns"]  # served from now on: what Redis holds is merged into it
     there |= {"a": "1", "b": "3", "gone": "1"}
     del there["c"]
@@ -61,9 +62,9 @@ async def test_what_redis_has_older_is_given_back_newer_and_what_is_changed_afte
 
 async def test_a_second_loss_gives_back_what_was_newer_than_the_first_left():
     store = FakeKvStore()
-    first = GiveBack(store, "1-0", tables({"ns": {"a": "2"}}, {}), None)
+    first = GiveBack(store, "1-0", "0-1-0", tables({"ns": {"a": "2"}}, {}), None)
     first.applied(KvPut(7, 1, kv_namespace="ns", key="b", value="1"))
-    second = GiveBack(store, "2-0", tables({"ns": {"a": "1", "b": "1", "deleted": "1"}}, {}), first)
+    second = GiveBack(store, "2-0", "0-2-0", tables({"ns": {"a": "1", "b": "1", "deleted": "1"}}, {}), first)
     store.away = False
     assert await second.is_done(Tables())
     assert store.restored == [("2-0", {"ns": {"a": "2", "b": "1"}})]
@@ -71,7 +72,7 @@ async def test_a_second_loss_gives_back_what_was_newer_than_the_first_left():
 
 async def test_a_failure_is_said_once(caplog):
     store = FakeKvStore()
-    give_back = GiveBack(store, "1-0", tables({"ns": {"a": "1"}}, {}), None)
+    give_back = GiveBack(store, "1-0", "0-1-0", tables({"ns": {"a": "1"}}, {}), None)
     for _ in range(3):
         assert not await give_back.is_done(Tables())
     store.away = False
@@ -82,7 +83,7 @@ async def test_a_failure_is_said_once(caplog):
 
 async def test_it_is_known_when_tables_have_what_was_given_back():
     store = FakeKvStore()
-    give_back = GiveBack(store, "1-0", tables({"ns": {"a": "1"}}, {}), None)
+    give_back = GiveBack(store, "1-0", "0-1-0", tables({"ns": {"a": "1"}}, {}), None)
     assert not await give_back.is_done(Tables())
     assert not give_back.is_in(1 << 40)
     store.away = False
