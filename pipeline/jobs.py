@@ -168,9 +168,12 @@ class Job:
         begun_s, cpu_s = time.monotonic(), time.process_time()
         if begun_s < self._gold_due_s:
             return
-        if gold.refresh(self.spark, self.lake, self.settings.namespace, epoch):
+        namespace = self.settings.namespace
+        refreshed = gold.refresh(self.spark, self.lake, namespace, epoch)
+        if refreshed:
             self._tell("figures brought up to date")
-        self._progress.figures(gold.last_hour(self.lake, self.settings.namespace, epoch), self.settings.namespace)
+        if refreshed or not self._gold_due_s:
+            self._progress.figures(lambda: gold.last_hour(self.lake, namespace, epoch), namespace)
         self._gold_due_s = begun_s + max(_GOLD_S, (time.process_time() - cpu_s) / _GOLD_SHARE)
 
     def _acknowledge(self, epoch: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 
@@ -14,8 +15,8 @@ class Progress(Protocol):
     def took(self, stream: str, rows: int, quarantined: int) -> None:
         """A batch of a stream is in the lake; so many entries could not be read, and are in quarantine."""
 
-    def figures(self, values: dict[str, dict[str, float]], namespace: str) -> None:
-        """The lake's figures of the last whole hour are these: metric -> cluster -> value."""
+    def figures(self, read: Callable[[], dict[str, dict[str, float]]], namespace: str) -> None:
+        """The lake has other figures of the last whole hour; read them: metric -> cluster -> value."""
 
     def round_done(self, seconds: float, seq: int, namespace: str) -> None:
         """A round went through in this time; the tables have everything up to this change."""
@@ -33,7 +34,7 @@ class Unwatched:
     def took(self, stream: str, rows: int, quarantined: int) -> None:
         """Nothing happens."""
 
-    def figures(self, values: dict[str, dict[str, float]], namespace: str) -> None:
+    def figures(self, read: Callable[[], dict[str, dict[str, float]]], namespace: str) -> None:
         """Nothing happens."""
 
     def round_done(self, seconds: float, seq: int, namespace: str) -> None:

@@ -102,8 +102,8 @@ class Told:
     def took(self, stream, rows, quarantined):
         self.taken.append((stream, rows, quarantined))
 
-    def figures(self, values, namespace):
-        self.of_lake.append(set(values))
+    def figures(self, read, namespace):
+        self.of_lake.append(set(read()))
 
     def round_done(self, seconds, seq, namespace):
         self.rounds.append(("done", seconds > 0, seq))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from .... import __version__
@@ -43,8 +43,9 @@ class PipelineStatus:
             self._rows[stream] += rows
             self._quarantined[stream] += quarantined
 
-    def figures(self, values: dict[str, dict[str, float]], namespace: str) -> None:
-        """The lake's figures of the last whole hour are these: metric -> cluster -> value."""
+    def figures(self, read: Callable[[], dict[str, dict[str, float]]], namespace: str) -> None:
+        """The lake has other figures of the last whole hour: reads them, metric -> cluster -> value."""
+        values = read()
         with self._lock:
             self._figures[namespace] = values
 
