@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+from collections.abc import Awaitable
 
 from ...errors import StoreUnavailable
 from .view import Applied
@@ -17,7 +18,7 @@ class Effects:
         self._seq = -1
         self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
         self._waiters = 0
-        self._for_other_tables: list[asyncio.Future[None]] = []
+        self._other_tables = asyncio.Event()
 
     async def wait_for(self, seq: int, timeout_s: float) -> None:
         """Return once every change up to ``seq`` is in the view.
@@ -38,9 +39,7 @@ class Effects:
         Raises:
             StoreUnavailable: not within timeout_s seconds.
         """
-        future = asyncio.get_running_loop().create_future()
-        self._for_other_tables.append(future)
-        await _within(timeout_s, future, "the tables are to be read again, which was not done")
+        await _within(timeout_s, self._other_tables.wait(), "the tables are to be read again, which was not done")
 
     def applied(self, applied: Applied) -> None:
         """The view has this change; wakes who waited for it."""
@@ -54,10 +53,8 @@ class Effects:
             self._fail()
         self._epoch, self._seq = epoch, seq
         self._wake()
-        there, self._for_other_tables = self._for_other_tables, []
-        for future in there:
-            if not future.done():
-                future.set_result(None)
+        self._other_tables.set()
+        self._other_tables = asyncio.Event()
 
     def _wake(self) -> None:
         while self._waiting and self._waiting[0][0] <= self._seq:
@@ -72,9 +69,9 @@ class Effects:
                 future.set_exception(StoreUnavailable("Redis came back without this change; repeat it"))
 
 
-async def _within(timeout_s: float, future: asyncio.Future[None], otherwise: str) -> None:
+async def _within(timeout_s: float, awaited: Awaitable[object], otherwise: str) -> None:
     try:
         async with asyncio.timeout(timeout_s):
-            await future
+            await awaited
     except TimeoutError:
         raise StoreUnavailable(f"{otherwise} in {timeout_s} s") from None
