@@ -190,6 +190,7 @@ class Follower:
             self._view.last_entry = Entry(reader.last_id, self._last_seq)
             self._give_back = self._unfinished()
             changes.clear()  # waiting for the next ones must not hold on to the topics of these
+            await asyncio.sleep(0)  # who waits for these changes is answered before the next ones are asked for
 
     async def give_back(self) -> None:
         """Give Redis back what it lost of KV and configuration, each time until it has succeeded. Until cancelled.
