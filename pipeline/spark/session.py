@@ -20,6 +20,7 @@ from pyspark.sql import SparkSession
 
 from mqregistry.errors import RegistryError, StartError
 
+from .jars import delta_settings
 from .java import find_java_home
 
 logger = logging.getLogger(__name__)
@@ -27,6 +28,22 @@ logger = logging.getLogger(__name__)
 _LOG4J: Final = Path(__file__).with_name("log4j2.properties")
 _ATTEMPTS: Final = 3  # a task's; plain local[N] makes one
 _ENDING_S: Final = 3.0  # between a broken connection and the end of the process that held it
+
+
+# Delta's tables are read by others, too: no table feature that they may lack.
+_DEFAULTS: Final = "spark.databricks.delta.properties.defaults."
+_SETTINGS: Final = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    "spark.databricks.delta.snapshotPartitions": "1",  # of Delta's own log: tables of some hundred files
+    f"{_DEFAULTS}enableDeletionVectors": "false",
+    "spark.sql.shuffle.partitions": "4",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.streaming.stopTimeout": "60s",
+}
 
 
 class SparkLost(RegistryError):
@@ -38,31 +55,34 @@ def open_session(
     master: str = "local[*]",
     driver_memory: str | None = None,
     config: dict[str, str] | None = None,
+    jars: str | None = None,
+    tell: Callable[[str], None] = logger.info,
 ) -> SparkSession:
-    """Start Spark, or give the session that this process has; Ctrl-C ends the wait at once.
+    """Start Spark with Delta, or give the session that this process has; Ctrl-C ends the wait at once.
 
     Args:
         master: where to run. Started by spark-submit, its ``--master`` counts, and so does its ``--driver-memory``.
         driver_memory: e.g. ``4g``; Spark's default is 1 GB.
-        config: further Spark settings.
+        config: further Spark settings; they come before those that are set here.
+        jars: the folder of Delta's jars; see :mod:`mqregistry.pipeline.spark.jars`.
+        tell: called with a sentence if Spark is to fetch them.
 
     Raises:
-        StartError: there is no Java, or it did not start with these options.
+        StartError: there is no Java, or it did not start with these options; the folder lacks a jar.
     """
-    settings = {
-        "spark.sql.session.timeZone": "UTC",
-        "spark.sql.execution.arrow.pyspark.enabled": "true",
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.sql.streaming.stopTimeout": "60s",
-    }
+    config = dict(config or {})
+    settings = dict(_SETTINGS)
+    if "PYSPARK_GATEWAY_PORT" not in os.environ or "delta-spark" not in os.environ.get("PYSPARK_SUBMIT_ARGS", ""):
+        of_delta, said = delta_settings(jars, config)
+        config |= of_delta
+        if said:
+            tell(said)
     builder: Any = SparkSession.builder.appName("mqregistry")
     if "PYSPARK_GATEWAY_PORT" not in os.environ:  # else spark-submit has chosen all of this
         home, warning = find_java_home()
         if warning:
             logger.warning(warning)
         os.environ["JAVA_HOME"] = str(home)
-        config = dict(config or {})
         more = config.pop("spark.driver.extraJavaOptions", "")
         settings["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile={_LOG4J.as_uri()} {more}".rstrip()
         if driver_memory:
@@ -72,7 +92,7 @@ def open_session(
         if master.startswith("local"):
             settings["spark.driver.host"] = settings["spark.driver.bindAddress"] = "127.0.0.1"
         builder = builder.master(re.sub(r"^local\[([^,\]]+)\]$", rf"local[\1,{_ATTEMPTS}]", master))
-    for key, value in {**settings, **(config or {})}.items():
+    for key, value in {**settings, **config}.items():
         builder = builder.config(key, value)
     session = _started(builder.getOrCreate, master)
     session.sparkContext.setLogLevel("ERROR")

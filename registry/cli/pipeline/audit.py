@@ -29,7 +29,8 @@ _COMPARED_WITH = {"bronze": "the stream has", "gold": "worked out again it is"} 
 @click.option("--since-last", is_flag=True, help="Compare only what came since the last audit without a difference.")
 @target_options
 def audit(
-    as_json: bool, config_file: Path | None, lake: str, master: str, driver_memory: str, since_last: bool, **flags: Any
+    as_json: bool, config_file: Path | None, lake: str, master: str, driver_memory: str, jars: str | None,
+    since_last: bool, **flags: Any,
 ) -> None:  # fmt: skip
     """Replay all changes, and compare with the tables in Redis as of the same change.
 
@@ -49,7 +50,7 @@ def audit(
         spark = None
         if not is_small(where, settings.namespace, since_last=since_last):
             click.echo("starting Spark", err=True)
-            spark = open_session(master=master, driver_memory=driver_memory)
+            spark = open_session(master=master, driver_memory=driver_memory, jars=jars)
             running.enter_context(ending(spark))
         click.echo("replaying", err=True)
         found = run_audit(spark, settings.redis, settings.namespace, where, since_last=since_last)

@@ -19,8 +19,8 @@ from .extras import spark_extra
 @setting_options("namespace")
 @config_file_option
 def backfill(
-    config_file: Path | None, lake: str, epoch: str | None, master: str, driver_memory: str, conf: dict[str, str],
-    **flags: Any,
+    config_file: Path | None, lake: str, epoch: str | None, master: str, driver_memory: str, jars: str | None,
+    conf: dict[str, str], **flags: Any,
 ) -> None:  # fmt: skip
     """Write silver and gold again, from bronze; needs no Redis.
 
@@ -39,7 +39,7 @@ def backfill(
             "'mqregistry pipeline run' fills it"
         )
     click.echo("starting Spark", err=True)
-    spark = open_session(master=master, driver_memory=driver_memory, config=conf)
+    spark = open_session(master=master, driver_memory=driver_memory, jars=jars, tell=click.echo, config=conf)
     with ending(spark):
         for one in epochs:
             for step in work.backfill(spark, where, namespace, one):

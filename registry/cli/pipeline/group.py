@@ -11,7 +11,7 @@ from ..lazy_group import LazyGroup
     cls=LazyGroup,
     modules={
         name: f"mqregistry.cli.pipeline.{name}"
-        for name in ("run", "audit", "backfill", "maintain", "move", "report", "requarantine", "sql")
+        for name in ("run", "audit", "backfill", "jars", "maintain", "move", "report", "requarantine", "sql")
     },
 )
 def pipeline() -> None:

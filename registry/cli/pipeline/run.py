@@ -63,8 +63,9 @@ from .extras import spark_extra
 @setting_options("redis", "namespace", "bind_address")
 @config_file_option
 def run(
-    once: bool, interval_s: float, master: str, driver_memory: str, max_entries: int, reader: str, accept_gap: bool,
-    metrics_port: int, lake: str, conf: dict[str, str], others: tuple[str, ...], config_file: Path | None, **flags: Any,
+    once: bool, interval_s: float, master: str, driver_memory: str, jars: str | None, max_entries: int,
+    reader: str, accept_gap: bool, metrics_port: int, lake: str, conf: dict[str, str], others: tuple[str, ...],
+    config_file: Path | None, **flags: Any,
 ) -> None:  # fmt: skip
     """Read the registry's streams into the tables, round after round.
 
@@ -101,7 +102,7 @@ def run(
 
             progress = PipelineStatus()
             stack.callback(HttpServer(settings.bind_address, metrics_port, progress, flag="--metrics-port").close)
-        spark = session_when_needed(master=master, driver_memory=driver_memory, config=conf)
+        spark = session_when_needed(master=master, driver_memory=driver_memory, jars=jars, tell=click.echo, config=conf)
         started = True
         with ending(spark):
             done = jobs.run(
