@@ -2,15 +2,13 @@
   KEYS[1] meta          HASH
   ARGV[1] revision      int   of the policy that the caller worked the change out from, and checked it against
   ARGV[2] mode          "off", "observe", "enforce"
-  ARGV[3] schema_minor  int   the least of a release that decides on requests: enforce is refused while another serves
-  ARGV[4...] pairs of a user's name and its JSON, "" removes the user
-  DERIVED mqauth: policy, users, used; leases, lease:<incarnation>, releases
+  ARGV[3...] pairs of a user's name and its JSON, "" removes the user
+  DERIVED mqauth: policy, users, used
   RETURNS {"OK", revision, seq}: the new revision
           {"STALE", revision}: it is another one; nothing was changed, and the caller works it out anew
-          {"OLD", incarnation...}: worker processes of an older release; nothing was changed
   EVENTS  auth_changed, ignorable; of what changed it tells nothing
   REPEAT  STALE, for the revision is another one then
-  COST    O(users that change); to enforce also O(workers)
+  COST    O(users that change)
   SOURCE  A revision is the time in ms, or one more than the last: so one that was made after a loss of the last changes
           is higher than any that was lost ]]
 --- @include "include/open"
@@ -18,27 +16,13 @@
 --- @include "include/emit"
 --- @include "include/auth"
 --- @include "include/put_policy"
-expect("set", P .. "leases")
-expect("hash", P .. "releases")
 local revision = tonumber(call("HGET", A .. "policy", "revision") or "0")
 if revision ~= tonumber(ARGV[1]) then
   return {"STALE", int(revision)}
 end
-if ARGV[2] == "enforce" then
-  local old = {}
-  for _, incarnation in ipairs(call("SMEMBERS", P .. "leases")) do
-    local minor = tonumber(call("HGET", P .. "releases", incarnation) or "0")
-    if minor < tonumber(ARGV[3]) and call("EXISTS", P .. "lease:" .. incarnation) == 1 then
-      old[#old + 1] = incarnation
-    end
-  end
-  if #old > 0 then
-    return {"OLD", unpack(old, 1, math.min(#old, 100))}
-  end
-end
 revision = math.max(revision + 1, now_ms)
 local users, kept = {}, call("HMGET", A .. "policy", "mode", "changed:")
-for i = 4, #ARGV, 2 do
+for i = 3, #ARGV, 2 do
   users[#users + 1] = {ARGV[i], ARGV[i + 1], revision}
 end
 put_policy(revision, ARGV[2], kept[1] == ARGV[2] and tonumber(kept[2] or "1") or revision, users)

@@ -33,19 +33,13 @@ if not heard then
 end
 local due = call("ZRANGEBYSCORE", P .. "deadlines", "-inf", int(now_ms), "LIMIT", 0, limit)
 for i = 1, #due do
-  local timeout = tonumber(call("HGET", P .. "live:" .. due[i], "timeout_ms") or "0")
-  local grace = grace_ms(timeout)
-  if now_ms < grace then
-    call("ZADD", P .. "deadlines", int(grace), due[i])
-  else
-    local topics = topics_of(due[i])
-    if topics > room and topics <= most and #removed > 0 then
-      more = true -- the next call has room for it
-      break
-    end
-    remove_who(due[i], "broker_expired")
-    removed[#removed + 1] = due[i]
+  local topics = topics_of(due[i])
+  if topics > room and topics <= most and #removed > 0 then
+    more = true -- the next call has room for it
+    break
   end
+  remove_who(due[i], "broker_expired")
+  removed[#removed + 1] = due[i]
 end
 -- wipes have a call of their own: they look at the types of keys, which has to be before the first write
 more = #removed > 0 and call("EXISTS", P .. "wiping") == 1 or #removed == 0 and not wipe_names()

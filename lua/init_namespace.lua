@@ -19,11 +19,11 @@ if redis.call("HEXISTS", KEYS[1], "epoch") == 0 then
   end
   local kept = redis.call("HMGET", policy, "mode", "revision")
   redis.call("HSET", KEYS[1], "epoch", ARGV[1], "seq", 0, "n", 0, "config_rev", 0,
-    "schema", ARGV[2] .. (kept[1] == "enforce" and "+auth" or ""), "compat", ARGV[3], "auth_revision", kept[2])
+    "schema", ARGV[2], "compat", ARGV[3], "auth_revision", kept[2], "auth_mode", kept[1])
 end
 local meta = redis.call("HMGET", KEYS[1], "epoch", "schema", "compat", "seq", "schema_minor")
 local minor = meta[5] or "0"
-if string.match(meta[2], "^%d+") == ARGV[2] and meta[3] == ARGV[3] and tonumber(minor) < tonumber(ARGV[4]) then
+if meta[2] == ARGV[2] and meta[3] == ARGV[3] and tonumber(minor) < tonumber(ARGV[4]) then
   -- at maxmemory it is noted another time
   if type(redis.pcall("HSET", KEYS[1], "schema_minor", ARGV[4])) == "number" then
     minor = ARGV[4]

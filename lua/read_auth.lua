@@ -1,7 +1,7 @@
 --[[ read_auth: the whole policy of one moment, read only
   KEYS[1] meta  HASH
   DERIVED mqauth: policy, users
-  RETURNS {revision, mode, {name, JSON, ...}, {field, value, ...}}; 0 and "off" in a namespace that an older release made.
+  RETURNS {revision, mode, {name, JSON, ...}, {field, value, ...}}.
           The fields are those of policy: "changed:<name>" is the revision at which that user changed, or was removed
   EVENTS  none
   REPEAT  the same      COST O(users) ]]

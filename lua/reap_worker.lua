@@ -26,7 +26,6 @@ room = tonumber(ARGV[2])
 --- @include "include/give_up"
 --- @include "include/seen"
 --- @include "include/processes"
-expect("hash", P .. "releases")
 check_processes()
 local function tell_sweeper()
   if ARGV[3] ~= "" then
@@ -51,7 +50,6 @@ for i = 1, #incarnations do
       break
     end
     call("SREM", P .. "leases", incarnation)
-    call("HDEL", P .. "releases", incarnation)
   end
 end
 tell_sweeper()

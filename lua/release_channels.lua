@@ -25,13 +25,11 @@ room = tonumber(ARGV[3])
 --- @include "include/give_up"
 --- @include "include/processes"
 expect("set", P .. "leases", P .. "held:" .. ARGV[1])
-expect("hash", P .. "releases")
 check_processes()
 local _, more = give_up(ARGV[1], tonumber(ARGV[2]), {})
 if not more then
   call("DEL", P .. "lease:" .. ARGV[1])
   call("SREM", P .. "leases", ARGV[1])
-  call("HDEL", P .. "releases", ARGV[1])
   forget_process(ARGV[1])
 end
 return {seq, more and 1 or 0}

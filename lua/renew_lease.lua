@@ -2,10 +2,9 @@
   KEYS[1] meta         HASH
   ARGV[1] incarnation  random, of this worker process
   ARGV[2] lease_ms     int
-  ARGV[3] schema_minor int, of the caller's release
-  ARGV[4] process      what it tells of itself (JSON, include/processes), "" = nothing: what it told before stays
-  ARGV[5] peers        the addresses of its brokers' connections (JSON), "" = as before
-  DERIVED lease:<incarnation>, leases, releases, processes, peers, seen_ms and up_since in meta; deadlines after a gap
+  ARGV[3] process      what it tells of itself (JSON, include/processes), "" = nothing: what it told before stays
+  ARGV[4] peers        the addresses of its brokers' connections (JSON), "" = as before
+  DERIVED lease:<incarnation>, leases, processes, peers, seen_ms and up_since in meta; deadlines after a gap
   RETURNS {epoch, seq, config_rev, up_since, now, lost 0|1, first deadline (ms, "" = no broker), auth_revision}; lost:
           the lease had run out (or is new), and the caller must attach its channels again. A first deadline that has
           passed for longer than a sweep takes says that no sweeper runs. auth_revision: of the policy (read_auth)
@@ -18,7 +17,6 @@
 --- @include "include/keep_seen"
 --- @include "include/processes"
 expect("set", P .. "leases")
-expect("hash", P .. "releases")
 expect("zset", P .. "deadlines")
 check_processes()
 keep_seen()
@@ -26,15 +24,14 @@ local key = P .. "lease:" .. ARGV[1]
 local lost = 1 - call("EXISTS", key)
 call("SET", key, int(now_ms), "PX", ARGV[2])
 call("SADD", P .. "leases", ARGV[1])
-call("HSET", P .. "releases", ARGV[1], ARGV[3])
 if lost == 1 then
   forget_old_processes()
 end
-if ARGV[4] ~= "" then
-  tell_process(ARGV[1], ARGV[4])
+if ARGV[3] ~= "" then
+  tell_process(ARGV[1], ARGV[3])
 end
-if ARGV[5] ~= "" then
-  tell_peers(ARGV[1], ARGV[5])
+if ARGV[4] ~= "" then
+  tell_peers(ARGV[1], ARGV[4])
 end
 local first = call("ZRANGE", P .. "deadlines", 0, 0, "WITHSCORES")
 return {epoch, seq, config_rev, int(up_since), int(now_ms), lost, first[2] or "",

@@ -38,10 +38,6 @@ _MOST_SOCKET_BYTES = 100
 # Inherited by the server: it is held until the server ends, also when this process ends first.
 _LOCK = "redis.lock"
 
-# What Redis 6 keeps; Redis 7 and Valkey; and what somebody saved by hand.
-_KEPT = ("appendonly.aof", "appendonlydir", "dump.rdb")
-_ROOM_BYTES = 64 << 20
-
 _CHECKER = re.compile(r"\b(redis|valkey)-check-aof\b")
 _NO_CHECKER = (
     "\n{server}-check-aof is part of the server's own packages ({server}-tools), not of this one. Without it: move "
@@ -250,34 +246,6 @@ class EmbeddedRedis:
                 f"{files} was written by Redis 7 or Valkey; {server} ({said}) cannot read it. Start the later server "
                 "again (MQREGISTRY_REDIS_SERVER=/path/to/valkey-server), or choose another --data-dir"
             )
-
-    def copy_data(self, name: str) -> Path:
-        """Copy what the server keeps to a folder of this name in its own folder, while nobody writes; returns it.
-
-        Raises:
-            StartError: it cannot be copied, or there is no room for it and as much again, by which a conversion makes
-                the file grow.
-        """
-        kept = [path for path in map(self.folder.joinpath, _KEPT) if path.exists()]
-        files = [file for path in kept for file in ([*path.iterdir()] if path.is_dir() else [path])]
-        size, free = sum(file.stat().st_size for file in files), shutil.disk_usage(self.folder).free
-        if free < 2 * size + _ROOM_BYTES:
-            raise StartError(
-                f"the data folder {self.folder} is to be converted, and for a copy of it before there is no room: "
-                f"{(2 * size + _ROOM_BYTES) >> 20} MiB are needed, {free >> 20} are free. Make room there, or copy the "
-                "folder to a larger disk and choose that with --data-dir; nothing was changed"
-            )
-        copy, unfinished = self.folder / name, self.folder / f"{name}.unfinished"
-        try:
-            for file in files:
-                to = unfinished / file.relative_to(self.folder)
-                to.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-                shutil.copy2(file, to)
-                with to.open("rb") as written:
-                    os.fsync(written.fileno())
-            return unfinished.rename(copy)
-        except OSError as error:
-            raise StartError(f"the data folder cannot be copied to {copy}: {error}; nothing was changed") from error
 
     def _answers(self) -> bool:
         with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as probe:

@@ -64,14 +64,6 @@ class NoNamespace(StoreError):
     """The namespace is not in this Redis, and the operation makes none."""
 
 
-class OlderSchema(StoreError):
-    """The namespace has a form that this release does not read, but can convert. half_way: a conversion was begun."""
-
-    def __init__(self, text: str, *, half_way: bool = False) -> None:
-        super().__init__(text)
-        self.half_way = half_way
-
-
 class StoreUnavailable(RegistryError):
     """Redis did not answer in time or at all; indefinite: the change may have happened."""
 

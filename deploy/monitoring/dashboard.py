@@ -51,7 +51,7 @@ ROWS: Final = {
     ),
     "Who may do what, and how often": (
         "auth_decisions_total", "auth_failures_total", "auth_revision", "auth_last_anonymous_write_seconds",
-        "auth_older_workers", "rate_seen_total", "rate_exceeded_total", "rate_refused_total", "rate_addresses",
+        "rate_seen_total", "rate_exceeded_total", "rate_refused_total", "rate_addresses",
     ),
     "Processes": (
         "process_cpu_seconds", "process_resident_memory_bytes", "start_time_seconds", "build_info",

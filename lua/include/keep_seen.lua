@@ -50,7 +50,7 @@ local function keep_seen()
     collect()
   end
   up_since = now_ms
-  call("HSET", KEYS[1], "seen_ms", int(now_ms), "up_since", int(now_ms), "shifted_at", int(now_ms))
+  call("HSET", KEYS[1], "seen_ms", int(now_ms), "up_since", int(now_ms))
   for part = 1, #moved do
     call("ZADD", P .. "deadlines", unpack(cmsgpack.unpack(moved[part])))
     collect()

@@ -5,8 +5,7 @@
          tell_peers(id, peers): keeps the addresses of its brokers' connections (JSON)
          forget_process(id)
          forget_old_processes(): those that told nothing for an hour. Readers say of one that told nothing for the
-         length of a lease that it is gone. An entry has no TTL of its own: EXPIRE is a right that the logins of older
-         releases do not have, and a front end of this one must run with them.
+         length of a lease that it is gone.
   USED BY renew_lease, release_channels, reap_worker
   COST   O(1); forget_old_processes O(processes) ]]
 local PROCESS_KEPT_MS = 3600000

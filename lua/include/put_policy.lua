@@ -5,9 +5,7 @@
          of their last use with them.
          The policy keeps when each user changed, also of MOST_REMOVED that are gone; then it forgets all of these, and
          keeps the highest as "forgotten".
-         The event names the revision only, and meta has a copy of it for renew_lease, whose callers need not be able to
-         read the rest. While the mode is enforce, the schema major in meta ends in "+auth": a release that knows no
-         authentication does not start then.
+         The event names the revision only. meta has a copy of it and of the mode for those who cannot read the rest.
   USED BY change_auth, restore_auth ]]
 expect("hash", A .. "policy", A .. "users", A .. "used")
 
@@ -46,7 +44,6 @@ local function put_policy(revision, mode, mode_changed, users)
       gone[id] = nil
     end
   end
-  local major = string.match(call("HGET", KEYS[1], "schema"), "^%d+")
   call("HSET", A .. "policy", "mode", mode, "revision", int(revision), "changed:", int(mode_changed))
   for _, user in ipairs(users) do
     if user[2] == "" then
@@ -60,6 +57,6 @@ local function put_policy(revision, mode, mode_changed, users)
     call("HDEL", A .. "used", id)
   end
   forget_removed()
-  call("HSET", KEYS[1], "auth_revision", int(revision), "schema", major .. (mode == "enforce" and "+auth" or ""))
+  call("HSET", KEYS[1], "auth_revision", int(revision), "auth_mode", mode)
   emit("auth_changed", ',"ignorable":true,"revision":' .. int(revision))
 end

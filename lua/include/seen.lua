@@ -5,17 +5,10 @@
          Those who hear brokers are the workers of front ends, and brokers' processes that write to Redis themselves.
          A sweeper does not: while it runs alone, silence says nothing about a broker, so nobody is removed for silence
          unless heard. After the clock went back heard is false too, until a renewal has corrected seen_ms (keep_seen).
-         grace_ms(timeout): the time before which an expired deadline is ignored. An older release that notices a gap
-         sets up_since and moves no deadline (keep_seen does, and says so in shifted_at): then no broker is removed
-         before up_since + its own timeout.
   USED BY renew_lease, expire_brokers, reap_worker ]]
 local SEEN_GAP_MS = 3000
 -- Redis TIME may differ by some milliseconds after a failover: that is no step back of the clock
 local STEP_BACK_MS = 100
-local kept = call("HMGET", KEYS[1], "seen_ms", "up_since", "shifted_at")
-local seen_ms, up_since, shifted_at = tonumber(kept[1] or "0"), tonumber(kept[2] or "0"), tonumber(kept[3] or "0")
+local kept = call("HMGET", KEYS[1], "seen_ms", "up_since")
+local seen_ms, up_since = tonumber(kept[1] or "0"), tonumber(kept[2] or "0")
 local heard = now_ms <= seen_ms + SEEN_GAP_MS and now_ms >= seen_ms - STEP_BACK_MS
-
-local function grace_ms(timeout_ms)
-  return up_since == shifted_at and 0 or up_since + timeout_ms
-end

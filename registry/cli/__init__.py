@@ -28,7 +28,7 @@ _MODULES: Final = {
         ("up", "run"), ("serve", "run"), ("sweep", "run"), ("console", "run"),
         ("clusters", "read"), ("brokers", "read"), ("topics", "read"), ("route", "read"),
         ("tables", "read"), ("front-ends", "read"),
-        ("topic", "write"), ("kv", "write"), ("config", "write"), ("convert", "write"), ("auth", "auth"),
+        ("topic", "write"), ("kv", "write"), ("config", "write"), ("auth", "auth"),
         ("watch", "read"), ("audit", "read"), ("streams", "read"), ("redis-cli", "read"),
         ("broker", "run"), ("pipeline", "pipeline"), ("demo", "run"), ("simulate", "run"),
         ("probe", "run"), ("compare", "outside"), ("shadow", "outside"),
@@ -60,7 +60,6 @@ def cli() -> None:
     Change the tables:  mqregistry broker wipe | restore | forget NAME, topic delete | set TOPIC
     KV configuration:   mqregistry kv list | get | put | delete | export | import
     Shared settings:    mqregistry config get | set | export | import
-    An older schema:    mqregistry convert
     Who may do what:    mqregistry auth mode | user | secret | allow | deny | observe | check
     History, by Spark:  mqregistry pipeline run
     From outside:       mqregistry probe -n LIST | compare SIDE SIDE | shadow

@@ -20,8 +20,8 @@ def prefix(namespace: str) -> str:
 
 def meta(namespace: str) -> str:
     """HASH: epoch (random, of this history of the namespace), seq (of the last change), n (of the last registration),
-    config_rev, auth_revision (a copy of the policy's), schema, schema_minor, compat; seen_ms (when a lease was last
-    renewed), up_since and shifted_at (the last gap without renewals, lua/include/seen); kv_given_by (who gave KV back,
+    config_rev, auth_revision and auth_mode (copies of the policy's), schema, schema_minor, compat; seen_ms (when a
+    lease was last renewed), up_since (the last gap without renewals, lua/include/seen); kv_given_by (who gave KV back,
     restore_kv); of the streams stream_limits (the most entries each may have), changes_bytes and lookups_bytes (bytes
     of all entries there ever were), last_change (id of the last entry of the change stream).
 
@@ -233,15 +233,6 @@ def held(namespace: str, incarnation: str) -> str:
         reap_worker, removals.
     """
     return f"{prefix(namespace)}held:{incarnation}"
-
-
-def releases(namespace: str) -> str:
-    """HASH: worker incarnation -> the schema minor of its release; of those in ``leases``.
-
-    TTL: none. Java: none.
-    Writers: renew_lease, release_channels, reap_worker.
-    """
-    return prefix(namespace) + "releases"
 
 
 def processes(namespace: str) -> str:

@@ -6,7 +6,6 @@ import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ..events.changes import SCHEMA_MINOR
 from .route_writes import TOPICS_AT_ONCE
 from .store import Store
 
@@ -90,7 +89,7 @@ class LeaseStore:
             peers: the addresses of its brokers' connections (``encode_peers`` there). Empty: as it was.
         """
         epoch, seq, config_rev, up_since, now, lost, first, auth_revision = await self._call(
-            "renew_lease", incarnation, lease_ms, SCHEMA_MINOR, process, peers
+            "renew_lease", incarnation, lease_ms, process, peers
         )
         return Renewal(
             epoch.decode(), seq, int(config_rev), int(up_since), int(now), bool(lost), int(first) if first else None,

@@ -219,25 +219,19 @@ class WorkerInfo(msgspec.Struct, frozen=True):
     incarnation: str
     heard_ms: int | None
     brokers: int
-    schema_minor: int | None
 
 
 async def read_workers(store: Store) -> list[WorkerInfo]:
     """Every worker process that holds, or held, connections of brokers, the one that was heard last first."""
     namespace = store.namespace
-    members, releases = await store.read(
-        ("SMEMBERS", keys.leases(namespace)), ("HGETALL", keys.releases(namespace))
-    )  # fmt: skip
+    (members,) = await store.read(("SMEMBERS", keys.leases(namespace)))
     names = sorted(member.decode() for member in members)
     replies = await store.read(
         *(one for name in names
           for one in (("GET", keys.lease(namespace, name)), ("SCARD", keys.held(namespace, name))))
     )  # fmt: skip
     found = [
-        WorkerInfo(
-            name, int(heard) if heard else None, int(held),
-            int(minor) if (minor := releases.get(name.encode())) else None,
-        )
+        WorkerInfo(name, int(heard) if heard else None, int(held))
         for name, heard, held in zip(names, replies[::2], replies[1::2], strict=True)
     ]  # fmt: skip
     return sorted(found, key=lambda worker: -(worker.heard_ms or 0))

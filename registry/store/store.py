@@ -8,21 +8,21 @@ import copy
 import logging
 import secrets
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 from redis import exceptions
 
 from ..durations import Durations, Told
-from ..errors import NoNamespace, OlderSchema, StoreError, StoreUnavailable
+from ..errors import NoNamespace, StoreError, StoreUnavailable
 from ..events.by import DIRECT, By, this_process
 from ..events.changes import SCHEMA_MAJOR, SCHEMA_MINOR
 from . import keys, scripts
 from .connection.client import open_client
 from .connection.errors import mapped_errors
 from .connection.fitness import server_findings
-from .connection.schema import check_schema, convert
+from .connection.schema import check_schema
 from .connection.url import username_of, without_password
 
 logger = logging.getLogger(__name__)
@@ -318,24 +318,11 @@ class Store:
         found = node(self._meta_key)
         return {"target_nodes": found} if found is not None else {}
 
-    async def connect(self, *, converts: Callable[[], Awaitable[None]] | None = None) -> Namespace:
-        """First contact of a process that keeps the tables: server checks, namespace, scripts; warnings logged.
-
-        Args:
-            converts: a namespace of an older schema is converted, not refused; is awaited before it changes.
-        """
+    async def connect(self) -> Namespace:
+        """First contact of a process that keeps the tables: server checks, namespace, scripts; warnings logged."""
         for warning in await self.check_server():
             logger.warning("%s", warning)
-        try:
-            found = await self.init_namespace()
-        except OlderSchema as older:
-            if converts is None:
-                raise
-            if not older.half_way:
-                await converts()
-            logger.info("namespace %s is converted to schema %d", self.namespace, SCHEMA_MAJOR)
-            await convert(self.call, self.namespace)
-            found = await self.init_namespace()
+        found = await self.init_namespace()
         self._keeps_tables = True
         await self._load_for_readers()
         if found.schema_minor > SCHEMA_MINOR:
@@ -348,13 +335,12 @@ class Store:
 
 @contextlib.asynccontextmanager
 async def open_existing(
-    url: str, namespace: str, *, timeout_ms: int = 10_000, by: By | None = None, any_schema: bool = False
+    url: str, namespace: str, *, timeout_ms: int = 10_000, by: By | None = None
 ) -> AsyncIterator[Store]:
     """A store on a namespace that is there already, with the compat mode that it was made for: looking makes none.
 
     Args:
         by: as of :class:`Store`.
-        any_schema: it is not looked at.
 
     Raises:
         NoNamespace: there is none.
@@ -370,8 +356,7 @@ async def open_existing(
                 f"no namespace {namespace!r} in the {where}: no front end has served it yet; is it another "
                 "--namespace, or another --redis?"
             )
-        if not any_schema:
-            check_schema(namespace, schema.decode())
+        check_schema(namespace, schema.decode())
         store.compat = compat.decode()
         yield store
 

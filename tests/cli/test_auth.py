@@ -16,10 +16,8 @@ from mqregistry.auth.refused import Last, RefusedKind
 from mqregistry.auth.rights import Kind, Resource, Right
 from mqregistry.cli import cli
 from mqregistry.networks import parse_address
-from mqregistry.server.auth.older_releases import what_they_do
 from mqregistry.store.auth.policies import PolicyStore
 from mqregistry.store.auth.refusals import RefusalStore
-from mqregistry.store.leases import LeaseStore
 from mqregistry.store.store import Store
 
 SECRET = "a-secret-of-mine"
@@ -81,26 +79,6 @@ def test_from_nothing_to_enforce(auth, policy):
     assert policy().mode is Mode.ENFORCE
     assert auth("mode", "off").stdout == "off: everybody may do everything\n"
     assert policy().mode is Mode.OFF
-
-
-def test_enforce_waits_for_the_last_older_front_end(auth, in_store, policy):
-    auth("user", "add", "boss", "--role", "admin", "--certificate", "CN:boss")
-    in_store(lambda store: store.call("renew_lease", "old", 60_000, 1, "", ""))
-    in_store(lambda store: LeaseStore(store).renew("new"))
-    error = str(auth("mode", "enforce", expect=1).exception)
-    assert "1 worker processes of an older release serve" in error
-    assert "replace their front ends" in error
-    assert policy().mode is Mode.OBSERVE
-
-
-def test_an_older_front_end_that_comes_back_while_rules_are_enforced_is_told_of(auth, in_store):
-    auth("user", "add", "boss", "--role", "admin", "--certificate", "CN:boss")
-    assert json.loads(auth("mode", "enforce", "--json").stdout)["older_workers"] == 0
-    in_store(lambda store: store.call("renew_lease", "old", 60_000, 1, "", ""))
-    assert auth("mode").stderr == what_they_do(1) + "\n"
-    assert json.loads(auth("mode", "--json").stdout)["older_workers"] == 1
-    auth("mode", "observe")
-    assert auth("mode").stderr == ""
 
 
 def test_users(auth):

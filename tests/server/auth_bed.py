@@ -47,7 +47,7 @@ ADMIN = user("root", Role.ADMIN)
 
 
 # Keys that change without any change of the tables.
-LIFE = {"lease", "leases", "releases", "beat", "heartbeats", "lookups", "counted", "meta", "deadlines",
+LIFE = {"lease", "leases", "beat", "heartbeats", "lookups", "counted", "meta", "deadlines",
         "processes", "peers"}  # fmt: skip
 
 

@@ -365,7 +365,7 @@ def test_who_never_read_rules_that_are_enforced_now_lets_nobody_write(rules, fro
     break_rules(rules)
     front_end = front_end_with(namespace=namespace)
     rules.redis.hset(f"mqauth:{{{namespace}}}:policy", "mode", "enforce")
-    rules.redis.hset(f"mq:{{{namespace}}}:meta", "schema", "2+auth")
+    rules.redis.hset(f"mq:{{{namespace}}}:meta", "auth_mode", "enforce")
     with front_end.client() as client, Caller(front_end.port, "root") as admin:
         wait_until(
             lambda: client.request(100, {"namespace": "N", "key": "k", "value": "v"}).code == 16, "nobody writes"

@@ -25,7 +25,7 @@ LIVE_FIELDS = {"cluster", "addr", "timeout_ms", "counter", "timestamp", "state_v
                "digest", "rev", "config_rev", "closed_at"}  # fmt: skip
 VERSION = {"counter", "timestamp", "state_version"}
 ALONE = {"meta", "clusters", "brokers", "deadlines", "mappings", "kv", "kv_sizes", "config", "leases",
-         "releases", "wiping", "changes", "heartbeats", "lookups", "readers", "counted"}  # fmt: skip
+         "wiping", "changes", "heartbeats", "lookups", "readers", "counted"}  # fmt: skip
 FAMILIES = ("queues", "cluster", "broker", "live", "beat", "filter", "mapping", "kv", "channels",
             "lease", "held")  # fmt: skip
 

@@ -16,11 +16,11 @@ from mqregistry.auth.refused import Last, RefusedKind
 from mqregistry.auth.rights import Kind, Resource, Right, Role
 from mqregistry.auth.users import BadPolicy, Effect, Rule, Secret, User
 from mqregistry.errors import StoreError
-from mqregistry.events.changes import SCHEMA_MAJOR, AuthChanged
+from mqregistry.events.changes import AuthChanged
 from mqregistry.store import keys
-from mqregistry.store.auth.policies import AUTH_MINOR, PolicyStore, new_secret
+from mqregistry.store.auth.enforced import is_enforced
+from mqregistry.store.auth.policies import PolicyStore, new_secret
 from mqregistry.store.auth.refusals import RefusalStore, read_last_use
-from mqregistry.store.connection.schema import ENFORCING, check_schema
 from mqregistry.store.store import Store
 
 SECRET = "the-secret-of-boss"
@@ -151,52 +151,13 @@ async def test_many_changes_at_once_are_all_made(bed, policies):
     assert len(revisions) == 8
 
 
-# enforce and older releases
-
-
-async def test_enforce_is_refused_while_an_older_release_serves(bed, policies):
+async def test_who_may_not_read_the_rules_sees_whether_they_are_enforced(bed, policies):
+    assert not await is_enforced(bed.store)
     await policies.change(add(BOSS))
-    await bed.leases.renew("new")
-    await bed.store.call("renew_lease", "old", 5000, AUTH_MINOR - 1, "", "")
-    before = await bed.dump()
-    with pytest.raises(RefusedChange, match="1 worker processes of an older release serve"):
-        await policies.change(mode(Mode.ENFORCE))
-    assert await bed.dump() == before
-    await bed.redis("HDEL", bed.key("releases"), "old")  # that release knows nothing of the key
-    with pytest.raises(RefusedChange, match="older release"):
-        await policies.change(mode(Mode.ENFORCE))
-    await bed.redis("DEL", bed.key("lease:old"))
-    assert (await policies.change(mode(Mode.ENFORCE))).mode is Mode.ENFORCE
-
-
-async def test_workers_that_are_gone_leave_no_release_behind(bed):
-    await bed.leases.renew("w1")
-    await bed.leases.renew("w2")
-    assert await bed.hash("releases") == {"w1": str(AUTH_MINOR), "w2": str(AUTH_MINOR)}
-    await bed.leases.release("w1")
-    await bed.let_pass(20_000)
-    await bed.redis("DEL", bed.key("lease:w2"))
-    await bed.leases.reap(10)
-    assert await bed.hash("releases") == {}
-
-
-async def test_while_the_mode_is_enforce_an_older_release_does_not_start(bed, policies):
-    async def schema():
-        return (await bed.hash("meta"))["schema"]
-
-    await policies.change(add(BOSS))
-    assert await schema() == "2"
     await policies.change(mode(Mode.ENFORCE))
-    assert await schema() == "2+auth", "which a release that compares it with '2' refuses"
-    assert (await bed.store.init_namespace()).schema == "2+auth"
-    assert await bed.store.connect()
-    await policies.change(lambda policy: changes.add_rules(policy, "boss", [DENY]))
-    assert await schema() == "2+auth"
+    assert await is_enforced(bed.store)
     await policies.change(mode(Mode.OBSERVE))
-    assert await schema() == "2"
-    check_schema("n", f"{SCHEMA_MAJOR}{ENFORCING}")
-    with pytest.raises(StoreError, match=r"1\+auth"):
-        check_schema("n", "1" + ENFORCING)
+    assert not await is_enforced(bed.store)
 
 
 async def test_the_minor_of_a_later_release_is_noted_also_in_enforce(bed, policies, monkeypatch):
@@ -219,7 +180,7 @@ async def test_a_lost_policy_is_given_back_once(bed, policies):
     assert await policies.restore(known) == known.revision
     found = await policies.read()
     assert (found.mode, found.revision, dict(found.users)) == (Mode.ENFORCE, known.revision, dict(known.users))
-    assert (await bed.hash("meta"))["schema"] == "2+auth"
+    assert await is_enforced(bed.store)
     assert (await bed.leases.renew("w1")).auth_revision == known.revision
     before = await bed.dump()
     assert await policies.restore(known) == known.revision, "another front end does the same"
@@ -282,7 +243,7 @@ async def test_of_each_user_and_of_the_mode_the_last_change_counts(bed, policies
     assert (found.revision, found.mode, {*found.users}) == (revision, Mode.ENFORCE, {"boss", "one", "late", "after"})
     assert not found.users["one"].enabled
     assert found.users["one"].secrets == ONE.secrets
-    assert (await bed.hash("meta"))["schema"] == "2+auth"
+    assert await is_enforced(bed.store)
     assert not fallen.known.lost_by(found)
     before = await bed.dump()
     assert await policies.restore(fallen.known) == await policies.restore(after) == revision, "others do the same"

@@ -171,7 +171,7 @@ class PolicyMachine(RuleBasedStateMachine):
         assert {*self.run(read_last_use(self.store))} == self.used
         meta = self.run(self.store.client.hgetall(keys.meta(self.store.namespace)))
         assert int(meta[b"auth_revision"]) == self.revision
-        assert (meta[b"schema"] == b"2+auth") == (self.mode == "enforce")
+        assert meta[b"auth_mode"].decode() == self.mode
 
     @staticmethod
     def of(user):

@@ -139,17 +139,6 @@ async def test_a_beat_between_the_gap_and_the_renewal_that_notices_it_is_not_mov
     assert deadline <= await bed.deadline(broker) <= renewal.now_ms + 60_000
 
 
-async def test_a_gap_that_an_older_release_noticed_spares_every_broker_for_its_own_timeout(bed, broker):
-    """A rolling upgrade: its renewal sets seen_ms and up_since, and moves no deadline."""
-    await bed.move_clock(3_600_000)
-    now_ms = await bed.now_ms()
-    await bed.redis("HSET", bed.key("meta"), "seen_ms", now_ms, "up_since", now_ms)
-    assert await expired(bed) == []
-    assert await bed.deadline(broker) == now_ms + 60_000
-    await bed.let_pass(61_000)
-    assert await expired(bed) == [WHO]
-
-
 async def test_a_gap_moves_the_deadlines_of_thousands_in_one_go(bed, broker):
     whos = [f"c1|10.1.{i // 250}.{i % 250}:1" for i in range(5000)]
     for first in range(0, 5000, 1000):

@@ -566,7 +566,7 @@ class RouteTableMachine(RuleBasedStateMachine):
             pass
         self.redis_tables_equal_the_model_and_the_stream_replays_to_them()
         self.live_table_deadlines_and_channels_equal_the_model()
-        keep = ("meta", "kv", "mapping", "config", "changes", "heartbeats", "lease", "releases")
+        keep = ("meta", "kv", "mapping", "config", "changes", "heartbeats", "lease")
         left = {key.decode().removeprefix(self.prefix) for key in self.run(self.store.client.keys(self.prefix + "*"))}
         assert [key for key in left if not key.startswith(keep)] == []
 

@@ -14,7 +14,6 @@ from mqregistry.model import ORDER_TOPIC_CONFIG, QueueData, who
 from mqregistry.store import keys, scripts
 from mqregistry.store.auth.policies import PolicyStore, new_secret
 from mqregistry.store.auth.refusals import RefusalStore, read_last_use
-from mqregistry.store.connection.schema import convert
 from mqregistry.store.fleet.processes import (
     Peer,
     SweeperFacts,
@@ -30,7 +29,6 @@ from mqregistry.store.streams import StreamLimits, StreamStore, lookup_entries
 from tests.waiting import until
 
 from ..store.bed import Bed, registration
-from ..store.test_convert import back_to_schema_1
 
 
 async def use_authentication(bed: Bed) -> None:
@@ -143,8 +141,4 @@ async def use_everything(bed: Bed) -> None:
     done = await streams.trim({"changes": few, "heartbeats": few, "lookups": few}, reader_timeout_ms=1)
     assert done.removed > 0
     assert await streams.forget_reader("reader")
-    before = await bed.contents()
-    await back_to_schema_1(bed)
-    assert await convert(store.call, store.namespace) > 1
-    assert await bed.contents() == before
     assert set(store.times.scripts) == {*scripts.load()} - {"init_namespace"}

@@ -10,9 +10,7 @@ from ...auth.policy import Mode, Policy
 from ...auth.refused import RefusedSummary
 from ...auth.users import ANONYMOUS, User
 from ...networks import Networks, parse_address
-from ...server.auth.older_releases import what_they_do
 from ...server.auth.refusal import BROKER_ADDR, NEEDS_TLS, NOT_OWNER
-from ...store.auth.enforced import older_workers
 from ...store.auth.policies import PolicyStore
 from ...store.auth.refusals import RefusalStore
 from ...store.store import Store
@@ -50,13 +48,11 @@ async def mode(store: Store, mode: str | None, as_json: bool) -> None:
     if mode is not None:
         wanted = Mode(mode)
         policy = await policies.change(lambda policy: changes.set_mode(policy, wanted))
-    older = await older_workers(store)
     refused = still_refused(policy, await RefusalStore(store).summary())
     if as_json:
         output.json_line({
             "mode": policy.mode, "before": before, "revision": policy.revision, "users": len(policy.users),
             "admins": policy.able_admins(), "refused_kinds": len(refused),
-            "older_workers": len(older),
         })  # fmt: skip
         return
     was = f" (was {before})" if policy.mode is not before else ""
@@ -64,8 +60,6 @@ async def mode(store: Store, mode: str | None, as_json: bool) -> None:
         f"{policy.mode}{was}: {_MEANINGS[policy.mode]}",
         f"{len(policy.users)} users; admins: {', '.join(policy.able_admins()) or 'none'}",
     )
-    if older and policy.mode is Mode.ENFORCE:
-        click.echo(what_they_do(len(older)), err=True)
     if refused and policy.mode is not Mode.OFF:
         click.echo(
             f"{len(refused)} kinds of requests that were seen are not allowed: mqregistry auth observe", err=True

@@ -8,7 +8,6 @@ import gc
 import logging
 import os
 import sys
-import time
 from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -19,7 +18,6 @@ import msgspec
 from ...config.settings import Settings
 from ...embedded import EmbeddedRedis, die_with_parent, how_it_ended
 from ...errors import StartError
-from ...events.changes import SCHEMA_MAJOR
 from ..options import config_file_option, print_option, set_option, setting_options, start_settings
 from .logging_setup import configure_logging
 from .private_folder import write_private_files
@@ -135,10 +133,7 @@ def run_up(settings: Settings, *, kind: str, beside: Sequence[WhenBooted] = (), 
             logger.info("tables in %s, Redis at %s; %s", data_dir, redis.url, looks)
 
         async def serve() -> None:
-            async def keep_copy() -> None:
-                await asyncio.to_thread(_keep_copy, redis)
-
-            supervisor = Supervisor(settings, on_boot=on_boot, forked=forked, converts=keep_copy)
+            supervisor = Supervisor(settings, on_boot=on_boot, forked=forked)
 
             def when_booted(one: WhenBooted) -> Callable[[Store], Coroutine[Any, Any, None]]:
                 async def run(_: Store) -> None:
@@ -155,22 +150,6 @@ def run_up(settings: Settings, *, kind: str, beside: Sequence[WhenBooted] = (), 
             )  # fmt: skip
 
         asyncio.run(serve())
-
-
-def _keep_copy(redis: EmbeddedRedis) -> None:
-    """Before the data folder gets a form that no older release reads.
-
-    Raises:
-        StartError: there is no room.
-    """
-    copy = redis.copy_data(f"before-schema-{SCHEMA_MAJOR}-{time.strftime('%Y%m%dT%H%M%S')}")
-    names = ", ".join(sorted(path.name for path in copy.iterdir()))
-    logger.warning(
-        "the data folder gets the form of this release; as it was before, it is kept in %s: to go back, stop this, put "
-        "%s of there in the place of appendonly.aof (or appendonlydir) in %s, and start the older release. What "
-        "changes from now on is lost then. When you do not want to go back, delete the copy",
-        copy, names, redis.folder,
-    )  # fmt: skip
 
 
 def _running(kind: str, settings: Settings) -> Running:

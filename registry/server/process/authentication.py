@@ -10,13 +10,12 @@ from typing import Any, Final
 from ...auth.policy import Mode, Policy
 from ...events.changes import AuthChanged
 from ...networks import parse_address
-from ...store.auth.enforced import is_enforced, older_workers
+from ...store.auth.enforced import is_enforced
 from ...store.auth.policies import PolicyStore
 from ...store.auth.refusals import RefusalStore
 from ...store.leases import Renewal
 from ...store.store import Store
 from ..auth.authorization import Authorization
-from ..auth.older_releases import OlderReleases
 from ..auth.policy_follower import PolicyFollower
 from ..auth.tally import Tally
 from ..requests.context import RequestContext
@@ -34,7 +33,7 @@ class Authentication:
     """The rules of one worker.
 
     Args:
-        warns: whether this worker of the front end says in the log what strangers may do, and looks for older releases.
+        warns: whether this worker of the front end says in the log what strangers may do.
     """
 
     def __init__(self, store: Store, context: RequestContext, front_end: str, *, warns: bool) -> None:
@@ -43,7 +42,6 @@ class Authentication:
         self._warns = warns
         self._tally = Tally(policies, RefusalStore(store), front_end, lambda: context.signed_again())
         self._follower = PolicyFollower(policies, self._use, is_enforced=partial(is_enforced, store))
-        self._older = OlderReleases(partial(older_workers, store), self._mode)
 
     async def start(self) -> None:
         """Read the rules for the first time.
@@ -56,8 +54,7 @@ class Authentication:
 
     def tasks(self) -> tuple[tuple[str, Coroutine[Any, Any, None]], ...]:
         """What runs as long as the worker does, with names."""
-        tasks = ("rules", self._follower.run()), ("refusals", self._tally.run())
-        return (*tasks, ("older releases", self._older.run())) if self._warns else tasks
+        return ("rules", self._follower.run()), ("refusals", self._tally.run())
 
     async def close(self) -> None:
         """Tell what has not been told."""
@@ -77,15 +74,11 @@ class Authentication:
         return {
             "auth_revision": self._follower.revision,
             "last_anonymous_write_s": self._tally.last_anonymous_write_s,
-            "older_workers": self._older.count,
         }
 
     def counters(self) -> dict[str, int]:
         """Its counters by metric."""
         return self._tally.report()
-
-    def _mode(self) -> Mode:
-        return Mode.OFF if self._follower.policy is None else self._follower.policy.mode
 
     def _use(self, policy: Policy) -> None:
         settings = self._context.settings

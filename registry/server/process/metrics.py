@@ -16,7 +16,6 @@ from ... import __version__
 from ...durations import Told, add_up, buckets
 from ...store.store import CallTimes
 from ...store.streams import Alarm, Survey
-from ..auth.older_releases import what_they_do
 from .figures.sweeper_status import SweepPasses
 from .figures.table import METRICS, OF_PIPELINE, PREFIX, Series, of_counters, of_durations
 
@@ -48,7 +47,6 @@ class Status(msgspec.Struct, kw_only=True, frozen=True):
     rebuilds: int = 0
     auth_revision: int = 0
     last_anonymous_write_s: float = 0.0
-    older_workers: int = 0
     roles: list[tuple[str, str, int]] = []
     without_master: int = 0
     unwritable: int = 0
@@ -170,22 +168,14 @@ class Fleet:
         with self._lock:
             return max((told.status.overdue_ms for told in self._told.values()), default=0) / 1000
 
-    @property
-    def older_workers(self) -> int:
-        """Worker processes of older releases that let everybody in although rules are enforced."""
-        with self._lock:
-            return max((told.status.older_workers for told in self._told.values()), default=0)
-
     def warnings(self) -> list[str]:
         """What /readyz says beside the reasons: faults that other front ends share, so that none is worse than this."""
-        overdue_s, older_workers, warnings = self.overdue_s, self.older_workers, []
+        overdue_s, warnings = self.overdue_s, []
         if overdue_s > UNSWEPT_S:
             warnings.append(
                 f"no sweeper has run for {overdue_s:.0f} s: brokers that fell silent stay in the tables; start "
                 "'mqregistry sweep', or a front end without --no-sweep"
             )
-        if older_workers:
-            warnings.append(what_they_do(older_workers))
         return warnings
 
     def series(self) -> Iterator[Series]:
@@ -227,7 +217,6 @@ class Fleet:
             "loop_lag_seconds": max((s.loop_lag_ms for s in heard), default=0.0) / 1000,
             "auth_revision": min((s.auth_revision for s in heard), default=0),
             "auth_last_anonymous_write_seconds": max((s.last_anonymous_write_s for s in heard), default=0.0),
-            "auth_older_workers": self.older_workers,
             "worker_restarts_total": self.restarts,
             "brokers_expired_total": self.brokers_expired,
             "brokers_reaped_total": self.brokers_reaped,

@@ -13,7 +13,7 @@ import secrets
 import signal
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -77,7 +77,6 @@ class Supervisor:
         worker_command: starts a worker that is not forked.
         forked: the first worker of each index, see ``fork_workers``; later ones are started with worker_command.
         wait: whether to wait for a Redis that is away at the start; every request is answered with code 1 until then.
-        converts: as of ``Store.connect``.
     """
 
     def __init__(
@@ -88,7 +87,6 @@ class Supervisor:
         worker_command: Sequence[str] = WORKER_COMMAND,
         forked: Sequence[ForkedWorker] = (),
         wait: bool = False,
-        converts: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self.settings = settings
         self.front_end = secrets.token_hex(8)
@@ -99,7 +97,7 @@ class Supervisor:
         self._on_boot = on_boot or (lambda: print(boot_line(settings), flush=True))
         self._command = worker_command
         self._forked = dict(enumerate(forked))
-        self._wait, self._converts = wait, converts
+        self._wait = wait
         self._acceptor: Acceptor
         self._processes: dict[int, WorkerProcess] = {}
         self._answering: set[int] = set()
@@ -185,7 +183,7 @@ class Supervisor:
 
     async def _connect(self, store: Store) -> None:
         try:
-            await store.connect(converts=self._converts)
+            await store.connect()
         except StoreError as error:
             raise StartError(str(error)) from error
 

@@ -11,12 +11,10 @@ import string
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from ...auth.changes import RefusedChange
 from ...auth.policy import Mode, Policy
 from ...auth.users import Secret, encode_user
 from ...errors import StoreUnavailable
 from ..store import Store
-from .enforced import AUTH_MINOR
 
 _CHANGED: Final = "changed:"
 _ATTEMPTS: Final = 20
@@ -118,12 +116,7 @@ class PolicyStore:
     async def _send(self, revision: int, mode: Mode, users: Mapping[str, bytes]) -> int | None:
         """Send a change; the new revision, None: the policy is another one than the change was worked out from."""
         flat: list[Any] = [part for pair in users.items() for part in pair]
-        reply = await self._call("change_auth", revision, mode.value, AUTH_MINOR, *flat)
-        if reply[0] == b"OLD":
-            raise RefusedChange(
-                f"{len(reply) - 1} worker processes of an older release serve namespace {self._namespace!r}, which "
-                "would let everybody in: replace their front ends (mqregistry serve of this release), then try again"
-            )
+        reply = await self._call("change_auth", revision, mode.value, *flat)
         return int(reply[1]) if reply[0] == b"OK" else None
 
 

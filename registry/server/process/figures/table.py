@@ -88,9 +88,6 @@ METRICS: Final[Mapping[str, Metric]] = {
     "auth_last_anonymous_write_seconds": Metric(
         "gauge", "When somebody not known last changed something, in seconds since 1970; 0: never. Not in mode off."
     ),
-    "auth_older_workers": Metric(
-        "gauge", "Worker processes of releases without authentication that serve while the mode is enforce."
-    ),
     "brokers_expired_total": Metric("counter", "Brokers that a sweeper of this process removed for silence."),
     "brokers_reaped_total": Metric("counter", "Brokers that a sweeper of this process removed after a dead worker."),
     "script_seconds": Metric("histogram", "Time of the Lua scripts, as this process waits for them.", "script"),
