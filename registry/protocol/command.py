@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import struct
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
 
@@ -36,11 +36,14 @@ _OTHER: Final = LANGUAGES.index("OTHER")
 
 Int32 = Annotated[int, msgspec.Meta(ge=_INT32_MIN, le=_INT32_MAX)]
 
-# A JSON header cannot set the last two: no peer writes such names, and decode_command sets them anyway.
-_RENAME: Final = {"ext_fields": "extFields", "body": " body", "encoding": " encoding"}
+# A JSON header cannot set body and encoding: no peer writes such names, and decode_command sets them anyway.
+_RENAME: Final = {
+    "ext_fields": "extFields", "body": " body", "encoding": " encoding", "serialize_type": "serializeTypeCurrentRPC",
+}  # fmt: skip
 
 
-class Command(msgspec.Struct, kw_only=True, gc=False, rename=_RENAME):
+# Other names are forbidden so that a header with another spelling of these ("CODE") is read again, leniently.
+class Command(msgspec.Struct, kw_only=True, gc=False, rename=_RENAME, forbid_unknown_fields=True):
     """A request or a reply.
 
     opaque: int32, possibly negative; None when a JSON header has none: Java then answers with a number of its own
@@ -51,6 +54,7 @@ class Command(msgspec.Struct, kw_only=True, gc=False, rename=_RENAME):
     ext_fields: None and {} differ in JSON and are the same in binary.
     body: b"" when there is none.
     encoding: how the header was received, or is to be sent.
+    serialize_type: how a JSON header names its encoding; nothing reads it, and it is None in what was decoded.
     """
 
     # In the order of a Java header, which makes finding them 10 % faster.
@@ -61,6 +65,7 @@ class Command(msgspec.Struct, kw_only=True, gc=False, rename=_RENAME):
     opaque: Int32 | None = None
     remark: str | None = None
     version: Int32 = 0
+    serialize_type: str | None = None
     body: bytes = b""
     encoding: Encoding = _JSON
 
@@ -77,6 +82,14 @@ class Command(msgspec.Struct, kw_only=True, gc=False, rename=_RENAME):
 
 # Not strict: numbers may be strings, as fastjson allows.
 _json_header = msgspec.json.Decoder(Command, strict=False)
+_any_header = msgspec.json.Decoder(dict[str, msgspec.Raw])
+# fastjson 1 also finds a member by its name without regard to case, _ and -.
+_MEMBERS: Final = {
+    name.lower(): name for name in ("code", "extFields", "flag", "language", "opaque", "remark", "version")
+}
+# fastjson 1 passes over one byte order mark at the beginning, and over these before and after the object.
+_BOM: Final = b"\xef\xbb\xbf"
+_CONTROL: Final = bytes((*range(0x21), 0x7F))
 
 
 def decode_command(frame: bytes, keep_empty_fields: bool = False) -> Command:
@@ -107,15 +120,37 @@ def decode_command(frame: bytes, keep_empty_fields: bool = False) -> Command:
             raise RemoteProtocolError("a frame with an empty header", closes=True)
         try:
             command = _json_header.decode(header)
-            command.encoding = _JSON
         except lenient_json.REFUSALS:
-            command = _decode_lenient_header(header)
+            command = _decode_other_header(header)
+        command.encoding, command.serialize_type = _JSON, None
     elif mark >> 24 == _ROCKETMQ:
         command = _decode_binary_header(header, keep_empty_fields)
     else:
         raise RemoteProtocolError(f"unknown header serializer {mark >> 24}", closes=True)
     command.body = frame[stop:]
     return command
+
+
+def _decode_other_header(header: bytes) -> Command:
+    """Decode a JSON header that is not as most peers write it."""
+    header = header.removeprefix(_BOM).strip(_CONTROL)
+    try:
+        return _json_header.decode(msgspec.json.encode(_named(_any_header.decode(header))))
+    except lenient_json.REFUSALS:
+        return _decode_lenient_header(header)
+
+
+_Value = TypeVar("_Value")
+
+
+def _named(fields: dict[str, _Value]) -> dict[str, _Value]:
+    """The members that count, by their usual names; of several spellings of one the first."""
+    named: dict[str, _Value] = {}
+    for key, value in fields.items():
+        name = _MEMBERS.get(key.lower().replace("_", "").replace("-", ""))
+        if name is not None:
+            named.setdefault(name, value)
+    return named
 
 
 def _decode_lenient_header(header: bytes) -> Command:
@@ -130,6 +165,7 @@ def _decode_lenient_header(header: bytes) -> Command:
         raise RemoteProtocolError(f"bad header: {error}", closes=True) from None
     if not isinstance(fields, dict):
         raise RemoteProtocolError("the header is no JSON object", closes=True)
+    fields = _named(fields)
     ext_fields = fields.get("extFields")
     if ext_fields is not None and not isinstance(ext_fields, dict):
         raise RemoteProtocolError("extFields is no JSON object", closes=True)

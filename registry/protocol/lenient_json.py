@@ -45,7 +45,7 @@ _MAX_BARE_KEYS: Final = 100_000
 _KEYS_PER_SLICE: Final = 8_000
 
 _TOKEN: Final = re.compile(
-    r"""\s*+ (?:
+    r"""[\s\x00-\x1f\x7f]*+ (?:
       (?P<mark>[{}\[\]:,])
     | "(?P<double>[^"\\]*+(?:\\.[^"\\]*+)*+)"
     | '(?P<single>[^'\\]*+(?:\\.[^'\\]*+)*+)'

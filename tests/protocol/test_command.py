@@ -146,10 +146,28 @@ def test_flags() -> None:
         ('{"remark":"\\ud800"}', Command(remark="\ufffd")),
         ('{"extFields":{"k":["\\ud83d"]}}', Command(ext_fields={"k": '["\ufffd"]'})),
         (' {"code": 1 }\n', Command(code=1)),
+        # as fastjson 1.2.83 of RocketMQ 5.3.3 reads them
+        ('\ufeff{"code":105}', Command(code=105)),
+        ('{"code":105}\0', Command(code=105)),
+        ('\0\x01 {"code":105}\0\x1f\n\x7f', Command(code=105)),
+        ('{"code":105\x01,"opaque":2}', Command(code=105, opaque=2)),
+        ('{"CODE":105,"OPAQUE":4,"EXTFIELDS":{"topic":"A"}}', Command(code=105, opaque=4, ext_fields={"topic": "A"})),
+        ('{"Code":105,"ext_fields":{"Topic":"A"},"FLAG":2}', Command(code=105, flag=2, ext_fields={"Topic": "A"})),
+        ("{'ext-fields':{T:'A'}}", Command(ext_fields={"T": "A"})),
+        ('{"CODE":105,"code":106}', Command(code=105)),
+        ('{"code":106,"CODE":105}', Command(code=106)),
+        ('{"ext fields":{"t":"A"},"isCode":105}', Command()),
+        ('{"code":1,"serializeTypeCurrentRPC":"JSON"}', Command(code=1)),
+        ('{"code":1,"serializeTypeCurrentRPC":{"a":1}}', Command(code=1)),
     ],
 )
 def test_lenient_headers(header: str | bytes, expected: Command) -> None:
     assert decode(header) == expected
+
+
+def test_members_of_another_spelling_may_be_as_long_as_others() -> None:
+    value = "x" * 200_000
+    assert decode('{"CODE":100,"extFields":{"value":"%s"}}' % value).ext_fields == {"value": value}
 
 
 def test_a_field_that_pretends_to_be_the_body_is_ignored() -> None:
@@ -165,6 +183,9 @@ def test_a_field_that_pretends_to_be_the_body_is_ignored() -> None:
         "5",
         '{"code":105',
         '{"code":105}x',
+        '{"code":105}}',
+        '\ufeff\ufeff{"code":105}',
+        '{"code":105}\ufeff',
         '{"code":3000000000}',
         '{"opaque":"99999999999"}',
         '{"code":"x"}',
