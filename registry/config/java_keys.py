@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Final, NamedTuple
 
 
@@ -37,3 +39,25 @@ KNOWN_TO_JAVA: Final[Mapping[str, JavaKey]] = {
     "serverSocketRcvBufSize": JavaKey("0", "left to the kernel"),
     "writeBufferLowWaterMark": JavaKey("0", "a quarter of the high mark"),
 }
+
+
+def java_paths(environ: Mapping[str, str], config_file: Path | None, in_file: Mapping[str, str]) -> dict[str, str]:
+    """The paths that a Java NameServer says in 319 when it is started so (NamesrvConfig, NamesrvStartup).
+
+    Args:
+        environ: of the process. config_file: of ``-c``: there Java writes what a 318 changes, whatever the file says.
+        in_file: what the file has of the keys of this module.
+    """
+    folder = home(environ) / "namesrv"
+    paths = {
+        "rocketmqHome": environ.get("ROCKETMQ_HOME", ""),
+        "kvConfigPath": str(folder / "kvConfig.json"),
+        "configStorePath": str(folder / "namesrv.properties"),
+    }
+    paths |= {key: in_file[key] for key in paths.keys() & in_file.keys()}
+    return paths if config_file is None else paths | {"configStorePath": str(config_file)}
+
+
+def home(environ: Mapping[str, str]) -> Path:
+    """The user's home; a container may run as a number without a name, and so without one: "~" then stays as it is."""
+    return Path(environ.get("HOME") or os.path.expanduser("~"))

@@ -306,6 +306,8 @@ class Settings(StreamSettings, frozen=True, kw_only=True):
     """attribute -> where its value came from; a setting that is absent has its default."""
     without_effect: dict[str, str] = {}  # noqa: RUF012
     """Keys of :mod:`mqregistry.config.java_keys` that the properties file has -> their text, for request 319."""
+    java_paths: dict[str, str] = {}  # noqa: RUF012
+    """The paths that a Java NameServer would have here, for request 319."""
 
     def source(self, name: str) -> str:
         """Where a setting's value came from, e.g. ``default`` or ``environment MQREGISTRY_PORT``."""
@@ -339,7 +341,7 @@ def options() -> dict[str, Option]:
         msgspec.structs.fields(Settings),
         key=lambda field: sum(field.name in base.__struct_fields__ for base in (StreamSettings, RateSettings)),
     ):
-        if field.name in ("sources", "without_effect"):
+        if field.name in ("sources", "without_effect", "java_paths"):
             continue
         kind, about = typing.get_args(hints[field.name])
         optional = typing.get_origin(kind) in (typing.Union, types.UnionType)

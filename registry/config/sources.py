@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from ..errors import ConfigError
 from . import properties
-from .java_keys import KNOWN_TO_JAVA
+from .java_keys import KNOWN_TO_JAVA, home, java_paths
 from .option import PREFIX, Option
 from .settings import Settings, options, options_by_key
 
@@ -108,7 +108,10 @@ def build(
         if value is not None:
             option = options()[name]
             values[name], sources[name] = value, f"flag {option.flag}"
-    settings = Settings(**values, sources=sources, without_effect=without_effect)
+    settings = Settings(
+        **values, sources=sources, without_effect=without_effect,
+        java_paths=java_paths(environ, config_file, without_effect),
+    )  # fmt: skip
     shared = [key for key, option in options_by_key().items() if option.about.shared]
     for key in settings.config_allow_list.split(";"):
         if key and key not in shared:
@@ -118,11 +121,10 @@ def build(
 
 def default_data_dir(environ: Mapping[str, str]) -> Path:
     """Where ``up`` keeps its data unless told otherwise (XDG base directories)."""
-    home = environ.get("XDG_DATA_HOME") or ""
-    if home.startswith("/"):
-        return Path(home) / "mqregistry"
-    # a container may run as a number without a name, and so without a home: "~" then stays as it is
-    return Path(environ.get("HOME") or os.path.expanduser("~")) / ".local" / "share" / "mqregistry"
+    data_home = environ.get("XDG_DATA_HOME") or ""
+    if data_home.startswith("/"):
+        return Path(data_home) / "mqregistry"
+    return home(environ) / ".local" / "share" / "mqregistry"
 
 
 def _read_file(path: Path) -> list[properties.Property]:

@@ -147,6 +147,22 @@ def test_319_shows_keys_of_the_file_that_have_no_effect(front_end_with, compat, 
         assert shown(client)["serverWorkerThreads"] == "17"
 
 
+@pytest.mark.parametrize("text", ["", "configStorePath=/ignored\nkvConfigPath=/there/kv.json\n"])
+def test_319_shows_the_paths_that_java_would_have(front_end_with, compat, tmp_path, text):
+    file = tmp_path / "namesrv.properties"
+    file.write_text(text)
+    paths = ("rocketmqHome", "kvConfigPath", "configStorePath")
+    environ = {"HOME": "/home/mq", "ROCKETMQ_HOME": "/opt/rocketmq"}
+    settings = build(config_file=file, environ=environ)
+    with front_end_with(compat=compat, java_paths=settings.java_paths).client() as client:
+        kv_path = "/there/kv.json" if text else "/home/mq/namesrv/kvConfig.json"
+        assert [shown(client)[key] for key in paths] == ["/opt/rocketmq", kv_path, str(file)]
+    without_file = build(environ=environ).java_paths
+    assert [without_file[key] for key in paths] == [
+        "/opt/rocketmq", "/home/mq/namesrv/kvConfig.json", "/home/mq/namesrv/namesrv.properties",
+    ]  # fmt: skip
+
+
 def test_319_shows_0_for_the_default_water_mark(front_end_with):
     with front_end_with().client() as client, front_end_with(write_buffer_high_water_mark_bytes=2048).client() as other:
         assert shown(client)["writeBufferHighWaterMark"] == "0"

@@ -168,7 +168,7 @@ def shown(context: RequestContext) -> str:
     order, defaults = context.behaviour.shown_settings, context.behaviour.shown_defaults
     settings, shared = context.settings, context.shared
     values = {key: defaults.get(key, java.default) for key, java in KNOWN_TO_JAVA.items()}
-    for key, text in {**settings.without_effect, **shared}.items():
+    for key, text in {**settings.without_effect, **settings.java_paths, **shared}.items():
         if key in KNOWN_TO_JAVA:
             values[key] = _without_effect(KNOWN_TO_JAVA[key], text) or values[key]
     for key, option in options_by_key().items():
