@@ -98,11 +98,14 @@ if ARGV[26] ~= "" and call("HGET", KEYS[1], "last_change") ~= ARGV[26] then
   end
 end
 if epoch ~= ARGV[2] or (row.rev or "0") ~= ARGV[3] or config_rev ~= ARGV[5] or (live.n or "0") ~= ARGV[4] then
-  local advances = false
+  local advances, same = false, true
   for field, value in pairs(new_version) do
     advances = advances or not live[field] or less(live[field], value)
+    same = same and live[field] == value
   end
-  if epoch == ARGV[2] and live.n and live.n ~= ARGV[4] and live["name:" .. name] and not advances then
+  local is_other_part = same and live.digest ~= ARGV[17] -- of a split registration, which has one DataVersion
+  if epoch == ARGV[2] and live.n and live.n ~= ARGV[4] and live["name:" .. name] and not advances
+    and not is_other_part then
     -- Registered through another way since this one was sent, and this one is not newer: it must not bring
     -- back what the newer one, or an administrator, took away.
     check_liveness(who, ARGV[19])
@@ -235,7 +238,10 @@ local new_live = {cluster = cluster, addr = addr, timeout_ms = ARGV[13], ["name:
   counter = more and (live.counter or "0") or ARGV[14], timestamp = more and (live.timestamp or "0") or ARGV[15],
   state_version = more and (live.state_version or "0") or ARGV[16],
   ha = ARGV[10] ~= "" and string.sub(ARGV[10], 2) or nil}
-local live_changed = live.ha ~= new_live.ha
+local live_changed, is_first = live.ha ~= new_live.ha, false
+for field in pairs(new_version) do
+  is_first = is_first or live[field] ~= new_live[field]
+end
 for field, value in pairs(new_live) do
   live_changed = live_changed or live[field] ~= value
 end
@@ -315,6 +321,7 @@ if changed then
     .. ',"live":{"timeout_ms":' .. ARGV[13] .. ',"counter":' .. new_live.counter
     .. ',"timestamp":' .. new_live.timestamp .. ',"state_version":' .. new_live.state_version .. (new_live.ha and (',"ha":' .. cjson.encode(new_live.ha)) or "") .. "}"
     .. (live.addr and "" or ',"new":true')
+    .. (is_first and ',"first":true' or "")
     .. (row_changed and (',"row":' .. row_json(new_row)) or "")
     .. (filter_json and (',"filter_servers":' .. filter_json) or "")
     .. (#dropped_json > 0 and (',"dropped":[' .. table.concat(dropped_json, ",") .. "]") or "")

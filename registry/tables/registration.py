@@ -59,6 +59,7 @@ def compare(
     n: str = "0",
     delete_missing_topics: bool = False,
     restore_missing_topics: bool = True,
+    may_be_part: bool = False,
 ) -> RegistrationDiff:
     """Find which queue data, topics and mappings a registration changes.
 
@@ -71,6 +72,8 @@ def compare(
         epoch, n: of the registry and of the broker's live info, for the result.
         delete_missing_topics: deleteTopicWithBrokerRegistration.
         restore_missing_topics: whether an unchanged version brings back what was deleted meanwhile (5.x).
+        may_be_part: with the version unchanged it may be another part of the last registration: all of it counts, and
+            what it does not name belongs to the other parts.
     """
     name = registration.broker_name
     row = tables.brokers.get(name)
@@ -82,7 +85,8 @@ def compare(
     if not role.counts:
         return diff
 
-    everything = role.is_new or known_version != registration.data_version
+    is_part = may_be_part and not role.is_new and known_version == registration.data_version
+    everything = is_part or role.is_new or known_version != registration.data_version
     perm_mask = ~PERM_WRITE if role.wipes_write else -1
     table = tables.topics if name in tables.broker_topics else {}  # a new brokerName has no queue data: look up none
     for topic, config in registration.topics.items():
@@ -102,7 +106,7 @@ def compare(
             continue
         topics[topic] = QueueData(read, write, perm, flag)
 
-    if delete_missing_topics and not registration.mappings:
+    if delete_missing_topics and not is_part and not registration.mappings:
         dropped += sorted(tables.broker_topics.get(name, set()) - registration.topics.keys())
     if everything:
         for topic, (mapped_name, mapping) in registration.mappings.items():

@@ -61,5 +61,9 @@ DELIBERATE = {
         'an explicit "dataVersion":null is read as an absent one; Java answers 0, keeps the broker without a '
         "version and answers 322 as if it did not know it: never drawn, for no peer writes it"
     ),
+    "D33": (
+        "a registration with the DataVersion of the one before and other queue data: not sent (Java leaves queue data "
+        "that is there alone)"
+    ),
     "clock": "a data version that the server made up: its timestamp, when it is that of the clock",
 }

@@ -208,6 +208,8 @@ class Run:
         self.old: dict[int, list[Line]] = {}
         self.said = [Said() for _ in PROCESSES]
         self.owner: dict[tuple[str, str], Line] = {}
+        self.told: dict[tuple[str, str], tuple[Any, dict[int, tuple[int, int, int, int]]]] = {}
+        """Per process: the DataVersion of its last registration, and the queue data that it has registered with it."""
         self.rows: dict[str, dict[str, Any]] = {}
         self.clusters: dict[str, set[str]] = {}
         self.ghosts: set[tuple[str, str]] = set()
@@ -411,7 +413,8 @@ class Run:
             topics = 0
         state = 0 if form in ("absent", "{}", "no version", "null wrapper", "broken") else said.state
         good = bad_id is None and form != "broken" and args["crc"] != "wrong"
-        about = {"topics": topics, "state": state, "form": form, "good": good, "binary": args["binary"]}
+        about = {"topics": topics, "state": state, "form": form, "good": good, "binary": args["binary"],
+                 "told": (said.version(), dict(said.topics))}  # fmt: skip
         said.last = (given, body, version, about)
         self.send_registration(process, oneway=args["oneway"])
 
@@ -432,6 +435,13 @@ class Run:
             holder != addr or name not in self.clusters.get(cluster, ()) if self.as_48 else holder not in (None, addr)
         ):
             self.step_aside("null wrapper")
+            return
+        told_version, told_topics = about["told"]
+        same_version, told_before = self.told.get(self.who(cluster, addr), (None, {}))
+        if same_version == told_version and any(
+            told_before.get(topic, queue_data) != queue_data for topic, queue_data in told_topics.items()
+        ):
+            self.step_aside("D33")
             return
         refused = refused_if_new or self.holder_is_newer(cluster, addr, holder, about["state"])
         oneway = oneway and not refused and about["good"]
@@ -456,6 +466,9 @@ class Run:
         self.must_agree(java, ours, f"103 {ext} version={version} {body[:600]!r}")
         if not refused and java.get("code", 0) == 0 and not (null_wrapper and self.as_48):
             self.owner[self.who(cluster, addr)] = line
+            if about["form"] in ("json", "zlib", "bare keys"):
+                before = told_before if same_version == told_version else {}
+                self.told[self.who(cluster, addr)] = (told_version, before | told_topics)
         self.compare_rows(removal=False)
 
     def holder_is_newer(self, cluster: str, addr: str, holder: str | None, state: int) -> bool:

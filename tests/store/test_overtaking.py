@@ -63,6 +63,20 @@ async def test_newer_registration_that_met_an_older_one_compares_again_and_count
     assert (await bed.live(newer.registration))["counter"] == "3"
 
 
+async def test_part_that_met_another_part_of_its_data_version_is_compared_again(bed):
+    await bed.register(topics=["t1", "t2"], counter=1)
+    second = await bed.fe1.prepare(registration(topics={"t2": (4, 4, 4)}, counter=2))
+    await bed.fe2.register(registration(topics={"t1": (4, 4, 4)}, counter=2))
+    assert (await bed.fe1.send_once(second)).status == "RETRY"
+
+
+async def test_event_says_with_which_registration_a_data_version_begins(bed):
+    await bed.register(topics=["t1", "t2"], counter=1)
+    await bed.register(topics=["t1", "t2", "t3"], counter=1)
+    await bed.register(topics=["t1", "t2", "t3"], counter=2)
+    assert [event.first for event in await bed.events()] == [True, False, True]
+
+
 async def test_restarted_broker_counts_by_its_timestamp_though_its_counter_began_anew(bed):
     await bed.register(counter=50, timestamp=1000)
     late = await bed.fe2.prepare(registration(counter=1, timestamp=2000, topics=["t1", "t2", "t9"]))

@@ -143,3 +143,10 @@ def test_the_difference_says_what_it_rests_on():
     for r in (registration(), registration(broker_id=1, addr="s")):
         diff = compare(r, None, tables, epoch="e", n="5")
         assert (diff.epoch, diff.rev, diff.n, diff.config_rev) == ("e", 7, "5", 3)
+
+
+def test_another_part_of_the_version_counts_and_takes_nothing_away():
+    tables = tables_with({0: ADDR}, {"t1": RO, "t2": RW, "t3": RW})
+    part = {"may_be_part": True, "delete_missing_topics": True}
+    assert compare(registration(), V1, tables, **part) == changes({"t1": RW}, [], [])
+    assert compare(registration(version=V2), V1, tables, **part) == changes({"t1": RW}, ["t3"], [])

@@ -29,6 +29,7 @@ from ..view.route_answers import RouteAnswers
 from ..view.route_watches import RouteWatches
 from ..view.view import Applied, View
 from .chunk_cache import ChunkCache
+from .data_versions import DataVersions
 from .decoding_turns import DecodingTurns
 from .product_environment import ProductEnvironment
 from .replies import Replies
@@ -101,7 +102,8 @@ class RequestContext:
         self.answers.on_gone = self.lookup_counts.found
         self.watches = RouteWatches()
         self.effects = Effects()
-        for listener in (self.answers, self.watches, self.effects):
+        self.data_versions = DataVersions()
+        for listener in (self.answers, self.watches, self.data_versions, self.effects):
             view.subscribe(listener.applied, listener.replaced)
         view.subscribe(self._applied, lambda epoch, seq: self.use_shared(view.served.config))
         self.health = health

@@ -271,6 +271,7 @@ async def _write(
         n=beat.n,
         delete_missing_topics=deletes_missing,
         restore_missing_topics=context.behaviour.restores_deleted_topics,
+        may_be_part=context.data_versions.may_be_part(request.who, registration.data_version, registration.broker_name),
     )
     if len(diff.topics) > TOPICS_PER_EVENT:
         again = await request.ask()
