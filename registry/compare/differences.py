@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple, cast
 
+from ..config.settings import options_by_key
 from .content import FIVE_ALONE, OWN_KEYS, Content, Parts, route_parts, row_parts
 
 KINDS: Final = ("cluster", "broker", "topic", "kv", "config", "answer")
@@ -45,7 +46,7 @@ def differences(contents: Mapping[str, Content]) -> list[Difference]:
         *_with_parts("broker", _of(contents, "broker", lambda one: one.brokers), row_parts, contents),
         *_with_parts("topic", _of(contents, "topic", lambda one: one.routes), route_parts, contents),
         *_kv(_of(contents, "kv", lambda one: one.kv)),
-        *_config(_of(contents, "config", lambda one: one.config)),
+        *_config(_of(contents, "config", lambda one: one.config), contents),
         *_with_parts("answer", _of(contents, "answer", lambda one: one.answers), dict, contents),
     ]
 
@@ -137,11 +138,18 @@ def _kv(tables: _Tables) -> Iterator[Difference]:
             yield Difference(Cell("kv", namespace, "value", key), told)
 
 
-def _config(tables: _Tables) -> Iterator[Difference]:
+def _config(tables: _Tables, contents: Mapping[str, Content]) -> Iterator[Difference]:
     for key, found in _unequal(tables):
-        if key not in OWN_KEYS:  # a key that a side does not tell is one that it does not have
-            told = {side: value for side, value in found.items() if value is not None}
+        # a key that a side does not tell is one that it does not have
+        told = {side: value for side, value in found.items() if value is not None}
+        if not (key in OWN_KEYS or (_is_of_one_front_end(key) and not any(contents[side].is_java for side in told))):
             yield from _if_different(Cell("config", key), told)
+
+
+def _is_of_one_front_end(key: str) -> bool:
+    """Whether each front end of a namespace may have another value: ``up`` has another default than ``serve``."""
+    option = options_by_key().get(key)
+    return option is not None and not option.about.shared
 
 
 def _if_different(cell: Cell, told: dict[str, str | None]) -> Iterator[Difference]:

@@ -245,6 +245,28 @@ def test_observe_tells_who_would_be_refused_and_the_command_that_mends_it_works(
     assert auth("observe").stderr.endswith("2 that were refused are allowed by now\n"), "who comes from there is known"
 
 
+def test_enforce_shows_what_would_be_refused_and_asks(auth, refused, policy, monkeypatch):
+    auth("user", "add", "boss", "--role", "admin", "--certificate", "CN:boss")
+    refused(None, Right.REGISTER, "cluster:c1", "broker:broker-a", count=7)
+    for number in range(11):
+        refused(None, Right.PERM, f"broker:b{number}", count=2)
+    done = auth("mode", "enforce", expect=1)
+    shown = done.stdout.splitlines()
+    assert shown[:2] == [
+        "12 kinds of requests that were seen would be refused:",
+        "  anonymous: register on cluster:c1 broker:broker-a, 7 times, last from 10.9.9.9",
+    ]
+    assert (len(shown), shown[-1]) == (12, "  2 more: mqregistry auth observe")
+    assert "no terminal to ask at" in str(done.output)
+    auth("mode", "enforce", "--json", expect=2)
+    assert policy().mode is Mode.OBSERVE
+    assert json.loads(auth("mode", "enforce", "--json", "--yes").stdout)["refused_kinds"] == 12
+    assert policy().mode is Mode.ENFORCE
+    auth("mode", "enforce")  # nothing changes, and nothing is asked
+    auth("mode", "observe")
+    assert "would be refused" in auth("mode", "enforce", "--yes").stdout
+
+
 def test_what_rules_allow_and_is_refused_all_the_same_is_shown(auth, in_store):
     """By TLS, the broker's address, or whose the broker is: with enforce these would be locked out."""
     auth("user", "add", "broker-a", "--role", "broker", "--cluster", "c1", "--broker", "broker-a")

@@ -15,8 +15,11 @@ from click.testing import CliRunner
 from bench.servers.processes import free_port
 from mqregistry.cli import cli
 from mqregistry.cli.topics_file import parse_topic, read_topics
+from mqregistry.client.broker.config import BrokerConfig
+from mqregistry.client.broker.system_topics import system_topics
 from mqregistry.errors import ConfigError
 from mqregistry.model import TopicConfig
+from mqregistry.protocol.codes import VERSION_V4_8_0, VERSION_V5_5_0
 from tests.client.registrar_bed import brokers_at, queues_at
 from tests.server.harness import FrontEnd, wait_until
 
@@ -53,13 +56,32 @@ def test_says_what_each_name_server_answers_and_leaves_on_ctrl_c(run_broker, fro
     process = run_broker("--topics", str(topics), "--topic", "more:1:2:6", "-n", servers, "--addr", "127.0.0.1:20911")
     process.wait_for("registered after")
     process.wait_for(f"{nobody}  failed after")
-    assert process.out.startswith("broker-a (cluster DefaultCluster, id 0, 127.0.0.1:20911): 4 topics; Ctrl-C leaves\n")
+    assert process.out.startswith(
+        "broker-a (cluster DefaultCluster, id 0, 127.0.0.1:20911): 4 topics and 15 system topics; Ctrl-C leaves\n"
+    )
     assert brokers_at(front_end.port) == {"broker-a": {0: "127.0.0.1:20911"}}
     found = {topic: queues_at(front_end.port, topic)["broker-a"] for topic in ("orders", "bills", "refunds", "more")}
     assert found == {"orders": (4, 4, 6), "bills": (2, 8, 4), "refunds": (8, 8, 6), "more": (1, 2, 6)}
     assert process.end() == 0
     assert f"127.0.0.1:{front_end.port}  unregistered\n" in process.out
     assert brokers_at(front_end.port) == {}
+
+
+@pytest.mark.parametrize("release", ["4.8.0", "5.5.0"])
+def test_it_has_the_topics_that_a_java_broker_has_by_itself(run_broker, front_end, release):
+    """tests/client/test_system_topics.py compares them with recorded registrations."""
+    version = {"4.8.0": VERSION_V4_8_0, "5.5.0": VERSION_V5_5_0}[release]
+    config = BrokerConfig(
+        broker_name="broker-a", broker_addr="127.0.0.1:10911", cluster_name="DefaultCluster", version=version
+    )
+    own = {topic.topic_name for topic in system_topics(config)}
+    assert {"TBW102", "SELF_TEST_TOPIC", "broker-a", "DefaultCluster", "OFFSET_MOVED_EVENT"} < own
+    for options, expected in (((), {*own, "orders"}), (("--no-system-topics",), {"orders"})):
+        process = run_broker("--topic", "orders", "-n", f"127.0.0.1:{front_end.port}", "--release", release, *options)
+        process.wait_for("registered after")
+        with front_end.client() as client:
+            assert {*json.loads(client.request(206).body)["topicList"]} == expected
+        assert process.end() == 0
 
 
 def test_json_period_and_all_the_forms(run_broker, front_end):

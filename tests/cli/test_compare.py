@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import re
+import secrets
 import time
 from pathlib import Path
 
@@ -12,15 +14,17 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from bench.servers.processes import free_port
+from mqregistry.cli.run.up import DEFAULTS
 from mqregistry.model import BrokerRow, QueueData
 from mqregistry.protocol.codes import VERSION_V5_5_0
 from mqregistry.store.snapshot import read_tables
 from mqregistry.store.store import open_existing
 from tests.client.threads import serving_in_thread
 from tests.compare.java_like import answer_as_java, tables_of
-from tests.server.harness import wait_until
+from tests.server.harness import FrontEnd, wait_until
 from tests.server.serving import get
 
+from .processes import Process
 from .test_operators import example  # noqa: F401 (a fixture)
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "comparing.md").read_text(encoding="utf-8")
@@ -55,6 +59,28 @@ def test_sides_that_are_the_same(command, java):
     assert shown[1].split()[1:] == ["Java", "NameServer", "5.3.3", "1", "1", "read"]
     assert shown[3].endswith(" same")
     assert told(command("compare", f"{one.address};{other.address}", "--once", "--json"))["same"] is True
+
+
+def test_an_up_and_a_serve_of_one_namespace_are_the_same(command, redis_url):
+    """They have other defaults of what each process decides for itself."""
+    namespace = f"t{secrets.token_hex(5)}"
+    front_ends = [FrontEnd(redis_url, namespace), FrontEnd(redis_url, namespace, **DEFAULTS)]
+    try:
+        addresses = [f"127.0.0.1:{front_end.port}" for front_end in front_ends]
+        assert told(command("compare", *addresses, *AT_ONCE, "--json"))["differences"] == []
+    finally:
+        for front_end in front_ends:
+            front_end.close()
+
+
+def test_without_once_it_says_that_it_goes_on(java):
+    (one, _), (other, _) = java(), java()
+    process = Process("compare", one.address, other.address, env=dict(os.environ))
+    process.wait_for("same")
+    assert process.end() == 0
+    assert process.err == (
+        "compares every 10 s, and tells what changes, until Ctrl-C; --once ends as soon as it is known\n"
+    )
 
 
 def test_what_differs_is_named_with_since_when_and_between_whom(command, java):

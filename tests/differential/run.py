@@ -439,7 +439,8 @@ class Run:
         told_version, told_topics = about["told"]
         same_version, told_before = self.told.get(self.who(cluster, addr), (None, {}))
         if same_version == told_version and any(
-            told_before.get(topic, queue_data) != queue_data for topic, queue_data in told_topics.items()
+            told_before.get(topic, None if self.as_48 else queue_data) != queue_data
+            for topic, queue_data in told_topics.items()
         ):
             self.step_aside("D33")
             return

@@ -135,7 +135,7 @@ def test_the_runbook_leads_from_off_to_enforce_and_nobody_who_was_told_of_is_ref
         day()
         # 5
         for command in steps[5]:
-            site.run(command)
+            site.run(f"{command} --yes")  # what is shown is what strangers sent
         day()
         refused_with(stranger.request(RequestCode.WIPE_WRITE_PERM_OF_BROKER, {"brokerName": "broker-a"}), "anonymous")
         refused_with(stranger.request(RequestCode.DELETE_TOPIC_IN_NAMESRV, {"topic": "topic1"}), "anonymous")
@@ -150,6 +150,6 @@ def test_the_runbook_leads_from_off_to_enforce_and_nobody_who_was_told_of_is_ref
         assert broker_c.register(forgotten).code == 0
         site.run(lets_in)
         for command in steps[5]:
-            site.run(command)
+            site.run(f"{command} --yes")  # what is shown is what strangers sent
         assert broker_c.register(forgotten).code == 0
         day()

@@ -10,13 +10,16 @@ from ...auth.policy import Mode, Policy
 from ...auth.refused import RefusedSummary
 from ...auth.users import ANONYMOUS, User
 from ...networks import Networks, parse_address
+from ...operators.words import counted
 from ...server.auth.refusal import BROKER_ADDR, NEEDS_TLS, NOT_OWNER
 from ...store.auth.policies import PolicyStore
 from ...store.auth.refusals import RefusalStore
 from ...store.store import Store
 from .. import output
 from ..target import target_command
+from ..write.confirm import confirm, yes_option
 
+_SHOWN_KINDS = 10
 _MEANINGS = {
     Mode.OFF: "everybody may do everything",
     Mode.OBSERVE: "everybody may do everything; what rules would refuse is noted ('auth observe')",
@@ -26,14 +29,15 @@ _MEANINGS = {
 
 @click.command()
 @click.argument("mode", type=click.Choice([mode.value for mode in Mode]), required=False)
+@yes_option
 @target_command
-async def mode(store: Store, mode: str | None, as_json: bool) -> None:
+async def mode(store: Store, mode: str | None, yes: bool, as_json: bool) -> None:
     """Show or set the MODE of authentication.
 
     \b
     off      everybody may do everything
     observe  the same; what rules would refuse is noted
-    enforce  what no rule allows is refused; needs an admin first
+    enforce  what no rule allows is refused; needs an admin first, and asks if requests were seen that would be refused
     """  # noqa: D301 (\\b is for click)
     policies = PolicyStore(store)
     if mode == Mode.OFF:  # also if the rules cannot be read: it is the way back in
@@ -45,10 +49,14 @@ async def mode(store: Store, mode: str | None, as_json: bool) -> None:
         return
     policy = await policies.read()
     before = policy.mode
+    refused = still_refused(policy, await RefusalStore(store).summary())
     if mode is not None:
         wanted = Mode(mode)
+        if wanted is Mode.ENFORCE and before is not Mode.ENFORCE and refused:
+            changes.set_mode(policy, wanted)  # without an admin there is nothing to ask
+            confirm(*_would_be_refused(refused), yes=yes, as_json=as_json)
         policy = await policies.change(lambda policy: changes.set_mode(policy, wanted))
-    refused = still_refused(policy, await RefusalStore(store).summary())
+        refused = still_refused(policy, refused)
     if as_json:
         output.json_line({
             "mode": policy.mode, "before": before, "revision": policy.revision, "users": len(policy.users),
@@ -64,6 +72,21 @@ async def mode(store: Store, mode: str | None, as_json: bool) -> None:
         click.echo(
             f"{len(refused)} kinds of requests that were seen are not allowed: mqregistry auth observe", err=True
         )
+
+
+def _would_be_refused(refused: list[RefusedSummary]) -> list[str]:
+    """What to know before requests are refused: the kinds that were seen most."""
+    most = sorted(refused, key=lambda row: -row.count)[:_SHOWN_KINDS]
+    more = [f"  {len(refused) - len(most)} more: mqregistry auth observe"] if len(refused) > len(most) else []
+    return [
+        f"{counted(len(refused), 'kind')} of requests that were seen would be refused:",
+        *(
+            f"  {row.kind.user}: {row.kind.right or row.kind.reason} on {' '.join(row.kind.resources) or '*'}, "
+            f"{counted(row.count, 'time')}, last from {row.last.source}"
+            for row in most
+        ),
+        *more,
+    ]
 
 
 def still_refused(policy: Policy, rows: list[RefusedSummary]) -> list[RefusedSummary]:

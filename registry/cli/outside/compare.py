@@ -136,6 +136,10 @@ async def _go_on(comparison: Comparing, every_ms: int, show: Callable[[Report], 
     """Compare until Ctrl-C; show the result whenever it changes."""
     shown: object = None
     report = comparison.report()
+    click.echo(
+        f"compares every {every_ms / 1000:g} s, and tells what changes, until Ctrl-C; --once ends as soon as it is known",
+        err=True,
+    )
 
     def told(one: Report) -> bool:
         nonlocal shown, report

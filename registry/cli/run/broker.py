@@ -22,6 +22,7 @@ from ...client.broker.registrar import (
 )
 from ...errors import ConfigError, RegistryError
 from ...names import printable
+from ...operators.words import counted
 from ...protocol.codes import VERSION_V4_8_0, VERSION_V4_9_7, VERSION_V5_3_3, VERSION_V5_5_0, Encoding
 from .. import complete_names
 from ..tls import tls_options
@@ -69,6 +70,9 @@ for _command in (wipe, restore, forget):
 @click.option("--topics", "files", multiple=True, type=click.Path(path_type=Path, dir_okay=False, exists=True),
               help="File of topics, YAML or JSON, or a Java broker's topics.json. May be repeated.")  # fmt: skip
 @click.option("--topic", "texts", multiple=True, metavar="NAME:READ:WRITE:PERM", help="One topic. May be repeated.")
+@click.option("--system-topics/--no-system-topics", default=True,
+              help="Whether it also has the topics that a Java broker makes by itself: TBW102, SELF_TEST_TOPIC ...  "
+              "[default: it has]")  # fmt: skip
 @click.option("-n", "--namesrv", metavar="ADDRESSES", help=f"'host:port;host:port'. [env: {NAMESRV_ADDR}; else the "
               "'mqregistry up' that runs here]")  # fmt: skip
 @click.option("--redis", metavar="URL", help="Write to this Redis itself instead, without a name server.")
@@ -111,8 +115,10 @@ def run_broker(files: tuple[Path, ...], texts: tuple[str, ...], **options: Any) 
     mqregistry broker run --name broker-a --topics topics.yaml -n '10.0.0.8:9876;10.0.0.9:9876'
     """  # noqa: D301 (\\b is for click)
     try:
-        topics = TopicTable([*(topic for path in files for topic in read_topics(path)), *map(parse_topic, texts)])
-        drill = _Drill(_config(options), topics, options)
+        given = [*(topic for path in files for topic in read_topics(path)), *map(parse_topic, texts)]
+        config = _config(options)
+        topics = TopicTable.with_system_topics(config, given) if options["system_topics"] else TopicTable(given)
+        drill = _Drill(config, topics, len({topic.topic_name for topic in given}), options)
     except (ConfigError, ValueError) as error:  # ValueError: of a topic
         raise click.UsageError(str(error)) from error
     asyncio.run(drill.run())
@@ -150,7 +156,8 @@ def _name_servers(namesrv: str | None) -> str:
 class _Drill:
     """One run of the command: the broker, and what is printed."""
 
-    def __init__(self, config: BrokerConfig, topics: TopicTable, options: dict[str, Any]) -> None:
+    def __init__(self, config: BrokerConfig, topics: TopicTable, own_topics: int, options: dict[str, Any]) -> None:
+        self._own_topics = own_topics
         self._as_json, self._verbose = options["as_json"], options["verbose"]
         self._said: dict[str, tuple[object, ...]] = {}
         self.was_registered = False
@@ -173,7 +180,9 @@ class _Drill:
         config, topics = self._registrar.config, self._registrar.topics
         if not self._as_json:
             who = f"{config.broker_name} (cluster {config.cluster_name}, id {config.broker_id}, {config.broker_addr})"
-            click.echo(f"{who}: {len(topics)} topic{'s' * (len(topics) != 1)}; Ctrl-C leaves")
+            system = len(topics) - self._own_topics
+            also = f" and {counted(system, 'system topic')}" if system else ""
+            click.echo(f"{who}: {counted(self._own_topics, 'topic')}{also}; Ctrl-C leaves")
         stop, entered = asyncio.Event(), asyncio.Event()
         running = asyncio.ensure_future(self._until(stop, entered))
 
