@@ -79,7 +79,7 @@ def test_without_once_it_says_that_it_goes_on(java):
     process.wait_for("same")
     assert process.end() == 0
     assert process.err == (
-        "compares every 10 s, and tells what changes, until Ctrl-C; --once ends as soon as it is known\n"
+        "compares every 10 s and tells what changes, until Ctrl-C; --once ends as soon as it is known\n"
     )
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
+import threading
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -12,6 +14,8 @@ import msgspec
 from ...config.settings import Settings
 from ...errors import StartError
 from ...names import PrintableFormatter
+
+logger = logging.getLogger(__name__)
 
 _FILE_BYTES: Final = 50 * 1024 * 1024
 _FILES: Final = 10
@@ -48,6 +52,33 @@ def _part(record: logging.LogRecord) -> str:
     return _PARTS.get(record.name) or record.name.rpartition(".")[2]
 
 
+def _zipped_name(name: str) -> str:
+    return f"{name}.gz"
+
+
+def _zip(source: str, target: str) -> None:
+    """Put a log file that is full, or an older one, where the next older one was, compressed as Java's are."""
+    if source.endswith(".gz"):
+        os.replace(source, target)
+        return
+    full = f"{source}.full"
+    os.replace(source, full)
+    threading.Thread(target=_compress, args=(full, target), name="log compression").start()
+
+
+def _compress(source: str, target: str) -> None:
+    import gzip  # once in 50 MiB
+    import shutil
+
+    try:
+        with open(source, "rb") as full, gzip.open(f"{target}.part", "wb", compresslevel=6) as compressed:
+            shutil.copyfileobj(full, compressed, 1 << 20)
+        os.replace(f"{target}.part", target)
+        os.remove(source)
+    except OSError as error:  # a full disk: the file stays as it is
+        logger.warning("cannot compress the log file %s: %s", source, error)
+
+
 def configure_logging(settings: Settings) -> None:
     """Log to stderr, or to the rotating file that the settings name.
 
@@ -60,6 +91,7 @@ def configure_logging(settings: Settings) -> None:
 
         try:
             handler = RotatingFileHandler(settings.log_file, maxBytes=_FILE_BYTES, backupCount=_FILES, encoding="utf-8")
+            handler.namer, handler.rotator = _zipped_name, _zip
         except OSError as error:
             raise StartError(f"cannot write the log file {settings.log_file}: {error.strerror or error}") from error
     else:

@@ -58,6 +58,7 @@ from .malloc import keep_large_blocks, trim_after_bursts
 from .pipes import LineWriter
 from .port.received_connections import ReceivedConnections
 from .port.sockets import advertised
+from .removal_log import log_removal
 
 logger = logging.getLogger(__name__)
 
@@ -131,8 +132,9 @@ class Worker:
         self._changes = ChangeCounts()
         self._unwritable = UnwritableTopics(lambda: self._view.served)
         self._loop_delays = LoopDelays()
-        if spec.index == 0:  # one worker counts for all: each has the same tables
+        if spec.index == 0:  # one worker counts and logs for all: each has the same tables
             self._view.subscribe(self._changes.applied)
+            self._view.subscribe(lambda applied: log_removal(applied, self._view.exact))
         self._lookups = LookupJournal(
             self._context.lookup_counts, StreamStore(self._store), spec.front_end, self._channels.incarnation,
             interval_s=settings.lookup_counts_interval_ms / 1000,

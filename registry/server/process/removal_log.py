@@ -1,0 +1,69 @@
+"""Logs which rows of the tables a removal takes, a line each, as the Java NameServer does.
+
+A broker may have tens of thousands of topics: the first ones get a line, the others one together.
+"""
+
+from __future__ import annotations
+
+import heapq
+import logging
+from collections.abc import Collection, Iterator
+from typing import Final
+
+from ...events.changes import BrokerRegistered, BrokerRemoved, TopicDeleted
+from ...tables.tables import Tables
+from ..view.view import Applied
+
+logger = logging.getLogger(__name__)
+
+SHOWN_TOPICS: Final = 50
+
+
+def log_removal(applied: Applied, tables: Tables) -> None:
+    """Log it, if it is one.
+
+    Args:
+        tables: after it.
+    """
+    if logger.isEnabledFor(logging.INFO):
+        for line in removal_lines(applied, tables):
+            logger.info("%s", line)
+
+
+def removal_lines(applied: Applied, tables: Tables) -> Iterator[str]:
+    """What is logged, line by line."""
+    change = applied.change
+    if isinstance(change, BrokerRemoved):
+        yield from _of_broker(change, applied, tables)
+    elif isinstance(change, BrokerRegistered) and change.dropped:
+        yield from _of_topics(change.broker_name, change.dropped, tables)
+    elif isinstance(change, TopicDeleted):
+        for name in change.broker_names[:SHOWN_TOPICS]:
+            yield from _of_topics(name, (change.topic,), tables)
+        if len(change.broker_names) > SHOWN_TOPICS:
+            more = len(change.broker_names) - SHOWN_TOPICS
+            yield f"remove from topicQueueTable: topic {change.topic} of {more} more brokerNames"
+
+
+def _of_broker(change: BrokerRemoved, applied: Applied, tables: Tables) -> Iterator[str]:
+    name, row = change.broker_name, applied.row_before
+    if change.who is not None:
+        yield f"remove from brokerLiveTable: {change.who}"
+    if row is None:
+        return
+    if change.broker_id is not None and row.broker_addrs.get(change.broker_id) == change.addr:
+        yield f"remove from brokerAddrTable: address {change.addr}, id {change.broker_id} of {name}"
+    if change.row is None:
+        yield f"remove from brokerAddrTable: {name}"
+        yield f"remove from clusterAddrTable: {name} of cluster {row.cluster}"
+        if row.cluster not in tables.clusters:
+            yield f"remove from clusterAddrTable: cluster {row.cluster}"
+        yield from _of_topics(name, applied.topics, tables)
+
+
+def _of_topics(name: str, topics: Collection[str], tables: Tables) -> Iterator[str]:
+    for topic in heapq.nsmallest(SHOWN_TOPICS, topics):
+        is_gone = "" if topic in tables.topics else ", and with it the topic"
+        yield f"remove from topicQueueTable: topic {topic} of {name}{is_gone}"
+    if len(topics) > SHOWN_TOPICS:
+        yield f"remove from topicQueueTable: {len(topics) - SHOWN_TOPICS} more topics of {name}"
