@@ -161,3 +161,24 @@ async def test_a_list_that_cannot_be_read_leaves_the_last_one(store, monkeypatch
     finally:
         following.cancel()
         await asyncio.gather(following, return_exceptions=True)
+
+
+def test_a_fleet_without_a_sweeper_is_told_once_in_the_log_and_at_readyz(http, caplog):
+    caplog.set_level("INFO")
+    port, lists = http
+    facts = SweeperFacts(host="h", pid=2, release="1", started_ms=1)
+
+    def learn(now_ms, *, gone):
+        sweeper = SweeperNow(id="s", last_sweep_ms=1, gone=gone, facts=facts)
+        lists.learn(fleet(worker(1), now_ms=now_ms, sweepers=[sweeper]))
+        return json.loads(get(port, "/readyz").body).get("warnings", [])
+
+    assert learn(60_000, gone=False) == learn(100_000, gone=True) == learn(114_000, gone=True) == []
+    assert caplog.records == []
+    for now_ms in (115_000, 130_000):
+        (warning,) = learn(now_ms, gone=True)
+        assert warning.startswith("no sweeper runs: brokers that fall silent stay in every route; start ")
+    assert learn(140_000, gone=False) == learn(154_000, gone=True) == []
+    assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
+        ("WARNING", warning), ("WARNING", "a sweeper runs"),
+    ]  # fmt: skip

@@ -137,7 +137,7 @@ async def _go_on(comparison: Comparing, every_ms: int, show: Callable[[Report], 
     shown: object = None
     report = comparison.report()
     click.echo(
-        f"compares every {every_ms / 1000:g} s and tells what changes, until Ctrl-C; --once ends as soon as it is known",
+        f"compares every {every_ms / 1000:g} s and tells what changes, until Ctrl-C; --once ends when it is known",
         err=True,
     )
 

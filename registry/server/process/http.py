@@ -37,7 +37,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             reasons = self.server.fleet.not_ready()
             status = HTTPStatus.SERVICE_UNAVAILABLE if reasons else HTTPStatus.OK
             told: dict[str, object] = {"ready": not reasons, "reasons": reasons}
-            if warnings := self.server.fleet.warnings():
+            if warnings := [*self.server.fleet.warnings(), *self.server.known.warnings()]:
                 told["warnings"] = warnings
             self._answer(status, json.dumps(told).encode() + b"\n", "application/json")
         elif path == "/metrics":

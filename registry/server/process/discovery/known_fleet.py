@@ -25,6 +25,12 @@ READ_EVERY_S: Final = 2.0
 # Redis came back with less than before, perhaps with nothing: for so long, in which every front end renews its lease,
 # those that were known stay in the lists.
 _SETTLE_MS: Final = 10_000
+# A sweeper that is replaced by another one, or starts after the front ends, is away for no longer.
+_UNSWEPT_MS: Final = 15_000
+_UNSWEPT: Final = (
+    "no sweeper runs: brokers that fall silent stay in every route; start 'mqregistry sweep', or a front end without "
+    "--no-sweep"
+)
 
 
 class KnownFleet:
@@ -45,6 +51,8 @@ class KnownFleet:
         self._shows = shows
         self._front_ends: dict[str, FrontEnd] = {}
         self._targets: bytes = b"[]"
+        self._unswept_since_ms: int | None = None
+        self._is_unswept = False
 
     async def follow(self, store: Store) -> None:
         """Read the list every two seconds. While Redis is away the last one stands. Runs until cancelled."""
@@ -65,7 +73,26 @@ class KnownFleet:
         self._targets = msgspec.json.encode([*_targets(now, fleet, self._namespace)])
         states = Counter(one.state.replace(" ", "_") for one in now.values())
         series = [Series("front_ends", state, states[state]) for state in ("ready", "not_ready", "draining", "gone")]
-        self._shows("fleet", [*series, Series("sweepers", "", sum(not one.gone for one in fleet.sweepers))])
+        sweepers = sum(not one.gone for one in fleet.sweepers)
+        self._shows("fleet", [*series, Series("sweepers", "", sweepers)])
+        self._learn_swept(fleet.now_ms, is_swept=sweepers > 0)
+
+    def _learn_swept(self, now_ms: int, *, is_swept: bool) -> None:
+        """Log when there is no sweeper (any more), and when there is one again."""
+        if is_swept:
+            if self._is_unswept:
+                logger.warning("a sweeper runs")
+            self._unswept_since_ms, self._is_unswept = None, False
+            return
+        if self._unswept_since_ms is None:
+            self._unswept_since_ms = now_ms
+        if not self._is_unswept and now_ms - self._unswept_since_ms >= _UNSWEPT_MS:
+            self._is_unswept = True
+            logger.warning("%s", _UNSWEPT)
+
+    def warnings(self) -> list[str]:
+        """What /readyz says of the fleet."""
+        return [_UNSWEPT] if self._is_unswept else []
 
     def addresses(self) -> bytes:
         """``host:port;host:port`` of the front ends that are ready, for RocketMQ's clients; empty: there is none."""
