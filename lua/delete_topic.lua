@@ -5,8 +5,11 @@
   ARGV[2] cluster   only from the brokers of this cluster; "" = everywhere
   ARGV[3] limit     int   brokerNames a call that it is taken from, about
   ARGV[4] rest      "" begins; else what the call before returned
+  ARGV[5] owner     who asks, and what was decided for him, see include/owner
   DERIVED brokers, queues:<brokerName>, broker:<brokerName>, cluster:<cluster>
   RETURNS {"OK", seq, brokerNames it was taken from, rest}; rest "": those were all, else call again with it
+          {"ASK", seq, resource, ...}: it is at brokers of a cluster that was not decided on; nothing was changed by
+          this call, see include/owner
   EVENTS  topic_deleted, when anything was there; with the queue data that it had, unless at more than 500 brokerNames
   REPEAT  no effect      COST O(limit), and half a microsecond for each brokerName
   SOURCE  RouteInfoManager.deleteTopic ]]
@@ -15,10 +18,12 @@
 --- @include "include/emit"
 --- @include "include/collect"
 --- @include "include/rest"
+--- @include "include/owner"
 local NAMES_AT_ONCE = 250
 local MOST_LOOKED_AT = 10000
 local topic, limit = ARGV[1], tonumber(ARGV[3])
 local cursor, looked_at, count, packed, pcall = cursor_of(ARGV[4]), 0, 0, {}, redis.pcall
+local asks
 expect("set", P .. "brokers")
 if ARGV[2] ~= "" then
   expect("set", P .. "cluster:" .. ARGV[2])
@@ -37,6 +42,8 @@ repeat
       expect("hash", P .. "broker:" .. name)
       taken[#taken + 1] = name
       taken[#taken + 1] = data
+      asks = asks or ARGV[5] ~= ""
+        and ask_for(ARGV[5], {"cluster:" .. (call("HGET", P .. "broker:" .. name, "cluster") or "")})
     end
   end
   cursor, looked_at, count = page[1], looked_at + #page[2], count + #taken / 2
@@ -44,6 +51,9 @@ repeat
   page, taken = nil, nil
   collect()
 until cursor == "0" or count >= limit or looked_at >= MOST_LOOKED_AT
+if asks then
+  return asks
+end
 if count == 0 then
   return {"OK", seq, 0, rest_of(cursor)}
 end

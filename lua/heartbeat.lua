@@ -8,7 +8,7 @@
   ARGV[6] front_end
   ARGV[7] channel      <worker incarnation>/<connection>@b<opened_ms>, "" = none
   ARGV[8] bytes        size of the body
-  ARGV[9] owner        who asks, see include/owner; of another user it is another registration
+  ARGV[9] owner        who asks, see include/owner; of another user, or in another cluster, it is another registration
   DERIVED live:<who>, beat:<who>, deadlines, channels:<who>, broker:<brokerName>, heartbeats, held:, leases
   RETURNS {"SAME", seq, masterAddr, haServerAddr}
           {"DIFF", seq, n, counter, timestamp, stateVersion}: decode it, and call register_broker with this n;
@@ -26,13 +26,17 @@ local who = ARGV[1]
 local live = call("HMGET", P .. "live:" .. who,
   "digest", "rev", "config_rev", "timeout_ms", "update_ms", "n", "counter", "timestamp", "state_version",
   "closed_at", "user")
-local rev = call("HGET", P .. "broker:" .. ARGV[3], "rev")
+local row = call("HMGET", P .. "broker:" .. ARGV[3], "rev", "cluster")
+local rev = row[1]
 if live[1] ~= ARGV[5] or not rev or live[2] ~= rev or live[3] ~= config_rev or not live[7] then
   return {"DIFF", seq, live[6] or "0", live[7] or "", live[8] or "", live[9] or ""}
 end
 local caller = asked_by(ARGV[9])
 if caller and (live[11] or "") ~= (caller ~= "" and live[6] .. " " .. caller or "") then
   return {"DIFF", seq, live[6], live[7], live[8], live[9]}
+end
+if caller and ask_for(ARGV[9], {"cluster:" .. (row[2] or "")}) then
+  return {"DIFF", seq, live[6], live[7], live[8], live[9]} -- register_broker asks for it
 end
 check_liveness(who, ARGV[7])
 local master_addr, ha_server_addr = master_of(ARGV[2], ARGV[3], ARGV[4])

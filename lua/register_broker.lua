@@ -39,7 +39,7 @@
   ARGV[28] more            "1": the caller writes the rest of this registration by further calls. Until the last one has
                            come, the broker keeps the DataVersion that it had, or zeros, and no digest counts; so if
                            the caller dies, its next registration is compared as a whole. No entry on heartbeats
-  ARGV[29] owner           who asks, see include/owner
+  ARGV[29] owner           who asks, and what was decided for him, see include/owner
   ARGV[30...] filter servers, pairs, dropped, mappings
   DERIVED  every table of the namespace
   RETURNS  {"OK", seq, masterAddr, haServerAddr, changed 0|1, rev, n, other owner ("" = none)}: rev of the row and n of
@@ -48,6 +48,8 @@
            {"LOST", seq}: the event that the caller applied last is gone; nothing is written
            {"REFRESHED", seq, masterAddr, haServerAddr}: an older registration that came late; a sign of life only
            {"FOREIGN", seq, owner}: another user registered this broker or the one that has the id; nothing is written
+           {"ASK", seq, resource, ...}: the row, or one that a mapping names, is in a cluster that was not decided on
+           (include/owner); nothing is written
            {"REFUSED_STATE", seq}: another address holds the id with a higher stateVersion
            {"REFUSED_ONE_TOPIC", seq}
            {"WIPING", seq}: the brokerName is losing its write permission (include/wiping): call finish_wipe first;
@@ -81,9 +83,24 @@ local live_key, row_key = P .. "live:" .. who, P .. "broker:" .. name
 local live, row = hash(live_key), hash(row_key)
 local new_version = {counter = ARGV[14], timestamp = ARGV[15], state_version = ARGV[16]}
 
--- Before all else: what another user's broker is told says nothing of this one. No stateVersion counts here.
+-- Before all else: whose is what would change? What another user's broker is told says nothing of this one. No
+-- stateVersion counts here.
 local holder = row[id]
 local caller, enforced = asked_by(ARGV[29])
+if caller then
+  local asks = {"cluster:" .. (row.cluster or cluster)}
+  if live.user ~= (live.n or "") .. " " .. caller then
+    local fields = {}
+    for field in pairs(live) do
+      fields[#fields + 1] = field
+    end
+    names_in(asks, fields)
+  end
+  asks = ask_for(ARGV[29], asks)
+  if asks then
+    return asks
+  end
+end
 local owner = foreign_at(caller, addr) or (holder and holder ~= addr and foreign_at(caller, holder)) or nil
 if owner and enforced then
   return {"FOREIGN", seq, owner}
@@ -246,8 +263,15 @@ for field, value in pairs(new_live) do
   live_changed = live_changed or live[field] ~= value
 end
 local new_mappings = {} -- packed as they came
+local asks
 each_mapping(ARGV, mapping_first, mapping_last, function(triples, keys)
   expect_hashes(keys)
+  for i = 2, caller and not asks and #triples or 0, 3 do
+    if triples[i] ~= name then
+      local of = call("HGET", P .. "broker:" .. triples[i], "cluster")
+      asks = asks or of and ask_for(ARGV[29], {"cluster:" .. of})
+    end
+  end
   local new = {}
   for i = 1, #keys do
     if call("HGET", keys[i], triples[3 * i - 1]) ~= triples[3 * i] then
@@ -260,6 +284,9 @@ each_mapping(ARGV, mapping_first, mapping_last, function(triples, keys)
     new_mappings[#new_mappings + 1] = cmsgpack.pack(new)
   end
 end)
+if asks then
+  return asks
+end
 local changed = row_changed or cluster_changed or queue_data_changed or filter_json ~= nil or live_changed
   or #new_mappings > 0
 

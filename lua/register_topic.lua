@@ -1,10 +1,12 @@
 --[[ register_topic: give a topic queues at brokers that are known (217)
   KEYS[1] meta      HASH
   ARGV[1] topic
-  ARGV[2...] pairs of brokerName and queue data
+  ARGV[2] owner     who asks, and what was decided for him, see include/owner
+  ARGV[3...] pairs of brokerName and queue data
   DERIVED brokers, queues:<brokerName>, broker:<brokerName>
   RETURNS {"OK", seq, brokerNames written}: as in Java, an unknown brokerName ends it: a new topic is then not
           stored at all, an existing one keeps what came before
+          {"ASK", seq, resource, ...}: nothing was changed, see include/owner
   EVENTS  topic_registered, when anything changed
   REPEAT  no effect      COST O(pairs); with an unknown brokerName also half a microsecond for each brokerName
   SOURCE  RouteInfoManager.registerTopic (5.x); docs/semantics.md 37 ]]
@@ -12,6 +14,7 @@
 --- @include "include/expect"
 --- @include "include/emit"
 --- @include "include/collect"
+--- @include "include/owner"
 local NAMES_AT_ONCE = 250
 local topic, last, pcall = ARGV[1], #ARGV, redis.pcall
 expect("set", P .. "brokers")
@@ -31,15 +34,21 @@ local function is_there()
   return false
 end
 
-for i = 2, #ARGV, 2 do
+local asks = {}
+for i = 3, #ARGV, 2 do
   if call("EXISTS", P .. "broker:" .. ARGV[i]) == 0 then
-    last = is_there() and i - 1 or 1
+    last = is_there() and i - 1 or 2
     break
   end
   expect("hash", P .. "broker:" .. ARGV[i], P .. "queues:" .. ARGV[i])
+  asks[#asks + 1] = "cluster:" .. (call("HGET", P .. "broker:" .. ARGV[i], "cluster") or "")
+end
+asks = ask_for(ARGV[2], asks)
+if asks then
+  return asks
 end
 local names, final = {}, {}
-for i = 2, last, 2 do
+for i = 3, last, 2 do
   if not final[ARGV[i]] then
     names[#names + 1] = ARGV[i]
   end
@@ -59,4 +68,4 @@ if #changed > 0 then
   emit("topic_registered", ',"topic":' .. cjson.encode(topic) .. ',"rev":' .. rev
     .. ',"queue_datas":{' .. table.concat(changed, ",") .. "}")
 end
-return {"OK", seq, math.max(0, math.floor((last - 1) / 2))}
+return {"OK", seq, math.max(0, math.floor((last - 2) / 2))}

@@ -5,8 +5,10 @@
   ARGV[2] mode         "wipe": the write bit goes; "add": the perm becomes 6, whatever it was
   ARGV[3] topics       int   topics a call, about
   ARGV[4] rest         "" begins; else what the call before returned
+  ARGV[5] owner        who asks, and what was decided for him, see include/owner
   DERIVED queues:<brokerName>, broker:<brokerName>, wiping
   RETURNS {"OK", seq, topics of the name, rest}; rest "": those were all, else call again with it
+          {"ASK", seq, resource}: nothing was changed by this call, see include/owner
   EVENTS  write_perm_set, in parts of 500 topics, when any perm changed: a change for each call
   REPEAT  no effect, the same count      COST O(topics)
   SOURCE  RouteInfoManager.operateWritePermOfBroker; docs/semantics.md 14, 15 ]]
@@ -17,10 +19,15 @@
 --- @include "include/rest"
 --- @include "include/queue_data"
 --- @include "include/emit_topics"
+--- @include "include/owner"
 local name, wipe, most = ARGV[1], ARGV[2] == "wipe", tonumber(ARGV[3])
 expect("hash", P .. "broker:" .. name, P .. "queues:" .. name, P .. "wiping")
 if call("EXISTS", P .. "broker:" .. name) == 0 then
   return {"OK", seq, 0, ""}
+end
+local asks = ask_for(ARGV[5], {"cluster:" .. (call("HGET", P .. "broker:" .. name, "cluster") or "")})
+if asks then
+  return asks
 end
 local count = call("HLEN", P .. "queues:" .. name)
 local bodies, write, rest = plan_perms(name, function(perm)

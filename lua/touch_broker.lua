@@ -5,11 +5,12 @@
   ARGV[3] channel    <worker incarnation>/<connection>, "" = none
   ARGV[4] bytes      size of the body
   ARGV[5] version    "" = any; else "<counter> <timestamp> <stateVersion>": it counts only if the broker has this one
-  ARGV[6] owner      who asks, see include/owner
+  ARGV[6] owner      who asks, and what was decided for him, see include/owner
   DERIVED live:<who>, beat:<who>, deadlines, channels:<who>, heartbeats, held:, leases
   RETURNS {"OK", seq, counter, timestamp, stateVersion, other owner ("" = none)}; {"UNKNOWN", seq}: nothing was refreshed
           {"OTHER", seq, counter, timestamp, stateVersion}: nothing was refreshed, the broker has this other version
           {"FOREIGN", seq, owner}: nothing was refreshed, the broker is another user's
+          {"ASK", seq, resource, ...}: nothing was refreshed, see include/owner
   EVENTS  none (an entry on heartbeats)
   REPEAT  the same answer      COST O(1)
   SOURCE  DefaultRequestProcessor.queryBrokerTopicConfig, brokerHeartbeat ]]
@@ -20,11 +21,21 @@
 --- @include "include/owner"
 local who = ARGV[1]
 local live = call("HMGET", P .. "live:" .. who, "timeout_ms", "update_ms", "counter", "timestamp", "state_version",
-  "closed_at", "user", "n")
+  "closed_at", "user", "n", "cluster")
 if not live[3] then
   return {"UNKNOWN", seq}
 end
 local caller, enforced = asked_by(ARGV[6])
+if caller then
+  local asks = {"cluster:" .. (live[9] or "")}
+  if live[7] ~= (live[8] or "") .. " " .. caller then
+    names_in(asks, call("HKEYS", P .. "live:" .. who))
+  end
+  asks = ask_for(ARGV[6], asks)
+  if asks then
+    return asks
+  end
+end
 local owner = foreign(caller, live[7], live[8])
 if owner and enforced then
   return {"FOREIGN", seq, owner}

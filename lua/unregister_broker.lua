@@ -3,10 +3,11 @@
   ARGV[1] cluster      as the broker says it
   ARGV[2] broker_addr
   ARGV[3] broker_name
-  ARGV[4] owner        who asks, see include/owner
+  ARGV[4] owner        who asks, and what was decided for him, see include/owner
   DERIVED every table of the namespace
   RETURNS {"OK", seq, removed 0|1, other owner ("" = none)}
           {"FOREIGN", seq, owner}: the broker is another user's, and nothing was removed
+          {"ASK", seq, resource, ...}: nothing was removed, see include/owner
   EVENTS  broker_unregistered: one for the row it stood in, one for each cluster that it was alive under;
           write_perm_set: it stood nowhere, but the name has no master while acting masters are enabled
   REPEAT  no effect      COST O(topics that lose write permission)
@@ -49,6 +50,20 @@ for i = 1, #whos do
   check_who(whos[i])
 end
 local caller, enforced = asked_by(ARGV[4])
+if caller then
+  local asks = row.cluster and {"cluster:" .. row.cluster} or {}
+  for i = 1, #whos do
+    local fields = call("HKEYS", P .. "live:" .. whos[i])
+    if #fields > 0 then
+      asks[#asks + 1] = "cluster:" .. (call("HGET", P .. "live:" .. whos[i], "cluster") or "")
+      names_in(asks, fields)
+    end
+  end
+  asks = ask_for(ARGV[4], asks)
+  if asks then
+    return asks
+  end
+end
 local owner = foreign_at(caller, addr)
 if owner and enforced then
   return {"FOREIGN", seq, owner}

@@ -5,10 +5,11 @@
   ARGV[3] broker_name  "" = no id is removed
   ARGV[4] broker_id    decimal
   ARGV[5] cluster      as the broker says it, for the event; "" = that of the row
-  ARGV[6] owner        who asks, see include/owner
+  ARGV[6] owner        who asks, and what was decided for him, see include/owner
   DERIVED every table of the namespace
   RETURNS {"OK", seq, removed 0|1, other owner ("" = none)}
           {"FOREIGN", seq, owner}: the broker is another user's, and nothing was removed
+          {"ASK", seq, resource, ...}: nothing was removed, see include/owner
   EVENTS  broker_unregistered: for the removed id (without who, if another address had it), and for the live info
           of an address that did not have this id
   REPEAT  no effect      COST O(topics that lose write permission)
@@ -50,6 +51,20 @@ if addr ~= "" and live.addr then
 end
 
 local caller, enforced = asked_by(ARGV[6])
+if caller then
+  local asks, fields = row.cluster and {"cluster:" .. row.cluster} or {}, {}
+  for field in pairs(addr ~= "" and live or {}) do
+    fields[#fields + 1] = field
+  end
+  names_in(asks, fields)
+  if addr ~= "" and live.cluster then
+    asks[#asks + 1] = "cluster:" .. live.cluster
+  end
+  asks = ask_for(ARGV[6], asks)
+  if asks then
+    return asks
+  end
+end
 local owner = (addr ~= "" and foreign_at(caller, addr)) or (holder and foreign_at(caller, holder)) or nil
 if owner and enforced then
   return {"FOREIGN", seq, owner}

@@ -7,6 +7,8 @@ so that repeating it must be (and is) safe.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 
 class RegistryError(Exception):
     """Base of every error that this project raises on purpose."""
@@ -46,6 +48,17 @@ class RegistrationRejected(RegistryError):
 
 class LimitExceeded(RegistryError):
     """More was to be stored than the registry keeps; definite: nothing was stored. The message names the limit."""
+
+
+class NotDecided(RegistryError):
+    """A change would touch more than its sender's right was decided on; definite: nothing was changed.
+
+    resources: what was not decided on, as ``cluster:NAME`` and ``broker:NAME``.
+    """
+
+    def __init__(self, resources: Iterable[str]) -> None:
+        self.resources = tuple(dict.fromkeys(resources))
+        super().__init__(f"nobody decided on {' '.join(self.resources)}")
 
 
 class RateExceeded(RegistryError):

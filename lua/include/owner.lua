@@ -1,17 +1,44 @@
---[[ owner: the user who registered a broker process, and whether the one who asks is another
+--[[ owner: who asks for a change, what was decided for him, and whose a broker process is
   NEEDS  open
   GIVES  asked_by(argument) -> caller, enforced. The argument: "" = nobody decides on requests, and caller is nil;
          "=" and the user's name: a broker that another user registered is left alone; "~" and the name: it is not, and
-         the reply says whose it is. No name: a user who is not known.
+         the reply says whose it is. No name: a user who is not known. Behind the name a line feed, and lines: the
+         resources that his right was decided on, cluster:NAME or broker:NAME; or *, all of them.
+         ask_for(argument, resources) -> {"ASK", seq, resource, ...}: those of these that were not decided on: to be
+         returned before anything is changed. nil: all were
+         names_in(asks, fields) adds broker:NAME for each brokerName among the fields of a live info
          foreign(caller, user, n) -> the owner if it is another than the caller, else nil. user and n are fields of the
          live info: "<n> <owner>" counts only for the registration n. A release that knows no owners leaves it as it was.
          foreign_at(caller, addr) -> the owner of an address in any cluster, if it is another than the caller
-  USED BY heartbeat, register_broker, touch_broker, unregister_broker, unregister_broker_id ]]
+  USED BY delete_topic, heartbeat, register_broker, register_topic, set_write_perm, touch_broker, unregister_broker,
+          unregister_broker_id ]]
 local function asked_by(argument)
   if argument == "" then
     return nil, false
   end
-  return string.sub(argument, 2), string.sub(argument, 1, 1) == "="
+  return string.match(argument, "^.([^\n]*)"), string.sub(argument, 1, 1) == "="
+end
+
+local function ask_for(argument, resources)
+  if argument == "" or string.find(argument, "\n*\n", 1, true) then
+    return nil
+  end
+  local asks, last = {"ASK", seq}, nil
+  for i = 1, #resources do
+    if resources[i] ~= last and not string.find(argument, "\n" .. resources[i] .. "\n", 1, true) then
+      asks[#asks + 1] = resources[i]
+    end
+    last = resources[i]
+  end
+  return asks[3] and asks
+end
+
+local function names_in(asks, fields)
+  for i = 1, #fields do
+    if string.sub(fields[i], 1, 5) == "name:" then
+      asks[#asks + 1] = "broker:" .. string.sub(fields[i], 6)
+    end
+  end
 end
 
 local function foreign(caller, user, n)

@@ -60,12 +60,16 @@ class CompiledRule(NamedTuple):
 
 
 class UserRules(NamedTuple):
-    """What one user may and may not. everywhere: rights on everything from anywhere. sources: None: from anywhere."""
+    """What one user may and may not. everywhere: rights on everything from anywhere. sources: None: from anywhere.
+
+    binds_topics: a rule says which topics he may bring as a broker.
+    """
 
     everywhere: frozenset[Right]
     allow: dict[Right, tuple[CompiledRule, ...]]
     deny: dict[Right, tuple[CompiledRule, ...]]
     sources: Networks | None
+    binds_topics: bool = False
 
 
 def compile_rules(user: User, everybody: frozenset[Right] = frozenset()) -> UserRules:
@@ -93,4 +97,5 @@ def compile_rules(user: User, everybody: frozenset[Right] = frozenset()) -> User
         {right: tuple(rules) for right, rules in allow.items()},
         {right: tuple(rules) for right, rules in deny.items()},
         Networks(user.sources) if user.sources else None,
+        any(rule.kind is Kind.TOPIC and Right.REGISTER in rule.rights for rule in user.rules),
     )

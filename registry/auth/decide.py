@@ -8,7 +8,7 @@ from ..networks import Address
 from .compiled import UserRules
 from .decision import Decision, Reason
 from .policy import Policy
-from .rights import READING, Need, Resource, Right
+from .rights import READING, Kind, Need, Resource, Right
 from .users import Rule, User
 
 
@@ -82,7 +82,10 @@ def _not_allowed(
     """The resources that no rule allows, and whether other addresses may; GRANTED: all are allowed."""
     allow = rules.allow.get(right, ())
     elsewhere, refused = True, []
+    all_topics = right is Right.REGISTER and all(rule.kind is not Kind.TOPIC for rule in allow)
     for resource in resources or (None,):
+        if all_topics and resource is not None and resource.kind is Kind.TOPIC:
+            continue
         on = [rule for rule in allow if rule.is_on(resource)]
         if not any(rule.is_from(source) for rule in on):
             refused.append(resource)

@@ -12,8 +12,8 @@ from ipaddress import ip_network
 
 from ..networks import Address
 from .compiled import UserRules, compile_rules
-from .rights import READING
-from .users import ANONYMOUS, BadPolicy, User, decode_user, only_denies
+from .rights import READING, Kind, Right
+from .users import ANONYMOUS, BadPolicy, Effect, User, decode_user, only_denies
 
 
 class Mode(enum.StrEnum):
@@ -37,7 +37,7 @@ class Policy:
 
     __slots__ = (
         "_by_certificate", "_by_network", "_everybody", "_rules", "anonymous", "changed", "forgotten", "mode",
-        "revision", "users",
+        "reserved", "revision", "users",
     )  # fmt: skip
 
     def __init__(
@@ -59,6 +59,9 @@ class Policy:
                 table[int(network.network_address)] = user
         self._by_network = dict(sorted(self._by_network.items(), reverse=True))  # the longest prefix first
         self._rules: dict[str, UserRules] = {}
+        self.reserved = _reserved(self.users.values())
+        """brokerName -> the clusters of the users whose rules name it without a pattern. While it is in no table, no
+        user takes it who may register elsewhere only."""
         denied = {right for rule in self.anonymous.rules for right in rule.rights}
         self._everybody = READING - denied
 
@@ -128,3 +131,15 @@ class Policy:
         if rules is None:
             rules = self._rules[user.name] = compile_rules(user, self._everybody)
         return rules
+
+
+def _reserved(users: Iterable[User]) -> dict[str, tuple[str, ...]]:
+    found: dict[str, tuple[str, ...]] = {}
+    for user in users:
+        named: dict[Kind | None, list[str]] = {}
+        for rule in user.rules:
+            if rule.effect is Effect.ALLOW and Right.REGISTER in rule.rights and "*" not in rule.pattern:
+                named.setdefault(rule.kind, []).append(rule.pattern)
+        for name in named.get(Kind.BROKER, ()):
+            found[name] = tuple(dict.fromkeys((*found.get(name, ()), *named.get(Kind.CLUSTER, ()))))
+    return found

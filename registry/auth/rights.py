@@ -46,11 +46,14 @@ KINDS: Final[dict[Right, frozenset[Kind]]] = {
     Right.KV_WRITE: frozenset((Kind.KV,)),
     Right.CONFIG_READ: frozenset(),
     Right.CONFIG_WRITE: frozenset(),
-    Right.REGISTER: frozenset((Kind.CLUSTER, Kind.BROKER)),
-    Right.PERM: frozenset((Kind.BROKER,)),
+    Right.REGISTER: frozenset((Kind.CLUSTER, Kind.BROKER, Kind.TOPIC)),
+    Right.PERM: frozenset((Kind.BROKER, Kind.CLUSTER)),
     Right.TOPIC_WRITE: frozenset((Kind.TOPIC, Kind.CLUSTER)),
 }
-"""The kinds of resources that a right can be on. A request for everything (all clusters, all topics) names none."""
+"""The kinds of resources that a right can be on. A request for everything (all clusters, all topics) names none.
+
+Rules on the topics that a broker may bring are optional: whoever has none that allows may bring every topic.
+"""
 
 
 class Resource(NamedTuple):

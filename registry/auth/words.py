@@ -44,6 +44,8 @@ def parse_rights(texts: Iterable[str], kind: Kind | None) -> tuple[Right, ...]:
             found.add(Right(word))
         elif word == "all":
             found.update(right for right in _ALL if kind is None or kind in KINDS[right])
+            if kind is Kind.TOPIC:  # it binds a broker to these topics: nobody means that by "all"
+                found.discard(Right.REGISTER)
         elif action is not None:
             found.update(action)
         else:

@@ -25,7 +25,7 @@ ROUTE_WATCH: Final = 29105
 MARK: Final = "routeWatch"
 MARK_VALUE: Final = "1"
 MAX_TOPICS: Final = 20_000
-MAX_BODY_BYTES: Final = 4 << 20
+MAX_BODY_BYTES: Final = 1 << 20
 
 _topics: Final[msgspec.json.Decoder[list[str] | None]] = msgspec.json.Decoder(list[str] | None)
 
@@ -55,8 +55,6 @@ class WatchRequest(NamedTuple):
             RemoteProtocolError: the body is no list of topic names, or one above the limits; ``closes`` is false.
         """
         ext = ext_fields or {}
-        if len(body) > MAX_BODY_BYTES:
-            raise RemoteProtocolError(f"a list of topics of {len(body)} bytes, at most {MAX_BODY_BYTES}")
         topics = _decode_topics(body or b"[]") or []
         if len(topics) > MAX_TOPICS:
             raise RemoteProtocolError(f"{len(topics)} topics, at most {MAX_TOPICS}")

@@ -9,6 +9,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeVar
 import msgspec
 
 from ..behaviour import behaviour_of
+from ..errors import NotDecided
 from ..events.by import By
 from ..model import DEFAULT_HEARTBEAT_TIMEOUT_MS, DataVersion, QueueData, Registration
 from ..tables.registration import RegistrationDiff, entries_of
@@ -128,14 +129,21 @@ def _data_version(counter: bytes, timestamp: bytes, state_version: bytes) -> Dat
 class RouteStore:
     """Runs the scripts that change the route tables; ``behaviour`` is that of the store's compat mode.
 
-    ``owner`` of the methods: who asks, as lua/include/owner has it; "" = nobody decides on requests.
+    ``owner`` of the methods: who asks, as lua/include/owner has it; "" = nobody decides on requests. A method with it
+    raises NotDecided, and changes nothing, when it would change more than was decided on.
     ``by`` of them: who causes the change; default: this process.
     """
 
     def __init__(self, store: Store) -> None:
-        self._call = store.call
+        self._store = store
         self.behaviour = behaviour_of(store.compat)
         self._live_by_cluster = self.behaviour.live_by_cluster
+
+    async def _call(self, name: str, *arguments: Any, by: By | None = None) -> Any:
+        reply = await self._store.call(name, *arguments, by=by)
+        if reply[0] == b"ASK":
+            raise NotDecided(map(text, reply[2:]))
+        return reply
 
     async def heartbeat(
         self, cluster: str, broker_name: str, broker_id: int, broker_addr: str, digest: str,
@@ -260,7 +268,7 @@ class RouteStore:
         return text((await self._call("channel_destroyed", broker, *channel, by=by))[0])
 
     async def set_write_perm(
-        self, broker_name: str, mode: Literal["wipe", "add"], *, by: By | None = None
+        self, broker_name: str, mode: Literal["wipe", "add"], *, owner: str = "", by: By | None = None
     ) -> tuple[int, int]:
         """Wipe or add write permission; returns (seq, how many topics the brokerName has).
 
@@ -268,28 +276,30 @@ class RouteStore:
         """
         rest = b""
         while True:
-            _, seq, count, rest = await self._call("set_write_perm", broker_name, mode, TOPICS_AT_ONCE, rest, by=by)
+            _, seq, count, rest = await self._call(
+                "set_write_perm", broker_name, mode, TOPICS_AT_ONCE, rest, owner, by=by
+            )
             if not rest:
                 return seq, count
 
-    async def delete_topic(self, topic: str, cluster: str = "", *, by: By | None = None) -> int:
+    async def delete_topic(self, topic: str, cluster: str = "", *, owner: str = "", by: By | None = None) -> int:
         """Delete a topic, everywhere or from one cluster's brokers (5.x); returns the seq."""
         if not self.behaviour.deletes_in_one_cluster:
             cluster = ""
         rest = b""
         while True:
-            _, seq, _, rest = await self._call("delete_topic", topic, cluster, _BROKERS_PER_CALL, rest, by=by)
+            _, seq, _, rest = await self._call("delete_topic", topic, cluster, _BROKERS_PER_CALL, rest, owner, by=by)
             if not rest:
                 return int(seq)
 
     async def register_topic(
-        self, topic: str, queue_datas: Iterable[tuple[str, QueueData]], *, by: By | None = None
+        self, topic: str, queue_datas: Iterable[tuple[str, QueueData]], *, owner: str = "", by: By | None = None
     ) -> int:
         """Give a topic queues at known brokers (217); returns the seq."""
         flat: list[Any] = []
         for broker_name, queue_data in queue_datas:
             flat += (broker_name, _encode(queue_data))
-        return int((await self._call("register_topic", topic, *flat, by=by))[1])
+        return int((await self._call("register_topic", topic, owner, *flat, by=by))[1])
 
 
 def _batches(topics: dict[str, QueueData]) -> Iterator[dict[str, QueueData]]:

@@ -86,7 +86,7 @@ def test_a_change_leaves_the_policy_that_it_was_made_from():
         (User("n", rules=(Rule(Effect.ALLOW, (Right.ROUTE,)),) * 501), "501 rules, at most 500"),
         (User("n", rules=(Rule(Effect.ALLOW, ()),)), "names no right"),
         (User("n", rules=(Rule(Effect.ALLOW, (Right.PERM,), Kind.TOPIC, "t"),)),
-         r"perm can be on broker:NAME or '\*', not on topic"),
+         r"perm can be on broker:NAME or cluster:NAME or '\*', not on topic"),
         (User("n", rules=(Rule(Effect.ALLOW, (Right.CONFIG_WRITE,), Kind.TOPIC, "t"),)), r"can be on '\*', not on"),
         (User("n", rules=(Rule(Effect.ALLOW, (Right.ROUTE,), None, "t"),)), "no kind"),
         (User("n", rules=(Rule(Effect.ALLOW, (Right.ROUTE,), Kind.TOPIC, ""),)), "is empty"),

@@ -59,12 +59,12 @@ def without_events(kept: dict[str, Any]) -> dict[str, Any]:
 class Rules:
     """The policy of a namespace, changed as the command line does."""
 
-    def __init__(self, redis_url: str, namespace: str) -> None:
-        self.redis_url, self.namespace = redis_url, namespace
+    def __init__(self, redis_url: str, namespace: str, compat: str = "5.x") -> None:
+        self.redis_url, self.namespace, self.compat = redis_url, namespace, compat
 
     def _run(self, act: Callable[[Store], Any]) -> Any:
         async def run() -> Any:
-            async with Store(self.redis_url, self.namespace) as store:
+            async with Store(self.redis_url, self.namespace, compat=self.compat) as store:
                 await store.init_namespace()
                 return await act(store)
 

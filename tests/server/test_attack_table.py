@@ -16,7 +16,8 @@ import pytest
 
 from mqregistry.auth.policy import Mode
 from mqregistry.auth.refused import RefusedSummary
-from mqregistry.auth.rights import Right, Role
+from mqregistry.auth.rights import Kind, Right, Role
+from mqregistry.auth.users import Effect, Rule
 from mqregistry.protocol.codes import RequestCode
 
 from .auth_bed import Caller, Rules, broker_user, in_force, user, without_events
@@ -44,6 +45,11 @@ WHO = {
     "disabled-admin": Who("fired", None, "disabled", "fired"),
     "dropped-secret": Who("rotated", "the-old-secret", "wrong_signature", "rotated"),
 }
+# Of another tenant: in their own cluster both may do what they like.
+TENANTS = {
+    "tenants-broker": Who("tenant", None, "no_rule", "tenant"),
+    "tenants-operator": Who("tenant-ops", None, "no_rule", "tenant-ops"),
+}
 # The rights of a broker on the same brokerNames as the victim, and so all that is left is whose the broker is.
 TWIN = Who("twin", None, "not_owner", "twin")
 
@@ -51,6 +57,8 @@ USERS = (
     broker_user("victim", "v*"),
     broker_user("twin", "v*"),
     broker_user("other", "o*"),
+    broker_user("tenant", "*", cluster="c2"),
+    user("tenant-ops", Role.CLIENT, rules=(Rule(Effect.ALLOW, (Right.PERM, Right.TOPIC_WRITE), Kind.CLUSTER, "c2"),)),
     user("client", Role.CLIENT),
     user("fired", Role.ADMIN, enabled=False),
     user("rotated", Role.ADMIN, key="the-new-secret"),
@@ -84,12 +92,17 @@ class Cell:
         return f"topic-{self.number}"
 
     def is_noted(self, row: RefusedSummary, mode: Mode) -> bool:
-        """Whether this is the attempt of this cell; a 318 is on everything, and so of one kind in all cells."""
+        """Whether this is the attempt of this cell; of one kind in all cells is a 318, which is on everything, and what
+        a tenant does to another cluster."""
         names = {"broker": self.broker.name, "topic": self.topic, "kv": self.kv["namespace"]}
         named = {f"{kind}:{name}" for kind, name in names.items()} | {f"topic:evil-{self.number}"}
         return (
             (row.kind.user, row.kind.reason, row.mode) == (self.who.user, self.who.reason, mode)
-            and (bool(named & set(row.kind.resources)) or row.kind.right is Right.CONFIG_WRITE)
+            and (
+                bool(named & set(row.kind.resources))
+                or row.kind.right is Right.CONFIG_WRITE
+                or (self.who in TENANTS.values() and row.kind.resources == ("cluster:c1",))
+            )
             and (row.last.source, bool(row.last.how)) == ("127.0.0.1", True)
         )
 
@@ -114,6 +127,25 @@ def register_elsewhere(cell: Cell, **ext: str) -> int:
     return cell.attacker.register(
         Broker(cell.broker.name, f"127.0.0.1:{30_000 + cell.number}", topics=["evil", "evil-too"], counter=9, **ext)
     ).code
+
+
+def register_in_another_cluster(cell: Cell, **ext: str) -> int:
+    """The victim's brokerName, said to be in the tenant's cluster."""
+    evil = Broker(cell.broker.name, f"127.0.0.1:{30_000 + cell.number}", cluster="c2", topics=["evil", "evil-too"],
+                  counter=9)  # fmt: skip
+    fields, body = evil.registration()
+    return cell.attacker.request(103, fields | ext, body).code
+
+
+def of_another_cluster(code: int, **ext: str):
+    """A request that says that the victim is in the tenant's cluster."""
+
+    def attack(cell: Cell) -> int:
+        broker = cell.broker
+        fields = {"clusterName": "c2", "brokerName": broker.name, "brokerAddr": broker.addr, "brokerId": "0"}
+        return cell.attacker.request(code, fields | ext).code
+
+    return attack
 
 
 def high_state_version(cell: Cell) -> int:
@@ -155,6 +187,12 @@ def register_topic(cell: Cell) -> int:
     return cell.attacker.request(217, {"topic": f"evil-{cell.number}"}, body % cell.broker.name.encode()).code
 
 
+def silence_topic(cell: Cell) -> int:
+    """The victim's queues of its own topic, without a permission."""
+    body = b'{"queueDatas":[{"brokerName":"%b","readQueueNums":4,"writeQueueNums":4,"perm":0}]}'
+    return cell.attacker.request(217, {"topic": cell.topic}, body % cell.broker.name.encode()).code
+
+
 class Attack(NamedTuple):
     """works: with authentication off it changes the tables. owned: it speaks for a broker."""
 
@@ -171,6 +209,17 @@ ATTACKS = {
     "904-and-hang-up": Attack(touch_and_hang_up(904), works=False, owned=True),
     "322-and-hang-up": Attack(touch_and_hang_up(322), works=False, owned=True),
     "104": Attack(unregister, owned=True),
+    "103-another-cluster": Attack(register_in_another_cluster),
+    "103-another-cluster-id-1": Attack(lambda cell: register_in_another_cluster(cell, brokerId="1")),
+    "103-another-cluster-id-minus-1": Attack(lambda cell: register_in_another_cluster(cell, brokerId="-1")),
+    "103-another-cluster-acting-master": Attack(
+        lambda cell: register_in_another_cluster(cell, brokerId="1", enableActingMaster="true")
+    ),
+    "104-another-cluster": Attack(of_another_cluster(104)),
+    "104-another-cluster-own-address": Attack(of_another_cluster(104, brokerAddr="127.0.0.1:9"), works=False),
+    "322-another-cluster": Attack(of_another_cluster(322), works=False),
+    "904-another-cluster": Attack(of_another_cluster(904), works=False),
+    "217-silenced": Attack(silence_topic),
     "205": Attack(lambda cell: cell.attacker.request(205, {"brokerName": cell.broker.name}).code),
     "327": Attack(lambda cell: cell.attacker.request(327, {"brokerName": cell.broker.name}).code),
     "216": Attack(lambda cell: cell.attacker.request(216, {"topic": cell.topic}).code),
@@ -236,7 +285,7 @@ def carry_out(place, cell: Cell, mode: Mode, who: Who, attack: Attack) -> None:
         front_end.wait_until(lambda: any(cell.is_noted(row, mode) for row in rules.refused()), "it is noted at once")
 
 
-@pytest.mark.parametrize("who", WHO.values(), ids=WHO)
+@pytest.mark.parametrize("who", (WHO | TENANTS).values(), ids=WHO | TENANTS)
 @pytest.mark.parametrize("attack", ATTACKS.values(), ids=ATTACKS)
 def test_attack(place, cell, mode, who, attack):
     carry_out(place, cell, mode, who, attack)

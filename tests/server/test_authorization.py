@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from mqregistry.auth.policy import Mode, Policy
-from mqregistry.auth.rights import Kind, Right, Role
+from mqregistry.auth.rights import Kind, Resource, Right, Role
 from mqregistry.auth.signature import SigningKey, sign
 from mqregistry.auth.users import Effect, Rule, Secret, User
 from mqregistry.protocol.command import Command
@@ -244,9 +244,9 @@ def test_static_topics_for_other_broker_names_need_the_right_on_them():
     desk, connection = Desk(ALICE), sender()
     command = Command(code=103, ext_fields=signed("alice", REGISTRATION))
     assert asyncio.run(desk.authorization.of_write(command, connection)) is None
-    refusal = desk.authorization.of_other_brokers(command, connection, {"broker-b"})
+    refusal = desk.authorization.of_content(connection, [Resource(Kind.BROKER, "broker-b")])
     assert refusal.kind.resources == ("broker:broker-b",)
-    assert desk.authorization.of_other_brokers(command, connection, {"broker-a"}) is None
+    assert desk.authorization.of_content(connection, [Resource(Kind.BROKER, "broker-a")]) is None
 
 
 # failures

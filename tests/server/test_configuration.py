@@ -15,7 +15,8 @@ from mqregistry.config.sources import build
 from mqregistry.embedded import EmbeddedRedis
 from mqregistry.errors import ConfigError
 from mqregistry.protocol.command import decode_command
-from mqregistry.server.requests.configuration import MAX_BODY_BYTES, SHOWN_BY_JAVA, _Refused, accepted
+from mqregistry.server.auth.requests import MAX_PROPERTIES_BYTES
+from mqregistry.server.requests.configuration import SHOWN_BY_JAVA, _Refused, accepted
 from tests import golden
 
 from .harness import Broker
@@ -234,8 +235,8 @@ def test_a_body_that_is_no_properties_text(front_end):
 
 def test_a_huge_body_is_refused_unread(front_end):
     with front_end.client() as client:
-        reply = set_config(client, "orderMessageEnable=true\n" + "#" * MAX_BODY_BYTES)
-        assert (reply.code, "at most 65536 are read" in reply.remark) == (1, True)
+        reply = set_config(client, "orderMessageEnable=true\n" + "#" * MAX_PROPERTIES_BYTES)
+        assert (reply.code, "at most 65536 are taken" in reply.remark) == (1, True)
         assert get_config(client)["orderMessageEnable"] == "false"
 
 

@@ -336,12 +336,13 @@ async def test_headers_of_waiting_requests_count_and_a_dropped_connection_lets_g
 async def test_a_connection_with_large_requests_in_the_queue_is_not_read() -> None:
     """A writer that sends one large request behind the other does not fill the share of its address."""
     side = Pair().quick
-    side.connections.limits = ConnectionLimits(queued_bytes=2 * MB)
+    side.connections.limits = ConnectionLimits(queued_bytes=MB)
     side.front_end.routes = may_answer = StuckStore()  # type: ignore[assignment]
     reading: list[bool] = []
     side.wire.pause_reading = lambda: reading.append(False)  # type: ignore[method-assign]
     side.wire.resume_reading = lambda: reading.append(True)  # type: ignore[method-assign]
-    frame = encode_command(Command(code=205, opaque=1, version=479, ext_fields={"brokerName": "b"}, body=b"x" * MB))
+    body = b'{"queueDatas":[{"brokerName":"b"}]' + b" " * (MB // 2 - 100) + b"}"
+    frame = encode_command(Command(code=217, opaque=1, version=479, ext_fields={"topic": "t"}, body=body))
     side.connection.data_received(frame)
     assert reading == []
     side.connection.data_received(frame)

@@ -113,7 +113,7 @@ def test_a_data_version_has_at_most_4_kib(front_end):
         for size, code in ((4096, 0), (4097, 1), (4 << 20, 1)):
             reply = client.request(RequestCode.QUERY_DATA_VERSION, _OF_A_BROKER, version.ljust(size))
             assert reply.code == code, reply.remark
-        assert "a data version of 4194304 bytes: at most 4096 are taken" in reply.remark
+        assert "with a body of 4194304 bytes: at most 4096 are taken" in reply.remark
 
 
 def test_kv_is_bounded(front_end):

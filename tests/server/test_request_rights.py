@@ -9,7 +9,7 @@ from mqregistry.behaviour import FIVE, FOUR_EIGHT
 from mqregistry.protocol.codes import RequestCode
 from mqregistry.protocol.command import Command
 from mqregistry.protocol.watch import ROUTE_WATCH
-from mqregistry.server.auth.requests import FOR_A_BROKER, NEEDS, broker_addr_of, needs_of
+from mqregistry.server.auth.requests import FOR_A_BROKER, REQUESTS, Changes, broker_addr_of, needs_of, rows_of
 from mqregistry.server.requests.reads import reads
 from mqregistry.server.requests.writes import WRITES, writes
 
@@ -27,24 +27,23 @@ EVERY_FIELD = {
 BROKERS_BODY = b'{"queueDatas":[{"brokerName":"broker-a","readQueueNums":4},{"brokerName":"broker-b"}]}'
 
 
-def needs(code, ext=None, body=b""):
-    return needs_of(Command(code=code, ext_fields=ext, body=body))
+def needs(code, ext=None, body=b"", rows=()):
+    return needs_of(Command(code=code, ext_fields=ext, body=body), rows)
 
 
 def test_every_code_has_a_row():
-    assert set(NEEDS) == (set(RequestCode) - SENT_BY_US) | {ROUTE_WATCH}
+    assert set(REQUESTS) == (set(RequestCode) - SENT_BY_US) | {ROUTE_WATCH}
     for behaviour in (FIVE, FOUR_EIGHT):
-        assert {*reads(behaviour), *writes(behaviour)} <= set(NEEDS)
+        assert {*reads(behaviour), *writes(behaviour)} <= set(REQUESTS)
 
 
-@pytest.mark.parametrize("code", sorted(NEEDS))
+@pytest.mark.parametrize("code", sorted(REQUESTS))
 def test_a_request_that_names_all_it_may_name_is_on_resources_of_its_right(code):
-    body = b'["T"]' if code == ROUTE_WATCH else BROKERS_BODY
-    for need in needs(code, EVERY_FIELD, body):
+    for need in needs(code, EVERY_FIELD, BROKERS_BODY):
         assert {resource.kind for resource in need.resources} <= KINDS[need.right]
 
 
-@pytest.mark.parametrize("code", sorted(NEEDS))
+@pytest.mark.parametrize("code", sorted(REQUESTS))
 def test_what_changes_anything_needs_a_right_that_nobody_has_without_a_rule(code):
     changes = code in WRITES and code not in READS_SOMETHING
     for ext, body in ((None, b""), ({}, b""), (EVERY_FIELD, b""), (EVERY_FIELD, BROKERS_BODY)):
@@ -91,7 +90,7 @@ def test_a_topic_is_registered_by_right_on_it_or_by_brokers_for_themselves():
     topic = Need(Right.TOPIC_WRITE, (TOPIC,))
     assert needs(217, {"topic": "T"}, BROKERS_BODY) == (
         topic,
-        Need(Right.REGISTER, (BROKER, Resource(Kind.BROKER, "broker-b"))),
+        Need(Right.REGISTER, (BROKER, Resource(Kind.BROKER, "broker-b"), TOPIC)),
     )
     for body in (b"", b"null", b"{}", b'{"queueDatas":[]}', b"[1]", b"{", b"\xff"):
         assert needs(217, {"topic": "T"}, body) == (topic,)
@@ -99,11 +98,63 @@ def test_a_topic_is_registered_by_right_on_it_or_by_brokers_for_themselves():
 
 
 def test_a_watch_needs_the_route_of_each_topic():
-    (need,) = needs(ROUTE_WATCH, {"holdMillis": "1000"}, b'["A","B"]')
-    assert need.right is Right.ROUTE
-    assert set(need.resources) == {Resource(Kind.TOPIC, "A"), Resource(Kind.TOPIC, "B")}
-    for body in (b"", b"null", b"[]", b"{", b'[""]'):
-        assert needs(ROUTE_WATCH, {"holdMillis": "1000"}, body) == (Need(Right.ROUTE),)
+    topics = Resource(Kind.TOPIC, "A"), Resource(Kind.TOPIC, "B")
+    assert needs(ROUTE_WATCH, {"holdMillis": "1000"}, rows=topics) == (Need(Right.ROUTE, topics),)
+    assert needs(ROUTE_WATCH, {"holdMillis": "1000"}) == (Need(Right.ROUTE),)
+
+
+OTHER = Resource(Kind.CLUSTER, "c2")
+
+
+def test_the_cluster_of_the_row_that_would_change_is_decided_on_besides_what_is_named():
+    for code in (103, 104, 322, 904):
+        assert needs(code, EVERY_FIELD, rows=(OTHER,)) == (Need(Right.REGISTER, (CLUSTER, BROKER, OTHER)),)
+        assert needs(code, EVERY_FIELD, rows=(CLUSTER,)) == (Need(Right.REGISTER, (CLUSTER, BROKER)),)
+    for code in (205, 327):
+        assert needs(code, EVERY_FIELD, rows=(OTHER,)) == (Need(Right.PERM, (BROKER,)), Need(Right.PERM, (OTHER,)))
+    of_topic = Need(Right.TOPIC_WRITE, (TOPIC,))
+    assert needs(216, {"topic": "T"}, rows=(OTHER,)) == (of_topic, Need(Right.TOPIC_WRITE, (OTHER,)))
+    assert needs(216, EVERY_FIELD, rows=(OTHER,)) == (of_topic, Need(Right.TOPIC_WRITE, (CLUSTER, OTHER)))
+    brokers = BROKER, Resource(Kind.BROKER, "broker-b")
+    assert needs(217, {"topic": "T"}, BROKERS_BODY, rows=(OTHER,)) == (
+        of_topic,
+        Need(Right.TOPIC_WRITE, (OTHER,)),
+        Need(Right.REGISTER, (*brokers, TOPIC, OTHER)),
+    )
+    assert needs(901, EVERY_FIELD, rows=(OTHER,)) == (Need(Right.LIST, (CLUSTER, OTHER)),)
+
+
+class Known:
+    """Tables with one broker of another cluster."""
+
+    def cluster_of(self, broker_name):
+        return "c2" if broker_name == "broker-a" else None
+
+    def clusters_with(self, topic, cluster):
+        return {"c2", "c1"} if topic == "T" else ()
+
+
+@pytest.mark.parametrize("code", sorted(REQUESTS))
+def test_which_rows_a_request_would_change_or_show(code):
+    """Every code that changes rows of brokers, but 217: the script asks for those, as for all that the view missed."""
+    found = rows_of(Command(code=code, ext_fields=EVERY_FIELD), Known())
+    if code == 216:
+        assert found == (CLUSTER, OTHER)
+    elif code == 901 or (REQUESTS[code].changes in (Changes.PROCESS, Changes.ROWS) and code != 217):
+        assert found == (OTHER,)
+    else:
+        assert found == ()
+    assert rows_of(Command(code=code), Known()) == ()
+
+
+@pytest.mark.parametrize("code", sorted(REQUESTS))
+def test_what_a_request_changes_is_said(code):
+    right = needs(code, EVERY_FIELD, BROKERS_BODY)[0].right
+    expected = {
+        Right.REGISTER: Changes.PROCESS, Right.PERM: Changes.ROWS, Right.TOPIC_WRITE: Changes.ROWS,
+        Right.KV_WRITE: Changes.KV, Right.CONFIG_WRITE: Changes.SETTINGS,
+    }  # fmt: skip
+    assert REQUESTS[code].changes is expected.get(right, Changes.NOTHING)
 
 
 def test_unknown_codes_need_nothing():
@@ -111,7 +162,7 @@ def test_unknown_codes_need_nothing():
 
 
 def test_whose_address_a_request_is_about():
-    for code in sorted(NEEDS):
+    for code in sorted(REQUESTS):
         found = broker_addr_of(Command(code=code, ext_fields=EVERY_FIELD))
         assert found == ("10.0.0.1:10911" if code in {103, 104, 322, 904} else None)
     for code in FOR_A_BROKER:

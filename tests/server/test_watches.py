@@ -131,7 +131,7 @@ def test_who_comes_from_another_epoch_or_before_the_history_looks_everything_up(
     ("body", "why"),
     [(b"{}", "no list of topics"), (b"[1]", "no list of topics"), (b"[", "no list of topics"),
      (b"\xed", "no list of topics"), (b'["\xff"]', "no list of topics"),
-     (json.dumps(["t"] * (MAX_TOPICS + 1)).encode(), "at most 20000"), (b" " * (5 << 20), "at most 4194304")],
+     (json.dumps(["t"] * (MAX_TOPICS + 1)).encode(), "at most 20000"), (b" " * (5 << 20), "at most 1048576")],
     ids=["object", "numbers", "no-json", "no-utf8", "no-utf8-name", "too-many", "too-long"],
 )  # fmt: skip
 def test_a_bad_request_is_code_1_and_the_connection_lives_on(served, body, why):
@@ -147,17 +147,20 @@ class Watcher:
     """A connection that keeps what it is told."""
 
     def __init__(self):
-        self.told = []
+        self.told, self.held_bytes = [], 0
 
     def answer_watch(self, opaque, answer):
         self.told.append(answer)
+
+    def hold_watch(self, size):
+        self.held_bytes = size
 
 
 def test_no_client_is_held_longer_than_the_limit():
     watches, watcher = RouteWatches(), Watcher()
     watches.replaced("e", 5)
-    ext_fields, body = WatchRequest(frozenset("t"), 10**9, TablesVersion("e", 5)).encode()
-    watches.watch(watcher, Command(code=ROUTE_WATCH, ext_fields=ext_fields, body=body), 1, 100.0)
+    request = WatchRequest(frozenset("t"), 10**9, TablesVersion("e", 5))
+    watches.watch(watcher, request, 1, 100.0)
     watches.expire(100.0 + MAX_HOLD_S - 1)
     assert not watcher.told
     watches.expire(100.0 + MAX_HOLD_S)
@@ -171,8 +174,8 @@ async def test_many_are_told_in_parts_and_each_of_every_change(monkeypatch):
     watches.replaced("e", 1)
 
     def watch(one):
-        ext_fields, body = WatchRequest(frozenset("tu"), 1000, TablesVersion("e", 1)).encode()
-        watches.watch(one, Command(code=ROUTE_WATCH, ext_fields=ext_fields, body=body), 1, 0.0)
+        request = WatchRequest(frozenset("tu"), 1000, TablesVersion("e", 1))
+        watches.watch(one, request, 1, 0.0)
 
     for one in many:
         watch(one)
@@ -196,9 +199,9 @@ async def test_who_waits_to_be_told_while_more_changes_than_the_history_holds_lo
     monkeypatch.setattr("mqregistry.server.view.route_watches._TELL_S", 0)
     watches, many = RouteWatches(), [Watcher() for _ in range(2 * AT_A_TIME)]
     watches.replaced("e", 1)
-    ext_fields, body = WatchRequest(frozenset("t"), 1000, TablesVersion("e", 1)).encode()
+    request = WatchRequest(frozenset("t"), 1000, TablesVersion("e", 1))
     for one in many:
-        watches.watch(one, Command(code=ROUTE_WATCH, ext_fields=ext_fields, body=body), 1, 0.0)
+        watches.watch(one, request, 1, 0.0)
     watches.changed(["t"], 2)
     waiting = [one for one in many if not one.told]
     assert len(waiting) == AT_A_TIME
@@ -225,8 +228,8 @@ def test_who_asks_first_after_other_tables_came_looks_everything_up():
     watches.replaced("e", 100)
 
     def watch(one, since):
-        ext_fields, body = WatchRequest(frozenset("t"), 1000, TablesVersion("e", since)).encode()
-        watches.watch(one, Command(code=ROUTE_WATCH, ext_fields=ext_fields, body=body), 1, 0.0)
+        request = WatchRequest(frozenset("t"), 1000, TablesVersion("e", since))
+        watches.watch(one, request, 1, 0.0)
         return [answer.topics for answer in one.told]
 
     watch(held, 100)
@@ -253,9 +256,9 @@ def test_the_history_is_bounded_and_kept_for_watchers_only():
     watches.replaced("e", 0)
 
     def told(since):
-        ext_fields, body = WatchRequest(frozenset(["t0-5", "x"]), 0, TablesVersion("e", since)).encode()
+        request = WatchRequest(frozenset(["t0-5", "x"]), 0, TablesVersion("e", since))
         watcher.told.clear()
-        watches.watch(watcher, Command(code=ROUTE_WATCH, ext_fields=ext_fields, body=body), 1, 0.0)
+        watches.watch(watcher, request, 1, 0.0)
         watches.expire(0.0)
         (answer,) = watcher.told
         return answer.topics
@@ -278,8 +281,8 @@ def test_all_clients_together_watch_no_more_than_the_limit(monkeypatch):
     watches.replaced("e", 5)
 
     def watch(watcher, topics):
-        ext_fields, body = WatchRequest(frozenset(topics), 1000, TablesVersion("e", 5)).encode()
-        watches.watch(watcher, Command(code=ROUTE_WATCH, ext_fields=ext_fields, body=body), 1, 0.0)
+        request = WatchRequest(frozenset(topics), 1000, TablesVersion("e", 5))
+        watches.watch(watcher, request, 1, 0.0)
 
     watch(watchers[0], "abc")
     with pytest.raises(RemoteProtocolError, match="all clients together watch more than 5 topics: poll"):

@@ -11,7 +11,7 @@ RW = QueueData(8, 8, 6)
 
 
 async def delete(bed, topic, cluster=""):
-    return (await bed.store.call("delete_topic", topic, cluster, 2000, ""))[2]
+    return (await bed.store.call("delete_topic", topic, cluster, 2000, "", ""))[2]
 
 
 @pytest.fixture

@@ -7,7 +7,8 @@ import pytest
 from tests.store.bed import registration
 
 A, B = "10.0.0.1:10911", "10.0.0.2:10911"
-STRANGER, WATCHED = "=mallory", "~mallory"
+# Each of them may register everything.
+ALICE, STRANGER, WATCHED = "=alice\n*\n", "=mallory\n*\n", "~mallory\n*\n"
 
 
 @pytest.fixture(params=["5.x", "4.8"])
@@ -23,7 +24,7 @@ def who(bed):
 @pytest.fixture
 def owned(bed, run):
     """broker-a at A, registered by alice."""
-    bed.fe1.owner = "=alice"
+    bed.fe1.owner = ALICE
     r = registration(A)
     assert run(bed.fe1.register(r)).status == "OK"
     return r
@@ -46,15 +47,15 @@ async def test_a_registration_says_whose_it_is_and_a_beat_of_the_owner_is_known(
     live = await live_of(bed, who)
     assert live["user"] == f"{live['n']} alice"
     assert (await bed.fe1.prepare(owned)).heartbeat.same
-    assert (await bed.routes.touch_broker("c1", A, owner="=alice")).refreshed
+    assert (await bed.routes.touch_broker("c1", A, owner=ALICE)).refreshed
 
 
 async def test_who_is_no_user_owns_nothing(bed, who):
-    bed.fe1.owner = "~"
+    bed.fe1.owner = "~\n*\n"
     assert (await bed.fe1.register(registration(A))).owner == ""
     assert "user" not in await live_of(bed, who)
     assert (await bed.fe1.prepare(registration(A))).heartbeat.same
-    bed.fe2.owner = "=alice"
+    bed.fe2.owner = ALICE
     assert (await bed.fe2.register(registration(A))).status == "OK"
     live = await live_of(bed, who)
     assert live["user"] == f"{live['n']} alice"
@@ -100,7 +101,7 @@ async def test_nobody_else_removes_it(bed, owned, cluster, addr):
         bed, lambda: bed.routes.unregister_broker(cluster, addr, "broker-a", broker_id, owner=STRANGER)
     )
     assert (done.foreign, done.owner) == (True, "alice")
-    done = await bed.routes.unregister_broker(cluster, addr, "broker-a", broker_id, owner="=alice")
+    done = await bed.routes.unregister_broker(cluster, addr, "broker-a", broker_id, owner=ALICE)
     assert not done.foreign
     assert (await bed.tables()).brokers == {}
 
@@ -117,7 +118,7 @@ async def test_when_it_is_only_observed_all_works_and_the_owner_is_told(bed, own
     bed.fe2.owner = WATCHED
     result = await bed.fe2.register(registration(A, counter=2))
     assert (result.status, result.owner) == ("OK", "alice")
-    bed.fe1.owner = "~alice"
+    bed.fe1.owner = "~alice\n*\n"
     assert (await bed.fe1.register(registration(A, counter=3))).owner == "mallory"
     assert (await bed.routes.touch_broker("c1", A, owner=WATCHED)).owner == "alice"
     done = await bed.routes.unregister_broker("c1", A, "broker-a", 0, owner=WATCHED)

@@ -10,7 +10,7 @@ A, B = QueueData(1, 2, 6, 3), QueueData(4, 4, 4)
 
 async def written(bed, topic, *pairs):
     flat = [part for name, data in pairs for part in (name, f'{{"r":{data.read_queue_nums},"w":{data.write_queue_nums},"p":{data.perm},"f":{data.topic_sys_flag}}}')]  # noqa: E501  # fmt: skip
-    return (await bed.store.call("register_topic", topic, *flat))[2]
+    return (await bed.store.call("register_topic", topic, "", *flat))[2]
 
 
 async def test_new_topic_is_stored_and_told(bed):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from ...auth.decide import decide, decide_any
@@ -22,7 +22,7 @@ from ...protocol.command import Command
 from ...protocol.registration import digest_of
 from .caller import NOBODY, Caller, Callers, How, Origin, Signer, Unproven, source_of
 from .refusal import BROKER_ADDR, NEEDS_TLS, NOT_OWNER, Refusal, from_here
-from .requests import NEEDS, broker_addr_of, needs_of
+from .requests import FOR_A_BROKER, REQUESTS, Resources, Tables, broker_addr_of, needs_of, parsed, rows_of
 
 logger = logging.getLogger(__name__)
 
@@ -54,12 +54,26 @@ class Verified(NamedTuple):
 
 
 class Looked(NamedTuple):
-    """The last registration that was looked at, and what came of it: the same header of the same caller fares alike."""
+    """The last registration that was looked at, and what came of it: the same header of the same caller fares alike, as
+    long as it is about the same rows.
+    """
 
     by: Authorization
     ext_fields: dict[str, str] | None
     caller: Caller | Unproven
+    rows: Resources
     refusal: Refusal | None
+
+
+class NoTables:
+    """Nothing is known of the tables."""
+
+    def cluster_of(self, broker_name: str) -> str | None:
+        """None: there is no such row."""
+
+    def clusters_with(self, topic: str, cluster: str) -> tuple[str, ...]:
+        """None."""
+        return ()
 
 
 class Sender(Origin, Protocol):
@@ -86,11 +100,13 @@ class Authorization:
 
     Args:
         require_tls: rights that write need TLS, loopback, or a network that names the user.
+        tables: what this worker knows of them; a script decides on what they are.
     """
 
     def __init__(
-        self, policy: Policy, tally: Tally, *, require_tls: bool, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+        self, policy: Policy, tally: Tally, *, require_tls: bool, clock: Callable[[], float] = time.monotonic,
+        tables: Tables = NoTables(),  # noqa: B008 (it has no state)
+    ) -> None:  # fmt: skip
         self.policy = policy
         self.enforces = policy.mode is Mode.ENFORCE
         self.keeps = False
@@ -98,14 +114,19 @@ class Authorization:
         self._tally = tally
         self._require_tls = require_tls
         self._clock = clock
+        self._tables = tables
         self._callers = Callers(policy)
         self._named_networks: dict[str, Networks] = {}
         self._looks_at_address = {user.name: _looks_at_address(user) for user in policy.users.values()}
         self._anonymous_does = _looks_at_address(policy.anonymous)
         self._open_reads = _open_reads(policy)
 
-    def of_read(self, command: Command, sender: Sender) -> Refusal | None:
-        """Why a read is not answered; None: it is."""
+    def of_read(self, command: Command, sender: Sender, topics: Collection[str] = ()) -> Refusal | None:
+        """Why a read is not answered; None: it is.
+
+        Args:
+            topics: that it watches.
+        """
         self.keeps = False
         try:
             own = self.own_caller(sender)
@@ -113,7 +134,8 @@ class Authorization:
                 self.keeps, self.signer = not self._anonymous_does, None
                 return self._outcome(None, own)
             caller = self._callers.of_signature(command) or own
-            refusal = self._look(command, sender, caller)
+            rows = tuple(Resource(Kind.TOPIC, topic) for topic in topics) or rows_of(command, self._tables)
+            refusal = self._look(command, sender, caller, rows)
             self.keeps = refusal is None and self._is_same_anywhere(caller)
             self.signer = None
             if isinstance(caller, Caller) and caller.user is not None:
@@ -129,8 +151,11 @@ class Authorization:
         sender.caller = NOBODY
         try:
             caller = await self._caller_of_write(command, sender)
-            refusal = self._look_unless_repeated(command, sender, caller)
+            rows = rows_of(command, self._tables) or self._reserved(command)
+            refusal = self._look_unless_repeated(command, sender, caller, rows)
             if isinstance(caller, Caller):
+                if refusal is None:
+                    caller = caller._replace(decided=rows + _named(command))
                 sender.caller = caller
                 if caller.user is not None:
                     sender.last_caller = caller
@@ -139,6 +164,25 @@ class Authorization:
             return self._outcome(refusal, caller)
         except Exception as error:  # noqa: BLE001 - logged; refused if rules are in force
             return self._undecided(command, sender, error)
+
+    def of_rows(self, command: Command, sender: Sender, resources: Collection[str]) -> Refusal | None:
+        """Why a write may not change these rows, which a script found; None: it may, and they are decided on.
+
+        Args:
+            resources: their clusters and brokerNames, as a script names them.
+        """
+        caller = sender.caller or NOBODY
+        rows = parsed(resources)
+        if not caller.refused:
+            decision = decide_any(self.policy, caller.user, needs_of(command, rows), source_of(sender))
+            if not decision.allowed:
+                refusal = Refusal.of_decision(decision, caller.how, sender)
+                self._tally.refused(refusal, enforced=self.enforces)
+                if self.enforces:
+                    return refusal
+                caller = caller._replace(refused=True)
+        sender.caller = caller._replace(decided=caller.decided + rows)
+        return None
 
     def not_owner(self, command: Command, sender: Sender, owner: str) -> Refusal | None:
         """Why a broker that another user registered is left alone; None: it is not.
@@ -155,12 +199,16 @@ class Authorization:
         self._tally.refused(refusal, enforced=self.enforces)
         return refusal if self.enforces else None
 
-    def of_other_brokers(self, command: Command, sender: Sender, names: Collection[str]) -> Refusal | None:
-        """Why a registration may not name these other brokerNames as well; None: it may."""
+    def binds_topics(self, sender: Sender) -> bool:
+        """Whether a rule says which topics the sender of a registration may bring."""
+        user = (sender.caller or NOBODY).user
+        return user is not None and self.policy.rules_of(user).binds_topics
+
+    def of_content(self, sender: Sender, resources: Sequence[Resource]) -> Refusal | None:
+        """Why a registration may not bring these topics, or name these other brokerNames as well; None: it may."""
         caller = sender.caller or NOBODY
         if caller.refused:
             return None
-        resources = [Resource(Kind.BROKER, name) for name in sorted(names)]
         decision = decide(self.policy, caller.user, Right.REGISTER, resources, source_of(sender))
         if decision.allowed:
             return None
@@ -169,8 +217,17 @@ class Authorization:
         return refusal if self.enforces else None
 
     def owner(self, sender: Sender) -> str:
-        """Who owns the broker that a write speaks for, as scripts want it (lua/include/owner)."""
-        return ("=" if self.enforces else "~") + (sender.caller or NOBODY).name
+        """Who asks for a write, and what was decided for him, as scripts want it (lua/include/owner)."""
+        caller = sender.caller or NOBODY
+        lines = ["*"] if caller.refused or self._may_all(caller) else [str(one) for one in caller.decided]
+        # a name that would be two lines was decided on as one
+        decided = "\n".join(["", *(line for line in lines if "\n" not in line), ""])
+        return f"{'=' if self.enforces else '~'}{caller.name}{decided}"
+
+    def _may_all(self, caller: Caller) -> bool:
+        """Whether no row needs a decision: the user has every right that writes everywhere, and is denied nothing."""
+        rules = self.policy.rules_of(caller.user or self.policy.anonymous)
+        return rules.everywhere >= WRITING and not rules.deny
 
     def why_out(self, sender: Sender) -> str:
         """Why a connection is closed whose user or certificate counts no more; "" = it is not.
@@ -212,20 +269,24 @@ class Authorization:
 
     # decide
 
-    def _look_unless_repeated(self, command: Command, sender: Sender, caller: Caller | Unproven) -> Refusal | None:
+    def _look_unless_repeated(
+        self, command: Command, sender: Sender, caller: Caller | Unproven, rows: Resources
+    ) -> Refusal | None:
         if command.code != _REGISTER:
-            return self._look(command, sender, caller)
+            return self._look(command, sender, caller, rows)
         last, ext_fields = sender.looked, command.ext_fields
-        if last and last.by is self and last.caller is caller and last.ext_fields == ext_fields:
+        if last and last.by is self and last.caller is caller and last.rows == rows and last.ext_fields == ext_fields:
             return last.refusal
-        refusal = self._look(command, sender, caller)
-        sender.looked = Looked(self, ext_fields, caller, refusal)
+        refusal = self._look(command, sender, caller, rows)
+        sender.looked = Looked(self, ext_fields, caller, rows, refusal)
         return refusal
 
-    def _look(self, command: Command, sender: Sender, caller: Caller | Unproven) -> Refusal | None:
-        needs = needs_of(command)
+    def _look(
+        self, command: Command, sender: Sender, caller: Caller | Unproven, rows: Resources = ()
+    ) -> Refusal | None:
         if isinstance(caller, Unproven):
             return Refusal.of_signature(caller, sender)
+        needs = needs_of(command, rows)
         if not needs:
             return None
         user, source = caller.user, source_of(sender)
@@ -249,6 +310,12 @@ class Authorization:
                 BROKER_ADDR, caller, needs[0], sender, missing, lambda: from_here(user, sender.source, host)
             )
         return None
+
+    def _reserved(self, command: Command) -> Resources:
+        """The clusters that a brokerName without a row is kept for, if the request names it in another one."""
+        ext = command.ext_fields or {}
+        clusters = self.policy.reserved.get(ext.get("brokerName", ""), ()) if command.code in FOR_A_BROKER else ()
+        return () if ext.get("clusterName") in clusters else tuple(Resource(Kind.CLUSTER, one) for one in clusters)
 
     def _is_near(self, user: User, source: Address | None) -> bool:
         """Whether the connection needs no TLS."""
@@ -294,13 +361,22 @@ class Authorization:
         return refusal if self.enforces else None
 
 
+def _named(command: Command) -> Resources:
+    """What a request of a broker names of what scripts ask for: nothing, if a right on everything was decided on."""
+    ext = command.ext_fields or {}
+    cluster, name = ext.get("clusterName"), ext.get("brokerName")
+    if command.code not in FOR_A_BROKER or not cluster or not name:
+        return ()
+    return Resource(Kind.CLUSTER, cluster), Resource(Kind.BROKER, name)
+
+
 def _open_reads(policy: Policy) -> frozenset[int]:
     """Requests that nobody needs to be known for, whatever they are on."""
     anonymous, rules = policy.anonymous, policy.rules_of(policy.anonymous)
     if not anonymous.enabled or rules.sources is not None:
         return frozenset()
     allowed = READING - rules.deny.keys()
-    return frozenset(code for code in NEEDS if all(need.right in allowed for need in needs_of(Command(code=code))))
+    return frozenset(code for code in REQUESTS if all(need.right in allowed for need in needs_of(Command(code=code))))
 
 
 def _looks_at_address(user: User) -> bool:

@@ -7,6 +7,7 @@ import enum
 from typing import Final, NamedTuple, Protocol
 
 from ...auth.policy import Policy
+from ...auth.rights import Resource
 from ...auth.signature import SigningKey, access_key_of, matching_key
 from ...auth.users import User
 from ...networks import Address, parse_address
@@ -34,7 +35,8 @@ class Caller(NamedTuple):
 
     user: None: nobody that is known. secret_id: of the secret that it is signed with.
     digest: of a registration, when it was worked out to recognise the request. refused: the request would be refused
-    if the mode were enforce; that is told already.
+    if the mode were enforce; that is told already. decided: resources that his right was decided on: what a script may
+    change for him.
     """
 
     how: How
@@ -42,6 +44,7 @@ class Caller(NamedTuple):
     secret_id: str = ""
     digest: str = ""
     refused: bool = False
+    decided: tuple[Resource, ...] = ()
 
     @property
     def name(self) -> str:

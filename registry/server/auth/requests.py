@@ -1,30 +1,102 @@
-"""What each request does, in the words of rights: which right it needs, and on which resources.
+"""What each request does, in the words of rights: one row for each code.
 
+A row says which right the request needs on what it names, and on the rows of the tables that it would change: those
+decide, not only what it names. Where the tables may have changed since, the script asks again (lua/include/owner).
 A name that a request lacks counts as everything: then only a right on everything is enough.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Final
+import enum
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, NamedTuple, Protocol
 
 from ...auth.rights import Kind, Need, Resource, Right
 from ...errors import RemoteProtocolError
 from ...protocol import headers
 from ...protocol.bodies.route import decode_route
 from ...protocol.bodies.wire_json import is_null
-from ...protocol.codes import RequestCode
+from ...protocol.codes import RequestCode, with_name
 from ...protocol.command import Command
-from ...protocol.watch import ROUTE_WATCH, WatchRequest
+from ...protocol.frame import MAX_FRAME_BYTES
+from ...protocol.watch import MAX_BODY_BYTES as MAX_WATCH_BYTES
+from ...protocol.watch import ROUTE_WATCH
+
+Resources = tuple[Resource, ...]
+_Needs = Callable[[Command, Resources], tuple[Need, ...]]
 
 
-def needs_of(command: Command) -> tuple[Need, ...]:
+class Changes(enum.Enum):
+    """What a request changes, and so whose it is besides what it names."""
+
+    NOTHING = "nothing"
+    PROCESS = "a broker process and the row of its brokerName: of the user who registered it, of the row's cluster"
+    ROWS = "rows of brokers: of their clusters"
+    KV = "a namespace of the KV configuration: its own"
+    SETTINGS = "settings of all"
+
+
+class Tables(Protocol):
+    """What is asked of the tables to know which rows a request would change."""
+
+    def cluster_of(self, broker_name: str) -> str | None:
+        """The cluster of a brokerName's row; None: there is none."""
+
+    def clusters_with(self, topic: str, cluster: str) -> Iterable[str]:
+        """The clusters at whose brokers a topic is that is to be deleted from this cluster; "" = everywhere."""
+
+
+class Request(NamedTuple):
+    """One request code. body_bytes: its code can use no longer body, and none is read."""
+
+    changes: Changes
+    needs: _Needs
+    body_bytes: int
+
+
+# Requests without a body have little room for one that some client may send.
+NO_BODY_BYTES: Final = 4 << 10
+MAX_QUEUE_DATA_BYTES: Final = 512 << 10
+MAX_DATA_VERSION_BYTES: Final = 4096
+MAX_PROPERTIES_BYTES: Final = 64 << 10
+
+
+def too_long(code: int, body_bytes: int) -> str:
+    """What is told of a request whose body is longer than its code can use."""
+    return (
+        f"request {with_name(code, RequestCode)} with a body of {body_bytes} bytes: at most "
+        f"{REQUESTS[code].body_bytes} are taken; nothing was changed"
+    )
+
+
+def needs_of(command: Command, rows: Resources = ()) -> tuple[Need, ...]:
     """What a request needs: the first one or any other of these, unless a rule denies one of them.
 
     Nothing: no NameServer knows this code, and the answer says so.
+
+    Args:
+        rows: the clusters (and brokerNames, where they are others than it names) of the rows that it would change or
+            show. Of a watch: its topics.
     """
-    needs = NEEDS.get(command.code)
-    return needs(command) if needs is not None else ()
+    request = REQUESTS.get(command.code)
+    return request.needs(command, rows) if request is not None else ()
+
+
+def rows_of(command: Command, tables: Tables) -> Resources:
+    """The clusters of the rows that a request would change or show, as far as these tables say it."""
+    ext = command.ext_fields or {}
+    found: Iterable[str | None] = ()
+    if command.code in _BY_BROKER_NAME:
+        found = (tables.cluster_of(ext.get("brokerName", "")),)
+    elif command.code == RequestCode.DELETE_TOPIC_IN_NAMESRV:
+        found = sorted(tables.clusters_with(ext.get("topic", ""), ext.get("clusterName", "")))
+    return tuple(Resource(Kind.CLUSTER, cluster) for cluster in found if cluster)
+
+
+def parsed(resources: Iterable[str]) -> Resources:
+    """Resources as a script names them."""
+    pairs = (text.partition(":") for text in resources)
+    return tuple(Resource(Kind(kind), name) for kind, _, name in pairs)
 
 
 def broker_addr_of(command: Command) -> str | None:
@@ -33,94 +105,104 @@ def broker_addr_of(command: Command) -> str | None:
     return ext.get("brokerAddr") if ext and command.code in FOR_A_BROKER else None
 
 
-_Needs = Callable[[Command], tuple[Need, ...]]
-
-
 def _on(right: Right, *named: tuple[Kind, str]) -> _Needs:
-    """A right on the resources that these header fields name."""
+    """A right on the resources that these header fields name, and on the rows."""
 
-    def needs(command: Command) -> tuple[Need, ...]:
+    def needs(command: Command, rows: Resources) -> tuple[Need, ...]:
         ext = command.ext_fields or {}
-        resources = tuple(Resource(kind, ext[field]) for kind, field in named if ext.get(field))
-        return (Need(right, resources if len(resources) == len(named) else ()),)
+        said = tuple(Resource(kind, ext[field]) for kind, field in named if ext.get(field))
+        if len(said) == len(named) and named:
+            return (Need(right, said + tuple(row for row in rows if row not in said)),)
+        return (Need(right), Need(right, rows)) if rows else (Need(right),)
 
     return needs
 
 
-def _delete_topic(command: Command) -> tuple[Need, ...]:
-    """216: of one cluster's brokers, if it names a cluster: then the right on that cluster is enough, too."""
+def _perm(command: Command, rows: Resources) -> tuple[Need, ...]:
+    """205, 327: of a brokerName, by right on it or on its cluster."""
+    name = (command.ext_fields or {}).get("brokerName")
+    named = Need(Right.PERM, (Resource(Kind.BROKER, name),) if name else ())
+    return (named, Need(Right.PERM, rows)) if rows else (named,)
+
+
+def _delete_topic(command: Command, rows: Resources) -> tuple[Need, ...]:
+    """216: by right on the topic, or on each cluster at whose brokers it is."""
     header = headers.DeleteTopic.from_ext_fields(command.ext_fields)
     if not header.topic:
         return (Need(Right.TOPIC_WRITE),)
     of_topic = Need(Right.TOPIC_WRITE, (Resource(Kind.TOPIC, header.topic),))
-    if not header.cluster_name:
-        return (of_topic,)
-    return of_topic, Need(Right.TOPIC_WRITE, (Resource(Kind.CLUSTER, header.cluster_name),))
+    named = (Resource(Kind.CLUSTER, header.cluster_name),) if header.cluster_name else ()
+    clusters = named + tuple(row for row in rows if row not in named)
+    return (of_topic, Need(Right.TOPIC_WRITE, clusters)) if clusters else (of_topic,)
 
 
-def _register_topic(command: Command) -> tuple[Need, ...]:
-    """217: an operator sends it for a topic, a broker of 5.x for a topic of its own brokerName."""
+def _register_topic(command: Command, rows: Resources) -> tuple[Need, ...]:
+    """217: an operator sends it for a topic or a cluster, a broker of 5.x for a topic of its own brokerName."""
     topic = headers.RegisterTopic.from_ext_fields(command.ext_fields).topic
     if not topic:
         return (Need(Right.TOPIC_WRITE),)
-    of_topic = Need(Right.TOPIC_WRITE, (Resource(Kind.TOPIC, topic),))
+    named = Resource(Kind.TOPIC, topic)
+    needs = [Need(Right.TOPIC_WRITE, (named,))]
     try:
-        queue_datas = decode_route(command.body).queue_datas if command.body and not is_null(command.body) else {}
+        body = command.body
+        queue_datas = decode_route(body).queue_datas if body and not is_null(body) else {}
     except RemoteProtocolError:  # whoever may send it is told
         queue_datas = {}
-    if not queue_datas:
-        return (of_topic,)
-    return of_topic, Need(Right.REGISTER, tuple(Resource(Kind.BROKER, name) for name in queue_datas))
+    if rows:
+        needs.append(Need(Right.TOPIC_WRITE, rows))
+    if queue_datas:
+        brokers = tuple(Resource(Kind.BROKER, name) for name in queue_datas)
+        needs.append(Need(Right.REGISTER, (*brokers, named, *rows)))
+    return tuple(needs)
 
 
-def _watch(command: Command) -> tuple[Need, ...]:
+def _watch(command: Command, rows: Resources) -> tuple[Need, ...]:
     """The right on the route of each topic that is watched."""
-    try:
-        topics: Iterable[str] = WatchRequest.decode(command.ext_fields, command.body).topics
-    except RemoteProtocolError:
-        topics = ()
-    return (Need(Right.ROUTE, tuple(Resource(Kind.TOPIC, topic) for topic in topics)),)
+    return (Need(Right.ROUTE, rows),)
 
 
 _register: Final = _on(Right.REGISTER, (Kind.CLUSTER, "clusterName"), (Kind.BROKER, "brokerName"))
 _kv_write: Final = _on(Right.KV_WRITE, (Kind.KV, "namespace"))
-_perm: Final = _on(Right.PERM, (Kind.BROKER, "brokerName"))
-_list: Final = _on(Right.LIST)
+_kv_read: Final = _on(Right.KV_READ, (Kind.KV, "namespace"))
 
-FOR_A_BROKER: Final = frozenset(
-    (
-        RequestCode.REGISTER_BROKER,
-        RequestCode.UNREGISTER_BROKER,
-        RequestCode.QUERY_DATA_VERSION,
-        RequestCode.BROKER_HEARTBEAT,
-    )
-)
-"""Requests that speak for one broker process."""
 
-NEEDS: Final[dict[int, _Needs]] = {
-    RequestCode.PUT_KV_CONFIG: _kv_write,
-    RequestCode.GET_KV_CONFIG: _on(Right.KV_READ, (Kind.KV, "namespace")),
-    RequestCode.DELETE_KV_CONFIG: _kv_write,
-    RequestCode.REGISTER_BROKER: _register,
-    RequestCode.UNREGISTER_BROKER: _register,
-    RequestCode.GET_ROUTEINFO_BY_TOPIC: _on(Right.ROUTE, (Kind.TOPIC, "topic")),
+def _read(needs: _Needs) -> Request:
+    return Request(Changes.NOTHING, needs, NO_BODY_BYTES)
+
+
+_list: Final = _read(_on(Right.LIST))
+
+REQUESTS: Final[Mapping[int, Request]] = {
+    RequestCode.PUT_KV_CONFIG: Request(Changes.KV, _kv_write, NO_BODY_BYTES),
+    RequestCode.GET_KV_CONFIG: _read(_kv_read),
+    RequestCode.DELETE_KV_CONFIG: Request(Changes.KV, _kv_write, NO_BODY_BYTES),
+    RequestCode.REGISTER_BROKER: Request(Changes.PROCESS, _register, MAX_FRAME_BYTES),
+    RequestCode.UNREGISTER_BROKER: Request(Changes.PROCESS, _register, NO_BODY_BYTES),
+    RequestCode.GET_ROUTEINFO_BY_TOPIC: _read(_on(Right.ROUTE, (Kind.TOPIC, "topic"))),
     RequestCode.GET_BROKER_CLUSTER_INFO: _list,
-    RequestCode.WIPE_WRITE_PERM_OF_BROKER: _perm,
+    RequestCode.WIPE_WRITE_PERM_OF_BROKER: Request(Changes.ROWS, _perm, NO_BODY_BYTES),
     RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: _list,
-    RequestCode.DELETE_TOPIC_IN_NAMESRV: _delete_topic,
-    RequestCode.REGISTER_TOPIC_IN_NAMESRV: _register_topic,
-    RequestCode.GET_KVLIST_BY_NAMESPACE: _on(Right.KV_READ, (Kind.KV, "namespace")),
-    RequestCode.GET_TOPICS_BY_CLUSTER: _on(Right.LIST, (Kind.CLUSTER, "cluster")),
+    RequestCode.DELETE_TOPIC_IN_NAMESRV: Request(Changes.ROWS, _delete_topic, NO_BODY_BYTES),
+    RequestCode.REGISTER_TOPIC_IN_NAMESRV: Request(Changes.ROWS, _register_topic, MAX_QUEUE_DATA_BYTES),
+    RequestCode.GET_KVLIST_BY_NAMESPACE: _read(_kv_read),
+    RequestCode.GET_TOPICS_BY_CLUSTER: _read(_on(Right.LIST, (Kind.CLUSTER, "cluster"))),
     RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS: _list,
     RequestCode.GET_UNIT_TOPIC_LIST: _list,
     RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST: _list,
     RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST: _list,
-    RequestCode.UPDATE_NAMESRV_CONFIG: _on(Right.CONFIG_WRITE),
-    RequestCode.GET_NAMESRV_CONFIG: _on(Right.CONFIG_READ),
-    RequestCode.QUERY_DATA_VERSION: _register,
-    RequestCode.ADD_WRITE_PERM_OF_BROKER: _perm,
-    RequestCode.GET_BROKER_MEMBER_GROUP: _on(Right.LIST, (Kind.CLUSTER, "clusterName")),
-    RequestCode.BROKER_HEARTBEAT: _register,
-    ROUTE_WATCH: _watch,
+    RequestCode.UPDATE_NAMESRV_CONFIG: Request(Changes.SETTINGS, _on(Right.CONFIG_WRITE), MAX_PROPERTIES_BYTES),
+    RequestCode.GET_NAMESRV_CONFIG: _read(_on(Right.CONFIG_READ)),
+    RequestCode.QUERY_DATA_VERSION: Request(Changes.PROCESS, _register, MAX_DATA_VERSION_BYTES),
+    RequestCode.ADD_WRITE_PERM_OF_BROKER: Request(Changes.ROWS, _perm, NO_BODY_BYTES),
+    RequestCode.GET_BROKER_MEMBER_GROUP: _read(_on(Right.LIST, (Kind.CLUSTER, "clusterName"))),
+    RequestCode.BROKER_HEARTBEAT: Request(Changes.PROCESS, _register, NO_BODY_BYTES),
+    ROUTE_WATCH: Request(Changes.NOTHING, _watch, MAX_WATCH_BYTES),
 }
 """One row for each request that is answered."""
+
+FOR_A_BROKER: Final = frozenset(code for code, row in REQUESTS.items() if row.changes is Changes.PROCESS)
+"""Requests that speak for one broker process."""
+
+_BY_BROKER_NAME: Final = FOR_A_BROKER | {
+    RequestCode.WIPE_WRITE_PERM_OF_BROKER, RequestCode.ADD_WRITE_PERM_OF_BROKER, RequestCode.GET_BROKER_MEMBER_GROUP,
+}  # fmt: skip

@@ -10,8 +10,9 @@ from typing import Protocol
 from ...errors import RegistryError, RemoteProtocolError
 from ...protocol.codes import FLAG_ONEWAY, RequestCode, ResponseCode, with_name
 from ...protocol.command import Command
-from ...protocol.watch import ROUTE_WATCH
+from ...protocol.watch import ROUTE_WATCH, WatchRequest
 from ..auth.authorization import Sender
+from ..auth.requests import NO_BODY_BYTES, REQUESTS, too_long
 from ..counting.lookup_samples import KnownLookups
 from ..requests.context import RequestContext
 from ..requests.lookup_cache import LookupCache
@@ -67,6 +68,12 @@ class Answering:
         context, code, opaque = self._context, command.code, command.opaque
         if opaque is None:
             opaque = context.next_opaque()
+        if len(command.body) > NO_BODY_BYTES:
+            known = REQUESTS.get(code)
+            if known is not None and len(command.body) > known.body_bytes:
+                refused = context.replies.system_error(opaque, too_long(code, len(command.body)))
+                context.counters.answered(code, refused)
+                return refused
         if context.draining or context.authorization is not None or context.view.freshness is _LOADING:
             refusal = self._refusal(asker, command, opaque)
             if refusal is not None:
@@ -105,7 +112,7 @@ class Answering:
             self._not_sent_away(asker)
         if context.view.freshness is _LOADING:
             return context.replies.no_tables_yet.reply(opaque)
-        if authorization is not None and (command.code in self.reads or command.code == ROUTE_WATCH):
+        if authorization is not None and command.code in self.reads:
             refusal = authorization.of_read(command, asker)
             if refusal is not None:
                 return context.replies.no_permission(opaque, refusal.text)
@@ -124,7 +131,12 @@ class Answering:
             return None
         if command.code == ROUTE_WATCH and not command.flag & FLAG_ONEWAY:
             try:
-                context.watches.watch(asker, command, opaque, asker.active_at_s)
+                request = WatchRequest.decode(command.ext_fields, command.body)
+                authorization = context.authorization
+                refusal = authorization and authorization.of_read(command, asker, request.topics)
+                if refusal:
+                    return context.replies.no_permission(opaque, refusal.text)
+                context.watches.watch(asker, request, opaque, asker.active_at_s)
             except RemoteProtocolError as error:
                 return context.replies.system_error(opaque, str(error))
             return None

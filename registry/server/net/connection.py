@@ -40,9 +40,10 @@ class ServerConnection(asyncio.Protocol):
 
     __slots__ = (
         "_backlog", "_closing", "_connections", "_context", "_large", "_lost", "_queued_bytes", "_reader",
-        "_reading_paused", "_sends_large", "_transport", "_waits", "_writer", "_writes", "active_at_s", "address",
-        "caller", "certificate", "channel", "closed_as", "frame_since_s", "host", "is_tls", "known", "last_caller",
-        "looked", "own_caller", "paused_at_s", "source", "unread_bytes", "verified", "via",
+        "_reading_paused", "_sends_large", "_transport", "_waits", "_watched_bytes", "_writer", "_writes",
+        "active_at_s", "address", "caller", "certificate", "channel", "closed_as", "frame_since_s", "host",
+        "is_tls", "known", "last_caller", "looked", "own_caller", "paused_at_s", "source", "unread_bytes",
+        "verified", "via",
     )  # fmt: skip
 
     def __init__(self, connections: Connections) -> None:
@@ -53,7 +54,7 @@ class ServerConnection(asyncio.Protocol):
         self._backlog: list[bytes] = []
         self._writes: deque[tuple[Write, Command, int, int, float]] = deque()
         self._writer: asyncio.Task[None] | None = None
-        self._queued_bytes = 0
+        self._queued_bytes = self._watched_bytes = 0
         self._closing = self._lost = self._reading_paused = False
         self.closed_as = Closed.CLIENT
         self._large = self._waits = self._sends_large = False
@@ -217,6 +218,7 @@ class ServerConnection(asyncio.Protocol):
         self._backlog.clear()
         self._context.in_flight -= len(self._writes)
         self._writes.clear()
+        self._context.watches.gone(self)
         self._queued_bytes = self.unread_bytes = 0
         if self._writer is not None:
             self._writer.cancel()
@@ -257,6 +259,17 @@ class ServerConnection(asyncio.Protocol):
                         self._backlog = frames[number + 1 :] + self._backlog
                         return
         self._send(out)
+
+    def hold_watch(self, size: int) -> None:
+        """Account for the bytes that a held route watch takes; 0: none is held.
+
+        Raises:
+            RemoteProtocolError: its address holds more than its share with it.
+        """
+        if size and not self._connections.held.has_room(self, size - self._watched_bytes):
+            raise RemoteProtocolError(f"{self.host} holds as much as its share of the memory allows: poll")
+        self._watched_bytes = size
+        self._hold()
 
     def answer_watch(self, opaque: int, answer: WatchAnswer | None) -> None:
         """Answer a route watch that was held, unless the connection is gone; None tells the client to go away."""
@@ -320,8 +333,9 @@ class ServerConnection(asyncio.Protocol):
     # bounds
 
     def _hold(self) -> None:
-        """Account for the memory that this connection takes; it may be dropped for that."""
-        self._connections.held.holds(self, self._reader.pending_bytes + self._queued_bytes + self.unread_bytes)
+        """Account for the memory that this connection takes; it, or another one, may be dropped for that."""
+        size = self._reader.pending_bytes + self._queued_bytes + self._watched_bytes + self.unread_bytes
+        self._connections.held.holds(self, size)
 
     def _look_at_large_frame(self) -> None:
         """Ask for a turn when a large frame has begun; give it back when none is being received or worked on."""

@@ -7,7 +7,6 @@ as it makes no progress.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Container
 from typing import Final, Protocol
 
@@ -63,6 +62,8 @@ class HeldMemory:
         self._account_of = account_of
         self._limited_account = limited_account
         self._held: dict[Holder, int] = {}  # the one that has held something for the longest time comes first
+        self._accounts: dict[Holder, str] = {}
+        self._by_account: dict[str, int] = {}
 
     @property
     def room_bytes(self) -> int:
@@ -72,13 +73,26 @@ class HeldMemory:
     def holds(self, holder: Holder, size: int) -> None:
         """Note how many bytes a connection holds now; drop others, or this one, when all together hold too much."""
         before = self._held.get(holder, 0)
+        if size == before:
+            return
+        account = self._accounts.get(holder)
+        if account is None:  # a PROXY header may change the holder's host later
+            account = self._accounts[holder] = self._account_of(holder.host)
+        left = self._by_account[account] = self._by_account.get(account, 0) + size - before
+        if not left:
+            del self._by_account[account]
         if size:
             self._held[holder] = size
-        elif before:
-            del self._held[holder]
+        else:
+            del self._held[holder], self._accounts[holder]
         self.bytes += size - before
         if self.bytes > self._limit and size > before:
             self._make_room()
+
+    def has_room(self, holder: Holder, more: int) -> bool:
+        """Whether the address of this connection may hold so many bytes more; one without limits of its own may."""
+        account = self._limited_account(holder.host)
+        return not account or self._by_account.get(account, 0) + more <= self.share_bytes
 
     def tick(self, now_s: float, crowded: Container[str] = ()) -> None:
         """Drop who makes no progress, of addresses beyond their share: the largest first, then the oldest.
@@ -88,40 +102,34 @@ class HeldMemory:
         """
         if self.bytes <= self.share_bytes and not crowded:
             return
-        by_account, stalled = self._by_account(), []
-        for holder in self._held:
-            account = self._limited_account(holder.host)
+        by_account, stalled = self._by_account, []
+        for holder, of in self._accounts.items():
+            account = self._limited_account(holder.host) and of
             if account and (by_account[account] > self.share_bytes or account in crowded):
                 stalled_bytes = holder.stalled_bytes(now_s - STALLED_S)
                 if stalled_bytes:
                     stalled.append((stalled_bytes, account, holder))
         for _, account, holder in sorted(stalled, key=lambda one: -one[0]):
             size = self._held.get(holder, 0)
-            if size and (by_account[account] > self.share_bytes or account in crowded):
+            held = by_account.get(account, 0)
+            if size and (held > self.share_bytes or account in crowded):
                 holder.drop(
-                    f"{account} holds {by_account[account]} bytes of unfinished frames, waiting requests and unread "
+                    f"{account} holds {held} bytes of unfinished frames, waiting requests and unread "
                     f"answers, its share is {self.share_bytes}; it holds {size}, and made no progress for "
                     f"{STALLED_S:g} s"
                 )
-                by_account[account] -= size
 
     def _make_room(self) -> None:
-        by_account, share_bytes = self._by_account(), self.share_bytes
+        by_account, share_bytes = dict(self._by_account), self.share_bytes
 
         def rank(one: tuple[Holder, int]) -> tuple[bool, int]:
-            return by_account[self._account_of(one[0].host)] <= share_bytes, -one[1]
+            return by_account[self._accounts[one[0]]] <= share_bytes, -one[1]
 
         # of those of one size, the one that has held it longest: the order of the dict stays
         for holder, size in sorted(self._held.items(), key=rank):
             holder.drop(
                 f"all clients together hold more than {self._limit} bytes of unfinished frames, waiting requests and "
-                f"unread answers; it holds {size}, its address {by_account[self._account_of(holder.host)]}"
+                f"unread answers; it holds {size}, its address {by_account[self._accounts[holder]]}"
             )
             if self.bytes <= self._limit - self._limit // _ROOM:
                 return
-
-    def _by_account(self) -> Counter[str]:
-        by_account: Counter[str] = Counter()
-        for holder, size in self._held.items():
-            by_account[self._account_of(holder.host)] += size
-        return by_account

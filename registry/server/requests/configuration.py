@@ -22,8 +22,6 @@ from .context import Peer, RequestContext, log_write
 
 logger = logging.getLogger(__name__)
 
-# Every key that there is fits in many times over; parsing megabytes would hold up this worker's lookups.
-MAX_BODY_BYTES: Final = 64 * 1024
 _PATH_CHARS: Final = 1000
 
 # What the recorded 5.x replies show; of our own keys only those that a 318 has set come along.
@@ -42,10 +40,6 @@ class _Refused(Exception):
 
 async def update_namesrv_config(context: RequestContext, command: Command, opaque: int, peer: Peer) -> bytes:
     """318: set shared settings. Answered once this front end works with them; the others follow the same event."""
-    if len(command.body) > MAX_BODY_BYTES:
-        return context.replies.system_error(
-            opaque, f"a configuration of {len(command.body)} bytes: at most {MAX_BODY_BYTES} are read"
-        )
     try:
         asked = {entry.key: entry.value for entry in properties.parse(command.body)}
     except properties.PropertiesSyntaxError:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Callable, Collection, Mapping
-from typing import NamedTuple, Protocol
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from typing import Final, NamedTuple, Protocol, TypeVar
 
+from ...auth.rights import Kind, Resource
 from ...behaviour import behaviour_of
 from ...config.in_force import in_force
 from ...config.settings import Settings
-from ...errors import RegistryError, StoreUnavailable
+from ...errors import NotDecided, RegistryError, StoreUnavailable
 from ...events.by import By
 from ...events.changes import ConfigSet
 from ...model import Registration
@@ -33,6 +35,13 @@ from .data_versions import DataVersions
 from .decoding_turns import DecodingTurns
 from .product_environment import ProductEnvironment
 from .replies import Replies
+
+T = TypeVar("T")
+
+# A script finds what nobody decided on: again only if somebody else changes it meanwhile.
+_MOST_DECISIONS: Final = 10
+# So many topics of a registration are looked at, then others are served.
+_CHECKED_AT_ONCE: Final = 500
 
 
 class Health(Protocol):
@@ -138,9 +147,24 @@ class RequestContext:
         self.authorization = authorization
         self.on_policy()
 
-    def owner(self, peer: Peer) -> str:
-        """Who owns the broker that a request speaks for, as scripts want it; "" = nobody asks."""
-        return "" if self.authorization is None else self.authorization.owner(peer)
+    async def decided(self, command: Command, peer: Peer, write: Callable[[str], Awaitable[T]]) -> T:
+        """Have a script change what its sender may change: what it finds that nobody decided on yet is decided on.
+
+        Args:
+            write: calls the script; its argument is who asks, as scripts want it: "" = nobody decides.
+
+        Raises:
+            NotAllowed: it is refused, and nothing was changed by the last call.
+        """
+        for _ in range(_MOST_DECISIONS):
+            authorization = self.authorization
+            try:
+                return await write("" if authorization is None else authorization.owner(peer))
+            except NotDecided as error:
+                refusal = authorization and authorization.of_rows(command, peer, error.resources)
+                if refusal:
+                    raise NotAllowed(refusal.text) from None
+        raise StoreUnavailable("what it would change is being changed from elsewhere all the time; repeat it")
 
     def check_owner(self, command: Command, peer: Peer, owner: str) -> None:
         """Refuse a request that speaks for a broker that another user registered, or only tell of it.
@@ -156,17 +180,42 @@ class RequestContext:
             if refusal is not None:
                 raise NotAllowed(refusal.text)
 
-    def check_mappings(self, command: Command, peer: Peer, registration: Registration) -> None:
-        """Refuse a registration with static topics for a brokerName that its sender may not register, or tell of it.
+    def binds_topics(self, peer: Peer) -> bool:
+        """Whether a rule says which topics the sender of a registration may bring."""
+        return self.authorization is not None and self.authorization.binds_topics(peer)
+
+    async def check_content(self, peer: Peer, registration: Registration) -> None:
+        """Refuse a registration with topics that its sender may not bring, or with static topics for a brokerName that
+        he may not register; or tell of it.
 
         Raises:
             NotAllowed: it is refused, and nothing was changed.
         """
-        if registration.mappings and self.authorization is not None:
-            names = {name for name, _ in registration.mappings.values()} - {registration.broker_name}
-            refusal = self.authorization.of_other_brokers(command, peer, names) if names else None
+        authorization = self.authorization
+        if authorization is None:
+            return
+        names = {name for name, _ in registration.mappings.values()} - {registration.broker_name}
+        found = [Resource(Kind.BROKER, name) for name in sorted(names)]
+        if authorization.binds_topics(peer):
+            found += [Resource(Kind.TOPIC, name) for name in (*registration.topics, *registration.mappings)]
+        for first in range(0, len(found), _CHECKED_AT_ONCE):
+            refusal = authorization.of_content(peer, found[first : first + _CHECKED_AT_ONCE])
             if refusal is not None:
                 raise NotAllowed(refusal.text)
+            await asyncio.sleep(0)
+
+    def cluster_of(self, broker_name: str) -> str | None:
+        """The cluster of a brokerName's row, as far as the view knows it."""
+        row = self.view.served.brokers.get(broker_name)
+        return None if row is None else row.cluster
+
+    def clusters_with(self, topic: str, cluster: str) -> set[str]:
+        """The clusters at whose brokers a topic is that is to be deleted from this one, as far as the view knows it."""
+        tables = self.view.served
+        names = set(tables.topics.get(topic, ()))
+        if cluster and self.behaviour.deletes_in_one_cluster:
+            names &= tables.clusters.get(cluster, set())
+        return {tables.brokers[name].cluster for name in names if name in tables.brokers}
 
     def by(self, peer: Peer) -> By:
         """Who sends what comes over this connection, for the events that it causes."""

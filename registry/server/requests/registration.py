@@ -33,6 +33,7 @@ from ...store.route_writes import TOPICS_PER_EVENT, EncodedTopics, HeartbeatRepl
 from ...tables.registration import RegistrationDiff, Role, compare, role_of
 from .chunk_cache import LastBody
 from .context import Peer, RequestContext, log_write
+from .touching import touch
 
 logger = logging.getLogger(__name__)
 
@@ -60,9 +61,12 @@ class _Request(NamedTuple):
     async def ask(self) -> HeartbeatReply:
         """Ask Redis whether this is the registration of last time."""
         sender = self.sender
-        return await self.context.routes.heartbeat(
-            sender.cluster, sender.broker_name, sender.broker_id, sender.broker_addr, self.digest, self.peer.channel,
-            len(self.command.body), self.context.owner(self.peer),
+        return await self.context.decided(
+            self.command, self.peer,
+            lambda owner: self.context.routes.heartbeat(
+                sender.cluster, sender.broker_name, sender.broker_id, sender.broker_addr, self.digest,
+                self.peer.channel, len(self.command.body), owner,
+            ),
         )  # fmt: skip
 
 
@@ -87,6 +91,8 @@ async def register_broker(context: RequestContext, command: Command, opaque: int
     who = context.behaviour.who(sender.cluster, sender.broker_addr)
     caller = peer.caller
     digest = (caller.digest if caller is not None else "") or digest_of(command)
+    if context.binds_topics(peer):  # other rules, and its topics are looked at again
+        digest = f"{digest} {context.authorization.policy.revision if context.authorization else 0}"
     # The digest of a dated body covers neither its time nor the header's crc32: although it is that of last time, the
     # body may not match its crc32.
     date = dated(command)
@@ -122,10 +128,7 @@ async def _check_rates(request: _Request, *, is_new: bool) -> None:
     except RateExceeded:
         context.counters.registrations_refused += 1
         if not is_new:
-            size = len(request.command.body)
-            touched = await context.routes.touch_broker(sender.cluster, sender.broker_addr, peer.channel, size)
-            if touched.refreshed:
-                context.channels.touched(request.who, peer)
+            await touch(context, request.command, peer, sender.cluster, sender.broker_addr)
         raise
 
 
@@ -198,8 +201,8 @@ async def _changed_topics(request: _Request, beat: HeartbeatReply) -> Registrati
     The view has reached ``beat.seq``.
     """
     context, sender, view, chunked = request.context, request.sender, request.context.view, request.chunked
-    if chunked is None or context.settings.delete_topic_with_broker_registration:
-        return None  # every name is needed to see which are missing
+    if chunked is None or context.settings.delete_topic_with_broker_registration or context.binds_topics(request.peer):
+        return None  # every name is needed: to see which are missing, and which are allowed
     last = context.chunks.last_body(request.who, view.load_id)
     row = view.exact.brokers.get(sender.broker_name)
     if last is None or last.broker_name != sender.broker_name or row is None or row.rev != last.rev:
@@ -260,9 +263,9 @@ async def _write(
         same just now: brokers send it to all of them at once.
     """
     context, view = request.context, request.context.view
+    await context.check_content(request.peer, registration)
     load_id, compared_at, applied = view.load_id, view.seq, view.last_entry
     role = role_of(registration, view.exact.brokers.get(registration.broker_name))
-    context.check_mappings(request.command, request.peer, registration)
     diff = compare(
         registration,
         beat.data_version,
@@ -283,13 +286,15 @@ async def _write(
         # now would lose them, to one that the close removes.
         raise RegistrationRejected("its connection closed before it was stored; a broker that lives registers again")
     chunks = request.chunked.chunks if request.chunked is not None else ()
-    result = await context.routes.register_broker(
-        registration, diff, encoded=_encoded(context, diff, role, chunks),
-        digest=request.digest, channel=request.peer.channel, body_bytes=len(request.command.body),
-        topic_count=sum(chunk.size for chunk in chunks) if chunks else None,
-        default_timeout_ms=context.settings.broker_channel_expired_time_ms, applied=applied,
-        owner=context.owner(request.peer),
-        by=context.by(request.peer),
+    result = await context.decided(
+        request.command, request.peer,
+        lambda owner: context.routes.register_broker(
+            registration, diff, encoded=_encoded(context, diff, role, chunks),
+            digest=request.digest, channel=request.peer.channel, body_bytes=len(request.command.body),
+            topic_count=sum(chunk.size for chunk in chunks) if chunks else None,
+            default_timeout_ms=context.settings.broker_channel_expired_time_ms, applied=applied,
+            owner=owner, by=context.by(request.peer),
+        ),
     )  # fmt: skip
     context.check_owner(request.command, request.peer, result.owner)
     if result.status == "LOST" or (result.status == "RETRY" and result.seq <= compared_at and result.n == beat.n):

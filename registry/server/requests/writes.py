@@ -25,14 +25,12 @@ from ...tables.route import in_zone
 from .configuration import update_namesrv_config
 from .context import Peer, RequestContext, log_write
 from .registration import register_broker
+from .touching import touch
 
 logger = logging.getLogger(__name__)
 
 # Of a 217: a topic has queues at a few brokers, and one script writes all of them.
 MAX_QUEUE_DATAS: Final = 1000
-MAX_QUEUE_DATA_BYTES: Final = 512 << 10
-# Of a 322; a real one has less than a hundred.
-MAX_DATA_VERSION_BYTES: Final = 4096
 
 Write = Callable[[RequestContext, Command, int, Peer], Awaitable[bytes]]
 
@@ -47,7 +45,9 @@ async def unregister_broker(context: RequestContext, command: Command, opaque: i
     if header.broker_id is not None and name and addr and cluster:
         known = context.begin_write()
         by = context.by(peer)
-        done = await context.routes.unregister_broker(cluster, addr, name, owner=context.owner(peer), by=by)
+        done = await context.decided(
+            command, peer, lambda owner: context.routes.unregister_broker(cluster, addr, name, owner=owner, by=by)
+        )
         context.check_owner(command, peer, done.owner)
         await context.effect(done.seq, known)
         log_write(logger, by, "unregister broker %s of %s, id %d", who(cluster, addr), name, header.broker_id)
@@ -65,9 +65,10 @@ async def unregister_broker_id(context: RequestContext, command: Command, opaque
         return context.replies.system_error(opaque, "unregister broker failed: brokerId is null or no number")
     known = context.begin_write()
     by = context.by(peer)
-    done = await context.routes.unregister_broker(
-        cluster, addr, name, header.broker_id, owner=context.owner(peer), by=by
-    )
+    done = await context.decided(
+        command, peer,
+        lambda owner: context.routes.unregister_broker(cluster, addr, name, header.broker_id, owner=owner, by=by),
+    )  # fmt: skip
     context.check_owner(command, peer, done.owner)
     await context.effect(done.seq, known)
     log_write(logger, by, "unregister id %d of %s, address %s", header.broker_id, name, addr)
@@ -80,10 +81,6 @@ async def query_data_version(context: RequestContext, command: Command, opaque: 
     cluster, addr, behaviour = header.cluster_name, header.broker_addr, context.behaviour
     if not command.body and behaviour.version_query_needs_body:
         return context.replies.system_error(opaque, "query data version failed: there is no data version")
-    if len(command.body) > MAX_DATA_VERSION_BYTES:
-        raise RemoteProtocolError(
-            f"a data version of {len(command.body)} bytes: at most {MAX_DATA_VERSION_BYTES} are taken"
-        )
     # An absent timestamp is the clock's, as in Java, and so equal to none that is kept.
     body = b"{}" if is_null(command.body) else command.body
     sent = decode_data_version(body, now_ms=int(time.time() * 1000)) if body else None
@@ -91,15 +88,8 @@ async def query_data_version(context: RequestContext, command: Command, opaque: 
         sent = behaviour.seen_version(sent)
     if behaviour.live_by_cluster and (cluster is None or addr is None):
         return context.replies.system_error(opaque, "query data version failed: clusterName or brokerAddr is null")
-    context.begin_write()
-    touched = await context.routes.touch_broker(
-        cluster or "", addr or "", peer.channel, len(command.body),
-        only_version=None if behaviour.version_query_always_refreshes else sent, owner=context.owner(peer),
-    )  # fmt: skip
-    context.check_owner(command, peer, touched.owner)
-    known = touched.data_version
-    if touched.refreshed:
-        context.channels.touched(behaviour.who(cluster or "", addr or ""), peer)
+    only_version = None if behaviour.version_query_always_refreshes else sent
+    known = (await touch(context, command, peer, cluster or "", addr or "", only_version)).data_version
     changed = known is None or known != sent
     return context.replies.reply(
         opaque,
@@ -114,13 +104,7 @@ async def broker_heartbeat(context: RequestContext, command: Command, opaque: in
     cluster, addr = header.cluster_name, header.broker_addr
     if cluster is None or addr is None:
         return context.replies.system_error(opaque, "heartbeat failed: clusterName or brokerAddr is null")
-    context.begin_write()
-    touched = await context.routes.touch_broker(
-        cluster, addr, peer.channel, len(command.body), owner=context.owner(peer)
-    )
-    context.check_owner(command, peer, touched.owner)
-    if touched.refreshed:
-        context.channels.touched(context.behaviour.who(cluster, addr), peer)
+    await touch(context, command, peer, cluster, addr)
     return context.replies.success.reply(opaque)
 
 
@@ -170,7 +154,9 @@ async def _set_write_perm(
     if name:
         known = context.begin_write()
         by = context.by(peer)
-        seq, count = await context.routes.set_write_perm(name, mode, by=by)
+        seq, count = await context.decided(
+            command, peer, lambda owner: context.routes.set_write_perm(name, mode, owner=owner, by=by)
+        )
         await context.effect(seq, known)
         log_write(logger, by, "%s write perm of broker %s, %d topics", mode, name, count)
     return context.replies.reply(opaque, ext_fields={count_field: str(count)})
@@ -182,7 +168,11 @@ async def delete_topic(context: RequestContext, command: Command, opaque: int, p
     if header.topic:
         known = context.begin_write()
         by = context.by(peer)
-        await context.effect(await context.routes.delete_topic(header.topic, header.cluster_name or "", by=by), known)
+        topic, cluster = header.topic, header.cluster_name or ""
+        seq = await context.decided(
+            command, peer, lambda owner: context.routes.delete_topic(topic, cluster, owner=owner, by=by)
+        )
+        await context.effect(seq, known)
         log_write(logger, by, "delete topic %s in cluster %s", header.topic, header.cluster_name or "(every)")
     return context.replies.success.reply(opaque)
 
@@ -190,11 +180,6 @@ async def delete_topic(context: RequestContext, command: Command, opaque: int, p
 async def register_topic(context: RequestContext, command: Command, opaque: int, peer: Peer) -> bytes:
     """217: give a topic queues at brokers that are known."""
     topic = headers.RegisterTopic.checked(command.ext_fields).topic
-    if len(command.body) > MAX_QUEUE_DATA_BYTES:
-        raise RemoteProtocolError(
-            f"queue data of {len(command.body)} bytes: at most {MAX_QUEUE_DATA_BYTES} are taken at once; nothing was "
-            "changed"
-        )
     queue_datas = decode_route(command.body).queue_datas if command.body and not is_null(command.body) else {}
     if topic and queue_datas:
         if len(queue_datas) > MAX_QUEUE_DATAS:
@@ -207,7 +192,11 @@ async def register_topic(context: RequestContext, command: Command, opaque: int,
             raise RemoteProtocolError(f"brokerName {fault}; nothing was changed")
         known = context.begin_write()
         by = context.by(peer)
-        await context.effect(await context.routes.register_topic(topic, queue_datas.items(), by=by), known)
+        seq = await context.decided(
+            command, peer,
+            lambda owner: context.routes.register_topic(topic, queue_datas.items(), owner=owner, by=by),
+        )  # fmt: skip
+        await context.effect(seq, known)
         log_write(logger, by, "topic %s registered at %s", topic, ", ".join(queue_datas))
     return context.replies.success.reply(opaque)
 

@@ -17,7 +17,6 @@ from time import perf_counter
 from typing import Final, NamedTuple, Protocol
 
 from ...errors import RemoteProtocolError
-from ...protocol.command import Command
 from ...protocol.watch import TablesVersion, WatchAnswer, WatchRequest
 from .view import Applied
 
@@ -33,6 +32,8 @@ AT_A_TIME: Final = 20
 _BEFORE_ALL: Final = -1
 # How many topics all held requests of a worker may name: about 100 MB.
 _HELD_TOPICS: Final = 1_000_000
+# What a topic takes beside its name: its places in two sets and a dict.
+_TOPIC_BYTES: Final = 300
 
 
 class Watcher(Protocol):
@@ -40,6 +41,13 @@ class Watcher(Protocol):
 
     def answer_watch(self, opaque: int, answer: WatchAnswer | None) -> None:
         """Send the answer, or code 1500 (go away) for None; does nothing when the connection is closed."""
+
+    def hold_watch(self, size: int) -> None:
+        """Account for the bytes that a held request takes; 0: it is held no more.
+
+        Raises:
+            RemoteProtocolError: its address holds too much.
+        """
 
 
 class _Held(NamedTuple):
@@ -116,13 +124,12 @@ class RouteWatches:
 
     # from connections
 
-    def watch(self, watcher: Watcher, command: Command, opaque: int, now_s: float) -> None:
+    def watch(self, watcher: Watcher, request: WatchRequest, opaque: int, now_s: float) -> None:
         """Hold a request, or answer it at once.
 
         Raises:
-            RemoteProtocolError: it cannot be read, or all clients together watch too much: the client then polls.
+            RemoteProtocolError: all clients together watch too much, or those of this address: the client then polls.
         """
-        request = WatchRequest.decode(command.ext_fields, command.body)
         self._release(watcher)  # the new request replaces the old one, whose answer nobody waits for
         self._watchers.add(watcher)
         since = request.since
@@ -138,6 +145,7 @@ class RouteWatches:
             return
         if self._held_topics + len(request.topics) > _HELD_TOPICS:
             raise RemoteProtocolError(f"all clients together watch more than {_HELD_TOPICS} topics: poll")
+        watcher.hold_watch(_TOPIC_BYTES * len(request.topics) + sum(map(len, request.topics)))
         self._held_topics += len(request.topics)
         self._held[watcher] = held
         for topic in request.topics:
@@ -202,8 +210,11 @@ class RouteWatches:
     def _release(self, watcher: Watcher) -> _Held | None:
         self._due.pop(watcher, None)
         held = self._held.pop(watcher, None)
-        self._held_topics -= len(held.topics) if held else 0
-        for topic in held.topics if held else ():
+        if held is None:
+            return None
+        watcher.hold_watch(0)
+        self._held_topics -= len(held.topics)
+        for topic in held.topics:
             watchers = self._by_topic[topic]
             watchers.discard(watcher)
             if not watchers:
