@@ -168,8 +168,8 @@ def test_security_users_rules_and_what_would_be_refused(run, bed, shell, tmp_pat
     assert settled(shell(line)) == settled(out)
     lines = [line for line, _ in steps(page)]
     rules = [line for line in lines if re.match(r"mqregistry auth (?:user|secret|import|allow|deny) ", line)]
-    assert len(rules) == 17
-    for line in rules[:13]:  # the last four are those of the way to enforce, which test_security_page.py goes
+    assert len(rules) == 25
+    for line in rules[:21]:  # the last four are those of the way to enforce, which test_security_page.py goes
         shell(line)
 
 
