@@ -8,10 +8,11 @@ from typing import Final, Literal, NamedTuple
 
 from ..auth.policy import Mode
 from ..events.changes import Change
-from ..model import DEFAULT_HEARTBEAT_TIMEOUT_MS, MASTER_ID, PERM_WRITE, BrokerRow
+from ..model import DEFAULT_HEARTBEAT_TIMEOUT_MS, MASTER_ID, BrokerRow
 from ..operators.words import counted, duration, moment, some
 from ..store.operator_reads import BrokerInfo
 from ..tables.tables import Tables
+from ..tables.writable import is_unwritable
 from .facts import Facts
 from .recent.signs import Signs
 
@@ -32,32 +33,24 @@ class Finding(NamedTuple):
 
 
 class TopicSums(NamedTuple):
-    """Counted over all topics. unwritable: with no write permission at any broker name that has a master."""
+    """Counted over all topics.
+
+    unwritable: topics other than RocketMQ's own for which a producer finds no queue. without_route: those of them
+    whose broker names are all gone.
+    """
 
     topics: int
     unwritable: int
     without_route: int
 
 
-def is_writable(tables: Tables, topic: str) -> bool:
-    """Whether a producer finds somewhere to write to: the permission, at a broker name with a master."""
-    return any(
-        data.perm & PERM_WRITE and (row := tables.brokers.get(name)) is not None and MASTER_ID in row.broker_addrs
-        for name, data in tables.topics[topic].items()
-    )
-
-
 def sum_topics(tables: Tables) -> TopicSums:
     """Go through all topics once: 40,000 take some 20 ms, so callers keep it."""
-    writable_names = {name for name, row in tables.brokers.items() if MASTER_ID in row.broker_addrs}
     unwritable = without = 0
-    for cells in tables.topics.values():
-        for name, data in cells.items():
-            if data.perm & PERM_WRITE and name in writable_names:
-                break
-        else:
+    for topic, queue_datas in tables.topics.items():
+        if is_unwritable(tables, topic):
             unwritable += 1
-            without += not any(name in tables.brokers for name in cells)
+            without += not any(name in tables.brokers for name in queue_datas)
     return TopicSums(len(tables.topics), unwritable, without)
 
 

@@ -14,8 +14,8 @@ from ...protocol.bodies.route import encode_route
 from ...store.operator_reads import read_rows, read_topic_tables
 from ...tables.tables import Tables
 from ...tables.topic_history import Step
+from ...tables.writable import is_unwritable, is_writable
 from ..context import PER_PAGE, Console, NotThere, page_number, route_json
-from ..findings import is_writable
 from ..login.needs import of_route
 from ..login.viewer import viewer_of
 
@@ -49,7 +49,7 @@ async def topics(console: Console, request: Request) -> HTMLResponse:
         wanted = text.lower()
         names = [name for name in names if wanted in name.lower()]
     if state == "unwritable":
-        names = [name for name in names if name in tables.topics and not is_writable(tables, name)]
+        names = [name for name in names if name in tables.topics and is_unwritable(tables, name)]
         names = [name for name in names if viewer.may(of_route(name))]
     number, pages = page_number(request, len(names))
     names_here = [name for name in names[(number - 1) * PER_PAGE : number * PER_PAGE] if name in tables.topics]
@@ -67,7 +67,7 @@ def _row(tables: Tables, topic: str) -> Row:
     return Row(
         topic, names[:_NAMES], max(0, len(names) - _NAMES), sum(data.read_queue_nums for data in cells.values()),
         sum(data.write_queue_nums for data in cells.values()),
-        ", ".join(perm(value) for value in sorted({data.perm for data in cells.values()})), is_writable(tables, topic),
+        ", ".join(perm(value) for value in sorted({data.perm for data in cells.values()})), is_writable(tables.brokers, cells),
     )  # fmt: skip
 
 

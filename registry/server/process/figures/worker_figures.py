@@ -12,8 +12,9 @@ from typing import Any, Final
 
 from ....durations import Durations
 from ....events.changes import TYPES
-from ....model import MASTER_ID, PERM_WRITE, BrokerRow
+from ....model import MASTER_ID, BrokerRow
 from ....tables.tables import Tables
+from ....tables.writable import is_unwritable
 from ...view.view import Applied
 
 _CLUSTERS_MOST: Final = 100
@@ -91,7 +92,7 @@ class ChangeCounts:
 
 
 class UnwritableTopics:
-    """How many topics a producer finds no queue of: no brokerName with write permission, queues and a master."""
+    """Counts the topics, other than RocketMQ's own, for which a producer finds no queue."""
 
     def __init__(self, tables: Callable[[], Tables]) -> None:
         self._tables = tables
@@ -109,14 +110,6 @@ class UnwritableTopics:
         for first in range(0, len(topics), _TOPICS_AT_ONCE):
             tables = self._tables()
             for topic in topics[first : first + _TOPICS_AT_ONCE]:
-                datas = tables.topics.get(topic)
-                if datas is None:
-                    continue
-                for name, data in datas.items():
-                    row = tables.brokers.get(name)
-                    if data.perm & PERM_WRITE and data.write_queue_nums > 0 and row and MASTER_ID in row.broker_addrs:
-                        break
-                else:
-                    found += 1
+                found += topic in tables.topics and is_unwritable(tables, topic)
             await asyncio.sleep(0)
         self.number = found
