@@ -72,6 +72,7 @@ PAGES: Final[dict[str, Handler]] = {
     "/report/page": report.page,
     "/actions": actions.actions,
     "/action": actions.action,
+    "/dismiss": now.ask_dismiss,
 }
 
 
@@ -156,6 +157,7 @@ def make_app(console: Console, reach: Reach = _HERE) -> Starlette:
             *doors,
             *(Route(path, endpoint(handler), methods=["GET"]) for path, handler in PAGES.items()),
             Route("/action", endpoint(actions.do), methods=["POST"]),
+            Route("/dismiss", endpoint(now.do_dismiss), methods=["POST"]),
             Route("/healthz", healthy, methods=["GET"]),
             Mount("/static", _Static(directory=Path(__file__).parent / "static"), name="static"),
         ],

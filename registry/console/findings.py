@@ -25,11 +25,16 @@ _RECENT_MS: Final = 3_600_000
 
 
 class Finding(NamedTuple):
-    """One sentence or two. page: where there is more, as a path with its query."""
+    """One sentence or two.
+
+    page: where there is more, as a path with its query. dismiss: the departure that it tells of, which an operator can
+    take off the page.
+    """
 
     level: Level
     text: str
     page: str = ""
+    dismiss: str = ""
 
 
 class TopicSums(NamedTuple):
@@ -64,7 +69,7 @@ def find(
     facts: Facts | None, tables: Tables, sums: TopicSums, *, stale_since_ms: int | None, reason: str,
     away: tuple[int, int] | None, recent: Iterable[Change] = (),
 ) -> list[Finding]:  # fmt: skip
-    """Everything that somebody should look at, the worst first.
+    """Everything but what happened to brokers that somebody should look at.
 
     Args:
         stale_since_ms: when Redis last answered, None while it does. reason: why it does not. away: from when to when
@@ -81,8 +86,13 @@ def find(
         found += _streams(facts)
         found += _refused(facts)
     found += _routes(tables, sums)
+    return found
+
+
+def worst_first(findings: Iterable[Finding]) -> list[Finding]:
+    """The same, sorted by their level."""
     order = {"bad": 0, "warn": 1, "note": 2}
-    return sorted(found, key=lambda finding: order[finding.level])
+    return sorted(findings, key=lambda finding: order[finding.level])
 
 
 def find_then(tables: Tables, sums: TopicSums, signs: Signs, at_ms: int) -> list[Finding]:

@@ -117,6 +117,11 @@ class Past:
         self._due = asyncio.Event()
         state.on_load.append(self._due.set)
 
+    @property
+    def folder(self) -> Path:
+        """Where what the console keeps of this namespace is."""
+        return self._checkpoints().folder
+
     def _checkpoints(self) -> Checkpoints:
         store = self._state.store
         return Checkpoints(self._folder, without_password(store.url), store.namespace, self._state.epoch)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import re
 import time
 from typing import Final
 
 from starlette.requests import Request
-from starlette.responses import HTMLResponse
+from starlette.responses import HTMLResponse, RedirectResponse
 
 from ...errors import StoreUnavailable
 from ...events.changes import Change
@@ -16,15 +18,23 @@ from ...operators.history import whole
 from ...store.change_reader import count_by_minute, read_back
 from ...store.store import Store
 from ...store.streams import last_entry_by
-from ..context import Console
-from ..findings import find, find_then, sum_topics
+from ..context import BadRequest, Console, NotAllowed, NotThere
+from ..facts import Facts
+from ..findings import Finding, find, find_then, sum_topics, worst_first
+from ..forms import read_form
+from ..guard import is_token
 from ..login.viewer import Viewer, viewer_of
 from ..past import Then
+from ..recent.departures import depart
+from ..recent.dismissed import Dismissed, dismiss, read_dismissed
+from ..recent.incidents import incidents, left
+from ..recent.lanes import DAY_MS, Gone
 from ..recent.missing import HOUR_MS
 from ..recent.signs import signs_by
 from ..state import MINUTES
 
 _SCANNED: Final = 2000
+_KEY: Final = re.compile(r"([a-z_]{1,40}):(\d{1,15}):(\d{1,15})")
 
 
 async def now(console: Console, request: Request) -> HTMLResponse:
@@ -34,15 +44,14 @@ async def now(console: Console, request: Request) -> HTMLResponse:
         return await _then(console, request, then)
     facts = await console.facts.now()
     state, sums = console.state, console.sums()
-    findings = find(
-        facts,
-        state.tables,
-        sums,
-        stale_since_ms=state.stale_since_ms,
-        reason=state.reason,
-        away=state.away,
-        recent=tuple(state.recent),
-    )
+    happened, dismissed = await _incidents(console, facts)
+    findings = worst_first([
+        *happened,
+        *find(
+            facts, state.tables, sums, stale_since_ms=state.stale_since_ms, reason=state.reason, away=state.away,
+            recent=tuple(state.recent),
+        ),
+    ])  # fmt: skip
     now_ms, viewer = round(time.time() * 1000), viewer_of(request)
     last = next(filter(viewer.may_see, reversed(state.recent)), None)
     if last is None and state.stale_since_ms is None:
@@ -54,8 +63,50 @@ async def now(console: Console, request: Request) -> HTMLResponse:
         brokers=len(facts.brokers) if facts else 0,
         front_ends=sum(one.state != "gone" for one in facts.fleet.front_ends) if facts else 0,
         per_minute=state.per_minute, until_ms=now_ms, counted_ms=counted_ms, then=None,
-        last=last, **await console.slider(),
+        last=last, dismissed=dismissed, **await console.slider(),
     )  # fmt: skip
+
+
+async def _incidents(console: Console, facts: Facts | None) -> tuple[list[Finding], list[tuple[Finding, Dismissed]]]:
+    """What happened to brokers; and what of it was dismissed, by whom."""
+    tables, lanes = console.state.tables, console.lanes
+    if facts is None or lanes.since_ms is None:
+        return [], []
+    now_ms = facts.head.now_ms
+    known = await asyncio.to_thread(read_dismissed, console.past.folder)
+    gone: dict[Dismissed | None, list[Gone]] = {}
+    for one in lanes.gone(now_ms, DAY_MS):
+        gone.setdefault(next((each for each in known if each.covers(one.moment)), None), []).append(one)
+    shown = incidents(tables, depart(gone.pop(None, ()), tables.brokers), lanes.perm_changes, now_ms)
+    hidden = [(one, by) for by, some in gone.items() if by for one in left(depart(some, tables.brokers), now_ms)]
+    return shown, hidden
+
+
+async def ask_dismiss(console: Console, request: Request) -> HTMLResponse:
+    """A form that takes a departure off the page."""
+    key = request.query_params.get("key", "")
+    happened, _ = await _incidents(console, await console.facts.now())
+    finding = next((one for one in happened if one.dismiss and one.dismiss == key), None)
+    if finding is None:
+        raise NotThere("These brokers are back, or somebody has dismissed this already.")
+    return await console.page(request, "dismiss.html", finding=finding, live=False)
+
+
+async def do_dismiss(console: Console, request: Request) -> RedirectResponse:
+    """Take it off, and go back to the page."""
+    form, viewer = await read_form(request), viewer_of(request)
+    if not is_token(form.get("token", ""), viewer.token):
+        raise NotAllowed("the form is of another run of this console, or of another login: open the page again")
+    name, key = viewer.name or form.get("name", "").strip(), form.get("key", "")
+    match = _KEY.fullmatch(key)
+    if not 0 < len(name) <= 64 or match is None:
+        raise BadRequest("a name of 1 to 64 characters is needed: the page says who dismissed it")
+    one = Dismissed(match[1], int(match[2]), int(match[3]), name, round(time.time() * 1000))
+    try:
+        await asyncio.to_thread(dismiss, console.past.folder, one)
+    except OSError as error:
+        raise NotAllowed(f"it cannot be kept: {error}; --checkpoints names a folder that can be written to") from None
+    return RedirectResponse(console.url("/"), 303)
 
 
 async def _then(console: Console, request: Request, then: Then) -> HTMLResponse:
@@ -71,7 +122,7 @@ async def _then(console: Console, request: Request, then: Then) -> HTMLResponse:
         brokers=sum(len(row.broker_addrs) for row in tables.brokers.values()),
         front_ends=len(signs.of) if signs.heard_ms is not None else None,
         per_minute=hour.per_minute, until_ms=then.at_ms, counted_ms=hour.since_ms, last=last, then=then,
-        at_ms=then.at_ms, **await console.slider(),
+        dismissed=[], at_ms=then.at_ms, **await console.slider(),
     )  # fmt: skip
 
 

@@ -67,7 +67,8 @@ def _row(tables: Tables, topic: str) -> Row:
     return Row(
         topic, names[:_NAMES], max(0, len(names) - _NAMES), sum(data.read_queue_nums for data in cells.values()),
         sum(data.write_queue_nums for data in cells.values()),
-        ", ".join(perm(value) for value in sorted({data.perm for data in cells.values()})), is_writable(tables.brokers, cells),
+        ", ".join(perm(value) for value in sorted({data.perm for data in cells.values()})),
+        is_writable(tables.brokers, cells),
     )  # fmt: skip
 
 

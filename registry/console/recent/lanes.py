@@ -17,7 +17,8 @@ from markupsafe import Markup
 from msgspec import UNSET
 
 from ...errors import RegistryError
-from ...events.changes import BrokerChange, Change, Parts
+from ...events.by import By
+from ...events.changes import BrokerChange, Change, Parts, WritePermSet
 from ...model import MASTER_ID
 from ...operators.words import counted
 from ...store.change_reader import ChangeReader
@@ -41,14 +42,22 @@ MASTER: Final = "became master"
 NO_MASTER: Final = "is no master any more"
 # The marks of brokers.html: each has a shape of its own, for who sees no colours.
 GONE: Final = "gone"
+REPLACED: Final = "replaced"
 _MARKS: Final = {CAME: "came", MASTER: "master", NO_MASTER: "slave"}
 
 
 class Moment(NamedTuple):
-    """Something that happened to a process. kind: one of the words above, or the type of event that removed it."""
+    """Something that happened to a process.
+
+    kind: one of the words above, or the type of event that removed it. broker_id: the id that it had when it left; by:
+    who removed it; seq: the change.
+    """
 
     ms: int
     kind: str
+    broker_id: int = MASTER_ID
+    by: By | None = None
+    seq: int = 0
 
     @property
     def gone(self) -> bool:
@@ -157,7 +166,8 @@ class Gone(NamedTuple):
 class Lanes:
     """The lanes of all processes of the namespace that a state follows.
 
-    since_ms: since when they are known; None: they are not read yet.
+    since_ms: since when they are known; None: they are not read yet. perm_changes: the last change of write permission
+    of each brokerName.
     """
 
     def __init__(self, state: State, past: Past) -> None:
@@ -165,6 +175,7 @@ class Lanes:
         self._past = past
         self._lanes: dict[tuple[str, str], Lane] = {}
         self._rows: dict[str, dict[int, str]] = {}
+        self.perm_changes: dict[str, WritePermSet] = {}
         self._seq = 0
         self._waiting: list[Change] | None = None
         self._due = asyncio.Event()
@@ -193,7 +204,7 @@ class Lanes:
         self._waiting = []
         now_ms = (await read_head(self._state.store)).now_ms
         begin = await self._past.begin(now_ms - DAY_MS)
-        self._lanes, self._rows, self.since_ms = {}, {}, None
+        self._lanes, self._rows, self.perm_changes, self.since_ms = {}, {}, {}, None
         rows, self._seq, since_ms, last_id = (
             (begin.tables.brokers, begin.place.seq, begin.since_ms, begin.place.last_id)
             if begin is not None
@@ -222,6 +233,8 @@ class Lanes:
 
     def _apply(self, change: Change) -> None:
         self._seq = change.seq
+        if isinstance(change, WritePermSet):
+            self.perm_changes[change.broker_name] = change
         row = getattr(change, "row", UNSET)
         if not isinstance(change, BrokerChange) or row is UNSET:
             return
@@ -231,8 +244,8 @@ class Lanes:
         for addr, broker_id in before.items():
             if addr not in after:
                 # another address may have taken its place with a registration of its own
-                kind = "replaced" if change.type == "broker_registered" else change.type
-                self._lane(name, addr, there=True).add(Moment(change.ms, kind))
+                kind = REPLACED if change.type == "broker_registered" else change.type
+                self._lane(name, addr, there=True).add(Moment(change.ms, kind, broker_id, change.by, change.seq))
             elif (after[addr] == MASTER_ID) != (broker_id == MASTER_ID):
                 kind = MASTER if after[addr] == MASTER_ID else NO_MASTER
                 self._lane(name, addr, there=True).add(Moment(change.ms, kind))

@@ -134,7 +134,9 @@ METRICS: Final[Mapping[str, Metric]] = {
         "gauge", "Broker processes by role: master, slave; clusters beyond a hundred count as other.", "cluster,role"
     ),
     "broker_names_without_master": Metric("gauge", "Broker names that have addresses, and no master."),
-    "topics_unwritable": Metric("gauge", "Topics, but RocketMQ's own, for which a producer finds no queue; counted twice a minute."),
+    "topics_unwritable": Metric(
+        "gauge", "Topics, but RocketMQ's own, for which a producer finds no queue; counted twice a minute."
+    ),
     "broker_heard_seconds": Metric(
         "gauge",
         "Time since a broker process was last heard; only of as many as brokerMetrics says.",

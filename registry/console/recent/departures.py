@@ -1,0 +1,114 @@
+"""Groups the brokers that left and are not back, so that one sentence tells of all that left together. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, NamedTuple
+
+from ...events.by import CLI, CONSOLE, By
+from ...model import BrokerRow
+from ...operators.words import counted, some_of
+from .lanes import REPLACED, Gone
+
+# Brokers that leave for one cause, each within a minute of the one before, left together.
+_TOGETHER_MS: Final = 60_000
+_PLACES: Final = 3
+
+_BY_REQUEST: Final = "broker_unregistered"
+_CAUSES: Final = {
+    _BY_REQUEST: "they unregistered themselves (104)",
+    "broker_closed": "their last connections closed",
+    "broker_expired": "they fell silent until their timeout",
+    "broker_reaped": "their connections had closed, and the front end that knew of it ended",
+}
+
+
+class Departure(NamedTuple):
+    """Brokers that left together and are not back.
+
+    since_ms, until_ms: when the first and the last left. cause: the type of the event that removed them. author: who
+    had them removed by hand, else None. seq: the change that removed the first one.
+    """
+
+    since_ms: int
+    until_ms: int
+    cause: str
+    author: By | None
+    seq: int
+    brokers: list[Gone]
+
+    @property
+    def key(self) -> str:
+        """Names the departure in an address."""
+        return f"{self.cause}:{self.since_ms}:{self.until_ms}"
+
+    @property
+    def is_planned(self) -> bool:
+        """Whether the brokers, or an operator, asked for it."""
+        return self.cause == _BY_REQUEST
+
+    @property
+    def why(self) -> str:
+        """The cause in words."""
+        if self.author is not None:
+            return f"{self.author} had them removed"
+        return _CAUSES.get(self.cause, self.cause)
+
+    @property
+    def places(self) -> str:
+        """Where they were: networks of 256 addresses of IPv4, or hosts, the most frequent first."""
+        found = Counter(_place(one.addr) for one in self.brokers).most_common()
+        shown = [f"{place} ({number})" if len(found) > 1 else place for place, number in found[:_PLACES]]
+        return some_of(shown) + (f" and {len(found) - _PLACES} more" if len(found) > _PLACES else "")
+
+    @property
+    def names(self) -> str:
+        """The brokers, the first few by name."""
+        return some_of([f"{one.broker_name} {one.addr}" for one in self.brokers])
+
+    @property
+    def size(self) -> str:
+        """How many they are."""
+        return counted(len(self.brokers), "broker")
+
+
+def depart(gone: Iterable[Gone], rows: Mapping[str, BrokerRow]) -> list[Departure]:
+    """Returns the departures, the latest first.
+
+    Args:
+        gone: processes that left. One is back once its brokerName has its id again, at whatever address: a pod that was
+            made again has another one. rows: the broker rows now.
+    """
+    away = [one for one in gone if one.moment.kind != REPLACED and not _is_back(one, rows)]
+    return sorted(_group(away), key=lambda one: -one.until_ms)
+
+
+def _is_back(one: Gone, rows: Mapping[str, BrokerRow]) -> bool:
+    row = rows.get(one.broker_name)
+    return row is not None and one.moment.broker_id in row.broker_addrs
+
+
+def _group(away: list[Gone]) -> Iterator[Departure]:
+    open_groups: dict[tuple[str, By | None], list[Gone]] = {}
+    for one in sorted(away, key=lambda one: (one.moment.ms, one.moment.seq, one.broker_name)):
+        by = one.moment.by
+        cause = one.moment.kind, by if by is not None and by.how in (CLI, CONSOLE) else None
+        group = open_groups.get(cause)
+        if group is not None and one.moment.ms - group[-1].moment.ms > _TOGETHER_MS:
+            yield _departure(cause, open_groups.pop(cause))
+        open_groups.setdefault(cause, []).append(one)
+    for cause, group in open_groups.items():
+        yield _departure(cause, group)
+
+
+def _departure(cause: tuple[str, By | None], group: list[Gone]) -> Departure:
+    first, last = group[0].moment, group[-1].moment
+    return Departure(first.ms, last.ms, cause[0], cause[1], first.seq, group)
+
+
+def _place(addr: str) -> str:
+    """The network of an IPv4 address, else the host."""
+    host = addr.rpartition(":")[0]
+    parts = host.split(".")
+    return ".".join([*parts[:3], "x"]) if len(parts) == 4 and all(part.isdigit() for part in parts) else host

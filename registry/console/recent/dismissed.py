@@ -1,0 +1,56 @@
+"""Departures that an operator took off the page Now, with the operator's name: a file beside the checkpoints."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from .lanes import Moment
+
+_FILE: Final = "dismissed.json"
+_MOST: Final = 200
+
+
+class Dismissed(msgspec.Struct, frozen=True):
+    """A departure that was dismissed: every broker that left for this cause within this time.
+
+    by: the name that the operator gave, or logged in with. ms: when.
+    """
+
+    cause: str
+    since_ms: int
+    until_ms: int
+    by: str
+    ms: int
+
+    def covers(self, moment: Moment) -> bool:
+        """Whether it is one of the brokers."""
+        return moment.kind == self.cause and self.since_ms <= moment.ms <= self.until_ms
+
+
+_decode: Final = msgspec.json.Decoder(list[Dismissed]).decode
+
+
+def read_dismissed(folder: Path) -> list[Dismissed]:
+    """Those that are kept. A file that is missing or damaged holds none."""
+    try:
+        return _decode((folder / _FILE).read_bytes())
+    except (OSError, msgspec.DecodeError):
+        return []
+
+
+def dismiss(folder: Path, one: Dismissed) -> None:
+    """Keep one more; the oldest go.
+
+    Raises:
+        OSError: the folder cannot be written to.
+    """
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    kept = [*read_dismissed(folder), one][-_MOST:]
+    new = folder / f"{_FILE}.{os.getpid()}.new"
+    with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+        file.write(msgspec.json.encode(kept))
+    new.replace(folder / _FILE)
