@@ -21,6 +21,7 @@ from starlette.staticfiles import StaticFiles
 from ..config.settings import Settings
 from ..errors import RegistryError, StartError, StoreUnavailable
 from ..operators.previews import Mistaken
+from ..operators.zone import choose_zone
 from ..store.store import Store
 from .context import BadRequest, Console, NotAllowed, NotKnown, NotThere
 from .guard import guards
@@ -29,7 +30,8 @@ from .login.logins import Logins
 from .login.needs import needs_of_page
 from .login.reach import Reach
 from .login.viewer import Refused
-from .pages import actions, brokers, changes, compare, kv, missing, now, report, system, topics
+from .pages import actions, brokers, changes, compare, kv, missing, now, report, system, topics, zone
+from .pages.zone import ZONE_COOKIE
 from .past import Lake, Past
 from .report import NoReport, ReportSource
 from .state import BLOCK_MS, State
@@ -94,6 +96,7 @@ def make_app(console: Console, reach: Reach = _HERE) -> Starlette:
             if viewer is None:
                 return login_pages.ask(console, request)
             request.state.viewer = viewer
+            choose_zone(request.cookies.get(ZONE_COOKIE, ""))
             try:
                 viewer.check(needs_of_page(request))
                 return await handler(console, request)
@@ -119,6 +122,7 @@ def make_app(console: Console, reach: Reach = _HERE) -> Starlette:
         viewer = console.who(request)
         if viewer is None:
             return PlainTextResponse("there is no such page\n", status)
+        choose_zone(request.cookies.get(ZONE_COOKIE, ""))
         request.state.viewer = viewer
         return await console.page(
             request, "error.html", status, title="There is no such page", text="The pages are at the top."
@@ -158,6 +162,7 @@ def make_app(console: Console, reach: Reach = _HERE) -> Starlette:
             *(Route(path, endpoint(handler), methods=["GET"]) for path, handler in PAGES.items()),
             Route("/action", endpoint(actions.do), methods=["POST"]),
             Route("/dismiss", endpoint(now.do_dismiss), methods=["POST"]),
+            Route("/zone", endpoint(zone.choose), methods=["GET"]),
             Route("/healthz", healthy, methods=["GET"]),
             Mount("/static", _Static(directory=Path(__file__).parent / "static"), name="static"),
         ],

@@ -21,6 +21,7 @@ from ..errors import RegistryError, StoreUnavailable
 from ..names import printable
 from ..operators.instants import parse_instant
 from ..operators.words import counted, duration, moment, perm, some, what
+from ..operators.zone import local_datetime, zone_name
 from .charts import minutes_chart
 from .facts import FactReader
 from .findings import TopicSums, clock, sum_topics
@@ -77,11 +78,11 @@ class Console:
         self.report = report or ReportSource(None, None)
         self.logins = logins
         self.operator = Viewer(secrets.token_urlsafe(32))
-        self.rows: dict[tuple[str, int], bytes] = {}
         self._sums: tuple[int, TopicSums] | None = None
         self._names: tuple[int, list[str]] | None = None
         self._templates = jinja2.Environment(
             loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"),
+            # Rows follow each other without white space ("-%}"), else a refresh moves them and a selection is lost.
             autoescape=True, auto_reload=False, trim_blocks=True, lstrip_blocks=True,
             undefined=jinja2.StrictUndefined, finalize=_shown,
         )  # fmt: skip
@@ -136,7 +137,7 @@ class Console:
                 "path": request.scope["path"],
                 "query": query, "at_ms": None, "live": at_ms is None, "here": str(request.url.query),
                 "now_ms": round(time.time() * 1000), "namespace": state.store.namespace, "zone": _zone(),
-                "status": self.status(), "since": state.position,
+                "status": self.status(), "position": state.position,
             } | values,
         )  # fmt: skip
         return HTMLResponse(text, status)
@@ -241,8 +242,13 @@ def _shown(value: Any) -> Any:
     return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
-def _zone() -> str:
-    return datetime.now().astimezone().strftime("%Z (UTC%z)")
+def _zone() -> dict[str, Any]:
+    """The zone of the times on a page: its name, empty: that of this machine; in words; minutes before UTC's now."""
+    now = local_datetime(time.time() * 1000)
+    now = now if now.tzinfo is not None else now.astimezone()
+    offset = now.utcoffset()
+    minutes = 0 if offset is None else round(offset.total_seconds() / 60)
+    return {"name": zone_name(), "text": now.strftime("%Z (UTC%z)"), "offset_min": minutes}
 
 
 __all__ = ["BadRequest", "Console", "NotAllowed", "NotKnown", "NotThere", "page_number", "route_json"]

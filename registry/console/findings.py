@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from datetime import datetime
 from typing import Final, Literal, NamedTuple
 
 from ..auth.policy import Mode
@@ -77,7 +76,7 @@ def find(
     """
     found: list[Finding] = []
     if stale_since_ms is not None:
-        at = datetime.fromtimestamp(stale_since_ms / 1000).strftime("%H:%M:%S")
+        at = moment(stale_since_ms)[11:19]
         found.append(Finding("bad", f"What is shown here is of {at}: {reason}"))
     if facts is not None:
         found += _hearing(facts, away) if stale_since_ms is None else ()

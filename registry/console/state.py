@@ -30,9 +30,7 @@ BLOCK_MS: Final = 1000
 _RETRY_S: Final = 0.25
 _ANSWER_S: Final = 0.5
 _CHANGES_PER_READ: Final = 100
-# A page that was away for a moment gets what it missed; one that was away for longer reads everything again.
 _RECENT: Final = 500
-_WAITING: Final = 500
 # The first change after a quiet time is read at once. Those that follow are read together: told one by one they cost
 # twice as much, and each would be read in the moment in which front ends on the same core apply it.
 _GATHERED_S: Final = 0.15
@@ -68,41 +66,28 @@ class Pace:
 
 
 class Listener:
-    """One open page: what it has not been sent yet. ``None``: something else than a change is new.
-
-    lost: it has to read everything again. rules: what its user may see is another, or he is out.
-    """
+    """A browser that shows pages: woken when something is new."""
 
     def __init__(self, state: State) -> None:
         self._state = state
-        self._changes: deque[Change | None] = deque()
         self._new = asyncio.Event()
-        self.lost = False
-        self.rules = False
 
-    def put(self, change: Change | None) -> None:
-        """Something is new. A page that does not read loses changes, and is told to read everything again."""
-        if len(self._changes) >= _WAITING:
-            self._changes.clear()
-            self.lost = True
-        self._changes.append(change)
+    def note(self) -> None:
+        """Something is new."""
         self._state.pace.add(self)
 
     def wake(self) -> None:
-        """Have what waits in :meth:`take` go on."""
+        """Have :meth:`wait` go on."""
         self._new.set()
 
-    async def take(self, within_s: float) -> list[Change | None]:
-        """What is new; [] when nothing was for so long."""
-        end = asyncio.get_running_loop().call_later(within_s, self._new.set)
+    async def wait(self, most_s: float) -> None:
+        """Wait until something is new, or for this long."""
+        end = asyncio.get_running_loop().call_later(most_s, self._new.set)
         try:
             await self._new.wait()
         finally:
             end.cancel()
         self._new.clear()
-        found = list(self._changes)
-        self._changes.clear()
-        return found
 
     def __enter__(self) -> Listener:
         self._state.listeners.add(self)
@@ -153,7 +138,7 @@ class State:
 
     @property
     def position(self) -> str:
-        """The id that the last change has in the streams of open pages."""
+        """Which change the tables have: another one whenever a page would show something else."""
         return f"{self.epoch}:{self.seq}"
 
     @property
@@ -219,9 +204,7 @@ class State:
         self.generation += 1
         for tell in self.on_load:
             tell()
-        for listener in self.listeners:
-            listener.lost = True
-            listener.put(None)
+        self.wake_listeners()
 
     async def _read(self, reader: ChangeReader) -> None:
         if self._gathers:
@@ -258,8 +241,7 @@ class State:
         self.latest_ms = max(self.latest_ms, change.ms)
         for tell in self.on_change:
             tell(change)
-        for listener in self.listeners:
-            listener.put(change)
+        self.wake_listeners()
 
     def _heard(self) -> None:
         now_ms = round(time.time() * 1000)
@@ -282,5 +264,9 @@ class State:
 
     def _tell(self) -> None:
         self.generation += 1
+        self.wake_listeners()
+
+    def wake_listeners(self) -> None:
+        """Have the browsers that are open hear where the tables are, and by which rules."""
         for listener in self.listeners:
-            listener.put(None)
+            listener.note()

@@ -6,6 +6,8 @@ import re
 import time
 from datetime import datetime, timedelta
 
+from .zone import in_zone, local_datetime
+
 _AGO = re.compile(r"-(?:\d+(?:\.\d+)?(?:ms|[smhdw]))+\Z")
 _LENGTH = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|[smhdw]))+\Z")
 _STEP = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhdw])")
@@ -17,7 +19,7 @@ EXPECTED = "expected e.g. 2026-11-21T14:03, 2026-11-21T14:03:05.250Z, 14:03 (the
 def parse_instant(text: str, *, now_ms: int | None = None) -> int:
     """Read a time as people write it; returns ms since 1970.
 
-    ``2026-11-21``, ``2026-11-21T14:03:05`` and the like (ISO 8601): in the local time zone unless they name one.
+    ``2026-11-21``, ``2026-11-21T14:03:05`` and the like (ISO 8601): in the time zone in use unless they name one.
     ``14:03``, ``14:03:05``: the last time that the local clock showed this, perhaps yesterday. In an hour that a clock
     change repeats, the first of the two. ``-2h``, ``-1h30m``, ``-90s``, ``-2d``: that long ago. ``now``.
 
@@ -34,7 +36,7 @@ def parse_instant(text: str, *, now_ms: int | None = None) -> int:
     try:
         if clock:
             hour, minute, second, fraction = clock.groups()
-            now = datetime.fromtimestamp(now_ms / 1000)
+            now = local_datetime(now_ms)
             of_day = now.replace(
                 hour=int(hour), minute=int(minute), second=int(second or 0),
                 microsecond=int((fraction or "").ljust(6, "0")), fold=0,
@@ -42,7 +44,7 @@ def parse_instant(text: str, *, now_ms: int | None = None) -> int:
             if of_day > now:
                 of_day -= timedelta(days=1)
             return round(of_day.timestamp() * 1000)
-        return round(datetime.fromisoformat(text).timestamp() * 1000)
+        return round(in_zone(datetime.fromisoformat(text)).timestamp() * 1000)
     except (ValueError, OverflowError, OSError):
         raise ValueError(f"{text!r} is no time: {EXPECTED}") from None
 

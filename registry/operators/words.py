@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from datetime import datetime
 from typing import Final
 
 from ..events.changes import (
@@ -21,6 +20,7 @@ from ..events.changes import (
     WritePermSet,
 )
 from ..model import PERM_READ, PERM_WRITE
+from .zone import local_datetime
 
 _NAMES_SHOWN: Final = 5
 
@@ -75,8 +75,8 @@ def perm(value: int) -> str:
 
 
 def moment(ms: int) -> str:
-    """A time in the local time zone, to the millisecond."""
-    return datetime.fromtimestamp(ms / 1000).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
+    """A time in the zone in use, to the millisecond."""
+    return local_datetime(ms).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
 
 
 def duration(ms: float) -> str:

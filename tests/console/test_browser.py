@@ -64,6 +64,78 @@ def test_a_change_appears_by_itself_and_a_pause_holds_it_back(page, loop, filled
     page.locator("#changes .change", has_text="ns/live-two").wait_for()
 
 
+def test_ten_tabs_share_one_stream_and_all_stay_true(chromium, site, loop, filled):
+    context = chromium.new_context(base_url=site.url)
+    context.set_default_timeout(30_000)
+    streams = []
+    context.on("request", lambda one: streams.append(one.url) if one.url.endswith("/events") else None)
+    try:
+        paths = ["/changes", "/", "/brokers", "/kv", "/topics"]
+        tabs = [(path, context.new_page()) for path in paths * 2]
+        for path, tab in tabs:
+            tab.goto(path)
+        loop(filled.kv.put("tabs", "first", "1"))
+        loop(filled.register("10.0.0.61:10911", "broker-tab", topics=["orders", "bills"]))
+        shown = {"/changes": "tabs/first", "/brokers": "10.0.0.61:10911", "/kv": "tabs"}
+        for path, tab in tabs:
+            if path in shown:
+                tab.locator("#live").get_by_text(shown[path]).first.wait_for()
+        assert len(streams) == 1, streams
+        tabs[0][1].close()  # the one that read the stream
+        loop(filled.kv.put("tabs", "second", "2"))
+        tabs[5][1].locator("#changes .change", has_text="tabs/second").wait_for()
+        assert len(streams) == 2, streams
+        for _, tab in tabs[1:]:
+            assert tab.locator("#status").text_content().strip() == "up to date"
+    finally:
+        context.close()
+
+
+def test_a_page_that_cannot_be_read_again_says_how_old_it_is_and_stops_counting(page):
+    page.clock.install()
+    page.goto("/brokers")
+    page.locator(".clock").first.wait_for()
+    page.route("**/brokers*", lambda route: None)  # no answer, as when a browser has no connection left
+    page.clock.run_for(16_000)
+    page.get_by_text("the console does not answer").wait_for()
+    before = page.locator(".clock").first.text_content()
+    page.clock.run_for(5_000)
+    assert page.locator(".clock").first.text_content() == before
+
+
+def test_a_refresh_keeps_what_is_selected(page, loop, filled):
+    page.goto("/changes")
+    page.evaluate("getSelection().selectAllChildren(document.querySelector('#changes .change .what'))")
+    selected = page.evaluate("String(getSelection())")
+    loop(filled.kv.put("ns", "while-selected", "1"))
+    page.locator("#changes .change.new", has_text="ns/while-selected").wait_for()
+    assert page.evaluate("String(getSelection())") == selected != ""
+
+
+def test_one_zone_is_chosen_for_what_is_written_and_what_is_read(chromium, site, filled):
+    context = chromium.new_context(base_url=site.url, timezone_id="Asia/Shanghai")
+    context.set_default_timeout(20_000)
+    page = context.new_page()
+    try:
+        page.goto("/brokers")
+        slider, field = page.locator("[data-slider]"), page.locator("#at")
+        for name, offset in (("", None), ("UTC", "+00:00"), ("Asia/Shanghai", "+08:00")):
+            if name:
+                with page.expect_navigation():
+                    page.locator("#zone").select_option(name)
+            slider.focus()
+            slider.evaluate("one => one.dispatchEvent(new Event('input'))")
+            text = field.input_value()
+            assert offset is None or text.endswith(offset)
+            with page.expect_navigation():
+                field.press("Enter")
+            page.locator(".then").first.wait_for()  # the instant has come, and is known
+            assert field.input_value()[:19] == text[:19]
+            page.get_by_role("link", name="Back to now").click()
+    finally:
+        context.close()
+
+
 def test_time_left_counts_down_and_tables_refresh(page, loop, filled):
     page.goto("/brokers")
     clock = page.locator(".clock").first

@@ -137,9 +137,7 @@ class Logins:
 
     def _tell(self) -> None:
         """Have open pages ask again: they may be somebody's who may not see them any more."""
-        for listener in self._state.listeners:
-            listener.lost = listener.rules = True
-            listener.put(None)
+        self._state.wake_listeners()
 
 
 def source_of(request: Request) -> Address | None:

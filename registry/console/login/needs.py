@@ -31,7 +31,7 @@ _LIST: Final = needs_of(Command(code=RequestCode.GET_BROKER_CLUSTER_INFO))
 READ_CONFIG: Final = needs_of(Command(code=RequestCode.GET_NAMESRV_CONFIG))
 
 # Pages that show only what whoever looks may see of it, or that ask by themselves for what they do.
-_BY_PART: Final = frozenset(("/kv", "/action"))
+_BY_PART: Final = frozenset(("/kv", "/action", "/zone"))
 
 
 def needs_of_page(request: Request) -> Needs:

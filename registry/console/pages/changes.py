@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
-from collections.abc import AsyncIterator, Callable, Iterator
+import time
+from collections.abc import AsyncIterator, Callable
 from typing import Final
 
 import msgspec
@@ -19,13 +19,12 @@ from ...store.streams import last_entry_by
 from ..context import BadRequest, Console, NotThere
 from ..login.needs import needs_of_change
 from ..login.viewer import Viewer, viewer_of
-from ..state import MOMENT_S, Listener
+from ..state import Listener
 
 _PER_PAGE: Final = 100
 _SCANNED: Final = 20_000
-_PING_S: Final = 10.0
-_TABLES_EVERY_S: Final = 1.0
-_ROWS: Final = 1000
+_TOLD_EVERY_S: Final = 5.0
+_LEAST_S: Final = 1.0
 _FILTERS: Final = ("kind", "topic", "broker", "author")
 
 Wanted = Callable[[Change], bool]
@@ -66,7 +65,7 @@ def _is_of_topic(change: Change, topic: str) -> bool:
 async def changes(console: Console, request: Request) -> HTMLResponse:
     """The page: the newest ones, or those before one of them."""
     given, wanted = wanted_of(request)
-    store, since = console.state.store, console.state.position
+    store = console.state.store
     before = request.query_params.get("before", "")
     at_ms, then, unknown = await console.then_if_known(request)
     start, found, more, scanned = "", list[Change](), False, 0
@@ -93,7 +92,7 @@ async def changes(console: Console, request: Request) -> HTMLResponse:
         found, first = [one for one in reversed(console.state.recent) if wanted(one)][:_PER_PAGE], None
     return await console.page(
         request, "changes.html", changes=found, given=given, kinds=sorted(TYPES), before=before, first=first,
-        next_before=oldest.seq if more and oldest else None, scanned=scanned, since=since,
+        next_before=oldest.seq if more and oldest else None, scanned=scanned,
         live=not before and at_ms is None, at_ms=at_ms, then=then, unknown=unknown, **await console.slider(),
     )  # fmt: skip
 
@@ -126,96 +125,26 @@ async def change(console: Console, request: Request) -> HTMLResponse:
     )  # fmt: skip
 
 
-# live
-
-
-def _event(name: str, data: str, event_id: str = "") -> bytes:
-    """One event as text/event-stream has it; no line end of the data ends it."""
-    lines = "".join(f"data: {line}\n" for line in data.splitlines()) or "data: \n"
-    return (f"event: {name}\n" + (f"id: {event_id}\n" if event_id else "") + lines + "\n").encode()
-
-
 async def events(console: Console, request: Request) -> StreamingResponse:
-    """The stream of an open page: whether it is stale, that tables changed, and with ``changes=1`` the changes."""
-    _, wanted = wanted_of(request)
-    with_changes = request.query_params.get("changes") == "1"
-    seen = request.headers.get("last-event-id") or request.query_params.get("since", "")
-    rules = request.query_params.get("rules", "")
-    return StreamingResponse(
-        _events(console, viewer_of(request), wanted, with_changes, seen, rules), media_type="text/event-stream"
-    )
+    """The stream of a browser, which its open pages share (static/stream.js).
+
+    Each ``state`` event says which change the tables have, by which rules the pages were made, and the words of the
+    status. It comes when something of it is new, at most once a second, and every few seconds. ``ended``: the session is
+    over.
+    """
+    return StreamingResponse(_events(console, viewer_of(request)), media_type="text/event-stream")
 
 
-async def _events(
-    console: Console, viewer: Viewer, wanted: Wanted, with_changes: bool, seen: str, rules: str
-) -> AsyncIterator[bytes]:
+async def _events(console: Console, viewer: Viewer) -> AsyncIterator[bytes]:
     state = console.state
     with Listener(state) as listener:
-        yield b"retry: 1000\n\n" + _event("status", console.status())
-        if rules and rules != viewer.rules:  # they changed after the page was made, and before this stream began
-            yield _event("rules", "") + _event("again", "")
-        if seen:
-            missed = _missed(console, seen)
-            if missed is None:
-                yield _event("again", "")
-            elif with_changes:
-                for group in missed:
-                    if wanted(whole(group)):
-                        yield await _row(console, group)
-        clock = asyncio.get_running_loop().time
-        told_at, due = 0.0, bool(seen) and seen != state.position
+        yield b"retry: 1000\n\n"
         while not state.stopping:
-            found = await listener.take(0.1 if due and not told_at else _TABLES_EVERY_S if due else _PING_S)
             if not viewer.is_on():
-                yield _event("ended", "")
+                yield b"event: ended\ndata:\n\n"
                 return
-            if listener.rules:
-                listener.rules = False
-                yield _event("rules", "")
-            if listener.lost:
-                listener.lost = False
-                yield _event("again", "") + _event("status", console.status())
-                continue
-            out = [_event("status", console.status())] if not all(found) else []
-            due = due or bool(out)  # what else a page says of Redis that is away, or is back
-            for group in _groups(found):
-                due = True
-                if with_changes and wanted(whole(group)):
-                    out.append(await _row(console, group))
-            if due and clock() - told_at >= _TABLES_EVERY_S:
-                out.append(_event("tables", str(state.seq)))
-                told_at, due = clock(), False
-            yield b"".join(out) or b": still here\n\n"
-
-
-def _groups(found: list[Change | None]) -> Iterator[list[Change]]:
-    """The changes of a list, each with all its parts."""
-    there = (change for change in found if change is not None)
-    for _, group in itertools.groupby(there, key=lambda one: one.seq - one.part):
-        yield list(group)
-
-
-def _missed(console: Console, seen: str) -> list[list[Change]] | None:
-    """What was changed since a page saw this; None: more than is kept, or in another epoch."""
-    epoch, _, seq = seen.partition(":")
-    recent = console.state.recent
-    if epoch != console.state.epoch or not (seq.isascii() and seq.isdigit()):
-        return None
-    if int(seq) >= console.state.seq:
-        return []
-    if not recent or recent[0].seq > int(seq) + 1:
-        return None
-    return list(_groups([one for one in recent if one.seq > int(seq)]))
-
-
-async def _row(console: Console, group: list[Change]) -> bytes:
-    """A change as a line of the page, rendered once for all pages that are open; then others have the processor."""
-    key, rows = (console.state.epoch, group[-1].seq), console.rows
-    row = rows.get(key)
-    if row is None:
-        html = console.fragment("change_row.html", change=whole(group), new=True, console=console)
-        row = rows[key] = _event("change", html, f"{key[0]}:{key[1]}")
-        while len(rows) > _ROWS:
-            del rows[next(iter(rows))]
-        await asyncio.sleep(MOMENT_S)
-    return row
+            told = {"position": state.position, "rules": viewer.rules, "status": str(console.status())}
+            yield b"event: state\ndata: " + msgspec.json.encode(told) + b"\n\n"
+            told_at = time.monotonic()
+            await listener.wait(_TOLD_EVERY_S)
+            await asyncio.sleep(max(0.0, told_at + _LEAST_S - time.monotonic()))

@@ -10,7 +10,6 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Iterator
-from datetime import datetime
 from typing import Final, NamedTuple
 
 from markupsafe import Markup
@@ -21,6 +20,7 @@ from ...events.by import By
 from ...events.changes import BrokerChange, Change, Parts, WritePermSet
 from ...model import MASTER_ID
 from ...operators.words import counted
+from ...operators.zone import local_datetime, zone_name
 from ...store.change_reader import ChangeReader
 from ...store.snapshot import read_head
 from ...tasks import cancelled, pause
@@ -71,7 +71,7 @@ class Lane:
     def __init__(self, *, before: bool) -> None:
         self.before = before
         self.moments: deque[Moment] = deque()
-        self._drawn: tuple[tuple[int, ...], Markup] | None = None
+        self._drawn: tuple[tuple[int, int, int, str], Markup] | None = None
 
     def add(self, moment: Moment) -> None:
         """The next moment; the oldest one goes when there are too many."""
@@ -98,7 +98,7 @@ class Lane:
     def draw(self, since_ms: int, now_ms: int, span_ms: int) -> Markup:
         """The lane as SVG, with the same in words; since_ms: what was before is not known."""
         pixel_ms = span_ms // _WIDTH
-        key = now_ms // pixel_ms, span_ms, since_ms
+        key = now_ms // pixel_ms, span_ms, since_ms, zone_name()
         if self._drawn is None or self._drawn[0] != key:
             begin_ms = (now_ms // pixel_ms + 1) * pixel_ms - span_ms
             self._drawn = key, self._svg(max(begin_ms, since_ms), begin_ms, now_ms, pixel_ms)
@@ -151,7 +151,7 @@ def _words(shown: list[Moment], there: bool, known_ms: int, begin_ms: int) -> st
 
 
 def _clock(ms: int) -> str:
-    return datetime.fromtimestamp(ms / 1000).strftime("%H:%M:%S")
+    return local_datetime(ms).strftime("%H:%M:%S")
 
 
 class Gone(NamedTuple):

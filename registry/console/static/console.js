@@ -1,9 +1,12 @@
-// What only a browser can do: count down, pause, slide, and say that the console itself does not answer.
+// What only a browser can do: count down, pause, slide, and say how old the page is when nothing answers.
 "use strict";
+
+const TOO_OLD_MS = 15_000; // a page asks for itself every 10 s
 
 let offset_ms = 0; // the clock of Redis minus ours
 let paused = false;
-let away_since = null;
+let made_at = Date.now(); // when what is shown was made
+let newest = 0; // the last change that the page Changes has shown
 
 function words(ms) {
   const s = Math.floor(ms / 1000);
@@ -24,31 +27,78 @@ function count_down() {
   }
 }
 
-function set_clock() {
+// A page that could not be read again says since when, and its times stand still.
+function tick() {
+  const live = document.querySelector("#live[hx-get]");
+  if (live && !paused && Date.now() - made_at > TOO_OLD_MS) {
+    const chip = document.createElement("span");
+    chip.className = "chip bad";
+    chip.textContent = `stale since ${new Date(made_at).toTimeString().slice(0, 8)}: the console does not answer`;
+    document.getElementById("status").replaceChildren(chip);
+  } else {
+    count_down();
+  }
+}
+
+function note_new_page() {
+  made_at = Date.now();
   const live = document.querySelector("#live[data-now]");
   if (live && Number(live.dataset.now) > 0) offset_ms = Number(live.dataset.now) - Date.now();
+  const wrong = document.querySelector("[data-wrong]");
+  if (wrong) document.title = document.title.replace(/^(\(\d+\) )?/, Number(wrong.dataset.wrong) ? `(${wrong.dataset.wrong}) ` : "");
+  const before = newest;
+  for (const row of document.querySelectorAll("#changes > .change")) {
+    const seq = Number(row.id.slice(1));
+    row.classList.toggle("new", before > 0 && seq > before);
+    newest = Math.max(newest, seq);
+  }
 }
 
 function refresh() {
-  htmx.trigger(document.body, "again");
+  if (!document.hidden) htmx.trigger(document.body, "again");
 }
 
-function local_time(ms) {
-  const d = new Date(Number(ms));
-  const pad = (n, width) => String(n).padStart(width, "0");
-  return `${d.getFullYear()}-${pad(d.getMonth() + 1, 2)}-${pad(d.getDate(), 2)}T${pad(d.getHours(), 2)}:` +
-    `${pad(d.getMinutes(), 2)}:${pad(d.getSeconds(), 2)}.${pad(d.getMilliseconds(), 3)}`;
+function follow_server() {
+  const { events, position, rules } = document.body.dataset;
+  if (!events) return;
+  const shown = { position, rules, status: null };
+  share_stream(events, (state) => {
+    document.getElementById("status").innerHTML = state.status; // made by our templates, which escape
+    if (state.rules !== shown.rules) htmx.trigger(document.body, "rules");
+    const is_new = state.position !== shown.position || state.rules !== shown.rules ||
+      (shown.status !== null && state.status !== shown.status);
+    Object.assign(shown, state);
+    if (is_new) refresh();
+  }, () => htmx.trigger(document.body, "rules"));
+  document.addEventListener("visibilitychange", refresh);
+}
+
+// The field shows the time of the slider in the zone of the page, with its offset, so that it means one instant.
+function slider_time(slider) {
+  const minutes = Number(slider.dataset.offsetMin);
+  const pad = (n) => String(Math.floor(Math.abs(n))).padStart(2, "0");
+  const text = new Date(Number(slider.value) + minutes * 60_000).toISOString().slice(0, 23).replace("T", " ");
+  return `${text}${minutes < 0 ? "-" : "+"}${pad(minutes / 60)}:${pad(minutes % 60)}`;
+}
+
+function offer_zone_of_browser() {
+  const select = document.getElementById("zone");
+  if (!select) return;
+  const name = Intl.DateTimeFormat().resolvedOptions().timeZone;
+  if (name && ![...select.options].some((one) => one.value === name)) select.add(new Option(`this browser (${name})`, name));
+  select.addEventListener("change", () => select.form.requestSubmit());
 }
 
 document.addEventListener("DOMContentLoaded", () => {
-  set_clock();
-  setInterval(count_down, 1000);
+  note_new_page();
+  offer_zone_of_browser();
+  follow_server();
+  setInterval(tick, 1000);
 
   for (const slider of document.querySelectorAll("[data-slider]")) {
     const form = slider.form;
     const text = form.querySelector("[name=at]");
-    // The field is in the time zone of this browser while the slider moves; what is sent is exact.
-    slider.addEventListener("input", () => { text.value = local_time(slider.value).replace("T", " "); });
+    slider.addEventListener("input", () => { text.value = slider_time(slider); });
     slider.addEventListener("change", () => { text.value = slider.value; form.requestSubmit(); });
   }
 
@@ -63,34 +113,10 @@ document.addEventListener("DOMContentLoaded", () => {
   }
 });
 
-document.addEventListener("htmx:sseBeforeMessage", (event) => {
-  if (event.target.id !== "changes") return;
-  // A change that was made while the page was read comes once more.
-  const id = /id="(c\d+)"/.exec(event.detail.data);
-  if (paused || (id && document.getElementById(id[1]))) event.preventDefault();
-});
 document.addEventListener("htmx:beforeRequest", (event) => {
   if (paused && event.target.id === "live") event.preventDefault();
 });
-document.addEventListener("htmx:sseMessage", (event) => {
-  if (event.target.id !== "changes") return;
-  while (event.target.children.length > 300) event.target.lastElementChild.remove();
-});
-document.addEventListener("htmx:afterSwap", set_clock);
-
-document.addEventListener("htmx:sseError", () => {
-  if (away_since === null) away_since = new Date();
-  const status = document.getElementById("status");
-  const chip = document.createElement("span");
-  chip.className = "chip bad";
-  chip.textContent = `stale since ${away_since.toTimeString().slice(0, 8)}: the console does not answer`;
-  status.replaceChildren(chip);
-});
-document.addEventListener("htmx:sseOpen", () => {
-  if (away_since === null) return;
-  away_since = null;
-  refresh();
-});
+document.addEventListener("htmx:afterSwap", note_new_page);
 
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName)) return;
