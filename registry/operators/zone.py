@@ -1,4 +1,4 @@
-"""The time zone in which times are written and read: that of this machine, unless a request of a page asks otherwise."""
+"""The time zone in which times are written and read: that of this machine, unless a page asks for another one."""
 
 from __future__ import annotations
 

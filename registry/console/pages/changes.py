@@ -128,9 +128,8 @@ async def change(console: Console, request: Request) -> HTMLResponse:
 async def events(console: Console, request: Request) -> StreamingResponse:
     """The stream of a browser, which its open pages share (static/stream.js).
 
-    Each ``state`` event says which change the tables have, by which rules the pages were made, and the words of the
-    status. It comes when something of it is new, at most once a second, and every few seconds. ``ended``: the session is
-    over.
+    Each ``state`` event says which change the tables have, by which rules pages are made, and the words of the status.
+    It comes when something of it is new, at most once a second, and every few seconds. ``ended``: the session is over.
     """
     return StreamingResponse(_events(console, viewer_of(request)), media_type="text/event-stream")
 
