@@ -8,7 +8,7 @@
   ARGV[4...] topic      of the section topic alone: its queue data of some brokerNames with each page. All queue data is
                         read by HGETALL and HSCAN, which cost less than what a script makes of them
   DERIVED the tables
-  RETURNS head: {epoch, seq, config_rev, up_since, now, last id of the change stream}
+  RETURNS head: {epoch, seq, config_rev, up_since, now, last id of the change stream, chain}
           else: {next cursor ("0" = done), {name of a large row, ...}, ...}. A large row has too many fields for Lua
           (include/collect) or for this page; the reader asks for it by HSCAN, SSCAN or LRANGE. The others:
           topic: {next cursor ("0" = done), {brokerName, queue data, ...}}
@@ -23,8 +23,8 @@ local MOST_TEXTS = 3000
 local section, cursor, count = ARGV[1], ARGV[2], ARGV[3]
 if section == "head" then
   local last = call("XREVRANGE", P .. "changes", "+", "-", "COUNT", 1)
-  local up_since = call("HGET", KEYS[1], "up_since")
-  return {epoch, seq, config_rev, up_since or "0", int(now_ms), last[1] and last[1][1] or "0-0"}
+  local kept = call("HMGET", KEYS[1], "up_since", "chain")
+  return {epoch, seq, config_rev, kept[1] or "0", int(now_ms), last[1] and last[1][1] or "0-0", kept[2] or epoch}
 elseif section == "config" then
   return {"0", {}, "config", call("HGETALL", P .. "config")}
 elseif section == "topic" then

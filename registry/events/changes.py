@@ -40,7 +40,7 @@ from ..model import BrokerRow, QueueData
 from .by import By
 
 SCHEMA_MAJOR = 2
-SCHEMA_MINOR = 2
+SCHEMA_MINOR = 3
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -80,7 +80,8 @@ class Change(msgspec.Struct, frozen=True):
     seq: counts the events of the namespace. ms: Redis time. part, parts: which entry of a change in several entries.
     ignorable: a release that does not know the type passes it over.
     at: the bytes of all events of the namespace up to this one, itself included (None: an older release wrote it).
-    by: who caused it (None: an older release wrote it).
+    by: who caused it (None: an older release wrote it). chain: a hash of this event and of every one before it, so two
+    histories that have it are the same up to here (None: an older release wrote it).
     """
 
     seq: int
@@ -90,6 +91,7 @@ class Change(msgspec.Struct, frozen=True):
     ignorable: bool = False
     at: int | None = None
     by: By | None = None
+    chain: str | None = None
 
     type = _Type()
 

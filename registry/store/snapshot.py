@@ -52,7 +52,7 @@ class NamespaceHead(NamedTuple):
     """The state of a namespace at one moment, from which a snapshot starts.
 
     up_since_ms: nobody is removed for silence before this plus its own timeout. now_ms: the time of Redis.
-    last_id: the last entry of the change stream.
+    last_id: the last entry of the change stream. chain: of its event.
     """
 
     epoch: str
@@ -61,6 +61,7 @@ class NamespaceHead(NamedTuple):
     up_since_ms: int
     now_ms: int
     last_id: str
+    chain: str = ""
 
 
 def pairs(flat: list[bytes]) -> Iterable[tuple[bytes, bytes]]:
@@ -70,8 +71,10 @@ def pairs(flat: list[bytes]) -> Iterable[tuple[bytes, bytes]]:
 
 async def read_head(store: Store) -> NamespaceHead:
     """The state of the namespace now."""
-    epoch, seq, config_rev, up_since, now, last_id = await store.call("snapshot", "head", "0", 1)
-    return NamespaceHead(epoch.decode(), seq, int(config_rev), int(up_since), int(now), last_id.decode())
+    epoch, seq, config_rev, up_since, now, last_id, chain = await store.call("snapshot", "head", "0", 1)
+    return NamespaceHead(
+        epoch.decode(), seq, int(config_rev), int(up_since), int(now), last_id.decode(), chain.decode()
+    )
 
 
 class _Pages:
