@@ -20,6 +20,7 @@
 --- @include "include/queue_data"
 --- @include "include/emit_topics"
 --- @include "include/wiping"
+--- @include "include/topic_sets"
 --- @include "include/remove_who"
 local who, key = ARGV[1], P .. "channels:" .. ARGV[1]
 if call("HGET", key, ARGV[2]) ~= ARGV[3] then

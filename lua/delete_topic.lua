@@ -1,12 +1,13 @@
 --[[ delete_topic: take a topic out of the tables (216)
-  Each brokerName has its own queue data, so all of them are looked at, some thousands with each call.
+  Each brokerName has its own queue data, so all of them are looked at, some thousands with each call: topic:<topic>
+  may lack one that is arriving (include/topic_sets).
   KEYS[1] meta      HASH
   ARGV[1] topic
   ARGV[2] cluster   only from the brokers of this cluster; "" = everywhere
   ARGV[3] limit     int   brokerNames a call that it is taken from, about
   ARGV[4] rest      "" begins; else what the call before returned
   ARGV[5] owner     who asks, and what was decided for him, see include/owner
-  DERIVED brokers, queues:<brokerName>, broker:<brokerName>, cluster:<cluster>
+  DERIVED brokers, queues:<brokerName>, broker:<brokerName>, cluster:<cluster>, topic:<topic>, topics
   RETURNS {"OK", seq, brokerNames it was taken from, rest}; rest "": those were all, else call again with it
           {"ASK", seq, resource, ...}: it is at brokers of a cluster that was not decided on; nothing was changed by
           this call, see include/owner
@@ -19,10 +20,11 @@
 --- @include "include/collect"
 --- @include "include/rest"
 --- @include "include/owner"
+--- @include "include/topic_sets"
 local NAMES_AT_ONCE = 250
 local MOST_LOOKED_AT = 10000
 local topic, limit = ARGV[1], tonumber(ARGV[3])
-local cursor, looked_at, count, packed, pcall = cursor_of(ARGV[4]), 0, 0, {}, redis.pcall
+local cursor, looked_at, count, packed = cursor_of(ARGV[4]), 0, 0, {}
 local asks
 expect("set", P .. "brokers")
 if ARGV[2] ~= "" then
@@ -34,7 +36,7 @@ repeat
   for i = 1, #page[2] do
     local name = page[2][i]
     local key = P .. "queues:" .. name
-    local data = pcall("HGET", key, topic)
+    local data = try("HGET", key, topic)
     if type(data) == "table" then
       expect("hash", key)
     end
@@ -65,6 +67,7 @@ for part = 1, #packed do
     local name = taken[i]
     local quoted = cjson.encode(name)
     call("HDEL", P .. "queues:" .. name, topic)
+    lost(name, {topic})
     call("HSET", P .. "broker:" .. name, "rev", rev)
     items[#items + 1] = quoted
     if count <= MOST_BEFORE then

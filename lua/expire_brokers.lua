@@ -21,6 +21,7 @@
 --- @include "include/queue_data"
 --- @include "include/emit_topics"
 --- @include "include/wiping"
+--- @include "include/topic_sets"
 --- @include "include/remove_who"
 --- @include "include/seen"
 local LOOK_AGAIN_MS = 1000

@@ -10,6 +10,9 @@
   EVENTS  none
   REPEAT  no effect, and no write: a sweeper can start on a Redis that is at its maxmemory, and make room
   COST    O(1) ]]
+local LEGEND = "queues:<brokerName> is topic -> {r: readQueueNums, w: writeQueueNums, p: perm, f: topicSysFlag}; "
+  .. "topic:<topic> has its brokerNames; broker:<brokerName> has cluster, zone, acting, rev beside the address of each "
+  .. "broker id; all keys: docs/redis.md"
 local created = 0
 if redis.call("HEXISTS", KEYS[1], "epoch") == 0 then
   created = 1
@@ -19,7 +22,7 @@ if redis.call("HEXISTS", KEYS[1], "epoch") == 0 then
   end
   local kept = redis.call("HMGET", policy, "mode", "revision")
   redis.call("HSET", KEYS[1], "epoch", ARGV[1], "seq", 0, "n", 0, "config_rev", 0,
-    "schema", ARGV[2], "compat", ARGV[3], "auth_revision", kept[2], "auth_mode", kept[1])
+    "schema", ARGV[2], "compat", ARGV[3], "auth_revision", kept[2], "auth_mode", kept[1], "legend", LEGEND)
 end
 local meta = redis.call("HMGET", KEYS[1], "epoch", "schema", "compat", "seq", "schema_minor")
 local minor = meta[5] or "0"

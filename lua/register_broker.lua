@@ -73,6 +73,7 @@
 --- @include "include/int64"
 --- @include "include/collect"
 --- @include "include/owner"
+--- @include "include/topic_sets"
 -- Every registration and every event of the row shows all of them; a group of brokers has a few.
 local MOST_IDS = 256
 -- Scripts read all of them at once: the brokerNames of one process, of which there is one, and the clusters.
@@ -299,7 +300,10 @@ end
 
 -- 4. Write.
 each_packed(cells, 1, parts, function(flat)
-  call("HSET", queues_key, unpack(flat))
+  local new = call("HSET", queues_key, unpack(flat))
+  if new > 0 then
+    gained(name, flat, new)
+  end
 end)
 if cluster_changed then
   call("SADD", P .. "clusters", cluster)
@@ -324,6 +328,7 @@ each_packed(ARGV, dropped_first, dropped_last, function(topics)
     items[i] = cjson.encode(topics[i])
   end
   call("HDEL", queues_key, unpack(topics))
+  lost(name, topics)
   dropped_json[#dropped_json + 1] = table.concat(items, ",")
 end)
 each_mapping(new_mappings, 1, #new_mappings, function(triples, keys)

@@ -3,7 +3,7 @@
   ARGV[1] topic
   ARGV[2] owner     who asks, and what was decided for him, see include/owner
   ARGV[3...] pairs of brokerName and queue data
-  DERIVED brokers, queues:<brokerName>, broker:<brokerName>
+  DERIVED brokers, queues:<brokerName>, broker:<brokerName>, topic:<topic>, topics
   RETURNS {"OK", seq, brokerNames written}: as in Java, an unknown brokerName ends it: a new topic is then not
           stored at all, an existing one keeps what came before
           {"ASK", seq, resource, ...}: nothing was changed, see include/owner
@@ -15,8 +15,9 @@
 --- @include "include/emit"
 --- @include "include/collect"
 --- @include "include/owner"
+--- @include "include/topic_sets"
 local NAMES_AT_ONCE = 250
-local topic, last, pcall = ARGV[1], #ARGV, redis.pcall
+local topic, last = ARGV[1], #ARGV
 expect("set", P .. "brokers")
 
 local function is_there()
@@ -24,7 +25,7 @@ local function is_there()
   repeat
     local page = call("SSCAN", P .. "brokers", cursor, "COUNT", NAMES_AT_ONCE)
     for i = 1, #page[2] do
-      if pcall("HEXISTS", P .. "queues:" .. page[2][i], topic) == 1 then
+      if try("HEXISTS", P .. "queues:" .. page[2][i], topic) == 1 then
         return true
       end
     end
@@ -59,7 +60,9 @@ for i = 1, #names do
   local name = names[i]
   local key = P .. "queues:" .. name
   if call("HGET", key, topic) ~= final[name] then
-    call("HSET", key, topic, final[name])
+    if call("HSET", key, topic, final[name]) == 1 then
+      enter(name, {topic, final[name]})
+    end
     call("HSET", P .. "broker:" .. name, "rev", rev)
     changed[#changed + 1] = cjson.encode(name) .. ":" .. final[name]
   end

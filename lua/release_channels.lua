@@ -20,6 +20,7 @@
 --- @include "include/queue_data"
 --- @include "include/emit_topics"
 --- @include "include/wiping"
+--- @include "include/topic_sets"
 room = tonumber(ARGV[3])
 --- @include "include/remove_who"
 --- @include "include/give_up"

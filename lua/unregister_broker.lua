@@ -23,6 +23,7 @@
 --- @include "include/queue_data"
 --- @include "include/emit_topics"
 --- @include "include/wiping"
+--- @include "include/topic_sets"
 --- @include "include/remove_who"
 --- @include "include/owner"
 local cluster, addr, name = ARGV[1], ARGV[2], ARGV[3]

@@ -25,6 +25,7 @@
 --- @include "include/queue_data"
 --- @include "include/emit_topics"
 --- @include "include/wiping"
+--- @include "include/topic_sets"
 --- @include "include/remove_who"
 --- @include "include/owner"
 local who, addr, name, id, cluster = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]

@@ -21,7 +21,7 @@ from mqregistry.config.in_force import in_force
 from mqregistry.config.settings import Settings
 from mqregistry.errors import RegistryError, StoreError, StoreUnavailable
 from mqregistry.store.fleet.processes import SweeperFacts, this_process
-from mqregistry.store.leases import LEASE_MS, Expired, LeaseStore
+from mqregistry.store.leases import LEASE_MS, TIDY_PAUSE_MS, Expired, LeaseStore
 from mqregistry.store.snapshot import read_shared_config
 from mqregistry.store.store import Store
 from mqregistry.store.streams import Alarm, StreamStore, Trimmed
@@ -200,6 +200,8 @@ class Sweeper:
                     await asyncio.sleep(_BATCH_PAUSE_S)
             self._reap_at = now + REAP_EVERY_S * random.uniform(0.8, 1.2)
             self._swept()
+        if await self._tidy():
+            return TIDY_PAUSE_MS / 1000
         wait_s = min(
             self._settings.scan_not_active_broker_interval_ms / 1000 * random.uniform(0.8, 1.0),
             max(0.0, self._reap_at - time.monotonic()),
@@ -209,6 +211,17 @@ class Sweeper:
             until_s = max(0, due.next_deadline_ms - due.now_ms) / 1000
             wait_s = min(wait_s, until_s + random.uniform(0.001, _JITTER_S))
         return wait_s
+
+    async def _tidy(self) -> bool:
+        """Keep the sets of topics up to date; whether there is more to do now."""
+        try:
+            more, mended = await self._leases.tidy_topics()
+        except StoreError as error:  # they are for people: brokers expire anyway
+            logger.error("the sets topics and topic:<topic> cannot be kept up to date: %s", error)
+            return False
+        if mended:
+            logger.warning("%d entries of the sets topics and topic:<topic> were wrong, and were mended", mended)
+        return more
 
     def _tell_heard(self, due: Expired) -> None:
         """Log once when nobody hears brokers (any more), and once when somebody does again."""

@@ -1,8 +1,8 @@
 --[[ remove_who: take one broker process out of every table
-  NEEDS  open, expect, emit, hash, row_json, emit_topics, wiping
+  NEEDS  open, expect, emit, hash, row_json, emit_topics, wiping, topic_sets
   GIVES  remove_who(who, reason): reason is the event's type. Removes the address from the row of every brokerName
          that it is in. The last address of a name takes the name, its queue data and its place in every cluster.
-         The queue data is one key, whose memory Redis frees beside its work (UNLINK).
+         Its queue data is one key (include/topic_sets).
          A name that keeps other addresses, none of them a master, while
          acting masters are enabled, loses its write permission (include/wiping). An id that another address took meanwhile
          stays with that address. A place in which the address is alive under another cluster stays: the broker came
@@ -21,7 +21,8 @@ local function remove_name(name)
     cluster_keys[i] = P .. "cluster:" .. clusters[i]
     expect("set", cluster_keys[i])
   end
-  call("UNLINK", P .. "broker:" .. name, P .. "queues:" .. name)
+  leave(name)
+  call("UNLINK", P .. "broker:" .. name)
   call("HDEL", P .. "wiping", name)
   call("SREM", P .. "brokers", name)
   for i = 1, #clusters do

@@ -20,10 +20,11 @@ def prefix(namespace: str) -> str:
 
 def meta(namespace: str) -> str:
     """HASH: epoch (random, of this history of the namespace), seq (of the last change), n (of the last registration),
-    config_rev, auth_revision and auth_mode (copies of the policy's), schema, schema_minor, compat; seen_ms (when a
-    lease was last renewed), up_since (the last gap without renewals, lua/include/seen); kv_given_by (who gave KV back,
-    restore_kv); of the streams stream_limits (the most entries each may have), changes_bytes and lookups_bytes (bytes
-    of all entries there ever were), last_change (id of the last entry of the change stream).
+    config_rev, auth_revision and auth_mode (copies of the policy's), schema, schema_minor, compat, legend (what short
+    names mean); seen_ms (when a lease was last renewed), up_since (the last gap without renewals, lua/include/seen);
+    kv_given_by (who gave KV back, restore_kv); tidied_ms (when tidy_topics last did something); of the streams
+    stream_limits (the most entries each may have), changes_bytes and lookups_bytes (bytes of all entries there ever
+    were), last_change (id of the last entry of the change stream).
 
     TTL: none. Java: none.
     Writers: every script that changes something; init_namespace makes it.
@@ -127,6 +128,52 @@ def queues(namespace: str, broker_name: str) -> str:
     Writers: register_broker, register_topic, delete_topic, set_write_perm, finish_wipe, removals.
     """
     return f"{prefix(namespace)}queues:{broker_name}"
+
+
+def topic(namespace: str, topic: str) -> str:
+    """SET: the brokerNames that have this topic; the queue data says what they have. One whose queue data is missing is
+    about to be taken out (lua/include/topic_sets).
+
+    TTL: none. Java: RouteInfoManager.topicQueueTable.
+    Writers: register_broker, register_topic, delete_topic, tidy_topics, removals.
+    """
+    return f"{prefix(namespace)}topic:{topic}"
+
+
+def topics(namespace: str) -> str:
+    """SET: the topics.
+
+    TTL: none. Java: RouteInfoManager.topicQueueTable, its keys.
+    Writers: register_broker, register_topic, delete_topic, tidy_topics, removals.
+    """
+    return prefix(namespace) + "topics"
+
+
+def arriving(namespace: str) -> str:
+    """HASH: brokerName that gained many topics -> where tidy_topics goes on entering them into ``topic``.
+
+    TTL: none. Java: none.
+    Writers: register_broker, tidy_topics, removals.
+    """
+    return prefix(namespace) + "arriving"
+
+
+def leaving(namespace: str) -> str:
+    """HASH: number -> brokerName that left, and had many topics, which tidy_topics takes out of ``topic``.
+
+    TTL: none. Java: none.
+    Writers: tidy_topics, removals.
+    """
+    return prefix(namespace) + "leaving"
+
+
+def leaving_queues(namespace: str, number: str) -> str:
+    """HASH: what was the queue data of a brokerName that left, as far as tidy_topics has not been through it.
+
+    TTL: none. Java: none.
+    Writers: tidy_topics, removals.
+    """
+    return f"{prefix(namespace)}leaving:{number}"
 
 
 def wiping(namespace: str) -> str:

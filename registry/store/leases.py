@@ -23,6 +23,10 @@ _CLOCK: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 _PAIRS_PER_CALL = 500
 _RELEASES_PER_CALL = 500
 
+# A call takes some 4 ms of Redis, and all sweepers together make one in so many milliseconds.
+_SETS_PER_CALL = 1000
+TIDY_PAUSE_MS = 10
+
 
 def opened_now() -> str:
     """What a channel value ends in: the time at which its connection was opened, for lua/include/liveness.
@@ -134,3 +138,12 @@ class LeaseStore:
         """
         _, more, _, *whos = await self._call("reap_worker", limit, topics, sweeper, process)
         return [name.decode() for name in whos], bool(more)
+
+    async def tidy_topics(self, topics: int = _SETS_PER_CALL, pause_ms: int = TIDY_PAUSE_MS) -> tuple[bool, int]:
+        """Enter topics that brokerNames gained or lost into the sets of topics (lua/tidy_topics).
+
+        Returns:
+            whether there is more to do now, and how many entries of these sets were wrong and were mended.
+        """
+        _, more, mended = await self._call("tidy_topics", topics, pause_ms)
+        return bool(more), int(mended)

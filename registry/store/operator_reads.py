@@ -14,6 +14,7 @@ from ..tables.live_table import LiveInfo
 from ..tables.tables import Tables
 from . import keys
 from .fleet.processes import BrokerConnection, read_connections
+from .large_rows import read_set
 from .snapshot import (
     broker_row,
     decode_queue_data,
@@ -26,6 +27,9 @@ from .snapshot import (
 from .store import Store
 
 _BROKERS_PER_CALL: Final = 500
+_SETS_AT_ONCE: Final = 500
+_LOOKED_AT_AGAIN: Final = 200
+"""Entries that seem wrong, and are asked for again: the tables may have changed while they were read."""
 
 
 class VersionInfo(msgspec.Struct, frozen=True, rename="camel"):
@@ -191,11 +195,8 @@ async def read_rows(store: Store, broker_names: Iterable[str]) -> dict[str, Brok
 
 
 async def read_topic_names(store: Store) -> set[str]:
-    """The names of all topics; reads all queue data."""
-    found = set[bytes]()
-    async for _, cells in read_queues(store):
-        found |= cells.keys()
-    return {topic.decode("utf-8", "replace") for topic in found}
+    """The names of all topics; one that many brokers had may be missing, or be left over, for some seconds."""
+    return {topic.decode("utf-8", "replace") for topic in await read_set(store, keys.topics(store.namespace))}
 
 
 async def read_kv_value(store: Store, kv_namespace: str, key: str) -> str | None:
@@ -235,3 +236,51 @@ async def read_workers(store: Store) -> list[WorkerInfo]:
         for name, heard, held in zip(names, replies[::2], replies[1::2], strict=True)
     ]  # fmt: skip
     return sorted(found, key=lambda worker: -(worker.heard_ms or 0))
+
+
+async def count_unsettled(store: Store) -> int:
+    """BrokerNames whose topics tidy_topics has not entered, or taken out, yet."""
+    arriving, leaving = await store.read(
+        ("HLEN", keys.arriving(store.namespace)), ("HLEN", keys.leaving(store.namespace))
+    )  # fmt: skip
+    return int(arriving) + int(leaving)
+
+
+async def wrong_entries(store: Store) -> list[str]:
+    """What is wrong in topics and topic:<topic>, a sentence each, at most some hundred; reads all queue data.
+
+    While brokerNames arrive or leave (:func:`count_unsettled`), what is about to be entered is not told apart.
+    """
+    namespace, has = store.namespace, dict[bytes, set[bytes]]()
+    async for name, cells in read_queues(store):
+        for topic in cells:
+            has.setdefault(topic, set()).add(name.encode())
+    listed = await read_set(store, keys.topics(namespace))
+    doubts = list[tuple[bytes, bytes]]()
+    topics = sorted(listed | has.keys())
+    for first in range(0, len(topics), _SETS_AT_ONCE):
+        some = topics[first : first + _SETS_AT_ONCE]
+        found = await store.read(*(("SMEMBERS", _key(namespace, topic)) for topic in some))
+        for topic, members in zip(some, found, strict=True):
+            doubts += ((topic, name) for name in sorted(set(members) ^ has.get(topic, set())))
+            if (topic in listed) != bool(members):
+                doubts.append((topic, b""))
+    return [text for doubt in doubts[:_LOOKED_AT_AGAIN] if (text := await _look_again(store, *doubt))]
+
+
+def _key(namespace: str, topic: bytes) -> bytes:
+    return keys.topic(namespace, "").encode() + topic
+
+
+async def _look_again(store: Store, topic: bytes, name: bytes) -> str:
+    key, shown = _key(store.namespace, topic), topic.decode("utf-8", "replace")
+    if not name:
+        listed, there = await store.read(("SISMEMBER", keys.topics(store.namespace), topic), ("EXISTS", key))
+        return f"topics has {shown}, which is nowhere" if listed > there else "" if listed == there else (
+            f"topics lacks {shown}")  # fmt: skip
+    member, has = await store.read(
+        ("SISMEMBER", key, name), ("HEXISTS", keys.queues(store.namespace, name.decode("utf-8", "replace")), topic)
+    )
+    if member == has:
+        return ""
+    return f"topic:{shown} {'has' if member else 'lacks'} {name.decode('utf-8', 'replace')}"

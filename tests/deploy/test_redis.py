@@ -162,7 +162,7 @@ async def _fill(url, namespace):
     "command",
     ["KEYS *", "FLUSHALL", "FLUSHDB", "CONFIG GET *", "SHUTDOWN", "ACL LIST", "DEBUG SLEEP 0", "CLIENT LIST",
      "GET mq:x", "LPUSH mq:x 1", "HGET other x", "SET other 1", "SCRIPT FLUSH", "REPLICAOF NO ONE", "MONITOR",
-     "CLUSTER RESET", "SUBSCRIBE x", "RENAME mq:a mq:b", "SWAPDB 0 1", "MIGRATE h 1 k 0 1"],
+     "CLUSTER RESET", "SUBSCRIBE x", "COPY mq:a mq:b", "SWAPDB 0 1", "MIGRATE h 1 k 0 1"],
 )  # fmt: skip
 def test_other_commands_and_keys_are_refused(deployed, command):
     with (

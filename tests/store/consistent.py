@@ -25,8 +25,9 @@ LIVE_FIELDS = {"cluster", "addr", "timeout_ms", "counter", "timestamp", "state_v
                "digest", "rev", "config_rev", "closed_at"}  # fmt: skip
 VERSION = {"counter", "timestamp", "state_version"}
 ALONE = {"meta", "clusters", "brokers", "deadlines", "mappings", "kv", "kv_sizes", "config", "leases",
-         "wiping", "changes", "heartbeats", "lookups", "readers", "counted"}  # fmt: skip
-FAMILIES = ("queues", "cluster", "broker", "live", "beat", "filter", "mapping", "kv", "channels",
+         "wiping", "topics", "arriving", "leaving", "changes", "heartbeats", "lookups", "readers",
+         "counted"}  # fmt: skip
+FAMILIES = ("queues", "topic", "leaving", "cluster", "broker", "live", "beat", "filter", "mapping", "kv", "channels",
             "lease", "held")  # fmt: skip
 
 
@@ -105,6 +106,7 @@ async def assert_consistent(store: Store, *, events: bool = False) -> None:
     """
     found = await dump(store, events=events)
     _tables(found)
+    _topic_sets(found)
     _lives(found)
     _connections(found)
     _configuration(found)
@@ -135,6 +137,19 @@ def _tables(found: Dump) -> None:
         for data in datas.values():
             assert re.fullmatch(r'\{"r":-?\d+,"w":-?\d+,"p":-?\d+,"f":-?\d+\}', data), data
             msgspec.json.decode(data, type=QueueData)
+
+
+def _topic_sets(found: Dump) -> None:
+    """Each set is what the queue data says, but for brokerNames that arrive or leave: then tidy_topics is not done."""
+    queues, sets, arriving = found.of["queues"], found.of["topic"], found.fields("arriving").keys()
+    left = {number: (name, found.of["leaving"].get(number, {})) for number, name in found.fields("leaving").items()}
+    assert found.of["leaving"].keys() <= left.keys(), "queue data of a name that left, which nobody will go through"
+    assert arriving <= queues.keys(), "a name arrives that has no topics"
+    for topic in sets.keys() | {topic for topics in queues.values() for topic in topics}:
+        members, has = sets.get(topic, set()), {name for name, topics in queues.items() if topic in topics}
+        assert members <= has | {name for name, topics in left.values() if topic in topics}, f"topic {topic}: {members}"
+        assert has - arriving <= members, f"topic {topic}: {has - members} missing"
+    assert found.members("topics") == sets.keys(), "topics"
 
 
 def _lives(found: Dump) -> None:

@@ -59,9 +59,10 @@ end
 return reply
 """
 WRITES = {
-    "HSET", "HDEL", "HINCRBY", "SADD", "SREM", "ZADD", "ZREM", "XADD", "XTRIM", "SET", "DEL", "UNLINK", "RPUSH",
+    "HSET", "HDEL", "HINCRBY", "SADD", "SREM", "ZADD", "ZREM", "XADD", "XTRIM", "SET", "DEL", "UNLINK", "RENAME",
+    "RPUSH",
 }  # fmt: skip
-ANY_TYPE = {"SET", "DEL", "UNLINK", "EXISTS", "TYPE", "TIME"}
+ANY_TYPE = {"SET", "RENAME", "DEL", "UNLINK", "EXISTS", "TYPE", "TIME"}
 
 
 @pytest.fixture
@@ -70,10 +71,10 @@ def traced(bed, monkeypatch):
     copies = {}
     for name, script in scripts.load().items():
         source = (
-            TRACED.replace("SOURCE", script.source)
-            .replace("NAME", name)
+            TRACED.replace("NAME", name)
             .replace("FAIL", bed.key("fail_at"))
             .replace("TRACES", bed.key("traces"))
+            .replace("SOURCE", script.source)  # the last: it may have one of these words
         )
         sha = hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest()
         copies[name] = script._replace(source=source, sha=sha)

@@ -141,4 +141,7 @@ async def use_everything(bed: Bed) -> None:
     done = await streams.trim({"changes": few, "heartbeats": few, "lookups": few}, reader_timeout_ms=1)
     assert done.removed > 0
     assert await streams.forget_reader("reader")
+    while (await leases.tidy_topics(500, 0))[0]:
+        pass
+    assert await leases.tidy_topics() == (False, 0), "nothing is to be mended"
     assert set(store.times.scripts) == {*scripts.load()} - {"init_namespace"}

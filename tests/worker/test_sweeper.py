@@ -18,6 +18,7 @@ from mqregistry.embedded import EmbeddedRedis
 from mqregistry.errors import StoreError, StoreUnavailable
 from mqregistry.events import changes as kinds
 from mqregistry.store.fleet.processes import read_fleet
+from mqregistry.store.operator_reads import read_topic_names
 from mqregistry.store.route_writes import TOPICS_AT_ONCE
 from mqregistry.store.store import Store
 from mqregistry.store.streams import Alarm, StreamStore
@@ -571,3 +572,19 @@ async def until_answering(bed: Bed) -> None:
         return False
 
     await until(answers, "Redis is back")
+
+
+async def test_it_enters_the_topics_of_a_broker_that_has_many_in_bounded_steps(bed, store, caplog):
+    topics = [f"t{number}" for number in range(2500)]
+    await bed.register(topics=topics)
+    sweeper, passes = Sweeper(store, SETTINGS), 1
+    while await sweeper.sweep() <= 0.02:
+        await asyncio.sleep(0.02)
+        passes += 1
+    assert passes > 2
+    assert await read_topic_names(store) == set(topics)
+    await bed.redis("DEL", bed.key("topic:t7"))
+    assert "t7" not in {key.decode().rpartition(":")[2] for key in await bed.redis("KEYS", bed.key("topic:*"))}
+    while not await bed.redis("EXISTS", bed.key("topic:t7")):
+        await sweeper.sweep()
+    assert "entries of the sets topics and topic:<topic> were wrong, and were mended" in caplog.text

@@ -9,10 +9,11 @@ from ...config.settings import DEFAULT, Settings
 from ...errors import NoNamespace, RegistryError, StoreError
 from ...events.by import host_name
 from ...events.changes import SCHEMA_MAJOR, SCHEMA_MINOR
-from ...operators.words import duration
+from ...operators.words import counted, duration
 from ...store.connection.examination import examine, read_schema_minor
 from ...store.connection.fitness import Finding
 from ...store.fleet.processes import Fleet, SweeperNow, read_fleet
+from ...store.operator_reads import count_unsettled, wrong_entries
 from ...store.store import Store, open_existing
 
 # A sweeper tells of itself every second.
@@ -33,6 +34,7 @@ async def registry_findings(settings: Settings) -> tuple[list[Finding], set[int]
     try:
         async with open_existing(settings.redis, settings.namespace, timeout_ms=settings.redis_timeout_ms) as store:
             findings += await _namespace(store, settings)
+            findings.append(await _topic_sets(store))
             fleet = await read_fleet(store)
     except NoNamespace:
         text = f"there is no namespace {settings.namespace!r} yet: the first front end makes it"
@@ -60,6 +62,18 @@ async def _namespace(store: Store, settings: Settings) -> list[Finding]:
             )
         )  # fmt: skip
     return found
+
+
+async def _topic_sets(store: Store) -> Finding:
+    """Whether ``topics`` and ``topic:<topic>`` say what the queue data says; nothing that serves routes reads them."""
+    unsettled, wrong = await count_unsettled(store), await wrong_entries(store)
+    if not wrong or unsettled:
+        note = f"; {counted(unsettled, 'broker name')} being entered or taken out" if unsettled else ""
+        return Finding("topic sets", "ok", f"as the queue data says{note}")
+    return Finding(
+        "topic sets", "warning", f"{len(wrong)} wrong: {'; '.join(wrong[:3])}", "as the queue data says",
+        "a sweeper looks at some topics each second, and mends them: run one, and look again",
+    )  # fmt: skip
 
 
 def fleet_findings(fleet: Fleet) -> Iterator[Finding]:

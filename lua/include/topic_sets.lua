@@ -1,0 +1,53 @@
+--[[ topic_sets: topic:<topic>, the brokerNames that have a topic, and topics, the topics that there are
+  NEEDS  open, expect
+  GIVES  gained(broker_name, flat, count): flat is topic, queue data, topic, ... as HSET took them, count of them are new
+         lost(broker_name, topics): their queue data is gone
+         leave(broker_name): takes its queue data away as a whole
+         Few topics are entered at once. For many, which cost Redis a microsecond each, only a note is made, and
+         tidy_topics enters them: of a brokerName that gained many in "arriving"; of one that left, its queue data is kept
+         as leaving:<number>.
+         The sets say where to look. The queue data decides: a member whose queue data is missing is about to go.
+         So a key of another type in the place of a set keeps nobody from registering.
+  USED BY register_broker, register_topic, delete_topic, remove_who, tidy_topics ]]
+local AT_ONCE = 64
+local try = redis.pcall
+expect("hash", P .. "arriving", P .. "leaving")
+
+local function enter(broker_name, flat)
+  local topics = {}
+  for i = 1, #flat, 2 do
+    topics[#topics + 1] = flat[i]
+    try("SADD", P .. "topic:" .. flat[i], broker_name)
+  end
+  try("SADD", P .. "topics", unpack(topics))
+end
+
+local function gained(broker_name, flat, count)
+  if count > AT_ONCE then
+    call("HSET", P .. "arriving", broker_name, "")
+  else
+    enter(broker_name, flat)
+  end
+end
+
+local function lost(broker_name, topics)
+  for i = 1, #topics do
+    local key = P .. "topic:" .. topics[i]
+    if try("SREM", key, broker_name) == 1 and call("EXISTS", key) == 0 then
+      try("SREM", P .. "topics", topics[i])
+    end
+  end
+end
+
+local function leave(broker_name)
+  local key, number = P .. "queues:" .. broker_name, int(seq + 1)
+  call("HDEL", P .. "arriving", broker_name)
+  local count = try("HLEN", key)
+  if type(count) == "number" and count > AT_ONCE then
+    try("RENAME", key, P .. "leaving:" .. number)
+    call("HSET", P .. "leaving", number, broker_name)
+  elseif type(count) == "number" then
+    lost(broker_name, try("HKEYS", key))
+  end
+  call("UNLINK", key)
+end

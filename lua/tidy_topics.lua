@@ -1,0 +1,105 @@
+--[[ tidy_topics: enter the topics that brokerNames gained and lost into the sets of topics, some topics with each call
+  If no such topics are left, it looks at some topics drawn by lot, and mends what is wrong with their sets: somebody may
+  have deleted a key by hand.
+  KEYS[1] meta      HASH
+  ARGV[1] topics    int   a call, about
+  ARGV[2] pause_ms  int   Redis is left to others for so long between two calls, whoever made them
+  DERIVED arriving, leaving, leaving:<number>, topics, topic:<topic>, brokers, queues:<brokerName>
+  RETURNS {seq, more 0|1, mended entries}
+  EVENTS  none: the tables hold the same
+  REPEAT  no effect      COST O(topics) ]]
+--- @include "include/open"
+--- @include "include/expect"
+--- @include "include/collect"
+--- @include "include/rest"
+--- @include "include/topic_sets"
+local TOPICS_AT_ONCE = 250
+local SAMPLE, MEMBERS = 50, 4
+local room = tonumber(ARGV[1])
+expect("set", P .. "topics", P .. "brokers")
+
+local function really_lost(broker_name, topics)
+  local without = {}
+  for i = 1, #topics do
+    if try("HEXISTS", P .. "queues:" .. broker_name, topics[i]) == 0 then -- else it came back
+      without[#without + 1] = topics[i]
+    end
+  end
+  lost(broker_name, without)
+  return #without
+end
+
+local function tidy_leaving()
+  local found = call("HRANDFIELD", P .. "leaving", 1, "WITHVALUES")
+  while #found > 0 and room > 0 do
+    local key = P .. "leaving:" .. found[1]
+    local topics = try("HRANDFIELD", key, math.min(TOPICS_AT_ONCE, room))
+    if #topics == 0 then -- also if it is a key of another type
+      call("UNLINK", key)
+      call("HDEL", P .. "leaving", found[1])
+      found = call("HRANDFIELD", P .. "leaving", 1, "WITHVALUES")
+    else
+      really_lost(found[2], topics)
+      try("HDEL", key, unpack(topics))
+      room = room - #topics
+    end
+    topics = nil
+    collect()
+  end
+  return #found == 0
+end
+
+local function tidy_arriving()
+  local found = call("HRANDFIELD", P .. "arriving", 1, "WITHVALUES")
+  while #found > 0 and room > 0 do
+    local key, cursor = P .. "queues:" .. found[1], cursor_of(found[2])
+    repeat
+      local page = try("HSCAN", key, cursor, "COUNT", TOPICS_AT_ONCE)
+      page = page.err and {"0", {}} or page -- a key of another type
+      cursor, room = page[1], room - #page[2] / 2 - 1
+      if #page[2] > 0 then
+        enter(found[1], page[2])
+      end
+      page = nil
+      collect()
+    until cursor == "0" or room <= 0
+    if cursor == "0" then
+      call("HDEL", P .. "arriving", found[1])
+      found = call("HRANDFIELD", P .. "arriving", 1, "WITHVALUES")
+    else
+      call("HSET", P .. "arriving", found[1], rest_of(cursor))
+    end
+  end
+  return #found == 0
+end
+
+local function mend_some()
+  local mended, name = 0, call("SRANDMEMBER", P .. "brokers")
+  local topics = name and try("HRANDFIELD", P .. "queues:" .. name, SAMPLE) or {}
+  for i = 1, #topics do
+    mended = mended + (tonumber(try("SADD", P .. "topic:" .. topics[i], name)) or 0)
+      + (tonumber(try("SADD", P .. "topics", topics[i])) or 0)
+  end
+  topics = call("SRANDMEMBER", P .. "topics", SAMPLE)
+  for i = 1, #topics do
+    local key = P .. "topic:" .. topics[i]
+    local members = try("SRANDMEMBER", key, MEMBERS)
+    for j = 1, #members do
+      mended = mended + really_lost(members[j], {topics[i]})
+    end
+    if call("EXISTS", key) == 0 then
+      mended = mended + call("SREM", P .. "topics", topics[i])
+    end
+  end
+  return mended
+end
+
+local tidied_ms = tonumber(call("HGET", KEYS[1], "tidied_ms") or "0")
+if call("EXISTS", P .. "leaving", P .. "arriving") == 0 then
+  return {seq, 0, mend_some()}
+elseif now_ms >= tidied_ms and now_ms < tidied_ms + tonumber(ARGV[2]) then
+  return {seq, 1, 0}
+end
+call("HSET", KEYS[1], "tidied_ms", int(now_ms))
+local done = tidy_leaving() and tidy_arriving()
+return {seq, done and 0 or 1, 0}
