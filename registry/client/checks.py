@@ -6,6 +6,7 @@ it is not plain, what to do.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Final, TypeGuard
@@ -17,6 +18,9 @@ from ..names import MAX_NAME_BYTES, fault_of_name
 
 MAX_QUEUES: Final = 1_000_000
 """The most queues of one topic: each of them takes memory in every client (a Java client runs out of it)."""
+# As Java's brokers and clients have it, and dots: a broker's topics are also its brokerName, often a host's name, and
+# its cluster.
+_TOPIC: Final = re.compile(r"[%|a-zA-Z0-9_.-]+")
 MAX_PERM: Final = 7
 """4 (read) + 2 (write) + 1 (inherited), as PermName has it."""
 
@@ -32,8 +36,11 @@ def check_name(value: object, what: str) -> str:
 
 
 def check_topic_name(value: object) -> str:
-    """Return the name of a topic, see :func:`check_name`."""
-    return check_name(value, "topic name")
+    """Return the name of a topic that brokers and Java clients take, too (TopicValidator, Validators)."""
+    name = check_name(value, "topic name")
+    if not _TOPIC.fullmatch(name):
+        raise ValueError(f"topic name {name[:100]!r} has other characters than letters, digits and % | - _ .")
+    return name
 
 
 def check_instance(value: object, kind: type | tuple[type, ...], what: str, expected: str) -> None:
@@ -107,8 +114,7 @@ def _is_plain(topic: object) -> TypeGuard[TopicConfig]:
         type(topic) is TopicConfig
         and type(topic.topic_name) is str
         and 0 < len(topic.topic_name) <= MAX_NAME_BYTES
-        and topic.topic_name.isascii()
-        and topic.topic_name.isprintable()
+        and _TOPIC.fullmatch(topic.topic_name) is not None
         and type(topic.read_queue_nums) is type(topic.write_queue_nums) is int
         and 0 <= topic.read_queue_nums <= MAX_QUEUES
         and 0 <= topic.write_queue_nums <= MAX_QUEUES

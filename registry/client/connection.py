@@ -19,6 +19,11 @@ from ..protocol.frame import FrameReader
 
 logger = logging.getLogger(__name__)
 
+_HTTP: Final = (
+    "it answers like an HTTP server: this seems to be the port of /metrics, not that of the name server, which is 9876 "
+    "by default"
+)
+
 REQUEST_TIMEOUT_S: Final = 3.0
 MAX_IN_FLIGHT: Final = 1024
 _FLUSH_S: Final = 1.0
@@ -104,7 +109,11 @@ class PeerConnection(asyncio.Protocol):
             OSError,
             UnicodeError,
         ) as error:  # OSError includes TimeoutError; UnicodeError: a host with too long a part
-            why = f"no connection within {timeout_s:g} s" if isinstance(error, TimeoutError) else error
+            why: object = error
+            if isinstance(error, TimeoutError):
+                why = f"no connection within {timeout_s:g} s"
+            elif isinstance(error, ConnectionRefusedError):
+                why = "connection refused: nobody listens there"
             raise PeerUnavailable(f"{host}:{port}: {why}") from error
         return connection
 
@@ -243,7 +252,8 @@ class PeerConnection(asyncio.Protocol):
             if self._frames.error is not None:
                 raise self._frames.error
         except RemoteProtocolError as error:
-            self._lost = RemoteProtocolError(f"{self.peer}: {error}", closes=True)
+            why = _HTTP if data.startswith(b"HTTP/") else error
+            self._lost = RemoteProtocolError(f"{self.peer}: {why}", closes=True)
             if self._transport is not None:
                 self._transport.abort()
 

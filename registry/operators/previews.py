@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 from ..behaviour import behaviour_of
 from ..errors import RegistryError
-from ..model import PERM_READ, PERM_WRITE, BrokerRow, QueueData
+from ..model import ORDER_TOPIC_CONFIG, PERM_READ, PERM_WRITE, BrokerRow, QueueData
 from ..names import fault_of_name
 from ..store.config_writes import KvStore
 from ..store.operator_reads import (
@@ -27,6 +28,10 @@ from .routes import closest_names
 from .words import counted, duration, perm, some
 
 _RESTORED: Final = PERM_READ | PERM_WRITE
+
+
+# Java's clients read less strictly, but fail with anything that has no number.
+_ORDER: Final = re.compile(r"[^:;]+:\d{1,9}(?:;[^:;]+:\d{1,9})*;?")
 
 
 class Mistaken(RegistryError):
@@ -198,6 +203,11 @@ async def set_kv(store: Store, kv_namespace: str, key: str, value: str | None) -
         fault = fault_of_name(name)
         if fault is not None and (value is not None or not name):
             raise Mistaken(f"the name {name[:100]!r} {fault}; nothing was changed")
+    if kv_namespace == ORDER_TOPIC_CONFIG and value is not None and not _ORDER.fullmatch(value):
+        raise Mistaken(
+            f"the order configuration of a topic is like broker-a:4;broker-b:4, not {value[:100]!r}: clients could not "
+            "read the topic's route; nothing was changed"
+        )
     before = await read_kv_value(store, kv_namespace, key)
     result = {"kv_namespace": kv_namespace, "key": key, "value": value, "before": before}
     was = "" if before is None else " (as before)" if before == value else f" (was {before})"

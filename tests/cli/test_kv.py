@@ -99,7 +99,7 @@ def test_json(kv):
 
 
 def test_what_is_not_there_fails_and_names_what_is(kv):
-    kv("put", "ORDER_TOPIC_CONFIG", "topic-1", "x", "--yes")
+    kv("put", "ORDER_TOPIC_CONFIG", "topic-1", "a:1", "--yes")
     assert "did you mean ORDER_TOPIC_CONFIG?" in kv("get", "ORDER_TOPIC", "t", expect=1).stderr
     assert "did you mean topic-1?" in kv("get", "ORDER_TOPIC_CONFIG", "topic1", expect=1).stderr
     assert "there is ORDER_TOPIC_CONFIG" in kv("list", "x", expect=1).stderr
@@ -107,12 +107,12 @@ def test_what_is_not_there_fails_and_names_what_is(kv):
 
 
 def test_import_sets_what_differs_and_again_changes_nothing(kv, tables, seq, java_file):
-    kv("put", "ORDER_TOPIC_CONFIG", "t2", "old", "--yes")
+    kv("put", "ORDER_TOPIC_CONFIG", "t2", "old:1", "--yes")
     kv("put", "OTHER", "k", "v", "--yes")
     assert kv("import", str(java_file)).stdout.splitlines() == [
         "EMPTY: an empty KV namespace",
         "ORDER_TOPIC_CONFIG/t1 = broker-a:4",
-        "ORDER_TOPIC_CONFIG/t2 = broker-b:8 (was old)",
+        "ORDER_TOPIC_CONFIG/t2 = broker-b:8 (was old:1)",
         "1 added, 1 changed, 0 the same; 1 not in the file: left as they are",
     ]
     assert tables() == FILE["configTable"] | {"OTHER": {"k": "v"}}
@@ -147,6 +147,26 @@ def test_import_takes_a_null_as_no_value(kv, tables, java_file):
     assert tables() == {"ns": {}}
 
 
+def test_import_takes_a_byte_order_mark(kv, tables, java_file):
+    java_file.write_text('\ufeff{"configTable":{"ns":{"k":"v"}}}', encoding="utf-8")
+    kv("import", str(java_file))
+    assert tables() == {"ns": {"k": "v"}}
+
+
+@pytest.mark.parametrize("value", ["x", "a", "a:", "a:x", "a:4 ", ":4", "a:-1", "a:4;;b:4", ""])
+def test_an_order_configuration_that_no_client_can_read_is_refused(kv, tables, value):
+    error = kv("put", "ORDER_TOPIC_CONFIG", "t", value, "--yes", expect=1).stderr
+    assert "is like broker-a:4;broker-b:4" in error
+    assert tables() == {}
+    kv("put", "OTHER", "t", value, "--yes")
+
+
+@pytest.mark.parametrize("value", ["broker-a:4", "broker-a:4;broker-b:8", "broker-a:4;"])
+def test_an_order_configuration_is_stored(kv, tables, value):
+    kv("put", "ORDER_TOPIC_CONFIG", "t", value, "--yes")
+    assert tables() == {"ORDER_TOPIC_CONFIG": {"t": value}}
+
+
 @pytest.mark.parametrize(
     ("content", "said"),
     [
@@ -156,6 +176,7 @@ def test_import_takes_a_null_as_no_value(kv, tables, java_file):
         ('{"table":{}}', "is no kvConfig.json"),
         ('{"configTable":[]}', "configTable is an array, expected an object"),
         ('{"configTable":{"ns":"x"}}', "configTable.ns is a text, expected an object"),
+        ('{"configTable":{"ns":null}}', "configTable.ns is null, expected an object"),
         ('{"configTable":{"ns":{"k":1}}}', "configTable.ns.k is a number, expected a text"),
         ('{"configTable":{"ns":{"k":{}}}}', "configTable.ns.k is an object, expected a text"),
         ('{"configTable":{"":{"k":"v"}}}', "names must not be empty"),
@@ -174,14 +195,14 @@ def test_import_of_a_file_that_is_not_there(kv, tmp_path):
 
 
 def test_what_export_prints_import_takes_elsewhere(kv, tables, redis_url, namespace, tmp_path):
-    kv("put", "ORDER_TOPIC_CONFIG", "t1", 'ä="ß"\n', "--yes")
+    kv("put", "ns", "t1", 'ä="ß"\n', "--yes")
     kv("put", "gone", "k", "v", "--yes")
     kv("delete", "gone", "k", "--yes")
     file = tmp_path / "kv.json"
     file.write_text(kv("export").stdout)
-    assert json.loads(file.read_text()) == {"configTable": {"ORDER_TOPIC_CONFIG": {"t1": 'ä="ß"\n'}, "gone": {}}}
+    assert json.loads(file.read_text()) == {"configTable": {"ns": {"t1": 'ä="ß"\n'}, "gone": {}}}
     before = tables()
-    kv("delete", "ORDER_TOPIC_CONFIG", "t1", "--yes")
+    kv("delete", "ns", "t1", "--yes")
     kv("import", str(file))
     assert tables() == before
 

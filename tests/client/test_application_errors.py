@@ -22,7 +22,6 @@ from mqregistry.client import (
     TopicQueueMapping,
     TopicTable,
 )
-from mqregistry.client.broker.payload import PayloadBuilder
 from tests.waiting import until
 
 from .fake_name_server import FakeNameServer, route_of
@@ -36,6 +35,7 @@ WRONG_NAMES = [
     ("a\nb", ValueError, "has a control character"),
     ("a\x7f", ValueError, "control character"),
     ("\ud800", ValueError, "surrogate"),
+    ("bad topic!", ValueError, "has other characters than letters, digits and"),
     ("ä" * 128, ValueError, "has 256 bytes, at most 255"),
 ]
 
@@ -66,7 +66,7 @@ def test_a_wrong_topic_name_is_refused_without_an_event_loop_too(topic, error, m
 
 
 async def test_the_longest_topic_name_is_taken():
-    topic = "ä" * 127 + "x"
+    topic = "a" * 255
     async with FakeNameServer({topic: route_of("a")}) as server, RouteClient(server.address, push=False) as client:
         assert (await client.publish_info(topic)).is_ok
 
@@ -221,16 +221,6 @@ async def test_a_mapping_that_is_broken_later_does_not_hold_up_the_topics(caplog
     assert left_out[0].startswith("the mapping of static topic 't1' of broker broker-a is not registered: curr_id_map")
 
 
-def test_a_topic_that_the_compressed_form_cannot_carry_does_not_hold_up_the_others(caplog):
-    topics = table("t1", "a topic", "t2")
-    (body,) = PayloadBuilder(topics, broker()).whole().bodies
-    assert set(body.topics) == {"t1", "a topic", "t2"}
-    payload = PayloadBuilder(topics, broker(compressed_register=True)).whole()
-    assert set(payload.bodies[0].topics) == {"t1", "t2"}
-    assert payload.encoded()
-    assert "compressed_register takes no topic name with a space" in caplog.text
-
-
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
@@ -304,3 +294,15 @@ def test_a_table_outlives_its_registrar_and_may_still_be_changed():
     assert set(topics) == {"t1", "t2"}
     with pytest.raises(ClientClosed):
         registrar.put_topic("t3")
+
+
+def test_a_table_takes_the_names_that_clients_take_and_each_once():
+    with pytest.raises(ValueError, match="topic name 't t!' has other characters than letters, digits and"):
+        TopicTable([TopicConfig("t t!", 4, 4, 6)])
+    with pytest.raises(ValueError, match="topic 't' is given twice, with different queues or permissions"):
+        TopicTable([TopicConfig("t", 4, 4, 6), TopicConfig("t", 8, 8, 6)])
+    assert len(TopicTable([TopicConfig("t", 4, 4, 6)] * 2)) == 1
+    own = TopicConfig("TBW102", 2, 2, 6)
+    config = BrokerConfig(broker_name="host.example.org", broker_addr="127.0.0.1:10911")
+    table = TopicTable.with_system_topics(config, [own])
+    assert (table["TBW102"], "host.example.org" in table) == (own, True)

@@ -9,11 +9,14 @@ import logging
 import msgspec
 import pytest
 
+from bench.servers.processes import free_port
 from mqregistry.client.routes.client import RouteClient
 from mqregistry.client.routes.queues import MessageQueue
 from mqregistry.client.routes.tables import FoundBroker
 from mqregistry.errors import ClientClosed, NoRoute, PeerUnavailable, RemoteProtocolError
 from mqregistry.protocol.command import Command
+from mqregistry.server.process.http import HttpServer
+from mqregistry.server.process.metrics import Fleet as Workers
 from tests.waiting import until
 
 from .fake_name_server import FakeNameServer, never, route_of
@@ -182,6 +185,62 @@ async def test_an_answer_that_is_no_route_changes_nothing_and_is_said_once(reply
     assert caplog.text.count("what is known is kept") == 1
 
 
+@pytest.mark.parametrize("default", [{}, {"TBW102": route_of("d")}], ids=["alone", "beside TBW102"])
+async def test_a_route_that_cannot_be_read_is_never_no_such_topic(default):
+    """Else its messages went to a broker that may not have the topic."""
+    unreadable = route_of("a", order_topic_conf="a:x")
+    async with FakeNameServer({"t": unreadable, **default}) as server, following(server) as client:
+        for ask in (client.publish_info, client.select_queue):
+            with pytest.raises(RemoteProtocolError, match=r"the route of topic 't' cannot be read: .*'a:x'"):
+                await ask("t")
+        assert "TBW102" not in server.asked()
+        server.routes["t"] = route_of("a", order_topic_conf="a:2")
+        assert names(await client.publish_info("t")) == ["a"]
+
+
+async def test_a_topic_is_kept_while_a_group_uses_it():
+    async with FakeNameServer({"t": route_of("a"), "u": route_of("b")}) as server, following(server) as client:
+        client.publish("t", "u", group="orders")
+        client.subscribe("t", group="bills")
+        await until(lambda: set(client.routes) == {"t", "u"})
+        assert names(await client.publish_info("t")) == ["a"]  # whoever asks is in none of them
+        client.forget("t", "u", group="orders")
+        client.forget("t", group="nobody")
+        assert set(client.routes) == {"t"}
+        client.forget("t", group="bills")
+        assert set(client.routes) == set() == client.tables.topics
+        await client.publish_info("t")
+        client.forget("t")
+        assert client.tables.topics == set()
+
+
+async def test_retry_topics_and_the_default_topic_that_are_not_there_are_no_warning(caplog):
+    caplog.set_level(logging.INFO)
+    async with FakeNameServer({}) as server, following(server) as client:
+        client.subscribe("%RETRY%group", "TBW102", "orders")
+        await until(lambda: client.unknown_topics == {"%RETRY%group", "TBW102", "orders"})
+    told = {record.args[0]: record.levelname for record in caplog.records if "does not know" in record.getMessage()}
+    assert told == {"%RETRY%group": "INFO", "TBW102": "INFO", "orders": "WARNING"}
+
+
+async def test_nobody_there_is_told_with_the_address_and_the_reason():
+    address = f"127.0.0.1:{free_port()}"
+    async with RouteClient(address, push=False) as client:
+        with pytest.raises(NoRoute, match=rf"no name server answers: {address}: connection refused"):
+            await client.select_queue("t")
+
+
+async def test_an_http_port_is_told_as_what_it_is():
+    port = free_port()
+    http = HttpServer("127.0.0.1", port, Workers(1))
+    try:
+        async with RouteClient(f"127.0.0.1:{port}", push=False) as client:
+            with pytest.raises(RemoteProtocolError, match=rf"127.0.0.1:{port}: it answers like an HTTP server: .*9876"):
+                await client.select_queue("t")
+    finally:
+        http.close()
+
+
 async def test_brokers_in_no_route_go_from_the_address_table():
     async with FakeNameServer() as server, following(server) as client:
         server.routes["t"] = route_of("a", addrs={0: "10.0.0.1:1", 1: "10.0.0.1:2", 3: "10.0.0.1:3"})
@@ -258,7 +317,7 @@ async def test_all_name_servers_away_then_back_on_other_addresses(caplog):
         client.publish("never-seen")
         old[0].answer = never  # one is silent, the other gone
         await old[1].stop()
-        await until(lambda: client._updater.is_away)
+        await until(lambda: client._updater.away is not None)
         for _ in range(5):
             count = len(old[0].requests)
             await until(lambda count=count: len(old[0].requests) > count, "it goes on asking")
@@ -280,7 +339,7 @@ async def test_back_on_the_same_address_the_next_poll_finds_it_whatever_the_back
     async with FakeNameServer({"t": route_of("a")}) as server, following(server, **options) as client:
         await client.publish_info("t")
         await server.stop()
-        await until(lambda: client._updater.is_away)
+        await until(lambda: client._updater.away is not None)
         await server.start()
         server.routes["t"] = route_of("b")
         await until(lambda: names(client.tables.publish_infos["t"]) == ["b"])

@@ -414,9 +414,14 @@ class Run:
         state = 0 if form in ("absent", "{}", "no version", "null wrapper", "broken") else said.state
         good = bad_id is None and form != "broken" and args["crc"] != "wrong"
         about = {"topics": topics, "state": state, "form": form, "good": good, "binary": args["binary"],
-                 "told": (said.version(), dict(said.topics))}  # fmt: skip
+                 "told": (self.seen_version(said), dict(said.topics))}  # fmt: skip
         said.last = (given, body, version, about)
         self.send_registration(process, oneway=args["oneway"])
+
+    def seen_version(self, said: Said) -> dict[str, int]:
+        """The data version as the NameServer sees it: 4.8 knows no stateVersion."""
+        version: dict[str, int] = said.version()
+        return version | {"stateVersion": 0} if self.as_48 else version
 
     def do_resend(self, kind: str, process: int, oneway: bool | None) -> None:
         if self.said[process].last is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import difflib
 from collections.abc import Mapping
 from pathlib import Path
@@ -22,7 +23,10 @@ from .confirm import carry_out, yes_option
 
 Kv = dict[str, dict[str, str]]
 
-_TYPE_NAMES: Final = {bool: "true or false", int: "a number", float: "a number", list: "an array", dict: "an object"}
+_TYPE_NAMES: Final = {
+    bool: "true or false", int: "a number", float: "a number", list: "an array", dict: "an object", str: "a text",
+    type(None): "null",
+}  # fmt: skip
 
 
 @click.group()
@@ -166,7 +170,7 @@ def read_file(file: Path) -> Kv:
         click.ClickException: it cannot be read, or is not that; the message names the place.
     """
     try:
-        content = msgspec.json.decode(file.read_bytes())
+        content = msgspec.json.decode(file.read_bytes().removeprefix(codecs.BOM_UTF8))
     except OSError as error:
         raise click.ClickException(f"cannot read {file}: {error.strerror or error}") from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -196,7 +200,7 @@ def read_file(file: Path) -> Kv:
 
 def _object(file: Path, place: str, value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise click.ClickException(f"{file}: {place} is {_TYPE_NAMES.get(type(value), 'a text')}, expected an object")
+        raise click.ClickException(f"{file}: {place} is {_TYPE_NAMES[type(value)]}, expected an object")
     return value
 
 

@@ -61,7 +61,7 @@ class PayloadBuilder:
     """Makes payloads of a table; keeps the last whole one, as it is what is sent each period.
 
     A topic or mapping that cannot be sent is left out and logged once, so that it does not hold up the others. The
-    table refuses most of them; a mapping can be changed after that, and the compressed form takes no spaces.
+    table refuses them; a mapping can be changed after that.
     """
 
     def __init__(self, table: TopicTable, config: BrokerConfig) -> None:
@@ -125,8 +125,6 @@ class PayloadBuilder:
     def _is_sendable(self, entry: TopicConfig | TopicQueueMapping) -> bool:
         if isinstance(entry, TopicConfig):
             what, why = f"topic {entry.topic_name!r}", passes(check_topic, entry)
-            if not why and self._config.compressed_register and " " in entry.topic_name:
-                why = "compressed_register takes no topic name with a space"
         else:
             what, why = f"the mapping of static topic {entry.topic!r}", passes(check_mapping, entry)
         if why and self._left_out.get(what) != why:

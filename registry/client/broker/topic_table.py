@@ -48,7 +48,10 @@ class TopicTable(Mapping[str, TopicConfig]):
     ) -> None:
         self.lock = threading.RLock()
         self._now_ms = now_ms
-        self._topics = {topic.topic_name: topic for topic in map(check_topic, topics)}
+        self._topics: dict[str, TopicConfig] = {}
+        for topic in map(check_topic, topics):
+            if self._topics.setdefault(topic.topic_name, topic) != topic:
+                raise ValueError(f"topic {topic.topic_name!r} is given twice, with different queues or permissions")
         self._mappings = _by_topic(mappings)
         self._order_topics: frozenset[str] = frozenset()
         self._version = DataVersion(0, now_ms(), 0) if data_version is None else check_data_version(data_version)
@@ -64,7 +67,9 @@ class TopicTable(Mapping[str, TopicConfig]):
         Args:
             topics: the broker's own; one of the same name takes the place of a system topic.
         """
-        return cls([*system_topics(config), *topics])
+        own = list(topics)
+        names = {topic.topic_name for topic in own if isinstance(topic, TopicConfig)}
+        return cls([*(topic for topic in system_topics(config) if topic.topic_name not in names), *own])
 
     def __getitem__(self, topic: str) -> TopicConfig:
         return self._topics[topic]

@@ -13,7 +13,7 @@ import ssl
 from collections.abc import Callable, Mapping
 from typing import Final, Self
 
-from ...errors import ClientClosed, ConfigError, NoRoute
+from ...errors import ClientClosed, ConfigError, NoRoute, RemoteProtocolError
 from ...model import MASTER_ID, TopicRoute
 from ...protocol.codes import Encoding
 from ..addresses import AddressSpec, NameServerAddresses
@@ -38,6 +38,7 @@ POLL_FIRST_S: Final = 0.010
 POLL_EVERY_S: Final = 30.0
 LOCK_TIMEOUT_S: Final = 3.0
 CALL_TIMEOUT_S: Final = 3.0
+_NOBODY: Final = "no name server answers"
 # A change is in the file so soon; and without changes it says anew how old its routes are.
 _WRITE_AFTER_S: Final = 1.0
 _WRITE_EVERY_S: Final = 24 * 3600.0
@@ -126,6 +127,7 @@ class RouteClient:
         self._write_soon = asyncio.Event()
         self.in_use_changed = asyncio.Event()
         """Set when the topics in use have changed."""
+        self._groups: dict[str, set[str]] = {}  # topic in use -> by whom
         self._open = False
 
     async def __aenter__(self) -> Self:
@@ -163,34 +165,42 @@ class RouteClient:
 
     # topics in use
 
-    def publish(self, *topics: str) -> None:
+    def publish(self, *topics: str, group: str = "") -> None:
         """Keep the routes of topics up to date for sending from now on; they are asked for in the background.
 
-        Raises:
-            TypeError, ValueError: one of them is no topic name; then none of them is used.
-        """
-        self._use(self.tables.publish, topics)
-        self._poll_soon.set()
-
-    def subscribe(self, *topics: str) -> None:
-        """Keep the routes of topics up to date for reading from now on; they are asked for in the background.
+        Args:
+            group: who uses them; several parts of a program may share a client.
 
         Raises:
             TypeError, ValueError: one of them is no topic name; then none of them is used.
         """
-        self._use(self.tables.subscribe, topics)
+        self._use(self.tables.publish, topics, group)
         self._poll_soon.set()
 
-    def forget(self, *topics: str) -> None:
-        """End the use of topics, and forget brokers that are in no other route."""
+    def subscribe(self, *topics: str, group: str = "") -> None:
+        """Keep the routes of topics up to date for reading from now on; else as ``publish``."""
+        self._use(self.tables.subscribe, topics, group)
+        self._poll_soon.set()
+
+    def forget(self, *topics: str, group: str = "") -> None:
+        """End the use of topics by this group; when no group uses them, forget them and brokers in no other route."""
         for topic in topics:
-            self._updater.forget(topic)
-            self.selector.forget(topic)
+            groups = self._groups.get(topic, set())
+            groups.discard(group)
+            if not groups:
+                self._groups.pop(topic, None)
+                self._updater.forget(topic)
+                self.selector.forget(topic)
         self.in_use_changed.set()
 
-    def _use(self, use: Callable[[tuple[str, ...]], bool], topics: tuple[str, ...]) -> None:
+    def _use(self, use: Callable[[tuple[str, ...]], bool], topics: tuple[str, ...], group: str | None = None) -> None:
+        """Use topics for a group; None: for whoever uses them already, or the one without a name."""
         if use(topics):
             self.in_use_changed.set()
+        for topic in topics:
+            groups = self._groups.setdefault(topic, set())
+            if group is not None or not groups:
+                groups.add(group or "")
 
     # what is known
 
@@ -227,13 +237,13 @@ class RouteClient:
     async def publish_info(self, topic: str) -> PublishInfo:
         """Return where to send messages of a topic, which is in use from now on (tryToFindTopicPublishInfo).
 
-        A topic that does not exist gets the queues of the default topic, where a broker makes it with the first
-        message.
+        A topic that does not exist gets the queues of the default topic: a broker makes it with the first message.
 
         Returns:
             what is known, without asking anybody; else what was found; without queues when nothing was.
 
         Raises:
+            RemoteProtocolError: nothing is known of it, and the answer of the name server cannot be read.
             TypeError, ValueError: not a topic name.
         """
         info = self.tables.publish_infos.get(topic) if isinstance(topic, str) else None
@@ -241,9 +251,17 @@ class RouteClient:
             return info
         self._use(self.tables.publish, (topic,))
         await self.update(topic)
+        self._check_read(topic)
         if topic not in self.tables.publish_infos:
             await self.update(topic, use_default=True)
+            self._check_read(topic)
         return self.tables.publish_infos.get(topic) or PublishInfo(False, ())
+
+    def _check_read(self, topic: str) -> None:
+        """Raise RemoteProtocolError if nothing is known of a topic because its route cannot be read: it may exist."""
+        unread = self._updater.unread.get(topic)
+        if unread is not None and topic not in self.tables.publish_infos:
+            raise RemoteProtocolError(f"the route of topic {topic!r} cannot be read: {unread}") from unread
 
     async def subscribe_info(self, topic: str) -> tuple[MessageQueue, ...]:
         """Return the queues to read of a topic, which is in use from now on; none when its route is not known.
@@ -265,6 +283,7 @@ class RouteClient:
 
         Raises:
             NoRoute: there is no queue.
+            RemoteProtocolError: nothing is known of the topic, and the answer of the name server cannot be read.
             TypeError, ValueError: not a topic name.
         """
         queue = self.selector.select(topic, await self.publish_info(topic), last_broker_name)
@@ -281,7 +300,9 @@ class RouteClient:
                 f"no name server knows topic {topic!r}, nor {self._default_topic!r}: create it, or let a broker with "
                 "autoCreateTopicEnable register"
             )
-        return f"no route of topic {topic!r}: no name server answers; it is asked again every {self._poll_every_s:g} s"
+        why = str(self._updater.away or "").removeprefix(_NOBODY).removeprefix(": ")
+        why = f"{_NOBODY}{why and ': ' + why}"
+        return f"no route of topic {topic!r}: {why}; it is asked again every {self._poll_every_s:g} s"
 
     def on_route_change(self, listener: RouteListener) -> Callable[[], None]:
         """Call ``listener`` with each :class:`RouteChange`, on the event loop, after the tables have it.

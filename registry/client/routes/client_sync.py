@@ -71,17 +71,17 @@ class RouteClientSync(SyncClient[RouteClient]):
             )
         )  # fmt: skip
 
-    def publish(self, *topics: str) -> None:
+    def publish(self, *topics: str, group: str = "") -> None:
         """See :meth:`RouteClient.publish`."""
-        self._on_loop(lambda: self._client.publish(*topics))
+        self._on_loop(lambda: self._client.publish(*topics, group=group))
 
-    def subscribe(self, *topics: str) -> None:
+    def subscribe(self, *topics: str, group: str = "") -> None:
         """See :meth:`RouteClient.subscribe`."""
-        self._on_loop(lambda: self._client.subscribe(*topics))
+        self._on_loop(lambda: self._client.subscribe(*topics, group=group))
 
-    def forget(self, *topics: str) -> None:
+    def forget(self, *topics: str, group: str = "") -> None:
         """See :meth:`RouteClient.forget`."""
-        self._on_loop(lambda: self._client.forget(*topics))
+        self._on_loop(lambda: self._client.forget(*topics, group=group))
 
     def publish_info(self, topic: str) -> PublishInfo:
         """See :meth:`RouteClient.publish_info`."""

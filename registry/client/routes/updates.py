@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from datetime import datetime
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from ...errors import ClientClosed, PeerUnavailable, RemoteProtocolError
 from ...model import TopicRoute
@@ -23,6 +23,8 @@ from .route_file import RouteFile
 from .tables import RouteTables
 
 logger = logging.getLogger(__name__)
+
+_RETRY: Final = "%RETRY%"
 
 
 class RouteChange(NamedTuple):
@@ -57,7 +59,8 @@ class RouteUpdater:
         listeners: called with each change after the tables have it; what they raise is logged.
         unknown: topics in use that the name server did not know when it was last asked.
         stale: topics in use whose route is of the file: no name server has told it in this life.
-        is_away: whether no name server answered the last request.
+        unread: topics in use whose last answer could not be taken in, and why.
+        away: why no name server answered the last request; None: one did.
     """
 
     def __init__(
@@ -74,12 +77,12 @@ class RouteUpdater:
         self.listeners: list[RouteListener] = []
         self.unknown: set[str] = set()
         self.stale: set[str] = set()
-        self.is_away = False
+        self.unread: dict[str, Exception] = {}
+        self.away: Exception | None = None
         self._name_servers = name_servers
         self._lock_timeout_s, self._call_timeout_s = lock_timeout_s, call_timeout_s
         self._default_topic, self._default_topic_queue_nums = default_topic, default_topic_queue_nums
         self._lock = asyncio.Lock()
-        self._failed: set[str] = set()
         self._denied: set[str] = set()  # as well as the default topic
         self._file = file
 
@@ -88,7 +91,7 @@ class RouteUpdater:
         self.tables.forget(topic)
         self.unknown.discard(topic)
         self.stale.discard(topic)
-        self._failed.discard(topic)
+        self.unread.pop(topic, None)
         self._denied.discard(topic)
         if self._file is not None:
             self._file.drop(topic)
@@ -143,10 +146,10 @@ class RouteUpdater:
             await self._update(topic, now=now, over=over)
         except (PeerUnavailable, ClientClosed):
             raise
-        except Exception:  # a defect that one topic meets must not hold up the others
-            if topic not in self._failed:
+        except Exception as error:  # a defect that one topic meets must not hold up the others
+            if topic not in self.unread:
                 logger.exception("route of %s; what is known is kept", topic)
-            self._failed.add(topic)
+            self.unread[topic] = error
 
     async def _update(
         self, topic: str, *, use_default: bool = False, now: bool = False, over: PeerConnection | None = None
@@ -164,6 +167,7 @@ class RouteUpdater:
             route = await self.ask(self._default_topic if use_default else topic, now=now, over=over)
             self._back()
             if route is None:
+                self.unread.pop(topic, None)
                 self._is_unknown(topic, use_default)
                 return False
             if use_default:
@@ -173,15 +177,19 @@ class RouteUpdater:
             else:
                 self.unknown.discard(topic)
             changed = self._take_in(topic, route, is_default=use_default)
-            self._failed.discard(topic)
+            self.unread.pop(topic, None)
             return changed
         except RemoteProtocolError as error:
-            if topic not in self._failed:
-                logger.warning("route of %s: %s; what is known is kept", topic, error)
-            self._failed.add(topic)
+            if topic not in self.unread:
+                logger.log(self._level(topic), "route of %s: %s; what is known is kept", topic, error)
+            self.unread[topic] = error
             return False
         finally:
             self._lock.release()
+
+    def _level(self, topic: str) -> int:
+        """How loud a fault with a topic is told: as in Java, not that there are no retries or no default topic."""
+        return logging.INFO if topic.startswith(_RETRY) or topic == self._default_topic else logging.WARNING
 
     def _is_unknown(self, topic: str, is_default: bool) -> None:
         if topic not in self.tables.topics:  # it was forgotten while its route was asked for
@@ -192,7 +200,7 @@ class RouteUpdater:
         elif not is_default and topic not in self.unknown:
             is_known = topic in self.tables.routes
             # of one to send to the default topic is asked for next, and what comes of that is told
-            level = logging.INFO if topic in self.tables.published and not is_known else logging.WARNING
+            level = logging.INFO if topic in self.tables.published and not is_known else self._level(topic)
             kept = "; what is known is kept" if is_known else ""
             logger.log(level, "the name server does not know the topic %s%s", topic, kept)
         self.unknown.add(topic)
@@ -228,9 +236,9 @@ class RouteUpdater:
         return True
 
     def _away(self, error: Exception) -> None:
-        if not self.is_away:
+        if self.away is None:
             logger.warning("%s; what is known is kept", error)
-        self.is_away = True
+        self.away = error
         if self._file is not None:
             for topic in sorted(self.tables.topics & self._file.kept.keys()):
                 if topic in self.stale or topic not in self.tables.routes:
@@ -253,9 +261,9 @@ class RouteUpdater:
             file.drop(topic)
 
     def _back(self) -> None:
-        if self.is_away:
+        if self.away is not None:
             logger.warning("a name server answers again")
-        self.is_away = False
+        self.away = None
 
 
 def _in_words(route: TopicRoute) -> str:

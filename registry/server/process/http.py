@@ -9,7 +9,8 @@ import logging
 import socket
 import threading
 from http import HTTPStatus
-from typing import Any, Final
+from io import BufferedReader
+from typing import Any, Final, cast
 
 from ...errors import StartError
 from .discovery.known_fleet import KnownFleet
@@ -57,6 +58,18 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             )  # fmt: skip
 
     do_HEAD = do_GET
+
+    def handle_one_request(self) -> None:
+        """One request; a client that takes this for the name server's port does not wait for the answer to a frame."""
+        try:
+            is_frame = cast(BufferedReader, self.rfile).peek(1)[:1] == b"\0"
+        except OSError:
+            is_frame = False  # that of the base class deals with it
+        if is_frame:
+            self.close_connection = True
+            self.wfile.write(b"HTTP/1.0 400 this is an HTTP port, not that of the name server\r\n\r\n")
+        else:
+            super().handle_one_request()
 
     def _answer(self, status: HTTPStatus, body: bytes, content_type: str) -> None:
         self.send_response(status)
