@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_network
 
 Address = IPv4Address | IPv6Address
+_LOOPBACK = ip_address("127.0.0.1")
+_DOCKER = ip_network("172.17.0.0/16")
 
 
 @functools.lru_cache(maxsize=4096)
@@ -17,6 +19,30 @@ def parse_address(text: str) -> Address | None:
     except ValueError:
         return None
     return getattr(address, "ipv4_mapped", None) or address
+
+
+def why_unreachable(broker_addr: str, sender: str) -> str:
+    """Why others than itself will hardly reach a broker at this address; "" = they may.
+
+    Args:
+        broker_addr: ``host:port``, as the broker registers. sender: where its connection comes from, the same.
+    """
+    address, source = (parse_address(text.rpartition(":")[0].strip("[]")) for text in (broker_addr, sender))
+    if address is None and broker_addr.rpartition(":")[0].lower() == "localhost":
+        address = _LOOPBACK
+    if address is None:
+        return ""
+    if address.is_unspecified:
+        return "which is no address of any machine"
+    if source is None or source.is_loopback:
+        return ""
+    if address.is_loopback:
+        return "at which every machine finds itself alone"
+    if address.is_link_local and not source.is_link_local:
+        return "which is of one link alone"
+    if address in _DOCKER and source not in _DOCKER:
+        return "which is of a network of Docker within one machine"
+    return ""
 
 
 def canonical_network(text: str) -> str:

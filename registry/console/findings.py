@@ -20,6 +20,7 @@ Level = Literal["bad", "warn", "note"]
 _HEARD_MS: Final = 5_000
 _SWEPT_MS: Final = 10_000
 _BEHIND_MS: Final = 3_000
+_UNREACHABLE_MOST: Final = 10
 _RECENT_MS: Final = 3_600_000
 
 
@@ -82,6 +83,7 @@ def find(
         found += _hearing(facts, away) if stale_since_ms is None else ()
         found += _overdue(facts) if stale_since_ms is None else ()
         found += _fleet(facts, recent) if stale_since_ms is None else ()
+        found += _unreachable(facts) if stale_since_ms is None else ()
         found += _streams(facts)
         found += _refused(facts)
     found += _routes(tables, sums)
@@ -158,6 +160,17 @@ def _fleet(facts: Facts, recent: Iterable[Change]) -> Iterator[Finding]:
         last_ms = max(one.last_sweep_ms for one in fleet.sweepers)
         text = f"No sweeper is there since {clock(last_ms, now_ms)}: brokers that fall silent stay in every route."
         yield Finding("bad", text, "/front-ends")
+
+
+def _unreachable(facts: Facts) -> Iterator[Finding]:
+    told = {text.partition(", over ")[0]: text for one in facts.fleet.front_ends for worker in one.workers
+            if not worker.gone for text in worker.facts.unreachable}  # fmt: skip
+    for text in sorted(told.values())[:_UNREACHABLE_MOST]:
+        yield Finding(
+            "warn",
+            f"{text[0].upper()}{text[1:]}: clients will not reach it. Set brokerIP1 in its broker.conf.",
+            "/brokers",
+        )
 
 
 def _overdue(facts: Facts) -> Iterator[Finding]:

@@ -95,3 +95,15 @@ async def test_a_name_without_a_master(site, bed):
     await bed.routes.unregister_broker("c1", "10.0.0.4:10911", "broker-b", 0)
     page = await says(site, bed, "1 broker name has no master, so nobody can write there: broker-b")
     assert "2 topics have nowhere to write to" in page
+
+
+async def test_a_broker_that_clients_will_not_reach(site, bed):
+    await working(bed)
+    told = (
+        "a broker registers as 127.0.0.1:10911, at which every machine finds itself alone, over x:1"
+    )
+    await bed.leases.renew("w1", process=worker(unreachable=[told]))
+    page = await says(site, bed, "clients will not reach it. Set brokerIP1 in its broker.conf.")
+    assert page.count("A broker registers as 127.0.0.1:10911, at which") == 1
+    await bed.leases.renew("w1", process=worker())
+    await says(site, bed, "Nothing is wrong")

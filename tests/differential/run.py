@@ -668,6 +668,10 @@ class Run:
     ) -> None:
         ext = self._of_broker(process, cluster, addr)
         ext["brokerId"] = None if id == "missing" else str(PROCESSES[process][2] if id is None else id)
+        ids = {n: one for n, one in self.addrs_of(ext.get("brokerName")).items() if one == ext.get("brokerAddr")}
+        if (ext["brokerId"] or "").isdecimal() and ids and ext["brokerId"] not in ids:
+            self.step_aside("D35")
+            return
         version = self.said[process].version()
         changed = {"counter": "counter", "timestamp": "timestamp", "state": "stateVersion"}.get(body)
         if changed:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import signal
 from pathlib import Path
@@ -365,3 +366,18 @@ def test_d30_the_expiry_of_one_broker_keeps_the_connection_of_the_others(front_e
         shared.register(living)
         wait_until(lambda: expires("broker-b"), "the last one is removed")
         assert shared.closed()
+
+
+def test_d35_a_broker_with_a_new_role_is_asked_to_register(front_end_with):
+    with front_end_with().client() as client:
+        client.register(Broker())
+        slave = Broker(broker_id=1, addr="127.0.0.1:10921")
+        client.register(slave)
+        ask = {"clusterName": "c1", "brokerName": "broker-a", "brokerAddr": slave.addr}
+        same = json.dumps({"counter": 1, "stateVersion": 0, "timestamp": 1700000000000}).encode()
+        for broker_id, changed in (("1", "false"), ("0", "true"), ("x", "false")):
+            assert client.request(322, {**ask, "brokerId": broker_id}, same).ext_fields == {"changed": changed}
+        slave.broker_id = 0
+        client.register(slave)
+        for broker_id, changed in (("1", "true"), ("0", "false")):
+            assert client.request(322, {**ask, "brokerId": broker_id}, same).ext_fields == {"changed": changed}

@@ -16,6 +16,8 @@ from mqregistry.protocol.command import Command, decode_command, encode_command
 from mqregistry.server.net.proxy_protocol import V1_MOST_BYTES, V2_START, ProxyHeaderReader
 from tests import golden
 
+from .harness import Broker
+
 REQUEST = encode_command(Command(code=106, opaque=7, version=479))
 
 
@@ -277,3 +279,18 @@ def test_headers_are_accepted_as_recorded_of_5_3_3(front_end, case):
         client.socket.sendall(GOOD["v1-tcp4" if case.endswith("1") else "v2-tcp4"][0])
         reply = client.route("TopicA")
     assert (reply.code, reply.remark, reply.ext_fields) == (expected.code, expected.remark, expected.ext_fields)
+
+
+def test_a_broker_that_others_will_hardly_reach_is_told_once(front_end_with):
+    """Its connection comes from elsewhere than the address that it registers says."""
+    front_end = front_end_with()
+    for _ in range(2):
+        with front_end.client() as client:
+            client.socket.sendall(b"PROXY TCP4 10.1.2.3 10.0.0.1 40000 9876\r\n")
+            client.register(Broker())
+            client.register(Broker("broker-b", "10.1.2.3:10911"))
+            front_end.wait_until(lambda: "broker-b" in front_end.log, "it is registered")
+        front_end.wait_until(lambda: front_end.status.get("brokers") == 0, "they are gone")
+    told = "a broker registers as 127.0.0.1:10911, at which every machine finds itself alone, over a connection from "
+    assert front_end.log.count(told) == 1
+    assert front_end.log.count("set brokerIP1 in its broker.conf") == 1

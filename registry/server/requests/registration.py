@@ -370,6 +370,7 @@ def _changed(request: _Request, opaque: int, result: Registered, *, is_new: bool
             logger, context.by(request.peer), "new broker registered, %s, brokerName %s id %d, HAServer: %s",
             request.who, sender.broker_name, sender.broker_id, sender.ha_server_addr,
         )  # fmt: skip
+        context.channels.tell_unreachable(request.who, request.peer)
     return _answer(context, opaque, result.master_addr, result.ha_server_addr)
 
 

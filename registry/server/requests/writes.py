@@ -90,7 +90,10 @@ async def query_data_version(context: RequestContext, command: Command, opaque: 
         return context.replies.system_error(opaque, "query data version failed: clusterName or brokerAddr is null")
     only_version = None if behaviour.version_query_always_refreshes else sent
     known = (await touch(context, command, peer, cluster or "", addr or "", only_version)).data_version
-    changed = known is None or known != sent
+    row = context.view.exact.brokers.get(header.broker_name or "")
+    ids = [broker_id for broker_id, one in row.broker_addrs.items() if one == addr] if row is not None else []
+    has_new_role = header.broker_id is not None and bool(ids) and header.broker_id not in ids
+    changed = known is None or known != sent or has_new_role
     return context.replies.reply(
         opaque,
         ext_fields={"changed": "true" if changed else "false"},

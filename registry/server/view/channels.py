@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 from collections.abc import Iterator
 from typing import Protocol
@@ -10,6 +11,7 @@ from typing import Protocol
 from ...errors import RegistryError, StoreUnavailable
 from ...events.by import ANONYMOUS, By
 from ...events.changes import BrokerExpired
+from ...networks import why_unreachable
 from ...store.fleet.processes import Peer
 from ...store.leases import opened_now
 from ...store.route_writes import Channel, RouteStore
@@ -20,6 +22,9 @@ from .view import Applied
 logger = logging.getLogger(__name__)
 
 _RETRY_S = (0.1, 0.2, 0.5, 1.0)
+# Brokers that others will hardly reach: so many are told to Redis, and logged.
+_UNREACHABLE_MOST = 10
+_TOLD_MOST = 1000
 
 
 class Known(Protocol):
@@ -52,6 +57,12 @@ class Closable(Protocol):
         """Close it; the reason is logged."""
 
 
+def _unreachable(who: str, connection: Closable) -> str:
+    addr = who.rpartition("|")[2]
+    why = why_unreachable(addr, connection.address)
+    return f"a broker registers as {addr}, {why}, over a connection from {connection.address}" if why else ""
+
+
 class ChannelOwner:
     """The brokers of this worker's connections; listens to the view.
 
@@ -76,6 +87,8 @@ class ChannelOwner:
         self._untold = 0
         self._connections = 0
         self.changed = 0
+        self._unreachable: tuple[int, list[str]] = (0, [])
+        self._told_unreachable: set[str] = set()
         self._telling = True
 
     def __len__(self) -> int:
@@ -155,6 +168,20 @@ class ChannelOwner:
     def peers(self) -> Iterator[tuple[str, Peer]]:
         """Who, and where its connection comes from, of every broker that has one here."""
         return ((who, Peer(connection.address, connection.via)) for who, connection in self._owners.items())
+
+    def unreachable(self) -> list[str]:
+        """The brokers among these that others will hardly reach, with the reason; the first ones of them."""
+        if self._unreachable[0] != self.changed:
+            told = (_unreachable(who, connection) for who, connection in self._owners.items())
+            self._unreachable = self.changed, list(itertools.islice(filter(None, told), _UNREACHABLE_MOST))
+        return self._unreachable[1]
+
+    def tell_unreachable(self, who: str, connection: Closable) -> None:
+        """Log it if others will hardly reach this broker, once for each."""
+        told = _unreachable(who, connection)
+        if told and who not in self._told_unreachable and len(self._told_unreachable) < _TOLD_MOST:
+            self._told_unreachable.add(who)
+            logger.warning("%s; set brokerIP1 in its broker.conf", told)
 
     @property
     def closes_pending(self) -> int:

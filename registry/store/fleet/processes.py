@@ -41,6 +41,7 @@ class WorkerFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
         view: state of its tables (``Freshness``). ready: it has tables, and takes connections.
         seq: of the last change that its tables have.
         brokers: broker processes that have their connection here.
+        unreachable: those of its brokers that others will hardly reach at the address that they register, in words.
         settings: key -> value and source of what the front end was started with, of its first worker alone; without
             secrets (:func:`mqregistry.config.in_force.own_values`). {}: an older release told nothing.
     """
@@ -61,6 +62,7 @@ class WorkerFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     seq: int = 0
     connections: int = 0
     brokers: int = 0
+    unreachable: list[str] = []
     settings: dict[str, tuple[str, str]] = {}
 
 
