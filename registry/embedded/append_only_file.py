@@ -1,0 +1,133 @@
+"""Cuts off what a power cut left at the end of an append-only file.
+
+Redis writes commands to its end; after a power cut a part of the last ones may be missing, or be zeros or foreign
+bytes. Redis refuses to start with that. What follows the last whole command is cut off here, and the file is kept as it
+was. A damage with whole commands behind it is no torn end: then nothing is changed, as they would be lost.
+"""
+
+from __future__ import annotations
+
+import logging
+import mmap
+import os
+import re
+import shutil
+import subprocess
+import time
+from pathlib import Path
+from typing import Final
+
+from ..errors import StartError
+
+logger = logging.getLogger(__name__)
+
+_ROOM_BYTES: Final = 64 << 20
+_GOOD_UP_TO: Final = re.compile(r"AOF analyzed: .*\bok_up_to=(\d+)")
+_COMMAND: Final = re.compile(rb"\*([1-9]\d{0,9})\r\n")
+_ARGUMENT: Final = re.compile(rb"\$(\d{1,10})\r\n")
+_ANY_COMMAND: Final = re.compile(rb"\*[1-9]\d{0,9}\r\n\$")
+_MANIFEST_LINE: Final = re.compile(r"file (\S+) seq \d+ type [bi]")
+
+NAME: Final = "appendonly.aof"
+FOLDER: Final = "appendonlydir"
+
+
+def current_file(folder: Path) -> Path | None:
+    """The file that the server appends to: Redis 6 has one, from 7 on the last one of a manifest; None: it has none."""
+    manifest = folder / FOLDER / f"{NAME}.manifest"
+    if manifest.exists() and (found := _MANIFEST_LINE.findall(manifest.read_text())):
+        return manifest.with_name(found[-1])
+    file = folder / NAME
+    return file if file.exists() and file.stat().st_size else None
+
+
+def cut_torn_end(folder: Path, server: str) -> bool:
+    """Cut off what follows the last whole command; False: its end is whole, whatever else may be wrong.
+
+    Raises:
+        StartError: the damage is no torn end, or the file cannot be changed; nothing was changed.
+    """
+    file = current_file(folder)
+    if file is None or not file.is_file() or not file.stat().st_size:
+        return False
+    good = _good_up_to(file, server)
+    size = file.stat().st_size
+    if good is None or good >= size:
+        return False
+    with file.open("rb") as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        behind = _command_behind(data, good)
+        is_torn = behind is None and (good > 0 or file.parent != folder or not any(data[: 1 << 20]))
+    if not is_torn:
+        what = f"whole commands follow from byte {behind} on" if behind is not None else "it has no command at all"
+        raise StartError(
+            f"the append-only file {file} is damaged at byte {good} of {size}, and {what}: this is no torn end of a "
+            "power cut. Nothing was changed. Either restore a backup (mqregistry restore FILE), or go on with what is "
+            f"before the damage: copy the folder {folder}, then truncate -s {good} {file}, and start again; routes "
+            "return with the brokers' heartbeats, KV configuration, settings and users as they were then"
+        )
+    try:
+        kept = _keep(file, good, folder)
+        with file.open("r+b") as changed:
+            changed.truncate(good)
+            os.fsync(changed.fileno())
+    except OSError as error:
+        raise StartError(
+            f"the append-only file {file} is damaged from byte {good} on, and cannot be mended: {error}"
+        ) from error
+    logger.warning(
+        "the append-only file %s had a torn end, as after a power cut: its last %d of %d bytes, from byte %d on, hold "
+        "no whole command and were cut off; %s",
+        file, size - good, size, good, kept,
+    )  # fmt: skip
+    return True
+
+
+def _good_up_to(file: Path, server: str) -> int | None:
+    """Where the last whole command (or transaction) ends; None: the server's checker does not say."""
+    # a server that is called by this name is its checker
+    done = subprocess.run(
+        ["redis-check-aof", str(file)], executable=server, stdin=subprocess.DEVNULL, capture_output=True, check=False
+    )
+    found = _GOOD_UP_TO.search(done.stdout.decode("utf-8", "replace"))
+    return int(found[1]) if found else None
+
+
+def _command_behind(data: mmap.mmap, at: int) -> int | None:
+    """Where the first whole command behind the damage begins."""
+    while (end := _end_of_command(data, at)) is not None:  # of a transaction whose end is missing
+        at = end
+    for found in _ANY_COMMAND.finditer(data, at + 1):
+        if _end_of_command(data, found.start()) is not None:
+            return found.start()
+    return None
+
+
+def _end_of_command(data: mmap.mmap, at: int) -> int | None:
+    """Where the command that begins there ends; None: none begins there, or it is not whole."""
+    head = _COMMAND.match(data, at)
+    if head is None:
+        return None
+    at = head.end()
+    for _ in range(int(head[1])):
+        argument = _ARGUMENT.match(data, at)
+        if argument is None:
+            return None
+        at = argument.end() + int(argument[1]) + 2
+        if data[at - 2 : at] != b"\r\n":
+            return None
+    return at
+
+
+def _keep(file: Path, good: int, folder: Path) -> str:
+    """Keep the file as it is, or where there is no room what is cut off; returns where."""
+    name = f"damaged-{time.strftime('%Y%m%dT%H%M%S')}-{file.name}"
+    if shutil.disk_usage(folder).free > file.stat().st_size + _ROOM_BYTES:
+        copy, begin, said = folder / name, 0, "the file as it was is kept as"
+    else:
+        copy, begin, said = folder / f"{name}.from-{good}", good, "there is no room for a copy; what was cut off is in"
+    with file.open("rb") as source, copy.open("xb") as target:
+        source.seek(begin)
+        shutil.copyfileobj(source, target, 1 << 20)
+        target.flush()
+        os.fsync(target.fileno())
+    return f"{said} {copy}"

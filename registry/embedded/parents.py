@@ -1,0 +1,45 @@
+"""Ends a process with the one that started it, and says how one ended."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import threading
+import time
+from typing import Final
+
+_PRCTL: Final = getattr(ctypes.CDLL(None), "prctl", None)
+_PR_SET_PDEATHSIG: Final = 1
+KERNEL_TELLS: Final = _PRCTL is not None
+"""Whether :func:`die_with_parent` does anything."""
+_LOOK_EVERY_S: Final = 0.1
+
+
+def die_with_parent(number: signal.Signals = signal.SIGTERM) -> None:
+    """For ``preexec_fn``: the child gets this signal when its parent ends, in whatever way; on Linux alone."""
+    if _PRCTL is not None:
+        _PRCTL(_PR_SET_PDEATHSIG, number)
+
+
+def end_with_parent(parent: int) -> None:
+    """Kill this process when its parent ends, in whatever way, also while nothing else of it gets a turn.
+
+    Where the kernel tells nobody (not Linux), a thread looks.
+    """
+    die_with_parent(signal.SIGKILL)
+    if os.getppid() != parent:  # it ended before
+        os.kill(os.getpid(), signal.SIGKILL)
+    if _PRCTL is None:
+        threading.Thread(target=_watch, args=(parent,), name="parent", daemon=True).start()
+
+
+def _watch(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(_LOOK_EVERY_S)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def how_it_ended(code: int) -> str:
+    """How a process ended, by its exit status, or the negative number of the signal that killed it."""
+    return f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"
