@@ -26,6 +26,7 @@ ALLOWED = {
     "names": set(),
     "networks": set(),
     "tasks": set(),
+    "queued_output": set(),
     "embedded": {"errors"},
     "auth": VALUES,
     "behaviour": VALUES,
@@ -50,7 +51,7 @@ ALLOWED = {
         "server.auth", "server.counting", "server.requests", "server.view",
     },
     "server.process": {
-        *TABLES, "store", "config", "tasks", "embedded",
+        *TABLES, "store", "config", "tasks", "embedded", "queued_output",
         "server.auth", "server.counting", "server.net", "server.requests", "server.view",
     },
     "compare": {*VALUES, "config", "operators", "protocol"},

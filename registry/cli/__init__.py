@@ -15,6 +15,7 @@ import click
 from .. import __version__
 from ..errors import RegistryError, StartError
 from ..names import printable
+from ..queued_output import flush_output
 from .lazy_group import LazyGroup
 
 FAILED: Final = 1
@@ -89,6 +90,8 @@ def main() -> None:
         # What stdout could not take is still in its buffer, and the interpreter writes it once more when it ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         _complain(f"cannot write: {error.strerror}", FAILED)
+    finally:
+        flush_output()
 
 
 def _complain(text: str, code: int) -> None:

@@ -18,6 +18,7 @@ from ..config.option import Option
 from ..config.settings import Settings, options, options_by_key
 from ..config.sources import build, default_data_dir
 from ..errors import ConfigError, NoNamespace, RegistryError, StartError
+from ..queued_output import queue_output
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -204,6 +205,8 @@ def start_settings(
     Raises:
         StartError: a setting is wrong.
     """
+    if not print_config:
+        queue_output()
     given = dict(flags)
     assigned = given.pop("assignments", None)
     try:

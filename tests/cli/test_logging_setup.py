@@ -9,6 +9,7 @@ import pytest
 
 from mqregistry.cli.run import logging_setup
 from mqregistry.config.settings import Settings
+from mqregistry.queued_output import flush_output
 from tests.server.harness import wait_until
 
 
@@ -32,6 +33,7 @@ def test_full_log_files_are_kept_compressed_the_newest_first(root, tmp_path, mon
     for number in range(12):
         kept = {path.name for path in tmp_path.iterdir()}
         logging.getLogger("test").info("line %d %s", number, "x" * 900)
+        flush_output()  # a thread writes the file
         if {path.name for path in tmp_path.iterdir()} != kept:  # compressing goes on beside the log
             wait_until(lambda: not [*tmp_path.glob("*.full"), *tmp_path.glob("*.part")], "it is compressed", 10)
     wait_until(lambda: not [*tmp_path.glob("*.full"), *tmp_path.glob("*.part")], "it is compressed", 10)

@@ -61,13 +61,15 @@ class Serving:
     """`mqregistry serve` with settings by environment; `booted=False` does not wait for it to answer.
 
     forked: by :mod:`tests.forked`; else it is a new interpreter, of which /proc shows what it was started with.
+    stderr_fd: where a forked one logs, if not to its log file.
     """
 
     process: subprocess.Popen[bytes] | Forked
 
     def __init__(
-        self, folder: Path, redis_url: str, *, booted: bool = True, forked: bool = True, **settings: object
-    ) -> None:
+        self, folder: Path, redis_url: str, *, booted: bool = True, forked: bool = True, stderr_fd: int | None = None,
+        **settings: object,
+    ) -> None:  # fmt: skip
         self.port, self.http_port = free_ports(2)
         self.namespace = f"h-{secrets.token_hex(6)}"
         self.log_file = folder / f"serve-{self.port}.log"
@@ -75,11 +77,12 @@ class Serving:
             "redis": redis_url, "host": "127.0.0.1", "port": self.port, "http_port": self.http_port,
             "namespace": self.namespace, **settings,
         }  # fmt: skip
+        self.port, self.http_port, self.namespace = given["port"], given["http_port"], given["namespace"]
         environ = {name: value for name, value in os.environ.items() if not name.startswith("MQREGISTRY_")}
         environ |= {f"MQREGISTRY_{name.upper()}": str(value) for name, value in given.items()}
         with open(os.devnull, "rb") as nothing, self.log_file.open("wb") as log:
             if forked:
-                stdio = (nothing.fileno(), log.fileno(), log.fileno())
+                stdio = (nothing.fileno(), log.fileno(), log.fileno() if stderr_fd is None else stderr_fd)
                 self.process = Forked(command, ["serve"], stdio=stdio, env=environ)
             else:
                 self.process = subprocess.Popen(

@@ -14,6 +14,7 @@ from typing import Any
 
 import click
 
+from ...queued_output import queue_children_output, queue_output
 from ..options import conf_option, config_file_option, lake_option, setting_options, spark_options
 from ..target import find_target
 from .extras import spark_extra
@@ -72,6 +73,8 @@ def run(
     It may be stopped or killed at any moment: the next run continues where this one stopped. Spark starts when there is
     much to read. With --metrics-port, /metrics says how far behind it is, and when the last round went through.
     """
+    queue_output()
+    queue_children_output()  # of Spark's Java
     settings = find_target(flags, config_file)
     with spark_extra():
         from mqregistry.pipeline import jobs

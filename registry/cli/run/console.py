@@ -18,6 +18,7 @@ from ... import __version__
 from ...config.settings import Settings
 from ...config.sources import default_data_dir
 from ...console.login.reach import check_reach
+from ...embedded import end_with_parent
 from ...errors import NoNamespace, StartError, StoreUnavailable
 from ...events.by import CONSOLE, this_process
 from ...store.store import Store, open_existing
@@ -82,18 +83,21 @@ _NICE: Final = 10
     "--wait", is_flag=True,
     help="Wait at the start for a Redis that is away, and for the first front end to make the namespace.",
 )  # fmt: skip
+@click.option("--parent", type=int, hidden=True, help="End when this process, which started it, ends.")
 @setting_options("redis", "namespace", "log_level", "log_file")
 @config_file_option
 def console(
     host: str, port: int, actions: bool, root_path: str, checkpoints: Path | None, lake: str | None,
     report: Path | None, login: bool, tls_cert: Path | None, tls_key: Path | None, origins: tuple[str, ...],
-    proxies: tuple[str, ...], wait: bool, config_file: Path | None, **flags: Any,
+    proxies: tuple[str, ...], wait: bool, parent: int | None, config_file: Path | None, **flags: Any,
 ) -> None:  # fmt: skip
     """Show the tables in a browser: what is, what was, and who changed it.
 
     It reads Redis with the login of the operators' commands, and is no part of a front end. Without --login nobody is
     asked who he is, and it listens on this machine alone.
     """
+    if parent is not None:
+        end_with_parent(parent)
     try:
         reach = check_reach(host, login=login, origins=origins, proxies=proxies, cert=tls_cert, key=tls_key)
     except ValueError as error:

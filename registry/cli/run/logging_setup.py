@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import os
 import sys
 import threading
 from datetime import UTC, datetime
+from logging.handlers import RotatingFileHandler
 from typing import Any, Final
 
 import msgspec
@@ -14,6 +16,7 @@ import msgspec
 from ...config.settings import Settings
 from ...errors import StartError
 from ...names import PrintableFormatter
+from ...queued_output import new_outlet, queue_output
 
 logger = logging.getLogger(__name__)
 
@@ -79,19 +82,45 @@ def _compress(source: str, target: str) -> None:
         logger.warning("cannot compress the log file %s: %s", source, error)
 
 
+class _LogFile(RotatingFileHandler):
+    """The rotating log file, which the thread of an outlet writes: a disk that is full or slow delays nobody."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path, maxBytes=_FILE_BYTES, backupCount=_FILES, encoding="utf-8")
+        self.namer, self.rotator = _zipped_name, _zip
+        self._outlet, self._torn = new_outlet(path, self._write), False
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            self._outlet.put(self.format(record) + "\n")
+        except Exception:  # noqa: BLE001 - as every handler: a record that cannot be formatted ends no writer
+            self.handleError(record)
+
+    def _open(self) -> io.TextIOWrapper:
+        # without a buffer, which would keep a line that the disk refused, and write a part of it again
+        return io.TextIOWrapper(open(self.baseFilename, "ab", buffering=0), "utf-8", "replace", write_through=True)
+
+    def _write(self, text: str) -> None:
+        if self.stream is None:  # it could not be opened again
+            self.stream = self._open()
+        if self.stream.seek(0, io.SEEK_END) + len(text) > self.maxBytes:
+            self.doRollover()
+        torn, self._torn = self._torn, True
+        self.stream.write("\n" + text if torn else text)
+        self._torn = False
+
+
 def configure_logging(settings: Settings) -> None:
-    """Log to stderr, or to the rotating file that the settings name.
+    """Log to stderr, or to the rotating file that the settings name; neither holds this process up.
 
     Raises:
         StartError: the file cannot be written.
     """
+    queue_output()
     handler: logging.Handler
     if settings.log_file:
-        from logging.handlers import RotatingFileHandler
-
         try:
-            handler = RotatingFileHandler(settings.log_file, maxBytes=_FILE_BYTES, backupCount=_FILES, encoding="utf-8")
-            handler.namer, handler.rotator = _zipped_name, _zip
+            handler = _LogFile(settings.log_file)
         except OSError as error:
             raise StartError(f"cannot write the log file {settings.log_file}: {error.strerror or error}") from error
     else:

@@ -68,7 +68,7 @@ async def _run_console(settings: Settings) -> None:
                  str(settings.listen_port + _CONSOLE_PORT))  # fmt: skip
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "mqregistry", *arguments, "--checkpoints", str(Path(settings.data_dir) / "console"),
-        stdin=asyncio.subprocess.DEVNULL, preexec_fn=die_with_parent,
+        "--parent", str(os.getpid()), stdin=asyncio.subprocess.DEVNULL, preexec_fn=die_with_parent,
     )  # fmt: skip
     try:
         status = await process.wait()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import http.server
 import json
 import logging
@@ -15,6 +16,7 @@ from typing import Any, Final, cast
 from ...errors import StartError
 from .discovery.known_fleet import KnownFleet
 from .metrics import Shows, exposition
+from .port.holder import PortTaken
 
 logger = logging.getLogger(__name__)
 
@@ -99,7 +101,7 @@ class HttpServer(http.server.ThreadingHTTPServer):
             flag: of the command line, that sets the port.
 
         Raises:
-            StartError: the port is taken or may not be used.
+            StartError: the port is taken (PortTaken) or may not be used.
         """
         self.fleet = fleet
         self.known = known or KnownFleet("", "")
@@ -110,10 +112,12 @@ class HttpServer(http.server.ThreadingHTTPServer):
             self.address_family = socket.getaddrinfo(host or "0.0.0.0", port, type=socket.SOCK_STREAM)[0][0]
             super().__init__((host, port), _Handler)
         except (OSError, UnicodeError) as error:  # the latter: a part of a name that is too long or empty
-            raise StartError(
+            text = (
                 f"cannot serve metrics on {host}:{port}: {getattr(error, 'strerror', None) or error}; "
                 f"choose another port with {flag}, or 0 for none"
-            ) from error
+            )
+            taken = isinstance(error, OSError) and error.errno == errno.EADDRINUSE
+            raise (PortTaken(text, port) if taken else StartError(text)) from error
         self._thread = threading.Thread(target=self.serve_forever, name="http", args=(0.1,), daemon=True)
         self._thread.start()
 

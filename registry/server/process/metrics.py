@@ -14,6 +14,7 @@ import msgspec
 
 from ... import __version__
 from ...durations import Told, add_up, buckets
+from ...queued_output import dropped_lines
 from ...store.store import CallTimes
 from ...store.streams import Alarm, Survey
 from .figures.sweeper_status import SweepPasses
@@ -193,6 +194,7 @@ class Fleet:
             labelled += _stream_series(self._survey) if self._survey is not None else ()
         for status in heard:
             totals.add_status(status)
+        totals.add({"log_lines_dropped_total": dropped_lines()}, {})
         totals.add(self._passes.counters(), self._passes.durations())
         if self.times is not None:
             totals.add(self.times.counters(), self.times.durations())

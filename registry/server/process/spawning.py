@@ -23,6 +23,7 @@ from typing import Any, Final, NoReturn, Protocol
 import msgspec
 
 from ...embedded import die_with_parent
+from ...queued_output import flush_output, pause_output
 from ...store import scripts
 
 # The specification may hold a password, so it goes over stdin: anybody can read a command line. -P: a folder
@@ -128,6 +129,7 @@ def fork_workers(count: int) -> Iterator[list[ForkedWorker]]:
     Call it before there is an event loop. The garbage collector is enabled afterwards, in a worker when it serves.
     """
     forked: list[ForkedWorker] = []
+    pause_output()
     if threading.active_count() > 1 or threading.current_thread() is not threading.main_thread():
         gc.enable()
         yield forked
@@ -184,6 +186,7 @@ def _be_worker(main: Main, channel: socket.socket, parent: int, mask: set[int | 
     finally:
         with contextlib.suppress(Exception):  # there may be no stderr
             sys.stderr.flush()
+        flush_output()
         os._exit(code)
 
 
@@ -193,7 +196,7 @@ def _drop_files(kept_fd: int) -> None:
     for handler in root.handlers[:]:  # before their files are closed below: those numbers are others' then
         root.removeHandler(handler)
         handler.close()
-    for fd in map(int, os.listdir("/proc/self/fd")):  # not by number: the limit may be a thousand million
+    for fd in map(int, os.listdir("/dev/fd")):  # not by number: the limit may be a thousand million
         if fd >= _FIRST_OTHER_FD and fd != kept_fd:
             with contextlib.suppress(OSError):
                 os.close(fd)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import secrets
 import signal
 import time
@@ -27,6 +28,7 @@ from .discovery.known_fleet import KnownFleet
 from .metrics import Fleet, Status
 from .pipes import lines, open_pipe
 from .port.acceptor import Acceptor, open_acceptor
+from .port.holder import when_free
 from .spawning import WORKER_COMMAND, ForkedWorker, WorkerProcess, spawn
 from .stream_metrics import survey
 
@@ -141,15 +143,17 @@ class Supervisor:
                     stack.callback(loop.remove_signal_handler, number)
             reached = await self._reach(store)
             stack.callback(reached.cancel)
-            self._acceptor = open_acceptor(
-                settings.bind_address, settings.listen_port, settings.server_socket_backlog, settings.workers
-            )
+            where = (settings.bind_address, settings.listen_port, settings.server_socket_backlog, settings.workers)
+            self._acceptor = await when_free(lambda: open_acceptor(*where), self.stopping)
             stack.callback(self._acceptor.close)
             port = settings.effective_http_port
             if port:
                 from .http import HttpServer  # its base is a tenth of all imports
 
-                stack.callback(HttpServer(settings.bind_address, port, self.fleet, self.known).close)
+                http = await when_free(
+                    lambda: HttpServer(settings.bind_address, port, self.fleet, self.known), self.stopping
+                )
+                stack.callback(http.close)
             logger.info(
                 "front end %s: %d worker(s) on %s:%d, namespace %s, HTTP port %s",
                 self.front_end, settings.workers, settings.bind_address, settings.listen_port, settings.namespace,
@@ -280,7 +284,9 @@ class Supervisor:
         """Make a worker process; raises OSError or ValueError when it could not be started."""
         # Once all have answered, a worker that cannot read the tables leaves its clients to those that have them.
         wait = self._wait and not self.booted.is_set()
-        spec = {"settings": self.settings, "front_end": self.front_end, "index": index, "wait": wait}
+        spec = {
+            "settings": self.settings, "front_end": self.front_end, "index": index, "wait": wait, "parent": os.getpid(),
+        }  # fmt: skip
         connections_fd = self._acceptor.fd_for(index)
         forked = self._forked.pop(index, None)
         if forked is None:

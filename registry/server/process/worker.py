@@ -26,10 +26,12 @@ import uvloop
 from ...behaviour import behaviour_of
 from ...config.in_force import own_values
 from ...config.settings import DEFAULT, Settings, options
+from ...embedded import end_with_parent
 from ...errors import RegistryError, StoreUnavailable
 from ...events.by import WORKER, front_end_name, this_process
 from ...names import PrintableFormatter
 from ...networks import Networks
+from ...queued_output import queue_output
 from ...store.config_writes import KvStore
 from ...store.fleet.processes import WorkerFacts
 from ...store.fleet.processes import this_process as facts_of_this_process
@@ -84,6 +86,7 @@ class Spec(msgspec.Struct, frozen=True):
     socket, or a channel of :mod:`mqregistry.server.process.port.acceptor`), and its status pipe.
 
     wait: whether it waits for a Redis that is away at the start, and answers every request with code 1 until then.
+    parent: the supervisor's process id: when that ends without a drain, this process ends, too; 0: it goes on.
     """
 
     settings: Settings
@@ -92,6 +95,7 @@ class Spec(msgspec.Struct, frozen=True):
     connections_fd: int
     status_fd: int
     wait: bool = False
+    parent: int = 0
 
 
 class Worker:
@@ -338,6 +342,9 @@ class Worker:
 def main(spec_json: bytes | str) -> int:
     """The worker process; returns its exit status."""
     spec = msgspec.json.decode(spec_json, type=Spec)
+    if spec.parent:
+        end_with_parent(spec.parent)
+    queue_output()  # a supervisor that stands still reads no log
     configure_logging(spec)
     keep_large_blocks()
     os.set_blocking(spec.status_fd, False)

@@ -10,6 +10,7 @@ from typing import Final
 
 from .... import __version__
 from ....events.journal import STREAMS
+from ....queued_output import dropped_lines
 from .table import Series
 from .worker_figures import process_figures
 
@@ -93,6 +94,7 @@ class PipelineStatus:
         yield Series("pipeline_last_round_seconds", "", last_s)
         yield Series("pipeline_round_duration_seconds", "", round_s)
         yield Series("pipeline_seq", "", seq)
+        yield Series("log_lines_dropped_total", "", dropped_lines())
         used = process_figures()
         yield Series("process_cpu_seconds", "pipeline", used["cpu_s"])
         yield Series("process_resident_memory_bytes", "pipeline", used["memory_bytes"])

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from .... import __version__
 from ....durations import Durations, Told
+from ....queued_output import dropped_lines
 from ....store.store import CallTimes
 from ....store.streams import Alarm
 from .table import Series, of_counters, of_durations
@@ -88,6 +89,7 @@ class SweeperStatus:
         used = process_figures()
         yield Series("process_cpu_seconds", "sweeper", used["cpu_s"])
         yield Series("process_resident_memory_bytes", "sweeper", used["memory_bytes"])
+        yield Series("log_lines_dropped_total", "", dropped_lines())
         yield Series("last_sweep_seconds", "", self._swept_s)
         yield Series("build_info", __version__, 1)
         yield Series("ready", "", bool(self._swept_s))

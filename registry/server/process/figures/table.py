@@ -113,6 +113,9 @@ METRICS: Final[Mapping[str, Metric]] = {
     "connections": Metric("gauge", "Open connections."),
     "held_bytes": Metric("gauge", "Bytes of unfinished frames, waiting requests and unread answers."),
     "workers": Metric("gauge", "Worker processes that answer."),
+    "log_lines_dropped_total": Metric(
+        "counter", "Lines of the log that were left out, because nobody read stderr, or the log file took none."
+    ),
     "worker_restarts_total": Metric("counter", "Worker processes that ended by themselves and were started again."),
     "stream_entries": Metric("gauge", "Entries of the journal's streams: changes, heartbeats, lookups.", "stream"),
     "stream_bytes": Metric("gauge", "Bytes of the entries of a stream; heartbeats are not counted.", "stream"),

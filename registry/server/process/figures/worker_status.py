@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from ....durations import add_up
+from ....queued_output import dropped_lines
 from ....store.store import Store
 from ...net.connections import Connections
 from ...net.tls import Tls
@@ -69,7 +70,7 @@ def status(of: StatusSources, *, grace_ms: int, waits_for_redis: bool) -> dict[s
         **of.authentication.status(),
         "counters": {
             **context.counters.report(), **of.changes.report(), **context.rates.report(), **failures,
-            **of.authentication.counters(),
+            **of.authentication.counters(), "log_lines_dropped_total": dropped_lines(),
         },
         "durations": {
             **add_up(store.times.durations() for store in of.stores),

@@ -6,12 +6,11 @@ import errno
 import os
 import socket
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Any
 
 from ....config.settings import Settings
 from ....errors import StartError
-
-_TAKEN: Final = frozenset({errno.EADDRINUSE})
+from .holder import PortTaken, holder_of
 
 
 def _open(host: str, port: int) -> tuple[socket.socket, Any]:
@@ -26,7 +25,7 @@ def _open(host: str, port: int) -> tuple[socket.socket, Any]:
     try:
         opened = socket.socket(family, kind, protocol)
     except OSError as error:  # no IPv6 here
-        raise StartError(_why(host, port, error)) from error
+        raise _failure(host, port, error) from error
     # connections in TIME_WAIT must not prevent a restart
     opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     if family == socket.AF_INET6:
@@ -38,14 +37,14 @@ def bind(host: str, port: int) -> socket.socket:
     """Open a socket that has the port, and accepts no connection before its owner listens.
 
     Raises:
-        StartError: the port is taken or may not be used; the message says which and what to do.
+        StartError: the port is taken (PortTaken) or may not be used; the message says which and what to do.
     """
     opened, address = _open(host, port)
     try:
         opened.bind(address)
     except OSError as error:
         opened.close()
-        raise StartError(_why(host, port, error)) from error
+        raise _failure(host, port, error) from error
     return opened
 
 
@@ -62,7 +61,7 @@ def listen(host: str, port: int, backlog: int) -> socket.socket:
         opened.listen(backlog)
     except OSError as error:  # another one that was only bound listens by now
         opened.close()
-        raise StartError(_why(host, port, error)) from error
+        raise _failure(host, port, error) from error
     return opened
 
 
@@ -72,20 +71,21 @@ def close_all(sockets: Iterable[socket.socket]) -> None:
         each.close()
 
 
-def _why(host: str, port: int, error: OSError) -> str:
+def _failure(host: str, port: int, error: OSError) -> StartError:
     where = f"cannot listen on {host}:{port}"
-    if error.errno in _TAKEN:
-        return (
-            f"{where}: port taken; another server (a name server, perhaps) listens there: "
-            f"stop it, or choose another port with --port (what it is: ss -ltnp 'sport = :{port}')"
-        )
+    if error.errno == errno.EADDRINUSE:
+        who = holder_of(port) or "another server (a name server, perhaps)"
+        return PortTaken(
+            f"{where}: port taken; {who} listens there: stop it, or choose another port with --port (what it is: "
+            f"ss -ltnp 'sport = :{port}')", port,
+        )  # fmt: skip
     if error.errno == errno.EACCES:
-        return (
+        return StartError(
             f"{where}: not permitted; ports below 1024 need rights that this user does not have: choose another --port"
         )
     if error.errno == errno.EADDRNOTAVAIL:
-        return f"{where}: this machine has no such address; --host takes one of its own, or 0.0.0.0 for all"
-    return f"{where}: {os.strerror(error.errno) if error.errno else error}"
+        return StartError(f"{where}: this machine has no such address; --host takes one of its own, or 0.0.0.0 for all")
+    return StartError(f"{where}: {os.strerror(error.errno) if error.errno else error}")
 
 
 def advertised(settings: Settings) -> tuple[str, str]:
