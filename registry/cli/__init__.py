@@ -28,7 +28,7 @@ _MODULES: Final = {
     for name, folder in (
         ("up", "run"), ("serve", "run"), ("sweep", "run"), ("console", "run"),
         ("clusters", "read"), ("brokers", "read"), ("topics", "read"), ("route", "read"),
-        ("tables", "read"), ("front-ends", "read"),
+        ("tables", "read"), ("front-ends", "read"), ("why", "read"),
         ("topic", "write"), ("kv", "write"), ("config", "write"), ("auth", "auth"),
         ("watch", "read"), ("audit", "read"), ("streams", "read"), ("redis-cli", "read"),
         ("broker", "run"), ("pipeline", "pipeline"), ("demo", "run"), ("simulate", "run"),
@@ -51,6 +51,7 @@ def cli() -> None:
     In production:      mqregistry serve --redis URL
     Without a broker:   mqregistry demo
     Look at the tables: mqregistry clusters | brokers | topics | route TOPIC | tables | watch
+    Why no route:       mqregistry why TOPIC
     Who is there:       mqregistry front-ends
     Who changed what:   mqregistry audit
     In a browser:       mqregistry console

@@ -130,12 +130,18 @@ class Console:
         state = self.state
         at_ms = values.get("at_ms")
         query = {key: value for key, value in request.query_params.items() if key not in ("at", "and")}
+        asked = dict(request.query_params)
+
+        def again(**changed: Any) -> str:
+            """The address of the page with some of its query changed; None takes a field away."""
+            return self.url(request.scope["path"], **(asked | changed))
+
         text = self.fragment(
             template,
             **{
                 "console": self, "viewer": viewer_of(request), "connected": True, "state": state,
                 "path": request.scope["path"],
-                "query": query, "at_ms": None, "live": at_ms is None, "here": str(request.url.query),
+                "query": query, "again": again, "at_ms": None, "live": at_ms is None, "here": str(request.url.query),
                 "now_ms": round(time.time() * 1000), "namespace": state.store.namespace, "zone": _zone(),
                 "status": self.status(), "position": state.position,
             } | values,

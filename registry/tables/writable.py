@@ -47,3 +47,11 @@ def is_writable(brokers: Mapping[str, BrokerRow], queue_datas: Mapping[str, Queu
 def is_unwritable(tables: Tables, topic: str) -> bool:
     """Returns whether an application's topic has no queue to write to. RocketMQ's own topics never count."""
     return not is_writable(tables.brokers, tables.topics.get(topic, {})) and not is_system_topic(tables, topic)
+
+
+def is_read_only(tables: Tables, broker_name: str) -> bool:
+    """Returns whether a brokerName with a master has topics, and none of them can be written to, as after a wipe."""
+    topics, row = tables.broker_topics.get(broker_name, ()), tables.brokers.get(broker_name)
+    if not topics or row is None or MASTER_ID not in row.broker_addrs:
+        return False
+    return not any(tables.topics[topic][broker_name].perm & PERM_WRITE for topic in topics)

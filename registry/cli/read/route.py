@@ -11,10 +11,9 @@ import click
 from ...config.settings import Settings
 from ...errors import ConfigError, PeerUnavailable
 from ...model import TopicRoute
-from ...operators.routes import closest_names, read_route
+from ...operators.routes import read_route
+from ...operators.why import Why, explain, lost_text
 from ...protocol.bodies.route import encode_route
-from ...store.operator_reads import read_topic_names
-from ...store.store import Store
 from .. import complete_names, output
 from ..at_option import at_option
 from ..options import lake_option
@@ -75,7 +74,7 @@ def route(
         async with open_target(settings) as store:
             found = await read_route(store, settings, topic)
             if found is None:
-                raise click.ClickException(await _no_such_topic(store, topic))
+                raise click.ClickException(_no_such_topic(await explain(store, settings, topic)))
         _show_route(topic, found, as_json)
 
     run(work(find_target(flags, config_file)))
@@ -105,11 +104,12 @@ async def _route_by_name_server(topic: str, namesrv: str, tls: ssl.SSLContext | 
     _show_route(topic, found, as_json)
 
 
-async def _no_such_topic(store: Store, topic: str) -> str:
-    close = closest_names(topic, await read_topic_names(store))
-    if close:
-        return f"no topic {topic!r}; did you mean {' or '.join(close)}?"
+def _no_such_topic(why: Why) -> str:
+    if why.lost is not None:
+        return f"no topic {why.topic!r} {lost_text(why)}; 'mqregistry why {why.topic}' says where it was"
+    if why.close:
+        return f"no topic {why.topic!r}; did you mean {' or '.join(why.close)}?"
     return (
-        f"no topic {topic!r} at any broker; topics appear when a broker registers them: "
+        f"no topic {why.topic!r} at any broker; topics appear when a broker registers them: "
         "'mqregistry topics' lists them, 'mqregistry brokers' shows who is registered"
     )

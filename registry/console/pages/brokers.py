@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from markupsafe import Markup
@@ -9,9 +10,13 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse
 
 from ...events.by import By
+from ...model import MASTER_ID
 from ...operators.words import duration
 from ...store.operator_reads import BrokerInfo
+from ...tables.tables import Tables
+from ...tables.writable import is_read_only
 from ..context import PER_PAGE, BadRequest, Console, page_number
+from ..facts import Facts
 from ..past import Then
 from ..recent.lanes import SPANS, Gone
 
@@ -38,9 +43,38 @@ class Row(NamedTuple):
     by: By | None = None
 
 
+_SORTS: Final[dict[str, Callable[[Row], Any]]] = {
+    "cluster": lambda row: (row.cluster, row.broker_name, row.broker_id),
+    "name": lambda row: (row.broker_name, row.broker_id),
+    "address": lambda row: (row.addr.rpartition(":")[0], row.addr),
+    "topics": lambda row: row.topics,
+    "left": lambda row: row.deadline_ms,
+}
+_STATES: Final = {
+    "overdue": "overdue",
+    "read-only": "no topic can be written to",
+    "no-master": "broker name without a master",
+}
+
+
+def _fits(tables: Tables, state: str, row: Row) -> bool:
+    """Whether a broker is in one of the states that the page can show alone."""
+    if state == "overdue":
+        return row.left_ms == 0
+    if state == "no-master":
+        return MASTER_ID not in tables.brokers[row.broker_name].broker_addrs
+    return is_read_only(tables, row.broker_name)
+
+
 async def brokers(console: Console, request: Request) -> HTMLResponse:
     """The page."""
     text = request.query_params.get("filter", "").strip()
+    cluster = request.query_params.get("cluster", "")
+    state, sort = request.query_params.get("state", ""), request.query_params.get("sort", "cluster")
+    if state and state not in _STATES:
+        raise BadRequest(f"state={state[:30]}: expected one of {', '.join(_STATES)}")
+    if sort.removeprefix("-") not in _SORTS:
+        raise BadRequest(f"sort={sort[:30]}: expected one of {', '.join(_SORTS)}, or one of them behind a '-'")
     then = await console.then(request)
     span = request.query_params.get("lane", "hour")
     if span not in SPANS:
@@ -48,14 +82,18 @@ async def brokers(console: Console, request: Request) -> HTMLResponse:
     facts: Any = None
     if then is None:
         facts = await console.facts.now()
-        topics = console.state.tables.broker_topics
-        now_ms = facts.head.now_ms if facts else 0
-        rows = [_live(info, len(topics.get(info.broker_name, ())), now_ms) for info in (facts.brokers if facts else ())]
+        rows = live_rows(console, facts)
     else:
-        rows = _past(then)
+        rows = past_rows(then)
     if text:
         wanted = text.lower()
         rows = [row for row in rows if any(wanted in part.lower() for part in (row.cluster, row.broker_name, row.addr))]
+    tables = console.state.tables if then is None else then.tables
+    if cluster:
+        rows = [row for row in rows if row.cluster == cluster]
+    if state:
+        rows = [row for row in rows if row.broker_name in tables.brokers and _fits(tables, state, row)]
+    rows.sort(key=_SORTS[sort.removeprefix("-")], reverse=sort.startswith("-"))
     count = len(rows)
     number, pages = page_number(request, count)
     rows = rows[(number - 1) * PER_PAGE : number * PER_PAGE]
@@ -68,9 +106,18 @@ async def brokers(console: Console, request: Request) -> HTMLResponse:
         gone = sorted(fits, key=lambda one: -one.moment.ms)[:_GONE]
     return await console.page(
         request, "brokers.html", rows=rows, count=count, number_=number, pages=pages, filter=text, then=then,
+        cluster=cluster, clusters=sorted(tables.clusters), state_=state, states=_STATES, sort=sort,
         at_ms=then.at_ms if then else None, redis_ms=redis_ms, span=span, lanes=console.lanes, gone=gone,
         span_ms=SPANS[span], **await console.slider(),
     )  # fmt: skip
+
+
+def live_rows(console: Console, facts: Facts | None) -> list[Row]:
+    """Each process as it is; none: Redis never answered."""
+    if facts is None:
+        return []
+    topics, now_ms = console.state.tables.broker_topics, facts.head.now_ms
+    return [_live(info, len(topics.get(info.broker_name, ())), now_ms) for info in facts.brokers]
 
 
 def _live(info: BrokerInfo, topics: int, now_ms: int) -> Row:
@@ -94,13 +141,14 @@ def _left(ms: int) -> str:
     return (f"{ms // 1000}s" if ms < 60_000 else duration(ms)) if ms else "overdue"
 
 
-def _past(then: Then) -> list[Row]:
+def past_rows(then: Then) -> list[Row]:
+    """Each process as it was."""
     nothing: tuple[int | None, By | None] = (None, None)
-    return sorted(
+    return [
         Row(
             row.cluster, name, broker_id, addr, len(then.tables.broker_topics.get(name, ())),
             since_ms=then.since.get(name, nothing)[0], by=then.since.get(name, nothing)[1],
         )
         for name, row in then.tables.brokers.items()
         for broker_id, addr in row.broker_addrs.items()
-    )  # fmt: skip
+    ]  # fmt: skip

@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from starlette.requests import Request
 from starlette.responses import HTMLResponse
 
+from ...model import QueueData
 from ...operators.history import read_history
 from ...operators.routes import closest_names, route_of
-from ...operators.words import perm
+from ...operators.words import counted, perm
 from ...protocol.bodies.route import encode_route
 from ...store.operator_reads import read_rows, read_topic_tables
 from ...tables.tables import Tables
 from ...tables.topic_history import Step
 from ...tables.writable import is_unwritable, is_writable
-from ..context import PER_PAGE, Console, NotThere, page_number, route_json
+from ..context import PER_PAGE, BadRequest, Console, NotThere, page_number, route_json
 from ..login.needs import of_route
 from ..login.viewer import viewer_of
 
 _STEPS: Final = 20
+_SORTS: Final[dict[str, Callable[[str, dict[str, QueueData]], Any]]] = {
+    "topic": lambda topic, _: topic,
+    "brokers": lambda _, cells: len(cells),
+    "read": lambda _, cells: sum(data.read_queue_nums for data in cells.values()),
+    "write": lambda _, cells: sum(data.write_queue_nums for data in cells.values()),
+}
 _NAMES: Final = 4
 
 
@@ -42,6 +50,9 @@ class Row(NamedTuple):
 async def topics(console: Console, request: Request) -> HTMLResponse:
     """The list."""
     text, state = request.query_params.get("filter", "").strip(), request.query_params.get("state", "")
+    broker, sort = request.query_params.get("broker", ""), request.query_params.get("sort", "topic")
+    if sort.removeprefix("-") not in _SORTS:
+        raise BadRequest(f"sort={sort[:30]}: expected one of {', '.join(_SORTS)}, or one of them behind a '-'")
     then, viewer = await console.then(request), viewer_of(request)
     tables = console.state.tables if then is None else then.tables
     names = console.topic_names() if then is None else sorted(tables.topics)
@@ -51,12 +62,18 @@ async def topics(console: Console, request: Request) -> HTMLResponse:
     if state == "unwritable":
         names = [name for name in names if name in tables.topics and is_unwritable(tables, name)]
         names = [name for name in names if viewer.may(of_route(name))]
+    if broker:
+        names = [name for name in names if broker in tables.topics.get(name, {}) and viewer.may(of_route(name))]
+    if sort != "topic":
+        key = _SORTS[sort.removeprefix("-")]
+        names = [name for name in names if name in tables.topics]
+        names.sort(key=lambda name: key(name, tables.topics[name]), reverse=sort.startswith("-"))
     number, pages = page_number(request, len(names))
     names_here = [name for name in names[(number - 1) * PER_PAGE : number * PER_PAGE] if name in tables.topics]
     rows = [_row(tables, name) if viewer.may(of_route(name)) else _unseen(name) for name in names_here]
     return await console.page(
         request, "topics.html", rows=rows, count=len(names), total=len(tables.topics), number_=number, pages=pages,
-        filter=text, chosen=state, then=then, at_ms=then.at_ms if then else None,
+        filter=text, chosen=state, broker=broker, sort=sort, then=then, at_ms=then.at_ms if then else None,
         **await console.slider(),
     )  # fmt: skip
 
@@ -96,7 +113,11 @@ async def topic(console: Console, request: Request) -> HTMLResponse:
     known = route is not None or bool(steps)
     if not known and then is None:
         close = closest_names(name, set(tables.topics))
-        raise NotThere(f"No topic {name!r} at any broker." + (f" Did you mean {' or '.join(close)}?" if close else ""))
+        asked = next((one for one in console.missing.names() if one.name == name), None)
+        text = f"No topic {name!r} at any broker, and the stream of changes holds none of this name."
+        text += f" Did you mean {' or '.join(close)}?" if close else ""
+        text += f" Clients asked for it {counted(asked.times, 'time')} in vain within the last day." if asked else ""
+        raise NotThere(text)
     body = None if route is None else route_json(encode_route(route, quoted_keys=True))
     queues: list[Any] = [] if route is None else [
         (broker_name, route.broker_rows.get(broker_name), data)

@@ -6,9 +6,9 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 from ...events.changes import WritePermSet
-from ...model import MASTER_ID, PERM_WRITE
 from ...operators.words import counted, some
 from ...tables.tables import Tables
+from ...tables.writable import is_read_only
 from ..findings import Finding, clock
 from .departures import Departure
 
@@ -56,11 +56,8 @@ def _shared(tables: Tables) -> Iterator[Finding]:
 
 
 def _wiped(tables: Tables, perm_changes: Mapping[str, WritePermSet], now_ms: int) -> Iterator[Finding]:
-    for name, row in sorted(tables.brokers.items()):
-        topics = tables.broker_topics.get(name, ())
-        if not topics or MASTER_ID not in row.broker_addrs:
-            continue
-        if any(tables.topics[topic][name].perm & PERM_WRITE for topic in topics):
+    for name in sorted(tables.brokers):
+        if not is_read_only(tables, name):
             continue
         change = perm_changes.get(name)
         by = "" if change is None else f" since {clock(change.ms, now_ms)}"

@@ -15,9 +15,10 @@ from .world import ROOT, Up, World
 PAGE = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
 # What is different each time: moments, durations, ports of clients, the name of the machine, whose turn it is.
 VARIES = (
-    (r"\d{4}-\d\d-\d\d [\d:.]+ +\d+", "MOMENT"), (r"(?<![\w.:])(?:\d+m)?\d+(?:\.\d+)?(?:ms| ms|s)(?!\w)", "TIME"),
+    (r"\d{4}-\d\d-\d\d [\d:.]+ +\d+", "MOMENT"),
+    (r"\d{4}-\d\d-\d\d [\d:]+\.\d+", "MOMENT"), (r"(?<![\w.:])(?:\d+m)?\d+(?:\.\d+)?(?:ms| ms|s)(?!\w)", "TIME"),
     (r"\d@\d{13}", "VERSION"), (r"\S+(:\d+) from 127\.0\.0\.1:\d+", r"FRONT_END\1 from CLIENT"),
-    (r"from 127\.0\.0\.1:\d+ at \S+:", "from CLIENT at FRONT_END:"), (r"queue \d", "queue N"), (r" +", " "),
+    (r"from 127\.0\.0\.1:\d+ at [^\s:]+:", "from CLIENT at FRONT_END:"), (r"queue \d", "queue N"), (r" +", " "),
 )  # fmt: skip
 
 

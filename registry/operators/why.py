@@ -1,0 +1,121 @@
+"""Why a topic has a route, or none: what the tables and the streams of changes and lookups tell of a name."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import msgspec
+
+from ..config.settings import Settings
+from ..events.journal import LOOKUPS
+from ..model import TopicRoute
+from ..store.change_reader import read_first
+from ..store.operator_reads import read_rows, read_topic_names, read_topic_tables
+from ..store.snapshot import read_head
+from ..store.store import Store
+from ..store.streams import EntryReader
+from ..tables.topic_history import Route, Step
+from .history import read_history
+from .routes import closest_names, route_of
+from .words import counted, moment, perm, some_of
+
+_DAY_MS: Final = 86_400_000
+
+
+class _Report(msgspec.Struct):
+    """What is needed of an entry of the stream of lookups."""
+
+    ms: int
+    missing: dict[str, int] = {}
+
+
+_report: Final = msgspec.json.Decoder(_Report)
+
+
+class Why(NamedTuple):
+    """What is known of a topic's name.
+
+    route: as clients are told it now, None: code 17. lost: the last change after which it had no route. began_ms: the
+    first change that the stream holds, None: the stream holds every change that ever was. close: names that are nearly
+    the same. asked, asked_ms: how often clients asked for it in vain within the last day, and when that was counted
+    last.
+    """
+
+    topic: str
+    route: TopicRoute | None
+    lost: Step | None
+    began_ms: int | None
+    close: list[str]
+    asked: int = 0
+    asked_ms: int = 0
+
+
+async def explain(store: Store, own: Settings, topic: str) -> Why:
+    """Read all of it, also the whole stream of changes where there is no route now.
+
+    Raises:
+        StoreUnavailable: Redis did not answer. StoreError: this login may not read the streams.
+    """
+    tables = await read_topic_tables(store, topic)
+    route = route_of(tables, own, topic, store.compat)
+    if route is not None:
+        return Why(topic, route, None, None, [])
+    history, complete = await read_history(store, topic)
+    rows = await read_rows(store, history.broker_names)
+    lost = None
+    for step in history.steps(tables.topics.get(topic, {}), rows, complete=complete):
+        lost = step if step.before and not step.after else None
+    first = None if complete else await read_first(store)
+    asked, asked_ms = await _asked_in_vain(store, topic)
+    close = closest_names(topic, await read_topic_names(store))
+    return Why(topic, None, lost, first.ms if first else None, close, asked, asked_ms)
+
+
+async def _asked_in_vain(store: Store, topic: str) -> tuple[int, int]:
+    reader, times, last_ms = EntryReader(store, LOOKUPS, (await read_head(store)).now_ms - _DAY_MS), 0, 0
+    while entries := await reader.read():
+        for report in map(_report.decode, entries):
+            if found := report.missing.get(topic, 0):
+                times, last_ms = times + found, report.ms
+    return times, last_ms
+
+
+def lost_text(why: Why) -> str:
+    """Since when there is no route, by which change and by whom; empty: the stream tells of no route that ended."""
+    if why.lost is None:
+        return ""
+    change = why.lost.change
+    return f"since {moment(change.ms)}: {change.type}, by {change.by or 'somebody not known'}"
+
+
+def sentences(why: Why) -> list[str]:
+    """The same for a reader, the answer first."""
+    if why.route is not None:
+        return [f"{why.topic} has a route: it is at {some_of(sorted(why.route.queue_datas))}."]
+    told = []
+    if why.lost is not None:
+        told.append(f"{why.topic} has no route {lost_text(why)}.")
+        told.append(f"It was at {_places(why.lost.before)}.")
+    elif why.began_ms is None:
+        told.append(f"No topic {why.topic} was ever in this namespace.")
+    else:
+        told.append(
+            f"No topic {why.topic} was in this namespace since {moment(why.began_ms)}, where the stream begins."
+        )
+    if why.close:
+        told.append(f"Did you mean {' or '.join(why.close)}?")
+    if why.asked:
+        told.append(
+            f"Clients asked for it {counted(why.asked, 'time')} in vain within the last day, the last time at about "
+            f"{moment(why.asked_ms)[:19]}."
+        )
+    return told
+
+
+def _places(route: Route) -> str:
+    return "; ".join(
+        f"{name}: not known, older than the stream" if place.queue_data is None
+        else f"{name}: {place.queue_data.read_queue_nums} read, {place.queue_data.write_queue_nums} write, "
+        f"{perm(place.queue_data.perm)}"
+        for name, place in route.items()
+    )  # fmt: skip

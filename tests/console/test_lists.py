@@ -1,0 +1,70 @@
+"""Lists that are sorted and filtered on the server, with an address for each view; the page of one broker name."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from .test_incidents import shown
+from .test_lanes import until_read
+
+
+def names_of(text, label="Name"):
+    return re.findall(rf'data-label="{label}"><a [^>]*>([^<]*)<', text)
+
+
+async def fleet(bed):
+    for number, (name, cluster) in enumerate([("zeta", "c1"), ("alpha", "c2"), ("mid", "c1")]):
+        topics = {f"t{one}": (4 + one, 8 - one, 6) for one in range(number + 2)}
+        await bed.register(f"10.0.0.{9 - number}:10911", name, cluster=cluster, topics=topics)
+        await bed.let_pass(1000)
+    return (await bed.head()).seq
+
+
+async def test_brokers_are_sorted_and_filtered_by_the_address(site, bed):
+    await site.until_seen(await fleet(bed))
+    assert names_of(await site.get("/brokers")) == ["mid", "zeta", "alpha"]
+    assert names_of(await site.get("/brokers", sort="name")) == ["alpha", "mid", "zeta"]
+    assert names_of(await site.get("/brokers", sort="-topics")) == ["mid", "alpha", "zeta"]
+    text = await site.get("/brokers", sort="left")  # who expires next: the one that was heard first
+    assert names_of(text) == ["zeta", "alpha", "mid"]
+    assert 'aria-sort="ascending"' in text
+    assert "sort=-left" in text, "a second click turns the order around"
+    assert names_of(await site.get("/brokers", cluster="c2")) == ["alpha"]
+    assert "expected one of" in await site.get("/brokers", 400, sort="colour")
+    assert "expected one of" in await site.get("/brokers", 400, state="odd")
+    await bed.routes.set_write_perm("mid", "wipe")
+    await site.until_seen((await bed.head()).seq)
+    assert names_of(await site.get("/brokers", state="read-only")) == ["mid"]
+    assert names_of(await site.get("/brokers", state="no-master")) == []
+    assert names_of(await site.get("/brokers", state="overdue")) == []
+    head = await bed.head()
+    assert names_of(await site.get("/brokers", at=str(head.now_ms), sort="-name")) == ["zeta", "mid", "alpha"]
+
+
+@pytest.mark.parametrize(
+    ("sort", "first"), [("topic", "t0"), ("-topic", "t3"), ("-brokers", "t0"), ("read", "t3"), ("-write", "t0")]
+)
+async def test_topics_are_sorted_by_the_address(site, bed, sort, first):
+    await site.until_seen(await fleet(bed))
+    assert names_of(await site.get("/topics", sort=sort), "Topic")[0] == first
+
+
+async def test_topics_of_one_broker(site, bed):
+    await site.until_seen(await fleet(bed))
+    assert names_of(await site.get("/topics", broker="zeta"), "Topic") == ["t0", "t1"]
+
+
+async def test_the_page_of_a_broker_name(site, bed):
+    await until_read(site, await fleet(bed))
+    text = await site.get("/broker", name="alpha")
+    for shown_there in ("10.0.0.8:10911", "broker_registered", 'href="/topics?broker=alpha"', "cluster=c2"):
+        assert shown_there in text
+    assert "10.0.0.9:10911" not in text
+    await bed.routes.unregister_broker("c2", "10.0.0.8:10911", "alpha", 0)
+    await shown(site, bed, "1 broker went")
+    text = await site.get("/broker", name="alpha")
+    assert "No process is registered under this name" in text
+    assert "Gone within the last day" in text
+    assert "No broker name" in await site.get("/broker", 404, name="never")
