@@ -12,7 +12,7 @@ from mqregistry.behaviour import behaviour_of
 from mqregistry.protocol import headers
 from mqregistry.protocol.codes import RequestCode, ResponseCode
 from mqregistry.protocol.command import Command
-from mqregistry.server.auth.requests import NEEDS
+from mqregistry.server.auth.requests import REQUESTS
 
 from .markdown import code, plain, table
 
@@ -22,7 +22,8 @@ def requests() -> str:
     meanings, absent = _meanings(RequestCode), behaviour_of("4.8").absent_codes
     rows = []
     for request in RequestCode:
-        right = NEEDS[request](Command(code=request))[0].right.value if request in NEEDS else ""
+        asks = REQUESTS[request].needs(Command(code=request), ()) if request in REQUESTS else ()
+        right = asks[0].right.value if asks else ""
         what = meanings[request.name] + (" Not in 4.8.0." if request in absent else "")
         fields = ", ".join(map(code, _fields(request)))
         rows.append((f"{request:d}", code(request.name), plain(what), fields, code(right) if right else ""))
