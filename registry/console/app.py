@@ -30,7 +30,7 @@ from .login.logins import Logins
 from .login.needs import needs_of_page
 from .login.reach import Reach
 from .login.viewer import Refused
-from .pages import actions, broker, brokers, changes, compare, kv, missing, now, report, system, topics, zone
+from .pages import actions, brokers, changes, compare, kv, missing, now, report, system, topics, zone
 from .pages.zone import ZONE_COOKIE
 from .past import Lake, Past
 from .report import NoReport, ReportSource
@@ -60,7 +60,7 @@ _HERE: Final = Reach()
 PAGES: Final[dict[str, Handler]] = {
     "/": now.now,
     "/brokers": brokers.brokers,
-    "/broker": broker.broker,
+    "/broker": brokers.broker,
     "/topics": topics.topics,
     "/topic": topics.topic,
     "/missing": missing.missing,

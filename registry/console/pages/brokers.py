@@ -1,4 +1,4 @@
-"""Brokers: each process, how long it has left, and over how many front ends it is connected."""
+"""Brokers: each process, how long it has left, over which front ends it is connected; and one broker name's page."""
 
 from __future__ import annotations
 
@@ -10,18 +10,24 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse
 
 from ...events.by import By
+from ...events.changes import Change
 from ...model import MASTER_ID
+from ...operators.history import broker_names_of, whole
 from ...operators.words import duration
+from ...store.change_reader import read_back
 from ...store.operator_reads import BrokerInfo
 from ...tables.tables import Tables
 from ...tables.writable import is_read_only
-from ..context import PER_PAGE, BadRequest, Console, page_number
+from ..context import PER_PAGE, BadRequest, Console, NotThere, page_number
 from ..facts import Facts
+from ..login.viewer import viewer_of
 from ..past import Then
-from ..recent.lanes import SPANS, Gone
+from ..recent.lanes import DAY_MS, SPANS, Gone
 
 _NO_LANE: Final = Markup("")
 _GONE: Final = 50
+_CHANGES: Final = 20
+_SCANNED: Final = 5_000
 
 
 class Row(NamedTuple):
@@ -152,3 +158,38 @@ def past_rows(then: Then) -> list[Row]:
         for name, row in then.tables.brokers.items()
         for broker_id, addr in row.broker_addrs.items()
     ]  # fmt: skip
+
+
+async def broker(console: Console, request: Request) -> HTMLResponse:
+    """The page, also of a name that has left within the last day."""
+    name = request.query_params.get("name", "")
+    then = await console.then(request)
+    facts = await console.facts.now()
+    tables = console.state.tables if then is None else then.tables
+    rows = past_rows(then) if then else live_rows(console, facts)
+    rows = [row for row in rows if row.broker_name == name]
+    redis_ms = facts.head.now_ms if facts else 0
+    gone = [] if then else [one for one in console.lanes.gone(redis_ms, DAY_MS) if one.broker_name == name]
+    if not rows and not gone and name not in tables.broker_topics:
+        raise NotThere(f"No broker name {name!r} is registered, and none of this name left within the last day.")
+    changes = await _changes_of(console, request, name) if then is None else []
+    return await console.page(
+        request, "broker.html", name=name, rows=rows, row=tables.brokers.get(name), gone=gone, changes=changes,
+        topics=len(tables.broker_topics.get(name, ())), redis_ms=redis_ms, lanes=console.lanes, span_ms=DAY_MS,
+        then=then, at_ms=then.at_ms if then else None, **await console.slider(),
+    )  # fmt: skip
+
+
+async def _changes_of(console: Console, request: Request, name: str) -> list[Change]:
+    """The last changes of a brokerName that this viewer may see, the newest first."""
+    viewer, found, scanned = viewer_of(request), list[Change](), 0
+    if console.state.stale_since_ms is not None:
+        return [one for one in reversed(console.state.recent) if name in broker_names_of(one) and viewer.may_see(one)]
+    async for parts in read_back(console.state.store):
+        one = whole(parts)
+        if name in broker_names_of(one) and viewer.may_see(one):
+            found.append(one)
+        scanned += len(parts)
+        if len(found) >= _CHANGES or scanned >= _SCANNED:
+            break
+    return found
