@@ -38,11 +38,13 @@ class FrameReader:
     Cost: every byte of a frame is copied once; twice if it arrived in pieces below 4 KiB.
     """
 
-    __slots__ = ("_held", "_need", "error", "pending")
+    __slots__ = ("_held", "_need", "error", "pending", "too_long")
 
     def __init__(self) -> None:
         self.error: RemoteProtocolError | None = None
         """Why the stream ended, or None; its ``closes`` is true."""
+        self.too_long: tuple[int, bytes] | None = None
+        """Of a frame that ended the stream because it is too long: its length, and as much of it as had come."""
         # At most one unfinished frame, length word first, in pieces. Bytes of the frames after it are never put here.
         self.pending: list[bytes | bytearray] = []
         """The pieces of the unfinished frame; read-only for callers, empty when there is none."""
@@ -82,7 +84,7 @@ class FrameReader:
             (length,) = _LENGTH_WORD.unpack_from(data, at)
             stop = at + _LENGTH_BYTES + length
             if not _MARK_BYTES <= length <= _MAX_LENGTH:
-                self._refuse(length)
+                self._refuse(length, data[at + _LENGTH_BYTES :])
                 return frames
             if stop > end:
                 self._need = stop - at
@@ -103,7 +105,7 @@ class FrameReader:
                 return len(data)
             (length,) = _LENGTH_WORD.unpack(b"".join(self.pending))
             if not _MARK_BYTES <= length <= _MAX_LENGTH:
-                self._refuse(length)
+                self._refuse(length, data[at:])
                 return at
             self._need = _LENGTH_BYTES + length
         missing = self._need - self._held
@@ -128,8 +130,10 @@ class FrameReader:
         self.pending = []
         self._held = self._need = 0
 
-    def _refuse(self, length: int) -> None:
+    def _refuse(self, length: int, came: bytes) -> None:
         self._forget()
+        if length > _MAX_LENGTH:
+            self.too_long = length, came
         self.error = RemoteProtocolError(
             f"frame length {length} is not between {_MARK_BYTES} and {_MAX_LENGTH}", closes=True
         )

@@ -87,6 +87,18 @@ def test_bad_length_word_sets_the_error_and_keeps_earlier_frames(length: int, sp
         reader.feed(REQUESTS[1])
 
 
+def test_of_a_frame_that_is_too_long_its_beginning_is_kept() -> None:
+    for cut in (0, 2, 4):
+        reader = FrameReader()
+        stream = (16_777_213).to_bytes(4, "big") + b"beginning"
+        reader.feed(stream[:cut])
+        reader.error or reader.feed(stream[cut:])
+        assert reader.too_long == (16_777_213, b"" if cut == 4 else b"beginning")
+    reader = FrameReader()
+    reader.feed(b"\0\0\0\1more")
+    assert reader.too_long is None
+
+
 def test_a_frame_of_exactly_the_limit_is_waited_for_and_given() -> None:
     reader = FrameReader()
     frame = bytes(MAX_FRAME_BYTES - 4)

@@ -22,6 +22,7 @@ from ..auth.authorization import Looked, Verified
 from ..auth.caller import NO_CERTIFICATE, Caller
 from ..counting.closed import Closed
 from ..counting.lookup_samples import KnownLookups
+from ..requests.too_long import refuse_too_long
 from ..requests.writes import Write
 from .connections import Connections
 from .held_memory import request_bytes
@@ -40,10 +41,10 @@ class ServerConnection(asyncio.Protocol):
 
     __slots__ = (
         "_backlog", "_closing", "_connections", "_context", "_large", "_lost", "_queued_bytes", "_reader",
-        "_reading_paused", "_sends_large", "_transport", "_waits", "_watched_bytes", "_writer", "_writes",
-        "active_at_s", "address", "caller", "certificate", "channel", "closed_as", "frame_since_s", "host",
-        "is_tls", "known", "last_caller", "looked", "own_caller", "paused_at_s", "source", "unread_bytes",
-        "verified", "via",
+        "_reading_paused", "_sends_large", "_skip_bytes", "_transport", "_waits", "_watched_bytes", "_writer",
+        "_writes", "active_at_s", "address", "caller", "certificate", "channel", "closed_as", "frame_since_s", "host",
+        "is_tls", "known", "last_caller", "looked", "own_caller", "paused_at_s", "source", "unread_bytes", "verified",
+        "via",
     )  # fmt: skip
 
     def __init__(self, connections: Connections) -> None:
@@ -58,6 +59,7 @@ class ServerConnection(asyncio.Protocol):
         self._closing = self._lost = self._reading_paused = False
         self.closed_as = Closed.CLIENT
         self._large = self._waits = self._sends_large = False
+        self._skip_bytes = 0  # of a frame that is too long, and answered: hanging up before could take its answer along
         self.channel = self._context.channels.new_channel()
         self.address = self.host = "?"
         """The client's address for the log; and without its port what limits depend on: a PROXY header that is not
@@ -90,6 +92,7 @@ class ServerConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Answer every whole frame, and keep what is left for the next read."""
         if self._closing:
+            self._skip(len(data))
             return
         connections = self._connections
         self.active_at_s = connections.clock_s
@@ -229,9 +232,26 @@ class ServerConnection(asyncio.Protocol):
 
     def refuse(self, error: RemoteProtocolError, closed_as: Closed = Closed.BAD_FRAME) -> None:
         """Hang up because of bytes that are no frame, and count that."""
-        if not self._closing:
-            self._context.counters.bad_frames += 1
+        if self._closing:
+            return
+        self._context.counters.bad_frames += 1
+        refused = refuse_too_long(self._context.replies, self._reader) if self._reader.error is error else None
+        if refused is None:
             self.close(closed_as, f"bad frame: {error}")
+            return
+        logger.info("closing the connection of %s: bad frame: %s", self.address, error)
+        answer, self._skip_bytes = refused
+        self._closing, self.closed_as = True, closed_as
+        self.frame_since_s = self._connections.clock_s
+        self._send([answer])
+        self._skip(0)
+
+    def _skip(self, count: int) -> None:
+        """Pass over bytes of a frame that is too long, and hang up after the last one."""
+        if self._skip_bytes:
+            self._skip_bytes = max(0, self._skip_bytes - count)
+            if not self._skip_bytes:
+                self._transport.close()
 
     # requests
 
