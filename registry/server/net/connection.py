@@ -22,7 +22,6 @@ from ..auth.authorization import Looked, Verified
 from ..auth.caller import NO_CERTIFICATE, Caller
 from ..counting.closed import Closed
 from ..counting.lookup_samples import KnownLookups
-from ..requests.too_long import refuse_too_long
 from ..requests.writes import Write
 from .connections import Connections
 from .held_memory import request_bytes
@@ -235,16 +234,16 @@ class ServerConnection(asyncio.Protocol):
         if self._closing:
             return
         self._context.counters.bad_frames += 1
-        refused = refuse_too_long(self._context.replies, self._reader) if self._reader.error is error else None
-        if refused is None:
+        length, came = self._reader.too_long or (0, b"")
+        answer = self._context.replies.too_long(length, came) if self._reader.error is error else None
+        if answer is None:
             self.close(closed_as, f"bad frame: {error}")
             return
         logger.info("closing the connection of %s: bad frame: %s", self.address, error)
-        answer, self._skip_bytes = refused
+        self._skip_bytes = length - len(came)
         self._closing, self.closed_as = True, closed_as
         self.frame_since_s = self._connections.clock_s
         self._send([answer])
-        self._skip(0)
 
     def _skip(self, count: int) -> None:
         """Pass over bytes of a frame that is too long, and hang up after the last one."""

@@ -6,10 +6,19 @@ A reply has the server's own serializer (serializeType), whatever the request us
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Final
 
-from ...protocol.codes import FLAG_RESPONSE, Encoding, ResponseCode
-from ...protocol.command import Command, ReplyTemplate, encode_command
+from ...errors import RemoteProtocolError
+from ...protocol.codes import FLAG_ONEWAY, FLAG_RESPONSE, Encoding, RequestCode, ResponseCode
+from ...protocol.command import Command, ReplyTemplate, decode_command, encode_command
+from ...protocol.frame import MAX_FRAME_BYTES
 from ...protocol.watch import WatchAnswer
+
+# A longer frame is no request of anybody; the bytes of others are read, and dropped, until they end.
+_MOST_BYTES: Final = 16 * MAX_FRAME_BYTES
+_SPLITS: Final = (
+    "set enableSplitRegistration=true (RocketMQ 5.x: splitRegistrationSize topics a request) or compressedRegister=true"
+)
 
 
 class Replies:
@@ -86,6 +95,23 @@ class Replies:
     def system_error(self, opaque: int, remark: str) -> bytes:
         """Code 1: the request failed; the sender tries again, or shows the remark to somebody."""
         return self.reply(opaque, ResponseCode.SYSTEM_ERROR, remark)
+
+    def too_long(self, length: int, came: bytes) -> bytes | None:
+        """Code 1 to a request whose frame is longer than any that is taken, and of which this has come.
+
+        None: it is no request that can be answered, or its header has not come with the beginning.
+        """
+        if not len(came) < length <= _MOST_BYTES:
+            return None
+        try:
+            command = decode_command(came)
+        except RemoteProtocolError:
+            return None
+        if command.flag & (FLAG_ONEWAY | FLAG_RESPONSE) or command.opaque is None:
+            return None
+        splits = f": {_SPLITS} at the broker" if command.code == RequestCode.REGISTER_BROKER else ""
+        remark = f"a request of {length + 4} bytes: at most {MAX_FRAME_BYTES} are taken; nothing was changed{splits}"
+        return self.system_error(command.opaque, remark)
 
     def no_permission(self, opaque: int, remark: str) -> bytes:
         """Code 16: the rules refuse it. Clients keep the routes that they have, brokers log it and try again."""
