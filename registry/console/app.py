@@ -30,7 +30,7 @@ from .login.logins import Logins
 from .login.needs import needs_of_page
 from .login.reach import Reach
 from .login.viewer import Refused
-from .pages import actions, brokers, changes, compare, kv, missing, now, report, system, topics, zone
+from .pages import actions, brokers, changes, compare, kv, missing, now, report, search, system, topics, zone
 from .pages.zone import ZONE_COOKIE
 from .past import Lake, Past
 from .report import NoReport, ReportSource
@@ -61,6 +61,7 @@ PAGES: Final[dict[str, Handler]] = {
     "/": now.now,
     "/brokers": brokers.brokers,
     "/broker": brokers.broker,
+    "/search": search.search,
     "/topics": topics.topics,
     "/topic": topics.topic,
     "/missing": missing.missing,

@@ -81,6 +81,7 @@ def find(
         found.append(Finding("bad", f"What is shown here is of {at}: {reason}"))
     if facts is not None:
         found += _hearing(facts, away) if stale_since_ms is None else ()
+        found += _empty(facts, tables) if stale_since_ms is None else ()
         found += _overdue(facts) if stale_since_ms is None else ()
         found += _fleet(facts, recent) if stale_since_ms is None else ()
         found += _unreachable(facts) if stale_since_ms is None else ()
@@ -133,6 +134,13 @@ def _hearing(facts: Facts, away: tuple[int, int] | None) -> Iterator[Finding]:
     )
     if until_ms > now_ms:
         yield Finding("note", f"Nobody is removed until {clock(until_ms, now_ms)}, {why}.", "/brokers")
+
+
+def _empty(facts: Facts, tables: Tables) -> Iterator[Finding]:
+    addresses = sorted({one.address for one in facts.fleet.front_ends if one.state == "ready" and one.address})
+    if not tables.brokers and addresses:
+        text = f"No broker is registered. Brokers and clients find this registry by namesrvAddr={';'.join(addresses)}"
+        yield Finding("note", text, "/front-ends")
 
 
 def _fleet(facts: Facts, recent: Iterable[Change]) -> Iterator[Finding]:

@@ -136,6 +136,20 @@ def test_one_zone_is_chosen_for_what_is_written_and_what_is_read(chromium, site,
         context.close()
 
 
+def test_an_address_that_is_passed_on_means_the_same_instant(page):
+    page.goto("/brokers?at=-1s&sort=name")
+    page.wait_for_function("() => /[?&]at=\\d{13}/.test(location.search)")
+    assert "sort=name" in page.url
+
+
+def test_the_search_is_reached_by_the_keyboard(page):
+    page.goto("/streams")
+    page.keyboard.press("Control+k")
+    page.keyboard.type("bills")
+    page.keyboard.press("Enter")
+    page.get_by_role("heading", name="bills").wait_for()
+
+
 def test_time_left_counts_down_and_tables_refresh(page, loop, filled):
     page.goto("/brokers")
     clock = page.locator(".clock").first

@@ -88,6 +88,15 @@ async def test_refused_requests_count_when_rules_are_enforced(site, bed):
     assert "mallory from 10.0.0.66:1" in page
 
 
+async def test_an_empty_registry_says_how_brokers_find_it(site, bed):
+    await bed.leases.renew("w1", process=worker())
+    await bed.leases.reap(10, sweeper="s1", process=SWEEPER)
+    page = await says(site, bed, "No broker is registered. Brokers and clients find this registry by namesrvAddr=")
+    assert "Nothing is wrong" in page
+    await bed.register()
+    assert "namesrvAddr" not in await says(site, bed, "Nothing is wrong")
+
+
 async def test_a_name_without_a_master(site, bed):
     await working(bed)
     await bed.register("10.0.0.4:10911", "broker-b", topics=["only-read", "other"])

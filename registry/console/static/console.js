@@ -81,6 +81,15 @@ function slider_time(slider) {
   return `${text}${minutes < 0 ? "-" : "+"}${pad(minutes / 60)}:${pad(minutes % 60)}`;
 }
 
+// An address with "-2h" would mean another instant for the person who opens it later.
+function pin_instant() {
+  const address = new URL(location.href);
+  const at = document.body.dataset.at;
+  if (!at || !address.searchParams.has("at") || address.searchParams.get("at") === at) return;
+  address.searchParams.set("at", at);
+  history.replaceState(history.state, "", address);
+}
+
 function offer_zone_of_browser() {
   const select = document.getElementById("zone");
   if (!select) return;
@@ -91,6 +100,7 @@ function offer_zone_of_browser() {
 
 document.addEventListener("DOMContentLoaded", () => {
   note_new_page();
+  pin_instant();
   offer_zone_of_browser();
   follow_server();
   setInterval(tick, 1000);
@@ -119,9 +129,14 @@ document.addEventListener("htmx:beforeRequest", (event) => {
 document.addEventListener("htmx:afterSwap", note_new_page);
 
 document.addEventListener("keydown", (event) => {
+  if ((event.ctrlKey || event.metaKey) && event.key === "k") {
+    event.preventDefault();
+    document.getElementById("search")?.focus();
+    return;
+  }
   if (event.ctrlKey || event.metaKey || event.altKey || /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName)) return;
   if (event.key === "/") {
-    const field = document.querySelector("#filter, [data-filter]");
+    const field = document.querySelector("#filter, [data-filter]") || document.getElementById("search");
     if (field) { event.preventDefault(); field.focus(); field.select(); }
   } else if (event.key === "p") {
     document.querySelector("[data-pause]")?.click();

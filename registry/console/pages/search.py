@@ -1,0 +1,92 @@
+"""One search over everything that has a name: topics, brokers, addresses, clusters, users, KV keys, and what is gone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import Final, NamedTuple
+
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse
+
+from ...errors import RegistryError
+from ...operators.routes import closest_names
+from ...store.auth.policies import PolicyStore
+from ...tables.tables import Tables
+from ..context import Console
+from ..login.needs import READ_CONFIG, of_kv, of_route
+from ..login.viewer import Viewer, viewer_of
+from ..recent.lanes import DAY_MS
+
+_MOST: Final = 30
+
+
+class Found(NamedTuple):
+    """Something that has the text in its name. path: its page, with its query."""
+
+    kind: str
+    name: str
+    path: str
+    note: str = ""
+
+
+async def search(console: Console, request: Request) -> HTMLResponse | RedirectResponse:
+    """What has this text in its name; the one thing that has exactly this name is shown at once."""
+    text = request.query_params.get("q", "").strip()
+    found = list(islice(_found(console, viewer_of(request), text.lower()), 1000)) if text else []
+    if text:
+        found += await _users(console, viewer_of(request), text.lower())
+    exact = [one for one in found if one.name == text]
+    if len(exact) == 1:
+        return RedirectResponse(exact[0].path, 303)
+    found.sort(key=lambda one: (not one.name.lower().startswith(text.lower()), len(one.name), one.name))
+    close = closest_names(text, set(console.state.tables.topics)) if text and not found else []
+    return await console.page(
+        request, "search.html", text=text, found=found[:_MOST], more=max(0, len(found) - _MOST), close=close, live=False
+    )
+
+
+def _found(console: Console, viewer: Viewer, text: str) -> Iterator[Found]:
+    tables, url = console.state.tables, console.url
+    yield from _in_tables(console, tables, text)
+    now_ms = console.state.latest_ms
+    for one in console.lanes.gone(now_ms, DAY_MS):
+        if text in f"{one.broker_name} {one.addr}".lower() and one.broker_name not in tables.brokers:
+            yield Found("broker name that left", one.broker_name, url("/broker", name=one.broker_name), one.addr)
+    for topic in console.topic_names():
+        if text in topic.lower():
+            yield Found("topic", topic, url("/topic", name=topic))
+    for namespace, keys in tables.kv.items():
+        if viewer.may(of_kv(namespace)):
+            for key in keys:
+                if text in key.lower():
+                    yield Found("KV key", key, url("/kv") + f"#{namespace}", namespace)
+    for asked in console.missing.names():
+        if text in asked.name.lower() and asked.name not in tables.topics and viewer.may(of_route(asked.name)):
+            note = f"asked for in vain {asked.times} times"
+            yield Found("no topic", asked.name, url("/topic", name=asked.name), note)
+
+
+def _in_tables(console: Console, tables: Tables, text: str) -> Iterator[Found]:
+    url = console.url
+    for cluster in sorted(tables.clusters):
+        if text in cluster.lower():
+            yield Found("cluster", cluster, url("/brokers", cluster=cluster))
+    for name, row in sorted(tables.brokers.items()):
+        if text in name.lower():
+            yield Found("broker name", name, url("/broker", name=name), row.cluster)
+        for addr in row.broker_addrs.values():
+            if text in addr.lower():
+                yield Found("address", addr, url("/broker", name=name), name)
+
+
+async def _users(console: Console, viewer: Viewer, text: str) -> list[Found]:
+    """Users of the registry, whose changes are what there is to see of them."""
+    if not viewer.may(READ_CONFIG):
+        return []
+    try:
+        policy = await PolicyStore(console.state.store).read()
+    except RegistryError:  # Redis is away, or this login may not read users: there is nothing of them to find
+        return []
+    url = console.url
+    return [Found("user", name, url("/changes", author=name)) for name in sorted(policy.users) if text in name.lower()]
