@@ -1,4 +1,4 @@
-"""One search over everything that has a name: topics, brokers, addresses, clusters, users, KV keys, and what is gone."""
+"""One search over everything with a name: topics, brokers, addresses, clusters, users, KV keys, and what is gone."""
 
 from __future__ import annotations
 
