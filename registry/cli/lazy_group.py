@@ -33,3 +33,15 @@ class LazyGroup(click.Group):
         command = getattr(importlib.import_module(module), name)
         assert isinstance(command, click.Command)
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command that the first argument names; of a group with modules click cannot say what was meant."""
+        name = args[0]
+        if name not in self._modules and not name.startswith("-") and not ctx.resilient_parsing:
+            import difflib  # for a mistake alone
+
+            close = difflib.get_close_matches(name, self._modules, 1)
+            raise click.UsageError(f"No such command {name!r}.{f' Did you mean {close[0]!r}?' if close else ''}", ctx)
+        return super().resolve_command(ctx, args)

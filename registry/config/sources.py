@@ -36,6 +36,9 @@ OTHER_VARIABLES: Final = frozenset(
 _SERVICE_LINK: Final = re.compile(r"\w+_(?:SERVICE_(?:HOST|PORT(?:_\w+)?)|PORT_\d+_(?:TCP|UDP|SCTP)(?:_\w+)?)")
 _SERVICE_ADDRESS: Final = re.compile(r"(?:tcp|udp|sctp)://")
 
+# An input method for Chinese may write these: Java takes them for a part of the key, so that no setting counts.
+_FULL_WIDTH: Final = frozenset("＝：")
+
 # RocketMQ's own variable: its broker and NameServer read it, and take a blank one for none.
 _JAVA_SERIALIZE_TYPE: Final = "ROCKETMQ_SERIALIZE_TYPE"
 
@@ -82,6 +85,10 @@ def build(
         for entry in _read_file(config_file):
             option = options_by_key().get(entry.key)
             place = f"{config_file}:{entry.line}"
+            if entry.key[:1] in ("{", "[", "<"):
+                raise ConfigError(f"{place}: {entry.key[:40]!r}: expected lines like listenPort=9876, not JSON or XML")
+            if _FULL_WIDTH & set(entry.key):
+                raise ConfigError(f"{place}: {entry.key[:40]!r} has a full-width ＝ or ：; write = (U+003D)")
             if option is not None:
                 put(option, entry.value, f"file {place}", entry.key)
             elif entry.key not in KNOWN_TO_JAVA:

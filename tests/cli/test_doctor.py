@@ -15,6 +15,7 @@ from bench.servers.processes import free_port
 from mqregistry.cli.doctor import machine
 from mqregistry.cli.doctor.registry import fleet_findings
 from mqregistry.config.settings import Settings
+from mqregistry.events.changes import SCHEMA_MAJOR, SCHEMA_MINOR
 from mqregistry.server.net.tls import Tls
 from mqregistry.store.connection.examination import examine
 from mqregistry.store.connection.fitness import round_trip_findings, server_findings, state_findings
@@ -52,7 +53,7 @@ def test_a_registry_that_fits(command, target, in_store):
         "release", "open files", "version", "eviction", "persistence", "role", "memory", "script times", "round trip",
         "clock", "rights", "schema", "topic sets", "front ends", f"port {target['MQREGISTRY_PORT']}",
     ]  # fmt: skip
-    assert found["schema"] == "2.2"
+    assert found["schema"] == f"{SCHEMA_MAJOR}.{SCHEMA_MINOR}"
     assert found["rights"] == "this login may do all that a front end does"
 
 
@@ -90,6 +91,13 @@ def test_the_up_that_runs_here_is_found_and_holds_its_ports(start_up, command):
     found = {finding["check"]: finding["found"] for finding in told["findings"]}
     assert found[f"port {port}"].startswith("held by this registry: process ")
     assert found["sweepers"] == f"in {socket.gethostname()}:{port}"
+
+
+def test_its_redis_named_by_hand_finds_its_ports_too(start_up, command, home):
+    _, port = start_up()
+    found = command("doctor", "--redis", f"unix://{home / 'data' / 'redis.sock'}").output
+    assert f"port {port}" in found, found
+    assert "port 9876" not in found
 
 
 def test_a_namespace_of_another_schema_or_compat_is_said(command, target, run, bed):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 
 import pytest
+from click.testing import CliRunner
 
 from mqregistry import __version__
 from mqregistry.cli import cli
@@ -141,3 +142,17 @@ def test_completion_completes_commands(finished):
 
 def test_completion_script_is_valid_bash(command):
     subprocess.run(["bash", "-n"], input=command("completion", "bash").stdout, text=True, check=True)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("brokr",), "No such command 'brokr'. Did you mean 'broker'?"),
+        (("front-end",), "No such command 'front-end'. Did you mean 'front-ends'?"),
+        (("qqqq",), "No such command 'qqqq'."),
+    ],
+)
+def test_a_command_that_is_not_there_suggests_one(words, said):
+    done = CliRunner().invoke(cli, words)
+    assert done.exit_code == 2
+    assert done.output.endswith(f"Error: {said}\n")

@@ -58,18 +58,45 @@ def call(*arguments):
     return done.exit_code, done.output
 
 
+def test_texts_are_quoted_as_redis_cli_quotes_them():
+    assert redis_cli.quoted('ä"\\\n\r\t\a\b\0~'.encode()) == r'"\xc3\xa4\"\\\n\r\t\a\b\x00~"'
+
+
+def test_without_redis_cli_what_is_piped_is_raw_and_texts_are_as_they_are(run, bed, redis_url, without_redis_cli):
+    run(bed.kv.put("n", "ä", "a\nb"))
+    key = bed.key("kv:n")
+    redis = ("--redis", redis_url)
+    assert call(*redis, "HGETALL", key) == (0, "ä\na\nb\n")
+    assert call(*redis, "--no-raw", "HGETALL", key) == (0, '1) "\\xc3\\xa4"\n2) "a\\nb"\n')
+    assert call(*redis, "HGET", key, "none") == (0, "\n")
+    assert call(*redis, "HLEN", key) == (0, "1\n")
+    assert call(*redis, "--no-raw", "TYPE", key) == (0, "hash\n")
+    assert call(*redis, "--no-raw", "PING") == (0, "PONG\n")
+    code, info = call(*redis, "--no-raw", "INFO", "server")
+    assert (code, "\r\ntcp_port:" in info or "\ntcp_port:" in info, info.startswith("# Server")) == (0, True, True)
+
+
+def test_without_redis_cli_it_scans(run, bed, redis_url, without_redis_cli):
+    run(bed.kv.put("n", "key", "value"))
+    redis = ("--redis", redis_url, "--scan", "--pattern", bed.key("kv:*"), "--count", "1000")
+    assert call(*redis) == (0, f"{bed.key('kv:n')}\n")
+    assert call("--redis", redis_url, "--no-raw", *redis[2:]) == (0, f'"{bed.key("kv:n")}"\n')
+
+
 def test_without_redis_cli_one_command_is_sent_and_its_reply_shown(run, bed, redis_url, without_redis_cli):
     run(bed.kv.put("n", "key", "value"))
     key = bed.key("kv:n")
-    assert call("--redis", redis_url, "hgetall", key) == (0, '1) "key"\n2) "value"\n'), "not as a dict of redis-py's"
-    assert call("--redis", redis_url, "HLEN", key) == (0, "(integer) 1\n")
+    redis = ("--redis", redis_url, "--no-raw")
+    assert call(*redis, "hgetall", key) == (0, '1) "key"\n2) "value"\n'), "not as a dict of redis-py's"
+    assert call(*redis, "HLEN", key) == (0, "(integer) 1\n")
 
 
 def test_without_redis_cli_there_is_no_prompt_and_no_option(redis_url, without_redis_cli):
-    for arguments in ((), ("--scan",)):
+    for arguments in ((), ("--latency",), ("--scan", "PING"), ("--pattern",)):
         code, output = call("--redis", redis_url, *arguments)
         assert code == 1
-        assert "redis-cli is not installed here: give one Redis command" in output
+        assert "redis-cli is not installed here" in output
+        assert "give one Redis command" in output
 
 
 def test_it_finds_the_redis_of_the_up_that_runs_here(start_up, finished):

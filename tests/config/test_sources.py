@@ -219,3 +219,26 @@ def test_p_shows_no_password(redis_url):
     assert "redis=redis://user:***@127.0.0.1:1/0  (flag --redis)" in lines
     assert "tlsServerKeyPassword=***  (environment MQREGISTRY_TLS_SERVER_KEY_PASSWORD)" in lines
     assert "s3cret" not in "\n".join(lines)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('{"listenPort": 9877}\n', ":1: '{\"listenPort\"': expected lines like listenPort=9876, not JSON or XML"),
+        ("# JSON\n[1]\n", ":2: '\\[1]': expected lines like"),
+        ("<a>listenPort</a>", ":1: '<a>listenPort</a>': expected lines like"),
+        ("clusterTest=true\nlistenPort＝9877\n", ":2: 'listenPort＝9877' has a full-width"),
+        ("listenPort：9877\n", ":1: 'listenPort：9877' has a full-width"),
+    ],
+)
+def test_a_file_of_which_nothing_would_count_is_refused(tmp_path, text, said):
+    file = tmp_path / "namesrv.properties"
+    file.write_text(text, encoding="utf-8")
+    with pytest.raises(ConfigError, match=said):
+        build(config_file=file, environ={})
+
+
+def test_full_width_characters_in_values_and_comments_are_nobodys_business(tmp_path):
+    file = tmp_path / "namesrv.properties"
+    file.write_text("# listenPort＝1\nproductEnvName=a＝b\n", encoding="utf-8")
+    assert build(config_file=file, environ={}).product_env_name == "a＝b"

@@ -170,6 +170,19 @@ def test_dockerfile_copies_what_exists_and_ends_as_the_command():
         (["/bin/sh", "-c", "./mqnamesrv -c x -n 10.0.0.1:9876 -p"], "serve -c x -p"),
         (["/bin/sh", "-c", "mqnamesrv"], "serve"),
         (["nameserver", "-c", "x"], "serve -c x"),
+        # what tutorials have
+        (["sh", "mqnamesrv", "&"], "serve"),
+        (["nohup", "sh", "mqnamesrv"], "serve"),
+        (["nohup", "sh", "bin/mqnamesrv", "&"], "serve"),
+        (["nohup", "./mqnamesrv", "-c", "x=y.conf"], "serve -c x=y.conf"),
+        (["nohup", "sh", "mqnamesrv", ">", "/dev/null", "2>&1", "&"], "serve"),
+        (["sh", "-c", "cd / && /home/rocketmq/bin/mqnamesrv -n 10.0.0.1:9876; exit"], "serve"),
+        (["sh", "/home/rocketmq/rocketmq-4.9.7/bin/mqnamesrv"], "serve"),
+        (["/home/rocketmq/rocketmq-5.3.3/bin/mqnamesrv", "-c", "x"], "serve -c x"),
+        (["sh", "-c", "/home/rocketmq/rocketmq-5.3.3/bin/mqnamesrv -c x"], "serve -c x"),
+        (["sh", "mqnamesrv", "autoCreateTopicEnable=true"], "serve"),
+        (["mqnamesrv", "--configFile", "x"], "serve -c x"),
+        (["mqnamesrv", "--set", "clusterTest=true", "--port=9877"], "serve --set clusterTest=true --port=9877"),
     ],
     ids=str,
 )
@@ -183,6 +196,9 @@ def test_the_image_takes_the_place_of_rocketmqs(started, runs, tmp_path):
         [folder / "entrypoint.sh", *started], cwd=folder, env={"PATH": path}, capture_output=True, text=True, check=True
     )
     assert done.stdout == runs + "\n"
+    ignored = {one for one in started if one in ("&", ">", "2>&1") or one.startswith("autoCreate")}
+    assert {line.removeprefix("mqnamesrv: ").split()[0] for line in done.stderr.splitlines()} >= ignored
+    assert all("ignored" in line for line in done.stderr.splitlines())
 
 
 @pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="no systemd-analyze on PATH: apt-get install systemd")

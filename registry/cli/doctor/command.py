@@ -60,8 +60,8 @@ def doctor(config_file: Path | None, pipeline: bool, as_json: bool, **flags: Any
 
 
 def _target(settings: Settings) -> Settings:
-    """With the Redis, the namespace and the ports of the ``up`` that runs here, unless a Redis is named."""
-    running = [] if settings.redis else find_running()
+    """With the Redis, the namespace and the ports of the ``up`` that runs here, unless another Redis is named."""
+    running = [one for one in find_running() if settings.redis in ("", one.redis)]
     if not running:
         return settings
     one = next((one for one in running if one.kind == "up"), running[0])

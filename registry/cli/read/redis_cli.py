@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 import click
@@ -18,6 +18,12 @@ from ...store.connection.url import RedisAddress, parse_url
 from ..options import config_file_option, setting_options
 from ..target import find_target
 
+_QUOTED: Final = {ord(char): "\\" + shown for char, shown in zip('\\"\n\r\t\a\b', '\\"nrtab', strict=True)}
+_TEXTS: Final = frozenset({
+    ("CLIENT", "LIST"), ("CLIENT", "INFO"), ("CLUSTER", "NODES"), ("CLUSTER", "INFO"), ("LATENCY", "DOCTOR"),
+    ("LATENCY", "GRAPH"), ("MEMORY", "DOCTOR"), ("MEMORY", "MALLOC-STATS"),
+})  # fmt: skip
+_STATUS: Final = ("PING", "TYPE")
 _TLS_FILES: Final = (("ssl_ca_certs", "--cacert"), ("ssl_certfile", "--cert"), ("ssl_keyfile", "--key"))
 
 
@@ -29,7 +35,7 @@ def redis_cli(arguments: tuple[str, ...], config_file: Path | None, **flags: Any
     """Run redis-cli on the Redis that holds the tables: that of the 'up' that runs here, or of --redis.
 
     ARGUMENTS go to redis-cli as they are, without any it asks for commands. Where redis-cli is not installed, one
-    command is sent without it, and its reply is shown as redis-cli would.
+    command is sent without it (or --scan, with --pattern and --count), and its reply is shown as redis-cli would.
 
     \b
     mqregistry redis-cli SMEMBERS 'mq:{default}:brokers'
@@ -42,15 +48,76 @@ def redis_cli(arguments: tuple[str, ...], config_file: Path | None, **flags: Any
         environment = dict(os.environ) | ({"REDISCLI_AUTH": password} if password else {})
         sys.stdout.flush()
         os.execve(program, [program, *options, *arguments], environment)
-    if not arguments or arguments[0].startswith("-"):
-        raise click.ClickException("redis-cli is not installed here: give one Redis command, without options")
-    with mapped_errors(arguments[0]):
-        client = open_blocking_client(address, timeout_ms=settings.redis_timeout_ms, raw=[arguments[0].upper()])
+    words = _without_redis_cli(arguments)
+    with mapped_errors(words.command[0] if words.command else "SCAN"):
+        client = open_blocking_client(
+            address, timeout_ms=settings.redis_timeout_ms, raw=[word.upper() for word in words.command[:1]]
+        )
         try:
-            reply = client.execute_command(*arguments)
+            if words.scans:
+                for key in client.scan_iter(match=words.pattern, count=words.at_a_time):
+                    click.echo(key if words.is_raw else quoted(key))
+            else:
+                reply = client.execute_command(*words.command)
+                if words.is_raw or is_text(words.command):
+                    click.echo(raw_reply(reply))
+                elif reply == b"OK" or words.command[0].upper() in _STATUS:
+                    click.echo(reply)
+                else:
+                    click.echo("\n".join(reply_lines(reply)))
         finally:
             client.close()
-    click.echo("\n".join(reply_lines(reply)))
+
+
+class _Words(NamedTuple):
+    """What is asked for of redis-cli where there is none. command: and its arguments; () with scans."""
+
+    command: tuple[str, ...]
+    is_raw: bool
+    scans: bool = False
+    pattern: str | None = None
+    at_a_time: int = 10
+
+
+def _without_redis_cli(arguments: tuple[str, ...]) -> _Words:
+    """Read the few options of redis-cli that are known here, and the command behind them."""
+    is_raw, left = not sys.stdout.isatty(), list(arguments)
+    scans, pattern, count = False, None, 10
+    while left and left[0].startswith("-"):
+        match option := left.pop(0):
+            case "--raw" | "--no-raw":
+                is_raw = option == "--raw"
+            case "--scan":
+                scans = True
+            case "--pattern" if left:
+                pattern = left.pop(0)
+            case "--count" if left and left[0].isdecimal():
+                count = int(left.pop(0))
+            case _:
+                raise click.ClickException(
+                    f"redis-cli is not installed here, and {option} is not known without it: give one Redis command, "
+                    "or --scan [--pattern PATTERN] [--count N]; --raw, --no-raw"
+                )
+    if scans == bool(left):
+        raise click.ClickException(
+            "redis-cli is not installed here: give one Redis command, or --scan [--pattern PATTERN]"
+        )
+    return _Words(tuple(left), is_raw, scans, pattern, count)
+
+
+def is_text(command: Sequence[str]) -> bool:
+    """Whether the reply is a text for people, which redis-cli prints as it is."""
+    words = tuple(word.upper() for word in command[:2])
+    return words[0] in ("INFO", "LOLWUT") or words in _TEXTS
+
+
+def raw_reply(reply: Any) -> bytes:
+    """A reply as redis-cli shows it to a program: each value on a line, as it is."""
+    if isinstance(reply, list | tuple):
+        return b"\n".join(map(raw_reply, reply))
+    if reply is None:
+        return b""
+    return reply if isinstance(reply, bytes) else str(reply).encode()
 
 
 def find_redis_cli() -> str | None:
@@ -114,14 +181,13 @@ def reply_lines(reply: Any) -> Iterator[str]:
     elif isinstance(reply, int):
         yield f"(integer) {reply}"
     elif isinstance(reply, bytes):
-        yield '"' + "".join(_shown(character) for character in reply.decode("utf-8", "surrogateescape")) + '"'
+        yield quoted(reply)
     else:
         yield str(reply)
 
 
-def _shown(character: str) -> str:
-    if character in '"\\':
-        return "\\" + character
-    if "\udc80" <= character <= "\udcff":  # a byte that is not UTF-8
-        return f"\\x{ord(character) - 0xDC00:02x}"
-    return character if character.isprintable() else character.encode("unicode_escape").decode()
+def quoted(text: bytes) -> str:
+    """A text as redis-cli shows it: between quotes, and of other bytes than ASCII the numbers."""
+    return (
+        '"' + "".join(_QUOTED.get(byte) or (chr(byte) if 32 <= byte < 127 else f"\\x{byte:02x}") for byte in text) + '"'
+    )

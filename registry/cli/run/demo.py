@@ -151,7 +151,7 @@ def _command(settings: Settings, command: str) -> None:
 
 
 def _print_ideas(settings: Settings) -> None:
-    redis_cli = f"redis-cli -s {settings.redis.removeprefix('unix://')}"
+    redis_cli = f"mqregistry redis-cli --redis {settings.redis}"
     prefix = f"mq:{{{settings.namespace}}}:"
     click.echo(
         f"""\
