@@ -17,7 +17,7 @@ FILE: Final = Path(__file__).with_name("dashboard.json")
 ROWS: Final = {
     "Is anything wrong?": (
         "front_ends", "sweepers", "redis_away", "view_stale", "grace", "broker_overdue_seconds", "ready", "workers",
-        "worker_restarts_total", "broker_names_without_master", "topics_unwritable",
+        "worker_restarts_total", "broker_names_without_master", "topics_unwritable", "log_lines_dropped_total",
     ),
     "Brokers and topics": (
         "brokers_alive", "brokers", "topics", "channels", "closes_pending", "changes_total", "brokers_expired_total",
