@@ -13,8 +13,9 @@ from mqregistry.auth.signature import SigningKey, sign
 from mqregistry.auth.users import Effect, Rule, Secret, User
 from mqregistry.protocol.command import Command
 from mqregistry.server.auth import authorization as module
-from mqregistry.server.auth.authorization import VERIFIED_FOR_S, Authorization
+from mqregistry.server.auth.authorization import Authorization
 from mqregistry.server.auth.caller import NO_CERTIFICATE, NOBODY, Certificate, How
+from mqregistry.server.auth.proofs import VERIFIED_FOR_S
 
 from .auth_bed import ADMIN, broker_user, secret_of, user
 

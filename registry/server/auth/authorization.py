@@ -19,17 +19,15 @@ from ...auth.users import User
 from ...networks import Address, Networks, parse_address
 from ...protocol.codes import RequestCode, with_name
 from ...protocol.command import Command
-from ...protocol.registration import digest_of
-from .caller import NOBODY, Caller, Callers, How, Origin, Signer, Unproven, source_of
+from .caller import LARGE_BYTES, NOBODY, Caller, How, Origin, Signer, Unproven, source_of
+from .proofs import NO_FAILURES, Failures, Proofs, Verified
 from .refusal import BROKER_ADDR, NEEDS_TLS, NOT_OWNER, Refusal, from_here
 from .requests import FOR_A_BROKER, REQUESTS, Resources, Tables, broker_addr_of, needs_of, parsed, rows_of
 
 logger = logging.getLogger(__name__)
 
-# The signature of a registration that a connection repeats is checked again after so long.
-VERIFIED_FOR_S: Final = 60.0
-
 _REGISTER: Final = int(RequestCode.REGISTER_BROKER)
+_LOOKUP: Final = int(RequestCode.GET_ROUTEINFO_BY_TOPIC)
 
 
 class Tally(Protocol):
@@ -43,14 +41,6 @@ class Tally(Protocol):
 
     def signed(self, caller: Caller) -> None:
         """A secret was used."""
-
-
-class Verified(NamedTuple):
-    """A registration whose signature fits: until then the next one with its digest is by the same caller."""
-
-    caller: Caller
-    policy: Policy
-    until_s: float
 
 
 class Looked(NamedTuple):
@@ -101,11 +91,13 @@ class Authorization:
     Args:
         require_tls: rights that write need TLS, loopback, or a network that names the user.
         tables: what this worker knows of them; a script decides on what they are.
+        failures: how often somebody may sign wrongly.
     """
 
     def __init__(
         self, policy: Policy, tally: Tally, *, require_tls: bool, clock: Callable[[], float] = time.monotonic,
         tables: Tables = NoTables(),  # noqa: B008 (it has no state)
+        failures: Failures = NO_FAILURES,
     ) -> None:  # fmt: skip
         self.policy = policy
         self.enforces = policy.mode is Mode.ENFORCE
@@ -113,9 +105,8 @@ class Authorization:
         self.signer: Signer | None = None
         self._tally = tally
         self._require_tls = require_tls
-        self._clock = clock
         self._tables = tables
-        self._callers = Callers(policy)
+        self._proofs = Proofs(policy, failures, clock)
         self._named_networks: dict[str, Networks] = {}
         self._looks_at_address = {user.name: _looks_at_address(user) for user in policy.users.values()}
         self._anonymous_does = _looks_at_address(policy.anonymous)
@@ -133,7 +124,7 @@ class Authorization:
             if own.user is None and command.code in self._open_reads and access_key_of(command.ext_fields) is None:
                 self.keeps, self.signer = not self._anonymous_does, None
                 return self._outcome(None, own)
-            caller = self._callers.of_signature(command) or own
+            caller = self._proofs.signed(command, sender) or own
             rows = tuple(Resource(Kind.TOPIC, topic) for topic in topics) or rows_of(command, self._tables)
             refusal = self._look(command, sender, caller, rows)
             self.keeps = refusal is None and self._is_same_anywhere(caller)
@@ -146,12 +137,29 @@ class Authorization:
         except Exception as error:  # noqa: BLE001 - logged; refused if rules are in force
             return self._undecided(command, sender, error)
 
+    def of_small_write(self, command: Command, sender: Sender) -> Refusal | None:
+        """Why a write is refused before it has any place among those that wait; None: its turn will tell.
+
+        A signature of a large body is worked out in its turn.
+        """
+        if not self.enforces or command.code == _LOOKUP:
+            return None
+        try:
+            signed = access_key_of(command.ext_fields) is not None
+            if signed and (len(command.body) >= LARGE_BYTES or self._proofs.known(command, sender) is not None):
+                return None
+            caller = self._proofs.signed(command, sender) or self.own_caller(sender)
+            refusal = self._look_unless_repeated(command, sender, caller, self._rows(command))
+            return None if refusal is None else self._outcome(refusal, caller)
+        except Exception as error:  # noqa: BLE001 - logged; refused if rules are in force
+            return self._undecided(command, sender, error)
+
     async def of_write(self, command: Command, sender: Sender) -> Refusal | None:
         """Why a write is not done; None: it is, and ``sender.caller`` says who sent it."""
         sender.caller = NOBODY
         try:
-            caller = await self._caller_of_write(command, sender)
-            rows = rows_of(command, self._tables) or self._reserved(command)
+            caller = await self._proofs.of_write(command, sender) or self.own_caller(sender)
+            rows = self._rows(command)
             refusal = self._look_unless_repeated(command, sender, caller, rows)
             if isinstance(caller, Caller):
                 if refusal is None:
@@ -250,22 +258,11 @@ class Authorization:
         """Who sends what comes over this connection and is not signed."""
         caller = sender.own_caller
         if caller is None:
-            caller = sender.own_caller = self._callers.of_connection(sender)
+            caller = sender.own_caller = self._proofs.of_connection(sender)
         return caller
 
-    async def _caller_of_write(self, command: Command, sender: Sender) -> Caller | Unproven:
-        if access_key_of(command.ext_fields) is None:
-            return self.own_caller(sender)
-        if command.code != _REGISTER:
-            return await self._callers.of_large_signature(command) or self.own_caller(sender)
-        digest, now_s, known = digest_of(command), self._clock(), sender.verified
-        if known and known.policy is self.policy and known.caller.digest == digest and now_s < known.until_s:
-            return known.caller
-        caller = await self._callers.of_large_signature(command) or self.own_caller(sender)
-        if isinstance(caller, Caller):
-            caller = caller._replace(digest=digest)
-            sender.verified = Verified(caller, self.policy, now_s + VERIFIED_FOR_S)
-        return caller
+    def _rows(self, command: Command) -> Resources:
+        return rows_of(command, self._tables) or self._reserved(command)
 
     # decide
 

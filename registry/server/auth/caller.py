@@ -14,7 +14,7 @@ from ...networks import Address, parse_address
 from ...protocol.command import Command
 
 # A body from this size on is signed in a thread: 1 MB takes 1.4 ms.
-_LARGE_BYTES: Final = 128 * 1024
+LARGE_BYTES: Final = 128 * 1024
 
 
 Signer = tuple[str, str]
@@ -60,8 +60,10 @@ class Unproven(NamedTuple):
 
     access_key: str
     reason: str
+    why: str = ""
 
 
+TOO_MANY_FAILURES: Final = "too_many_failures"
 UNKNOWN_ACCESS_KEY: Final = "unknown_access_key"
 WRONG_SIGNATURE: Final = "wrong_signature"
 
@@ -127,7 +129,7 @@ class Callers:
         """The same, in a thread if the body is large."""
         access_key = access_key_of(command.ext_fields)
         user = self._policy.by_access_key(access_key) if access_key is not None else None
-        if user is None or len(command.body) < _LARGE_BYTES:
+        if user is None or len(command.body) < LARGE_BYTES:
             return self.of_signature(command)
         keys = self._keys_of(user)
         return _signed(user, await asyncio.to_thread(matching_key, keys, command.ext_fields or {}, command.body))

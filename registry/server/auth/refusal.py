@@ -11,7 +11,7 @@ from ...auth.refused import MOST_CHARACTERS, MOST_RESOURCES, RefusedKind
 from ...auth.rights import Need
 from ...auth.users import ANONYMOUS, User
 from ...names import printable
-from .caller import UNKNOWN_ACCESS_KEY, WRONG_SIGNATURE, Caller, How, Origin, Unproven
+from .caller import TOO_MANY_FAILURES, UNKNOWN_ACCESS_KEY, WRONG_SIGNATURE, Caller, How, Origin, Unproven
 
 # Reasons besides those of a decision, and of a signature that does not fit.
 NEEDS_TLS: Final = "needs_tls"
@@ -19,7 +19,7 @@ BROKER_ADDR: Final = "broker_addr"
 NOT_OWNER: Final = "not_owner"
 UNDECIDED: Final = "undecided"
 
-REASONS: Final = (UNKNOWN_ACCESS_KEY, WRONG_SIGNATURE, NEEDS_TLS, BROKER_ADDR, NOT_OWNER, UNDECIDED)
+REASONS: Final = (UNKNOWN_ACCESS_KEY, WRONG_SIGNATURE, TOO_MANY_FAILURES, NEEDS_TLS, BROKER_ADDR, NOT_OWNER, UNDECIDED)
 
 _TEXT_CHARS: Final = 1000
 
@@ -61,7 +61,7 @@ class Refusal(NamedTuple):
     def of_signature(cls, unproven: Unproven, origin: Origin) -> Self:
         """A signature that does not fit; whether the rules would allow the request is not looked at."""
         name = unproven.access_key[:MOST_CHARACTERS]
-        missing, mend = "the signature is by none of this user's secrets", ""
+        missing, mend = unproven.why or "the signature is by none of this user's secrets", ""
         if unproven.reason == UNKNOWN_ACCESS_KEY:
             missing, mend = "no user has this AccessKey", f"mqregistry auth user add {shlex.quote(name)}"
         text = f"the AccessKey {name} from {origin.address} proves nothing: {missing}"

@@ -16,6 +16,7 @@ from ...protocol.watch import ROUTE_WATCH
 from .closed import Closed
 
 _LOOKUP: Final = int(RequestCode.GET_ROUTEINFO_BY_TOPIC)
+_OTHER: Final = -1
 _KNOWN_REQUESTS: Final = frozenset((*map(int, RequestCode), ROUTE_WATCH))
 _RESULTS: Final = {int(code): code.name.lower() for code in ResponseCode}
 # Where a reply has its code: behind the length word, the mark word and the name of the first member of a JSON header.
@@ -61,13 +62,14 @@ class Counters:
         for name in self.__slots__:
             setattr(self, name, 0)
         self.requests: Counter[tuple[int, int]] = Counter()
-        """By request code and response code, without the lookups that the four numbers have."""
+        """By request code (-1: one that nobody knows) and response code, without the lookups that the four numbers
+        have."""
         self.closed = dict.fromkeys(Closed, 0)
         self.durations = {group: Durations() for group in GROUPS}
 
     def answered(self, request_code: int, reply: bytes) -> None:
         """Count a request that got this reply, or would have if its sender had wanted one."""
-        self.requests[request_code, code_of(reply)] += 1
+        self.requests[request_code if request_code in _KNOWN_REQUESTS else _OTHER, code_of(reply)] += 1
 
     def took(self, group: str, since_s: float) -> None:
         """Note how long a request took, since this time of ``perf_counter``."""

@@ -7,11 +7,12 @@ from collections.abc import Callable
 from time import perf_counter
 from typing import Protocol
 
-from ...errors import RegistryError, RemoteProtocolError
+from ...errors import RateExceeded, RegistryError, RemoteProtocolError
 from ...protocol.codes import FLAG_ONEWAY, RequestCode, ResponseCode, with_name
 from ...protocol.command import Command
 from ...protocol.watch import ROUTE_WATCH, WatchRequest
 from ..auth.authorization import Sender
+from ..auth.refusal import Refusal
 from ..auth.requests import NO_BODY_BYTES, REQUESTS, too_long
 from ..counting.lookup_samples import KnownLookups
 from ..requests.context import RequestContext
@@ -33,6 +34,7 @@ class Asker(Sender, Watcher, Protocol):
     """A connection, as far as its requests are concerned. known: answers the lookups that it knows by their bytes."""
 
     address: str
+    host: str
     known: KnownLookups
     active_at_s: float
 
@@ -120,21 +122,34 @@ class Answering:
                 asker.known = self._known
         return None
 
+    def _refused_write(self, asker: Asker, command: Command, opaque: int, refusal: Refusal) -> bytes:
+        """The answer to a write that the rules refuse: it takes no place, no turn, and of limits only its address's."""
+        context = self._context
+        if command.code == RequestCode.REGISTER_BROKER:
+            context.counters.registrations_refused += 1
+        try:
+            context.rates.check_refused(command.code, asker.host)
+        except RateExceeded as error:
+            return context.replies.reply(opaque, ResponseCode.SYSTEM_BUSY, str(error))
+        return context.replies.no_permission(opaque, refusal.text)
+
     def _begin(self, asker: Asker, command: Command, opaque: int, frame_bytes: int) -> bytes | None:
         """Queue a write or hold a route watch; the answer, if that cannot be."""
-        context = self._context
+        context, authorization = self._context, self._context.authorization
         write = self.writes.get(command.code)
         if write is not None:
-            if context.in_flight >= self._in_flight:
+            refusal = authorization.of_small_write(command, asker) if authorization is not None else None
+            if refusal is not None:
+                return self._refused_write(asker, command, opaque, refusal)
+            if context.in_flight >= self._in_flight or not context.rates.begun(asker.host, self._in_flight):
                 return context.replies.overloaded.reply(opaque)
             asker.queue(write, command, opaque, frame_bytes)
             return None
         if command.code == ROUTE_WATCH and not command.flag & FLAG_ONEWAY:
             try:
                 request = WatchRequest.decode(command.ext_fields, command.body)
-                authorization = context.authorization
-                refusal = authorization and authorization.of_read(command, asker, request.topics)
-                if refusal:
+                refusal = authorization.of_read(command, asker, request.topics) if authorization is not None else None
+                if refusal is not None:
                     return context.replies.no_permission(opaque, refusal.text)
                 context.watches.watch(asker, request, opaque, asker.active_at_s)
             except RemoteProtocolError as error:

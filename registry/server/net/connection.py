@@ -18,8 +18,9 @@ from ...protocol.codes import FLAG_ONEWAY, FLAG_RESPONSE
 from ...protocol.command import Command
 from ...protocol.frame import FrameReader, is_frame
 from ...protocol.watch import ROUTE_WATCH, WatchAnswer
-from ..auth.authorization import Looked, Verified
+from ..auth.authorization import Looked
 from ..auth.caller import NO_CERTIFICATE, Caller
+from ..auth.proofs import Verified
 from ..counting.closed import Closed
 from ..counting.lookup_samples import KnownLookups
 from ..requests.writes import Write
@@ -218,7 +219,7 @@ class ServerConnection(asyncio.Protocol):
         self.abort(Closed.MEMORY, reason)
         self._reader = FrameReader()
         self._backlog.clear()
-        self._context.in_flight -= len(self._writes)
+        self._ended(len(self._writes))
         self._writes.clear()
         self._context.watches.gone(self)
         self._queued_bytes = self.unread_bytes = 0
@@ -327,7 +328,7 @@ class ServerConnection(asyncio.Protocol):
                 write, command, opaque, held_bytes, since_s = writes[0]
                 answer = await run_write(self._context, write, command, opaque, self)
                 writes.popleft()
-                self._context.in_flight -= 1
+                self._ended(1)
                 self._queued_bytes -= held_bytes
                 if not command.flag & FLAG_ONEWAY:
                     self._send([answer])
@@ -341,13 +342,18 @@ class ServerConnection(asyncio.Protocol):
                     self._resume_reading()
         finally:
             if self._writer is not None:  # else drop() has done this
-                self._context.in_flight -= len(writes)
+                self._ended(len(writes))
                 writes.clear()
                 self._queued_bytes = 0
                 self._hold()
                 self._writer = None
                 if self._lost:
                     self._context.channels.closed(self)
+
+    def _ended(self, writes: int) -> None:
+        """So many of its writes have no place any more."""
+        self._context.in_flight -= writes
+        self._context.rates.ended(self.host, writes)
 
     # bounds
 

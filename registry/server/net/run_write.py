@@ -19,14 +19,15 @@ _LOOKUP = int(RequestCode.GET_ROUTEINFO_BY_TOPIC)
 async def run_write(context: RequestContext, write: Write, command: Command, opaque: int, connection: Peer) -> bytes:
     """Answer one write."""
     try:
-        context.rates.check_request(command.code, connection.host)
         authorization = context.authorization
         if authorization is None:  # what was decided of the write before, in another mode, says nothing of this one
             connection.caller = None
         elif command.code != _LOOKUP:  # on a lookup it was decided as on any read
             refusal = await authorization.of_write(command, connection)
             if refusal is not None:
+                context.rates.check_refused(command.code, connection.host)
                 raise NotAllowed(refusal.text)
+        context.rates.check_request(command.code, connection.host)
         return await write(context, command, opaque, connection)
     except RateExceeded as error:  # the rates log it: not each one
         return context.replies.reply(opaque, ResponseCode.SYSTEM_BUSY, str(error))

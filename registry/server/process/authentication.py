@@ -85,8 +85,11 @@ class Authentication:
         logger.info("authentication: mode %s, revision %d, %d users", policy.mode, policy.revision, len(policy.users))
         if policy.mode is not Mode.OFF:
             self._context.authorize(
-                Authorization(policy, self._tally, require_tls=settings.auth_require_tls, tables=self._context)
-            )
+                Authorization(
+                    policy, self._tally, require_tls=settings.auth_require_tls, tables=self._context,
+                    failures=self._context.rates.failures,
+                )
+            )  # fmt: skip
             return
         self._context.authorize(None)
         if self._warns and not _is_loopback(settings.bind_address):

@@ -17,11 +17,15 @@ from ...config.settings import Settings, options
 from ...errors import RateExceeded
 from ...networks import Networks, parse_address
 from ...protocol.codes import RequestCode
+from .failures import Failures
 from .over_limit_log import OverLimitLog
 from .token_buckets import TokenBuckets
 
 MOST_ADDRESSES: Final = 8192
 """Addresses whose buckets are kept, of each kind."""
+
+PLACES: Final = 2
+"""The part of the places for writes that wait (one in so many) that one address may have."""
 
 _ALL: Final = ""
 _IPV6_BITS: Final = 64
@@ -91,6 +95,8 @@ class Rates:
         self._log = OverLimitLog()
         self._kinds = {name: _kind(name, what) for name, what in _WHAT.items()}
         self._open: dict[str, int] = {}  # account -> its open connections
+        self._waiting: dict[str, int] = {}  # account -> its writes that wait
+        self.failures = Failures(_account_of, self.limited_account, clock_ns)
         self._open_limit, self._places = _Limit("address_connections"), _Limit("max_connections")
         self.configure(settings)
 
@@ -144,6 +150,37 @@ class Rates:
         self._places.exceeded += 1
         self._places.refused += 1
 
+    def begun(self, host: str, most: int) -> bool:
+        """Count a write of this address that begins to wait; False: it has half of the places (most) already.
+
+        :meth:`ended` is to be called when it was done.
+        """
+        account = self.limited_account(host)
+        if account:
+            waiting = self._waiting.get(account, 0)
+            if waiting >= max(1, most // PLACES):
+                return False
+            self._waiting[account] = waiting + 1
+        return True
+
+    def ended(self, host: str, writes: int = 1) -> None:
+        """Writes that were counted are done, or will never be."""
+        account = self.limited_account(host)
+        left = self._waiting.get(account, 0) - writes
+        if left > 0:
+            self._waiting[account] = left
+        else:
+            self._waiting.pop(account, None)
+
+    def check_refused(self, code: int, host: str) -> None:
+        """Count a request that is refused by the rules: for its address alone, never for all together.
+
+        Raises:
+            RateExceeded: its address sends so many that it is not even told why.
+        """
+        kind = _KIND_OF.get(code, "writes")
+        self.check(kind, host, of_all=False)
+
     def check_request(self, code: int, host: str) -> None:
         """Count a request, if its code alone says that it is a write.
 
@@ -164,8 +201,8 @@ class Rates:
         if is_new:
             self.check("new_brokers", host)
 
-    def check(self, kind: Kind, host: str) -> None:
-        """Count one of these, of this address.
+    def check(self, kind: Kind, host: str, *, of_all: bool = True) -> None:
+        """Count one of these, of this address, and of all together.
 
         Raises:
             RateExceeded: it is over a limit, and is to be refused.
@@ -174,9 +211,9 @@ class Rates:
         if getattr(self._settings, mode) == "off":
             return
         now_ns, account = self._clock_ns(), _account_of(host)
-        wanted = (
-            [(of_namespace, _ALL)] if self._unlimited.has_host(host) else [(of_address, account), (of_namespace, _ALL)]
-        )
+        wanted = [] if self._unlimited.has_host(host) else [(of_address, account)]
+        if of_all:
+            wanted.append((of_namespace, _ALL))
         for limit, key in wanted:
             limit.seen += 1
             if limit.buckets is not None and not limit.buckets.has_token(key, now_ns):

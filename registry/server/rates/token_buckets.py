@@ -41,10 +41,14 @@ class TokenBuckets:
         """Whether this bucket has a token."""
         return self._full_at_ns.get(key, 0) + self._token_ns <= now_ns + self._bucket_ns
 
-    def take(self, key: str, now_ns: int) -> None:
-        """Take a token that is there."""
+    def is_in_use(self, key: str, now_ns: int) -> bool:
+        """Whether this bucket is not full."""
+        return self._full_at_ns.get(key, 0) > now_ns
+
+    def take(self, key: str, now_ns: int, for_ns: int | None = None) -> None:
+        """Take a token that is there; for_ns: or what takes so long to fill again, from a bucket that may owe it."""
         buckets = self._full_at_ns
-        buckets[key] = max(buckets.get(key, 0), now_ns) + self._token_ns
+        buckets[key] = max(buckets.get(key, 0), now_ns) + (self._token_ns if for_ns is None else for_ns)
         buckets.move_to_end(key)
         if len(buckets) > self._most:
             buckets.popitem(last=False)

@@ -1,0 +1,61 @@
+"""Slows down who guesses secrets: how many wrong signatures of an address, and of a user, are looked at.
+
+Nobody is locked out by what others do elsewhere: an address from which no wrong signature came is always looked at.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Final
+
+from .token_buckets import SECOND_NS, TokenBuckets
+
+OF_ADDRESS_PER_S: Final = 1
+OF_ADDRESS_BURST: Final = 20
+OF_USER_PER_S: Final = 1
+OF_USER_BURST: Final = 60
+_MOST_ADDRESSES: Final = 8192
+_MOST_USERS: Final = 10_000
+_MEMORY_S: Final = 600
+"""An address counts as one that fails for so long."""
+
+
+class Failures:
+    """Wrong signatures that one worker has seen.
+
+    Args:
+        account_of: the address, or the network, for which a host counts.
+        limited_account: the same; "" for one that is no limit's own: there the user's failures count alone.
+    """
+
+    def __init__(
+        self, account_of: Callable[[str], str], limited_account: Callable[[str], str],
+        clock_ns: Callable[[], int] = time.monotonic_ns,
+    ) -> None:  # fmt: skip
+        self._account_of = account_of
+        self._limited_account = limited_account
+        self._clock_ns = clock_ns
+        self._of_address = TokenBuckets(OF_ADDRESS_PER_S, OF_ADDRESS_BURST // OF_ADDRESS_PER_S, _MOST_ADDRESSES)
+        self._of_user = TokenBuckets(OF_USER_PER_S, OF_USER_BURST // OF_USER_PER_S, _MOST_USERS)
+        self._failing = TokenBuckets(1, _MEMORY_S, _MOST_ADDRESSES)
+
+    def too_many(self, host: str, user: str) -> str:
+        """Why a signature is not looked at; "" = it is."""
+        now_ns, account = self._clock_ns(), self._account_of(host)
+        if not self._failing.is_in_use(account, now_ns):
+            return ""
+        if self._limited_account(host) and not self._of_address.has_token(account, now_ns):
+            return f"too many wrong signatures came from {account}: {OF_ADDRESS_PER_S} a second is looked at"
+        if not self._of_user.has_token(user, now_ns):
+            return f"too many wrong signatures of user {user} were sent: {OF_USER_PER_S} a second is looked at"
+        return ""
+
+    def failed(self, host: str, user: str = "") -> None:
+        """A signature was wrong; user "": it was nobody's."""
+        now_ns, account = self._clock_ns(), self._account_of(host)
+        if not self._failing.is_in_use(account, now_ns):
+            self._failing.take(account, now_ns, for_ns=_MEMORY_S * SECOND_NS)
+        for buckets, key in ((self._of_address, account), (self._of_user, user)):
+            if key and buckets.has_token(key, now_ns):
+                buckets.take(key, now_ns)
