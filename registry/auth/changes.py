@@ -24,6 +24,9 @@ MOST_NAMES: Final = 100
 SECRET_CHARACTERS: Final = (7, 256)
 """The least and the most of a secret. ACL 1.0 of brokers asks for more than six as well."""
 
+GIVEN_SECRET: Final = (16, 8)
+"""The least of a secret that is not made here: characters, and how many of them are different."""
+
 _SECRET: Final = re.compile(r"[!-~]+")
 _CERTIFICATE: Final = re.compile(r"(URI|DNS|CN):(.+)", re.S)
 
@@ -217,6 +220,17 @@ def check_secret_key(key: str) -> None:
         raise RefusedChange(
             f"a secret has {least} to {most} printable ASCII characters and no blank; this one has {len(key)}"
             + ("" if _SECRET.fullmatch(key) else ", others among them")
+        )
+
+
+def check_given_key(key: str, whose: str = "") -> None:
+    """Refuse a secret that somebody made up and that is easily guessed (``12345678``), in words without it."""
+    check_secret_key(key)
+    least, different = GIVEN_SECRET
+    if len(key) < least or len(set(key)) < different:
+        raise RefusedChange(
+            f"{whose}a secret that is given has at least {least} characters, {different} of them different; this one "
+            f"has {len(key)}, and {len(set(key))} different ones. 'mqregistry auth secret add USER' makes one"
         )
 
 

@@ -21,6 +21,8 @@ _PERMS: Final = {
     "PUB": Effect.ALLOW, "SUB": Effect.ALLOW, "PUB|SUB": Effect.ALLOW, "SUB|PUB": Effect.ALLOW, "DENY": Effect.DENY,
 }  # fmt: skip
 _SECTIONS: Final = ("globalWhiteRemoteAddresses", "accounts", "users", "acls")
+# What a broker writes beside them after updateAclConfig: when the file was changed.
+_IGNORED: Final = ("dataVersion",)
 
 
 class BadFile(RegistryError):
@@ -56,7 +58,7 @@ def read_list(content: Any) -> Listed:
     top = _table("the file", content)
     if not {"accounts", "users"} & top.keys():
         raise BadFile("it has neither 'accounts' (plain_acl.yml of ACL 1.0) nor 'users' (ACL 2.0)")
-    if unknown := top.keys() - {*_SECTIONS}:
+    if unknown := top.keys() - {*_SECTIONS, *_IGNORED}:
         raise BadFile(f"{', '.join(sorted(map(str, unknown)))}: expected only {', '.join(_SECTIONS)}")
     notes: list[str] = []
     if white := _texts("globalWhiteRemoteAddresses", top.get("globalWhiteRemoteAddresses")):

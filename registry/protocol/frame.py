@@ -14,9 +14,9 @@ from ..errors import RemoteProtocolError
 MAX_FRAME_BYTES: Final = 16 * 1024 * 1024
 """The longest frame that the Java server takes, length word included (frameMaxLength)."""
 
-_LENGTH_BYTES: Final = 4
+LENGTH_BYTES: Final = 4
 _MARK_BYTES: Final = 4
-_MAX_LENGTH: Final = MAX_FRAME_BYTES - _LENGTH_BYTES
+_MAX_LENGTH: Final = MAX_FRAME_BYTES - LENGTH_BYTES
 _LENGTH_WORD: Final = struct.Struct(">i")
 # Pieces of a frame below this size are joined as they arrive: a list of single bytes would take forty times the
 # memory of the bytes.
@@ -26,7 +26,7 @@ _SMALL_BYTES: Final = 4096
 def is_frame(data: bytes) -> bool:
     """Whether ``data`` is exactly one whole frame, including its length word."""
     size = len(data)
-    return 2 * _LENGTH_BYTES <= size <= MAX_FRAME_BYTES and _LENGTH_WORD.unpack_from(data)[0] == size - _LENGTH_BYTES
+    return 2 * LENGTH_BYTES <= size <= MAX_FRAME_BYTES and _LENGTH_WORD.unpack_from(data)[0] == size - LENGTH_BYTES
 
 
 class FrameReader:
@@ -38,7 +38,7 @@ class FrameReader:
     Cost: every byte of a frame is copied once; twice if it arrived in pieces below 4 KiB.
     """
 
-    __slots__ = ("_held", "_need", "error", "pending", "too_long")
+    __slots__ = ("_head_given", "_held", "_need", "_skip", "error", "pending", "too_long")
 
     def __init__(self) -> None:
         self.error: RemoteProtocolError | None = None
@@ -49,6 +49,8 @@ class FrameReader:
         self.pending: list[bytes | bytearray] = []
         """The pieces of the unfinished frame; read-only for callers, empty when there is none."""
         self._held = 0  # bytes in them
+        self._head_given = False
+        self._skip = 0  # bytes of the unfinished frame that are still to come, and are not kept
         self._need = 0  # the size of that frame, length word included; 0 until its length word is there
 
     @property
@@ -60,6 +62,23 @@ class FrameReader:
     def announced_bytes(self) -> int:
         """Size of the unfinished frame in bytes, including its length word; 0 while its length word is incomplete."""
         return self._need
+
+    def head(self) -> bytes | None:
+        """Mark word and header of the unfinished frame, once; None: they are not whole yet, or were given."""
+        if self._head_given or self._held < LENGTH_BYTES + _MARK_BYTES:
+            return None
+        first = b"".join(self.pending[:2]) if len(self.pending[0]) < 2 * LENGTH_BYTES else self.pending[0]
+        size = 2 * LENGTH_BYTES + int.from_bytes(first[LENGTH_BYTES + 1 : 2 * LENGTH_BYTES], "big")
+        if not size <= self._held or size >= self._need:
+            return None
+        self._head_given = True
+        return b"".join(self.pending)[LENGTH_BYTES:size]
+
+    def skip(self) -> None:
+        """Keep nothing of the unfinished frame, neither what came nor what is still to come of it."""
+        self._skip = self._need - self._held
+        self._forget()
+        self.pending = [b""]  # it is still unfinished
 
     def feed(self, data: bytes) -> list[bytes]:
         """Take the next bytes of the stream.
@@ -80,16 +99,16 @@ class FrameReader:
         frames: list[bytes] = []
         at = self._finish_pending(data, frames) if self.pending else 0
         end = len(data)
-        while self.error is None and end - at >= _LENGTH_BYTES:
+        while self.error is None and end - at >= LENGTH_BYTES:
             (length,) = _LENGTH_WORD.unpack_from(data, at)
-            stop = at + _LENGTH_BYTES + length
+            stop = at + LENGTH_BYTES + length
             if not _MARK_BYTES <= length <= _MAX_LENGTH:
-                self._refuse(length, data[at + _LENGTH_BYTES :])
+                self._refuse(length, data[at + LENGTH_BYTES :])
                 return frames
             if stop > end:
                 self._need = stop - at
                 break
-            frames.append(data[at + _LENGTH_BYTES : stop])
+            frames.append(data[at + LENGTH_BYTES : stop])
             at = stop
         if at < end and self.error is None:
             self._hold(data[at:] if at else data)
@@ -98,22 +117,28 @@ class FrameReader:
     def _finish_pending(self, data: bytes, frames: list[bytes]) -> int:
         """Add ``data`` to the unfinished frame; returns how many bytes of ``data`` belong to it."""
         at = 0
+        if self._skip:
+            at = min(self._skip, len(data))
+            self._skip -= at
+            if not self._skip:
+                self._forget()
+            return at
         if not self._need:
-            at = _LENGTH_BYTES - self._held
+            at = LENGTH_BYTES - self._held
             self._hold(data[:at])
-            if self._held < _LENGTH_BYTES:
+            if self._held < LENGTH_BYTES:
                 return len(data)
             (length,) = _LENGTH_WORD.unpack(b"".join(self.pending))
             if not _MARK_BYTES <= length <= _MAX_LENGTH:
                 self._refuse(length, data[at:])
                 return at
-            self._need = _LENGTH_BYTES + length
+            self._need = LENGTH_BYTES + length
         missing = self._need - self._held
         if len(data) - at < missing:
             self._hold(data[at:] if at else data)
             return len(data)
         first, *others = self.pending  # the length word is in the first: pieces that short are put together
-        frames.append(b"".join((memoryview(first)[_LENGTH_BYTES:], *others, memoryview(data)[at : at + missing])))
+        frames.append(b"".join((memoryview(first)[LENGTH_BYTES:], *others, memoryview(data)[at : at + missing])))
         self._forget()
         return at + missing
 
@@ -129,6 +154,7 @@ class FrameReader:
     def _forget(self) -> None:
         self.pending = []
         self._held = self._need = 0
+        self._head_given = False
 
     def _refuse(self, length: int, came: bytes) -> None:
         self._forget()

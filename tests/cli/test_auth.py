@@ -154,7 +154,7 @@ def test_rules(auth):
     assert "has no rule 'deny route topic:t'; its rules: allow route topic:orders-*;" in str(
         auth("deny", "app", "route", "topic:t", "--remove", expect=1).exception
     )
-    assert "perm can be on broker:NAME or '*', not on topic" in str(
+    assert "perm can be on broker:NAME or cluster:NAME or '*', not on topic" in str(
         auth("allow", "app", "perm", "topic:t", expect=1).exception
     )
     assert auth("deny", "anonymous", "list", "*").stdout == "everybody who is not known: deny list *\n"
@@ -199,6 +199,15 @@ def test_a_secret_that_is_none_is_refused_and_not_repeated(auth, stdin):
     done = auth("secret", "add", "app", "--stdin", stdin=stdin, expect=1)
     assert "7 to 256 printable" in str(done.exception)
     assert not stdin.strip() or stdin.strip() not in str(done.exception) + done.output
+
+
+@pytest.mark.parametrize("stdin", ["12345678", "fifteen-letters", "1234567123456712345671234567"])
+def test_a_secret_that_is_easily_guessed_is_refused_and_not_repeated(auth, policy, stdin):
+    auth("user", "add", "app")
+    done = auth("secret", "add", "app", "--stdin", stdin=f"{stdin}\n", expect=1)
+    assert "at least 16 characters, 8 of them different" in str(done.exception)
+    assert stdin not in str(done.exception) + done.output
+    assert not policy().users["app"].secrets
 
 
 def test_check(auth):
@@ -315,9 +324,10 @@ def test_who_could_not_prove_who_he_is_is_shown(auth, in_store):
 
 PLAIN = """
 globalWhiteRemoteAddresses: [10.10.103.*]
+dataVersion: [{counter: 1, timestamp: 1700000000000}]
 accounts:
-  - {accessKey: rocketmq2, secretKey: 12345678, admin: true}
-  - {accessKey: RocketMQ, secretKey: 00123456, topicPerms: [topicA=DENY, "topicB=PUB|SUB"]}
+  - {accessKey: rocketmq2, secretKey: 1234567812345678, admin: true}
+  - {accessKey: RocketMQ, secretKey: 0012345600123457, topicPerms: [topicA=DENY, "topicB=PUB|SUB"]}
 """
 
 
@@ -341,7 +351,7 @@ def test_import_of_a_brokers_file(auth, policy, plain_acl):
     assert done.stderr.startswith("note: globalWhiteRemoteAddresses (10.10.103.*) is left out")
     users = policy().users
     assert {user.name: user.secrets[0].key for user in users.values()} == {
-        "rocketmq2": "12345678", "RocketMQ": "00123456",
+        "rocketmq2": "1234567812345678", "RocketMQ": "0012345600123457",
     }  # fmt: skip
     before = policy().revision
     assert auth("import", plain_acl).stdout.endswith("rocketmq2: there already, left as it is\nRocketMQ: there already,"
@@ -358,6 +368,8 @@ def test_import_of_a_brokers_file(auth, policy, plain_acl):
         ("a.yml", "accounts: [{accessKey: a, secretKey: top-secret", "it is no YAML: .*line 1"),
         ("a.json", '{"accounts": [{"accessKey": "top-secret', "cannot be read"),
         ("a.yml", "accounts: [{accessKey: a, secretKey: top}]", "7 to 256"),
+        ("a.yml", "accounts: [{accessKey: a, secretKey: 12345678}]", "user 'a': .*at least 16 characters"),
+        ("a.yml", "accounts: [{accessKey: a, secretKey: aaaaaaaaaaaaaaaaaaaa}]", "8 of them different"),
         ("a.yml", "x: 1", "neither 'accounts'"),
     ],
 )

@@ -113,7 +113,7 @@ def unread_answers(at: Attacked) -> Strike:
 
 def unfinished_frames(at: Attacked) -> Strike:
     """17 of 16 MiB, as far as they are read."""
-    block = bytes(15 * MB)
+    block = frame(RequestCode.REGISTER_BROKER, {})[4:] + bytes(15 * MB)
 
     def strike() -> None:
         with at.attackers(17) as clients:

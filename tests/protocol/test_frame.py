@@ -141,3 +141,23 @@ def test_a_large_frame_in_small_pieces_costs_linear_time() -> None:
     assert len(frames) == 1
     # 8,192 pieces; copying all that is pending for each would move 34 GB.
     assert time.thread_time() - start < 1.0
+
+
+@pytest.mark.parametrize("step", [1, 3, 7, 8, 9, 50, 1000])
+def test_the_rest_of_a_frame_is_passed_over(step):
+    """Its head is given once, when it is whole; nothing of the rest is held, and the next frames are whole."""
+    head, after = b"\x00\x00\x00\x05hello", b"\x00\x00\x00\x04next"
+    data = (len(head) + 400).to_bytes(4, "big") + head + b"x" * 400 + after + after
+    reader, frames, heads = FrameReader(), [], []
+    for first in range(0, len(data), step):
+        frames += reader.feed(data[first : first + step])
+        found = reader.head()
+        if found is not None:
+            heads.append(found)
+            reader.skip()
+            assert reader.pending
+            assert (reader.pending_bytes, reader.announced_bytes) == (0, 0)
+    if step < 400:
+        assert heads == [head]
+        assert frames == [b"next"] * 2
+    assert not reader.pending

@@ -136,8 +136,10 @@ def unfinished(
     connection = socket.create_connection(("127.0.0.1", front_end.port), 10, (host, 0))
     connection.settimeout(wait_s)
     try:
-        connection.sendall(struct.pack(">i", frame_bytes))
-        connection.sendall(b"x" * size)
+        # of a registration: other requests are refused by their headers
+        head = encode_command(Command(code=103, opaque=1, version=479, ext_fields={}))[4:]
+        connection.sendall(struct.pack(">i", frame_bytes) + head)
+        connection.sendall(b"x" * (size - len(head)))
     except OSError:
         pass
     return connection

@@ -313,8 +313,8 @@ def test_any_requests_in_any_pieces(requests, sizes):
     asyncio._set_running_loop(None)
     try:
         for side in pair.sides:
-            if side.connection._writer is not None:
-                loop.run_until_complete(side.connection._writer)
+            if side.connection._writes.task is not None:
+                loop.run_until_complete(side.connection._writes.task)
     finally:
         asyncio._set_running_loop(loop)
     assert pair.quick.wire.written[-1:] == pair.slow.wire.written[-1:]

@@ -41,6 +41,8 @@ async def import_(store: Store, file: Path, dry_run: bool, as_json: bool) -> Non
         for user in users:
             if user.name not in policy.users:
                 policy = changes.add_user(policy, user)
+                for secret in user.secrets:
+                    changes.check_given_key(secret.key, f"user {user.name!r}: ")
         return policy
 
     policies = PolicyStore(store)

@@ -32,7 +32,10 @@ async def add(store: Store, name: str, stdin: bool, as_json: bool) -> None:
 
     Another one that the user has goes on being taken until 'auth secret drop'.
     """
-    made = new_secret((await read_head(store)).now_ms, _read_secret() if stdin else None)
+    given = _read_secret() if stdin else None
+    if given is not None:
+        changes.check_given_key(given)
+    made = new_secret((await read_head(store)).now_ms, given)
     policy = await PolicyStore(store).change(lambda policy: changes.add_secret(policy, name, made))
     others = [one.id for one in policy.users[name].secrets if one.id != made.id]
     if as_json:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import Any, Final, NamedTuple
 
@@ -80,13 +81,20 @@ class Logins:
         if wait_s > 0:
             logger.warning("too many wrong logins from %s: none is looked at for %d s", _where(request), wait_s)
             return Answer(text="Too many tries from your address were wrong.", wait_s=wait_s)
+        known = self.rules.policy.users.get(name)
+        slow_s = self.tries.slow_s(source, known.name) if known else 0.0
+        if slow_s:
+            logger.warning("too many wrong logins as user %s: those from new addresses wait", printable(name))
+            self.tries.failed(source, name)  # now: of many at a time none is overlooked
+            await asyncio.sleep(slow_s)
         proven = prove(self.rules.policy, name, secret)
         if proven is None:
-            self.tries.failed(source)
-            known = self.rules.policy.users.get(name)
+            if not slow_s:
+                self.tries.failed(source, known.name if known else "")
             who = f"user {printable(known.name)}" if known else "a user that there is not"
             logger.warning("a wrong login as %s from %s", who, _where(request))
             return Answer(text=_WRONG)
+        self.tries.let_in(source, proven.user.name)
         why = _why_out(proven.user, source)
         if why:
             logger.warning("user %s is not let in from %s: %s", printable(name), _where(request), why)

@@ -1,4 +1,4 @@
-"""Bounds how often one address may try a secret that is wrong."""
+"""Bounds how often one address may try a secret that is wrong, and slows down tries of one user from everywhere."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ from ...networks import Address
 
 MOST_TRIES: Final = 10
 WITHIN_S: Final = 600.0
+SLOW_S: Final = 3.0
+"""So long a try waits when a user's were wrong too often, unless it comes from where he was let in before."""
+_MOST_USERS: Final = 10_000
 _MOST_ADDRESSES: Final = 10_000
 _IPV6_HOST_BITS: Final = 64  # one customer has so many addresses
 
@@ -25,6 +28,8 @@ class Tries:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._failed: OrderedDict[int | None, deque[float]] = OrderedDict()
+        self._of_user: OrderedDict[str, deque[float]] = OrderedDict()
+        self._let_in: OrderedDict[tuple[str, int | None], None] = OrderedDict()
 
     def wait_s(self, source: Address | None) -> float:
         """How long until this address may try again; 0: now."""
@@ -36,8 +41,26 @@ class Tries:
             failed.popleft()
         return failed[0] + WITHIN_S - now if len(failed) >= MOST_TRIES else 0.0
 
-    def failed(self, source: Address | None) -> None:
-        """A try from there was wrong."""
+    def slow_s(self, source: Address | None, user: str) -> float:
+        """How long a try as this user from there waits before it is looked at. Nobody is locked out by it."""
+        failed = self._of_user.get(user) or deque()
+        many = len(failed) >= MOST_TRIES and failed[0] > self._clock() - WITHIN_S
+        return SLOW_S if many and (user, _key(source)) not in self._let_in else 0.0
+
+    def let_in(self, source: Address | None, user: str) -> None:
+        """A try from there was right."""
+        self._let_in[user, _key(source)] = None
+        self._let_in.move_to_end((user, _key(source)))
+        while len(self._let_in) > _MOST_ADDRESSES:
+            self._let_in.popitem(last=False)
+
+    def failed(self, source: Address | None, user: str = "") -> None:
+        """A try from there was wrong; user: whose name it had, "" = nobody's."""
+        if user:
+            self._of_user.setdefault(user, deque(maxlen=MOST_TRIES)).append(self._clock())
+            self._of_user.move_to_end(user)
+            while len(self._of_user) > _MOST_USERS:
+                self._of_user.popitem(last=False)
         key = _key(source)
         self._failed.setdefault(key, deque(maxlen=MOST_TRIES)).append(self._clock())
         self._failed.move_to_end(key)

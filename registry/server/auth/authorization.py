@@ -154,6 +154,13 @@ class Authorization:
         except Exception as error:  # noqa: BLE001 - logged; refused if rules are in force
             return self._undecided(command, sender, error)
 
+    def of_head(self, command: Command, sender: Sender) -> Refusal | None:
+        """Why a write is refused whatever its body is, which has not come yet; None: it may be allowed."""
+        by_header = command.code == _REGISTER or self.own_caller(sender).user is None
+        if not by_header or access_key_of(command.ext_fields) is not None:
+            return None
+        return self.of_small_write(command, sender)
+
     async def of_write(self, command: Command, sender: Sender) -> Refusal | None:
         """Why a write is not done; None: it is, and ``sender.caller`` says who sent it."""
         sender.caller = NOBODY

@@ -8,8 +8,9 @@ from time import perf_counter
 from typing import Protocol
 
 from ...errors import RateExceeded, RegistryError, RemoteProtocolError
-from ...protocol.codes import FLAG_ONEWAY, RequestCode, ResponseCode, with_name
+from ...protocol.codes import FLAG_ONEWAY, FLAG_RESPONSE, RequestCode, ResponseCode, with_name
 from ...protocol.command import Command
+from ...protocol.frame import LENGTH_BYTES
 from ...protocol.watch import ROUTE_WATCH, WatchRequest
 from ..auth.authorization import Sender
 from ..auth.refusal import Refusal
@@ -48,15 +49,18 @@ class Answering:
     Args:
         known: learns the lookups that are answered here.
         in_flight: more writes of all connections are refused.
+        decode: of one frame, or of its head alone.
         not_sent_away: called with a connection that asks while draining, and is too old for code 1500 (GO_AWAY).
     """
 
     def __init__(
-        self, context: RequestContext, known: LookupCache, in_flight: int, not_sent_away: Callable[[Asker], None]
-    ) -> None:
+        self, context: RequestContext, known: LookupCache, in_flight: int, decode: Callable[[bytes], Command],
+        not_sent_away: Callable[[Asker], None],
+    ) -> None:  # fmt: skip
         self._context = context
         self._known = known
         self._in_flight = in_flight
+        self._decode = decode
         self._not_sent_away = not_sent_away
         self.reads = reads(context.behaviour)
         self.writes = writes(context.behaviour)
@@ -104,6 +108,37 @@ class Answering:
         if answer is not None:
             context.counters.answered(code, answer)
         return answer
+
+    def of_head(self, asker: Asker, head: bytes, announced_bytes: int) -> bytes | None:
+        """The answer to a request of which only the header is there, if that is enough to refuse it; None: it is not.
+
+        An empty one: nobody waits for it.
+
+        Args:
+            head: mark word and header of the frame. announced_bytes: its size with its length word.
+
+        Raises:
+            RemoteProtocolError: it is no header.
+        """
+        command = self._decode(head)
+        if command.flag & FLAG_RESPONSE:
+            return b""
+        answer = self._of_head(asker, command, announced_bytes - LENGTH_BYTES - len(head))
+        if answer is not None:
+            self._context.counters.answered(command.code, answer)
+        return b"" if answer is not None and command.flag & FLAG_ONEWAY else answer
+
+    def _of_head(self, asker: Asker, command: Command, body_bytes: int) -> bytes | None:
+        context, code = self._context, command.code
+        opaque = command.opaque if command.opaque is not None else context.next_opaque()
+        known = REQUESTS.get(code)
+        if body_bytes > (NO_BODY_BYTES if known is None else known.body_bytes):
+            if known is None:
+                return self._begin(asker, command, opaque, 0)
+            return context.replies.system_error(opaque, too_long(code, body_bytes))
+        authorization = context.authorization
+        refusal = authorization.of_head(command, asker) if authorization is not None and code in self.writes else None
+        return None if refusal is None else self._refused_write(asker, command, opaque, refusal)
 
     def _refusal(self, asker: Asker, command: Command, opaque: int) -> bytes | None:
         """The answer to a request that is not looked at: while draining, without tables, or if rules forbid a read."""

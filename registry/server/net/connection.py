@@ -9,8 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections import deque
-from time import perf_counter
 from typing import Any
 
 from ...errors import RemoteProtocolError
@@ -27,22 +25,24 @@ from ..requests.writes import Write
 from .connections import Connections
 from .held_memory import request_bytes
 from .large_frames import LARGE_FRAME_BYTES
-from .run_write import run_write
+from .run_write import WriteQueue
 from .small_reads import LargeFrameSender, switch_protocol
 
 logger = logging.getLogger(__name__)
 
 # Answers of one read are written in pieces of about this size, so that a client that does not read shows early.
 _WRITE_BYTES = 1 << 20
+# So much of its answers may wait for a client whose address holds more than its share, then its reading pauses.
+_SMALL_BUFFER_BYTES = 64 << 10
 
 
 class ServerConnection(asyncio.Protocol):
     """The protocol object of one connection, as asyncio calls it. See the module."""
 
     __slots__ = (
-        "_backlog", "_closing", "_connections", "_context", "_large", "_lost", "_queued_bytes", "_reader",
-        "_reading_paused", "_sends_large", "_skip_bytes", "_transport", "_waits", "_watched_bytes", "_writer",
-        "_writes", "active_at_s", "address", "caller", "certificate", "channel", "closed_as", "frame_since_s", "host",
+        "_backlog", "_closing", "_connections", "_context", "_large", "_lost", "_out_of_time", "_reader",
+        "_reading_paused", "_sends_large", "_skip_bytes", "_transport", "_waits", "_watched_bytes", "_writes",
+        "active_at_s", "address", "caller", "certificate", "channel", "closed_as", "frame_since_s", "host",
         "is_tls", "known", "last_caller", "looked", "own_caller", "paused_at_s", "source", "unread_bytes", "verified",
         "via",
     )  # fmt: skip
@@ -53,12 +53,11 @@ class ServerConnection(asyncio.Protocol):
         self._reader = FrameReader()
         self._transport: Any = None
         self._backlog: list[bytes] = []
-        self._writes: deque[tuple[Write, Command, int, int, float]] = deque()
-        self._writer: asyncio.Task[None] | None = None
-        self._queued_bytes = self._watched_bytes = 0
+        self._writes = WriteQueue(self._context, self)
+        self._watched_bytes = 0
         self._closing = self._lost = self._reading_paused = False
         self.closed_as = Closed.CLIENT
-        self._large = self._waits = self._sends_large = False
+        self._large = self._waits = self._sends_large = self._out_of_time = False
         self._skip_bytes = 0  # of a frame that is too long, and answered: hanging up before could take its answer along
         self.channel = self._context.channels.new_channel()
         self.address = self.host = "?"
@@ -125,6 +124,7 @@ class ServerConnection(asyncio.Protocol):
         elif frames or out:
             self._answer(frames, out)
         if self._large or reader.announced_bytes >= LARGE_FRAME_BYTES:
+            self._look_at_head()
             self._look_at_large_frame()
         if reader.error is not None and not self._backlog:
             self.refuse(reader.error)
@@ -140,8 +140,15 @@ class ServerConnection(asyncio.Protocol):
         """The client reads again: answer what has come meanwhile, and read on."""
         self.paused_at_s = None
         self.active_at_s = self._connections.clock_s
+        self._transport.set_write_buffer_limits(high=self._connections.limits.write_buffer_bytes)
+        if not self._out_of_time:
+            self.go_on()
+
+    def go_on(self) -> None:
+        """Answer what has come meanwhile, and read on."""
+        self._out_of_time = False
         frames, self._backlog = self._backlog, []
-        if frames:
+        if frames and not self._closing:
             self._answer(frames, [])
         if self._reader.error is not None and not self._backlog:
             self.refuse(self._reader.error)
@@ -160,7 +167,7 @@ class ServerConnection(asyncio.Protocol):
         # Nothing is sent or decided any more; each of these holds this connection: see process/collector.py.
         self._transport = self.verified = self.looked = None
         self.known = self._connections.known_at_first
-        if self._writer is None:
+        if self._writes.task is None:
             self._context.channels.closed(self)
 
     def measure(self) -> None:
@@ -219,15 +226,9 @@ class ServerConnection(asyncio.Protocol):
         self.abort(Closed.MEMORY, reason)
         self._reader = FrameReader()
         self._backlog.clear()
-        self._ended(len(self._writes))
-        self._writes.clear()
         self._context.watches.gone(self)
-        self._queued_bytes = self.unread_bytes = 0
-        if self._writer is not None:
-            self._writer.cancel()
-            self._writer = None
-            if self._lost:
-                self._context.channels.closed(self)
+        self.unread_bytes = 0
+        self._writes.drop()
         self._hold()
 
     def refuse(self, error: RemoteProtocolError, closed_as: Closed = Closed.BAD_FRAME) -> None:
@@ -259,7 +260,12 @@ class ServerConnection(asyncio.Protocol):
         """Answer these frames, after ``out``, the answers that are made already."""
         out_bytes = sum(map(len, out)) if out else 0
         connections = self._connections
+        slice_ = connections.loop_time.begin(self.host)
         for number, frame in enumerate(frames):
+            if slice_ is not None and slice_.is_over():
+                self._send(out)
+                self._wait_for_time(frames[number:])
+                return
             try:
                 command = connections.decode(frame)
             except RemoteProtocolError as error:
@@ -279,6 +285,17 @@ class ServerConnection(asyncio.Protocol):
                         self._backlog = frames[number + 1 :] + self._backlog
                         return
         self._send(out)
+        if slice_ is not None:
+            slice_.end()
+
+    def _wait_for_time(self, frames: list[bytes]) -> None:
+        """Its address has had its part of the loop's time: read nothing, and answer these frames later."""
+        self._backlog = frames + self._backlog
+        if not self._out_of_time:
+            self._out_of_time = True
+            self._pause_reading()
+            self._connections.loop_time.wait(self)
+        self.measure()
 
     def hold_watch(self, size: int) -> None:
         """Account for the bytes that a held route watch takes; 0: none is held.
@@ -303,6 +320,10 @@ class ServerConnection(asyncio.Protocol):
     def _send(self, out: list[bytes]) -> None:
         if out and not self._lost:
             self._transport.write(out[0] if len(out) == 1 else b"".join(out))
+            if self._transport.get_write_buffer_size():
+                self.measure()
+                if not self._lost and not self._connections.held.has_room(self, 0):
+                    self._transport.set_write_buffer_limits(high=_SMALL_BUFFER_BYTES)
 
     # writes: in the order in which they came, one at a time
 
@@ -310,57 +331,49 @@ class ServerConnection(asyncio.Protocol):
         """Have a write done after those before it, and answered."""
         if self._closing:
             return
-        held_bytes = request_bytes(command, frame_bytes)
-        self._context.in_flight += 1
-        self._writes.append((write, command, opaque, held_bytes, perf_counter()))
-        self._queued_bytes += held_bytes
-        if self._writer is None:
-            self._writer = asyncio.get_running_loop().create_task(self._run_writes())
+        self._writes.add(write, command, opaque, request_bytes(command, frame_bytes))
         self._hold()
         limits = self._connections.limits
-        if len(self._writes) >= limits.queued_writes or self._queued_bytes >= limits.queued_bytes:
+        if len(self._writes) >= limits.queued_writes or self._writes.bytes >= limits.queued_bytes:
             self._pause_reading()
 
-    async def _run_writes(self) -> None:
-        writes = self._writes
-        try:
-            while writes:
-                write, command, opaque, held_bytes, since_s = writes[0]
-                answer = await run_write(self._context, write, command, opaque, self)
-                writes.popleft()
-                self._ended(1)
-                self._queued_bytes -= held_bytes
-                if not command.flag & FLAG_ONEWAY:
-                    self._send([answer])
-                self._context.counters.wrote(command.code, answer, since_s)
-                self._hold()
-                if command.body:
-                    self._look_at_large_frame()
-                limits = self._connections.limits
-                few = len(writes) < limits.queued_writes // 2 and self._queued_bytes < limits.queued_bytes
-                if self._reading_paused and few:
-                    self._resume_reading()
-        finally:
-            if self._writer is not None:  # else drop() has done this
-                self._ended(len(writes))
-                writes.clear()
-                self._queued_bytes = 0
-                self._hold()
-                self._writer = None
-                if self._lost:
-                    self._context.channels.closed(self)
+    def write_done(self, command: Command, answer: bytes) -> None:
+        """A write has its answer: send it, and read on when few are left."""
+        if not command.flag & FLAG_ONEWAY:
+            self._send([answer])
+        self._hold()
+        if command.body:
+            self._look_at_large_frame()
+        limits = self._connections.limits
+        few = len(self._writes) < limits.queued_writes // 2 and self._writes.bytes < limits.queued_bytes
+        if self._reading_paused and few:
+            self._resume_reading()
 
-    def _ended(self, writes: int) -> None:
-        """So many of its writes have no place any more."""
-        self._context.in_flight -= writes
-        self._context.rates.ended(self.host, writes)
+    def writes_done(self) -> None:
+        """None is left, or the connection was dropped while one was worked on."""
+        self._hold()
+        if self._lost:
+            self._context.channels.closed(self)
 
     # bounds
 
     def _hold(self) -> None:
         """Account for the memory that this connection takes; it, or another one, may be dropped for that."""
-        size = self._reader.pending_bytes + self._queued_bytes + self._watched_bytes + self.unread_bytes
+        size = self._reader.pending_bytes + self._writes.bytes + self._watched_bytes + self.unread_bytes
         self._connections.held.holds(self, size)
+
+    def _look_at_head(self) -> None:
+        """Refuse a large request by its header, if that is enough; the rest of it is passed over."""
+        head = self._reader.head() if not self._backlog and not self._closing else None
+        try:
+            answer = self._connections.answering.of_head(self, head, self._reader.announced_bytes) if head else None
+        except RemoteProtocolError as error:
+            self.refuse(error)
+            return
+        if answer is not None:
+            self._reader.skip()
+            self._hold()
+            self._send([answer] if answer else [])
 
     def _look_at_large_frame(self) -> None:
         """Ask for a turn when a large frame has begun; give it back when none is being received or worked on."""
@@ -396,7 +409,8 @@ class ServerConnection(asyncio.Protocol):
             self._transport.pause_reading()
 
     def _resume_reading(self) -> None:
-        if self._reading_paused and self.paused_at_s is None and not self._waits and not self._closing:
+        waits = self._waits or self._out_of_time or self.paused_at_s is not None
+        if self._reading_paused and not waits and not self._closing:
             self._reading_paused = False
             if self.frame_since_s is not None:
                 self.frame_since_s = self._connections.clock_s

@@ -78,11 +78,13 @@ class Connections:
         self.context = context
         self.limits = limits
         self.known = LookupCache(context)
-        self.answering = Answering(context, self.known, limits.in_flight, lambda one: self.not_sent_away.add(one))
         self._unknown = NoLookups()
         self.decode: Callable[[bytes], Command] = decode_command
         if context.behaviour.keeps_empty_binary_fields:
             self.decode = partial(decode_command, keep_empty_fields=True)
+        self.answering = Answering(
+            context, self.known, limits.in_flight, self.decode, lambda one: self.not_sent_away.add(one)
+        )
         self.all: set[OpenConnection] = set()
         self._counted: set[OpenConnection] = set()
         self.not_sent_away: set[Asker] = set()
@@ -91,6 +93,7 @@ class Connections:
         context.on_policy = self.policy_changed
         context.signed_again = self.known.used
         rates = context.rates
+        self.loop_time = rates.loop_time(asyncio.get_running_loop().call_later)
         self.held = HeldMemory(limits.held_bytes, rates.account_of, rates.limited_account)
         self.large_frames = LargeFrames(
             lambda: self.clock_s, share_bytes=self.held.share_bytes, room_bytes=lambda: self.held.room_bytes

@@ -1,8 +1,14 @@
-"""Runs one write of a connection: decides whether it may, has it done, and makes an answer of every failure."""
+"""Runs the writes of a connection one after the other: decides whether each may, has it done, and makes an answer of
+every failure.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from collections import deque
+from time import perf_counter
+from typing import Protocol
 
 from ...errors import RateExceeded, RegistryError, StoreUnavailable
 from ...protocol.codes import RequestCode, ResponseCode, with_name
@@ -14,6 +20,74 @@ logger = logging.getLogger(__name__)
 
 _REGISTER = int(RequestCode.REGISTER_BROKER)
 _LOOKUP = int(RequestCode.GET_ROUTEINFO_BY_TOPIC)
+
+
+class Writing(Peer, Protocol):
+    """A connection, as far as its writes are concerned."""
+
+    def write_done(self, command: Command, answer: bytes) -> None:
+        """A write has its answer."""
+
+    def writes_done(self) -> None:
+        """None is left, or the connection was dropped while one was worked on."""
+
+
+class WriteQueue:
+    """The writes of one connection, in the order in which they came. bytes: what those hold that are not done."""
+
+    __slots__ = ("_connection", "_context", "_waiting", "bytes", "task")
+
+    def __init__(self, context: RequestContext, connection: Writing) -> None:
+        self._context = context
+        self._connection = connection
+        self._waiting: deque[tuple[Write, Command, int, int, float]] = deque()
+        self.bytes = 0
+        self.task: asyncio.Task[None] | None = None
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def add(self, write: Write, command: Command, opaque: int, held_bytes: int) -> None:
+        """Have a write done after those before it."""
+        self._context.in_flight += 1
+        self._waiting.append((write, command, opaque, held_bytes, perf_counter()))
+        self.bytes += held_bytes
+        if self.task is None:
+            self.task = asyncio.get_running_loop().create_task(self._run())
+
+    def drop(self) -> None:
+        """Do none of them any more."""
+        task, self.task = self.task, None
+        self._forget()
+        if task is not None:
+            task.cancel()
+            self._connection.writes_done()
+
+    async def _run(self) -> None:
+        waiting = self._waiting
+        try:
+            while waiting:
+                write, command, opaque, held_bytes, since_s = waiting[0]
+                answer = await run_write(self._context, write, command, opaque, self._connection)
+                waiting.popleft()
+                self._ended(1)
+                self.bytes -= held_bytes
+                self._context.counters.wrote(command.code, answer, since_s)
+                self._connection.write_done(command, answer)
+        finally:
+            if self.task is not None:  # else drop() has done this
+                self._forget()
+                self.task = None
+                self._connection.writes_done()
+
+    def _forget(self) -> None:
+        self._ended(len(self._waiting))
+        self._waiting.clear()
+        self.bytes = 0
+
+    def _ended(self, writes: int) -> None:
+        self._context.in_flight -= writes
+        self._context.rates.ended(self._connection.host, writes)
 
 
 async def run_write(context: RequestContext, write: Write, command: Command, opaque: int, connection: Peer) -> bytes:

@@ -119,6 +119,10 @@ class TlsTransport(SmallReads):
             return
         self._flush()
 
+    def set_write_buffer_limits(self, high: int | None = None) -> None:
+        """Say from how many bytes on that have not gone out the connection is told not to write."""
+        self._transport.set_write_buffer_limits(high=high)
+
     def get_write_buffer_size(self) -> int:
         """Return how many encrypted bytes have not gone out."""
         size: int = self._transport.get_write_buffer_size()

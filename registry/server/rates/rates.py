@@ -18,6 +18,7 @@ from ...errors import RateExceeded
 from ...networks import Networks, parse_address
 from ...protocol.codes import RequestCode
 from .failures import Failures
+from .loop_time import LoopTime
 from .over_limit_log import OverLimitLog
 from .token_buckets import TokenBuckets
 
@@ -118,6 +119,10 @@ class Rates:
     def limited_account(self, host: str) -> str:
         """The same; "" when it has no limits of its own (``unlimitedAddresses``)."""
         return "" if self._unlimited.has_host(host) else _account_of(host)
+
+    def loop_time(self, later: Callable[[float, Callable[[], None]], object]) -> LoopTime:
+        """The event loop's time by address; ``later`` calls a function after so many seconds."""
+        return LoopTime(self.limited_account, later)
 
     def opened(self, host: str) -> str:
         """Count a connection of this address; :meth:`closed` is to be called when it closes, refused or not.

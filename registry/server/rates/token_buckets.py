@@ -24,7 +24,7 @@ class TokenBuckets:
         rate: tokens a second. burst_s: so many seconds' worth of them a full bucket holds. most: buckets that are kept.
     """
 
-    def __init__(self, rate: int, burst_s: int, most: int = 1) -> None:
+    def __init__(self, rate: int, burst_s: float, most: int = 1) -> None:
         self._most = most
         self._full_at_ns: OrderedDict[str, int] = OrderedDict()  # the bucket that was used last comes last
         self.change(rate, burst_s)
@@ -32,14 +32,18 @@ class TokenBuckets:
     def __len__(self) -> int:
         return len(self._full_at_ns)
 
-    def change(self, rate: int, burst_s: int) -> None:
+    def change(self, rate: int, burst_s: float) -> None:
         """Use another rate and size from now on; what was taken stays taken."""
         self._token_ns = SECOND_NS // rate
-        self._bucket_ns = burst_s * SECOND_NS
+        self._bucket_ns = int(burst_s * SECOND_NS)
 
     def has_token(self, key: str, now_ns: int) -> bool:
         """Whether this bucket has a token."""
         return self._full_at_ns.get(key, 0) + self._token_ns <= now_ns + self._bucket_ns
+
+    def empty_s(self, key: str, now_ns: int) -> float:
+        """How long until this bucket has a token again."""
+        return max(0, self._full_at_ns.get(key, 0) + self._token_ns - now_ns - self._bucket_ns) / SECOND_NS
 
     def is_in_use(self, key: str, now_ns: int) -> bool:
         """Whether this bucket is not full."""

@@ -16,8 +16,9 @@ from mqregistry.auth.users import Secret
 from mqregistry.console.app import PAGES
 from mqregistry.console.login import sessions as sessions_module
 from mqregistry.console.login.reach import Reach
-from mqregistry.console.login.tries import MOST_TRIES
+from mqregistry.console.login.tries import MOST_TRIES, SLOW_S, WITHIN_S, Tries
 from mqregistry.errors import StartError, StoreError
+from mqregistry.networks import parse_address
 from mqregistry.store.auth.policies import PolicyStore
 from tests.console.conftest import HERE, open_site
 from tests.server.auth_bed import secret_of, user
@@ -93,6 +94,23 @@ async def test_an_address_tries_only_so_often_and_others_still_may(console):
     assert "mqconsole" not in answer.headers.get("set-cookie", "")
     async with console.browser("10.9.9.9") as other:
         await log_in(other, "ops")
+
+
+def test_tries_of_one_user_from_everywhere_wait_but_from_where_he_was_let_in():
+    """1,500 addresses try once each: nobody is locked out, and who guesses waits."""
+    now = [0.0]
+    tries, honest, new = Tries(lambda: now[0]), parse_address("10.0.0.1"), parse_address("10.9.9.9")
+    tries.let_in(honest, "alice")
+    for number in range(1500):
+        tries.failed(parse_address(f"10.1.{number // 250}.{number % 250}"), "alice")
+    assert (tries.slow_s(new, "alice"), tries.slow_s(honest, "alice"), tries.slow_s(new, "bob")) == (SLOW_S, 0, 0)
+    assert tries.wait_s(new) == tries.wait_s(honest) == 0
+    now[0] += WITHIN_S + 1
+    assert tries.slow_s(new, "alice") == 0
+    for number in range(20_000):
+        tries.failed(None, f"user-{number}")
+        tries.let_in(honest, f"user-{number}")
+    assert len(tries._of_user) <= 10_000 >= len(tries._let_in)
 
 
 async def test_many_tries_at_a_time_are_as_many(console):

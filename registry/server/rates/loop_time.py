@@ -1,0 +1,116 @@
+"""How much of the event loop's time one address takes: who has had its part waits, and others are served meanwhile."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from .token_buckets import SECOND_NS, TokenBuckets
+
+PART: Final = 4
+"""The part of the time (one in so many) that one address may have for long."""
+AT_ONCE_S: Final = 0.05
+"""So much it may have at once."""
+SLICE_S: Final = 0.005
+"""So long a connection works before it is looked whether its address has time left."""
+_MOST_ADDRESSES: Final = 8192
+
+
+class Waiter(Protocol):
+    """A connection that waits for time."""
+
+    @property
+    def host(self) -> str:
+        """The client's address without its port."""
+
+    def go_on(self) -> None:
+        """Its address has time again."""
+
+
+class Slice:
+    """Work for one address, until it is over."""
+
+    __slots__ = ("_account", "_first", "_since_ns", "_time")
+
+    def __init__(self, loop_time: LoopTime, account: str, now_ns: int) -> None:
+        self._time, self._account, self._since_ns, self._first = loop_time, account, now_ns, True
+
+    def is_over(self) -> bool:
+        """Whether the address has had its part of the time: looked at in the beginning, and after each slice."""
+        now_ns = self._time.now_ns()
+        if not self._first and now_ns - self._since_ns < SLICE_S * SECOND_NS:
+            return False
+        self._first = False
+        self.end(now_ns)
+        return not self._time.has(self._account, now_ns)
+
+    def end(self, now_ns: int = 0) -> None:
+        """Note how long it took."""
+        now_ns = now_ns or self._time.now_ns()
+        self._time.spent(self._account, now_ns - self._since_ns, now_ns)
+        self._since_ns = now_ns
+
+
+class LoopTime:
+    """The time of one worker's event loop, by address.
+
+    Args:
+        limited_account: the address, or the network, for which a host counts; "" = no limit holds for it.
+        later: calls a function after so many seconds.
+    """
+
+    def __init__(
+        self, limited_account: Callable[[str], str], later: Callable[[float, Callable[[], None]], object],
+        clock_ns: Callable[[], int] = time.monotonic_ns,
+    ) -> None:  # fmt: skip
+        self._account_of = limited_account
+        self._later = later
+        self._clock_ns = clock_ns
+        self._buckets = TokenBuckets(SECOND_NS, PART * AT_ONCE_S, _MOST_ADDRESSES)
+        self._waiting: dict[str, deque[Waiter]] = {}
+
+    def __len__(self) -> int:
+        return sum(map(len, self._waiting.values()))
+
+    def begin(self, host: str) -> Slice | None:
+        """Begin to work for this address; None: no limit holds for it."""
+        account = self._account_of(host)
+        return Slice(self, account, self._clock_ns()) if account else None
+
+    def has(self, account: str, now_ns: int) -> bool:
+        """Whether this address has time left, and nobody of it waits."""
+        return account not in self._waiting and self._buckets.has_token(account, now_ns)
+
+    def spent(self, account: str, spent_ns: int, now_ns: int) -> None:
+        """Work for this address took so long."""
+        self._buckets.take(account, now_ns, for_ns=PART * spent_ns)
+
+    def now_ns(self) -> int:
+        """Of the clock that it goes by."""
+        return self._clock_ns()
+
+    def wait(self, waiter: Waiter) -> None:
+        """Have a connection go on when its address has time, after those that wait already."""
+        account = self._account_of(waiter.host)
+        waiting = self._waiting.get(account)
+        if waiting is not None:
+            waiting.append(waiter)
+            return
+        self._waiting[account] = deque((waiter,))
+        self._arm(account)
+
+    def _arm(self, account: str) -> None:
+        self._later(self._buckets.empty_s(account, self._clock_ns()), lambda: self._go_on(account))
+
+    def _go_on(self, account: str) -> None:
+        waiting = self._waiting.pop(account)
+        if waiting and self._buckets.has_token(account, self._clock_ns()):
+            waiting.popleft().go_on()  # it may wait again: behind the others
+        waiting += self._waiting.get(account, ())
+        if waiting:
+            first = account not in self._waiting
+            self._waiting[account] = waiting
+            if first:
+                self._arm(account)
