@@ -16,15 +16,13 @@ from ...protocol.codes import FLAG_ONEWAY, FLAG_RESPONSE
 from ...protocol.command import Command
 from ...protocol.frame import FrameReader, is_frame
 from ...protocol.watch import ROUTE_WATCH, WatchAnswer
-from ..auth.authorization import Looked
-from ..auth.caller import NO_CERTIFICATE, Caller
-from ..auth.proofs import Verified
 from ..counting.closed import Closed
 from ..counting.lookup_samples import KnownLookups
 from ..requests.writes import Write
 from .connections import Connections
 from .held_memory import request_bytes
 from .large_frames import LARGE_FRAME_BYTES
+from .remote import Remote
 from .run_write import WriteQueue
 from .small_reads import LargeFrameSender, switch_protocol
 
@@ -36,18 +34,17 @@ _WRITE_BYTES = 1 << 20
 _SMALL_BUFFER_BYTES = 64 << 10
 
 
-class ServerConnection(asyncio.Protocol):
+class ServerConnection(Remote, asyncio.Protocol):
     """The protocol object of one connection, as asyncio calls it. See the module."""
 
     __slots__ = (
         "_backlog", "_closing", "_connections", "_context", "_large", "_lost", "_out_of_time", "_reader",
         "_reading_paused", "_sends_large", "_skip_bytes", "_transport", "_waits", "_watched_bytes", "_writes",
-        "active_at_s", "address", "caller", "certificate", "channel", "closed_as", "frame_since_s", "host",
-        "is_tls", "known", "last_caller", "looked", "own_caller", "paused_at_s", "source", "unread_bytes", "verified",
-        "via",
+        "active_at_s", "channel", "closed_as", "frame_since_s", "known", "paused_at_s", "unread_bytes",
     )  # fmt: skip
 
     def __init__(self, connections: Connections) -> None:
+        super().__init__()
         self._connections = connections
         self._context = connections.context
         self._reader = FrameReader()
@@ -60,16 +57,6 @@ class ServerConnection(asyncio.Protocol):
         self._large = self._waits = self._sends_large = self._out_of_time = False
         self._skip_bytes = 0  # of a frame that is too long, and answered: hanging up before could take its answer along
         self.channel = self._context.channels.new_channel()
-        self.address = self.host = "?"
-        """The client's address for the log; and without its port what limits depend on: a PROXY header that is not
-        believed changes only the first."""
-        self.source = self.via = ""
-        self.is_tls, self.certificate = False, NO_CERTIFICATE
-        self.caller: Caller | None = None
-        self.own_caller: Caller | None = None
-        self.last_caller: Caller | None = None
-        self.verified: Verified | None = None
-        self.looked: Looked | None = None
         self.known: KnownLookups = connections.known_at_first
         self.active_at_s = connections.clock_s
         self.paused_at_s: float | None = None
@@ -183,12 +170,6 @@ class ServerConnection(asyncio.Protocol):
         """What is held of a frame that began before this time, and of answers if the client did nothing since then."""
         unfinished = self._reader.pending_bytes if (self.frame_since_s or math.inf) < before_s else 0
         return unfinished + (self.unread_bytes if self.active_at_s < before_s else 0)
-
-    def named_by_proxy(self, address: str, *, counts: bool) -> None:
-        """A PROXY header names the client; counts: also for rules, else its address counts as not known."""
-        self.via, self.address, self.source = self.address, address, ""
-        if counts:
-            self.host = self.source = address.rpartition(":")[0]
 
     def use_transport(self, transport: Any) -> None:
         """Write answers to this transport from now on: TLS has been put between the connection and the socket."""
