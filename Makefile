@@ -12,10 +12,11 @@ BIN := $(VENV)/bin
 LINKS := src/mqregistry registry/worker registry/pipeline registry/lua
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: same-python help run test other-tests spark-tests test-valkey test-redis k8s interop bench docs pictures lint types check release constraints clean
+.PHONY: same-python help run test test-fast other-tests spark-tests test-valkey test-redis k8s interop bench docs pictures lint types check release constraints clean
 
 help:
 	@echo "make run          start a registry here: Redis, name server, sweeper   (ARGS=... for mqregistry up)"
+	@echo "make test-fast    run what needs no process beside the tests           (ARGS=... for pytest)"
 	@echo "make test         run the tests, but those that need Java              (ARGS=... for pytest)"
 	@echo "make interop      run the tests with real brokers and clients: needs Java and Maven"
 	@echo "make test-valkey  run the tests that need a Redis on Valkey instead"
@@ -75,6 +76,11 @@ run test other-tests spark-tests test-valkey test-redis interop: export PYTHONDO
 test: $(VENV)/dev.stamp
 	@status=0; $(MAKE) --no-print-directory --keep-going --jobs=2 spark-tests other-tests || status=$$?; \
 	  cat $(VENV)/spark.log; exit $$status
+
+# An answer in seconds: what needs no process beside the tests, on fakeredis in the place of a Redis.
+test-fast: $(VENV)/dev.stamp
+	HYPOTHESIS_PROFILE=quick $(BIN)/python -m pytest --in-memory -q -n $(TEST_PROCESSES) --dist worksteal $(ARGS) \
+	  tests/unit tests/protocol tests/auth tests/store
 
 other-tests:
 	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist worksteal -m "not interop and not spark" $(ARGS) $(NONE_IS_FINE)

@@ -16,6 +16,7 @@ import redis
 
 from mqregistry.embedded import EmbeddedRedis
 from mqregistry.store.store import Store
+from mqregistry.testing.in_memory_redis import InMemoryRedis
 from tests.store.bed import Bed
 
 # CI takes the default, with the same examples each time: new ones are looked for where somebody can follow up.
@@ -42,6 +43,13 @@ PIPELINE = Path(__file__).parent / "pipeline"
 SERVERS: list[EmbeddedRedis] = []
 
 
+def pytest_addoption(parser):
+    parser.addoption(
+        "--in-memory", action="store_true",
+        help="fakeredis in the place of a Redis; REAL_REDIS in tests/conftest.py is left out",
+    )  # fmt: skip
+
+
 @pytest.fixture(scope="session")
 def redis_server():
     """The Redis of this test process (of each xdist worker); its folder is short, for the sake of the socket."""
@@ -52,8 +60,12 @@ def redis_server():
 
 
 @pytest.fixture(scope="session")
-def redis_url(redis_server):
-    return redis_server.url
+def redis_url(request):
+    if not request.config.getoption("--in-memory"):
+        yield request.getfixturevalue("redis_server").url
+        return
+    with InMemoryRedis() as server:
+        yield server.url
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -112,7 +124,31 @@ def bed(store):
     return Bed(store)
 
 
-def pytest_collection_modifyitems(items):
+# What is left out with --in-memory, and why; registry/testing/in_memory_redis.py says what fakeredis cannot do.
+REAL_REDIS = {
+    "a server of its own, which is restarted, configured, measured or reached by other processes":
+        {"redis_server", "own_redis", "front_end", "front_end_with"},
+    "thousands of scripts or topics": {
+        "test_machine.py", "test_auth_machine.py", "test_streams_random.py", "test_budgets.py", "test_many_topics.py",
+        "test_concurrent.py", "test_crafted_names.py", "test_register_steps.py", "test_topic_history.py",
+        "test_snapshot_during_writes_and_the_changes_since_give_the_final_tables",
+        "test_writes_between_any_two_pages_are_made_good_by_the_changes",
+    },
+    "MEMORY USAGE, and streams as a server cuts them": {"test_streams.py"},
+    "the order in which a server answers the fields of a HASH": {"test_half_done.py"},
+}  # fmt: skip
+
+
+def needs_real_redis(item):
+    names = {*getattr(item, "fixturenames", ()), item.path.name, getattr(item, "originalname", item.name)}
+    return any(names & needed for needed in REAL_REDIS.values())
+
+
+def pytest_collection_modifyitems(config, items):
+    if config.getoption("--in-memory"):
+        left_out = [item for item in items if needs_real_redis(item)]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
     for item in items:
         if inspect.iscoroutinefunction(getattr(item, "obj", None)) and "runner" not in item.fixturenames:
             item.fixturenames.insert(0, "runner")

@@ -61,7 +61,7 @@ ALLOWED = {
     "worker": {*VALUES, "config", "store"},
     "pipeline": {*TABLES, "config", "store", "tasks"},
     "simulate": {*TABLES, "protocol", "client", "store"},
-    "testing": {*VALUES, "client", "embedded", "store"},
+    "testing": {*VALUES, "client", "config", "embedded", "server.process", "store", "worker"},
     "cli": None,  # the edge: may use everything; nothing may use it
 }  # fmt: skip
 
@@ -82,6 +82,7 @@ THIRD_PARTY = {
     "rich": {"top"},
     "click": {"cli"},
     "pytest": {"testing"},
+    "fakeredis": {"testing"},
     "uvloop": {"server.process", "cli", "worker"},
     "prometheus_client": {"server.process", "cli"},
     "asyncio": {

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from mqregistry.client import NoRoute, RouteClientSync
-from mqregistry.testing import FakeBroker, FakeCluster, LocalRegistry, eventually
+from mqregistry.testing import FakeBroker, FakeCluster, InProcessRegistry, eventually
 
 
 def shop(client: RouteClientSync) -> str:
@@ -13,14 +13,14 @@ def shop(client: RouteClientSync) -> str:
     return client.select_queue("orders").broker_name
 
 
-def test_orders_go_to_the_only_broker(mq_registry: LocalRegistry, mq_broker: Callable[..., FakeBroker]) -> None:
+def test_orders_go_to_the_only_broker(mq_registry: InProcessRegistry, mq_broker: Callable[..., FakeBroker]) -> None:
     mq_broker("broker-a", topics=["orders"])
     with RouteClientSync(mq_registry.address) as client:
         assert shop(client) == "broker-a"
 
 
 def test_orders_go_elsewhere_when_a_master_crashes(
-    mq_registry: LocalRegistry, mq_cluster: Callable[..., FakeCluster]
+    mq_registry: InProcessRegistry, mq_cluster: Callable[..., FakeCluster]
 ) -> None:
     cluster = mq_cluster(masters=2, slaves=1, topics=["orders"])
     with RouteClientSync(mq_registry.address) as client:
@@ -30,7 +30,7 @@ def test_orders_go_elsewhere_when_a_master_crashes(
 
 
 def test_an_outage_of_every_name_server_is_survived(
-    mq_registry: LocalRegistry, mq_broker: Callable[..., FakeBroker]
+    mq_registry: InProcessRegistry, mq_broker: Callable[..., FakeBroker]
 ) -> None:
     mq_broker("broker-a", topics=["orders"])
     with RouteClientSync(mq_registry.address) as client:

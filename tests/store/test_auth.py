@@ -334,7 +334,7 @@ async def test_a_key_of_the_wrong_type_stops_a_change_before_it_begins(bed, poli
     before, revision = await policies._read(), (await policies.read()).revision
     key = keys.auth_prefix(bed.store.namespace) + name
     await bed.redis("DEL", key)
-    await bed.redis("PFADD", key, "no type of ours")
+    await bed.redis("SET", key, "no type of ours")
     dumped = await bed.dump()
 
     async def known():
@@ -351,7 +351,7 @@ async def test_a_key_of_the_wrong_type_stops_a_change_before_it_begins(bed, poli
 async def test_a_stream_of_the_wrong_type_stops_a_change_before_it_begins(bed, policies, change):
     await policies.change(add(BOSS, SECOND))
     await bed.redis("DEL", bed.key("changes"))
-    await bed.redis("PFADD", bed.key("changes"), "no type of ours")
+    await bed.redis("SET", bed.key("changes"), "no type of ours")
     before = await bed.dump()
     with pytest.raises(StoreError, match="WRONGTYPE"):
         await CHANGES[change](policies)
@@ -476,7 +476,7 @@ def test_the_kind_of_a_decision_can_be_decided_again():
 
 @pytest.mark.parametrize("name", ["refused", "refusals"])
 async def test_a_key_of_the_wrong_type_stops_a_note_before_it_begins(bed, refusals, name):
-    await bed.redis("PFADD", keys.auth_prefix(bed.store.namespace) + name, "no type of ours")
+    await bed.redis("SET", keys.auth_prefix(bed.store.namespace) + name, "no type of ours")
     before = await bed.dump()
     with pytest.raises(StoreError, match="WRONGTYPE"):
         await refusals.note("fe", Mode.OBSERVE, [(KIND, 1, Last())])

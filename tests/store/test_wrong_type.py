@@ -18,7 +18,7 @@ WHO = f"c1|{ADDR}"
 async def break_key(bed, name):
     key = bed.key(name)
     await bed.redis("DEL", key)
-    await bed.redis("PFADD", key, "no type of ours")  # a string
+    await bed.redis("SET", key, "no type of ours")
     return key
 
 

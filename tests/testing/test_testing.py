@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import resource
+import socket
 import subprocess
 import sys
 import tomllib
@@ -20,14 +22,14 @@ from mqregistry.model import TopicConfig
 from mqregistry.store.config_writes import KvStore
 from mqregistry.store.snapshot import read_section
 from mqregistry.store.store import open_existing
-from mqregistry.testing import FakeBroker, FakeCluster, LocalRegistry, eventually
+from mqregistry.testing import FakeBroker, FakeCluster, InProcessRegistry, LocalRegistry, eventually
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-@pytest.fixture(scope="module")
-def process():
-    with LocalRegistry() as registry:
+@pytest.fixture(scope="module", params=[InProcessRegistry, LocalRegistry])
+def process(request):
+    with request.param() as registry:
         yield registry
 
 
@@ -113,6 +115,60 @@ def test_clear_leaves_nothing_for_the_next_test(registry):
     assert registry.brokers() == {}
     assert asyncio.run(read()) == []
     left.stop()
+
+
+def test_a_broker_that_falls_silent_goes_from_a_registry_in_this_process():
+    """It has a sweeper."""
+    silent = {"enable_slave_acting_master": True, "broker_heartbeat_interval_ms": 60_000}
+    with (
+        InProcessRegistry(scan_not_active_broker_interval_ms=100) as registry,
+        FakeBroker(registry.address, topics=["orders"], broker_not_active_timeout_ms=1000, **silent),
+    ):
+        eventually(lambda: not registry.brokers(), "its timeout is over")
+
+
+def test_registries_in_this_process_are_apart_from_each_other():
+    with InProcessRegistry() as one, InProcessRegistry(namespace="other") as other, FakeBroker(one.address):
+        assert (one.brokers().keys(), other.brokers()) == ({"broker-a"}, {})
+
+
+def test_a_registry_in_this_process_that_cannot_start_says_why():
+    registry = InProcessRegistry(compat="3.0")
+    with pytest.raises(StartError, match=r"the registry did not start: .*3\.0"):
+        registry.start()
+    registry.close()
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        registry = InProcessRegistry()
+        registry.port = taken.getsockname()[1]
+        with pytest.raises(StartError, match="in use"):
+            registry.start()
+        registry.close()
+
+
+def test_a_newcomers_first_test_takes_less_than_a_second(tmp_path):
+    """Of CPU time, as the machine may be busy: pytest, all imports, the registry, a broker and a client."""
+    (tmp_path / "test_mine.py").write_text(
+        """
+from mqregistry.client import RouteClientSync
+
+def test_an_order_goes_to_the_broker(mq_registry, mq_broker):
+    mq_broker("broker-a", topics=["orders"])
+    with RouteClientSync(mq_registry.address) as client:
+        assert client.select_queue("orders").broker_name == "broker-a"
+    assert type(mq_registry).__name__ == "InProcessRegistry"
+"""
+    )
+    began = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "mqregistry.testing.plugin", "-p", "no:cacheprovider",
+         str(tmp_path)],
+        capture_output=True, text=True, cwd=tmp_path, timeout=60,
+        env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONPATH": str(ROOT / "src")},
+    )  # fmt: skip
+    ended = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert "1 passed" in done.stdout, done.stdout + done.stderr
+    cpu_s = ended.ru_utime + ended.ru_stime - began.ru_utime - began.ru_stime
+    assert cpu_s < 2 * 1.0, "twice the second: other work on the machine makes it slower"
 
 
 def test_a_registry_that_cannot_start_says_why():

@@ -164,16 +164,24 @@ class Worker:
     def _grace_ms(self) -> int:
         return self._context.settings.broker_channel_expired_time_ms
 
-    async def run(self) -> None:
-        """Serve until SIGTERM, then drain.
+    def stop(self) -> None:
+        """Have :meth:`run` drain and return."""
+        self._stop.set()
+
+    async def run(self, *, owns_process: bool = True) -> None:
+        """Serve until :meth:`stop`, then drain.
+
+        Args:
+            owns_process: signals of this process stop it, and the collector of garbage is set for it.
 
         Raises:
             RegistryError: it could not start.
         """
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._stop.set)
-        loop.call_later(_COLLECT_AFTER_S, gc.enable)  # Redis may keep us waiting
+        if owns_process:
+            for number in (signal.SIGTERM, signal.SIGINT):
+                loop.add_signal_handler(number, self.stop)
+            loop.call_later(_COLLECT_AFTER_S, gc.enable)  # Redis may keep us waiting
         settings = self._settings
         tls = Tls(settings)
         connections = Connections(
@@ -229,9 +237,10 @@ class Worker:
             # Without a wait connections stay in the backlog until here: their requests are answered from the tables.
             server = server or await self._listen(doorway, connections)
             # The tables are long-lived: the collector need not look at them again and again, nor once now.
-            gc.freeze()
-            gc.enable()  # it rested since this process was made
-            keep_looks_short()
+            if owns_process:
+                gc.freeze()
+                gc.enable()  # it rested since this process was made
+                keep_looks_short()
             if not self._stop.is_set():
                 self._say({"event": "ready"})
                 self._answers = True

@@ -25,6 +25,7 @@ from redis.backoff import NoBackoff
 
 from ...errors import ConfigError
 from .errors import is_demoted
+from .in_this_process import OPENERS
 from .url import parse_url, without_password
 
 logger = logging.getLogger(__name__)
@@ -188,6 +189,8 @@ def open_client(url: str, *, timeout_ms: int, max_connections: int) -> Any:
         "socket_keepalive": True,
         **NO_CLIENT_INFO,
     }
+    if url in OPENERS:
+        return OPENERS[url]()
     address = parse_url(url)
     if not address.form:
         if url.startswith("unix"):
