@@ -22,25 +22,49 @@ FAILED: Final = 1
 INTERRUPTED: Final = 130  # what shells report of a process that SIGINT ended
 COULD_NOT_START: Final = 253
 
-# The module of each command has the command's name.
-_MODULES: Final = {
-    name: f"mqregistry.cli.{folder}.{'group' if name == folder else name.replace('-', '_')}"
-    for name, folder in (
-        ("up", "run"), ("serve", "run"), ("sweep", "run"), ("console", "run"),
-        ("clusters", "read"), ("brokers", "read"), ("topics", "read"), ("route", "read"),
-        ("tables", "read"), ("front-ends", "read"), ("why", "read"),
-        ("topic", "write"), ("kv", "write"), ("config", "write"), ("auth", "auth"),
-        ("watch", "read"), ("audit", "read"), ("streams", "read"), ("redis-cli", "read"),
-        ("broker", "run"), ("pipeline", "pipeline"), ("demo", "run"), ("simulate", "run"),
-        ("probe", "run"), ("compare", "outside"), ("shadow", "outside"),
-    )
-} | {
-    "completion": "mqregistry.cli.completion", "top": "mqregistry.cli.top", "doctor": "mqregistry.cli.doctor.command",
-}  # fmt: skip
+# Each command: its module, and its line in the help, which so needs no import.
+_COMMANDS: Final = {
+    "up": ("run.up", "Start a whole registry here: Redis, name server, sweeper"),
+    "serve": ("run.serve", "Serve the tables of an external Redis, Sentinel or Redis Cluster"),
+    "sweep": ("run.sweep", "Remove brokers whose heartbeats stopped, in a process of its own"),
+    "console": ("run.console", "Show the tables, their changes and their past in a browser"),
+    "clusters": ("read.clusters", "Show clusters, their broker names and addresses"),
+    "brokers": ("read.brokers", "Show each broker, and how long it has left"),
+    "topics": ("read.topics", "Show topics with their queues"),
+    "route": ("read.route", "Show where a topic is, as clients are told"),
+    "why": ("read.why", "Say why a topic has a route, or has none"),
+    "tables": ("read.tables", "Show the tables as a Java NameServer holds them"),
+    "front-ends": ("read.front_ends", "Show each front end and sweeper: ready, how far behind"),
+    "topic": ("write.topic", "Delete a topic, or give it queues, at the name servers alone"),
+    "kv": ("write.kv", "Show, change and import the KV configuration"),
+    "config": ("write.config", "Show and change the shared configuration"),
+    "auth": ("auth.group", "Say who may do what: users, secrets, rules"),
+    "watch": ("read.watch", "Show every change as it happens"),
+    "audit": ("read.audit", "Show who changed what"),
+    "streams": ("read.streams", "Show the event streams and their readers"),
+    "redis-cli": ("read.redis_cli", "Run redis-cli on the Redis that holds the tables"),
+    "broker": ("run.broker", "Wipe, restore or forget a broker name; run a test broker"),
+    "pipeline": ("pipeline.group", "Turn the streams into tables of the past, with Spark"),
+    "demo": ("run.demo", "Show a registry at work: brokers come, and one dies"),
+    "simulate": ("run.simulate", "Play a cluster's day"),
+    "probe": ("run.probe", "Check each name server of a list"),
+    "compare": ("outside.compare", "Say what two name servers, or two moments, differ in"),
+    "shadow": ("outside.shadow", "Pass connections on to a Java NameServer, compare answers"),
+    "completion": ("completion", "Print the completion script of a shell"),
+    "top": ("top", "Show the registry at a glance, in a terminal"),
+    "doctor": ("doctor.command", "Say what does not fit of Redis and this machine, and what to do"),
+}
+
+
+_MODULES: Final = {name: f"{__name__}.{module}" for name, (module, _) in _COMMANDS.items()}
+_LINES: Final = {name: line for name, (_, line) in _COMMANDS.items()}
 
 
 @click.group(
-    cls=LazyGroup, modules=_MODULES, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+    cls=LazyGroup,
+    modules=_MODULES,
+    lines=_LINES,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(__version__, prog_name="mqregistry")
 def cli() -> None:

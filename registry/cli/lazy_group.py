@@ -11,14 +11,29 @@ import click
 
 
 class LazyGroup(click.Group):
-    """A group whose commands are in modules: name -> module.
+    """A group whose commands are in modules: name -> module; lines: name -> its line in the group's help.
 
     The function has the command's name, with _ for -, and a _ after a word that Python keeps for itself.
     """
 
-    def __init__(self, *args: Any, modules: Mapping[str, str] | None = None, **options: Any) -> None:
+    def __init__(
+        self,
+        *args: Any,
+        modules: Mapping[str, str] | None = None,
+        lines: Mapping[str, str] | None = None,
+        **options: Any,
+    ) -> None:
         super().__init__(*args, **options)
         self._modules = modules or {}
+        self._lines = lines or {}
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The commands with their lines, none of which is imported for it."""
+        if not self._lines:
+            super().format_commands(ctx, formatter)
+            return
+        with formatter.section("Commands"):
+            formatter.write_dl(list(self._lines.items()))
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Their names, in the order of help."""
