@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
 import os
 import re
 import signal
 import struct
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
+from typing import IO
 
 import psutil
 
@@ -21,6 +24,8 @@ from tests.server.serving import free_ports
 from .links import Link
 
 BOOT_S = 60.0
+# of the pipe that a process logs to: a reader that stands still is felt soon
+_PIPE_BYTES = 4096
 # Everything that the registry logs as an error or with a traceback is a finding, but for these, each with its reason.
 EXPECTED_ERRORS = re.compile(
     "|".join(
@@ -80,6 +85,7 @@ class Daemon:
     """A command of mqregistry that is to run as long as nobody stops it.
 
     asked_to_end: whether the campaign is ending it, or has; any other end is a finding. redis_url: its way to Redis.
+    log_is_read: what it says goes through a pipe, which nobody reads while this is not set.
     """
 
     def __init__(
@@ -94,6 +100,8 @@ class Daemon:
         self.killed_workers = 0
         self.process: subprocess.Popen[bytes] | None = None
         self.logs: list[Path] = []
+        self.log_is_read = threading.Event()
+        self.log_is_read.set()
         self._read: dict[Path, int] = {}
 
     def start(self) -> None:
@@ -102,12 +110,21 @@ class Daemon:
         environ = {name: value for name, value in os.environ.items() if not name.startswith("MQREGISTRY_")}
         given = self._settings | {"redis": self.redis_url}
         environ |= self._environ | {f"MQREGISTRY_{name.upper()}": str(value) for name, value in given.items()}
-        with log.open("wb") as out:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "mqregistry", *self._arguments], env=environ, stdout=out,
-                stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, start_new_session=True, preexec_fn=die_with_parent,
-            )  # fmt: skip
+        log.touch()
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "mqregistry", *self._arguments], env=environ, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, start_new_session=True, preexec_fn=die_with_parent,
+        )  # fmt: skip
+        assert self.process.stdout is not None
+        fcntl.fcntl(self.process.stdout, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+        threading.Thread(target=self._keep_log, args=(self.process.stdout, log), daemon=True).start()
         self.asked_to_end = False
+
+    def _keep_log(self, pipe: IO[bytes], log: Path) -> None:
+        with pipe, log.open("ab", buffering=0) as out:
+            while data := os.read(pipe.fileno(), _PIPE_BYTES):
+                out.write(data)
+                self.log_is_read.wait()
 
     @property
     def log(self) -> str:

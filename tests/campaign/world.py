@@ -321,6 +321,7 @@ class World:
         """Everything as it should be: all processes run, all links pass, Redis takes writes."""
         for daemon in self.daemons:
             daemon.link.heal()
+            daemon.log_is_read.set()
             daemon.signal_all(signal.SIGCONT)
         await asyncio.to_thread(self.redis.heal)
 
