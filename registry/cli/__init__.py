@@ -43,6 +43,8 @@ _COMMANDS: Final = {
     "audit": ("read.audit", "Show who changed what"),
     "streams": ("read.streams", "Show the event streams and their readers"),
     "redis-cli": ("read.redis_cli", "Run redis-cli on the Redis that holds the tables"),
+    "backup": ("copies.backup", "Copy all that the registry keeps in Redis to a file"),
+    "restore": ("copies.restore", "Put such a file in the place of what is in Redis"),
     "broker": ("run.broker", "Wipe, restore or forget a broker name; run a test broker"),
     "pipeline": ("pipeline.group", "Turn the streams into tables of the past, with Spark"),
     "demo": ("run.demo", "Show a registry at work: brokers come, and one dies"),
@@ -86,6 +88,7 @@ def cli() -> None:
     Change the tables:  mqregistry broker wipe | restore | forget NAME, topic delete | set TOPIC
     KV configuration:   mqregistry kv list | get | put | delete | export | import
     Shared settings:    mqregistry config get | set | export | import
+    All in one file:    mqregistry backup FILE | restore FILE
     Who may do what:    mqregistry auth mode | user | secret | allow | deny | observe | check
     History, by Spark:  mqregistry pipeline run
     From outside:       mqregistry probe -n LIST | compare SIDE SIDE | shadow

@@ -56,35 +56,61 @@ def shell(world):
     return Shell(world)
 
 
-def test_backup_what_is_exported_and_redis_file_are_restored(world, shell):
-    text = page("backup")
-    exports, imports, save, copy = (
-        commands(block) for block in re.split(r"^To restore, import|^## R|^## T", text, flags=re.M)
+RESTORED = "mqregistry kv get ORDER_TOPIC_CONFIG orders && mqregistry config get orderMessageEnable"
+
+
+def test_backup_all_of_it_is_restored(world, shell):
+    (backup,), (restore,), exports, imports, save, copy = (
+        commands(block)
+        for block in re.split(r"^To restore it|^## Export|^To take them|^## R|^## T", page("backup"), flags=re.M)
     )
     up = world.up()
     shell.run(
         "mqregistry kv put -y ORDER_TOPIC_CONFIG orders broker-a:4 && mqregistry config set orderMessageEnable=true"
     )
+    spoilt = "mqregistry kv delete -y ORDER_TOPIC_CONFIG orders && mqregistry config set orderMessageEnable=false"
+    shell.run(backup)
     for command in exports:
         shell.run(command)
-    shell.run("mqregistry kv delete -y ORDER_TOPIC_CONFIG orders && mqregistry config set orderMessageEnable=false")
+    shell.run(spoilt)
     for command in imports:
         shell.run(command)
-    restored = "mqregistry kv get ORDER_TOPIC_CONFIG orders && mqregistry config get orderMessageEnable"
-    assert shell.run(restored).split() == ["broker-a:4", "true"]
+    assert shell.run(RESTORED).split() == ["broker-a:4", "true"]
     (bgsave,) = save
-    assert f"$ {bgsave}\n{shell.run(bgsave)}" in text
-    dump = world.folder / "data" / "mqregistry" / "dump.rdb"
-    wait_until(dump.exists, "the file is there")
+    assert f"$ {bgsave}\n{shell.run(bgsave)}" in page("backup")
+    folder = world.folder / "data" / "mqregistry"
+    wait_until((folder / "dump.rdb").exists, "the file is there")
+    shell.run(spoilt)
     assert up.interrupt() == 0
     for command in copy:
         shell.run(command.replace("~/.local/share", str(world.folder / "data")))
     assert list((world.folder / "mqregistry-backup").glob("appendonly*"))
 
-    # the steps of "To restore it"; RedisProcess starts with appendonly no
+    shell.run(restore)
+    up = world.up()
+    assert shell.run(RESTORED).split() == ["broker-a:4", "true"]
+    shell.run(spoilt)
+    assert up.interrupt() == 0
+
+    for path in folder.glob("appendonly*"):
+        path.rename(world.folder / f"away-{path.name}")
+    up = world.up()
+    assert "loading dump.rdb there" in up.err
+    assert shell.run(RESTORED).split() == ["broker-a:4", "true"]
+    assert up.interrupt() == 0
+
+
+def test_backup_redis_file_is_restored_in_a_redis_of_your_own(world, shell):
+    up = world.up()
+    shell.run(
+        "mqregistry kv put -y ORDER_TOPIC_CONFIG orders broker-a:4 && mqregistry config set orderMessageEnable=true"
+    )
+    shell.run("mqregistry redis-cli SAVE")
+    assert up.interrupt() == 0
+    # RedisProcess starts with appendonly no
     with RedisProcess(world.folder / "redis") as server:
         server.kill()
-        dump.rename(server.folder / "dump.rdb")
+        (world.folder / "data" / "mqregistry" / "dump.rdb").rename(server.folder / "dump.rdb")
         server.start()
         assert server.call("CONFIG", "SET", "appendonly", "yes") == b"OK"
         wait_until(lambda: server.call("INFO", "persistence")["aof_rewrite_in_progress"] == 0, "it is written")
@@ -93,7 +119,7 @@ def test_backup_what_is_exported_and_redis_file_are_restored(world, shell):
         config = server.folder / "redis.conf"
         config.write_text(config.read_text().replace("appendonly no", "appendonly yes"))
         server.start()
-        assert shell.run(f"export MQREGISTRY_REDIS={server.url}; {restored}").split() == ["broker-a:4", "true"]
+        assert shell.run(f"export MQREGISTRY_REDIS={server.url}; {RESTORED}").split() == ["broker-a:4", "true"]
 
 
 def test_tls_certificates_front_end_and_clients(world, shell):

@@ -1,0 +1,1 @@
+"""Commands that copy all of a namespace into a file, and back."""

@@ -1,0 +1,260 @@
+"""Copies all keys of a namespace into a file, and back: tables, KV, settings, users with their secrets, streams.
+
+The file has values as they are, not as a server keeps them, so that any server reads what another one wrote. What is no
+stream is read in one transaction: it is of one moment. Streams only grow, and are read up to that moment.
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+import struct
+import time
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from ..errors import StoreError
+from ..events.changes import SCHEMA_MAJOR
+from . import keys
+from .connection.blocking import open_blocking_client
+from .connection.errors import mapped_errors
+from .connection.url import parse_url
+
+_FORMAT: Final = 1
+_LENGTH: Final = struct.Struct(">I")
+_TIMEOUT_MS: Final = 120_000
+_TRIES: Final = 20
+_AT_ONCE: Final = 500
+_ENTRIES: Final = 2000
+# Those of processes that run now: no part of what a backup keeps.
+_LEASE: Final = b"lease:"
+_READS: Final[dict[str, Callable[[Any, bytes], Any]]] = {
+    "hash": lambda to, key: to.hgetall(key),
+    "set": lambda to, key: to.smembers(key),
+    "zset": lambda to, key: to.zrange(key, 0, -1, withscores=True),
+    "list": lambda to, key: to.lrange(key, 0, -1),
+    "string": lambda to, key: to.get(key),
+    "stream": lambda to, key: to.xrevrange(key, count=1),
+}
+_NO_FILE: Final = "is no backup of mqregistry, or its end is missing"
+
+
+class Head(msgspec.Struct, frozen=True):
+    """The first record of a file. schema: the major version of what Redis holds."""
+
+    format: int
+    schema: int
+    namespace: str
+    taken_ms: int
+    keys: int
+
+
+class Kept(msgspec.Struct, frozen=True, array_like=True):
+    """One key, or of a stream some entries. auth: it is below ``mqauth:``. name: without the namespace's prefix."""
+
+    auth: bool
+    name: bytes
+    kind: str
+    ttl_ms: int
+    content: list[Any]
+
+
+def _client(url: str) -> Any:
+    # raw: a transaction on a cluster has no other answers
+    raw = ("HGETALL", "SMEMBERS", "ZRANGE", "XREVRANGE", "XRANGE")
+    return open_blocking_client(parse_url(url), timeout_ms=_TIMEOUT_MS, raw=raw)
+
+
+def _pairs(flat: list[bytes]) -> list[tuple[bytes, bytes]]:
+    return list(zip(flat[::2], flat[1::2], strict=True))
+
+
+def _prefixes(namespace: str) -> dict[bool, bytes]:
+    return {False: keys.prefix(namespace).encode(), True: keys.auth_prefix(namespace).encode()}
+
+
+def _names(client: Any, namespace: str) -> set[bytes]:
+    found: set[bytes] = set()
+    for prefix in _prefixes(namespace).values():
+        pattern = b"".join(b"\\" + bytes([byte]) if byte in b"*?[]\\" else bytes([byte]) for byte in prefix) + b"*"
+        found |= {key for key in client.scan_iter(pattern, count=1000) if not key.startswith(prefix + _LEASE)}
+    return found
+
+
+def _serving(client: Any, namespace: str) -> bool:
+    """Whether a front end, or a broker that writes to Redis itself, renews its lease now."""
+    incarnations: Iterable[bytes] = client.smembers(keys.leases(namespace))
+    return any(client.exists(keys.lease(namespace, one.decode())) for one in incarnations)
+
+
+def back_up(url: str, namespace: str, file: Path) -> Head:
+    """Write a file of all that a namespace has; only its user may read it.
+
+    Raises:
+        StoreUnavailable, StoreError: Redis; or there is no such namespace. OSError: the file cannot be written.
+    """
+    client = _client(url)
+    part = file.with_name(file.name + ".part")
+    try:
+        with mapped_errors(f"reading namespace {namespace!r}"):
+            found = _read(client, namespace)
+            head = Head(_FORMAT, SCHEMA_MAJOR, namespace, int(time.time() * 1000), len(found))
+            fd = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            with os.fdopen(fd, "wb") as raw:
+                with gzip.open(raw, "wb", compresslevel=6) as out:
+                    _put(out, head)
+                    for kept in _records(client, namespace, found):
+                        _put(out, kept)
+                    out.write(_LENGTH.pack(0))
+                raw.flush()
+                os.fsync(raw.fileno())
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+    finally:
+        client.close()
+    part.replace(file)
+    return head
+
+
+def _read(client: Any, namespace: str) -> dict[bytes, tuple[str, int, Any]]:
+    """Key -> kind, time to live in ms and content, all of one moment."""
+    meta = keys.meta(namespace).encode()
+    for _ in range(_TRIES):
+        names = sorted(_names(client, namespace))
+        if meta not in names:
+            break
+        kinds = _many(client, names, lambda to, key: to.type(key), transaction=False)
+        reads = dict(zip(names, (kind.decode() for kind in kinds), strict=True))
+        known = [name for name in names if reads[name] in _READS]
+        contents = _many(client, known, partial(_ask, reads), transaction=True)
+        if _names(client, namespace) - set(names):
+            continue  # another key came meanwhile: whether before that moment nobody knows
+        lives = _many(client, known, lambda to, key: to.pttl(key), transaction=False)
+        found = zip(known, contents, lives, strict=True)
+        return {name: (reads[name], ttl, content) for name, content, ttl in found if content}
+    raise StoreError(
+        f"there is no namespace {namespace!r}" if meta not in names else
+        f"namespace {namespace!r} gets new keys all the time: try again when fewer brokers register for the first time"
+    )  # fmt: skip
+
+
+def _ask(kinds: dict[bytes, str], to: Any, key: bytes) -> None:
+    _READS[kinds[key]](to, key)
+
+
+def _many(client: Any, names: list[bytes], call: Callable[[Any, bytes], Any], *, transaction: bool) -> list[Any]:
+    pipeline = client.pipeline(transaction=transaction)
+    for name in names:
+        call(pipeline, name)
+    answers: list[Any] = pipeline.execute()
+    return answers
+
+
+def _records(client: Any, namespace: str, found: dict[bytes, tuple[str, int, Any]]) -> Iterator[Kept]:
+    prefixes = _prefixes(namespace)
+    for key, (kind, ttl_ms, content) in found.items():
+        auth = key.startswith(prefixes[True])
+        name = key.removeprefix(prefixes[auth])
+        if kind != "stream":
+            flat = _pairs(content) if kind in ("hash", "zset") else [content] if kind == "string" else list(content)
+            yield Kept(auth, name, kind, max(0, ttl_ms), flat)
+            continue
+        last, begin = content[0][0].decode(), "-"
+        while entries := client.xrange(key, begin, last, count=_ENTRIES):
+            yield Kept(auth, name, kind, 0, [(entry_id, _pairs(fields)) for entry_id, fields in entries])
+            begin = f"({entries[-1][0].decode()}"
+
+
+def restore(url: str, namespace: str, file: Path) -> Head:
+    """Put what a file has in the place of all that a namespace has.
+
+    The namespace is there again when all is written: until then nobody can use it, also if this is interrupted.
+
+    Raises:
+        StoreUnavailable, StoreError: Redis; or somebody serves the namespace; or the file is none. OSError: the file.
+    """
+    for _ in _of_file(file):  # before anything is deleted: all of it can be read
+        pass
+    records = _of_file(file)
+    head = next(records)
+    assert isinstance(head, Head)
+    client, meta = _client(url), None
+    try:
+        with mapped_errors(f"writing namespace {namespace!r}"):
+            if _serving(client, namespace):
+                raise StoreError(
+                    f"namespace {namespace!r} is served: stop all front ends (and brokers that write to Redis "
+                    "themselves) first, as they give back what they know; nothing was changed"
+                )
+            client.delete(keys.meta(namespace))
+            names = sorted(_names(client, namespace))
+            for at in range(0, len(names), _AT_ONCE):
+                _many(client, names[at : at + _AT_ONCE], lambda to, key: to.unlink(key), transaction=False)
+            for kept in records:
+                assert isinstance(kept, Kept)
+                if not kept.auth and kept.name == b"meta":
+                    meta = kept
+                else:
+                    _write(client, namespace, kept)
+            assert meta is not None
+            _write(client, namespace, meta)
+    finally:
+        client.close()
+    return head
+
+
+def _write(client: Any, namespace: str, kept: Kept) -> None:
+    key = _prefixes(namespace)[kept.auth] + kept.name
+    pipeline = client.pipeline(transaction=False)
+    for at in range(0, len(kept.content), _AT_ONCE):
+        part = kept.content[at : at + _AT_ONCE]
+        if kept.kind == "hash":
+            pipeline.hset(key, mapping=dict(part))
+        elif kept.kind == "set":
+            pipeline.sadd(key, *part)
+        elif kept.kind == "zset":
+            pipeline.zadd(key, {member: float(score) for member, score in part})
+        elif kept.kind == "list":
+            pipeline.rpush(key, *part)
+        elif kept.kind == "string":
+            pipeline.set(key, part[0])
+        else:
+            for entry_id, fields in part:
+                pipeline.xadd(key, dict(fields), id=entry_id)
+    if kept.ttl_ms:
+        pipeline.pexpire(key, kept.ttl_ms)
+    pipeline.execute()
+
+
+def _put(out: gzip.GzipFile, record: Head | Kept) -> None:
+    data = msgspec.msgpack.encode(record)
+    out.write(_LENGTH.pack(len(data)) + data)
+
+
+def _of_file(file: Path) -> Iterator[Head | Kept]:
+    """The records of a file: its head, then each key.
+
+    Raises:
+        StoreError: it is no backup, or one of another schema.
+    """
+    kind: type[Head | Kept] = Head
+    try:
+        with gzip.open(file, "rb") as source:
+            while size := _LENGTH.unpack(source.read(_LENGTH.size))[0]:
+                record = msgspec.msgpack.decode(source.read(size), type=kind)
+                if isinstance(record, Head) and (record.format, record.schema) != (_FORMAT, SCHEMA_MAJOR):
+                    raise StoreError(
+                        f"{file} has schema {record.schema} in format {record.format}; this release reads schema "
+                        f"{SCHEMA_MAJOR} in format {_FORMAT}: use the release that wrote it. Nothing was changed"
+                    )
+                yield record
+                kind = Kept
+    except (gzip.BadGzipFile, EOFError, struct.error, msgspec.DecodeError) as error:
+        raise StoreError(f"{file} {_NO_FILE} ({error}); nothing was changed") from error
+    if kind is Head:
+        raise StoreError(f"{file} {_NO_FILE}; nothing was changed")
