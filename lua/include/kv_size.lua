@@ -1,4 +1,4 @@
---[[ kv_size: how much a namespace of the KV configuration may hold, and how many there may be
+--[[ kv_size: how much a namespace of the KV configuration and all of them may hold, and how many there may be
   NEEDS  open, expect, collect
   GIVES  no_room(kv_namespace, key, old, value) -> why the value may not be stored (nil: it may), and the size then;
          old is the present value or nil.
@@ -9,6 +9,8 @@
   USED BY put_kv, delete_kv ]]
 local MOST_VALUE_BYTES, MOST_BYTES, MOST_KEYS = 64 * 1024, 16 * 1024 * 1024, 20000
 local MOST_NAMESPACES = 1000
+-- Of all namespaces: every front end holds them, and each snapshot reads them.
+local MOST_ALL_BYTES, MOST_ALL_KEYS = 64 * 1024 * 1024, 200000
 local COUNT_AGAIN_MS = 60000
 expect("hash", P .. "kv_sizes")
 
@@ -62,6 +64,25 @@ local function no_room(kv_namespace, key, old, value)
     end
     if size[1] + added > MOST_BYTES then
       return "a namespace has at most " .. MOST_BYTES .. " bytes of keys and values, this one has " .. int(size[1])
+    end
+  end
+  if added > 0 then
+    local sizes, bytes = call("HVALS", P .. "kv_sizes"), 0
+    for i = 1, #sizes do
+      bytes = bytes + tonumber(string.match(sizes[i], "^%d+"))
+    end
+    if bytes + added > MOST_ALL_BYTES then
+      return "all KV namespaces have at most " .. MOST_ALL_BYTES .. " bytes of keys and values, and they have "
+        .. int(bytes)
+    end
+  end
+  if not old then
+    local names, keys = call("SMEMBERS", P .. "kv"), 0
+    for i = 1, #names do
+      keys = keys + call("HLEN", P .. "kv:" .. names[i])
+    end
+    if keys >= MOST_ALL_KEYS then
+      return "all KV namespaces have at most " .. MOST_ALL_KEYS .. " keys, and they have as many"
     end
   end
   return nil, {size[1] + added, size[2]}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import re
 from collections.abc import Callable, Mapping
@@ -271,8 +270,7 @@ def print_settings(settings: Settings) -> None:
             value = settings.effective_http_port
         text = option.show(value)
         if option.name == "redis":
-            with contextlib.suppress(ValueError):  # a broken URL is shown as it is
-                text = without_password(text)
+            text = without_password(text)
         click.echo(f"{option.key}={text}  ({settings.source(option.name)})")
     for key, text in settings.without_effect.items():
         click.echo(f"{key}={text}  (no effect: {KNOWN_TO_JAVA[key].why})")

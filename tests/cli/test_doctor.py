@@ -25,7 +25,7 @@ from tests.certificates import Authority
 
 URL = "redis://127.0.0.1:6379"
 FIT = {
-    "redis_version": "7.0.15", "maxmemory": 0, "maxmemory_policy": "noeviction", "aof_enabled": 1, "role": "master",
+    "redis_version": "7.4.6", "maxmemory": 0, "maxmemory_policy": "noeviction", "aof_enabled": 1, "role": "master",
     "connected_slaves": 1, "cluster_enabled": 0, "used_memory": 5 << 20, "aof_last_write_status": "ok",
     "cmdstat_evalsha": {"calls": 10, "usec": 1000, "usec_per_call": 100.0},
 }  # fmt: skip
@@ -70,7 +70,7 @@ def test_what_is_wrong_comes_with_what_to_do_and_ends_with_1(command, target):
         target["MQREGISTRY_REDIS"] = "redis://:geheim@127.0.0.1:1"
         result = command("doctor", "--set", "maxConnections=100", expect=1, **target)
     text = " ".join(result.stdout.split())
-    assert "wrong Redis cannot use Redis at redis://:***@127.0.0.1:1: Redis is away" in text
+    assert "wrong Redis cannot use Redis at redis://***@127.0.0.1:1: Redis is away" in text
     assert "to do: is Redis up, and is this its address and login?" in text
     assert f"port taken; process {os.getpid()} (" in text
     assert f"it is process {os.getpid()} (" in text
@@ -124,6 +124,9 @@ async def test_examining_changes_nothing(bed):
     ("change", "check", "state", "said"),
     [
         ({"redis_version": "6.0.16"}, "version", "wrong", "Redis 6.0.16 at"),
+        ({"redis_version": "7.4.5"}, "version", "warning", "7.4.6 or later, which mends CVE-2025-49844"),
+        ({"redis_version": "7.0.15"}, "version", "warning", "7.2.11 or later"),
+        ({"redis_version": "7.2.4", "valkey_version": "8.1.3"}, "version", "warning", "8.1.4 or later"),
         ({"maxmemory": 1 << 30, "maxmemory_policy": "allkeys-lru"}, "eviction", "wrong", "CONFIG SET maxmemory-policy"),
         ({"aof_enabled": 0}, "persistence", "warning", "set appendonly yes"),
         ({"aof_last_write_status": "err"}, "persistence", "wrong", "could not save"),

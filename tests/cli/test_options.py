@@ -126,7 +126,7 @@ def test_print_config_leaves_out_what_the_compat_mode_does_not_know(command, red
 
 def test_print_config_hides_the_password(command):
     result = command("sweep", "--redis", "redis://user:secret@127.0.0.1:1/0", "-p")
-    assert "redis=redis://user:***@127.0.0.1:1/0  (flag --redis)" in result.stdout
+    assert "redis=redis://***@127.0.0.1:1/0  (flag --redis)" in result.stdout
     assert "secret" not in result.output
 
 

@@ -216,7 +216,7 @@ def test_p_shows_no_password(redis_url):
         "--redis", "redis://user:s3cret@127.0.0.1:1/0", MQREGISTRY_TLS_SERVER_KEY_PASSWORD="s3cret",
         MQREGISTRY_REDIS_PASSWORD="s3cret", MQREGISTRY_REDIS_TIMEOUT_MS="100",
     )  # fmt: skip
-    assert "redis=redis://user:***@127.0.0.1:1/0  (flag --redis)" in lines
+    assert "redis=redis://***@127.0.0.1:1/0  (flag --redis)" in lines
     assert "tlsServerKeyPassword=***  (environment MQREGISTRY_TLS_SERVER_KEY_PASSWORD)" in lines
     assert "s3cret" not in "\n".join(lines)
 

@@ -397,8 +397,11 @@ def test_rules_that_cannot_be_read_any_more_leave_the_last_ones_in_force(rules, 
 def test_off_where_strangers_may_come_from_is_warned_of(rules, front_end_with, namespace, host, warned):
     rules.begin("off")
     front_end = front_end_with(namespace=namespace, bind_address=host)  # as it says; it listens on loopback
-    text = WHAT_STRANGERS_MAY % (host, front_end.settings.listen_port)
-    assert (text in front_end.log) == warned
+    off, observe = (WHAT_STRANGERS_MAY % (mode, host, front_end.settings.listen_port) for mode in ("off", "observe"))
+    assert (off in front_end.log) == warned
     in_force(front_end, rules.set_mode("observe"))
+    front_end.wait_until(lambda: front_end.log.count(observe) == warned, "it is said of observe, too")
+    in_force(front_end, rules.edit("root", networks=("10.0.0.0/8",)))
     in_force(front_end, rules.set_mode("off"))
-    front_end.wait_until(lambda: front_end.log.count(text) == 2 * warned, "it is said again")
+    front_end.wait_until(lambda: front_end.log.count(off) == 2 * warned, "it is said again")
+    assert front_end.log.count(observe) == warned, "once, whatever rules change"

@@ -111,3 +111,17 @@ async def test_there_are_at_most_1000_namespaces(bed):
             await bed.kv.put("new", "k", value)
     assert await bed.dump() == before
     await bed.kv.put("ns7", "k", "1")
+
+
+async def test_all_namespaces_together_have_a_bound(bed):
+    """1,000 of 16 MiB would be more than Redis and every front end have."""
+    await bed.kv.put("first", "key", "v")
+    sizes = bed.key("kv_sizes")
+    now_ms = int((await bed.redis("TIME"))[0]) * 1000
+    for number in range(4):  # as if they had been filled
+        await bed.redis("HSET", sizes, f"full-{number}", f"{16 << 20} {now_ms}")
+    with pytest.raises(LimitExceeded, match="all KV namespaces have at most 67108864 bytes"):
+        await bed.kv.put("other", "key", "v")
+    await bed.kv.put("first", "key", "w")
+    await bed.redis("HDEL", sizes, "full-0")
+    await bed.kv.put("other", "key", "v")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 
 import pytest
 import redis
@@ -12,7 +13,7 @@ from bench.servers.redis_servers import HOST, RedisProcess
 from mqregistry.errors import ConfigError, StoreError, StoreUnavailable
 from mqregistry.store.change_reader import ChangeReader
 from mqregistry.store.connection.client import open_client
-from mqregistry.store.connection.url import PASSWORD_VARIABLE, is_open_to_others, without_password
+from mqregistry.store.connection.url import PASSWORD_VARIABLE, is_open_to_others, parse_url, without_password
 from mqregistry.store.snapshot import read_tables
 from mqregistry.store.store import Store
 
@@ -126,9 +127,9 @@ def test_tls_front_ends_end_to_end(behind_tls, certificates, front_end_with):
         ("redis+sentinel://h/m?ssl_ca_certs=x", "begins with rediss"),
         ("redis://h?sentinel_password=x", "no option 'sentinel_password'"),
         ("redis+sentinel://h", "names no master"),
-        ("redis+sentinel://h/m/x", "'x' is no database number"),
+        ("redis+sentinel://h/m/x", "ends with no database number"),
         ("redis+cluster://h/3", "no databases but 0"),
-        ("redis://h:port", "Port"),
+        ("redis://h:port", "cannot be read"),
         ("http://h", "none of"),
         ("h:6379", "none of"),
     ],
@@ -146,9 +147,9 @@ def test_url_that_is_none_is_a_clear_error(url, message):
         ("redis+sentinel://:x@h/m?sentinel_password=change-me-4", "the password is that of the example"),
         ("redis+cluster://u:change-me@h", "the password is that of the example"),
         ("unix://u:change-me@/s", "the password is that of the example"),
-        ("redis://u@h", "names the user 'u', and there is no password: set MQREGISTRY_REDIS_PASSWORD"),
-        ("redis://u:@h", "names the user 'u', and there is no password"),
-        ("redis+cluster://u@h", "names the user 'u', and there is no password"),
+        ("redis://u@h", "names a user, and there is no password: set MQREGISTRY_REDIS_PASSWORD"),
+        ("redis://u:@h", "names a user, and there is no password"),
+        ("redis+cluster://u@h", "names a user, and there is no password"),
     ],
 )
 def test_login_that_protects_nothing_is_refused(url, message, monkeypatch):
@@ -209,14 +210,41 @@ async def test_redis_elsewhere_without_a_password_is_warned_of(folder, own_names
     ("url", "shown"),
     [
         ("redis://h:1/0", "redis://h:1/0"),
-        ("redis://u:secret@h:1/0?db=1", "redis://u:***@h:1/0?db=1"),
+        ("redis://u:secret@h:1/0?db=1", "redis://***@h:1/0?db=1"),
         ("redis+sentinel://:secret@a,b/m?sentinel_username=s&sentinel_password=secret&db=1",
-         "redis+sentinel://:***@a,b/m?sentinel_username=s&sentinel_password=***&db=1"),
+         "redis+sentinel://***@a,b/m?sentinel_username=s&sentinel_password=***&db=1"),
         ("unix:///path/redis.sock?db=0", "unix:///path/redis.sock?db=0"),
     ],
 )  # fmt: skip
 def test_url_is_shown_without_its_passwords(url, shown):
     assert without_password(url) == shown
+
+
+SECRETS = ["qza/qzb#qzc?qzd", "qza@qzb", "qza[qzb", "qza]qzb", "qza%qzb", "qza:qzb@qzc/qzd?qze#qzf", "@qza", "qza@",
+           "qza qzb", "qzaéqzb", "qza&qzb=qzc"]  # fmt: skip
+URLS = [
+    "redis://u:{}@h:1/0", "redis://:{}@h", "rediss://u:{}@h:1/0?db=1", "redis://{}@h", "redis://u:{}@h:port/0",
+    "redis+sentinel://u:{}@a,b/m", "redis+cluster://u:{}@a:1,b:2", "redis+sentinel://a/m?sentinel_password={}",
+    "reddis://u:{}@h:1/0", "redis:/u:{}@h", "redis:u:{}@h", "u:{}@h:6379", "{}", "redis://u:{}", "redis://h:{}",
+    "http://u:{}@h",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("url", URLS)
+@pytest.mark.parametrize("secret", SECRETS)
+def test_nothing_of_a_password_is_shown_whatever_its_characters(url, secret):
+    """54 forms and more, quoted or not: in what is shown of a URL, and in what is said of one that cannot be read."""
+    if url.endswith(":{}") and "@" in secret:
+        return  # what stands behind the @ is the host
+    whole = url.format(secret)
+    said = without_password(whole)
+    for open_it in (lambda: parse_url(whole), lambda: open_client(whole, timeout_ms=1000, max_connections=1)):
+        try:
+            open_it()
+        except ConfigError as error:
+            said += f"\n{error}\n{error.__cause__ or ''}"
+    for piece in re.findall("qz[a-f]", secret):
+        assert piece not in said, said
 
 
 async def test_demoted_server_is_left_though_it_hangs_up_on_nobody(folder, own_namespace):

@@ -76,7 +76,5 @@ async def _sides(argument: str, ways: Ways) -> list[Side]:
 
 
 def _shown(argument: str) -> str:
-    try:
-        return without_password(argument)
-    except ValueError:
-        return "a side"
+    is_url = "://" in argument and not argument.startswith(("http://", "https://", _LAKE))
+    return without_password(argument) if is_url or "@" in argument else argument

@@ -24,8 +24,9 @@ from ..view.view import Applied
 logger = logging.getLogger(__name__)
 
 WHAT_STRANGERS_MAY: Final = (
-    "authentication is off, and %s:%d is not loopback: whoever reaches that port may take a master's place, evict "
-    "brokers, delete topics and change the configuration. See 'mqregistry auth mode observe' and docs/security.md"
+    "authentication refuses nothing (mode %s), and %s:%d is not loopback: whoever reaches that port may take a "
+    "master's place, evict brokers, delete topics and change the configuration. See 'mqregistry auth mode' and "
+    "docs/security.md"
 )
 
 
@@ -40,6 +41,7 @@ class Authentication:
         policies = PolicyStore(store)
         self._context = context
         self._warns = warns
+        self._warned_of: Mode | None = None  # once for each mode, however often rules change
         self._tally = Tally(policies, RefusalStore(store), front_end, lambda: context.signed_again())
         self._follower = PolicyFollower(policies, self._use, is_enforced=partial(is_enforced, store))
 
@@ -90,10 +92,12 @@ class Authentication:
                     failures=self._context.rates.failures,
                 )
             )  # fmt: skip
-            return
-        self._context.authorize(None)
-        if self._warns and not _is_loopback(settings.bind_address):
-            logger.warning(WHAT_STRANGERS_MAY, settings.bind_address, settings.listen_port)
+        else:
+            self._context.authorize(None)
+        if self._warns and policy.mode is not self._warned_of and not _is_loopback(settings.bind_address):
+            self._warned_of = policy.mode
+            if policy.mode is not Mode.ENFORCE:
+                logger.warning(WHAT_STRANGERS_MAY, policy.mode, settings.bind_address, settings.listen_port)
 
 
 def _is_loopback(host: str) -> bool:

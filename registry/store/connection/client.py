@@ -204,7 +204,8 @@ def open_client(url: str, *, timeout_ms: int, max_connections: int) -> Any:
                 **address.login,
             )
         except ValueError as error:
-            raise ConfigError(f"redis: {without_password(url)!r}: {error}") from error
+            # not its text, which may quote a part of the password
+            raise ConfigError(f"redis: {without_password(url)!r} cannot be read ({type(error).__name__})") from None
         pool.connection_class = _LEAVES_REPLICAS[pool.connection_class]
         return Redis.from_pool(pool)  # closing the client closes the pool
     if address.form == "cluster":

@@ -14,6 +14,12 @@ import msgspec
 from .url import is_open_to_others, parse_url, without_password
 
 OLDEST_REDIS: Final = (6, 2)
+# The first releases with the mends of CVE-2025-49844, of each line that has some; lines without any never get one.
+_NEVER: Final = 1 << 30
+_MENDED_REDIS: Final = {
+    (6, 2): 20, (7, 0): _NEVER, (7, 2): 11, (7, 4): 6, (8, 0): 4, (8, 2): 2,
+}  # fmt: skip
+_MENDED_VALKEY: Final = {(7, 2): 11, (8, 0): 6, (8, 1): 4}
 # As the alert RedisNearlyFull of deploy/monitoring.
 _NEARLY_FULL: Final = 0.85
 # No script of ours takes longer than some tens of milliseconds, with 10,000 topics.
@@ -65,7 +71,7 @@ def server_findings(info: Info, url: str) -> Iterator[Finding]:
     if numbers < OLDEST_REDIS:
         yield Finding("version", "wrong", f"Redis {version} at {where} is too old", "6.2 or later is needed")
     else:
-        yield Finding("version", "ok", f"{told} at {where}")
+        yield _mended(info, version, f"{told} at {where}", url)
     policy = str(info.get("maxmemory_policy", "noeviction"))
     if int(info.get("maxmemory", 0)) > 0 and policy != "noeviction":
         yield Finding(
@@ -92,6 +98,24 @@ def server_findings(info: Info, url: str) -> Iterator[Finding]:
             "heartbeats, and KV configuration only if a front end still has it",
             advice="set appendonly yes",
         )  # fmt: skip
+
+
+def _mended(info: Info, version: str, told: str, url: str) -> Finding:
+    """Whether the server has the mends of CVE-2025-49844: a script could run any program as its user."""
+    is_valkey = "valkey_version" in info
+    numbers = tuple(int(part) for part in str(info.get("valkey_version", version)).split(".")[:3] if part.isdigit())
+    mended = _MENDED_VALKEY if is_valkey else _MENDED_REDIS
+    least = mended.get((numbers[0], numbers[1]), 0) if len(numbers) == 3 else 0
+    if not least or numbers[2] >= least or url.startswith("unix:"):  # our own scripts alone run on a private one
+        return Finding("version", "ok", told)
+    return Finding(
+        "version", "warning", told, f"{_first(numbers, least)} or later, which mends CVE-2025-49844",
+        "update it: until then whoever may run a script there may run any program as its user",
+    )  # fmt: skip
+
+
+def _first(numbers: tuple[int, ...], least: int) -> str:
+    return "7.2.11" if least == _NEVER else f"{numbers[0]}.{numbers[1]}.{least}"
 
 
 def state_findings(info: Info, url: str) -> Iterator[Finding]:

@@ -31,6 +31,18 @@ _QUERY_OPTIONS = frozenset({"ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "ssl_
 _SENTINEL_OPTIONS = frozenset({"sentinel_username", "sentinel_password"})
 
 
+_SCHEMES: Final = frozenset(
+    {"unix", *(f"{tls}{form}" for tls in ("redis", "rediss") for form in ("", "+sentinel", "+cluster"))}
+)
+_HOST: Final = r"(?:[\w.-]*|\[[0-9A-Fa-f:.%]+\])(?::\d{1,5})?"
+_PLACE: Final = re.compile(rf"{_HOST}(?:,{_HOST})*(?:/[\w.,/-]*)?")
+NOT_SHOWN: Final = "a text that is no Redis URL (it may hold a password, and is not shown)"
+_QUOTED: Final = (
+    "write the characters / # ? @ [ ] % of a password as %2F %23 %3F %40 %5B %5D %25, or put it into "
+    "MQREGISTRY_REDIS_PASSWORD as it is"
+)
+
+
 class RedisAddress(NamedTuple):
     """The address of a Redis, and its login.
 
@@ -65,14 +77,18 @@ def parse_url(url: str, password: str | None = None) -> RedisAddress:
     """
     try:
         parts = urlsplit(url)
-    except ValueError as error:  # the URL is not shown: nobody can tell which part of it is the password
-        raise ConfigError(f"redis: not a URL: {error}") from error
+        _ = parts.port if "," not in parts.netloc else None
+    except ValueError:  # nothing of it is shown: nobody can tell which part of it is the password
+        raise ConfigError(f"redis: {without_password(url)!r} cannot be read: {_QUOTED}") from None
+    if parts.scheme != "unix" and "@" in f"{parts.path}#{parts.fragment}" + parts.query.partition("sentinel_")[0]:
+        raise ConfigError(f"redis: {without_password(url)!r}: an @ stands behind the host: {_QUOTED}")
     tls, _, form = parts.scheme.partition("+")
     query = dict(parse_qsl(parts.query))
     for key in query:
         if key not in _QUERY_OPTIONS and not (form == "sentinel" and key in _SENTINEL_OPTIONS):
             allowed = sorted(_QUERY_OPTIONS | (_SENTINEL_OPTIONS if form == "sentinel" else set()))
-            raise ConfigError(f"redis: {without_password(url)!r}: no option {key!r}; there are {', '.join(allowed)}")
+            shown = key if "@" not in url and "password" not in url.partition(key)[0] else "of this name"
+            raise ConfigError(f"redis: {without_password(url)!r}: no option {shown!r}; there are {', '.join(allowed)}")
         if key.startswith("ssl_") and tls != "rediss":
             raise ConfigError(f"redis: {without_password(url)!r}: {key} needs a URL that begins with rediss")
     password = password or os.environ.get(PASSWORD_VARIABLE) or None
@@ -117,7 +133,7 @@ def _check_login(url: str, username: str, password: str) -> None:
         )
     if username and not password:
         raise ConfigError(
-            f"redis: {without_password(url)!r} names the user {username!r}, and there is no password: set "
+            f"redis: {without_password(url)!r} names a user, and there is no password: set "
             f"{PASSWORD_VARIABLE}, or put it into the URL"
         )
 
@@ -149,12 +165,21 @@ def username_of(url: str) -> str | None:
 
 
 def without_password(url: str) -> str:
-    """The URL as it may be shown and logged."""
-    parts = urlsplit(url)
-    login, at, hosts = parts.netloc.rpartition("@")
-    if at:
-        url = url.replace(parts.netloc, f"{login.partition(':')[0]}:***@{hosts}", 1)
-    return re.sub(r"([?&]\w*password=)[^&#]*", r"\1***", url)
+    """The URL as it may be shown and logged.
+
+    A password may hold any character, also where it should be quoted: nothing between ``://`` and the last @ is shown,
+    and of a text that is no Redis URL nothing at all.
+    """
+    scheme, sep, rest = url.partition("://")
+    if not sep or scheme not in _SCHEMES:
+        return NOT_SHOWN
+    login, at, shown = rest.rpartition("@")
+    place, question, query = shown.partition("?")
+    if "?" in login or (scheme != "unix" and not _PLACE.fullmatch(place)):
+        return f"{scheme}://***"  # an @ in an option, or unquoted: what follows it may be a part of a password
+    options = [part for part in query.split("&") if part.partition("=")[0] in _QUERY_OPTIONS | _SENTINEL_OPTIONS]
+    told = [part if "password" not in part else f"{part.partition('=')[0]}=***" for part in options]
+    return f"{scheme}://{'***@' if at else ''}{place}{question}{'&'.join(told)}"
 
 
 def _hosts(netloc: str, default_port: int) -> list[tuple[str, int]]:
@@ -164,12 +189,12 @@ def _hosts(netloc: str, default_port: int) -> list[tuple[str, int]]:
         if not colon or not port.isdigit():
             host, port = item, str(default_port)
         if not host:
-            raise ConfigError(f"redis: no host in {netloc!r}; expected host[:port][,host[:port]...]")
+            raise ConfigError("redis: the URL names no host; expected host[:port][,host[:port]...]")
         hosts.append((host.strip("[]"), int(port)))
     return hosts
 
 
 def _database(url: str, path: list[str]) -> int:
     if path and not path[0].isdecimal():
-        raise ConfigError(f"redis: {without_password(url)!r}: {path[0]!r} is no database number")
+        raise ConfigError(f"redis: {without_password(url)!r}: its path ends with no database number")
     return int(path[0]) if path else 0
