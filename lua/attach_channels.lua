@@ -9,6 +9,7 @@
   REPEAT  the same      COST O(pairs) ]]
 --- @include "include/open"
 --- @include "include/expect"
+--- @include "include/seen"
 --- @include "include/liveness"
 local attached = 0
 for i = 2, #ARGV, 2 do

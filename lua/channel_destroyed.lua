@@ -3,13 +3,16 @@
   ARGV[1] who        <cluster>|<brokerAddr>
   ARGV[2] front_end
   ARGV[3] channel    <worker incarnation>/<connection>
+  ARGV[4] cause      why it was closed, for the event, if that says that the broker is gone: it hung up, or may not speak
+                     any more. "" = the front end closed it for a reason of its own, as that it was idle
   DERIVED every table of the namespace
   RETURNS {"REMOVED", seq}: it was the last one, the broker is gone
-          {"KEPT", seq}: another front end has a connection still; closed_at is set, any later beat clears it
+          {"KEPT", seq}: the broker may live; closed_at is set, any later beat clears it. Another front end has a
+          connection still, or nobody has, and the broker must beat soon (include/disconnected)
           {"STALE", seq}: not the connection of the last registration; nothing happens
   EVENTS  broker_closed, one for each place it stood in
   REPEAT  no effect      COST O(topics that lose write permission)
-  SOURCE  RouteInfoManager.onChannelDestroy; docs/semantics.md 29-31, docs/differences.md D2, D3, D11 ]]
+  SOURCE  RouteInfoManager.onChannelDestroy; docs/semantics.md 29-31, docs/differences.md D2, D3, D11, D33 ]]
 --- @include "include/open"
 --- @include "include/expect"
 --- @include "include/emit"
@@ -22,16 +25,21 @@
 --- @include "include/wiping"
 --- @include "include/topic_sets"
 --- @include "include/remove_who"
+--- @include "include/disconnected"
 local who, key = ARGV[1], P .. "channels:" .. ARGV[1]
 if call("HGET", key, ARGV[2]) ~= ARGV[3] then
   return {"STALE", seq}
 end
-if call("HLEN", key) > 1 then
-  check_who(who)
-  call("HSET", P .. "live:" .. who, "closed_at", int(now_ms))
-  call("HDEL", key, ARGV[2])
-  call("SREM", P .. "held:" .. string.match(ARGV[3], "^[^/]*"), who)
-  return {"KEPT", seq}
+local others = call("HLEN", key) > 1
+if not others and ARGV[4] ~= "" then
+  remove_who(who, "broker_closed", ARGV[4])
+  return {"REMOVED", seq}
 end
-remove_who(who, "broker_closed")
-return {"REMOVED", seq}
+check_who(who)
+call("HSET", P .. "live:" .. who, "closed_at", int(now_ms), "closed_as", ARGV[4])
+call("HDEL", key, ARGV[2])
+call("SREM", P .. "held:" .. string.match(ARGV[3], "^[^/]*"), who)
+if not others then
+  disconnect(who)
+end
+return {"KEPT", seq}

@@ -1,16 +1,17 @@
---[[ expire_brokers: remove brokers whose heartbeat is overdue
+--[[ expire_brokers: remove brokers whose heartbeat is overdue; the one script that removes for silence
   KEYS[1] meta       HASH
   ARGV[1] limit      int   brokers a call, 1..1000
   ARGV[2] topics     int   topics that lose write permission a call; those of a brokerName with more in parts, by later
                      calls (include/wiping)
   DERIVED every table of the namespace
-  RETURNS {seq, next deadline (ms, "" = none), now (ms), heard 0|1, more 0|1, who...}: those that were
-          removed. more: the limits were reached, or topics are left: call again.
+  RETURNS {seq, next deadline (ms, "" = none), now (ms), heard 0|1, more 0|1, reaped, who...}: those that were
+          removed, the reaped ones first. more: the limits were reached, or topics are left: call again.
           heard 0: no process that hears brokers renews its lease; nobody is removed, and next deadline says when to
           look again
-  EVENTS  broker_expired, one for each place one stood in; write_perm_set where an earlier removal left topics
+  EVENTS  broker_expired, one for each place one stood in, or broker_reaped: it has no connection any more, one was seen
+          closing, and the process that held another one has ended; write_perm_set where an earlier removal left topics
   REPEAT  no effect      COST O(limit + topics)
-  SOURCE  RouteInfoManager.scanNotActiveBroker; grace: include/seen, include/keep_seen ]]
+  SOURCE  RouteInfoManager.scanNotActiveBroker; which silence counts: include/seen, include/disconnected ]]
 --- @include "include/open"
 --- @include "include/expect"
 --- @include "include/emit"
@@ -25,25 +26,54 @@
 --- @include "include/remove_who"
 --- @include "include/seen"
 local LOOK_AGAIN_MS = 1000
-local limit, most, removed, more = math.min(1000, tonumber(ARGV[1])), tonumber(ARGV[2]), {}, false
+local limit, most, removed, reaped, more = math.min(1000, tonumber(ARGV[1])), tonumber(ARGV[2]), {}, 0, false
 room = most
 if not heard then
   more = not wipe_names()
   local somebody = call("EXISTS", P .. "deadlines") == 1
-  return {seq, somebody and int(now_ms + LOOK_AGAIN_MS) or "", int(now_ms), 0, more and 1 or 0}
+  return {seq, somebody and int(now_ms + LOOK_AGAIN_MS) or "", int(now_ms), 0, more and 1 or 0, 0}
 end
-local due = call("ZRANGEBYSCORE", P .. "deadlines", "-inf", int(now_ms), "LIMIT", 0, limit)
-for i = 1, #due do
-  local topics = topics_of(due[i])
+local function overdue(key)
+  return call("ZRANGEBYSCORE", P .. key, "-inf", int(now_ms), "LIMIT", 0, limit - #removed)
+end
+local function first_of(key)
+  return tonumber(call("ZRANGE", P .. key, 0, 0, "WITHSCORES")[2])
+end
+local function remove(who, closed_as)
+  local topics = topics_of(who)
   if topics > room and topics <= most and #removed > 0 then
     more = true -- the next call has room for it
-    break
+  elseif closed_as ~= "" then
+    remove_who(who, "broker_reaped", closed_as)
+    reaped = reaped + 1
+    table.insert(removed, reaped, who)
+  else
+    remove_who(who, "broker_expired", "silence")
+    removed[#removed + 1] = who
   end
-  remove_who(due[i], "broker_expired")
-  removed[#removed + 1] = due[i]
 end
+local due = overdue("disconnected")
+local looked_at = #due
+for i = 1, #due do
+  local closed = call("HMGET", P .. "live:" .. due[i], "closed_at", "closed_as")
+  if not closed[1] or call("EXISTS", P .. "channels:" .. due[i]) == 1 then
+    call("ZREM", P .. "disconnected", due[i]) -- it was attached again, or an older release heard or removed it
+  elseif not more then
+    remove(due[i], closed[2] or "")
+  end
+end
+due = more and {} or overdue("deadlines")
+for i = 1, #due do
+  if not more then
+    remove(due[i], "")
+  end
+end
+more = more or looked_at + #due >= limit
 -- wipes have a call of their own: they look at the types of keys, which has to be before the first write
-more = #removed > 0 and call("EXISTS", P .. "wiping") == 1 or #removed == 0 and not wipe_names()
-  or more or #due == limit
-local first = call("ZRANGE", P .. "deadlines", 0, 0, "WITHSCORES")
-return {seq, first[2] or "", int(now_ms), 1, more and 1 or 0, unpack(removed)}
+if #removed > 0 then
+  more = more or call("EXISTS", P .. "wiping") == 1
+else
+  more = not wipe_names() or more
+end
+local first = math.min(first_of("deadlines") or math.huge, first_of("disconnected") or math.huge)
+return {seq, first < math.huge and int(first) or "", int(now_ms), 1, more and 1 or 0, reaped, unpack(removed)}

@@ -18,6 +18,7 @@
   SOURCE  RouteInfoManager.registerBroker, for the case in which it changes nothing ]]
 --- @include "include/open"
 --- @include "include/expect"
+--- @include "include/seen"
 --- @include "include/liveness"
 --- @include "include/master_of"
 --- @include "include/heard"
@@ -40,7 +41,7 @@ if caller and ask_for(ARGV[9], {"cluster:" .. (row[2] or "")}) then
 end
 check_liveness(who, ARGV[7])
 local master_addr, ha_server_addr = master_of(ARGV[2], ARGV[3], ARGV[4])
-refresh(who, tonumber(live[4]), live[10])
+refresh(who, tonumber(live[4]), live[10], live[5])
 attach(who, ARGV[6], ARGV[7], false)
 heard(who, ARGV[3], ARGV[6], "same", live[5], ARGV[8])
 return {"SAME", seq, master_addr, ha_server_addr}

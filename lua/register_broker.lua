@@ -67,6 +67,7 @@
 --- @include "include/in_chunks"
 --- @include "include/row_json"
 --- @include "include/emit_topics"
+--- @include "include/seen"
 --- @include "include/liveness"
 --- @include "include/master_of"
 --- @include "include/heard"
@@ -128,7 +129,7 @@ if epoch ~= ARGV[2] or (row.rev or "0") ~= ARGV[3] or config_rev ~= ARGV[5] or (
     -- back what the newer one, or an administrator, took away.
     check_liveness(who, ARGV[19])
     local master_addr, ha_server_addr = master_of(scope, name, id)
-    refresh(who, tonumber(live.timeout_ms), live.closed_at)
+    refresh(who, tonumber(live.timeout_ms), live.closed_at, live.update_ms)
     attach(who, ARGV[18], ARGV[19], false)
     heard(who, name, ARGV[18], "same", live.update_ms, ARGV[20])
     return {"REFRESHED", seq, master_addr, ha_server_addr}
@@ -380,7 +381,7 @@ if caller and caller ~= "" then
 elseif live.user then
   call("HDEL", live_key, "user")
 end
-refresh(who, tonumber(ARGV[13]), live.closed_at)
+refresh(who, tonumber(ARGV[13]), live.closed_at, live.update_ms)
 attach(who, ARGV[18], ARGV[19], false)
 if not more then
   heard(who, name, ARGV[18], "changed", live.update_ms, ARGV[20])

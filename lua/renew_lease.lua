@@ -4,7 +4,8 @@
   ARGV[2] lease_ms     int
   ARGV[3] process      what it tells of itself (JSON, include/processes), "" = nothing: what it told before stays
   ARGV[4] peers        the addresses of its brokers' connections (JSON), "" = as before
-  DERIVED lease:<incarnation>, leases, processes, peers, seen_ms and up_since in meta; deadlines after a gap
+  DERIVED lease:<incarnation>, leases, processes, peers, seen_ms and up_since in meta; deadlines and disconnected after
+          a gap
   RETURNS {epoch, seq, config_rev, up_since, now, lost 0|1, first deadline (ms, "" = no broker), auth_revision}; lost:
           the lease had run out (or is new), and the caller must attach its channels again. A first deadline that has
           passed for longer than a sweep takes says that no sweeper runs. auth_revision: of the policy (read_auth)
@@ -14,6 +15,7 @@
 --- @include "include/expect"
 --- @include "include/collect"
 --- @include "include/seen"
+--- @include "include/disconnected"
 --- @include "include/keep_seen"
 --- @include "include/processes"
 expect("set", P .. "leases")

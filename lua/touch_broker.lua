@@ -16,6 +16,7 @@
   SOURCE  DefaultRequestProcessor.queryBrokerTopicConfig, brokerHeartbeat ]]
 --- @include "include/open"
 --- @include "include/expect"
+--- @include "include/seen"
 --- @include "include/liveness"
 --- @include "include/heard"
 --- @include "include/owner"
@@ -44,7 +45,7 @@ if ARGV[5] ~= "" and ARGV[5] ~= live[3] .. " " .. live[4] .. " " .. live[5] then
   return {"OTHER", seq, live[3], live[4], live[5]}
 end
 check_liveness(who, ARGV[3])
-refresh(who, tonumber(live[1]), live[6])
+refresh(who, tonumber(live[1]), live[6], live[2])
 -- So a restarted front end gets the channels of brokers that only send heartbeats, and takes none from another worker.
 attach(who, ARGV[2], ARGV[3], true)
 heard(who, "", ARGV[2], "touch", live[2], ARGV[4])

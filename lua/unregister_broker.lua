@@ -4,8 +4,11 @@
   ARGV[2] broker_addr
   ARGV[3] broker_name
   ARGV[4] owner        who asks, and what was decided for him, see include/owner
+  ARGV[5...] said_ago_ms  how long ago it was said, none = just now. It ends nothing of a broker that was heard since:
+                       that one came back
   DERIVED every table of the namespace
   RETURNS {"OK", seq, removed 0|1, other owner ("" = none)}
+          {"LATE", seq}: the broker was heard since; nothing was removed
           {"FOREIGN", seq, owner}: the broker is another user's, and nothing was removed
           {"ASK", seq, resource, ...}: nothing was removed, see include/owner
   EVENTS  broker_unregistered: one for the row it stood in, one for each cluster that it was alive under;
@@ -26,6 +29,7 @@
 --- @include "include/topic_sets"
 --- @include "include/remove_who"
 --- @include "include/owner"
+--- @include "include/late"
 local cluster, addr, name = ARGV[1], ARGV[2], ARGV[3]
 local row = hash(P .. "broker:" .. name)
 local is_in_row, master = false, false
@@ -49,6 +53,11 @@ end
 for i = 1, #whos do
   expect("hash", P .. "live:" .. whos[i])
   check_who(whos[i])
+end
+for i = 1, #whos do
+  if heard_since(whos[i], ARGV[5]) then
+    return {"LATE", seq}
+  end
 end
 local caller, enforced = asked_by(ARGV[4])
 if caller then

@@ -6,8 +6,11 @@
   ARGV[4] broker_id    decimal
   ARGV[5] cluster      as the broker says it, for the event; "" = that of the row
   ARGV[6] owner        who asks, and what was decided for him, see include/owner
+  ARGV[7...] said_ago_ms  how long ago it was said, none = just now. It ends nothing if the broker, or who has the id,
+                       was heard since
   DERIVED every table of the namespace
   RETURNS {"OK", seq, removed 0|1, other owner ("" = none)}
+          {"LATE", seq}: one of them was heard since; nothing was removed
           {"FOREIGN", seq, owner}: the broker is another user's, and nothing was removed
           {"ASK", seq, resource, ...}: nothing was removed, see include/owner
   EVENTS  broker_unregistered: for the removed id (without who, if another address had it), and for the live info
@@ -28,12 +31,16 @@
 --- @include "include/topic_sets"
 --- @include "include/remove_who"
 --- @include "include/owner"
+--- @include "include/late"
 local who, addr, name, id, cluster = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local live_key = P .. "live:" .. who
 expect("hash", live_key, P .. "broker:" .. name)
 check_who(who)
 local row = hash(P .. "broker:" .. name)
 local holder = row[id]
+if heard_since(who, ARGV[7]) or holder and heard_since("|" .. holder, ARGV[7]) then
+  return {"LATE", seq}
+end
 
 -- Where does the address stand once the id has gone?
 local live, is_in_row, under_name = hash(live_key), false, false

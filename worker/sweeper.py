@@ -33,6 +33,8 @@ logger = logging.getLogger(__name__)
 # One script removes at most so many brokers, and takes write permission of TOPICS_AT_ONCE topics: Redis does nothing
 # else then.
 BROKERS_PER_CALL: Final = 50
+# Of dead workers; nobody is removed with them.
+ENTRIES_PER_CALL: Final = 500
 # Between two such scripts: heartbeats, registrations and lease renewals that came meanwhile have their turn.
 _BATCH_PAUSE_S: Final = 0.01
 REAP_EVERY_S: Final = 1.0
@@ -178,28 +180,24 @@ class Sweeper:
             await self._trim(now)
         due = await self._leases.expire(BROKERS_PER_CALL)
         self._tell_heard(due)
-        for who in due.whos:
+        for number, who in enumerate(due.whos):
             cluster, _, addr = who.partition("|")
-            logger.info("the broker channel expired: %s of cluster %s sent no heartbeat in time", addr, cluster)
-        self._count(len(due.whos), 0)
+            why = "lost its last channel" if number < due.reaped else "the broker channel expired"
+            logger.info("%s: %s of cluster %s sent no heartbeat in time", why, addr, cluster)
+        self._count(len(due.whos) - due.reaped, due.reaped)
         if due.more:
             return _BATCH_PAUSE_S
         if now >= self._reap_at:
-            more = True
-            while more:
-                facts = msgspec.structs.replace(self._facts, expired=self.expired, reaped=self.reaped)
-                reaped, more = await self._leases.reap(
-                    BROKERS_PER_CALL, sweeper=self._id, process=msgspec.json.encode(facts)
-                )
-                for who in reaped:
-                    cluster, _, addr = who.partition("|")
-                    logger.info("broker %s of cluster %s had lost its last channel to a dead front end", addr, cluster)
-                self._told_of_itself = True
-                self._count(0, len(reaped))
-                if more:
-                    await asyncio.sleep(_BATCH_PAUSE_S)
-            self._reap_at = now + REAP_EVERY_S * random.uniform(0.8, 1.2)
-            self._swept()
+            facts = msgspec.structs.replace(self._facts, expired=self.expired, reaped=self.reaped)
+            entries, more = await self._leases.reap(
+                ENTRIES_PER_CALL, sweeper=self._id, process=msgspec.json.encode(facts)
+            )
+            self._told_of_itself = True
+            if not more:
+                self._reap_at = now + REAP_EVERY_S * random.uniform(0.8, 1.2)
+                self._swept()
+            if entries:
+                return _BATCH_PAUSE_S  # some of their brokers may have to go
         if await self._tidy():
             return TIDY_PAUSE_MS / 1000
         wait_s = min(

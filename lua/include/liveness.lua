@@ -1,7 +1,8 @@
 --[[ liveness: a sign of life, and the channel it came over
-  NEEDS  open, expect
+  NEEDS  open, expect, seen
   GIVES  check_liveness(who, channel): the types of what the other two write
-         refresh(who, timeout_ms, closed_at): last update, beat with its TTL, deadline; clears closed_at, as it was read
+         refresh(who, timeout_ms, closed_at, update_ms): last update, beat with its TTL, deadline, and how long the
+         broker takes between beats; what was known of closed connections is no longer so. closed_at, update_ms: as read
          attach(who, front_end, channel, only_if_none): channel is "<worker incarnation>/<connection>@b<opened_ms>".
          One entry a front end: within one worker the last registration's connection wins; between two workers
          the younger connection does, by the machine's clock that no step moves (an older release wrote @<ms> of the
@@ -9,22 +10,31 @@
          process old bytes of a connection that the broker has abandoned. It would take over the broker, and then
          remove it when that connection closes.
   USED BY heartbeat, register_broker, touch_broker, attach_channels ]]
+-- A broker sends each beat to all front ends, one soon after the other.
+local SAME_BEAT_MS = 1000
+
 local function check_liveness(who, channel)
-  expect("zset", P .. "deadlines")
+  expect("zset", P .. "deadlines", P .. "disconnected")
   if channel ~= "" then
     expect("hash", P .. "channels:" .. who)
     expect("set", P .. "leases", P .. "held:" .. string.match(channel, "^[^/]*"))
   end
 end
 
-local function refresh(who, timeout_ms, closed_at)
+local function refresh(who, timeout_ms, closed_at, update_ms)
   local key = P .. "live:" .. who
-  call("HSET", key, "update_ms", int(now_ms))
+  local period_ms = update_ms and now_ms - tonumber(update_ms) or 0
+  if period_ms > SAME_BEAT_MS then
+    call("HSET", key, "update_ms", int(now_ms), "period_ms", int(period_ms))
+  else
+    call("HSET", key, "update_ms", int(now_ms))
+  end
   if closed_at then
-    call("HDEL", key, "closed_at")
+    call("HDEL", key, "closed_at", "closed_as")
+    call("ZREM", P .. "disconnected", who)
   end
   call("SET", P .. "beat:" .. who, int(now_ms), "PX", timeout_ms)
-  call("ZADD", P .. "deadlines", int(now_ms + timeout_ms), who)
+  call("ZADD", P .. "deadlines", int(good_ms + timeout_ms), who)
 end
 
 local function opened_ms(channel)

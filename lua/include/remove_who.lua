@@ -1,19 +1,18 @@
 --[[ remove_who: take one broker process out of every table
   NEEDS  open, expect, emit, hash, row_json, emit_topics, wiping, topic_sets
-  GIVES  remove_who(who, reason): reason is the event's type. Removes the address from the row of every brokerName
-         that it is in. The last address of a name takes the name, its queue data and its place in every cluster.
-         Its queue data is one key (include/topic_sets).
-         A name that keeps other addresses, none of them a master, while
-         acting masters are enabled, loses its write permission (include/wiping). An id that another address took meanwhile
+  GIVES  remove_who(who, reason, cause): reason is the event's type, cause a member of it. Removes the address from the
+         row of every brokerName that it is in. The last address of a name takes the name, its queue data, which is one
+         key (include/topic_sets), and its place in every cluster. A name that keeps other addresses, none of them a
+         master, while acting masters are enabled, loses its write permission (include/wiping). An id that another address took meanwhile
          stays with that address. A place in which the address is alive under another cluster stays: the broker came
          back under that name without closing its channel first.
          Its parts: check_who(who) before anything is written, remove_from_row(...) (who nil: the process lives on
          without this place), forget_who(who).
          topics_of(who) -> topics of the brokerNames that may lose write permission with it: what removing it costs at most.
-  USED BY unregister_broker, unregister_broker_id, channel_destroyed, expire_brokers, reap_worker
+  USED BY unregister_broker, unregister_broker_id, channel_destroyed, expire_brokers
   COST   O(topics that lose write permission), at most room ]]
 expect("set", P .. "brokers")
-expect("zset", P .. "deadlines")
+expect("zset", P .. "deadlines", P .. "disconnected")
 
 local function remove_name(name)
   local clusters, cluster_keys = call("SMEMBERS", P .. "clusters"), {}
@@ -32,13 +31,13 @@ local function remove_name(name)
   end
 end
 
-local function members_of(who, addr, cluster)
+local function members_of(who, addr, cluster, cause)
   return (who and (',"who":' .. cjson.encode(who)) or "") .. ',"cluster":' .. cjson.encode(cluster)
-    .. ',"addr":' .. cjson.encode(addr)
+    .. ',"addr":' .. cjson.encode(addr) .. (cause and (',"cause":' .. cjson.encode(cause)) or "")
 end
 
-local function remove_from_row(name, who, addr, reason, cluster)
-  local members = members_of(who, addr, cluster)
+local function remove_from_row(name, who, addr, reason, cluster, cause)
+  local members = members_of(who, addr, cluster, cause)
   local row, others, master = hash(P .. "broker:" .. name), 0, false
   local mine
   for field, value in pairs(row) do
@@ -87,6 +86,7 @@ local function forget_who(who)
   end
   call("DEL", P .. "live:" .. who, P .. "beat:" .. who, P .. "filter:" .. who, P .. "channels:" .. who)
   call("ZREM", P .. "deadlines", who)
+  call("ZREM", P .. "disconnected", who)
 end
 
 local function topics_of(who)
@@ -124,7 +124,7 @@ local function holds_addr(row, addr)
   return false
 end
 
-local function remove_who(who, reason)
+local function remove_who(who, reason, cause)
   local live = hash(P .. "live:" .. who)
   check_who(who)
   for field in pairs(live) do
@@ -150,9 +150,9 @@ local function remove_who(who, reason)
       local row = stays and hash(P .. "broker:" .. name)
       if row and holds_addr(row, live.addr) then
         -- with the row as it was: it tells readers that the process is gone, though its address is in it
-        emit_topics(reason, name, members_of(who, live.addr, live.cluster) .. ',"row":' .. row_json(row), {})
+        emit_topics(reason, name, members_of(who, live.addr, live.cluster, cause) .. ',"row":' .. row_json(row), {})
       else
-        remove_from_row(name, who, live.addr, reason, live.cluster)
+        remove_from_row(name, who, live.addr, reason, live.cluster, cause)
       end
     end
   end

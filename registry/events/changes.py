@@ -152,16 +152,24 @@ class BrokerUnregistered(BrokerRemoved, frozen=True, tag="broker_unregistered"):
     """The broker said goodbye (104)."""
 
 
-class BrokerClosed(BrokerRemoved, frozen=True, tag="broker_closed"):
-    """The last connection of the process was closed."""
+class BrokerLost(BrokerRemoved, frozen=True):
+    """The process did not say goodbye; cause: how it is known to be gone, docs/events.md. "" = not known."""
+
+    cause: str = ""
 
 
-class BrokerExpired(BrokerRemoved, frozen=True, tag="broker_expired"):
+class BrokerClosed(BrokerLost, frozen=True, tag="broker_closed"):
+    """The last connection of the process was closed, by the process or by the network."""
+
+
+class BrokerExpired(BrokerLost, frozen=True, tag="broker_expired"):
     """The process was not heard for its timeout."""
 
 
-class BrokerReaped(BrokerRemoved, frozen=True, tag="broker_reaped"):
-    """The front-end worker that held its connections ended without a word."""
+class BrokerReaped(BrokerLost, frozen=True, tag="broker_reaped"):
+    """The process has no connection any more: one was seen closing, and the worker that held another one ended. It was
+    not heard since.
+    """
 
 
 class WritePermSet(Change, frozen=True, kw_only=True, tag="write_perm_set"):

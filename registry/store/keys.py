@@ -5,7 +5,7 @@ and Redis logins that may read ``mq:*`` must not read those.
 
 Each function names one kind of key; its docstring gives the type, the contents, the expiry (TTL), the Lua scripts that
 write it, and the table of the Java NameServer that it is. *Removals* are unregister_broker, unregister_broker_id,
-channel_destroyed, expire_brokers and reap_worker. *who* is ``<cluster>|<broker address>`` (``Behaviour.who``), an
+channel_destroyed and expire_brokers. *who* is ``<cluster>|<broker address>`` (``Behaviour.who``), an
 *incarnation* the random name of one life of a front-end worker. tests/store/test_keys.py compares all of this with
 the scripts.
 """
@@ -215,12 +215,12 @@ def filter_servers(namespace: str, who: str) -> str:
 
 def live(namespace: str, who: str) -> str:
     """HASH: the live info of one broker process: cluster, addr, name:<brokerName> -> broker id, timeout_ms, counter,
-    timestamp and state_version (its data version), ha, update_ms (last sign of life), closed_at (a connection
-    closed, others were open); of its last registration n, digest, rev, config_rev, user ("<n> <user>": whose broker it
-    is; counts only while n is the same; absent: nobody's that is known).
+    timestamp and state_version (its data version), ha, update_ms (last sign of life), period_ms (between the last two
+    beats), closed_at and closed_as (a connection closed since, and why); of its last registration n, digest, rev,
+    config_rev, user ("<n> <user>": whose broker it is; counts only while n is the same; absent: nobody's known).
 
     TTL: none; ``deadlines`` decides when it is removed. Java: RouteInfoManager.brokerLiveTable.
-    Writers: heartbeat, register_broker, touch_broker, channel_destroyed, reap_worker, removals.
+    Writers: heartbeat, register_broker, touch_broker, channel_destroyed, reap_worker, release_channels, removals.
     """
     return f"{prefix(namespace)}live:{who}"
 
@@ -241,6 +241,15 @@ def deadlines(namespace: str) -> str:
     Writers: heartbeat, register_broker, touch_broker, expire_brokers, renew_lease, removals.
     """
     return prefix(namespace) + "deadlines"
+
+
+def disconnected(namespace: str) -> str:
+    """ZSET: who -> the time (ms) at which a broker process goes that has no connection, unless it beats before.
+
+    TTL: none. Java: none.
+    Writers: heartbeat, register_broker, touch_broker, renew_lease, release_channels, reap_worker, removals.
+    """
+    return prefix(namespace) + "disconnected"
 
 
 def channels(namespace: str, who: str) -> str:

@@ -66,7 +66,8 @@ class Renewal(NamedTuple):
 class Expired(NamedTuple):
     """One batch of the sweep: the brokers that were removed, and when to look again (None: there is no broker).
 
-    heard: False when no process that hears brokers renews its lease: nobody is removed until one does.
+    reaped: how many of them, the first ones, had lost their last connection with a process that ended; the others fell
+    silent. heard: False when no process that hears brokers renews its lease: nobody is removed until one does.
     more: the limits of one call were reached, and others are due now, or topics of a broker that is gone are left.
     """
 
@@ -75,6 +76,7 @@ class Expired(NamedTuple):
     now_ms: int
     heard: bool = True
     more: bool = False
+    reaped: int = 0
 
 
 class LeaseStore:
@@ -109,10 +111,10 @@ class LeaseStore:
     async def release(self, incarnation: str) -> None:
         """Give up every channel of this worker, its lease, and what it told of itself; or the latter of a sweeper.
 
-        If this was a broker's last channel, the broker is removed only if another of its channels closed since its last
-        heartbeat.
+        No broker is removed by that. One that has no channel any more, and of which another one closed since its last
+        heartbeat, has the time to beat once.
         """
-        while (await self._call("release_channels", incarnation, _RELEASES_PER_CALL, TOPICS_AT_ONCE))[1]:
+        while (await self._call("release_channels", incarnation, _RELEASES_PER_CALL))[1]:
             pass
 
     async def expire(self, limit: int, topics: int = TOPICS_AT_ONCE) -> Expired:
@@ -120,24 +122,19 @@ class LeaseStore:
 
         A broker with more goes at once, and its topics in parts with the next calls.
         """
-        _, deadline, now, heard, more, *whos = await self._call("expire_brokers", limit, topics)
+        _, deadline, now, heard, more, reaped, *names = await self._call("expire_brokers", limit, topics)
         next_deadline_ms = int(deadline) if deadline else None
-        return Expired([name.decode() for name in whos], next_deadline_ms, int(now), bool(heard), bool(more))
+        return Expired([name.decode() for name in names], next_deadline_ms, int(now), bool(heard), bool(more), reaped)
 
-    async def reap(
-        self, limit: int, topics: int = TOPICS_AT_ONCE, *, sweeper: str = "", process: bytes = b""
-    ) -> tuple[list[str], bool]:
-        """Clean up after dead workers, within the same limits.
+    async def reap(self, limit: int, *, sweeper: str = "", process: bytes = b"") -> tuple[int, bool]:
+        """Delete the channel entries of dead workers, ``limit`` a call; returns how many, and whether there are more.
 
         Args:
             sweeper: the id of the caller, if it tells something of itself.
             process: that (:class:`mqregistry.store.fleet.processes.SweeperFacts` as JSON).
-
-        Returns:
-            the brokers that went with them, and whether there is more to do now.
         """
-        _, more, _, *whos = await self._call("reap_worker", limit, topics, sweeper, process)
-        return [name.decode() for name in whos], bool(more)
+        _, more, entries = await self._call("reap_worker", limit, sweeper, process)
+        return entries, bool(more)
 
     async def tidy_topics(self, topics: int = _SETS_PER_CALL, pause_ms: int = TIDY_PAUSE_MS) -> tuple[bool, int]:
         """Enter topics that brokerNames gained or lost into the sets of topics (lua/tidy_topics).

@@ -102,8 +102,8 @@ class Registered(NamedTuple):
 class Touched(NamedTuple):
     """The outcome of a heartbeat without registration, or of a 104; data_version None: the broker is not known.
 
-    refreshed: it counted as a sign of life. owner: another user who registered this broker; "" = nobody did. foreign:
-    for that it did not count.
+    refreshed: it counted, as a sign of life or as a goodbye. owner: another user who registered this broker; "" =
+    nobody did. foreign: for that it did not count.
     """
 
     seq: int
@@ -244,28 +244,29 @@ class RouteStore:
 
     async def unregister_broker(
         self, cluster: str, broker_addr: str, broker_name: str, broker_id: int | None = None, *, owner: str = "",
-        by: By | None = None,
+        said_ago_ms: int = 0, by: By | None = None,
     ) -> Touched:  # fmt: skip
         """Remove a broker that leaves (104); seq: from which the tables show it.
 
         Args:
             broker_id: with compat 4.8 it says which broker is removed; the address then only removes a live info.
+            said_ago_ms: how long ago; nothing is removed of a broker that was heard since.
         """
         if self.behaviour.unregisters_by_id and broker_id is not None:
-            identity = self.behaviour.who(cluster, broker_addr)
             reply = await self._call(
-                "unregister_broker_id", identity, broker_addr, broker_name, broker_id, cluster, owner, by=by
-            )
+                "unregister_broker_id", self.behaviour.who(cluster, broker_addr), broker_addr, broker_name, broker_id,
+                cluster, owner, said_ago_ms, by=by,
+            )  # fmt: skip
         else:
             scope = cluster if self._live_by_cluster else ""
-            reply = await self._call("unregister_broker", scope, broker_addr, broker_name, owner, by=by)
+            reply = await self._call("unregister_broker", scope, broker_addr, broker_name, owner, said_ago_ms, by=by)
         if reply[0] == b"FOREIGN":
             return Touched(reply[1], None, owner=text(reply[2]), foreign=True)
-        return Touched(reply[1], None, owner=text(reply[3]))
+        return Touched(reply[1], None, reply[0] == b"OK", text(reply[3]) if reply[0] == b"OK" else "")
 
-    async def channel_destroyed(self, broker: str, channel: Channel, *, by: By | None = None) -> str:
-        """Report that a broker's connection closed; returns REMOVED, KEPT or STALE."""
-        return text((await self._call("channel_destroyed", broker, *channel, by=by))[0])
+    async def channel_destroyed(self, who: str, of: Channel, cause: str = "client", *, by: By | None = None) -> str:
+        """Report that a connection closed, and why if that says that the broker is gone: REMOVED, KEPT or STALE."""
+        return text((await self._call("channel_destroyed", who, *of, cause, by=by))[0])
 
     async def set_write_perm(
         self, broker_name: str, mode: Literal["wipe", "add"], *, owner: str = "", by: By | None = None

@@ -271,14 +271,13 @@ class Model:
             return 0.0
         when, how = broker.ended
         bound_s = broker.timeout_s
-        at_once = how == "unregistered" or (how == "closed" and self.timeline.is_quiet(when - 15, when))
+        told = self.timeline.is_quiet(
+            when - 15, min(at, when + CLOSE_S)
+        )  # a front end that ends then may take it along
+        at_once = how == "unregistered" or (how == "closed" and told)
         end_is_kept = not any(loss.since - 0.5 < when <= loss.until + 0.5 for loss in self.losses)
         if at_once and end_is_kept and when > broker.moved_at + broker.timeout_s:
             bound_s = 0.0
-        # after a gap a broker has as long as the gap to beat, even if little of its timeout was left (keep_seen.lua)
-        for start, end in self.timeline.gaps(self.everybody):
-            if when < end and start < at and end - start > UNNOTICED_S - 1.0:  # a renewal may be a second old
-                bound_s += min(end, at) - start + 1.0
         quiet_s = self.timeline.quiet_s(when, at, pad_s=1.5)
         return quiet_s - bound_s - GHOST_SLACK_S
 

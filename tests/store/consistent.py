@@ -22,9 +22,9 @@ Hash = dict[str, str]
 ID = re.compile(r"-?\d+\Z")
 ROW_FIELDS = {"cluster", "zone", "acting", "rev"}
 LIVE_FIELDS = {"cluster", "addr", "timeout_ms", "counter", "timestamp", "state_version", "ha", "update_ms", "n",
-               "digest", "rev", "config_rev", "closed_at"}  # fmt: skip
+               "digest", "rev", "config_rev", "closed_at", "closed_as", "period_ms"}  # fmt: skip
 VERSION = {"counter", "timestamp", "state_version"}
-ALONE = {"meta", "clusters", "brokers", "deadlines", "mappings", "kv", "kv_sizes", "config", "leases",
+ALONE = {"meta", "clusters", "brokers", "deadlines", "disconnected", "mappings", "kv", "kv_sizes", "config", "leases",
          "wiping", "topics", "arriving", "leaving", "changes", "heartbeats", "lookups", "readers",
          "counted"}  # fmt: skip
 FAMILIES = ("queues", "topic", "leaving", "cluster", "broker", "live", "beat", "filter", "mapping", "kv", "channels",
@@ -156,6 +156,7 @@ def _lives(found: Dump) -> None:
     lives, rows, meta = found.of["live"], found.of["broker"], found.alone["meta"]
     deadlines = {who for who, _ in found.alone.get("deadlines", [])}
     assert deadlines == lives.keys(), f"deadlines and live info: {deadlines ^ lives.keys()}"
+    assert {who for who, _ in found.alone.get("disconnected", [])} <= lives.keys(), "disconnected"
     for family in ("beat", "filter", "channels"):
         assert found.of[family].keys() <= lives.keys(), f"{family} of nobody: {found.of[family].keys() - lives.keys()}"
     numbers = [live["n"] for live in lives.values() if "n" in live]

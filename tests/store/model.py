@@ -54,7 +54,10 @@ class Live:
     ha: str | None
     n: int | None
     cluster: str
-    closed: bool = False
+    closed: int | None = None  # when one of its connections closed; heard since: None
+    lost: int | None = None  # when it goes, unless it beats, since it has no connection any more
+    updated: int = 0
+    period: int = 0
 
 
 @dataclass
@@ -170,10 +173,12 @@ class Model:
 
         self.registrations += 1
         n = live.n if live and known else self.registrations
-        names = self.lives[who].names if who in self.lives else {}
+        before = self.lives.get(who)
         self.lives[who] = Live(
-            names | {reg.name: reg.id}, reg.version, reg.timeout, self.now + reg.timeout, reg.ha, n, reg.cluster
-        )
+            (before.names if before else {}) | {reg.name: reg.id}, reg.version, reg.timeout, 0, reg.ha, n, reg.cluster,
+            updated=before.updated if before else self.now, period=before.period if before else 0,
+        )  # fmt: skip
+        self.refresh(who)
         self.attach(who, front_end, channel)
         return "OK"
 
@@ -193,7 +198,11 @@ class Model:
 
     def refresh(self, who: tuple[str, str]) -> None:
         live = self.lives[who]
-        live.deadline, live.closed = self.now + live.timeout, False
+        if self.now > live.updated:
+            live.period = self.now - live.updated
+        # nobody counts the time in which brokers cannot be heard: it begins with the next renewal
+        live.deadline = (self.now if self.seen is None else self.seen) + live.timeout
+        live.updated, live.closed, live.lost = self.now, None, None
 
     def attach(self, who: tuple[str, str], front_end: str, channel: str, *, only_if_none: bool = False) -> None:
         channels = self.channels.setdefault(who, {})
@@ -272,16 +281,25 @@ class Model:
             else:
                 self.forget(who)
 
-    def close(self, who: tuple[str, str], front_end: str, channel: str) -> str:
+    def close(self, who: tuple[str, str], front_end: str, channel: str, *, hung_up: bool = True) -> str:
         channels = self.channels.get(who, {})
         if channels.get(front_end) != channel:
             return "STALE"  # docs/semantics.md 29
         del channels[front_end]
-        if channels:
-            self.lives[who].closed = True  # D11
+        if channels or not hung_up:
+            self.lives[who].closed = self.now  # D11, D33
+            if not channels:
+                self.disconnect(who)
             return "KEPT"
         self.remove(who)
         return "REMOVED"
+
+    def disconnect(self, who: tuple[str, str]) -> None:
+        """It has no connection any more: if one was seen closing, it has to beat soon."""
+        live = self.lives[who]
+        if live.closed is not None:
+            since = self.up_since if live.closed > self.now else max(live.closed, self.up_since)
+            live.lost = since + max(30, min(live.period, live.timeout // 2)) + 5
 
     # Time
 
@@ -291,22 +309,17 @@ class Model:
             self.seen = self.now
 
     def watch(self) -> None:
-        """D12, at each renewal: a gap between renewals adds its own length to every deadline that had not come.
+        """D12, at each renewal: a gap between renewals, or a step back of the clock, leaves everybody the time it had.
 
-        It leaves as much time to beat at least, and no more than a whole timeout.
+        Who has no connection has the time to beat once.
         """
-        if self.seen is None or self.now > self.seen + 3:
+        if self.seen is None or self.now > self.seen + 3 or self.now < self.seen:
+            gap = 0 if self.seen is None else self.now - self.seen
             for live in self.lives.values():
-                if self.seen is None:
-                    live.deadline = self.now + live.timeout
-                elif live.deadline > self.seen:
-                    gap = self.now - self.seen
-                    live.deadline = min(max(live.deadline, self.now) + gap, self.now + live.timeout)
+                live.deadline += gap
+                if live.lost is not None and self.seen is not None:
+                    live.lost = max(live.lost + gap, self.now + 35)
             self.up_since = self.now
-        elif self.now < self.seen:
-            self.up_since = self.now
-            for live in self.lives.values():
-                live.deadline = min(live.deadline, self.now + live.timeout)
         self.seen = self.now
 
     def heard(self) -> bool:
@@ -315,7 +328,16 @@ class Model:
 
     def due(self) -> set[tuple[str, str]]:
         """Whom a sweep removes now."""
-        return {who for who, live in self.lives.items() if live.deadline <= self.now} if self.heard() else set()
+        if not self.heard():
+            return set()
+        for who, live in self.lives.items():
+            if live.lost is not None and live.lost <= self.now and self.channels.get(who):
+                live.lost = None  # it was attached again
+        return {
+            who
+            for who, live in self.lives.items()
+            if live.deadline <= self.now or (live.lost is not None and live.lost <= self.now)
+        }
 
     def expire(self) -> set[tuple[str, str]]:
         gone = self.due()
@@ -323,23 +345,19 @@ class Model:
             self.remove(who)
         return gone
 
-    def reap(self) -> set[tuple[str, str]]:
-        if not self.heard() or self.now < self.up_since + 10:
-            return set()
-        incarnations = {channel.split("/")[0] for channels in self.channels.values() for channel in channels.values()}
-        return self.give_up(incarnations - self.workers)
+    def reap(self) -> None:
+        if self.heard() and self.now >= self.up_since + 10:
+            every = {channel.split("/")[0] for channels in self.channels.values() for channel in channels.values()}
+            self.give_up(every - self.workers)
 
-    def give_up(self, incarnations: set[str]) -> set[tuple[str, str]]:
-        """Their channels go, and with its last one a broker of which another was seen closing."""
-        gone = set()
+    def give_up(self, incarnations: set[str]) -> None:
+        """Their channels go, and no broker."""
         for who, channels in list(self.channels.items()):
             left = [fe for fe, channel in channels.items() if channel.split("/")[0] in incarnations]
             for front_end in left:
                 del channels[front_end]
-            if left and not channels and self.lives[who].closed:
-                gone.add(who)
-                self.remove(who)
-        return gone
+            if left and not channels:
+                self.disconnect(who)
 
     def release(self, incarnation: str) -> None:
         """A worker drains: as when it is dead and reaped."""

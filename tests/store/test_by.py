@@ -72,6 +72,7 @@ async def test_what_nobody_asked_for_says_which_process_did_it(bed):
     bed.fe1.front_end = "direct:w1"
     await bed.register("10.0.0.8:10911", "broker-of-a-dead-process")
     await bed.leases.release("w1")
+    await bed.leases.expire(50)
     assert [(change.type, change.by) for change in await bed.events()] == [
         ("broker_registered", bed.store.by), ("broker_expired", bed.store.by),
         ("broker_registered", bed.store.by), ("broker_reaped", bed.store.by),

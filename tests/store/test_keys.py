@@ -16,7 +16,7 @@ KINDS = {
     for name, function in vars(keys).items()
     if inspect.isfunction(function) and not name.endswith("prefix") and function.__module__ == keys.__name__
 }
-REMOVALS = {"unregister_broker", "unregister_broker_id", "channel_destroyed", "expire_brokers", "reap_worker"}
+REMOVALS = {"unregister_broker", "unregister_broker_id", "channel_destroyed", "expire_brokers"}
 STREAMS = {"changes", "heartbeats", "lookups"}  # scripts also name these by a variable: P .. stream
 
 

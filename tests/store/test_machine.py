@@ -268,24 +268,23 @@ class RouteTableMachine(RuleBasedStateMachine):
         reg = self.somebody(data)
         self.unregister(reg.cluster, reg.addr, reg.name, front_end, reg.id)
 
-    @rule(cluster=CLUSTERS, addr=ADDRS, front_end=FRONT_ENDS, connection=CONNECTIONS)
-    def close(self, cluster: str, addr: str, front_end: str, connection: str) -> None:
-        channel, whom = self.channel(front_end, connection), self.model.who(cluster, addr)
-        outcome = self.run(self.workers[front_end].routes.channel_destroyed(who(*whom), Channel(front_end, channel)))
-        assert outcome == self.model.close(whom, front_end, channel)
+    @rule(cluster=CLUSTERS, addr=ADDRS, front_end=FRONT_ENDS, connection=CONNECTIONS, hung_up=st.booleans())
+    def close(self, cluster: str, addr: str, front_end: str, connection: str, hung_up: bool) -> None:
+        self.close_channel(self.model.who(cluster, addr), front_end, self.channel(front_end, connection), hung_up)
+
+    def close_channel(self, whom: tuple[str, str], front_end: str, channel: str, hung_up: bool) -> None:
+        routes, cause = self.workers[front_end].routes, "client" if hung_up else ""
+        outcome = self.run(routes.channel_destroyed(who(*whom), Channel(front_end, channel), cause))
+        assert outcome == self.model.close(whom, front_end, channel, hung_up=hung_up)
         if self.owners[front_end].get(whom) == channel:
             del self.owners[front_end][whom]
 
     @precondition(lambda self: any(self.model.channels.values()))
-    @rule(data=st.data())
-    def close_somebody(self, data: st.DataObject) -> None:
+    @rule(data=st.data(), hung_up=st.booleans())
+    def close_somebody(self, data: st.DataObject, hung_up: bool) -> None:
         """The channel of somebody's last registration."""
         known = sorted((w, fe, c) for w, channels in self.model.channels.items() for fe, c in channels.items())
-        whom, front_end, channel = data.draw(st.sampled_from(known))
-        outcome = self.run(self.workers[front_end].routes.channel_destroyed(who(*whom), Channel(front_end, channel)))
-        assert outcome == self.model.close(whom, front_end, channel)
-        if self.owners[front_end].get(whom) == channel:
-            del self.owners[front_end][whom]
+        self.close_channel(*data.draw(st.sampled_from(known)), hung_up)
 
     # Time, sweepers and workers
 
@@ -324,8 +323,11 @@ class RouteTableMachine(RuleBasedStateMachine):
     def sweep_one(self, front_end: str) -> None:
         """The first who is due goes alone: others find the tables as they are between two batches."""
         self.run(self.tell_seen())
-        whos = self.run(self.workers[front_end].leases.expire(1, topics=2)).whos
         due = {who(*whom): whom for whom in self.model.due()}
+        whos, more = [], True
+        while more and not whos:  # who was attached again is passed over
+            found = self.run(self.workers[front_end].leases.expire(1, topics=2))
+            whos, more = found.whos, found.more and bool(due)
         assert len(whos) == min(1, len(due))
         for one in whos:
             self.model.remove(due[one])
@@ -333,12 +335,9 @@ class RouteTableMachine(RuleBasedStateMachine):
     @rule(front_end=FRONT_ENDS)
     def reap(self, front_end: str) -> None:
         self.run(self.tell_seen())
-        whos: set[str] = set()
-        more = True
-        while more:
-            batch, more = self.run(self.workers[front_end].leases.reap(2, topics=3))
-            whos.update(batch)
-        assert whos == {who(*gone) for gone in self.model.reap()}
+        while self.run(self.workers[front_end].leases.reap(2))[1]:
+            pass
+        self.model.reap()
 
     @rule(front_end=FRONT_ENDS)
     def worker_dies(self, front_end: str) -> None:
@@ -516,11 +515,12 @@ class RouteTableMachine(RuleBasedStateMachine):
         sets = [key for key in found if key.startswith("held:")]
         pipeline = client.pipeline(transaction=False).time().hget(self.prefix + "meta", "clock_offset_ms")
         pipeline.zrange(self.prefix + "deadlines", 0, -1, False, True)
+        pipeline.zrange(self.prefix + "disconnected", 0, -1, False, True)
         for key in hashes:
             pipeline.hgetall(self.prefix + key)
         for key in sets:
             pipeline.smembers(self.prefix + key)
-        (seconds, _), offset, scores, *values = await pipeline.execute()
+        (seconds, _), offset, scores, lost, *values = await pipeline.execute()
         contents: dict[str, Any] = {}
         for key, value in zip(hashes + sets, values, strict=True):
             if isinstance(value, dict):
@@ -528,7 +528,7 @@ class RouteTableMachine(RuleBasedStateMachine):
             else:
                 contents[key] = {member.decode() for member in value}
 
-        deadlines = {w.decode(): score for w, score in scores}
+        deadlines, disconnected = ({w.decode(): score for w, score in of} for of in (scores, lost))
         assert deadlines.keys() == {who(*w) for w in self.model.lives}, (
             "a live entry without a deadline, or one too many"
         )
@@ -549,7 +549,10 @@ class RouteTableMachine(RuleBasedStateMachine):
             assert self.model.who(fields["cluster"], fields["addr"]) == w
             assert fields["cluster"] == live.cluster
             assert (int(fields["timeout_ms"]), fields.get("ha")) == (live.timeout * 1000, live.ha)
-            assert ("closed_at" in fields) == live.closed
+            assert ("closed_at" in fields) == (live.closed is not None)
+            if live.lost is not None:
+                left_ms = disconnected[who(*w)] - seconds * 1000 - int(offset or 0)
+                assert abs(left_ms - (live.lost - self.model.now) * 1000) < 15_000
             left_ms = deadlines[who(*w)] - seconds * 1000 - int(offset or 0)
             assert abs(left_ms - (live.deadline - self.model.now) * 1000) < 15_000
 

@@ -39,7 +39,7 @@ async def test_release_repeated_has_no_effect(bed):
 async def test_release_goes_by_pages(bed):
     for i in range(5):
         await bed.register(f"10.0.0.{i}:1", f"broker-{i}")
-    assert [(await bed.store.call("release_channels", "w1", 2, 100))[1] for _ in range(3)] == [1, 1, 0]
+    assert [(await bed.store.call("release_channels", "w1", 2))[1] for _ in range(3)] == [1, 1, 0]
     assert await bed.members("leases") == set()
 
 
@@ -50,18 +50,23 @@ async def test_close_after_release_is_stale(bed):
     assert set((await bed.contents())["brokers"]) == {"broker-a"}
 
 
-async def test_a_broker_whose_other_connection_closed_goes_when_the_last_front_end_drains(bed):
-    """A9: two front ends; the broker dies: its connection to fe2 is seen closing, that to fe1 hangs; fe1 drains."""
+async def test_a_broker_whose_other_connection_closed_goes_soon_after_the_last_front_end_drained(bed):
+    """Two front ends; its connection to fe2 closes, and fe1 drains: it is given the time to beat once, dead or not."""
+    await bed.leases.renew("w3")
     r = await bed.register()
     await bed.fe2.register(r)
     await bed.fe2.close(r)
     await bed.events()
     await bed.leases.release("w1")
-    assert (await bed.contents())["brokers"] == {}
+    assert set((await bed.contents())["brokers"]) == {"broker-a"}
+    assert "w1" not in await bed.members("leases")
+    await bed.let_pass(34_000)
+    assert (await bed.leases.expire(10)).whos == []
+    await bed.let_pass(1_000)
+    assert (await bed.leases.expire(10)).whos == [f"c1|{ADDR}"]
     (event,) = await bed.events()
     assert (event.type, event.who, event.row) == ("broker_reaped", f"c1|{ADDR}", None)
     assert await bed.replay() == await bed.contents()
-    assert "w1" not in await bed.members("leases")
 
 
 async def test_a_broker_that_beat_after_its_other_connection_closed_lives_until_its_deadline(bed):
@@ -72,24 +77,6 @@ async def test_a_broker_that_beat_after_its_other_connection_closed_lives_until_
     await bed.leases.release("w1")
     await bed.leases.renew("w3")
     await bed.let_pass(60_000)
-    assert (await bed.leases.reap(10))[0] == []
     assert (await bed.leases.expire(10)).whos == []
     await bed.let_pass(70_000)
     assert (await bed.leases.expire(10)).whos == [f"c1|{ADDR}"]
-
-
-async def test_release_is_bounded_by_the_topics_that_lose_write_permission(bed):
-    async def masters():
-        return sum(0 in row.broker_addrs for row in (await bed.tables()).brokers.values())
-
-    for i in range(4):
-        group = {"name": f"broker-{i}", "topics": ["t1", "t2", "t3"], "enable_acting_master": True}
-        r = await bed.register(f"10.0.0.{i}:1", **group)
-        await bed.register(f"10.0.1.{i}:1", broker_id=1, **group)
-        await bed.fe2.register(r)
-        await bed.fe2.close(r)
-    left = []
-    while (await bed.store.call("release_channels", "w1", 50, 4))[1]:
-        left.append(await masters())
-    assert left == [3, 2, 1]
-    assert await masters() == 0

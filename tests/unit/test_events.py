@@ -54,7 +54,7 @@ def test_scripts_emit_exactly_the_types_that_have_a_struct():
     emitted = set()
     for script in scripts.load().values():
         emitted |= set(re.findall(r"""\bemit(?:_topics)?\("(\w+)\"""", script.source))
-        emitted |= set(re.findall(r"""remove_(?:who|from_row)\([^)\n]*"(\w+)\"""", script.source))
+        emitted |= set(re.findall(r"""remove_(?:who|from_row)\([^)\n"]*"(\w+)\"""", script.source))
     assert emitted == TYPES
 
 

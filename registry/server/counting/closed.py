@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Final
 
 
 class Closed(StrEnum):
@@ -21,3 +22,13 @@ class Closed(StrEnum):
     RULES = "rules"  # of who may do what: its user or certificate counts no more
     BROKER_EXPIRED = "broker_expired"
     SHUTDOWN = "shutdown"
+
+
+_ENDS: Final = (Closed.CLIENT, Closed.BAD_FRAME, Closed.TLS, Closed.RULES)
+
+
+def cause_of(closed_as: Closed, *, was_reset: bool) -> str:
+    """Why a broker that spoke over a connection counts as gone; "" = the front end closed it for reasons of its own."""
+    if closed_as is Closed.CLIENT and was_reset:
+        return "reset"
+    return closed_as.value if closed_as in _ENDS else ""

@@ -39,7 +39,7 @@ class ServerConnection(Remote, asyncio.Protocol):
 
     __slots__ = (
         "_backlog", "_closing", "_connections", "_context", "_large", "_lost", "_out_of_time", "_reader",
-        "_reading_paused", "_sends_large", "_skip_bytes", "_transport", "_waits", "_watched_bytes", "_writes",
+        "_reading_paused", "_sends_large", "_skip_bytes", "_waits", "_watched_bytes", "_writes",
         "active_at_s", "channel", "closed_as", "frame_since_s", "known", "paused_at_s", "unread_bytes",
     )  # fmt: skip
 
@@ -48,7 +48,6 @@ class ServerConnection(Remote, asyncio.Protocol):
         self._connections = connections
         self._context = connections.context
         self._reader = FrameReader()
-        self._transport: Any = None
         self._backlog: list[bytes] = []
         self._writes = WriteQueue(self._context, self)
         self._watched_bytes = 0
@@ -143,7 +142,8 @@ class ServerConnection(Remote, asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         """Forget the connection; its brokers lose their channel once its last write is done."""
-        self._lost = self._closing = True
+        self._lost = self._closing = self.hung_up = True
+        self.was_reset = error is not None
         self._connections.gone(self)
         self._context.watches.gone(self)
         self._backlog.clear()

@@ -5,9 +5,10 @@ from __future__ import annotations
 from ..auth.authorization import Looked
 from ..auth.caller import NO_CERTIFICATE, Caller
 from ..auth.proofs import Verified
+from .sent import Sent
 
 
-class Remote:
+class Remote(Sent):
     """The client's side of a connection, as rules and limits see it."""
 
     __slots__ = (
@@ -16,6 +17,7 @@ class Remote:
     )  # fmt: skip
 
     def __init__(self) -> None:
+        super().__init__()
         self.address = self.host = "?"
         """The client's address for the log; and without its port what limits depend on: a PROXY header that is not
         believed changes only the first."""

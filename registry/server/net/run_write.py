@@ -13,17 +13,28 @@ from typing import Protocol
 from ...errors import RateExceeded, RegistryError, StoreUnavailable
 from ...protocol.codes import RequestCode, ResponseCode, with_name
 from ...protocol.command import Command
-from ..requests.context import NotAllowed, Peer, RequestContext
+from ..requests.context import NotAllowed, Peer, RequestContext, SenderGone
 from ..requests.writes import Write
 
 logger = logging.getLogger(__name__)
 
 _REGISTER = int(RequestCode.REGISTER_BROKER)
 _LOOKUP = int(RequestCode.GET_ROUTEINFO_BY_TOPIC)
+# What says that a broker lives says nothing once its connection is closed.
+_SIGNS_OF_LIFE = {RequestCode.REGISTER_BROKER, RequestCode.QUERY_DATA_VERSION, RequestCode.BROKER_HEARTBEAT}
+# A goodbye is said before a connection closes; its script knows who has come back since (lua/include/late).
+_GOODBYE = int(RequestCode.UNREGISTER_BROKER)
+# What was sent right before its connection closed is read within this time, unless the process stood still.
+_LATE_S = 0.1
 
 
 class Writing(Peer, Protocol):
-    """A connection, as far as its writes are concerned."""
+    """A connection, as far as its writes are concerned. said_s: when the one that is worked on was sent."""
+
+    said_s: float
+
+    def sent_at_s(self, now_s: float) -> float:
+        """When the bytes that were read just now were sent."""
 
     def write_done(self, command: Command, answer: bytes) -> None:
         """A write has its answer."""
@@ -40,7 +51,7 @@ class WriteQueue:
     def __init__(self, context: RequestContext, connection: Writing) -> None:
         self._context = context
         self._connection = connection
-        self._waiting: deque[tuple[Write, Command, int, int, float]] = deque()
+        self._waiting: deque[tuple[Write, Command, int, int, float, float]] = deque()
         self.bytes = 0
         self.task: asyncio.Task[None] | None = None
 
@@ -50,7 +61,8 @@ class WriteQueue:
     def add(self, write: Write, command: Command, opaque: int, held_bytes: int) -> None:
         """Have a write done after those before it."""
         self._context.in_flight += 1
-        self._waiting.append((write, command, opaque, held_bytes, perf_counter()))
+        now_s = perf_counter()
+        self._waiting.append((write, command, opaque, held_bytes, now_s, self._connection.sent_at_s(now_s)))
         self.bytes += held_bytes
         if self.task is None:
             self.task = asyncio.get_running_loop().create_task(self._run())
@@ -67,7 +79,7 @@ class WriteQueue:
         waiting = self._waiting
         try:
             while waiting:
-                write, command, opaque, held_bytes, since_s = waiting[0]
+                write, command, opaque, held_bytes, since_s, self._connection.said_s = waiting[0]
                 answer = await run_write(self._context, write, command, opaque, self._connection)
                 waiting.popleft()
                 self._ended(1)
@@ -93,6 +105,8 @@ class WriteQueue:
 async def run_write(context: RequestContext, write: Write, command: Command, opaque: int, connection: Peer) -> bytes:
     """Answer one write."""
     try:
+        if command.code != _GOODBYE:
+            _check_sender(command, connection)
         authorization = context.authorization
         if authorization is None:  # what was decided of the write before, in another mode, says nothing of this one
             connection.caller = None
@@ -123,3 +137,17 @@ async def run_write(context: RequestContext, write: Write, command: Command, opa
             context.counters.registrations_error += 1
         logger.exception("request %s of %s failed", with_name(command.code, RequestCode), connection.address)
         return context.replies.system_error(opaque, f"{type(error).__name__}: {error}")
+
+
+def _check_sender(command: Command, connection: Peer) -> None:
+    """Refuse what a connection sent that has closed since: nobody waits for it, and others may have gone on.
+
+    A process that was paused reads such requests when it goes on. Whoever sent them may have done the contrary
+    elsewhere meanwhile, or be gone.
+
+    Raises:
+        SenderGone: it is so, and the request said that a broker lives, or it has waited.
+    """
+    late = connection.said_ago_s > _LATE_S
+    if (late and connection.has_hung_up()) or (command.code in _SIGNS_OF_LIFE and connection.hung_up):
+        raise SenderGone("its connection closed before it was stored; nothing was changed")

@@ -123,6 +123,10 @@ class TlsTransport(SmallReads):
         """Say from how many bytes on that have not gone out the connection is told not to write."""
         self._transport.set_write_buffer_limits(high=high)
 
+    def get_extra_info(self, name: str) -> Any:
+        """Of the socket."""
+        return self._transport.get_extra_info(name)
+
     def get_write_buffer_size(self) -> int:
         """Return how many encrypted bytes have not gone out."""
         size: int = self._transport.get_write_buffer_size()

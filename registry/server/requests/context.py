@@ -62,16 +62,28 @@ class NotAllowed(RegistryError):
     """The rules refuse a request; definite: nothing was changed. It is answered with code 16 (NO_PERMISSION)."""
 
 
+class SenderGone(RegistryError):
+    """Who sent a request has closed the connection; definite: nothing was changed."""
+
+
 class Peer(Sender, Closable, Protocol):
-    """The connection a request came over."""
+    """The connection a request came over.
+
+    hung_up: whether it is known to be closed: nobody hears an answer, and what it registered goes at once.
+    """
+
+    hung_up: bool
 
     @property
     def host(self) -> str:
         """The client's address without its port, as far as it is believed."""
 
     @property
-    def lost(self) -> bool:
-        """Whether it is closed: nobody hears an answer, and what is registered over it is removed at once."""
+    def said_ago_s(self) -> float:
+        """How long ago the write that is being worked on was sent."""
+
+    def has_hung_up(self) -> bool:
+        """The same, asked anew."""
 
 
 def log_write(logger: logging.Logger, by: By, text: str, *arguments: object) -> None:

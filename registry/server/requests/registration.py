@@ -281,7 +281,7 @@ async def _write(
         if again.same:
             await context.effect(again.seq)
             return again
-    if request.peer.lost:
+    if request.peer.has_hung_up():
         # It may have waited in the socket for long, while this worker stood still. What has its name, id or address by
         # now would lose them, to one that the close removes.
         raise RegistrationRejected("its connection closed before it was stored; a broker that lives registers again")

@@ -31,6 +31,8 @@ logger = logging.getLogger(__name__)
 
 # Of a 217: a topic has queues at a few brokers, and one script writes all of them.
 MAX_QUEUE_DATAS: Final = 1000
+# The kernel counts some milliseconds at a time.
+_AGO_SLACK_S: Final = 0.01
 
 Write = Callable[[RequestContext, Command, int, Peer], Awaitable[bytes]]
 
@@ -46,11 +48,16 @@ async def unregister_broker(context: RequestContext, command: Command, opaque: i
         known = context.begin_write()
         by = context.by(peer)
         done = await context.decided(
-            command, peer, lambda owner: context.routes.unregister_broker(cluster, addr, name, owner=owner, by=by)
+            command,
+            peer,
+            lambda owner: context.routes.unregister_broker(
+                cluster, addr, name, owner=owner, said_ago_ms=_ago_ms(peer), by=by
+            ),
         )
         context.check_owner(command, peer, done.owner)
         await context.effect(done.seq, known)
-        log_write(logger, by, "unregister broker %s of %s, id %d", who(cluster, addr), name, header.broker_id)
+        said = "unregister" if done.refreshed else "it registered since: do not unregister"
+        log_write(logger, by, f"{said} broker %s of %s, id %d", who(cluster, addr), name, header.broker_id)
     return context.replies.success.reply(opaque)
 
 
@@ -67,12 +74,27 @@ async def unregister_broker_id(context: RequestContext, command: Command, opaque
     by = context.by(peer)
     done = await context.decided(
         command, peer,
-        lambda owner: context.routes.unregister_broker(cluster, addr, name, header.broker_id, owner=owner, by=by),
+        lambda owner: context.routes.unregister_broker(
+            cluster, addr, name, header.broker_id, owner=owner, said_ago_ms=_ago_ms(peer), by=by
+        ),
     )  # fmt: skip
     context.check_owner(command, peer, done.owner)
     await context.effect(done.seq, known)
-    log_write(logger, by, "unregister id %d of %s, address %s", header.broker_id, name, addr)
+    said = "unregister" if done.refreshed else "it registered since: do not unregister"
+    log_write(logger, by, f"{said} id %d of %s, address %s", header.broker_id, name, addr)
     return context.replies.success.reply(opaque)
+
+
+def _ago_ms(peer: Peer) -> int:
+    """How long ago the broker said goodbye; 0: just now, or within what the measuring is out by.
+
+    After its last sign of life over this connection. It was right after it, as far as one can tell of a connection that
+    has closed meanwhile: a life that may have begun since is spared, and the close ends the old one all the same.
+    """
+    heard_ago_s = time.perf_counter() - peer.heard_s
+    if not (peer.hung_up and peer.heard_s):
+        heard_ago_s = min(heard_ago_s, peer.said_ago_s) - _AGO_SLACK_S
+    return max(0, int(heard_ago_s * 1000))
 
 
 async def query_data_version(context: RequestContext, command: Command, opaque: int, peer: Peer) -> bytes:

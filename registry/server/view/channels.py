@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+import time
 from collections.abc import Iterator
 from typing import Protocol
 
@@ -16,7 +17,7 @@ from ...store.fleet.processes import Peer
 from ...store.leases import opened_now
 from ...store.route_writes import Channel, RouteStore
 from ...tasks import cancelled, pause
-from ..counting.closed import Closed
+from ..counting.closed import Closed, cause_of
 from .view import Applied
 
 logger = logging.getLogger(__name__)
@@ -42,10 +43,14 @@ class Known(Protocol):
 class Closable(Protocol):
     """What this module needs of a connection.
 
-    address: of the client. via: of the proxy that it came through; "" = none.
+    address: of the client. via: of the proxy that it came through; "" = none. closed_as, was_reset: how it ended.
+    heard_s: when a broker was last heard over it (time.perf_counter()); 0: never.
     """
 
     channel: Channel
+    heard_s: float
+    closed_as: Closed
+    was_reset: bool
     address: str
     via: str
 
@@ -83,7 +88,7 @@ class ChannelOwner:
         self._owners: dict[str, Closable] = {}
         self._registered_at: dict[str, int] = {}
         self._held: dict[Closable, set[str]] = {}
-        self._closes: asyncio.Queue[tuple[str, Channel, By]] = asyncio.Queue()
+        self._closes: asyncio.Queue[tuple[str, Channel, str, By]] = asyncio.Queue()
         self._untold = 0
         self._connections = 0
         self.changed = 0
@@ -110,6 +115,7 @@ class ChannelOwner:
 
     def registered(self, who: str, connection: Closable, seq: int) -> None:
         """A registration of this broker came over this connection: it is the broker's channel now."""
+        connection.heard_s = time.perf_counter()
         if self._owners.get(who) is not connection:
             self._owners[who] = connection
             self.changed += 1
@@ -118,6 +124,7 @@ class ChannelOwner:
 
     def touched(self, who: str, connection: Closable) -> None:
         """A heartbeat without registration came over this connection."""
+        connection.heard_s = time.perf_counter()
         if who not in self._owners:
             self._owners[who] = connection
             self.changed += 1
@@ -132,7 +139,9 @@ class ChannelOwner:
                 self._registered_at.pop(who, None)
             if self._telling:
                 self._untold += 1
-                self._closes.put_nowait((who, connection.channel, self.by(connection, connection.last_caller)))
+                by = self.by(connection, connection.last_caller)
+                cause = cause_of(connection.closed_as, was_reset=connection.was_reset)
+                self._closes.put_nowait((who, connection.channel, cause, by))
 
     def stop_telling(self) -> None:
         """Before a shutdown: connections that close from now on say nothing about their brokers."""
@@ -199,10 +208,10 @@ class ChannelOwner:
             self._untold -= 1
             self._closes.task_done()
 
-    async def _tell(self, who: str, channel: Channel, by: By) -> bool:
+    async def _tell(self, who: str, channel: Channel, cause: str, by: By) -> bool:
         """One try; False: Redis is away, try again."""
         try:
-            outcome = await self._routes.channel_destroyed(who, channel, by=by)
+            outcome = await self._routes.channel_destroyed(who, channel, cause, by=by)
         except StoreUnavailable:
             return False
         except RegistryError:
@@ -211,7 +220,7 @@ class ChannelOwner:
         if outcome == "REMOVED":
             logger.info("the broker's channel is destroyed, %s is removed at once", who)
         elif outcome == "KEPT":
-            logger.info("a channel of broker %s closed here, it has another at another front end", who)
+            logger.info("a channel of broker %s closed here, it is kept: it has another one, or may come back", who)
         return True
 
     async def closes_told(self) -> None:

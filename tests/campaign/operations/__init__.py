@@ -1,12 +1,12 @@
 """What may happen to a world at random: each operation disturbs something for a while, and ends by itself.
 
 Single faults are in ``redis_server``, ``failovers``, ``links``, ``processes`` and ``brokers``. Short sequences that
-chance alone would reach too seldom are in ``losses``, ``liveness``, ``limits`` and ``supervisors``; each is one
-operation of a schedule.
+chance alone would reach too seldom are in ``connections``, ``losses``, ``liveness``, ``limits`` and ``supervisors``;
+each is one operation of a schedule.
 """
 
-from . import brokers, failovers, limits, links, liveness, losses, processes, redis_server, supervisors
+from . import brokers, connections, failovers, limits, links, liveness, losses, processes, redis_server, supervisors
 from .table import OPERATIONS, Busy, Operation
 
-MODULES = (brokers, failovers, limits, links, liveness, losses, processes, redis_server, supervisors)
+MODULES = (brokers, connections, failovers, limits, links, liveness, losses, processes, redis_server, supervisors)
 __all__ = ["MODULES", "OPERATIONS", "Busy", "Operation"]
