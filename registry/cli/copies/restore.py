@@ -36,10 +36,10 @@ def restore(file: Path, yes: bool, as_json: bool, config_file: Path | None, **fl
     where = f"namespace {settings.namespace} " + (
         "of that Redis" if settings.redis else f"in the data folder {settings.data_dir}"
     )
+    confirm(f"Everything in {where} is replaced by what {file} has.", yes=yes, as_json=as_json)
     with contextlib.ExitStack() as stack:
         if not settings.redis:
             settings = _started(settings, stack)
-        confirm(f"Everything in {where} is replaced by what {file} has.", yes=yes, as_json=as_json)
         head = put_back(settings.redis, settings.namespace, file)
     if as_json:
         output.json_line({"file": str(file), "namespace": settings.namespace, "keys": head.keys})

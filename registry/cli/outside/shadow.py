@@ -19,6 +19,7 @@ from ...compare.lasting import Sort, now_ms
 from ...durations import Durations, buckets
 from ...errors import ConfigError
 from ...operators.words import counted
+from ...queued_output import queue_output
 from ...shadow.counts import Counts, quantile_s
 from ...shadow.relay import Relay
 from ...shadow.repeats import Repeats
@@ -153,6 +154,7 @@ def shadow(
     Runs until Ctrl-C; ends with 1 when a difference counts then, else with 0.
     """
     host, port = listen_address(here, "--port")
+    queue_output()  # connections pass through here: no reader of the log may hold them up
     logging.basicConfig(level=logging.WARNING, format="mqregistry: %(message)s")
 
     async def work() -> int:

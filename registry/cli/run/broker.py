@@ -24,6 +24,7 @@ from ...errors import ConfigError, RegistryError
 from ...names import printable
 from ...operators.words import counted
 from ...protocol.codes import VERSION_V4_8_0, VERSION_V4_9_7, VERSION_V5_3_3, VERSION_V5_5_0, Encoding
+from ...queued_output import queue_output
 from .. import complete_names
 from ..tls import tls_options
 from ..topics_file import parse_topic, read_topics
@@ -121,6 +122,7 @@ def run_broker(files: tuple[Path, ...], texts: tuple[str, ...], **options: Any) 
         drill = _Drill(config, topics, len({topic.topic_name for topic in given}), options)
     except (ConfigError, ValueError) as error:  # ValueError: of a topic
         raise click.UsageError(str(error)) from error
+    queue_output()  # it has to beat, whoever reads what it says
     asyncio.run(drill.run())
     if not drill.was_registered:
         raise RegistryError("no name server accepted the registration")

@@ -7,8 +7,9 @@ import contextlib
 import gc
 import logging
 import os
+import signal
 import sys
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -122,7 +123,8 @@ def run_up(settings: Settings, *, kind: str, beside: Sequence[WhenBooted] = (), 
         from .front_end import run_front_end
 
         forked = stack.enter_context(fork_workers(settings.workers))
-        redis.wait()
+        with _ended_by_sigterm():
+            redis.wait()
 
         def on_boot() -> None:
             stack.enter_context(announced(_running(kind, settings)))
@@ -157,6 +159,16 @@ def _running(kind: str, settings: Settings) -> Running:
         kind, os.getpid(), settings.redis, settings.namespace, settings.bind_address, settings.listen_port,
         settings.effective_http_port, settings.data_dir,
     )  # fmt: skip
+
+
+@contextlib.contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    """SIGTERM ends this block as Ctrl-C does; by default a container's first process ignores it."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 async def _keep_redis(redis: EmbeddedRedis) -> None:

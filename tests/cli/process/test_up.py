@@ -7,11 +7,14 @@ import os
 import re
 import signal
 import socket
+import time
 
 import psutil
 import pytest
+import redis
 
 from bench.servers.processes import free_port
+from mqregistry.embedded import EmbeddedRedis, find_server
 
 from ...server.harness import Broker, wait_until
 from .world import BOOT_LINE, http_get, lives
@@ -351,3 +354,26 @@ def test_a_power_cut_is_survived_and_said(world):
     with up.client() as client:
         assert value(client) == "kept"
     assert up.interrupt() == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_redis_that_loads_for_long_is_waited_for_until_somebody_ends_it(world, number):
+    folder = world.folder / "d"
+    with EmbeddedRedis(folder) as redis_server, redis.Redis.from_url(redis_server.url) as client:
+        pipeline = client.pipeline(transaction=False)
+        for index in range(4000):
+            pipeline.set(f"key {index}", index)
+        pipeline.execute()
+    slow = world.folder / "slow-server"
+    slow.write_text(
+        f'#!/bin/sh\n[ "$1" = --version ] && exec {find_server()} --version\n'
+        f'exec {find_server()} "$@" --key-load-delay 5000\n'
+    )
+    slow.chmod(0o700)
+    up = world.start("up", "--data-dir", folder, "--port", free_port(), MQREGISTRY_REDIS_SERVER=str(slow))
+    up.wait_for("Redis reads its file: ")
+    began = time.monotonic()
+    up.process.send_signal(number)
+    assert up.process.wait(20) == 130
+    assert time.monotonic() - began < 8
+    assert not up.descendants()
