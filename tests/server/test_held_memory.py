@@ -371,6 +371,31 @@ async def test_a_frame_is_whole_in_time_or_the_connection_is_dropped() -> None:
         ticks.cancel()
 
 
+async def test_a_frame_that_goes_on_is_never_hung_up_on() -> None:
+    """Slow, and others of its address wait: it is as a registration behind a NAT, or on a starved machine."""
+    side = Pair().quick
+    connections, connection = side.connections, side.connection
+    connection.data_received(struct.pack(">i", 10 << 20) + b"x" * 1000)
+    for _ in range(40):
+        connections.clock_s += 2.5
+        connection.data_received(b"x" * (64 << 10))
+        assert connection.stalled_bytes(connections.clock_s - STALLED_S) == 0
+    for _ in range(3):  # some bytes now and then are no progress
+        connections.clock_s += 2.5
+        connection.data_received(b"x" * 1000)
+    assert connection.stalled_bytes(connections.clock_s - STALLED_S) > 0
+
+
+async def test_the_time_in_which_this_worker_stands_still_is_nobodys() -> None:
+    connections = Pair().quick.connections
+    began_s = connections.clock_s
+    now = asyncio.get_running_loop().time()
+    for late_s in (0.5, 60, 0.5):
+        now += late_s
+        connections._turn_clock(now)
+    assert 1.9 <= connections.clock_s - began_s <= 2.1
+
+
 async def test_the_time_in_which_the_server_does_not_read_is_not_the_clients() -> None:
     side = Pair().quick
     side.connection.data_received(struct.pack(">i", 100) + b"x" * 10)

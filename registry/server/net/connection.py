@@ -32,14 +32,16 @@ logger = logging.getLogger(__name__)
 _WRITE_BYTES = 1 << 20
 # So much of its answers may wait for a client whose address holds more than its share, then its reading pauses.
 _SMALL_BUFFER_BYTES = 64 << 10
+# A frame that has got so much longer makes progress: it is given time as if it began now.
+_PROGRESS_BYTES = 64 << 10
 
 
 class ServerConnection(Remote, asyncio.Protocol):
     """The protocol object of one connection, as asyncio calls it. See the module."""
 
     __slots__ = (
-        "_backlog", "_closing", "_connections", "_context", "_large", "_lost", "_out_of_time", "_reader",
-        "_reading_paused", "_sends_large", "_skip_bytes", "_waits", "_watched_bytes", "_writes",
+        "_backlog", "_closing", "_connections", "_context", "_large", "_lost", "_out_of_time", "_progress_bytes",
+        "_reader", "_reading_paused", "_sends_large", "_skip_bytes", "_waits", "_watched_bytes", "_writes",
         "active_at_s", "channel", "closed_as", "frame_since_s", "known", "paused_at_s", "unread_bytes",
     )  # fmt: skip
 
@@ -50,7 +52,7 @@ class ServerConnection(Remote, asyncio.Protocol):
         self._reader = FrameReader()
         self._backlog: list[bytes] = []
         self._writes = WriteQueue(self._context, self)
-        self._watched_bytes = 0
+        self._watched_bytes = self._progress_bytes = 0
         self._closing = self._lost = self._reading_paused = False
         self.closed_as = Closed.CLIENT
         self._large = self._waits = self._sends_large = self._out_of_time = False
@@ -100,8 +102,9 @@ class ServerConnection(Remote, asyncio.Protocol):
         if reader.pending or self.frame_since_s is not None:
             if not reader.pending:
                 self.frame_since_s = None
-            elif frames or self.frame_since_s is None:
+            elif frames or self.frame_since_s is None or reader.pending_bytes >= self._progress_bytes:
                 self.frame_since_s = self._connections.clock_s
+                self._progress_bytes = reader.pending_bytes + _PROGRESS_BYTES
             self._hold()
             if self._closing:
                 return

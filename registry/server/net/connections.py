@@ -27,7 +27,7 @@ class ConnectionLimits(NamedTuple):
     idle_s: a connection that sends nothing for this long is closed. slow_client_s: so is one that does not read its
     answers for this long. connections: more of them are turned away. in_flight: more writes of all connections are
     answered with SYSTEM_BUSY. held_bytes: unfinished frames, waiting writes and unread answers of all connections
-    together. frame_s: a frame is whole so long after its first byte. queued_writes, queued_bytes: of one connection
+    together. frame_s: a frame is whole, or much longer, after so long. queued_writes, queued_bytes: of one connection
     before its reading pauses. write_buffer_bytes: of answers that a client has not read yet, before its reading pauses.
     """
 
@@ -46,8 +46,9 @@ class OpenConnection(Asker, Protocol):
     """What is known here of a connection.
 
     host: the client's address without its port, as far as it is believed. active_at_s: of its last bytes.
-    paused_at_s: since when it does not read. frame_since_s: when its unfinished frame began. unread_bytes: of answers,
-    when it was last measured. known: answers the lookups that it knows by their bytes. closed_as: why it was closed.
+    paused_at_s: since when it does not read. frame_since_s: when its unfinished frame began, or last made progress.
+    unread_bytes: of answers, when it was last measured. known: answers the lookups that it knows by their bytes.
+    closed_as: why it was closed.
     """
 
     host: str
@@ -71,7 +72,8 @@ class OpenConnection(Asker, Protocol):
 class Connections:
     """Every connection of this worker, the handlers of their requests, and a clock that ticks twice a second.
 
-    held: what they hold now, see :class:`ConnectionLimits`. clock_s: of the event loop.
+    held: what they hold now, see :class:`ConnectionLimits`. clock_s: of the event loop, without the time in which it
+    stood still: on a starved machine nobody is hung up on for what this worker did not do.
     """
 
     def __init__(self, context: RequestContext, limits: ConnectionLimits) -> None:
@@ -89,7 +91,7 @@ class Connections:
         self._counted: set[OpenConnection] = set()
         self.not_sent_away: set[Asker] = set()
         """Of clients that have asked while draining and are too old for code 1500 (GO_AWAY)."""
-        self.clock_s = asyncio.get_running_loop().time()
+        self.clock_s = self._looked_at_s = asyncio.get_running_loop().time()
         context.on_policy = self.policy_changed
         context.signed_again = self.known.used
         rates = context.rates
@@ -124,6 +126,10 @@ class Connections:
             self._counted.discard(connection)
             self.context.rates.closed(connection.host)
 
+    def _turn_clock(self, loop_s: float) -> None:
+        self.clock_s += min(loop_s - self._looked_at_s, 2 * _TICK_S)
+        self._looked_at_s = loop_s
+
     async def tick(self) -> None:
         """Advance the clock; close connections that send nothing, send too slowly or do not read.
 
@@ -132,11 +138,12 @@ class Connections:
         loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(_TICK_S)
-            self.clock_s = now = loop.time()
+            self._turn_clock(loop.time())
+            now = self.clock_s
             self.context.watches.expire(now)
             self.large_frames.tick()
             self.held.tick(now, self.large_frames.crowded)
-            self.context.rates.tick(now)
+            self.context.rates.tick(self._looked_at_s)
             idle_before, slow_before = now - self.limits.idle_s, now - self.limits.slow_client_s
             frame_before, quiet_before = now - self.limits.frame_s, now - 3 * _TICK_S
             samples = AT_A_TIME
@@ -151,7 +158,7 @@ class Connections:
                 since_s = connection.frame_since_s
                 if since_s is not None and since_s < frame_before:
                     connection.abort(
-                        Closed.SLOW_FRAME, f"a frame was not whole {self.limits.frame_s:g} s after its first byte"
+                        Closed.SLOW_FRAME, f"a frame was not whole, nor much longer, after {self.limits.frame_s:g} s"
                     )
                 elif connection.paused_at_s is not None and connection.paused_at_s < slow_before:
                     self.context.counters.slow_clients += 1

@@ -15,7 +15,7 @@ from ...protocol.command import Command
 SHARE: Final = 8
 """The part of the memory (one in so many) that one address may always have."""
 STALLED_S: Final = 3.0
-"""A frame that is not whole so long after its first byte, and answers that were not read for so long, make no
+"""A frame that is neither whole nor much longer after so long, and answers that were not read for so long, make no
 progress; it matters for an address that holds more than its share."""
 _ROOM: Final = 16
 """So much (one part in so many) is freed at a time: to look at all holders for each frame would cost too much."""
