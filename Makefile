@@ -30,13 +30,16 @@ help:
 	@echo "make release      sdist, wheel, SBOM and checksums, into dist/"
 	@echo "make constraints  write constraints.txt from .venv"
 
-$(BIN)/python:
+# What venv cannot finish has a python, but no pip.
+$(BIN)/pip:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "Python 3.11 or later is needed, $(PYTHON) is older: make PYTHON=/path/to/python3.12 ..." >&2; exit 1; }
-	$(PYTHON) -m venv $(VENV)
+	@echo $(PYTHON) -m venv $(VENV); $(PYTHON) -m venv --clear $(VENV) && test -e $@ || { rm -rf $(VENV); \
+	  echo "$(PYTHON) cannot make $(VENV), which is removed again: install its modules venv and ensurepip, on Debian" \
+	    "and Ubuntu by 'apt install python3-venv', then do this again" >&2; exit 1; }
 
 # .venv stays with the Python that it was made with: PYTHON=... that names another one would have no effect.
-same-python: $(BIN)/python
+same-python: $(BIN)/pip
 ifneq ($(origin PYTHON),file)
 	@has=$$($(BIN)/python -V) wanted=$$($(PYTHON) -V) && if [ "$$has" != "$$wanted" ]; then \
 	  echo "$(VENV) was made with $$has, PYTHON=$(PYTHON) is $$wanted: 'make clean' first, then it is made again" >&2; exit 1; fi
@@ -75,7 +78,9 @@ run test other-tests spark-tests test-valkey test-redis interop: export PYTHONDO
 # what they say is shown after them. All of them are in tests/pipeline: to collect all others takes 7 s.
 test: $(VENV)/dev.stamp
 	@status=0; $(MAKE) --no-print-directory --keep-going --jobs=2 spark-tests other-tests || status=$$?; \
-	  cat $(VENV)/spark.log; exit $$status
+	  cat $(VENV)/spark.log; \
+	  if [ $$status = 0 ]; then echo "make test: passed, with Spark (above) and without"; \
+	  else echo "make test: FAILED, with Spark (above) or without (before that)"; fi; exit $$status
 
 # An answer in seconds: what needs no process beside the tests, on fakeredis in the place of a Redis.
 test-fast: $(VENV)/dev.stamp

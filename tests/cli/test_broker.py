@@ -56,6 +56,8 @@ def test_says_what_each_name_server_answers_and_leaves_on_ctrl_c(run_broker, fro
     process = run_broker("--topics", str(topics), "--topic", "more:1:2:6", "-n", servers, "--addr", "127.0.0.1:20911")
     process.wait_for("registered after")
     process.wait_for(f"{nobody}  failed after")
+    assert process.out.count("nobody listens there") == 1
+    assert process.err == ""
     assert process.out.startswith(
         "broker-a (cluster DefaultCluster, id 0, 127.0.0.1:20911): 4 topics and 15 system topics; Ctrl-C leaves\n"
     )

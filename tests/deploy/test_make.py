@@ -22,8 +22,18 @@ def project(tmp_path):
     (tmp_path / ".venv" / "bin").mkdir(parents=True)
     (tmp_path / ".venv" / "bin" / "python").symlink_to(sys.executable)
     (tmp_path / ".venv" / "bin" / "mqregistry").symlink_to("/bin/true")
+    (tmp_path / ".venv" / "bin" / "pip").touch()
     (tmp_path / ".venv" / "run.stamp").touch()
     return tmp_path
+
+
+# As on Debian without python3-venv: there is a venv module, which leaves an environment without pip behind.
+NO_ENSUREPIP = """#!/bin/sh
+[ "$1" != -m ] && exec {python} "$@"
+mkdir -p .venv/bin && ln -sf {python} .venv/bin/python
+echo "The virtual environment was not created successfully because ensurepip is not available." >&2
+exit 1
+"""
 
 
 def make(project, *arguments):
@@ -43,6 +53,61 @@ def test_another_python_than_that_of_venv_is_refused(project):
 def test_the_same_python_and_none_at_all_are_fine(project):
     for arguments in ([f"PYTHON={sys.executable}"], []):
         assert make(project, *arguments).returncode == 0
+
+
+def test_a_python_without_ensurepip_is_told_of_and_leaves_nothing_behind(project):
+    """Else the next run, with what was missing, finds .venv/bin/python and fails for good."""
+    shutil.rmtree(project / ".venv")
+    bare = project / "python3"
+    bare.write_text(NO_ENSUREPIP.format(python=sys.executable))
+    bare.chmod(0o755)
+    done = make(project, f"PYTHON={bare}")
+    assert done.returncode != 0
+    assert "ensurepip is not available" in done.stderr
+    assert "which is removed again" in done.stderr
+    assert "'apt install python3-venv'" in done.stderr
+    assert not (project / ".venv").exists()
+
+
+def test_a_half_made_environment_of_an_earlier_run_is_made_again(project):
+    shutil.rmtree(project / ".venv")
+    (project / ".venv" / "bin").mkdir(parents=True)
+    (project / ".venv" / "bin" / "python").symlink_to(sys.executable)
+    whole = project / "python3"
+    installs = project / "installs"
+    installs.write_text("#!/bin/sh\nexit 0\n")
+    installs.chmod(0o755)
+    whole.write_text(
+        f'#!/bin/sh\n[ "$1" = -V ] && exit\n[ "$1" != -m ] && exec {sys.executable} "$@"\nrm -rf .venv\n'
+        f"mkdir -p .venv/bin && touch .venv/bin/pip && ln -s {installs} .venv/bin/python\n"
+        "ln -s /bin/true .venv/bin/mqregistry\n"
+    )
+    whole.chmod(0o755)
+    done = make(project, f"PYTHON={whole}")
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_tests_end_with_what_became_of_all_of_them(project):
+    (project / ".venv" / "dev.stamp").touch()
+    (project / ".venv" / "bin" / "python").unlink()
+    pytest_like = project / ".venv" / "bin" / "python"
+    for status, said in ((0, "make test: passed, with Spark"), (1, "make test: FAILED, with Spark")):
+        pytest_like.write_text(
+            f'#!/bin/sh\n[ "$1" = -V ] && exec {sys.executable} -V\necho 1520 deselected\nexit {status}\n'
+        )
+        pytest_like.chmod(0o755)
+        done = subprocess.run(
+            ["make", "test", f"PYTHON={sys.executable}"], cwd=project, capture_output=True, text=True, check=False
+        )
+        assert (done.returncode != 0) == bool(status)
+        assert done.stdout.splitlines()[-1].startswith(said)
+
+
+def test_lint_and_types_keep_no_test_from_running():
+    text = (ROOT / ".ci" / "run").read_text()
+    made = [line.strip() for line in text.splitlines() if "make " in line and not line.startswith("#")]
+    assert all(line.startswith("step ") for line in made), made
+    assert text.index("step() {") < text.index("step make lint")
 
 
 @pytest.mark.parametrize(

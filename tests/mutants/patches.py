@@ -24,7 +24,7 @@ FOLDER: Final = Path(__file__).resolve().parent / "patches"
 
 ROWS: Final = [
     *(f"A{row:02}" for row in (*range(1, 24), 40, *range(50, 55), *range(60, 65))),
-    *(f"B{row:02}" for row in range(1, 12)),
+    *(f"B{row:02}" for row in range(1, 13)),
     "R01",
     "R02",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
 from pathlib import Path
@@ -123,6 +124,7 @@ def run_broker(files: tuple[Path, ...], texts: tuple[str, ...], **options: Any) 
     except (ConfigError, ValueError) as error:  # ValueError: of a topic
         raise click.UsageError(str(error)) from error
     queue_output()  # it has to beat, whoever reads what it says
+    logging.getLogger("mqregistry.client").addHandler(logging.NullHandler())  # this command prints what is logged there
     asyncio.run(drill.run())
     if not drill.was_registered:
         raise RegistryError("no name server accepted the registration")
@@ -233,7 +235,7 @@ class _Drill:
             return
         text = f"{result.server}  {result.status} after {result.elapsed_ms:.0f} ms"
         if result.error:
-            text += f": {result.error}; tried again"
+            text += f": {result.error.removeprefix(f'{result.server}: ')}; tried again"
         elif result.data_version is not None:
             text += f", version {result.data_version.counter}"
         if result.ok and answer.master_addr:

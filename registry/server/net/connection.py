@@ -32,8 +32,7 @@ logger = logging.getLogger(__name__)
 _WRITE_BYTES = 1 << 20
 # So much of its answers may wait for a client whose address holds more than its share, then its reading pauses.
 _SMALL_BUFFER_BYTES = 64 << 10
-# A frame that has got so much longer makes progress: it is given time as if it began now.
-_PROGRESS_BYTES = 64 << 10
+_PROGRESS_BYTES = 64 << 10  # a frame that got so much longer makes progress: it has time as if it began now
 
 
 class ServerConnection(Remote, asyncio.Protocol):
