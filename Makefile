@@ -100,7 +100,7 @@ test-valkey test-redis: $(VENV)/dev.stamp
 	HYPOTHESIS_PROFILE=quick MQREGISTRY_REDIS_SERVER=$(SERVER) \
 	  $(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist worksteal -m "not interop and not spark" $(ARGS) \
 	  tests/store tests/worker tests/topology tests/deploy/test_redis.py \
-	  tests/cli/process/test_up.py tests/cli/process/test_up_private.py
+	  tests/cli/process/test_up.py tests/cli/process/test_up_private.py tests/cli/test_worked_example.py
 
 # helm is kept in MQREGISTRY_CACHE, or in .cache; with API_SERVER=1 a kube-apiserver and an etcd, too, which take ten
 # minutes to build

@@ -134,6 +134,10 @@ REAL_REDIS = {
         "test_snapshot_during_writes_and_the_changes_since_give_the_final_tables",
         "test_writes_between_any_two_pages_are_made_good_by_the_changes",
     },
+    "servers that are started, and the time that a script may take": {
+        "test_embedded.py", "test_embedded_data.py",
+        "test_a_redis_that_pauses_again_and_again_still_expires_who_is_silent",
+    },
     "MEMORY USAGE, and streams as a server cuts them": {"test_streams.py"},
     "the order in which a server answers the fields of a HASH": {"test_half_done.py"},
 }  # fmt: skip

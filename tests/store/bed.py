@@ -53,10 +53,10 @@ def digest_of(r: Registration) -> str:
 
 
 def in_small_parts(store: Store, topics: int) -> None:
-    """Have removals of this store take so few topics away with each script, so that a few topics take many parts."""
+    """Have scripts of this store change so few topics at a time that a few take many parts, and many count as many."""
     changed = {}
     for name, script in scripts.load().items():
-        source = re.sub(r"^local room = \d+$", f"local room = {topics}", script.source, flags=re.M)
+        source = re.sub(r"^local (room|AT_ONCE) = \d+$", rf"local \1 = {topics}", script.source, flags=re.M)
         sha = hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest()
         changed[name] = script._replace(source=source, sha=sha)
     store._scripts = changed

@@ -206,3 +206,18 @@ async def test_names_of_one_hash_cost_little_more_than_others(bed, kind):
         if not over:
             return
     raise AssertionError(f"{over} of {kind} names: {these}, short ones: {short}")
+
+
+async def test_a_broker_of_forty_thousand_topics_comes_into_the_sets_and_out_of_them_in_bounded_steps(bed):
+    """Each call of the sweeper runs a few commands for each of its topics, and nothing for all that are left."""
+    r = await bed.register("10.0.0.1:1", "large", topics=topics(4 * MANY))
+    for step in range(2):
+        for _ in range(3):
+            ran = await calls(bed, lambda: bed.leases.tidy_topics(1000, 0))
+            assert ran["evalsha"] == 1
+            assert sum(ran.values()) < 6 * 1500, ran
+        if step == 0:
+            while (await bed.leases.tidy_topics(5000, 0))[0]:
+                pass
+            removed = await calls(bed, lambda: bed.fe1.close(r, connection="10.0.0.1:1"))
+            assert sum(removed.values()) < 60, removed

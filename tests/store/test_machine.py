@@ -430,6 +430,10 @@ class RouteTableMachine(RuleBasedStateMachine):
         for namespace, table in kv.items():
             self.model.kv[namespace] = dict(table)
 
+    @rule(topics=st.integers(1, 5))
+    def tidy_topics(self, topics: int) -> None:
+        self.run(self.workers["fe1"].leases.tidy_topics(topics, 0))
+
     # What always holds
 
     def visible(self) -> Any:
@@ -566,6 +570,8 @@ class RouteTableMachine(RuleBasedStateMachine):
                 self.unregister(cluster, addr, name, "fe1", 0)
         assert not self.model.lives
         while self.run(self.workers["fe1"].leases.expire(1, topics=2)).more:
+            pass
+        while self.run(self.workers["fe1"].leases.tidy_topics(5, 0))[0]:
             pass
         self.redis_tables_equal_the_model_and_the_stream_replays_to_them()
         self.live_table_deadlines_and_channels_equal_the_model()
