@@ -21,8 +21,8 @@ from bench.servers.checkout import Checkout
 from bench.servers.processes import ChildProcess, Processes, free_port
 from bench.servers.rocketmq import OPENS, Unavailable, fetch_jars, write_properties
 from bench.servers.wire import answers
-from mqregistry.embedded import SETTINGS as REDIS_SETTINGS
 from mqregistry.embedded import find_server
+from mqregistry.embedded.server import SETTINGS as REDIS_SETTINGS
 
 START_TIMEOUT_S = 120
 _LOOK_EVERY_S = 0.002

@@ -9,10 +9,13 @@ import msgspec
 from .decision import Decision
 from .policy import Mode
 from .rights import Kind, Resource, Right
+from .users import ANONYMOUS
 
 MOST_CHARACTERS: Final = 255
 """Of a name in a note: it may come from somebody who has proved nothing."""
 MOST_RESOURCES: Final = 10
+MANY_NAMES: Final = "many_names"
+"""The reason of one row that stands for all requests with made-up names beyond some of each address."""
 
 
 class RefusedKind(msgspec.Struct, frozen=True):
@@ -37,6 +40,11 @@ class RefusedKind(msgspec.Struct, frozen=True):
     def unproved(cls, claimed: str, reason: str) -> RefusedKind:
         """The kind of a request whose signature or certificate proves nobody."""
         return cls(claimed[:MOST_CHARACTERS], None, (), reason)
+
+    @classmethod
+    def of_many(cls, kind: RefusedKind) -> RefusedKind:
+        """The kind that stands for all those with made-up names that are not counted one by one."""
+        return cls(ANONYMOUS, kind.right, (), MANY_NAMES)
 
     def parsed_resources(self) -> tuple[Resource, ...]:
         """The resources, to decide again."""

@@ -34,6 +34,10 @@ _MOST_LINES: Final = {True: 20, False: 3}  # enforced -> lines
 # Kinds that are counted apart between two summaries, and kinds that are remembered as told.
 MOST_KINDS: Final = 300
 _MOST_TOLD: Final = 3000
+# Of these, kinds with names that nobody knows: of one address, and of all. So the 2,000 that Redis keeps are not full
+# of them before the honest, who ask each half minute, were heard again.
+MADE_UP_OF_ADDRESS: Final = 3
+MADE_UP: Final = 60
 
 
 class _Count:
@@ -55,11 +59,13 @@ class Tally:
     Args:
         front_end: its name, as Redis knows it.
         signed_again: who signed lookups since its last call that were answered without a decision.
+        is_known: whether a kind has only names of users, brokers, clusters, topics and so on that there are.
     """
 
     def __init__(
         self, policies: PolicyStore, refusals: RefusalStore, front_end: str,
         signed_again: Callable[[], Collection[Signer]] = tuple,
+        is_known: Callable[[RefusedKind], bool] = lambda _: True,
     ) -> None:  # fmt: skip
         self._signed_again = signed_again
         self._policies = policies
@@ -70,6 +76,8 @@ class Tally:
         self._failures: dict[str, int] = {}
         self._untold: dict[RefusedKind, _Count] = {}
         self._told: dict[RefusedKind, None] = {}
+        self._made_up: dict[str, int] = {}  # address -> kinds with names that nobody knows, since the last summary
+        self._is_known = is_known
         self._only_counted = 0
         self._lines = self._unlogged = 0
         self._used: set[Signer] = set()
@@ -85,7 +93,7 @@ class Tally:
     def refused(self, refusal: Refusal, *, enforced: bool) -> None:
         """A request is refused; not enforced: it would be."""
         self._refused[enforced] += 1
-        kind = refusal.kind
+        kind = self._kind(refusal)
         self._failures[kind.reason] = self._failures.get(kind.reason, 0) + 1
         if not enforced and kind.right in WRITING and refusal.how is How.ANONYMOUS:
             self.last_anonymous_write_s = time.time()
@@ -100,6 +108,17 @@ class Tally:
                 self._log(refusal, enforced)
         count.times += 1
         count.last, count.enforced = Last(refusal.source, refusal.how), enforced
+
+    def _kind(self, refusal: Refusal) -> RefusedKind:
+        """Its kind. Of names that nobody knows each address has a few of its own, all others are one kind together."""
+        kind = refusal.kind
+        if kind in self._untold or self._is_known(kind):
+            return kind
+        names = self._made_up.get(refusal.source, 0)
+        if names >= MADE_UP_OF_ADDRESS or sum(self._made_up.values()) >= MADE_UP:
+            return RefusedKind.of_many(kind)
+        self._made_up[refusal.source] = names + 1
+        return kind
 
     def signed(self, caller: Caller) -> None:
         """A secret was used."""
@@ -168,6 +187,7 @@ class Tally:
         if self._only_counted:
             logger.warning("%d refused requests of yet other kinds were only counted", self._only_counted)
         self._lines = self._unlogged = self._only_counted = 0
+        self._made_up.clear()
 
     async def close(self) -> None:
         """Tell what is left, once."""

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Coroutine
+from collections.abc import Container, Coroutine
 from functools import partial
 from typing import Any, Final
 
 from ...auth.policy import Mode, Policy
+from ...auth.refused import RefusedKind
+from ...auth.rights import Kind
+from ...auth.users import ANONYMOUS
 from ...events.changes import AuthChanged
 from ...networks import parse_address
 from ...store.auth.enforced import is_enforced
@@ -42,7 +45,7 @@ class Authentication:
         self._context = context
         self._warns = warns
         self._warned_of: Mode | None = None  # once for each mode, however often rules change
-        self._tally = Tally(policies, RefusalStore(store), front_end, lambda: context.signed_again())
+        self._tally = Tally(policies, RefusalStore(store), front_end, lambda: context.signed_again(), self._is_known)
         self._follower = PolicyFollower(policies, self._use, is_enforced=partial(is_enforced, store))
 
     async def start(self) -> None:
@@ -81,6 +84,19 @@ class Authentication:
     def counters(self) -> dict[str, int]:
         """Its counters by metric."""
         return self._tally.report()
+
+    def _is_known(self, kind: RefusedKind) -> bool:
+        """Whether a refusal has only names of users and rows that there are."""
+        policy, tables = self._follower.policy, self._context.view.served
+        if policy is None or (kind.user not in policy.users and kind.user != ANONYMOUS):
+            return False
+        there: dict[Kind, Container[str]] = {
+            Kind.BROKER: tables.brokers, Kind.CLUSTER: tables.clusters, Kind.TOPIC: tables.topics, Kind.KV: tables.kv,
+        }  # fmt: skip
+        return all(
+            one.name in there[one.kind] or (one.kind is Kind.BROKER and one.name in policy.reserved)
+            for one in kind.parsed_resources()
+        )
 
     def _use(self, policy: Policy) -> None:
         settings = self._context.settings
