@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from types import SimpleNamespace
 
 from mqregistry.auth.policy import Mode, Policy
 from mqregistry.auth.refused import MANY_NAMES
 from mqregistry.config.settings import Settings
+from mqregistry.errors import RateExceeded
 from mqregistry.protocol.command import Command
 from mqregistry.server.auth.authorization import Authorization
 from mqregistry.server.auth.tally import MADE_UP, MADE_UP_OF_ADDRESS, Tally
@@ -66,10 +68,8 @@ def test_what_is_refused_takes_no_token_of_all():
     """Strangers of 100 addresses, 60,000 refusals: the admin's writes go on."""
     rates = Rates(Settings(limit_admin_writes="enforce", unlimited_addresses="", rate_burst_seconds=1), Clock())
     for number in range(60_000):
-        try:
+        with contextlib.suppress(RateExceeded):
             rates.check_refused(216, f"10.0.0.{number % 100}")
-        except Exception as error:
-            assert "[OVERLOAD]" in str(error)
     for _ in range(12):
         rates.check_request(216, "10.9.9.9")
 
