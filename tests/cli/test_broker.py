@@ -134,7 +134,7 @@ def silent_listener():
         (["--topic", "a:b", "-n", "127.0.0.1:1"], "NAME:READ:WRITE:PERM"),
         (["--addr", "nowhere", "-n", "127.0.0.1:1"], "not host:port"),
         (["-n", "127.0.0.1:port"], "is no name server address"),
-        (["--redis", "http://x"], "http"),
+        (["--redis", "http://x"], "is none of redis://"),
     ],
 )
 def test_wrong_usage(arguments, message, tmp_path):

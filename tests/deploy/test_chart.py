@@ -101,6 +101,9 @@ def test_a_misspelt_field_would_be_found():
         (["redis.url=redis://r", "config.listenPort=1"], "invalid propertyName 'listenPort'"),
         (["redis.url=redis://r", "tls.clientCertificates=require"], "value must be 'enforcing'"),
         (["redis.url=redis://r", "console.enabled=true", "console.origin=https://c"], "or console.proxies"),
+        (["redis.url=redis://r", "console.enabled=true", "console.ingress.enabled=true"], "say the address that it is"),
+        (["redis.url=redis://r", "image.digest=latest"], "does not match pattern"),
+        (["redis.url=redis://r", "service.externalTrafficPolicy=local"], "value must be one of"),
     ],
     ids=str,
 )  # fmt: skip
@@ -251,6 +254,49 @@ def test_prometheus_gets_the_rules_as_they_are_and_scrapes_each_process_once():
     assert written["job"] in re.findall(r'job="(\w+)"', expressions)
     assert written["namespace"] == "orders"
     assert "instance" in written
+
+
+def test_what_operators_set_arrives():
+    objects = rendered("production")
+    for name, pod, container in containers(objects):
+        assert container["image"] == f"registry.example/mqregistry@sha256:{1:064}", name
+        assert pod["priorityClassName"] == "messaging"
+        spread = [one["topologyKey"] for one in pod["topologySpreadConstraints"]]
+        assert spread == ["kubernetes.io/hostname", "topology.kubernetes.io/zone"]
+        probe = container["livenessProbe"].get("httpGet") or container["livenessProbe"]["exec"]
+        assert "/healthz" in str(probe), name
+    extra = {name: ({"name": "TZ", "value": "Europe/Berlin"} in container["env"],
+                    {"name": "notes", "mountPath": "/notes"} in container["volumeMounts"])
+             for name, _, container in containers(objects)}  # fmt: skip
+    assert extra == {
+        "r-mqregistry-front-ends": (True, True), "r-mqregistry-sweepers": (True, False),
+        "r-mqregistry-console": (False, True),
+    }  # fmt: skip
+    service = of_kind(objects, "Service")["r-mqregistry"]["spec"]
+    assert (service["externalTrafficPolicy"], service["loadBalancerSourceRanges"]) == ("Local", ["10.0.0.0/8"])
+    (ingress,) = of_kind(objects, "Ingress").values()
+    (rule,) = ingress["spec"]["rules"]
+    (path,) = rule["http"]["paths"]
+    target = path["backend"]["service"]
+    (port,) = of_kind(objects, "Service")[target["name"]]["spec"]["ports"]
+    assert (rule["host"], target["port"]["name"]) == ("console.example", port["name"])
+    assert ingress["spec"]["tls"] == [{"hosts": ["console.example"], "secretName": "console-tls"}]
+
+
+@pytest.mark.parametrize(
+    ("values", "ports"),
+    [
+        ([], [9876, 10876]),
+        (["service.type=LoadBalancer"], [9876]),
+        (["service.type=NodePort"], [9876]),
+        (["service.type=LoadBalancer", "service.publishHttp=true"], [9876, 10876]),
+    ],
+    ids=str,
+)
+def test_metrics_are_published_outside_of_the_cluster_only_if_asked_for(values, ports):
+    service = of_kind(rendered("trial", *(f"--set={value}" for value in values)), "Service")["r-mqregistry"]["spec"]
+    assert [port["port"] for port in service["ports"]] == ports
+    assert "externalTrafficPolicy" not in service
 
 
 @by_case

@@ -8,14 +8,17 @@ import os
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import pytest
 
 from mqregistry.model import BrokerRow, QueueData
+from mqregistry.server.process.figures import sweeper_status
 from mqregistry.server.process.figures.pipeline_status import PipelineStatus
 from mqregistry.server.process.figures.sweeper_status import SweeperStatus
 from mqregistry.server.process.figures.table import OF_PIPELINE
 from mqregistry.server.process.figures.worker_figures import UnwritableTopics, process_figures, roles
+from mqregistry.server.process.http import HttpServer
 from mqregistry.server.process.metrics import exposition
 from mqregistry.store.store import CallTimes
 from mqregistry.tables.tables import Tables
@@ -147,3 +150,23 @@ def test_a_pipeline_shows_its_part_and_no_more():
     shown = {series.name for series in status.series()}
     assert shown >= OF_PIPELINE
     assert "topics" not in found
+
+
+def test_a_sweeper_that_makes_no_pass_any_more_hangs(monkeypatch):
+    now_s = time.monotonic()
+    monkeypatch.setattr(sweeper_status, "time", SimpleNamespace(monotonic=lambda: now_s, time=time.time))
+    status = SweeperStatus(CallTimes())
+    (port,) = free_ports(1)
+    http = HttpServer("127.0.0.1", port, status, hangs=status.hangs)
+    try:
+        now_s += 1000  # it waits for Redis at its start
+        assert get(port, "/healthz").status == 200
+        status.passed(0.1, False)  # a pass that failed is one
+        now_s += 59
+        assert (status.hangs(), get(port, "/healthz").body) == ("", b"ok\n")
+        now_s += 2
+        assert get(port, "/healthz")[::2] == (503, b"it has made no pass for 61 s\n")
+        status.passed(0.1, True)
+        assert get(port, "/healthz").status == 200
+    finally:
+        http.close()

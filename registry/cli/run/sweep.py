@@ -81,7 +81,10 @@ async def _run(settings: Settings, *, wait: bool) -> None:
             if settings.http_port:
                 from ...server.process.http import HttpServer
 
-                stack.callback(HttpServer(settings.bind_address, settings.http_port, told, flag="--metrics-port").close)
+                http = HttpServer(
+                    settings.bind_address, settings.http_port, told, flag="--metrics-port", hangs=told.hangs
+                )
+                stack.callback(http.close)
                 _, http_address = advertised(settings)
             logger.info("sweeping namespace %s, HTTP port %s", settings.namespace, settings.http_port or "off")
             sweeper = Sweeper(store, settings, removed=told.removed, alarmed=told.alarmed, swept=told.swept,

@@ -9,6 +9,7 @@ import json
 import logging
 import socket
 import threading
+from collections.abc import Callable
 from http import HTTPStatus
 from io import BufferedReader
 from typing import Any, Final, cast
@@ -35,7 +36,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         path = self.path.partition("?")[0]
         if path == "/healthz":
-            self._answer(HTTPStatus.OK, b"ok\n", "text/plain; charset=utf-8")
+            why = self.server.hangs()
+            status = HTTPStatus.SERVICE_UNAVAILABLE if why else HTTPStatus.OK
+            self._answer(status, f"{why or 'ok'}\n".encode(), "text/plain; charset=utf-8")
         elif path == "/readyz":
             reasons = self.server.fleet.not_ready()
             status = HTTPStatus.SERVICE_UNAVAILABLE if reasons else HTTPStatus.OK
@@ -93,17 +96,26 @@ class HttpServer(http.server.ThreadingHTTPServer):
     request_queue_size = 128
 
     def __init__(
-        self, host: str, port: int, fleet: Shows, known: KnownFleet | None = None, *, flag: str = "--http-port"
+        self,
+        host: str,
+        port: int,
+        fleet: Shows,
+        known: KnownFleet | None = None,
+        *,
+        flag: str = "--http-port",
+        hangs: Callable[[], str] = str,
     ) -> None:
         """Bind and begin to answer.
 
         Args:
+            hangs: why the process has to be started again, for /healthz; "" = it works.
             flag: of the command line, that sets the port.
 
         Raises:
             StartError: the port is taken (PortTaken) or may not be used.
         """
         self.fleet = fleet
+        self.hangs = hangs
         self.known = known or KnownFleet("", "")
         self._free = threading.BoundedSemaphore(_MAX_CONNECTIONS)
         self._open: dict[socket.socket, None] = {}  # the oldest first

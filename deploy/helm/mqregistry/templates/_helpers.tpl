@@ -42,6 +42,15 @@ topologySpreadConstraints:
     labelSelector:
       matchLabels:
         {{- include "mqregistry.selector" . | nindent 8 }}
+  - maxSkew: 1
+    topologyKey: topology.kubernetes.io/zone
+    whenUnsatisfiable: ScheduleAnyway
+    labelSelector:
+      matchLabels:
+        {{- include "mqregistry.selector" . | nindent 8 }}
+{{- with .root.Values.priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
 {{- with .values.nodeSelector }}
 nodeSelector:
   {{- toYaml . | nindent 2 }}
@@ -57,7 +66,9 @@ affinity:
 {{- end }}
 
 {{- define "mqregistry.container" -}}
-image: {{ printf "%s:%s" .root.Values.image.repository (.root.Values.image.tag | default .root.Chart.AppVersion) | quote }}
+{{- with .root.Values.image }}
+image: {{ ternary (printf "%s@%s" .repository .digest) (printf "%s:%s" .repository (.tag | default $.root.Chart.AppVersion)) (ne .digest "") | quote }}
+{{- end }}
 imagePullPolicy: {{ .root.Values.image.pullPolicy }}
 securityContext:
   {{- include "mqregistry.containerSecurity" . | nindent 2 }}
@@ -70,6 +81,17 @@ allowPrivilegeEscalation: false
 readOnlyRootFilesystem: true
 capabilities:
   drop: [ALL]
+{{- end }}
+
+{{- /* What the values of a part add to its container's environment and mounts, and to the pod's volumes. */ -}}
+{{- define "mqregistry.extraEnv" -}}
+{{- with .values.extraEnv }}{{ toYaml . }}{{ end }}
+{{- end }}
+{{- define "mqregistry.extraMounts" -}}
+{{- with .values.extraVolumeMounts }}{{ toYaml . }}{{ end }}
+{{- end }}
+{{- define "mqregistry.extraVolumes" -}}
+{{- with .values.extraVolumes }}{{ toYaml . }}{{ end }}
 {{- end }}
 
 {{- /* Where the tables are. user: whom the Redis of trials knows this part as. */ -}}

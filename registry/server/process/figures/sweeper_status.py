@@ -6,6 +6,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
+from typing import Final
 
 from .... import __version__
 from ....durations import Durations, Told
@@ -14,6 +15,9 @@ from ....store.store import CallTimes
 from ....store.streams import Alarm
 from .table import Series, of_counters, of_durations
 from .worker_figures import process_figures
+
+# A pass comes at least every some seconds, also while Redis is away: it fails then.
+_HANGS_S: Final = 60.0
 
 
 class SweepPasses:
@@ -47,6 +51,7 @@ class SweeperStatus:
         self._removed: Counter[str] = Counter()
         self._alarms: Counter[str] = Counter()
         self._swept_s = 0.0
+        self._passed_s: float | None = None
         self._started_s = time.time()
 
     def removed(self, expired: int, reaped: int) -> None:
@@ -67,6 +72,12 @@ class SweeperStatus:
     def passed(self, seconds: float, well: bool) -> None:
         """A pass took so long, and went well or failed."""
         self._passes.passed(seconds, well)
+        self._passed_s = time.monotonic()
+
+    def hangs(self) -> str:
+        """Why /healthz answers 503: it makes no passes any more, well or not; "" = it makes them, or has not begun."""
+        silent_s = time.monotonic() - self._passed_s if self._passed_s is not None else 0.0
+        return f"it has made no pass for {silent_s:.0f} s" if silent_s > _HANGS_S else ""
 
     def not_ready(self) -> list[str]:
         """Why /readyz answers 503."""
