@@ -23,6 +23,7 @@ from ..errors import RegistryError, StartError, StoreUnavailable
 from ..operators.previews import Mistaken
 from ..operators.zone import choose_zone
 from ..store.store import Store
+from .connections import bounded
 from .context import BadRequest, Console, NotAllowed, NotKnown, NotThere
 from .guard import guards
 from .login import pages as login_pages
@@ -115,7 +116,7 @@ def make_app(console: Console, reach: Reach = _HERE) -> Starlette:
             try:
                 return await handler(console, request, logins)
             except BadRequest as error:
-                return PlainTextResponse(f"{error}\n", 400)
+                return PlainTextResponse(f"{error}\n", 400, {"connection": "close"})  # the rest of it is not read
 
         return answer
 
@@ -242,7 +243,7 @@ async def serve(
         config = uvicorn.Config(
             make_app(console, reach), host=host, port=port, log_config=None, access_log=False, lifespan="on",
             timeout_graceful_shutdown=_STOP_S, server_header=False, proxy_headers=False, ssl_certfile=reach.cert,
-            ssl_keyfile=reach.key,
+            ssl_keyfile=reach.key, http=bounded(reach.is_proxy),
         )  # fmt: skip
         try:
             listener = config.bind_socket()

@@ -2,27 +2,36 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Final
 from urllib.parse import parse_qsl
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 
+from .connections import WITHIN_S
 from .context import BadRequest
 
 _MOST_BYTES: Final = 256 * 1024
+MOST_LOGIN_BYTES: Final = 4 * 1024
 
 
-async def read_form(request: Request) -> dict[str, str]:
+async def read_form(request: Request, most_bytes: int = _MOST_BYTES) -> dict[str, str]:
     """The fields of a form; of several with one name the last.
 
     Raises:
-        BadRequest: it is too large, or no form.
+        BadRequest: it is too large, or no form, or does not come.
     """
     body = b""
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > _MOST_BYTES:
-            raise BadRequest(f"the form has more than {_MOST_BYTES} bytes")
+    try:
+        async with asyncio.timeout(WITHIN_S):
+            async for chunk in request.stream():
+                body += chunk
+                if len(body) > most_bytes:
+                    raise BadRequest(f"the form has more than {most_bytes} bytes")
+    except TimeoutError:
+        raise BadRequest(f"the form was not whole within {WITHIN_S:g} s") from None
+    except ClientDisconnect:  # nobody reads the answer
+        raise BadRequest("the browser hung up before the form was whole") from None
     try:
         return dict(parse_qsl(body.decode("utf-8"), keep_blank_values=True, strict_parsing=True, errors="strict"))
     except ValueError:

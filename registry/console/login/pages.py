@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from ..context import Console
-from ..forms import read_form
+from ..forms import MOST_LOGIN_BYTES, read_form
 from ..guard import is_token
 from .logins import Logins
 
@@ -46,7 +46,7 @@ async def login(console: Console, request: Request, logins: Logins) -> Response:
 
 async def log_in(console: Console, request: Request, logins: Logins) -> Response:
     """The form comes back."""
-    form = await read_form(request)
+    form = await read_form(request, MOST_LOGIN_BYTES)
     wanted = _next(form.get("next", ""))
     answer = await logins.log_in(request, form.get("name", "").strip(), form.get("secret", "").strip())
     if answer.session is None:
@@ -64,7 +64,7 @@ async def log_in(console: Console, request: Request, logins: Logins) -> Response
 
 async def log_out(console: Console, request: Request, logins: Logins) -> Response:
     """End the session, also of its other open pages."""
-    form = await read_form(request)
+    form = await read_form(request, MOST_LOGIN_BYTES)
     viewer = logins.viewer(request)
     response = RedirectResponse(console.url("/login"), 303)
     if viewer is not None and not is_token(form.get("token", ""), viewer.token):

@@ -1,0 +1,69 @@
+"""Bounds the console's connections: how many of one address and of all, and how long a request may take to come."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, Final
+
+from uvicorn.protocols.http.auto import AutoHTTPProtocol
+
+MOST: Final = 1000
+MOST_OF_ADDRESS: Final = 64
+WITHIN_S: Final = 10.0
+"""So long after its first byte the header of a request is whole; so long a form may take after that."""
+
+_Protocol: Any = AutoHTTPProtocol
+
+
+def bounded(is_proxy: Callable[[str], bool]) -> type[asyncio.Protocol]:
+    """The protocol class of one console's connections.
+
+    Args:
+        is_proxy: whether an address is a proxy's, behind which are many browsers.
+    """
+    of_address: Counter[str] = Counter()
+
+    class Bounded(_Protocol):  # type: ignore[misc]
+        """One connection."""
+
+        _address = ""
+        _late: asyncio.TimerHandle | None = None
+
+        def connection_made(self, transport: Any) -> None:
+            """Hang up when there are too many."""
+            super().connection_made(transport)
+            self._address = (transport.get_extra_info("peername") or ("?",))[0]
+            of_address[self._address] += 1
+            of_one = of_address[self._address]
+            if of_address.total() > MOST or (of_one > MOST_OF_ADDRESS and not is_proxy(self._address)):
+                transport.abort()
+            else:
+                self._look()
+
+        def data_received(self, data: bytes) -> None:
+            """Give the next request its time."""
+            super().data_received(data)
+            self._look()
+
+        def connection_lost(self, error: Exception | None) -> None:
+            """Count it no more."""
+            of_address[self._address] -= 1
+            if not of_address[self._address]:
+                del of_address[self._address]
+            self._cancel()
+            super().connection_lost(error)
+
+        def _look(self) -> None:
+            if self.cycle is not None and not self.cycle.response_complete:
+                self._cancel()
+            elif self._late is None:
+                self._late = asyncio.get_running_loop().call_later(WITHIN_S, self.transport.close)
+
+        def _cancel(self) -> None:
+            if self._late is not None:
+                self._late.cancel()
+                self._late = None
+
+    return Bounded
