@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from mqregistry import embedded
+from mqregistry.embedded import binaries as embedded
 from mqregistry.errors import StartError
 
 ROOT = Path(__file__).parents[2]
