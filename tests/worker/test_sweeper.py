@@ -48,11 +48,11 @@ class Calls:
         self.fail: dict[str, list[Exception]] = {}
         call = store.call
 
-        async def counted(name, *arguments):
+        async def counted(name, *arguments, **options):
             self.made.append((name, arguments))
             if self.fail.get(name):
                 raise self.fail[name].pop(0)
-            return await call(name, *arguments)
+            return await call(name, *arguments, **options)
 
         monkeypatch.setattr(store, "call", counted)
 
