@@ -11,7 +11,14 @@ from typing import NamedTuple
 
 import msgspec
 
-from ...events.changes import BrokerRegistered, BrokerRemoved, TopicDeleted, TopicRegistered, WritePermSet
+from ...events.changes import (
+    BrokerRegistered,
+    BrokerRemoved,
+    ConfigSet,
+    TopicDeleted,
+    TopicRegistered,
+    WritePermSet,
+)
 from ...model import DataVersion
 from ..view.view import Applied
 
@@ -60,6 +67,8 @@ class DataVersions:
             self._writers[change.broker_name] = _Writer(None, change.seq)
         elif isinstance(change, TopicRegistered):
             self._writers.update(dict.fromkeys(change.queue_datas, _Writer(None, change.seq)))
+        elif isinstance(change, ConfigSet):  # it may decide anew what a registration changes
+            self._writers.clear()
         elif isinstance(change, TopicDeleted):  # in 4.8 it stays deleted
             self._writers.update(dict.fromkeys(change.broker_names, _Writer(None, change.seq)))
 
