@@ -42,7 +42,8 @@ _SETTINGS: Final = {
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.sql.streaming.stopTimeout": "60s",
+    "spark.sql.streaming.stopTimeout": "10m",
+    "spark.python.authenticate.socketTimeout": "10m",  # a busy machine is slow, and nothing is wrong
 }
 
 
@@ -97,41 +98,6 @@ def open_session(
     session = _started(builder.getOrCreate, master)
     session.sparkContext.setLogLevel("ERROR")
     return session
-
-
-class LaterSession:
-    """A session that starts when something is first asked of it: where little is to do, no Java runs.
-
-    Args:
-        options: of :func:`open_session`.
-
-    Raises:
-        StartError: there is no Java.
-    """
-
-    def __init__(self, **options: Any) -> None:
-        find_java_home()  # says now what is wrong, and not when Spark is needed
-        self._options = options
-        self.begun: Any = None  # the session, once there is one
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):  # what copy and pickle look for
-            raise AttributeError(name)
-        if self.begun is None:
-            self.begun = open_session(**self._options)
-        return getattr(self.begun, name)
-
-    def stop(self) -> None:
-        """Stop what was started."""
-        if self.begun is not None:
-            self.begun.stop()
-
-
-def session_when_needed(*, master: str, **options: Any) -> Any:
-    """A session: on this machine one that starts when it is needed; on a cluster, or by spark-submit, at once."""
-    if master.startswith("local") and "PYSPARK_GATEWAY_PORT" not in os.environ:
-        return LaterSession(master=master, **options)
-    return open_session(master=master, **options)
 
 
 def _started(start: Callable[[], SparkSession], master: str) -> SparkSession:
@@ -199,7 +165,6 @@ def _not_py4j(record: logging.LogRecord) -> bool:
 
 def _java_ended(spark: Any, error: Exception) -> bool:
     """Whether the process is gone; spark-submit's is not ours to look at."""
-    spark = spark.begun if isinstance(spark, LaterSession) else spark
     proc = getattr(getattr(getattr(spark, "sparkContext", None), "_gateway", None), "proc", None)
     if proc is None:
         return False

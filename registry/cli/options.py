@@ -91,7 +91,7 @@ def lake_option(function: _Function) -> _Function:
         default=lambda: str(default_data_dir(os.environ) / "lake"),
         metavar="DIR",
         envvar="MQREGISTRY_LAKE",
-        help="Folder (or s3://BUCKET/FOLDER) of the pipeline's tables. [env: MQREGISTRY_LAKE]  "
+        help="Folder of the pipeline's tables. [env: MQREGISTRY_LAKE]  "
         "[default: lake in the data folder, $XDG_DATA_HOME/mqregistry or ~/.local/share/mqregistry]",
     )(function)
 
