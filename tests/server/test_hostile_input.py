@@ -7,7 +7,9 @@ import zlib
 
 import pytest
 
-from mqregistry.protocol.codes import RequestCode
+from mqregistry.protocol.codes import Encoding, RequestCode
+from mqregistry.protocol.command import Command, encode_command
+from mqregistry.server.auth.requests import REQUESTS
 
 from .harness import Broker
 
@@ -200,3 +202,20 @@ def test_signed_registrations_are_known_by_their_digest(front_end):
     front_end.wait_until(
         lambda: front_end.counter('registrations_total{path="changed"}') == 2, "the address is covered"
     )
+
+
+@pytest.mark.parametrize("encoding", list(Encoding), ids=str)
+@pytest.mark.parametrize("code", [code for code, row in REQUESTS.items() if row.body_bytes < 15 << 20] + [9999])
+def test_a_body_that_no_code_can_use_is_passed_over(front_end, code, encoding):
+    """It is answered before it has come, none of it is kept, and the next request on the connection is understood."""
+    size = 15 << 20
+    command = Command(code=code, opaque=7, version=479, ext_fields={"topic": "t", "brokerName": "b"}, encoding=encoding)
+    head = encode_command(command)[4:]
+    with front_end.client() as client:
+        client.socket.sendall((len(head) + size).to_bytes(4, "big") + head + b"x" * 40_000)
+        reply = client.receive()
+        assert reply.code == (3 if code == 9999 else 1)
+        assert code == 9999 or f"with a body of {size} bytes" in reply.remark
+        assert front_end.poll().get("held_bytes", 0) < 1 << 20
+        client.socket.sendall(b"x" * (size - 40_000))
+        assert client.route("none").code == 17

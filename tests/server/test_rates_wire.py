@@ -9,6 +9,7 @@ import struct
 import pytest
 import redis
 
+from mqregistry.protocol.command import Command, encode_command
 from mqregistry.server.net.proxy_protocol import V2_START
 
 from .harness import Broker, Client
@@ -233,18 +234,20 @@ def test_what_a_stranger_holds_is_not_spread_over_the_addresses_that_it_names(fr
     """Memory runs out: the address that holds too much of it goes first, not the largest frame of another."""
     front_end = front_end_with()
     frame_bytes = 15 << 20
+    # of a registration: other requests are refused by their headers
+    head = encode_command(Command(code=103, opaque=1, version=479, ext_fields={}))[4:]
     with contextlib.ExitStack() as stack:
         honest = stack.enter_context(
             contextlib.closing(socket.create_connection((BALANCER, front_end.port), 10, ("127.0.0.2", 0)))
         )
         honest.sendall(struct.pack(">i", frame_bytes + 100_000))
-        honest.sendall(b"x" * (frame_bytes + 50_000))
+        honest.sendall(head + b"x" * (frame_bytes + 50_000))
         front_end.wait_until(lambda: front_end.poll().get("held_bytes", 0) > frame_bytes, "it holds the most")
         for number in range(18):
             greedy = stack.enter_context(named(front_end.port, v1(f"10.1.3.{number}")))
             with contextlib.suppress(OSError):  # it was dropped
                 greedy.socket.sendall(struct.pack(">i", frame_bytes + 1))
-                greedy.socket.sendall(b"x" * frame_bytes)
+                greedy.socket.sendall(head + b"x" * (frame_bytes - len(head)))
         front_end.wait_until(lambda: "all clients together hold more" in front_end.log, "somebody goes")
         honest.settimeout(0.2)
         with pytest.raises(TimeoutError):  # it is still connected
