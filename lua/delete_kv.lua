@@ -2,10 +2,9 @@
   KEYS[1] meta          HASH
   ARGV[1] kv_namespace
   ARGV[2] key
-  ARGV[3] lost          "1": the caller's view has the key: Redis lost it, and it must not be given back (restore_kv)
   DERIVED kv:<kvNamespace>, kv_sizes
   RETURNS {"OK", seq}
-  EVENTS  kv_deleted, when it was there or lost
+  EVENTS  kv_deleted, when it was there
   REPEAT  no effect      COST O(1)
   SOURCE  KVConfigManager.deleteKVConfig; docs/semantics.md 34 ]]
 --- @include "include/open"
@@ -18,8 +17,6 @@ local old = call("HGET", key, ARGV[2])
 if old then
   call("HDEL", key, ARGV[2])
   smaller(ARGV[1], ARGV[2], old)
-end
-if old or ARGV[3] == "1" then
   emit("kv_deleted", ',"kv_namespace":' .. cjson.encode(ARGV[1]) .. ',"key":' .. cjson.encode(ARGV[2]))
 end
 return {"OK", seq}

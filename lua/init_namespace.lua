@@ -4,6 +4,8 @@
   ARGV[2] schema        int, the schema major of the caller
   ARGV[3] compat        "5.x" or "4.8"; counts only when the namespace is new
   ARGV[4] schema_minor  int, the schema minor of the caller; the highest that ever came is kept
+  ARGV[5] fresh         "1": nothing was ever in this Redis. Else it may have been emptied: brokers that live need the
+                        time of a beat before it can be said that a topic is unknown, and lost_ms in meta is now
   DERIVED mqauth: policy; a new namespace begins with the mode observe. So a Redis login that may not write there cannot
           make a namespace
   RETURNS {epoch, schema, compat, seq, created 0|1, schema_minor}
@@ -20,9 +22,10 @@ if redis.call("HEXISTS", KEYS[1], "epoch") == 0 then
   if redis.call("HEXISTS", policy, "mode") == 0 then -- first, for the login may lack the right
     redis.call("HSET", policy, "mode", "observe", "revision", 1)
   end
-  local kept = redis.call("HMGET", policy, "mode", "revision")
+  local kept, time = redis.call("HMGET", policy, "mode", "revision"), redis.call("TIME")
   redis.call("HSET", KEYS[1], "epoch", ARGV[1], "seq", 0, "n", 0, "config_rev", 0,
-    "schema", ARGV[2], "compat", ARGV[3], "auth_revision", kept[2], "auth_mode", kept[1], "legend", LEGEND)
+    "schema", ARGV[2], "compat", ARGV[3], "auth_revision", kept[2], "auth_mode", kept[1], "legend", LEGEND,
+    "lost_ms", ARGV[5] == "1" and 0 or time[1] .. string.format("%03d", math.floor(time[2] / 1000)))
 end
 local meta = redis.call("HMGET", KEYS[1], "epoch", "schema", "compat", "seq", "schema_minor")
 local minor = meta[5] or "0"

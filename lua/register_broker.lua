@@ -1,9 +1,7 @@
 --[[ register_broker: write what a registration changes
   The caller decoded the body and compared it with its own view of the tables; what it sends is the difference,
   together with what the comparison rested on: epoch, rev of the broker row, n of the live info, revision of
-  the settings. If any of these moved meanwhile, nothing is written and the caller compares again. A Redis that
-  came back with less may have given all these numbers again: so the last event that the caller had applied must
-  still be in the change stream, or have been trimmed from it.
+  the settings. If any of these moved meanwhile, nothing is written and the caller compares again.
   KEYS[1]  meta            HASH
   ARGV[1]  who             <cluster>|<brokerAddr>; with compat 4.8, where the address alone counts, |<brokerAddr>
   ARGV[2]  epoch           expected
@@ -34,18 +32,15 @@
   ARGV[25] mappings        the same, each of <= 250 (topic, brokerName, JSON) triples, flat; those
                            that are there change nothing. Arguments are in Lua's memory
                            until the script ends, so names come packed: see include/collect
-  ARGV[26] applied_id      entry of the change stream that the caller applied last, "" = not known
-  ARGV[27] applied_seq     seq of its event
-  ARGV[28] more            "1": the caller writes the rest of this registration by further calls. Until the last one has
+  ARGV[26] more            "1": the caller writes the rest of this registration by further calls. Until the last one has
                            come, the broker keeps the DataVersion that it had, or zeros, and no digest counts; so if
                            the caller dies, its next registration is compared as a whole. No entry on heartbeats
-  ARGV[29] owner           who asks, and what was decided for him, see include/owner
-  ARGV[30...] filter servers, pairs, dropped, mappings
+  ARGV[27] owner           who asks, and what was decided for him, see include/owner
+  ARGV[28...] filter servers, pairs, dropped, mappings
   DERIVED  every table of the namespace
   RETURNS  {"OK", seq, masterAddr, haServerAddr, changed 0|1, rev, n, other owner ("" = none)}: rev of the row and n of
            the live info now
            {"RETRY", seq, n, counter, timestamp, stateVersion}: compare again
-           {"LOST", seq}: the event that the caller applied last is gone; nothing is written
            {"REFRESHED", seq, masterAddr, haServerAddr}: an older registration that came late; a sign of life only
            {"FOREIGN", seq, owner}: another user registered this broker or the one that has the id; nothing is written
            {"ASK", seq, resource, ...}: the row, or one that a mapping names, is in a cluster that was not decided on
@@ -88,7 +83,7 @@ local new_version = {counter = ARGV[14], timestamp = ARGV[15], state_version = A
 -- Before all else: whose is what would change? What another user's broker is told says nothing of this one. No
 -- stateVersion counts here.
 local holder = row[id]
-local caller, enforced = asked_by(ARGV[29])
+local caller, enforced = asked_by(ARGV[27])
 if caller then
   local asks = {"cluster:" .. (row.cluster or cluster)}
   if live.user ~= (live.n or "") .. " " .. caller then
@@ -98,7 +93,7 @@ if caller then
     end
     names_in(asks, fields)
   end
-  asks = ask_for(ARGV[29], asks)
+  asks = ask_for(ARGV[27], asks)
   if asks then
     return asks
   end
@@ -109,12 +104,10 @@ if owner and enforced then
 end
 
 -- 1. Is what the caller compared with still so?
-if ARGV[26] ~= "" and call("HGET", KEYS[1], "last_change") ~= ARGV[26] then
-  local found = call("XRANGE", P .. "changes", ARGV[26], "+", "COUNT", 1)[1]
-  -- a later event whose number is higher: those before it were trimmed
-  if not found or found[1] ~= ARGV[26] and tonumber(string.match(found[2][2], '^{"seq":(%d+)')) <= tonumber(ARGV[27]) then
-    return {"LOST", seq}
-  end
+local restored = string.match(ARGV[26], "^restored (%d+)$")
+local was_restored = live.restored ~= nil and live.restored == live.n
+if restored and (tonumber(restored) ~= seq or live.n and not was_restored) then
+  return {"RETRY", seq, live.n or "0", live.counter or "", live.timestamp or "", live.state_version or ""}
 end
 if epoch ~= ARGV[2] or (row.rev or "0") ~= ARGV[3] or config_rev ~= ARGV[5] or (live.n or "0") ~= ARGV[4] then
   local advances, same = false, true
@@ -159,7 +152,7 @@ if ARGV[21] == "1" and not holder then
 end
 
 -- 3. What changes?
-local at = 30
+local at = 28
 local function take(count)
   local first = at
   at = at + count
@@ -252,12 +245,12 @@ if ARGV[22] ~= "-1" then
   end
 end
 
-local more = ARGV[28] == "1"
+local more = ARGV[26] == "1"
 local new_live = {cluster = cluster, addr = addr, timeout_ms = ARGV[13], ["name:" .. name] = id,
   counter = more and (live.counter or "0") or ARGV[14], timestamp = more and (live.timestamp or "0") or ARGV[15],
   state_version = more and (live.state_version or "0") or ARGV[16],
   ha = ARGV[10] ~= "" and string.sub(ARGV[10], 2) or nil}
-local live_changed, is_first = live.ha ~= new_live.ha, false
+local live_changed, is_first = live.ha ~= new_live.ha or was_restored, false
 for field in pairs(new_version) do
   is_first = is_first or live[field] ~= new_live[field]
 end
@@ -271,7 +264,7 @@ each_mapping(ARGV, mapping_first, mapping_last, function(triples, keys)
   for i = 2, caller and not asks and #triples or 0, 3 do
     if triples[i] ~= name then
       local of = call("HGET", P .. "broker:" .. triples[i], "cluster")
-      asks = asks or of and ask_for(ARGV[29], {"cluster:" .. of})
+      asks = asks or of and ask_for(ARGV[27], {"cluster:" .. of})
     end
   end
   local new = {}
@@ -382,8 +375,14 @@ elseif live.user then
   call("HDEL", live_key, "user")
 end
 refresh(who, tonumber(ARGV[13]), live.closed_at, live.update_ms)
+if restored then -- that is no sign of life
+  call("HSET", live_key, "restored", n)
+  call("HDEL", live_key, "update_ms")
+elseif live.restored then
+  call("HDEL", live_key, "restored")
+end
 attach(who, ARGV[18], ARGV[19], false)
-if not more then
+if not more and not restored then
   heard(who, name, ARGV[18], "changed", live.update_ms, ARGV[20])
 end
 local master_addr, ha_server_addr = master_of(scope, name, id)

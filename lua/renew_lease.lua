@@ -8,7 +8,8 @@
           a gap
   RETURNS {epoch, seq, config_rev, up_since, now, lost 0|1, first deadline (ms, "" = no broker), auth_revision}; lost:
           the lease had run out (or is new), and the caller must attach its channels again. A first deadline that has
-          passed for longer than a sweep takes says that no sweeper runs. auth_revision: of the policy (read_auth)
+          passed for longer than a sweep takes says that no sweeper runs. auth_revision: of the policy (read_auth).
+          Then chain (of the event seq), lost_ms and losses (init_namespace, give_back)
   EVENTS  none
   REPEAT  the same      COST O(1), and the length of peers; after a gap O(brokers); when lost O(processes) ]]
 --- @include "include/open"
@@ -36,5 +37,6 @@ if ARGV[4] ~= "" then
   tell_peers(ARGV[1], ARGV[4])
 end
 local first = call("ZRANGE", P .. "deadlines", 0, 0, "WITHSCORES")
-return {epoch, seq, config_rev, int(up_since), int(now_ms), lost, first[2] or "",
-  call("HGET", KEYS[1], "auth_revision") or "0"}
+local kept = call("HMGET", KEYS[1], "auth_revision", "chain", "lost_ms", "losses")
+return {epoch, seq, config_rev, int(up_since), int(now_ms), lost, first[2] or "", kept[1] or "0", kept[2] or epoch,
+  kept[3] or "0", kept[4] or "0"}

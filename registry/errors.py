@@ -81,6 +81,10 @@ class StoreUnavailable(RegistryError):
     """Redis did not answer in time or at all; indefinite: the change may have happened."""
 
 
+class ChangesLost(StoreUnavailable):
+    """Redis has lost changes that this process knew; definite: nothing was changed."""
+
+
 class StoreRefusesWrites(StoreUnavailable):
     """Redis answers, but takes no writes now: disk or memory full, a replica, still loading; indefinite."""
 

@@ -60,9 +60,9 @@ def filled_view(topics: Sequence[str] = (TOPIC,)) -> View:
     view = View()
     for place in range(WIDTH):
         name = f"broker-00-{place}"
-        view.exact.brokers[name] = BrokerRow("cluster-00", {0: f"10.1.0.{place + 1}:10911"})
+        view.tables.brokers[name] = BrokerRow("cluster-00", {0: f"10.1.0.{place + 1}:10911"})
         for topic in topics:
-            view.exact.set_queue_data(topic, name, QueueData(2, 1, PERM, 0))
+            view.tables.set_queue_data(topic, name, QueueData(2, 1, PERM, 0))
     view.freshness = Freshness.FRESH
     return view
 
@@ -72,7 +72,7 @@ def connection(view: View) -> ServerConnection:
     nothing: Any = SimpleNamespace()
     channels: Any = SimpleNamespace(new_channel=object, closed=lambda connection: None)
     front_end = RequestContext(Settings(), view, nothing, nothing, channels, Counters(), nothing)
-    for topic in view.served.topics:
+    for topic in view.tables.topics:
         assert front_end.answers.kept_route(topic, quoted_keys=True)
     one = ServerConnection(Connections(front_end, ConnectionLimits()))
     one.connection_made(Bin())  # type: ignore[arg-type]

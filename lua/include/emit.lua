@@ -1,27 +1,43 @@
 --[[ emit: append one event to the change stream
   NEEDS  open, expect; after the arguments that the script's header names one more, always the last: who caused it, as
-         JSON ({"how":...}, registry/events/by.py). It is taken off ARGV here, so a script sees only its own arguments
+         JSON ({"how":...}, registry/events/by.py). Before it may stand what the caller knows of the history,
+         "<epoch> <seq> <chain> <entry id> ": if Redis has lost that, the script ends with the error MQLOST and writes
+         nothing; or "knew <losses> <seq> ", of one who gives back what was lost: its events say so.
+         The argument is taken off ARGV here, so a script sees only its own
   GIVES  emit(type, members, topics): members is JSON object text without braces, starting with a comma, or "";
          topics is JSON object text without braces, may be long, or nil; seq afterwards is the event's
   USED BY every script that changes a table ]]
 expect("stream", P .. "changes")
-local by = table.remove(ARGV)
-if string.sub(by or "", 1, 8) ~= '{"how":"' then
+local known, by = string.match(table.remove(ARGV) or "", '^([^{]*)({"how":".*)$')
+if not by then
   return redis.error_reply("MQBY the last argument is not who caused it: call the script through registry/store/store.py")
 end
-
-local changes_maxlen, changes_bytes, chain = string.match(stream_limits, "^%d+"), nil, nil
+local changes_maxlen, told = string.match(stream_limits, "^%d+"), call("HMGET", KEYS[1], "changes_bytes", "chain")
+local changes_bytes, chain = tonumber(told[1] or "0"), told[2] or epoch
+local knew = string.gsub(string.match(known, "^knew (%d+ %d+) $") or "", " ", ",")
+local known_epoch, known_seq, known_chain, known_id = string.match(known, "^(%S+) (%d+) (%S+) (%S+) $")
+if known_epoch and (known_epoch ~= epoch or known_chain ~= chain) then
+  local function is_kept()
+    local found = call("XRANGE", P .. "changes", known_id, known_id)[1]
+    if found then
+      return string.find(string.sub(found[2][2], 1, 90), '"chain":"' .. known_chain, 1, true)
+    end
+    local first = call("XRANGE", P .. "changes", "-", "+", "COUNT", 1)[1] -- or it was trimmed
+    return seq >= tonumber(known_seq)
+      and (not first or tonumber(string.match(first[2][2], '^{"seq":(%d+)')) > tonumber(known_seq))
+  end
+  if known_epoch ~= epoch or not is_kept() then
+    return redis.error_reply("MQLOST Redis has lost the change " .. known_seq .. " that the caller knew")
+  end
+end
 
 local function emit(kind, members, topics)
-  if not chain then
-    local kept = call("HMGET", KEYS[1], "changes_bytes", "chain")
-    changes_bytes, chain = tonumber(kept[1] or "0"), kept[2] or epoch
-  end
   seq, topics = seq + 1, topics and ',"topics":{' .. topics .. "}" or ""
-  local body = ',"type":"' .. kind .. '","by":' .. by .. members
+  local body = ',"after":"' .. chain .. '","type":"' .. kind .. '","by":' .. by
+    .. (knew ~= "" and ',"knew":[' .. knew .. "]" or "") .. members
   -- A hash of this event and of the chain before it: two histories that have it are the same up to here. So a reader
   -- finds where the history of a Redis that went back, and then went on otherwise, leaves the one that it knows.
-  chain = string.sub(redis.sha1hex(chain .. int(now_ms) .. body .. #topics), 1, 16)
+  chain = string.sub(redis.sha1hex(int(now_ms) .. body .. #topics), 1, 16)
   body = '{"seq":' .. int(seq) .. ',"ms":' .. int(now_ms) .. ',"chain":"' .. chain .. '"' .. body
   -- The bytes of all events so far stand in each: first and last then tell what the stream holds (trim_streams).
   changes_bytes = changes_bytes + #body + #topics

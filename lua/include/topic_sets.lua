@@ -8,7 +8,8 @@
          as leaving:<number>.
          The sets say where to look. The queue data decides: a member whose queue data is missing is about to go.
          So a key of another type in the place of a set keeps nobody from registering.
-  USED BY register_broker, register_topic, delete_topic, remove_who, tidy_topics ]]
+  USED BY register_broker, register_topic, delete_topic, remove_who, give_back,
+          tidy_topics ]]
 local AT_ONCE = 64
 local try = redis.pcall
 expect("hash", P .. "arriving", P .. "leaving")

@@ -84,6 +84,15 @@ def no_wait_option(function: _Function) -> _Function:
     )(function)
 
 
+def fresh_option(function: _Function) -> _Function:
+    """``--fresh``: nothing was ever in this Redis."""
+    return click.option(
+        "--fresh", is_flag=True, envvar="MQREGISTRY_FRESH",
+        help="This Redis is new, and was not emptied: deny unknown topics (17) at once. Otherwise, where there is no "
+        "namespace yet, each broker that lives first gets 35 s to register.",
+    )(function)  # fmt: skip
+
+
 def lake_option(function: _Function) -> _Function:
     """``--lake``: where the pipeline's tables are."""
     return click.option(

@@ -19,11 +19,10 @@ from ..errors import RegistryError
 from ..events.by import By
 from ..events.changes import BrokerChange, Change, Parts
 from ..operators.words import moment
-from ..server.view.loading import has_vanished
-from ..server.view.view import Entry
-from ..store.change_reader import ChangeReader, find_change, read_first
+from ..store.change_reader import ChangeReader, find_change, last_change_id, read_first
 from ..store.connection.url import without_password
 from ..store.snapshot import read_head
+from ..store.store import Store
 from ..tables.tables import Tables
 from ..tasks import cancelled, pause
 from .checkpoints import Checkpoints, Place, encode_tables
@@ -189,7 +188,7 @@ class Past:
         places = [place for place in self._checkpoints().places() if place.seq >= first.seq - 1]
         if first.seq == 1:
             return Reach(first.ms, True, places)
-        while places and await has_vanished(state.tail_store, Entry(places[0].last_id, places[0].seq)):
+        while places and await _has_vanished(state.tail_store, places[0]):
             self._checkpoints().remove(places.pop(0))
         return Reach(places[0].ms if places else round(time.time() * 1000), False, places)
 
@@ -261,7 +260,7 @@ class Past:
         """The last checkpoint before an instant, or the empty tables before change 1."""
         checkpoints = self._checkpoints()
         for place in reversed([one for one in reach.places if one.ms <= at_ms]):
-            gone = await has_vanished(self._state.tail_store, Entry(place.last_id, place.seq))
+            gone = await _has_vanished(self._state.tail_store, place)
             # else Redis came back with less, and went on otherwise
             tables = None if gone else await asyncio.to_thread(checkpoints.read, place)
             if tables is not None:
@@ -306,3 +305,18 @@ class Past:
 def _note(change: Change, since: dict[str, tuple[int, By | None]]) -> None:
     if isinstance(change, BrokerChange) and change.broker_name:
         since[change.broker_name] = change.ms, change.by
+
+
+async def _has_vanished(tail_store: Store, place: Place) -> bool:
+    """Whether Redis has lost the change of a place; a stream that was trimmed behind it does not say so."""
+    if await last_change_id(tail_store) == place.last_id:
+        return False  # of a stream that was trimmed whole nothing else tells
+    ms, _, number = place.last_id.partition("-")
+    before = f"{ms}-{int(number) - 1}" if int(number) else f"{int(ms) - 1}-{2**64 - 1}"
+    reader = ChangeReader(tail_store, before)
+    changes = await reader.read(block_ms=0, count=1)
+    if not changes:
+        return True
+    if reader.last_id == place.last_id:
+        return changes[0].seq != place.seq
+    return changes[0].seq <= place.seq

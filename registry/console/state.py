@@ -1,6 +1,6 @@
 """What the console knows of the tables now: one copy for all pages, kept current from the stream of changes.
 
-The tables are read as a front end reads them (:func:`read_current_tables`); unlike a front end the console holds no
+The tables are read as a front end reads them (:class:`Loaded`); unlike a front end the console holds no
 lease, writes nothing, and gives nothing back.
 """
 
@@ -17,7 +17,7 @@ from typing import Final
 from ..errors import NoNamespace, RegistryError, StoreUnavailable
 from ..events.changes import Change, Parts, UnknownChange
 from ..names import printable
-from ..server.view.loading import StreamGap, read_current_tables
+from ..server.view.loading import Loaded, StreamGap
 from ..store.change_reader import ChangeReader, count_by_minute
 from ..store.snapshot import read_head
 from ..store.store import Store
@@ -192,11 +192,11 @@ class State:
             raise NoNamespace(
                 f"no namespace {self.store.namespace!r} in this Redis: it was emptied, or no front end served it yet"
             )
-        loaded = await read_current_tables(self.store, self.tail_store)
+        loaded = await Loaded.read(self.store, self.tail_store)
         this_minute_ms = (round(time.time() * 1000) // 60_000 + 1) * 60_000 - 1
         counted = await count_by_minute(self.store, this_minute_ms, MINUTES, last_seq=loaded.seq)
         self.per_minute, self.counted_ms = counted
-        self.tables, self.epoch, self.seq = loaded.tables, loaded.head.epoch, loaded.seq
+        self.tables, self.epoch, self.seq = loaded.tables, loaded.epoch, loaded.seq
         self._reader, self._parts, self._last_seq = loaded.reader, loaded.parts, loaded.seq
         self.last_id, self.latest_ms = loaded.reader.last_id, 0
         self.loaded = True

@@ -67,6 +67,7 @@ class EmbeddedRedis:
         self._waits = False
         self._persistence = Persistence(self.socket_path)
         self._from_dump = False
+        self.is_new = False  # whether the folder had no data when it was begun
         self._told_at, self._progress = 0.0, ""
         self._mending: Future[bool] | None = None
         self._mended = False
@@ -105,6 +106,7 @@ class EmbeddedRedis:
         Raises:
             StartError: as :meth:`start`.
         """
+        self.is_new = not any((self.folder / name).exists() for name in ("appendonly.aof", FOLDER, _DUMP))
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if len(os.fsencode(self.socket_path)) > _MOST_SOCKET_BYTES:
             raise StartError(

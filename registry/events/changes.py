@@ -81,7 +81,8 @@ class Change(msgspec.Struct, frozen=True):
     ignorable: a release that does not know the type passes it over.
     at: the bytes of all events of the namespace up to this one, itself included (None: an older release wrote it).
     by: who caused it (None: an older release wrote it). chain: a hash of this event and of every one before it, so two
-    histories that have it are the same up to here (None: an older release wrote it).
+    histories that have it are the same up to here; after: the one before (None: an older release wrote it). knew: it
+    gives back what Redis had lost; how many losses, and which seq, the giver knew.
     """
 
     seq: int
@@ -92,6 +93,8 @@ class Change(msgspec.Struct, frozen=True):
     at: int | None = None
     by: By | None = None
     chain: str | None = None
+    after: str | None = None
+    knew: tuple[int, int] | None = None
 
     type = _Type()
 
@@ -201,20 +204,18 @@ class TopicRegistered(Change, frozen=True, kw_only=True, tag="topic_registered")
 
 
 class KvPut(Change, frozen=True, kw_only=True, tag="kv_put"):
-    """A KV value was set (100); key None: the kv namespace exists now. restored: given back after Redis had lost it."""
+    """A KV value was set (100); key None: the kv namespace exists now."""
 
     kv_namespace: str
     key: str | None = None
     value: str | None = None
-    restored: bool = False
 
 
 class KvDeleted(Change, frozen=True, kw_only=True, tag="kv_deleted"):
-    """A key is gone from its kv namespace, which stays (102). restored: Redis had lost that it was deleted."""
+    """A key is gone from its kv namespace, which stays (102)."""
 
     kv_namespace: str
     key: str | None = None
-    restored: bool = False
 
 
 class ConfigSet(Change, frozen=True, tag="config_set"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Callable
 from typing import Any, Final, NamedTuple
 
@@ -16,6 +17,9 @@ from .store import Store
 from .streams import first_entry, last_entry_by
 
 _PAGE: Final = 500
+_MOST_CHAINS: Final = 1000
+_MOST_CHAIN_BYTES: Final = 2 << 20
+_CHAIN: Final = re.compile(rb'\{"seq":(\d+),"ms":\d+,"chain":"(\w+)"')
 _MINUTE_MS: Final = 60_000
 # An entry's id is the time at which it was made, unless the clock was moved.
 _SAME_CLOCK_MS: Final = 1000
@@ -64,6 +68,29 @@ async def last_change_id(store: Store) -> str:
     """Id of the last entry that the stream ever had, whether it was trimmed or not; "" = none."""
     (last,) = await store.read(("HGET", keys.meta(store.namespace), "last_change"))
     return last.decode() if last else ""
+
+
+async def chain_of(store: Store, entry_id: str) -> str:
+    """The chain of the event in an entry; "" = the stream has it not, or an older release wrote it."""
+    (found,) = await store.read(("XRANGE", keys.changes(store.namespace), entry_id, entry_id))
+    return _decode(keys.changes(store.namespace), *found[0]).chain or "" if found else ""
+
+
+async def last_chains(store: Store) -> list[tuple[int, str]]:
+    """(seq, chain) of the last events of the stream, the oldest first; no event is decoded."""
+    found: list[tuple[int, str]] = []
+    end, size = "+", 0
+    while len(found) < _MOST_CHAINS and size < _MOST_CHAIN_BYTES:
+        (entries,) = await store.read(("XREVRANGE", keys.changes(store.namespace), end, "-", "COUNT", 100))
+        for _, fields in entries:
+            head = _CHAIN.match(fields.get(b"e", b""))
+            size += len(fields.get(b"e", b""))
+            if head is not None:
+                found.append((int(head[1]), head[2].decode()))
+        if len(entries) < 100:
+            break
+        end = "(" + entries[-1][0].decode()
+    return found[::-1]
 
 
 async def read_back(store: Store, *, since_ms: int = 0, before: str = "") -> AsyncIterator[list[Change]]:

@@ -22,7 +22,8 @@ def meta(namespace: str) -> str:
     """HASH: epoch (random, of this history of the namespace), seq (of the last change), n (of the last registration),
     config_rev, auth_revision and auth_mode (copies of the policy's), schema, schema_minor, compat, legend (what short
     names mean); seen_ms (when a lease was last renewed), up_since (the last gap without renewals, lua/include/seen);
-    kv_given_by (who gave KV back, restore_kv); tidied_ms (when tidy_topics last did something); of the streams
+    lost_ms (when Redis came back with less, or was made anew), losses (how often), given_by (who gave back what was
+    lost, give_back); tidied_ms (when tidy_topics last did something); chain (of the last event); of the streams
     stream_limits (the most entries each may have), changes_bytes and lookups_bytes (bytes of all entries there ever
     were), last_change (id of the last entry of the change stream).
 
@@ -217,7 +218,8 @@ def live(namespace: str, who: str) -> str:
     """HASH: the live info of one broker process: cluster, addr, name:<brokerName> -> broker id, timeout_ms, counter,
     timestamp and state_version (its data version), ha, update_ms (last sign of life), period_ms (between the last two
     beats), closed_at and closed_as (a connection closed since, and why); of its last registration n, digest, rev,
-    config_rev, user ("<n> <user>": whose broker it is; counts only while n is the same; absent: nobody's known).
+    config_rev, restored (n, if Redis had lost it, and that gave it back), user ("<n> <user>": whose broker it is;
+    counts only while n is the same; absent: nobody's known).
 
     TTL: none; ``deadlines`` decides when it is removed. Java: RouteInfoManager.brokerLiveTable.
     Writers: heartbeat, register_broker, touch_broker, channel_destroyed, reap_worker, release_channels, removals.
@@ -314,7 +316,7 @@ def kv_namespaces(namespace: str) -> str:
     """SET: the KV namespaces, empty ones too.
 
     TTL: none. Java: KVConfigManager.configTable, its keys.
-    Writers: put_kv, restore_kv.
+    Writers: put_kv, give_back.
     """
     return prefix(namespace) + "kv"
 
@@ -323,7 +325,7 @@ def kv(namespace: str, kv_namespace: str) -> str:
     """HASH: key -> value of one KV namespace.
 
     TTL: none. Java: KVConfigManager.configTable.
-    Writers: put_kv, delete_kv, restore_kv.
+    Writers: put_kv, delete_kv, give_back.
     """
     return f"{prefix(namespace)}kv:{kv_namespace}"
 
@@ -332,7 +334,7 @@ def kv_sizes(namespace: str) -> str:
     """HASH: KV namespace -> bytes of its keys and values, and the time (ms) at which they were counted.
 
     TTL: none. Java: none: Java does not limit a KV namespace.
-    Writers: put_kv, delete_kv, restore_kv.
+    Writers: put_kv, delete_kv, give_back.
     """
     return prefix(namespace) + "kv_sizes"
 

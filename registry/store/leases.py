@@ -46,6 +46,9 @@ class Renewal(NamedTuple):
         lost: the lease had run out, or is new: the caller attaches its channels again.
         first_deadline_ms: when the next broker is overdue; None: there is no broker.
         auth_revision: of the policy in Redis (``PolicyStore.read``); 0: there is none.
+        chain: of the event seq.
+        lost_ms: when Redis came back with less than before, or was made anew and may have been emptied; 0: never.
+        losses: how often front ends noticed that.
     """
 
     epoch: str
@@ -56,6 +59,9 @@ class Renewal(NamedTuple):
     lost: bool
     first_deadline_ms: int | None = None
     auth_revision: int = 0
+    chain: str = ""
+    lost_ms: int = 0
+    losses: int = 0
 
     @property
     def overdue_ms(self) -> int:
@@ -94,12 +100,12 @@ class LeaseStore:
             process: what it tells of itself (:class:`mqregistry.store.fleet.processes.WorkerFacts` as JSON).
             peers: the addresses of its brokers' connections (``encode_peers`` there). Empty: as it was.
         """
-        epoch, seq, config_rev, up_since, now, lost, first, auth_revision = await self._call(
+        epoch, seq, config_rev, up_since, now, lost, first, auth_revision, chain, *losses = await self._call(
             "renew_lease", incarnation, lease_ms, process, peers
         )
         return Renewal(
             epoch.decode(), seq, int(config_rev), int(up_since), int(now), bool(lost), int(first) if first else None,
-            int(auth_revision),
+            int(auth_revision), chain.decode(), *map(int, losses),
         )  # fmt: skip
 
     async def attach(self, front_end: str, channels: Sequence[tuple[str, str]]) -> None:

@@ -84,7 +84,7 @@ class Registered(NamedTuple):
     owner: of OK and FOREIGN: another user who had registered this broker or its id; "" = nobody had.
     """
 
-    status: Literal["OK", "RETRY", "LOST", "REFRESHED", "FOREIGN", "REFUSED_STATE", "REFUSED_ONE_TOPIC"]
+    status: Literal["OK", "RETRY", "REFRESHED", "FOREIGN", "REFUSED_STATE", "REFUSED_ONE_TOPIC"]
     seq: int
     master_addr: str = ""
     ha_server_addr: str | None = None
@@ -161,7 +161,7 @@ class RouteStore:
     async def register_broker(
         self, registration: Registration, diff: RegistrationDiff, *, encoded: Iterable[EncodedTopics] | None = None,
         digest: str = "", channel: Channel = NO_CHANNEL, body_bytes: int = 0, topic_count: int | None = None,
-        default_timeout_ms: int = DEFAULT_HEARTBEAT_TIMEOUT_MS, applied: tuple[str, int] | None = None,
+        default_timeout_ms: int = DEFAULT_HEARTBEAT_TIMEOUT_MS, restored_at: int | None = None,
         owner: str = "", by: By | None = None,
     ) -> Registered:  # fmt: skip
         """Write what a registration changes, if the tables are still as they were compared. O(topics of the diff).
@@ -174,8 +174,7 @@ class RouteStore:
             digest: the next registration is unchanged if it has the same one. body_bytes: the length of its body.
             topic_count: how many topics it names, when ``registration`` holds only some of them.
             default_timeout_ms: the heartbeat timeout of a broker that does not say its own.
-            applied: id and seq of the last entry of the change stream that the compared tables contain; the status is
-                LOST when Redis does not have it any more.
+            restored_at: Redis has lost this broker, and gets it back: the seq of the tables that were compared.
         """
         r, version = registration, registration.data_version
         if topic_count is None:
@@ -194,7 +193,7 @@ class RouteStore:
                 version.counter, version.timestamp, version.state_version,
                 digest, *channel, body_bytes, "1" if one_topic else "0",
                 -1 if filters is None else len(filters), len(step.parts), len(step.dropped), len(step.mappings),
-                *(applied or ("", 0)), "1" if step.more else "0", owner,
+                ("1" if step.more else "0") if restored_at is None else f"restored {restored_at}", owner,
                 *(filters or ()), *_flat(step.parts), *step.dropped, *step.mappings,
             )  # fmt: skip
             while (reply := await self._call("register_broker", *arguments, by=by))[0] == b"WIPING":
@@ -207,7 +206,7 @@ class RouteStore:
         if status in ("OK", "REFRESHED"):
             ok = status == "OK"
             had = text(reply[7]) if ok else ""
-            return Registered(status, reply[1], text(reply[2]), _or_none(reply[3]), ok and changed, owner=had)
+            return Registered(status, reply[1], text(reply[2]), _or_none(reply[3]), ok and changed, n, owner=had)
         if status == "RETRY":
             return Registered(status, reply[1], n=reply[2].decode(), data_version=_data_version(*reply[3:6]))
         return Registered(status, reply[1], owner=text(reply[2]) if status == "FOREIGN" else "")

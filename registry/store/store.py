@@ -8,7 +8,7 @@ import copy
 import logging
 import secrets
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -104,11 +104,15 @@ class Store:
 
     Args:
         by: who causes what no request causes; default: a program that uses this library. ``login`` is filled in.
+        fresh: nothing was ever in this Redis, so a namespace that is made now has lost nothing.
+
+    Attributes:
+        history: what this process knows of the history, as lua/include/emit has it; "" = nothing.
     """
 
     def __init__(
         self, url: str, namespace: str = "default", *, timeout_ms: int = 2000, compat: str = "5.x",
-        max_connections: int = 32, by: By | None = None,
+        max_connections: int = 32, by: By | None = None, fresh: bool = False,
     ) -> None:  # fmt: skip
         self.url = url
         self.namespace = namespace
@@ -117,6 +121,8 @@ class Store:
         self.client = open_client(url, timeout_ms=timeout_ms, max_connections=max_connections)
         self.by = msgspec.structs.replace(by or this_process(DIRECT), login=username_of(url))
         self.times = CallTimes()
+        self.history: Callable[[], str] = lambda: ""
+        self._fresh = fresh
         self._meta_key = keys.meta(namespace)
         self._scripts = scripts.load()
         self._keeps_tables = False
@@ -132,6 +138,12 @@ class Store:
         """The same store, with the same connections, for what somebody else causes; ``login`` stays that of here."""
         other = copy.copy(self)
         other.by = msgspec.structs.replace(by, login=self.by.login)
+        return other
+
+    def knowing(self, history: str) -> Store:
+        """The same store, with the same connections, for calls that know something else of the history."""
+        other = copy.copy(self)
+        other.history = lambda: history
         return other
 
     async def close(self) -> None:
@@ -171,7 +183,7 @@ class Store:
         script = self._scripts[name]
         script.check(arguments)
         if script.emits:
-            arguments = (*arguments, (by or self.by).encoded())
+            arguments = (*arguments, self.history().encode() + (by or self.by).encoded())
         started = time.perf_counter()
         with self.times.failures(), mapped_errors(f"{name} in namespace {self.namespace!r}"):
             try:
@@ -232,15 +244,19 @@ class Store:
         with mapped_errors(f"namespace {self.namespace!r}"):
             return bool(await self.client.exists(self._meta_key))
 
-    async def init_namespace(self) -> Namespace:
+    async def init_namespace(self, *, fresh: bool = False) -> Namespace:
         """Make the namespace if it is new; check it otherwise.
+
+        Args:
+            fresh: if it is new, nothing was ever in this Redis.
 
         Raises:
             StoreError: it is of another schema major or compat mode than this process.
         """
         with mapped_errors(f"namespace {self.namespace!r}"):
             epoch, schema, compat, seq, created, minor = await self._run(
-                self._scripts["init_namespace"], (secrets.token_hex(8), SCHEMA_MAJOR, self.compat, SCHEMA_MINOR)
+                self._scripts["init_namespace"],
+                (secrets.token_hex(8), SCHEMA_MAJOR, self.compat, SCHEMA_MINOR, int(fresh)),
             )
         found = Namespace(epoch.decode(), schema.decode(), compat.decode(), int(seq), bool(created), int(minor))
         check_schema(self.namespace, found.schema)
@@ -322,7 +338,7 @@ class Store:
         """First contact of a process that keeps the tables: server checks, namespace, scripts; warnings logged."""
         for warning in await self.check_server():
             logger.warning("%s", warning)
-        found = await self.init_namespace()
+        found = await self.init_namespace(fresh=self._fresh)
         self._keeps_tables = True
         await self._load_for_readers()
         if found.schema_minor > SCHEMA_MINOR:

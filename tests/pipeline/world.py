@@ -108,7 +108,8 @@ class World:
                 await self.kv(front_end)
             case "restore":
                 values = {topic: pick.choice(["1", "3"]) for topic in pick.sample(TOPICS[:3], 2)}
-                await front_end.kv.restore((await self.bed.head()).last_id, {pick.choice(["other", "third"]): values})
+                known = (await self.bed.head()).seq  # rises, so the last one knows most
+                await self.bed.give_back("kv", pick.choice(["other", "third"]), values.items(), known=known)
             case "config":
                 values = {pick.choice(["orderMessageEnable", "supportActingMaster"]): pick.choice(["true", "false"])}
                 await front_end.kv.set_config(values)

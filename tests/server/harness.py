@@ -46,7 +46,7 @@ class FrontEnd:
     """
 
     def __init__(
-        self, redis_url: str, namespace: str, *, front_end: str | None = None,
+        self, redis_url: str, namespace: str, *, front_end: str | None = None, fresh: bool = True,
         command: Sequence[str] | None = None, constants: Mapping[str, float] | None = None, **settings: Any,
     ) -> None:  # fmt: skip
         self.settings = Settings(
@@ -56,6 +56,7 @@ class FrontEnd:
         self.port = self.listener.getsockname()[1]
         self.front_end = front_end or secrets.token_hex(8)
         self.command = command
+        self._fresh = fresh  # for its first start
         self.constants = {"server.process.worker._STATUS_EVERY_S": 0.1, **(constants or {})}
         self._status_fd = -1
         try:
@@ -69,7 +70,8 @@ class FrontEnd:
         if self._status_fd >= 0:
             self._close_pipes()
         read_fd, write_fd = os.pipe()
-        spec = Spec(self.settings, self.front_end, 0, self.listener.fileno(), write_fd)
+        spec = Spec(self.settings, self.front_end, 0, self.listener.fileno(), write_fd, fresh=self._fresh)
+        self._fresh = False
         # a file takes any amount of log; a full pipe would stop the worker until somebody polls
         self._log_file = tempfile.TemporaryFile()  # noqa: SIM115 (it is closed with the worker)
         self._log_position = 0

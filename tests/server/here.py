@@ -19,15 +19,17 @@ from mqregistry.store.leases import LeaseStore
 from mqregistry.store.route_writes import NO_CHANNEL, RouteStore
 from mqregistry.store.store import Store
 
-GRACE_MS = 1000
-
 
 class Peer:
     channel = NO_CHANNEL
     address = host = "test"
     via = ""
     caller = last_caller = None
-    lost = False
+    said_ago_s = heard_s = 0.0
+    hung_up = False
+
+    def has_hung_up(self):
+        return False
 
     def close(self, closed_as, reason):
         raise AssertionError(reason)
@@ -40,6 +42,7 @@ class Here:
         namespace = namespace or f"t-{secrets.token_hex(6)}"
         self.store = store_class(redis_url, namespace, **options)
         self.view = View()
+        self.store.history = lambda: self.view.known
         routes = RouteStore(self.store)
         self.channels = channels = ChannelOwner(routes, "here", "worker")
         self.follower = Follower(self.store, self.store, self.view)
@@ -48,7 +51,6 @@ class Here:
             self.view,
             self.follower,
             channels,
-            grace_ms=lambda: GRACE_MS,
             own_store=self.store,
         )
         self.front_end = RequestContext(
@@ -61,13 +63,11 @@ class Here:
         await self.follower.start()
         await self.lease_loop.renew()
         self._tail = asyncio.create_task(self.follower.tail())
-        self._gives_back = asyncio.create_task(self.follower.give_back())
         return self
 
     async def __aexit__(self, *_):
         self._tail.cancel()
-        self._gives_back.cancel()
-        await asyncio.gather(self._tail, self._gives_back, return_exceptions=True)
+        await asyncio.gather(self._tail, return_exceptions=True)
         await self.store.close()
 
     async def register(self, broker, **changes):

@@ -107,7 +107,7 @@ class Pair:
 
     def fill(self, topics: Iterable[str] = TOPICS) -> None:
         for view in self.views:
-            fill(view.exact, topics)
+            fill(view.tables, topics)
 
     def reconnect(self) -> None:
         for side in self.sides:

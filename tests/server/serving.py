@@ -75,7 +75,7 @@ class Serving:
         self.log_file = folder / f"serve-{self.port}.log"
         given = {
             "redis": redis_url, "host": "127.0.0.1", "port": self.port, "http_port": self.http_port,
-            "namespace": self.namespace, **settings,
+            "namespace": self.namespace, "fresh": "true", **settings,
         }  # fmt: skip
         self.port, self.http_port, self.namespace = given["port"], given["http_port"], given["namespace"]
         environ = {name: value for name, value in os.environ.items() if not name.startswith("MQREGISTRY_")}

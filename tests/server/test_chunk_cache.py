@@ -14,7 +14,7 @@ from mqregistry.server.requests import chunk_cache
 from mqregistry.server.requests.chunk_cache import ChunkCache, LastBody
 from mqregistry.server.requests.decoding_turns import OBJECT_BYTES
 from mqregistry.store.change_reader import ChangeReader
-from mqregistry.store.route_writes import TOPICS_PER_EVENT
+from mqregistry.store.route_writes import TOPICS_PER_EVENT, RouteStore
 from mqregistry.store.snapshot import read_tables
 from tests.waiting import until
 
@@ -58,11 +58,11 @@ def decoded(monkeypatch):
 
 async def check(here, brokers):
     expected = of_all(brokers)
-    assert here.view.exact.topics == expected
+    assert here.view.tables.topics == expected
     _, stored = await read_tables(here.store)
     assert stored.topics == expected
     names = {broker.name: set(broker.topics) for broker in brokers}
-    assert here.view.exact.broker_topics == names
+    assert here.view.tables.broker_topics == names
     assert stored.broker_topics == names
 
 
@@ -143,8 +143,8 @@ def test_a_slave_without_master_gets_no_write_permission_by_another_brokers_body
             await here.register(java_broker(1, dict.fromkeys(SHARED, (8, 8, 6))))
             slave = java_broker(2, dict.fromkeys(SHARED, (8, 8, 6)), broker_id=1, enableActingMaster="true")
             await here.register(slave)
-            assert {cells["broker-1"].perm for cells in here.view.exact.topics.values()} == {6}
-            assert {cells["broker-2"].perm for cells in here.view.exact.topics.values()} == {4}
+            assert {cells["broker-1"].perm for cells in here.view.tables.topics.values()} == {6}
+            assert {cells["broker-2"].perm for cells in here.view.tables.topics.values()} == {4}
 
     asyncio.run(run())
 
@@ -207,16 +207,16 @@ def test_what_a_broker_said_last_does_not_count_for_tables_that_were_read_again(
             kept = {key: await client.dump(key) for key in await client.keys(f"mq:{{{here.store.namespace}}}:*")}
             broker.topics["new"] = (4, 4, 6)
             await here.register(broker, counter=2)
-            last, rebuilds = here.view.exact.brokers[broker.name], here.view.load_id
-            assert "new" in here.view.exact.topics
+            rebuilds = here.view.load_id
+            assert "new" in here.view.tables.topics
 
             await client.delete(*await client.keys(f"mq:{{{here.store.namespace}}}:*"))
             for key, value in kept.items():
                 await client.restore(key, 0, value)
-            await here.front_end.routes.delete_topic(SHARED[7])
+            await RouteStore(here.store.knowing("")).delete_topic(SHARED[7])
             await until(lambda: here.view.load_id != rebuilds, "the tables are read again")
-            assert here.view.exact.brokers[broker.name] == last
-            assert "new" not in here.view.exact.topics
+            assert "new" in here.view.tables.topics, "it is given back"
+            assert SHARED[7] not in here.view.tables.topics, "and what came after the loss stays"
 
             assert (await here.register(broker)).code == 0
             await check(here, [broker])

@@ -10,17 +10,19 @@ from types import SimpleNamespace
 
 import pytest
 
-from mqregistry.errors import StoreError, StoreUnavailable
+from mqregistry.errors import ChangesLost, StoreError, StoreUnavailable
 from mqregistry.protocol.command import Command, decode_command
+from mqregistry.server.net.run_write import run_write
 from mqregistry.server.requests import writes
-from mqregistry.server.view import follower, lease_loop
+from mqregistry.server.view import give_back, lease_loop, view
 from mqregistry.server.view.freshness import Freshness
 from mqregistry.store import keys
+from mqregistry.store.config_writes import KvStore
 from mqregistry.store.store import Store
 from tests.waiting import until
 
 from .harness import Broker
-from .here import GRACE_MS, Here, Peer
+from .here import Here, Peer
 
 
 class HookedStore(Store):
@@ -88,7 +90,7 @@ async def test_a_rebuild_that_takes_long_is_one_although_a_value_changes_meanwhi
             assert here.view.freshness is Freshness.REBUILDING
         may_go_on.set()
         await here.front_end.effect(seq)
-        assert here.view.served.kv["ns"]["key"] == "during-4"
+        assert here.view.tables.kv["ns"]["key"] == "during-4"
         for number in range(5):
             await here.front_end.effect(await put(here, f"after-{number}"))
             await here.lease_loop.renew()
@@ -156,8 +158,8 @@ async def test_a_gap_in_the_change_stream_has_the_tables_read_again(redis_url):
         await client.xtrim(stream, maxlen=1, approximate=False)
         here._tail = asyncio.create_task(here.follower.tail())
         await until(lambda: here.view.load_id == 2, "the tables are read again")
-        assert here.view.exact.kv == {"ns": {"key": "2"}}
-        assert not here.view.merged, "a trimmed stream is no loss"
+        assert here.view.tables.kv == {"ns": {"key": "2"}}
+        assert here.follower.losses == 0, "a trimmed stream is no loss"
 
 
 @pytest.mark.parametrize("error", [StoreUnavailable("a hiccup"), StoreError("no")], ids=["away", "refused"])
@@ -188,135 +190,61 @@ async def test_channels_of_a_lost_lease_are_attached_until_it_has_succeeded(redi
 
 
 @pytest.mark.parametrize("error", [StoreUnavailable("a hiccup"), StoreError("no")], ids=["away", "refused"])
-async def test_kv_that_redis_lost_is_given_back_until_it_has_succeeded(redis_url, error):
+async def test_what_redis_lost_is_given_back_until_it_has_succeeded(redis_url, error):
     async with hooked(redis_url) as here:
         await put(here, "kept")
         await here.front_end.effect(await here.front_end.kv.set_config({"orderMessageEnable": "true"}))
-        here.store.before["restore_kv"] = failing(error, 2)
-        here.store.before["set_config"] = failing(error, 1)
+        here.store.before["give_back"] = failing(error, 2)
         await empty_redis(here)
         await here.lease_loop.renew()
+        assert here.view.tables.kv == {"ns": {"key": "kept"}}, "it is served all the time"
         await until(lambda: here.view.load_id == 2, "the loss is seen")
-        await until(lambda: here.view.exact.kv == {"ns": {"key": "kept"}}, "KV is given back")
-        await until(lambda: here.view.exact.config == {"orderMessageEnable": "true"}, "the configuration, too")
-        assert here.store.calls["restore_kv"] == 4
-        assert here.view.load_id == 2, "no further rebuild"
+        assert here.view.tables.kv == {"ns": {"key": "kept"}}
+        assert here.view.tables.config == {"orderMessageEnable": "true"}
 
 
-async def test_a_second_loss_within_one_grace_is_given_back_too(redis_url):
-    """A8: the first loss is given back; before its grace is over Redis loses everything again."""
+async def test_a_second_loss_while_the_first_is_given_back_is_made_good_too(redis_url):
+    """A8: Redis loses everything again in the middle of it."""
     async with hooked(redis_url) as here:
         await here.front_end.effect(await put(here, "kept"))
-        for loads in (2, 3):
-            await empty_redis(here)
-            await here.lease_loop.renew()
-            await until(lambda n=loads: here.view.load_id == n, "the loss is seen")
-            assert here.view.merged
-            await until(lambda: here.view.exact.kv == {"ns": {"key": "kept"}}, "KV is given back")
+        lost = asyncio.Event()
 
+        async def lose_again():
+            if here.store.calls["give_back"] == 2:
+                await empty_redis(here)
+                lost.set()
 
-async def test_a_value_that_was_put_before_a_loss_is_noticed_is_not_undone_after_a_second_loss(redis_url):
-    """A8: the tables that are read after the loss hold it already, and nothing can be given back before the second."""
-    async with hooked(redis_url) as here:
-        await here.front_end.effect(await put(here, "older"))
-        here.store.before["restore_kv"] = failing(StoreUnavailable("a hiccup"), 1000)
-        for loads in (2, 3):
-            await empty_redis(here)
-            if loads == 2:
-                await put(here, "newer")
-            await here.lease_loop.renew()
-            await until(lambda n=loads: here.view.load_id == n, "the loss is seen")
-        del here.store.before["restore_kv"]
-        await until(lambda: here.view.exact.kv != {}, "KV is given back")
-        assert here.view.exact.kv == {"ns": {"key": "newer"}}
-
-
-async def test_a_key_that_one_who_knew_less_still_serves_does_not_come_back_with_the_second_loss(redis_url):
-    """A8: it was deleted while this front end was cut off, and another one gave back before: here it is served on."""
-    async with hooked(redis_url) as here:
-        for key in ("deleted", "kept"):
-            await here.front_end.effect(await here.front_end.kv.put("ns", key, "v"))
-        last_id = here.view.last_entry.entry_id
-        later = f"{int(last_id.partition('-')[0]) + 1}-0"
-        for loads in (2, 3):
-            await empty_redis(here)
-            if loads == 2:
-                await here.front_end.kv.restore(later, {"ns": {"kept": "v"}})
-            await here.lease_loop.renew()
-            await until(lambda n=loads: here.view.load_id == n, "the loss is seen")
-            await until(lambda: not here.follower._give_back, "that was all")
-            assert here.view.exact.kv == {"ns": {"kept": "v"}}
-
-
-async def test_what_redis_loses_again_before_the_view_has_it_back_is_given_back_again(redis_url):
-    """A8: the stream is not read between the giving back and the second loss."""
-    async with hooked(redis_url) as here:
-        await here.front_end.effect(await put(here, "kept"))
-        stopped = asyncio.Event()
-
-        async def nothing_is_read():
-            here._tail.cancel()
-            await asyncio.gather(here._tail, return_exceptions=True)
-            stopped.set()
-
-        here.store.before["restore_kv"] = nothing_is_read
+        here.store.before["give_back"] = lose_again
         await empty_redis(here)
         await here.lease_loop.renew()
-        await stopped.wait()
-        await until(lambda: not here.follower._give_back_due.is_set(), "it is given back")
-        assert here.view.exact.kv == {}
-        del here.store.before["restore_kv"]
-        await empty_redis(here)
-        here.follower.look_again()
-        here._tail = asyncio.create_task(here.follower.tail())
-        await until(lambda: here.view.exact.kv == {"ns": {"key": "kept"}}, "KV is given back again")
-        await until(lambda: not here.follower._give_back, "that was all")
+        await until(lambda: lost.is_set() and here.view.load_id > 1, "the losses are seen")
+        await here.lease_loop.renew()
+        await until(lambda: here.follower.has_place, "nothing more is to be read")
+        assert here.view.tables.kv == {"ns": {"key": "kept"}}
 
 
-async def test_kv_is_given_back_even_when_the_grace_is_over_before_it_succeeds(redis_url):
-    async with hooked(redis_url) as here:
-        await here.front_end.effect(await put(here, "kept"))
-        failed = asyncio.Event()
-
-        async def fails_until_the_grace_is_over():
-            if here.view.merged or not failed.is_set():
-                failed.set()
-                raise StoreUnavailable("a hiccup")
-
-        here.store.before["restore_kv"] = fails_until_the_grace_is_over
-        await empty_redis(here)
-        lease = asyncio.create_task(here.lease_loop.run())
-        await failed.wait()
-        assert here.view.freshness is Freshness.MERGED
-        await until(lambda: here.view.exact.kv == {"ns": {"key": "kept"}}, "KV is given back")
-        assert not here.view.merged
-        lease.cancel()
-        await asyncio.gather(lease, return_exceptions=True)
-
-
-async def test_what_redis_lost_is_served_for_one_grace_however_often_redis_pauses(redis_url, monkeypatch):
-    """A11: brokers had three times 45 % of the grace, with a pause before each, that began it anew."""
+async def test_a_broker_that_never_comes_back_is_not_given_back_by_each_loss(redis_url, monkeypatch):
+    """A11: it had its timeout to register, since the first loss."""
     passed_s = 0.0
 
     def clock():
         return time.monotonic() + passed_s
 
-    for module in (lease_loop, follower):
+    for module in (view, give_back):
         monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=clock, time=time.time))
     async with hooked(redis_url) as here:
         assert (await here.register(Broker())).code == 0
-        await empty_redis(here)
-        await here.lease_loop.renew()
-        await until(lambda: here.view.merged, "the loss is seen")
-        await here.lease_loop.renew()
-        for _ in range(3):
-            assert here.view.merged
-            passed_s += 10.0  # a pause: the first renewal after it moves up_since
-            await here.store.client.hset(keys.meta(here.store.namespace), "seen_ms", 1)
+        for loads in (2, 3, 4):
+            await empty_redis(here)
             await here.lease_loop.renew()
-            passed_s += 0.45 * GRACE_MS / 1000
-            await here.lease_loop.renew()
-        assert not here.view.merged
+            await until(lambda n=loads: here.view.load_id == n, "the loss is seen")
+            assert bool(here.view.tables.brokers) == (loads < 4)
+            passed_s += 70
+
+
+async def delete_kv(here, key):
+    command = Command(code=102, opaque=1, version=479, ext_fields={"namespace": "ns", "key": key})
+    return await run_write(here.front_end, writes.delete_kv_config, command, 1, Peer())
 
 
 @pytest.mark.parametrize("noticed", [True, False])
@@ -325,46 +253,12 @@ async def test_a_key_that_is_deleted_while_redis_lacks_it_is_not_given_back(redi
     async with hooked(redis_url) as here:
         for key in ("gone", "kept"):
             await here.front_end.effect(await here.front_end.kv.put("ns", key, "v"))
-        deleted = asyncio.Event()
-
-        async def when_it_is_deleted():
-            if not deleted.is_set():
-                raise StoreUnavailable("a hiccup")
-
-        here.store.before["restore_kv"] = when_it_is_deleted
         await empty_redis(here)
         if noticed:
             await here.lease_loop.renew()
-            await until(lambda: here.view.merged, "the loss is seen")
-        reply = decode_command((await delete_kv(here, "gone"))[4:])
-        assert reply.code == 0
-        if noticed:
-            assert here.view.served.kv == {"ns": {"kept": "v"}}
-        deleted.set()
-        await here.lease_loop.renew()
-        await until(lambda: here.view.exact.kv.get("ns") == {"kept": "v"}, "KV is given back")
-        await until(lambda: not here.follower._give_back, "that was all")
-        assert here.view.exact.kv == {"ns": {"kept": "v"}}
-
-
-async def test_a_key_that_is_deleted_on_an_empty_redis_with_a_clock_behind_is_not_given_back(redis_url):
-    """A17: its entries' ids are below those that this front end had applied."""
-    async with hooked(redis_url) as here:
-        ahead_ms = int(time.time() * 1000) + 60_000
-        await here.store.client.xgroup_create(keys.changes(here.store.namespace), "g", mkstream=True)
-        await here.store.client.execute_command("XSETID", keys.changes(here.store.namespace), f"{ahead_ms}-0")
-        for key in ("gone", "kept"):
-            await here.front_end.effect(await here.front_end.kv.put("ns", key, "v"))
-        assert here.view.last_entry.entry_id == f"{ahead_ms}-2"
-        await empty_redis(here)
+            assert here.view.has_lost
         assert decode_command((await delete_kv(here, "gone"))[4:]).code == 0
-        await here.lease_loop.renew()
-        await until(lambda: here.view.exact.kv.get("ns") == {"kept": "v"}, "KV is given back")
-
-
-async def delete_kv(here, key):
-    command = Command(code=102, opaque=1, version=479, ext_fields={"namespace": "ns", "key": key})
-    return await writes.delete_kv_config(here.front_end, command, 1, Peer())
+        assert here.view.tables.kv == {"ns": {"kept": "v"}}
 
 
 async def test_a_stream_that_is_trimmed_during_the_first_load_is_read_again_and_said(redis_url, caplog):
@@ -380,7 +274,7 @@ async def test_a_stream_that_is_trimmed_during_the_first_load_is_read_again_and_
     here.store.after["snapshot head"] = trimmed
     async with here:
         assert here.view.freshness is Freshness.FRESH
-        assert here.view.exact.kv == {"ns": {"key": "2"}}
+        assert here.view.tables.kv == {"ns": {"key": "2"}}
         assert here.store.calls["snapshot head"] == 2
     (record,) = [record for record in caplog.records if "not ready yet" in record.message]
     assert "change 2 follows where change 1 is due" in record.message
@@ -398,16 +292,16 @@ async def test_a_lost_number_that_was_taken_again_lets_no_registration_rest_on_t
         await empty_redis(here)
         for key, value in kept.items():
             await client.restore(key, 0, value)
-        assert await put(here, "another") == here.view.seq
+        assert await KvStore(here.store.knowing("")).put("ns", "key", "another") == here.view.seq
         load_id = here.view.load_id
-        with pytest.raises(StoreUnavailable, match="another state"):
+        with pytest.raises(ChangesLost):
             await here.register(Broker(topics=["topic1", "topic2", "topic3"], counter=2))
-        assert here.view.freshness is Freshness.REBUILDING
         assert not await client.hexists(f"{prefix}queues:broker-a", "topic3")
+        here.follower.look_again(has_lost=True)
         here._tail = asyncio.create_task(here.follower.tail())
         await until(lambda: here.view.load_id > load_id, "the tables are read again")
         assert (await here.register(Broker(topics=["topic1", "topic2", "topic3"], counter=3))).code == 0
-        assert "topic3" in here.view.exact.topics
+        assert "topic3" in here.view.tables.topics
 
 
 async def test_a_loss_that_was_seen_is_not_forgotten_while_the_tables_cannot_be_read(redis_url):
@@ -423,12 +317,12 @@ async def test_a_loss_that_was_seen_is_not_forgotten_while_the_tables_cannot_be_
             await client.restore(key, 0, value)
         await here.lease_loop.renew()
         for value in ("1", "2"):
-            await kv.put("ns", "other", value)
+            await KvStore(here.store.knowing("")).put("ns", "other", value)
         await client.xtrim(keys.changes(here.store.namespace), maxlen=1, approximate=False)
         here.store.before.clear()
         await until(lambda: here.view.load_id == 2, "the tables are read again")
         table = {"key": "kept", "lost": "1", "other": "2"}
-        await until(lambda: here.view.exact.kv["ns"] == table, "what was lost is given back")
+        await until(lambda: here.view.tables.kv["ns"] == table, "what was lost is given back")
 
 
 async def test_a_stream_that_was_trimmed_whole_is_no_loss(redis_url):
@@ -439,7 +333,7 @@ async def test_a_stream_that_was_trimmed_whole_is_no_loss(redis_url):
         await here.store.client.xtrim(keys.changes(here.store.namespace), maxlen=0, approximate=False)
         here.follower.look_again()
         await until(lambda: here.view.load_id == 2, "the tables are read again")
-        assert not here.view.merged
+        assert here.follower.losses == 0
         assert (await here.register(Broker(counter=3, topics=["topic1", "topic4"]))).code == 0
         assert here.view.load_id == 2
 
@@ -465,12 +359,10 @@ async def test_a_write_into_a_redis_that_was_emptied_unnoticed_is_no_success_bef
         await empty_redis(here)
         await other.init_namespace()  # as the first one that notices does; its numbers begin anew
         for _ in range(2):
-            with contextlib.suppress(StoreUnavailable):
-                await writes.put_kv_config(here.front_end, command, 1, Peer())
-                assert here.view.served.kv["ns"]["new"] == "1"
-        await until(lambda: here.view.load_id == 2, "the tables are read again, and no renewal has asked for it")
-        await writes.put_kv_config(here.front_end, command, 1, Peer())
-        assert here.view.exact.kv["ns"]["new"] == "1"
+            await run_write(here.front_end, writes.put_kv_config, command, 1, Peer())
+            assert here.view.tables.kv["ns"]["new"] == "1"
+        assert here.view.load_id == 2, "the tables are read again, and no renewal has asked for it"
+        assert here.view.tables.kv["ns"]["new"] == "1"
 
 
 async def test_a_registration_that_came_late_is_answered_once_the_view_shows_what_came_before(redis_url):
@@ -491,4 +383,4 @@ async def test_a_registration_that_came_late_is_answered_once_the_view_shows_wha
         assert not answer.done()
         here._tail = asyncio.create_task(here.follower.tail())
         assert (await answer).code == 0
-        assert "topic3" in here.view.served.topics
+        assert "topic3" in here.view.tables.topics

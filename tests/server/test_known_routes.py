@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from mqregistry.behaviour import FIVE, FOUR_EIGHT
 from mqregistry.events import changes as kinds
@@ -62,9 +62,9 @@ def test_a_topic_asked_for_once_is_not_remembered(pair):
 
 def test_bounded(pair):
     known = pair.quick.connections.known
-    known._max_known = len(pair.quick.view.served.topics)
+    known._max_known = len(pair.quick.view.tables.topics)
     pair.fill(["t"])
-    most = 2 * len(pair.quick.view.served.topics)
+    most = 2 * len(pair.quick.view.tables.topics)
     forms = range(401, 501)
     for _ in range(3):
         for version in forms:
@@ -187,7 +187,7 @@ class Routes(RuleBasedStateMachine):
 
     @rule(topic=st.sampled_from(["TopicA", "orders", "new"]))
     def delete(self, topic):
-        names = list(self.pair.quick.view.exact.topics.get(topic, ()))
+        names = list(self.pair.quick.view.tables.topics.get(topic, ()))
         self.apply(kinds.TopicDeleted, topic=topic, broker_names=names, rev=self.seq)
 
     @rule(topic=st.sampled_from(["TopicA", "orders", "new"]), queues=st.integers(1, 9))
@@ -223,19 +223,6 @@ class Routes(RuleBasedStateMachine):
             view.load(filled(topics), "epoch", self.seq)
         self.lookups(True)
 
-    @rule(topics=st.sets(st.sampled_from(["TopicA", "orders", "new"])))
-    def rebuild_merged(self, topics):
-        for view in self.pair.views:
-            view.load_merged(filled(topics), "epoch", self.seq)
-        self.lookups(False)
-
-    @precondition(lambda self: self.pair.quick.view.merged)
-    @rule()
-    def grace_ends(self):
-        for view in self.pair.views:
-            view.end_merge()
-        self.lookups(False)
-
     @rule(fresh=st.booleans())
     def sight(self, fresh):
         for view in self.pair.views:
@@ -257,7 +244,7 @@ class Routes(RuleBasedStateMachine):
             answers = side.front_end.answers
             for form in ("quoted", "bare"):
                 for topic, kept in getattr(answers, form).items():
-                    assert topic in side.view.served.topics
+                    assert topic in side.view.tables.topics
                     if kept.body is not None:
                         route = answers._route(topic)
                         assert route is not None

@@ -42,13 +42,13 @@ def test_each_row_that_a_removal_takes_is_a_line(front_end_with):
 
 def test_a_huge_broker_is_a_few_lines():
     view = View()
-    view.exact.brokers["a"] = BrokerRow("c1", {0: "x:1"})
-    view.exact.clusters["c1"] = {"a"}
-    view.exact.set_queue_datas("a", {f"t{number}": QueueData(4, 4, 6) for number in range(10_000)})
+    view.tables.brokers["a"] = BrokerRow("c1", {0: "x:1"})
+    view.tables.clusters["c1"] = {"a"}
+    view.tables.set_queue_datas("a", {f"t{number}": QueueData(4, 4, 6) for number in range(10_000)})
     applied = view.apply(
         BrokerExpired(seq=1, ms=1, broker_name="a", who="c1|x:1", cluster="c1", addr="x:1", broker_id=0, row=None)
     )
-    lines = list(removal_lines(applied, view.exact))
+    lines = list(removal_lines(applied, view.tables))
     assert len(lines) == 5 + SHOWN_TOPICS + 1
     assert lines[:5] == [
         "remove from brokerLiveTable: c1|x:1",
@@ -62,9 +62,9 @@ def test_a_huge_broker_is_a_few_lines():
 
 def test_a_registration_that_drops_topics_is_told():
     view = View()
-    view.exact.brokers["a"] = BrokerRow("c1", {0: "x:1"})
-    view.exact.set_queue_datas("a", {"t1": QueueData(4, 4, 6), "t2": QueueData(4, 4, 6)})
+    view.tables.brokers["a"] = BrokerRow("c1", {0: "x:1"})
+    view.tables.set_queue_datas("a", {"t1": QueueData(4, 4, 6), "t2": QueueData(4, 4, 6)})
     applied = view.apply(BrokerRegistered(seq=1, ms=1, broker_name="a", dropped=["t2"]))
-    assert list(removal_lines(applied, view.exact)) == [
+    assert list(removal_lines(applied, view.tables)) == [
         "remove from topicQueueTable: topic t2 of a, and with it the topic"
     ]

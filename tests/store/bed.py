@@ -13,6 +13,7 @@ from mqregistry.model import DEFAULT_HEARTBEAT_TIMEOUT_MS, DataVersion, QueueDat
 from mqregistry.store import keys, scripts
 from mqregistry.store.change_reader import ChangeReader
 from mqregistry.store.config_writes import KvStore
+from mqregistry.store.fleet.losses import Giver
 from mqregistry.store.leases import LeaseStore
 from mqregistry.store.route_writes import Channel, HeartbeatReply, Registered, RouteStore
 from mqregistry.store.snapshot import NamespaceHead, read_tables
@@ -213,6 +214,12 @@ class Bed:
         while changes := await self.reader.read(block_ms=0):
             found += changes
         return found
+
+    async def give_back(self, kind: str, name: str, given: Any = (), gone: Any = (), *, known: int = 0) -> str:
+        """As a front end that knew this much of a history that Redis has lost; what it is answered."""
+        giver = Giver(self.store, 0, known)
+        begun = await giver.begin()
+        return begun if begun != "OK" else await giver.give((await self.head()).seq, kind, name, given, gone)
 
     async def head(self) -> NamespaceHead:
         return (await read_tables(self.store))[0]

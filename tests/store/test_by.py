@@ -144,7 +144,7 @@ async def test_who_is_no_argument_of_a_scripts_own(bed):
     await bed.register()
     await bed.kv.set_config({"a": "1"}, by=ALICE)
     await bed.routes.register_topic("given", [("broker-a", QueueData(1, 1, 6))], by=ALICE)
-    await bed.kv.restore("1-0", {"ns": {"k": "v"}})
+    await bed.give_back("kv", "ns", [("k", "v")])
     contents = await bed.contents()
     assert contents["config"] == {"a": "1"}
     assert contents["topics"]["given"].keys() == {"broker-a"}
@@ -183,5 +183,5 @@ async def test_a_topic_of_very_many_brokers_is_deleted_without_what_it_was(bed):
 
 
 def test_too_few_arguments_are_counted_without_it():
-    with pytest.raises(StoreError, match="takes 3 arguments, called with 1"):
+    with pytest.raises(StoreError, match="takes 2 arguments, called with 1"):
         SCRIPTS["delete_kv"].check(["only one"])

@@ -16,7 +16,7 @@ from mqregistry.model import QueueData
 from mqregistry.store import keys
 from mqregistry.store.large_rows import read_hashes
 from mqregistry.store.read_broker import read_broker
-from mqregistry.store.snapshot import read_kv, read_section, read_tables
+from mqregistry.store.snapshot import read_section, read_tables
 from mqregistry.store.store import Store
 from mqregistry.tables.registration import RegistrationDiff
 from tests.hostile.names import crafted, lua_hash, random_names
@@ -77,24 +77,14 @@ async def map_statically(bed: Bed, names: list[str]) -> Callable[[], Awaitable[A
 
 
 async def restore(bed: Bed, names: list[str]) -> Callable[[], Awaitable[Any]]:
-    position = (await bed.head()).last_id
     half = len(names) // 2
     await bed.redis("HSET", bed.key("kv:ns"), *(part for name in names[half:] for part in (name, "v")))
 
     async def give_back() -> None:
-        assert (await bed.kv.restore(position, {"ns": dict.fromkeys(names[:half], "v")})).keys == half
-        assert set((await read_kv(bed.store))["ns"]) == set(names[:half])
-
-    return give_back
-
-
-async def restore_beside_newer(bed: Bed, names: list[str]) -> Callable[[], Awaitable[Any]]:
-    """They were put again, one by one, before anybody gave them back."""
-    for name in names[:4000]:
-        await bed.kv.put("ns", name, "newer")
-
-    async def give_back() -> None:
-        assert (await bed.kv.restore("5-0", {"ns": dict.fromkeys(names[:8000], "v")})).keys == 4000
+        for first in range(0, half, 250):
+            given = [(name, "v") for name in names[first : first + 250]]
+            gone = names[half + first : half + first + 250]
+            assert await bed.give_back("kv", "ns", given, gone, known=first + 1) == "OK"
 
     return give_back
 
@@ -187,7 +177,7 @@ async def register_topic(bed: Bed, names: list[str]) -> Callable[[], Awaitable[A
 
 
 ATTACKS = [
-    drop, map_statically, restore, restore_beside_newer, delete_topic, read_everything, read_one, come_back, attach,
+    drop, map_statically, restore, delete_topic, read_everything, read_one, come_back, attach,
     register_topic,
 ]  # fmt: skip
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from mqregistry.events import changes as kinds
 
 
@@ -13,8 +11,9 @@ async def test_delete_takes_the_key_and_keeps_the_namespace(bed):
     seq = await bed.kv.delete("ns", "key")
     assert (await bed.contents())["kv"] == {"ns": {}}
     (event,) = await bed.events()
-    expected = kinds.KvDeleted(seq, event.ms, at=event.at, by=bed.store.by, kv_namespace="ns", key="key")
-    assert event == msgspec.structs.replace(expected, chain=event.chain)
+    assert (type(event), event.seq, event.by, event.kv_namespace, event.key) == (
+        kinds.KvDeleted, seq, bed.store.by, "ns", "key",
+    )  # fmt: skip
     assert await bed.replay() == await bed.contents()
 
 
@@ -30,14 +29,3 @@ async def test_delete_in_an_unknown_namespace_makes_none(bed):
     await bed.kv.delete("never", "key")
     assert (await bed.contents())["kv"] == {}
     assert await bed.events() == []
-
-
-async def test_delete_of_a_key_that_redis_lost_is_told_and_keeps_it_from_being_given_back(bed):
-    """A17: a front end that knows the key gives it back, unless it was deleted since the loss."""
-    await bed.kv.put("ns", "other", "v")
-    position = (await bed.head()).last_id
-    await bed.kv.delete("ns", "key", lost=True)
-    assert [event.type for event in await bed.events()] == [kinds.KvPut.type, kinds.KvDeleted.type]
-    await bed.kv.restore(position, {"ns": {"key": "v", "other": "v"}})
-    assert (await bed.contents())["kv"] == {"ns": {"other": "v"}}
-    assert await bed.replay() == await bed.contents()

@@ -120,7 +120,12 @@ OPERATIONS: dict[str, Callable[[Any], Awaitable[Any]]] = {
     "register_topic": lambda bed: bed.routes.register_topic("t7", [("broker-a", QueueData(4, 4, 6))]),
     "put_kv": lambda bed: bed.kv.put("ns", "k", "2"),
     "delete_kv": lambda bed: bed.kv.delete("ns", "k"),
-    "restore_kv": lambda bed: bed.kv.restore("9999999999999-0", {"ns": {"k": "3"}}),
+    "give_back_kv": lambda bed: bed.give_back("kv", "ns", [("k", "3"), ("k2", "4")], ["other"], known=99),
+    "give_back_config": lambda bed: bed.give_back("config", "", [("a", "3")], known=99),
+    "give_back_queues": lambda bed: bed.give_back(
+        "queues", "broker-a", [("t8", '{"r":1,"w":1,"p":6,"f":0}')], ["t1"], known=99
+    ),
+    "give_back_removal": lambda bed: bed.give_back("remove", "c1|10.0.0.1:10911", [("99999999999999", "")], known=99),
     "set_config": lambda bed: bed.kv.set_config({"a": "2"}),
     "expire": lambda bed: bed.leases.expire(10),
     "reap": lambda bed: bed.leases.reap(10),

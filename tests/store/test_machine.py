@@ -31,8 +31,9 @@ from mqregistry.events.changes import Change, Parts
 from mqregistry.model import DataVersion, QueueData, Registration, TopicConfig, who
 from mqregistry.store import keys
 from mqregistry.store.change_reader import ChangeReader
+from mqregistry.store.fleet.losses import Giver
 from mqregistry.store.route_writes import Channel, HeartbeatReply
-from mqregistry.store.snapshot import read_tables
+from mqregistry.store.snapshot import read_head, read_tables
 from mqregistry.store.store import Store
 from mqregistry.tables.live_table import LiveTable
 from mqregistry.tables.tables import Tables
@@ -126,6 +127,7 @@ class RouteTableMachine(RuleBasedStateMachine):
             worker.default_timeout_ms = TIMEOUT_48 * 1000
         self.born = self.looks = 0
         self.last: dict[tuple[str, str, str], Reg] = {}  # of each process and name: what was accepted last
+        self.known = 0
         self.reader, self.parts, self.replayed, self.seq = ChangeReader(self.store, "0-0"), Parts(), Tables(), 0
         self.told_lives = LiveTable(self.replayed, live_by_cluster=self.compat == "5.x")
         self.told_dead: set[str] = set()  # who counts as not alive though it stands somewhere
@@ -424,15 +426,24 @@ class RouteTableMachine(RuleBasedStateMachine):
             self.model.config["key"] = str(value)
 
     @rule(kv=st.dictionaries(st.sampled_from(["n1", "n2"]), st.dictionaries(TOPIC, st.sampled_from(["v", "x"]))))
-    def restore_kv(self, kv: dict[str, dict[str, str]]) -> None:
-        """A front end that had applied all there is gives back what it knew."""
-        self.run(self.workers["fe1"].kv.restore(self.reader.last_id, kv))
+    def give_kv_back(self, kv: dict[str, dict[str, str]]) -> None:
+        """A front end gives back what it knew."""
         for namespace, table in kv.items():
+            self.known += 1
+            gone = set(self.model.kv.get(namespace, {})) - set(table)
+            status = self.run(self.give_back(namespace, table, gone))
+            assert status == "OK"
             self.model.kv[namespace] = dict(table)
 
     @rule(topics=st.integers(1, 5))
     def tidy_topics(self, topics: int) -> None:
         self.run(self.workers["fe1"].leases.tidy_topics(topics, 0))
+
+    async def give_back(self, namespace: str, table: dict[str, str], gone: set[str]) -> str:
+        giver = Giver(self.store, 0, self.known)
+        assert await giver.begin() == "OK"
+        seq = (await read_head(self.store)).seq
+        return await giver.give(seq, "kv", namespace, table.items(), gone)
 
     # What always holds
 

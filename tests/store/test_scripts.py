@@ -85,7 +85,7 @@ def test_number_of_arguments_is_checked(more, given, fine):
 
 
 async def test_call_with_a_wrong_number_of_arguments_never_reaches_redis(store):
-    with pytest.raises(StoreError, match=r"lua/delete_kv\.lua takes 3 arguments, called with 1"):
+    with pytest.raises(StoreError, match=r"lua/delete_kv\.lua takes 2 arguments, called with 1"):
         await store.call("delete_kv", "only one")
 
 

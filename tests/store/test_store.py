@@ -34,7 +34,7 @@ async def every_script(bed):
     await bed.routes.register_topic("t3", [])
     await bed.kv.put("ns", "a", "1")
     await bed.kv.delete("ns", "a")
-    await bed.kv.restore("1-0", {"ns": {}})
+    await bed.give_back("kv", "ns", [("b", "1")])
     await bed.kv.set_config({"a": "1"})
     await bed.leases.renew("w1")
     await bed.leases.attach("fe1", [("c1|10.0.0.1:10911", "w1/2")])

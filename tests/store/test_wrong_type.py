@@ -162,7 +162,7 @@ async def test_kv_writes_nothing(bed, name, operation):
     action = {
         "put": lambda: bed.kv.put("ns", "b", "2"),
         "delete": lambda: bed.kv.delete("ns", "a"),
-        "restore": lambda: bed.kv.restore("5-0", {"other": {"x": "1"}, "ns": {"b": "2"}}),
+        "restore": lambda: bed.give_back("kv", "ns", [("b", "2")]),
     }[operation]
     await refused(bed, key, action)
 

@@ -82,7 +82,7 @@ async def use_everything(bed: Bed) -> None:
     await kv.put("ns", "nothing", None)
     await kv.delete("ns", "key")
     await kv.set_config({"orderMessageEnable": "true"})
-    await kv.restore("1-0", {"ns": {"restored": "1"}, "empty": {}})
+    assert await bed.give_back("kv", "ns", [("restored", "1")]) == "OK"
     await leases.attach("fe1", [(who("c1", "10.0.0.1:10911"), "w1/9"), (who("c1", "unknown:1"), "w1/9")])
     assert [rows async for rows in read_queues(store)]
     for section in ("brokers", "clusters", "filters", "mappings", "kv", "config", "live"):

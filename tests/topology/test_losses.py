@@ -87,8 +87,8 @@ def test_lost_changes_hidden_by_as_many_new_ones_are_missed_all_the_same(
         with watching(front_ends, {"only-a": {"broker-a"}, "only-c": {"broker-c"}}):
             for front_end in front_ends:
                 front_end.wait_until(lambda f=front_end: "came back with less" in f.log, "it noticed")
-            assert "broker-c" not in contents(server.url, own_namespace)["brokers"]
             wait_until(lambda: contents(server.url, own_namespace)["kv"]["ns"].get("lost"), "KV is given back")
+            wait_until(lambda: "broker-c" in contents(server.url, own_namespace)["brokers"], "the broker, too")
             assert one.register(lost).code == other.register(lost).code == 0  # its next heartbeat
             for front_end in front_ends:
                 front_end.wait_until(lambda f=front_end: settled(f, rebuilds=2), "the grace is over")
@@ -128,3 +128,80 @@ async def make_changes(url, namespace, count):
     async with Store(url, namespace) as store:
         for i in range(count):
             await KvStore(store).put("ns", f"new{i}", "1")
+
+
+SLOW = Broker("broker-a", "127.0.0.1:10911", topics=["only-a", "also-a"], heartbeatTimeoutMillis="60000")
+QUEUES = b'{"queueDatas":[{"brokerName":"broker-a","readQueueNums":2,"writeQueueNums":2,"perm":6,"topicSysFlag":0}]}'
+
+
+def known_to_both(front_ends, seq):
+    for front_end in front_ends:
+        front_end.wait_until(lambda f=front_end: settled(f) and f.poll()["seq"] == seq, "it has it all")
+
+
+@pytest.mark.parametrize("how", ["goodbye", "close"])
+def test_a_broker_that_leaves_an_emptied_redis_is_gone_at_every_front_end(server, front_end_with, how):
+    """C: it has not registered again when it says goodbye, or its last connection closes."""
+    front_ends = [front_end_with(server.url, **SETTINGS) for _ in range(2)]
+    with front_ends[0].client() as one, front_ends[1].client() as other:
+        with front_ends[0].client() as its_own:
+            assert its_own.register(SLOW).code == 0
+            known_to_both(front_ends, 1)
+            server.call("FLUSHALL")
+            if how == "close":  # else at once: nobody has noticed
+                for front_end in front_ends:
+                    front_end.wait_until(lambda f=front_end: f.poll()["seq"] >= 2, "Redis has it back")
+            else:
+                ext = {"brokerAddr": SLOW.addr, "brokerId": "0", "brokerName": SLOW.name, "clusterName": SLOW.cluster}
+                assert one.request(104, ext).code == 0
+                assert one.route("only-a").code != 0, "it is answered after its effect"
+        for client in (one, other):
+            wait_until(lambda c=client: c.route("only-a").code != 0, "the route is gone", 3)
+
+
+def test_what_was_acknowledged_before_redis_started_with_older_data_holds(server, front_end_with, own_namespace):
+    """D: a setting, a topic that was deleted, one that was registered, a permission that was wiped; then kill -9."""
+    front_ends = [front_end_with(server.url, **SETTINGS) for _ in range(2)]
+    with front_ends[0].client() as one, front_ends[1].client() as other:
+        assert one.register(SLOW).code == 0
+        assert one.request(217, {"topic": "by-hand"}, QUEUES).code == 0
+        server.call("SAVE")
+        assert one.request(318, None, b"productEnvName=acknowledged\n").code == 0
+        assert one.request(216, {"topic": "by-hand"}).code == 0
+        assert one.request(217, {"topic": "by-hand-too"}, QUEUES).code == 0
+        assert other.request(205, {"brokerName": "broker-a"}).ext_fields == {"wipeTopicCount": "3"}
+        for _ in range(2):  # and once more
+            server.kill()
+            server.start()
+            for front_end in front_ends:
+                front_end.wait_until(
+                    lambda f=front_end: f.log.count("came back with less") >= 1 and settled(f), "it has given it back"
+                )
+            wait_until(lambda: "by-hand" not in contents(server.url, own_namespace)["topics"], "it stays deleted")
+            found = contents(server.url, own_namespace)
+            assert found["config"] == {"productEnvName": "acknowledged"}
+            assert {data.perm for topic in found["topics"].values() for data in topic.values()} == {4}
+            assert set(found["topics"]) == {"only-a", "also-a", "by-hand-too"}
+            assert one.register(SLOW).code == other.register(SLOW).code == 0
+            assert alike(front_ends, ["only-a", "by-hand", "by-hand-too"])
+            for client in (one, other):
+                assert b"productEnvName=acknowledged" in client.request(319).body
+
+
+def test_a_front_end_that_starts_on_an_emptied_redis_denies_no_topic_of_a_living_broker(server, front_end_with):
+    """E: the older one rightly serves it; and so does the new one, as soon as Redis has it back."""
+    older = front_end_with(server.url, **SETTINGS)
+    with older.client() as client:
+        assert client.register(SLOW).code == 0
+        older.wait_until(lambda: settled(older) and older.poll()["seq"] == 1, "it has it all")
+        older.kill(signal.SIGSTOP)
+        server.call("FLUSHALL")
+        newer = front_end_with(server.url, fresh=False, **SETTINGS)
+        with newer.client() as asking:
+            for _ in range(50):
+                assert asking.route("only-a").code == 1
+                time.sleep(0.02)  # for a second nobody knows the topic
+            older.kill(signal.SIGCONT)
+            seen = wait_until(lambda: {1: None, 0: "served"}[asking.route("only-a").code], "it is served")
+            assert seen == "served"
+        assert client.route("only-a").code == 0

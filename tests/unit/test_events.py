@@ -37,7 +37,7 @@ REFERENCE = Path(__file__).parents[2] / "docs" / "events.md"
 RW = QueueData(8, 8, 6)
 LIVE, ROW = Live(5, 1, 2, 3, "h"), Row("c", {0: "1"})
 OF_BROKER = {"broker_name": "a", "who": "c|1", "cluster": "c", "addr": "1", "broker_id": 0}
-HEAD = {"seq", "ms", "part", "parts", "ignorable", "at", "by", "chain"}
+HEAD = {"seq", "ms", "part", "parts", "ignorable", "at", "by", "chain", "after", "knew"}
 
 
 def members(event: type[Change]) -> set[str]:

@@ -13,15 +13,15 @@ F = Freshness
 MOVES = {
     (F.LOADING, Seen.LOADED): F.STALE,
     (F.STALE, Seen.IN_STEP): F.FRESH,
-    (F.STALE, Seen.LESS_THERE): F.MERGED,
+    (F.STALE, Seen.BROKERS_AWAITED): F.AWAITING,
     (F.FRESH, Seen.UNHEARD): F.STALE,
-    (F.FRESH, Seen.LESS_THERE): F.MERGED,
+    (F.FRESH, Seen.BROKERS_AWAITED): F.AWAITING,
     (F.REBUILDING, Seen.LOADED): F.STALE,
-    (F.REBUILDING, Seen.LESS_THERE): F.MERGED,
-    (F.MERGED, Seen.IN_STEP): F.FRESH,
+    (F.AWAITING, Seen.IN_STEP): F.FRESH,
+    (F.AWAITING, Seen.UNHEARD): F.STALE,
     (F.AWAY, Seen.ANSWERED): F.STALE,
-    **{(state, Seen.CONTRADICTED): F.REBUILDING for state in (F.STALE, F.FRESH, F.REBUILDING, F.MERGED)},
-    **{(state, Seen.UNANSWERED): F.AWAY for state in (F.STALE, F.FRESH, F.REBUILDING, F.MERGED)},
+    **{(state, Seen.CONTRADICTED): F.REBUILDING for state in (F.STALE, F.FRESH, F.REBUILDING, F.AWAITING)},
+    **{(state, Seen.UNANSWERED): F.AWAY for state in (F.STALE, F.FRESH, F.REBUILDING, F.AWAITING)},
 }
 
 
@@ -50,7 +50,7 @@ def test_a_topic_is_denied_only_after_a_renewal_in_step_that_nothing_followed(hi
     for seen in history:
         state = state.after(seen)
     if state is F.FRESH:
-        assert Seen.LOADED in history or Seen.LESS_THERE in history
+        assert Seen.LOADED in history
         since = history[len(history) - 1 - history[::-1].index(Seen.IN_STEP) :]
-        assert not {Seen.UNHEARD, Seen.CONTRADICTED, Seen.UNANSWERED, Seen.LESS_THERE} & set(since)
+        assert not {Seen.UNHEARD, Seen.CONTRADICTED, Seen.UNANSWERED, Seen.BROKERS_AWAITED} & set(since)
     assert state.redis_answers == (state not in (F.LOADING, F.AWAY))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mqregistry.events.changes import BrokerExpired, BrokerRegistered, Row
+from mqregistry.events.changes import BrokerRegistered, Row
 from mqregistry.model import BrokerRow, QueueData
 from mqregistry.server.view.view import View
 from mqregistry.tables.tables import Tables
@@ -29,7 +29,7 @@ def test_listeners_are_called_in_order_with_the_change_already_in_the_view():
     view, heard = View(), []
     for name in ("first", "second"):
         view.subscribe(
-            lambda applied, name=name: heard.append((name, applied.change.seq, "t1" in view.served.topics)),
+            lambda applied, name=name: heard.append((name, applied.change.seq, "t1" in view.tables.topics)),
             lambda epoch, seq, name=name: heard.append((name, epoch, seq)),
         )
     view.apply(registered(1))
@@ -39,28 +39,9 @@ def test_listeners_are_called_in_order_with_the_change_already_in_the_view():
 
 def test_each_load_has_an_identity_of_its_own():
     view, seen = View(), []
-    for load in (view.load, view.load_merged, view.load):
-        load(Tables(), "e", 5)
+    for _ in range(3):
+        view.load(Tables(), "e", 5)
         seen.append(view.load_id)
         view.apply(registered(6))
         assert view.load_id == seen[-1]
     assert len({0, *seen}) == 4
-    view.load_merged(Tables(), "e", 5)
-    load_id = view.load_id
-    view.end_merge()
-    assert view.load_id == load_id, "what registrations are compared with is the same"
-
-
-def test_a_merged_view_keeps_an_address_that_is_alive_under_another_cluster():
-    """Redis came back with less, and the life of a broker ends under the cluster name that it had before."""
-    view = View()
-    view.apply(registered(1))
-    view.load_merged(view.exact, "e", 1)
-    view.load_merged(Tables(), "e", 1)
-    assert view.merged
-    view.apply(registered(2))
-    addr, row = "1.1.1.1:10911", Row("c", {0: "1.1.1.1:10911"})
-    view.apply(BrokerExpired(3, 1, broker_name="a", who=f"old|{addr}", cluster="old", addr=addr, row=row))
-    assert view.served.brokers["a"].broker_addrs == view.exact.brokers["a"].broker_addrs == {0: addr}
-    view.apply(BrokerExpired(4, 1, broker_name="a", who=f"c|{addr}", cluster="c", addr=addr, row=None))
-    assert "a" not in view.served.brokers

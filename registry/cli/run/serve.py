@@ -13,6 +13,7 @@ import click
 from ...errors import StartError
 from ..options import (
     config_file_option,
+    fresh_option,
     no_wait_option,
     print_option,
     set_option,
@@ -34,7 +35,8 @@ if TYPE_CHECKING:
 @config_file_option
 @print_option
 @no_wait_option
-def serve(config_file: Path | None, print_config: bool, no_wait: bool, **flags: Any) -> None:
+@fresh_option
+def serve(config_file: Path | None, print_config: bool, no_wait: bool, fresh: bool, **flags: Any) -> None:
     """Serve the tables of an external Redis (6.2 or later), Sentinel or Redis Cluster.
 
     Any number of front ends may serve one namespace; each can be killed at any time. Ctrl-C or SIGTERM drains.
@@ -55,7 +57,7 @@ def serve(config_file: Path | None, print_config: bool, no_wait: bool, **flags: 
     from .front_end import run_front_end
 
     async def run(forked: Sequence[ForkedWorker]) -> None:
-        await run_front_end(Supervisor(settings, forked=forked, wait=not no_wait))
+        await run_front_end(Supervisor(settings, forked=forked, wait=not no_wait, fresh=fresh))
 
     with fork_workers(settings.workers) as forked:
         asyncio.run(run(forked))

@@ -135,7 +135,7 @@ def run_up(settings: Settings, *, kind: str, beside: Sequence[WhenBooted] = (), 
             logger.info("tables in %s, Redis at %s; %s", data_dir, redis.url, looks)
 
         async def serve() -> None:
-            supervisor = Supervisor(settings, on_boot=on_boot, forked=forked)
+            supervisor = Supervisor(settings, on_boot=on_boot, forked=forked, fresh=redis.is_new)
 
             def when_booted(one: WhenBooted) -> Callable[[Store], Coroutine[Any, Any, None]]:
                 async def run(_: Store) -> None:

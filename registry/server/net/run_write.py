@@ -10,7 +10,7 @@ from collections import deque
 from time import perf_counter
 from typing import Protocol
 
-from ...errors import RateExceeded, RegistryError, StoreUnavailable
+from ...errors import ChangesLost, RateExceeded, RegistryError, StoreUnavailable
 from ...protocol.codes import RequestCode, ResponseCode, with_name
 from ...protocol.command import Command
 from ..requests.context import NotAllowed, Peer, RequestContext, SenderGone
@@ -116,7 +116,13 @@ async def run_write(context: RequestContext, write: Write, command: Command, opa
                 context.rates.check_refused(command.code, connection.host)
                 raise NotAllowed(refusal.text)
         context.rates.check_request(command.code, connection.host)
-        return await write(context, command, opaque, connection)
+        await context.given_back()
+        try:
+            return await write(context, command, opaque, connection)
+        except ChangesLost:  # nothing was changed: once more, on what Redis gets back
+            context.health.look_again(has_lost=True)
+            await context.given_back()
+            return await write(context, command, opaque, connection)
     except RateExceeded as error:  # the rates log it: not each one
         return context.replies.reply(opaque, ResponseCode.SYSTEM_BUSY, str(error))
     except NotAllowed as error:

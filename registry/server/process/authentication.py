@@ -87,7 +87,7 @@ class Authentication:
 
     def _is_known(self, kind: RefusedKind) -> bool:
         """Whether a refusal has only names of users and rows that there are."""
-        policy, tables = self._follower.policy, self._context.view.served
+        policy, tables = self._follower.policy, self._context.view.tables
         if policy is None or (kind.user not in policy.users and kind.user != ANONYMOUS):
             return False
         there: dict[Kind, Container[str]] = {

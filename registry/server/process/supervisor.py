@@ -79,6 +79,7 @@ class Supervisor:
         worker_command: starts a worker that is not forked.
         forked: the first worker of each index, see ``fork_workers``; later ones are started with worker_command.
         wait: whether to wait for a Redis that is away at the start; every request is answered with code 1 until then.
+        fresh: whether nothing was ever in this Redis, so that a namespace that is made now has lost nothing.
     """
 
     def __init__(
@@ -89,6 +90,7 @@ class Supervisor:
         worker_command: Sequence[str] = WORKER_COMMAND,
         forked: Sequence[ForkedWorker] = (),
         wait: bool = False,
+        fresh: bool = False,
     ) -> None:
         self.settings = settings
         self.front_end = secrets.token_hex(8)
@@ -100,6 +102,7 @@ class Supervisor:
         self._command = worker_command
         self._forked = dict(enumerate(forked))
         self._wait = wait
+        self._fresh = fresh
         self._acceptor: Acceptor
         self._processes: dict[int, WorkerProcess] = {}
         self._answering: set[int] = set()
@@ -129,7 +132,12 @@ class Supervisor:
             # the sweeper beside this front end writes with it
             by = this_process(SWEEPER, front_end=front_end_name(settings.listen_port))
             store = Store(
-                settings.redis, settings.namespace, timeout_ms=settings.redis_timeout_ms, compat=settings.compat, by=by
+                settings.redis,
+                settings.namespace,
+                timeout_ms=settings.redis_timeout_ms,
+                compat=settings.compat,
+                by=by,
+                fresh=self._fresh,
             )
         except ConfigError as error:  # the URL
             raise StartError(str(error)) from error
@@ -286,6 +294,7 @@ class Supervisor:
         wait = self._wait and not self.booted.is_set()
         spec = {
             "settings": self.settings, "front_end": self.front_end, "index": index, "wait": wait, "parent": os.getpid(),
+            "fresh": self._fresh and not self.booted.is_set(),
         }  # fmt: skip
         connections_fd = self._acceptor.fd_for(index)
         forked = self._forked.pop(index, None)

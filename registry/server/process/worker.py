@@ -86,6 +86,7 @@ class Spec(msgspec.Struct, frozen=True):
     socket, or a channel of :mod:`mqregistry.server.process.port.acceptor`), and its status pipe.
 
     wait: whether it waits for a Redis that is away at the start, and answers every request with code 1 until then.
+    fresh: whether nothing was ever in this Redis.
     parent: the supervisor's process id: when that ends without a drain, this process ends, too; 0: it goes on.
     """
 
@@ -96,6 +97,7 @@ class Spec(msgspec.Struct, frozen=True):
     status_fd: int
     wait: bool = False
     parent: int = 0
+    fresh: bool = False
 
 
 class Worker:
@@ -108,7 +110,7 @@ class Worker:
         self._settings = settings
         name = front_end_name(settings.listen_port)
         by = this_process(WORKER, front_end=name)
-        store = partial(Store, settings.redis, settings.namespace, compat=settings.compat, by=by)
+        store = partial(Store, settings.redis, settings.namespace, compat=settings.compat, by=by, fresh=spec.fresh)
         self._store = store(timeout_ms=settings.redis_timeout_ms)
         self._tail_store = store(timeout_ms=BLOCK_MS + 1000, max_connections=2)
         self._lease_store = store(timeout_ms=settings.redis_timeout_ms, max_connections=1)
@@ -117,10 +119,11 @@ class Worker:
         behaviour = behaviour_of(settings.compat)
         self._proxy_protocol = settings.proxy_protocol and behaviour.proxy_protocol
         self._view = View()
+        self._store.history = lambda: self._view.known
         self._counters = Counters()
         self._follower = Follower(self._store, self._tail_store, self._view)
         self._lease_loop = LeaseLoop(
-            LeaseStore(self._lease_store), self._view, self._follower, self._channels, grace_ms=self._grace_ms,
+            LeaseStore(self._lease_store), self._view, self._follower, self._channels,
             renewed=lambda renewal: self._authentication.renewed(renewal), process=self._facts,
             own_store=self._lease_store, other_stores=(self._tail_store, self._store),
         )  # fmt: skip
@@ -134,11 +137,11 @@ class Worker:
         if spec.index == 0:  # one worker of a front end tells the brokers
             self._view.subscribe(self._notifier.applied)
         self._changes = ChangeCounts()
-        self._unwritable = UnwritableTopics(lambda: self._view.served)
+        self._unwritable = UnwritableTopics(lambda: self._view.tables)
         self._loop_delays = LoopDelays()
         if spec.index == 0:  # one worker counts and logs for all: each has the same tables
             self._view.subscribe(self._changes.applied)
-            self._view.subscribe(lambda applied: log_removal(applied, self._view.exact))
+            self._view.subscribe(lambda applied: log_removal(applied, self._view.tables))
         self._lookups = LookupJournal(
             self._context.lookup_counts, StreamStore(self._store), spec.front_end, self._channels.incarnation,
             interval_s=settings.lookup_counts_interval_ms / 1000,
@@ -224,7 +227,6 @@ class Worker:
                 for name, coroutine in (
                     ("tail", self._follower.tail()),
                     ("lease", self._lease_loop.run()),
-                    ("give back", self._follower.give_back()),
                     ("closes", self._channels.tell_closes()),
                     ("kv", self._print_kv()),
                     ("lookups", self._lookups.run()),
@@ -320,7 +322,7 @@ class Worker:
         """Log the KV configuration every ten minutes; one worker of a front end does it for all."""
         await asyncio.sleep(KV_PRINT_FIRST_S)
         while self._spec.index == 0:
-            await log_kv(self._view.served.kv)
+            await log_kv(self._view.tables.kv)
             await asyncio.sleep(KV_PRINT_EVERY_S)
 
     # telling others

@@ -53,9 +53,9 @@ async def update_namesrv_config(context: RequestContext, command: Command, opaqu
         logger.warning("request 318 of %s refused: %s", peer.address, refusal)
         return context.replies.reply(opaque, ResponseCode.NO_PERMISSION, f"Can not update config: {refusal}")
     if changes:
-        known = context.begin_write()
+        context.begin_write()
         by = context.by(peer)
-        await context.effect(await context.kv.set_config(changes, by=by), known)
+        await context.effect(await context.kv.set_config(changes, by=by))
         shown = ", ".join(f"{key}={value}" for key, value in changes.items())
         log_write(logger, by, "set the shared configuration: %s", shown)
     return context.replies.success.reply(opaque)

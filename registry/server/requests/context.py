@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from typing import Final, NamedTuple, Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from ...auth.rights import Kind, Resource
 from ...behaviour import behaviour_of
@@ -47,15 +47,8 @@ _CHECKED_AT_ONCE: Final = 500
 class Health(Protocol):
     """What the handlers need of the follower."""
 
-    def look_again(self, *, less_there: bool = False) -> None:
-        """Have the tables read again: Redis contradicts the view. less_there: it has lost changes for certain."""
-
-
-class Known(NamedTuple):
-    """How far the view was when a write began."""
-
-    epoch: str
-    seq: int
+    def look_again(self, *, has_lost: bool = False) -> None:
+        """Have the tables read again: Redis contradicts the view. has_lost: it has lost changes for certain."""
 
 
 class NotAllowed(RegistryError):
@@ -122,11 +115,11 @@ class RequestContext:
         self.lookup_counts = LookupCounts(self.answers.quoted, self.answers.bare)
         self.answers.on_gone = self.lookup_counts.found
         self.watches = RouteWatches()
-        self.effects = Effects()
+        self.effects = Effects(view)
         self.data_versions = DataVersions()
         for listener in (self.answers, self.watches, self.data_versions, self.effects):
             view.subscribe(listener.applied, listener.replaced)
-        view.subscribe(self._applied, lambda epoch, seq: self.use_shared(view.served.config))
+        view.subscribe(self._applied, lambda epoch, seq: self.use_shared(view.tables.config))
         self.health = health
         self.chunks = ChunkCache(lambda topics: self.routes.encode(topics))
         self.body_crcs = BodyCrcs()
@@ -142,7 +135,7 @@ class RequestContext:
 
     def _applied(self, applied: Applied) -> None:
         if isinstance(applied.change, ConfigSet):
-            self.use_shared(self.view.served.config)
+            self.use_shared(self.view.tables.config)
 
     def use_shared(self, shared: Mapping[str, str]) -> None:
         """Apply the shared run-time configuration. Routes are encoded again when it changes how they look."""
@@ -218,12 +211,12 @@ class RequestContext:
 
     def cluster_of(self, broker_name: str) -> str | None:
         """The cluster of a brokerName's row, as far as the view knows it."""
-        row = self.view.served.brokers.get(broker_name)
+        row = self.view.tables.brokers.get(broker_name)
         return None if row is None else row.cluster
 
     def clusters_with(self, topic: str, cluster: str) -> set[str]:
         """The clusters at whose brokers a topic is that is to be deleted from this one, as far as the view knows it."""
-        tables = self.view.served
+        tables = self.view.tables
         names = set(tables.topics.get(topic, ()))
         if cluster and self.behaviour.deletes_in_one_cluster:
             names &= tables.clusters.get(cluster, set())
@@ -233,36 +226,32 @@ class RequestContext:
         """Who sends what comes over this connection, for the events that it causes."""
         return self.channels.by(peer, peer.caller)
 
-    async def effect(self, seq: int, known: Known | None = None) -> None:
+    async def effect(self, seq: int) -> None:
         """Wait until this worker's view shows the change with this seq, so that an answer comes after its effect.
 
-        Args:
-            known: what the write began with. A Redis that lost changes numbers new ones as the lost ones were: a seq
-                that the view had long reached then does not say that the view shows the change.
-
         Raises:
-            StoreUnavailable: the view does not show it within the Redis timeout, or Redis has lost changes.
+            StoreUnavailable: the view does not show it within the Redis timeout.
+            ChangesLost: Redis has lost it meanwhile.
         """
-        timeout_s = self.settings.redis_timeout_ms / 1000
-        if known is not None and known.epoch == self.view.epoch and seq < known.seq:
-            self.health.look_again(less_there=True)
-            await self.effects.wait_for_other_tables(timeout_s)
-            lost = not self.view.merged
-        else:
-            lost = known is not None and known.epoch != self.view.epoch
-        if lost:
-            raise StoreUnavailable("Redis came back with less than this front end knew; repeat it")
-        await self.effects.wait_for(seq, timeout_s)
+        await self.effects.wait_for(seq, self.settings.redis_timeout_ms / 1000)
 
-    def begin_write(self) -> Known:
-        """Say what ``effect`` has to know of a write that begins now; refuse it while Redis is known to be away.
+    async def given_back(self) -> None:
+        """Return at once, or when a Redis that lost changes has got them back: a write then acts on what is served.
 
         Raises:
-            StoreUnavailable: Redis is away.
+            StoreUnavailable: that takes too long.
+        """
+        if self.view.has_lost and self.view.freshness.redis_answers:
+            await self.effects.wait_for_other_tables(2 * self.settings.redis_timeout_ms / 1000)
+
+    def begin_write(self) -> None:
+        """Refuse a write while Redis is known to be away.
+
+        Raises:
+            StoreUnavailable: that is so.
         """
         if not self.view.freshness.redis_answers:
             raise StoreUnavailable("the registry's Redis is away; nothing was changed, try again")
-        return Known(self.view.epoch, self.view.seq)
 
     def next_opaque(self) -> int:
         """The number for the answer to a request that carries none: Java takes one of its own."""

@@ -188,7 +188,7 @@ class LookupCache:
         return head
 
     def _keep(self, key: bytes, kept: KeptAnswer) -> None:
-        if len(self._newer) >= max(self._max_known, len(self._view.served.topics)):
+        if len(self._newer) >= max(self._max_known, len(self._view.tables.topics)):
             signer = self._signed.get(key)
             self._begin_generation()
             if signer is not None:

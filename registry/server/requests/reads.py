@@ -95,7 +95,7 @@ def get_broker_cluster_info(context: RequestContext, command: Command, opaque: i
 def get_kv_config(context: RequestContext, command: Command, opaque: int) -> bytes:
     """101: one value of the KV configuration."""
     header = headers.GetKVConfig.from_ext_fields(command.ext_fields)
-    value = context.view.served.kv.get(header.namespace or "", {}).get(header.key or "")
+    value = context.view.tables.kv.get(header.namespace or "", {}).get(header.key or "")
     if value is not None:
         return context.replies.reply(opaque, ext_fields={"value": value})
     return context.replies.reply(
@@ -109,7 +109,7 @@ def get_kv_config(context: RequestContext, command: Command, opaque: int) -> byt
 def get_kvlist_by_namespace(context: RequestContext, command: Command, opaque: int) -> bytes:
     """219: all keys and values of one KV namespace."""
     namespace = headers.GetKVListByNamespace.from_ext_fields(command.ext_fields).namespace
-    table = context.view.served.kv.get(namespace or "")
+    table = context.view.tables.kv.get(namespace or "")
     if table is not None:
         return context.replies.success.reply(opaque, encode_kv_table(table))
     return context.replies.reply(
@@ -120,7 +120,7 @@ def get_kvlist_by_namespace(context: RequestContext, command: Command, opaque: i
 def get_broker_member_group(context: RequestContext, command: Command, opaque: int) -> bytes:
     """901: the addresses of one brokerName; code 0 with a remark that Java never clears (docs/semantics.md 3)."""
     header = headers.GetBrokerMemberGroup.from_ext_fields(command.ext_fields)
-    row = context.view.served.brokers.get(header.broker_name or "")
+    row = context.view.tables.brokers.get(header.broker_name or "")
     group = BrokerMemberGroup(
         cluster=header.cluster_name,
         broker_name=header.broker_name,
@@ -133,7 +133,7 @@ def get_all_topic_list(context: RequestContext, command: Command, opaque: int) -
     """206: every topic; refused when enableAllTopicList is false."""
     if not context.settings.enable_all_topic_list:
         return context.replies.disabled.reply(opaque)
-    return context.replies.success.reply(opaque, encode_topic_list(context.view.served.topics))
+    return context.replies.success.reply(opaque, encode_topic_list(context.view.tables.topics))
 
 
 def get_topics_by_cluster(context: RequestContext, command: Command, opaque: int) -> bytes:
@@ -141,7 +141,7 @@ def get_topics_by_cluster(context: RequestContext, command: Command, opaque: int
     if not context.settings.enable_topic_list:
         return context.replies.disabled.reply(opaque)
     cluster = headers.TopicsByCluster.from_ext_fields(command.ext_fields).cluster
-    tables = context.view.served
+    tables = context.view.tables
     topics: dict[str, None] = {}
     for name in sorted(tables.clusters.get(cluster or "", ())):
         topics.update(dict.fromkeys(tables.broker_topics.get(name, ())))
@@ -153,7 +153,7 @@ def get_system_topic_list(context: RequestContext, command: Command, opaque: int
 
     Java takes the first address of a hash map; docs/differences.md D7.
     """
-    tables = context.view.served
+    tables = context.view.tables
     names: dict[str, None] = {}
     for cluster, broker_names in sorted(tables.clusters.items()):
         names[cluster] = None
@@ -169,7 +169,7 @@ def _by_flag(wanted: Callable[[int], bool]) -> Read:
     def handler(context: RequestContext, command: Command, opaque: int) -> bytes:
         if not context.settings.enable_topic_list:
             return context.replies.disabled.reply(opaque)
-        return context.replies.success.reply(opaque, encode_topic_list(_topics_with(context.view.served, wanted)))
+        return context.replies.success.reply(opaque, encode_topic_list(_topics_with(context.view.tables, wanted)))
 
     return handler
 

@@ -204,17 +204,17 @@ async def _changed_topics(request: _Request, beat: HeartbeatReply) -> Registrati
     if chunked is None or context.settings.delete_topic_with_broker_registration or context.binds_topics(request.peer):
         return None  # every name is needed: to see which are missing, and which are allowed
     last = context.chunks.last_body(request.who, view.load_id)
-    row = view.exact.brokers.get(sender.broker_name)
+    row = view.tables.brokers.get(sender.broker_name)
     if last is None or last.broker_name != sender.broker_name or row is None or row.rev != last.rev:
         return None
-    names = view.exact.broker_topics.get(sender.broker_name, set())
+    names = view.tables.broker_topics.get(sender.broker_name, set())
     work = context.decoding_turns.work
     body = await work(chunked.reading_changes(last.chunks, names, context.chunks.known))
     if body is None:
         return None
     context.chunks.used(chunked.chunks)
     registration = _seen(context, await work(with_body(sender, body)))
-    row = view.exact.brokers.get(sender.broker_name)
+    row = view.tables.brokers.get(sender.broker_name)
     if row is None or row.rev != last.rev or view.load_id != last.load_id:
         return None  # the tables have changed meanwhile
     role = role_of(registration, row)
@@ -245,7 +245,7 @@ async def _is_void(context: RequestContext, registration: Registration, null: st
     if not context.behaviour.null_topics_are_void:
         return null == "wrapper"
     await context.effect(seq)
-    row = context.view.exact.brokers.get(registration.broker_name)
+    row = context.view.tables.brokers.get(registration.broker_name)
     holder = row.broker_addrs.get(registration.broker_id) if row else None
     return holder is None or (null == "wrapper" and holder != registration.broker_addr)
 
@@ -264,12 +264,12 @@ async def _write(
     """
     context, view = request.context, request.context.view
     await context.check_content(request.peer, registration)
-    load_id, compared_at, applied = view.load_id, view.seq, view.last_entry
-    role = role_of(registration, view.exact.brokers.get(registration.broker_name))
+    load_id, compared_at = view.load_id, view.seq
+    role = role_of(registration, view.tables.brokers.get(registration.broker_name))
     diff = compare(
         registration,
         beat.data_version,
-        view.exact,
+        view.tables,
         epoch=view.epoch,
         n=beat.n,
         delete_missing_topics=deletes_missing,
@@ -292,12 +292,12 @@ async def _write(
             registration, diff, encoded=_encoded(context, diff, role, chunks),
             digest=request.digest, channel=request.peer.channel, body_bytes=len(request.command.body),
             topic_count=sum(chunk.size for chunk in chunks) if chunks else None,
-            default_timeout_ms=context.settings.broker_channel_expired_time_ms, applied=applied,
+            default_timeout_ms=context.settings.broker_channel_expired_time_ms,
             owner=owner, by=context.by(request.peer),
         ),
     )  # fmt: skip
     context.check_owner(request.command, request.peer, result.owner)
-    if result.status == "LOST" or (result.status == "RETRY" and result.seq <= compared_at and result.n == beat.n):
+    if result.status == "RETRY" and result.seq <= compared_at and result.n == beat.n:
         # Nothing happened since, and still Redis disagrees: it is not the Redis from which the view was read.
         context.health.look_again()
         raise StoreUnavailable("Redis holds another state than this front end knew; register again")
@@ -331,7 +331,7 @@ def _remember(
 ) -> None:
     """Keep the body for the broker's next one, if the tables hold it now."""
     view, name = request.context.view, request.sender.broker_name
-    row = view.exact.brokers.get(name)
+    row = view.tables.brokers.get(name)
     # the row's rev is that of this change, or if nothing of the row or its topics changed, the one before
     if row is None or view.load_id != load_id or row.rev not in (diff.rev, result.seq):
         request.context.chunks.forget_body(request.who)
@@ -388,7 +388,7 @@ def _answer(context: RequestContext, opaque: int, master_addr: str = "", ha_serv
         ext_fields["masterAddr"] = master_addr
     body = b""
     if context.settings.return_order_topic_config_to_broker:
-        table = context.view.served.kv.get(ORDER_TOPIC_CONFIG)
+        table = context.view.tables.kv.get(ORDER_TOPIC_CONFIG)
         if table is not None:
             body = encode_kv_table(table)
     if not ext_fields:

@@ -45,7 +45,7 @@ async def unregister_broker(context: RequestContext, command: Command, opaque: i
     header = headers.UnregisterBroker.checked(command.ext_fields)
     name, addr, cluster = header.broker_name, header.broker_addr, header.cluster_name
     if header.broker_id is not None and name and addr and cluster:
-        known = context.begin_write()
+        context.begin_write()
         by = context.by(peer)
         done = await context.decided(
             command,
@@ -55,7 +55,7 @@ async def unregister_broker(context: RequestContext, command: Command, opaque: i
             ),
         )
         context.check_owner(command, peer, done.owner)
-        await context.effect(done.seq, known)
+        await context.effect(done.seq)
         said = "unregister" if done.refreshed else "it registered since: do not unregister"
         log_write(logger, by, f"{said} broker %s of %s, id %d", who(cluster, addr), name, header.broker_id)
     return context.replies.success.reply(opaque)
@@ -70,7 +70,7 @@ async def unregister_broker_id(context: RequestContext, command: Command, opaque
     name, addr, cluster = header.broker_name or "", header.broker_addr or "", header.cluster_name or ""
     if header.broker_id is None:
         return context.replies.system_error(opaque, "unregister broker failed: brokerId is null or no number")
-    known = context.begin_write()
+    context.begin_write()
     by = context.by(peer)
     done = await context.decided(
         command, peer,
@@ -79,7 +79,7 @@ async def unregister_broker_id(context: RequestContext, command: Command, opaque
         ),
     )  # fmt: skip
     context.check_owner(command, peer, done.owner)
-    await context.effect(done.seq, known)
+    await context.effect(done.seq)
     said = "unregister" if done.refreshed else "it registered since: do not unregister"
     log_write(logger, by, f"{said} id %d of %s, address %s", header.broker_id, name, addr)
     return context.replies.success.reply(opaque)
@@ -112,7 +112,7 @@ async def query_data_version(context: RequestContext, command: Command, opaque: 
         return context.replies.system_error(opaque, "query data version failed: clusterName or brokerAddr is null")
     only_version = None if behaviour.version_query_always_refreshes else sent
     known = (await touch(context, command, peer, cluster or "", addr or "", only_version)).data_version
-    row = context.view.exact.brokers.get(header.broker_name or "")
+    row = context.view.tables.brokers.get(header.broker_name or "")
     ids = [broker_id for broker_id, one in row.broker_addrs.items() if one == addr] if row is not None else []
     has_new_role = header.broker_id is not None and bool(ids) and header.broker_id not in ids
     changed = known is None or known != sent or has_new_role
@@ -138,9 +138,9 @@ async def put_kv_config(context: RequestContext, command: Command, opaque: int, 
     header = headers.PutKVConfig.checked(command.ext_fields)
     if header.namespace is None or header.key is None:
         return context.replies.system_error(opaque, "namespace or key is null")
-    known = context.begin_write()
+    context.begin_write()
     by = context.by(peer)
-    await context.effect(await context.kv.put(header.namespace, header.key, header.value, by=by), known)
+    await context.effect(await context.kv.put(header.namespace, header.key, header.value, by=by))
     log_write(logger, by, "put KV config, namespace %s key %s", header.namespace, header.key)
     return context.replies.success.reply(opaque)
 
@@ -149,13 +149,9 @@ async def delete_kv_config(context: RequestContext, command: Command, opaque: in
     """102: delete a key of the KV configuration."""
     header = headers.DeleteKVConfig.checked(command.ext_fields)
     if header.namespace is not None and header.key is not None:
-        known = context.begin_write()
+        context.begin_write()
         by = context.by(peer)
-        await context.effect(await context.kv.delete(header.namespace, header.key, by=by), known)
-        if header.key in context.view.served.kv.get(header.namespace, {}):
-            # Redis has lost it: it would be given back, unless its end is told
-            known = context.begin_write()
-            await context.effect(await context.kv.delete(header.namespace, header.key, lost=True, by=by), known)
+        await context.effect(await context.kv.delete(header.namespace, header.key, by=by))
         log_write(logger, by, "delete KV config, namespace %s key %s", header.namespace, header.key)
     return context.replies.success.reply(opaque)
 
@@ -177,12 +173,12 @@ async def _set_write_perm(
     name = headers.WipeWritePerm.checked(command.ext_fields).broker_name
     count = 0
     if name:
-        known = context.begin_write()
+        context.begin_write()
         by = context.by(peer)
         seq, count = await context.decided(
             command, peer, lambda owner: context.routes.set_write_perm(name, mode, owner=owner, by=by)
         )
-        await context.effect(seq, known)
+        await context.effect(seq)
         log_write(logger, by, "%s write perm of broker %s, %d topics", mode, name, count)
     return context.replies.reply(opaque, ext_fields={count_field: str(count)})
 
@@ -191,13 +187,13 @@ async def delete_topic(context: RequestContext, command: Command, opaque: int, p
     """216: delete a topic everywhere, or from one cluster's brokers (5.x)."""
     header = headers.DeleteTopic.checked(command.ext_fields)
     if header.topic:
-        known = context.begin_write()
+        context.begin_write()
         by = context.by(peer)
         topic, cluster = header.topic, header.cluster_name or ""
         seq = await context.decided(
             command, peer, lambda owner: context.routes.delete_topic(topic, cluster, owner=owner, by=by)
         )
-        await context.effect(seq, known)
+        await context.effect(seq)
         log_write(logger, by, "delete topic %s in cluster %s", header.topic, header.cluster_name or "(every)")
     return context.replies.success.reply(opaque)
 
@@ -215,13 +211,13 @@ async def register_topic(context: RequestContext, command: Command, opaque: int,
         fault = fault_of_names(queue_datas)
         if fault is not None:
             raise RemoteProtocolError(f"brokerName {fault}; nothing was changed")
-        known = context.begin_write()
+        context.begin_write()
         by = context.by(peer)
         seq = await context.decided(
             command, peer,
             lambda owner: context.routes.register_topic(topic, queue_datas.items(), owner=owner, by=by),
         )  # fmt: skip
-        await context.effect(seq, known)
+        await context.effect(seq)
         log_write(logger, by, "topic %s registered at %s", topic, ", ".join(queue_datas))
     return context.replies.success.reply(opaque)
 

@@ -73,7 +73,7 @@ class ChannelOwner:
 
     A broker belongs to the connection of its last registration; a heartbeat without registration (322, 904) gives it
     to a connection only if no other of this worker has it. ``registered_at`` is the seq of that registration.
-    ``changed`` counts changes of who has which connection.
+    ``changed`` counts changes of who has which connection. ``attached`` is not set while Redis may have lost them.
 
     Args:
         front_end, incarnation: names of the front end and of this worker process, as Redis knows them.
@@ -89,7 +89,9 @@ class ChannelOwner:
         self._registered_at: dict[str, int] = {}
         self._held: dict[Closable, set[str]] = {}
         self._closes: asyncio.Queue[tuple[str, Channel, str, By]] = asyncio.Queue()
-        self._untold = 0
+        self._untold: dict[tuple[str, str], None] = {}  # closes that Redis does not know of yet
+        self.attached = asyncio.Event()
+        self.attached.set()
         self._connections = 0
         self.changed = 0
         self._unreachable: tuple[int, list[str]] = (0, [])
@@ -138,7 +140,7 @@ class ChannelOwner:
                 self.changed += 1
                 self._registered_at.pop(who, None)
             if self._telling:
-                self._untold += 1
+                self._untold[who, connection.channel.value] = None
                 by = self.by(connection, connection.last_caller)
                 cause = cause_of(connection.closed_as, was_reset=connection.was_reset)
                 self._closes.put_nowait((who, connection.channel, cause, by))
@@ -171,8 +173,8 @@ class ChannelOwner:
             connection.close(Closed.BROKER_EXPIRED, f"the broker {who} expired")
 
     def channels(self) -> list[tuple[str, str]]:
-        """(who, channel value) of every broker that has a connection here."""
-        return [(who, connection.channel.value) for who, connection in self._owners.items()]
+        """(who, channel value) of every broker that has a connection here, as far as Redis has been told."""
+        return [*((who, connection.channel.value) for who, connection in self._owners.items()), *self._untold]
 
     def peers(self) -> Iterator[tuple[str, Peer]]:
         """Who, and where its connection comes from, of every broker that has one here."""
@@ -195,18 +197,23 @@ class ChannelOwner:
     @property
     def closes_pending(self) -> int:
         """How many closes Redis does not know of yet."""
-        return self._untold
+        return len(self._untold)
 
     async def tell_closes(self) -> None:
         """Tell Redis of closed connections, in order, each until Redis has taken it. Runs until cancelled."""
         while not cancelled():
             closed = await self._closes.get()
             attempt = 0
-            while not cancelled() and not await self._tell(*closed):
+            while not cancelled() and not await self._tell_when_attached(*closed):
                 await pause(_RETRY_S[min(attempt, len(_RETRY_S) - 1)])
                 attempt += 1
-            self._untold -= 1
+            self._untold.pop((closed[0], closed[1].value), None)
             self._closes.task_done()
+
+    async def _tell_when_attached(self, who: str, channel: Channel, cause: str, by: By) -> bool:
+        """The same, once a Redis that lost changes has the channels again: else it would not know this one."""
+        await self.attached.wait()
+        return await self._tell(who, channel, cause, by)
 
     async def _tell(self, who: str, channel: Channel, cause: str, by: By) -> bool:
         """One try; False: Redis is away, try again."""

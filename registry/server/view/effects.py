@@ -6,15 +6,15 @@ import asyncio
 import heapq
 from collections.abc import Awaitable
 
-from ...errors import StoreUnavailable
-from .view import Applied
+from ...errors import ChangesLost, StoreUnavailable
+from .view import Applied, View
 
 
 class Effects:
     """The requests that wait, by the seq of their change; listens to the view."""
 
-    def __init__(self) -> None:
-        self._epoch = ""
+    def __init__(self, view: View) -> None:
+        self._view = view
         self._seq = -1
         self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
         self._waiters = 0
@@ -48,10 +48,10 @@ class Effects:
             self._wake()
 
     def replaced(self, epoch: str, seq: int) -> None:
-        """The view was read again. A change of another epoch, or beyond what is there now, is lost."""
-        if self._epoch and (epoch != self._epoch or seq < self._seq):
+        """The view was read again; if Redis had lost changes, each that is waited for may be among them."""
+        if self._view.has_lost:
             self._fail()
-        self._epoch, self._seq = epoch, seq
+        self._seq = seq
         self._wake()
         self._other_tables.set()
         self._other_tables = asyncio.Event()
@@ -66,7 +66,7 @@ class Effects:
         waiting, self._waiting = self._waiting, []
         for _, _, future in waiting:
             if not future.done():
-                future.set_exception(StoreUnavailable("Redis came back without this change; repeat it"))
+                future.set_exception(ChangesLost("Redis came back without this change; repeat it"))
 
 
 async def _within(timeout_s: float, awaited: Awaitable[object], otherwise: str) -> None:

@@ -10,18 +10,14 @@ from typing import Final
 from ...durations import Durations
 from ...errors import RegistryError, StoreUnavailable
 from ...events.changes import Parts
+from ...model import DEFAULT_HEARTBEAT_TIMEOUT_MS
 from ...store.change_reader import ChangeReader
-from ...store.config_writes import KvStore
 from ...store.store import Store
+from ...tables.history import History
 from ...tasks import cancelled, pause
 from .freshness import Freshness, Seen
-from .loading import (
-    GiveBack,
-    StreamGap,
-    has_vanished,
-    read_changes,
-    read_current_tables,
-)
+from .give_back import GiveBack
+from .loading import Loaded, StreamGap, find_fork
 from .view import Entry, View
 
 logger = logging.getLogger(__name__)
@@ -32,7 +28,6 @@ BLOCK_MS: Final = 1000
 _CHANGES_PER_READ: Final = 100
 _RETRY_S: Final = 0.1
 _RETRY_AFTER_ERROR_S: Final = 1.0
-_GIVE_BACK_AGAIN_S: Final = 1.0
 
 
 class Follower:
@@ -41,8 +36,8 @@ class Follower:
     The change stream does not show that it vanished, that Redis came back with less, or that a connection hangs.
     :class:`mqregistry.server.view.lease_loop.LeaseLoop` notices these, and has the tables read again.
 
-    heard_at: when the change stream was last read, with or without changes (time.monotonic, seconds). lost_at: when
-    Redis was last seen to have less than before. lag_ms: the age of the last change when it was applied;
+    heard_at: when the change stream was last read, with or without changes (time.monotonic, seconds). losses: how
+    often Redis was found to have lost changes. lag_ms: the age of the last change when it was applied;
     visible_after: of every one.
 
     Args:
@@ -53,14 +48,11 @@ class Follower:
         self._store = store
         self._tail_store = tail_store
         self._view = view
-        self._kv = KvStore(store)
         self._reader: ChangeReader | None = None  # None: the tables must be read, for the first time or again
-        self._less_there = False  # Redis was seen to have lost changes, and the tables were not read since then
         self._parts = Parts()
         self._last_seq = -1  # of the last event read; ahead of view.seq while a change's parts come in
-        self._give_back: GiveBack | None = None
-        self._give_back_due = asyncio.Event()
-        self.lost_at = 0.0
+        self._last_chain = ""
+        self.losses = 0
         self.heard_at = 0.0
         self.lag_ms = 0.0
         self.visible_after = Durations()
@@ -70,17 +62,17 @@ class Follower:
         """Whether the view is followed from a place in the change stream, and no reading of the tables is due."""
         return self._reader is not None
 
-    def look_again(self, *, less_there: bool = False) -> None:
+    def look_again(self, *, has_lost: bool = False) -> None:
         """Have the tables read again: Redis was found in another state than the view.
 
         The tail does it, until it has succeeded. Asking again before that changes nothing.
 
         Args:
-            less_there: it has lost changes for certain. That may not be seen any more when the tables can be read:
-                other changes have taken the lost numbers by then.
+            has_lost: it has lost changes for certain. That may not be seen any more when the tables can be read: the
+                stream may have been trimmed by then.
         """
         self._reader = None
-        self._less_there = self._less_there or less_there
+        self._view.has_lost = self._view.has_lost or has_lost
         self._view.saw(Seen.CONTRADICTED)
 
     async def start(self) -> None:
@@ -99,44 +91,34 @@ class Follower:
     async def load(self) -> None:
         """Read the tables once, beside those that are served, and have the view take them over.
 
-        Tables that are older than what the view already had, or do not contain it, mean that Redis lost changes: the
-        view then goes on serving what it knew, until the grace is over.
+        If Redis has lost changes that the view had, it first gets back what nobody has changed since. So it holds what
+        is served, and writes act on that. Until then the known tables are served.
 
         Raises:
             StreamGap: the change stream was trimmed meanwhile.
             StoreUnavailable, StoreError: Redis does not answer, or its data cannot be read.
         """
         view = self._view
-        loaded = await read_current_tables(self._store, self._tail_store)
-        head, tables, seq = loaded.head, loaded.tables, loaded.seq
-        lost = view.freshness is not Freshness.LOADING and (
-            head.epoch != view.epoch
-            or seq < view.seq
-            or await has_vanished(self._tail_store, view.last_entry, unless_seen=self._less_there)
-        )
-        if lost:
-            self.lost_at = time.monotonic()
+        loaded = await Loaded.read(self._store, self._tail_store)
+        since = None
+        if view.freshness is not Freshness.LOADING:
+            since = await find_fork(self._tail_store, view, loaded, is_lost=view.has_lost)
+        if since is not None:
+            view.has_lost = True
             logger.warning(
-                "Redis came back with less than before (epoch %s seq %d, was %s seq %d): known routes are served "
-                "until the brokers had time to register again",
-                head.epoch, seq, view.epoch, view.seq,
+                "Redis came back with less than before (epoch %s seq %d, was %s seq %d): known routes are served, and "
+                "Redis gets back what it lost",
+                loaded.epoch, loaded.seq, view.epoch, view.seq,
             )  # fmt: skip
-        if lost:
-            position = view.last_entry.entry_id if view.last_entry else "0-0"
-            # A Redis that came back empty holds nothing older than the loss, whatever its clock made of the ids.
-            after = position if head.epoch == view.epoch else "0-0"
-            since = await read_changes(self._tail_store, after, loaded.reader.last_id)
-            self._give_back = GiveBack(self._kv, position, after, view.exact, self._unfinished())
-            for change in since:
-                self._give_back.applied(change)
-            self._give_back_due.set()
-        if lost or view.merged:
-            view.load_merged(tables, head.epoch, seq)
-        else:
-            view.load(tables, head.epoch, seq)
-        self._reader, self._parts, self._last_seq = loaded.reader, loaded.parts, seq
-        self._less_there = False
+            await GiveBack(self._store, view, loaded, since, DEFAULT_HEARTBEAT_TIMEOUT_MS).run()
+            view.history = History()
+            self.losses += 1
+        for seq, chain in loaded.chains:
+            view.history.add(seq, chain)
+        self._reader, self._parts, self._last_seq = loaded.reader, loaded.parts, loaded.seq
+        self._last_chain = loaded.chain
         view.last_entry = loaded.last_entry
+        view.load(loaded.tables, loaded.epoch, loaded.seq, lives=loaded.lives)
         self.heard_at = time.monotonic()
 
     async def tail(self) -> None:
@@ -175,38 +157,16 @@ class Follower:
             return
         self.heard_at = time.monotonic()
         for change in changes:
-            if change.seq != self._last_seq + 1:
+            if change.seq != self._last_seq + 1 or (change.after or self._last_chain) != self._last_chain:
                 raise StreamGap(change.seq, self._last_seq + 1)
-            self._last_seq = change.seq
+            self._last_seq, self._last_chain = change.seq, change.chain or ""
             for whole in self._parts.add(change):
                 self._view.apply(whole)
-                if self._give_back is not None:
-                    self._give_back.applied(whole)
         if changes:
             now_ms = time.time() * 1000
             self.lag_ms = max(0.0, now_ms - changes[-1].ms)
             for change in changes:
                 self.visible_after.add(max(0.0, now_ms - change.ms) / 1000)
             self._view.last_entry = Entry(reader.last_id, self._last_seq)
-            self._give_back = self._unfinished()
             changes.clear()  # waiting for the next ones must not hold on to the topics of these
             await asyncio.sleep(0)  # who waits for these changes is answered before the next ones are asked for
-
-    async def give_back(self) -> None:
-        """Give Redis back what it lost of KV and configuration, each time until it has succeeded. Until cancelled.
-
-        Apart from the tail, which must not fall behind while Redis is slow to take it.
-        """
-        while not cancelled():
-            await self._give_back_due.wait()
-            now = self._give_back
-            if now is not None and not await now.is_done(self._view.exact):
-                await pause(_GIVE_BACK_AGAIN_S)
-            elif now is self._give_back:  # and no other loss meanwhile
-                self._give_back_due.clear()
-                self._give_back = self._unfinished()
-
-    def _unfinished(self) -> GiveBack | None:
-        """What is being given back, until the view has it, too: Redis may lose it again before."""
-        now = self._give_back
-        return None if now is None or now.is_in(self._view.seq) else now

@@ -10,15 +10,15 @@ from typing import Final
 class Seen(Enum):
     """What the follower and the lease loop find out about Redis; each moves the state as :class:`Freshness` says.
 
-    LOADED: the tables were read, and Redis holds everything that was known. LESS_THERE: Redis holds less than is
-    served, because it lost changes and the grace after that is not over. IN_STEP: a lease renewal says that Redis
+    LOADED: the tables were read. BROKERS_AWAITED: as IN_STEP, but since a loss not every broker may have had the
+    time to register again. IN_STEP: a lease renewal says that Redis
     has the seq of the view, and the change stream is heard. UNHEARD: the change stream is not heard, or a renewal
     failed without saying that Redis is away. CONTRADICTED: Redis is in another state than the view, or the change
     stream has a gap. UNANSWERED, ANSWERED: Redis did not answer, or answered, a lease renewal.
     """
 
     LOADED = "loaded"
-    LESS_THERE = "less there"
+    BROKERS_AWAITED = "brokers awaited"
     IN_STEP = "in step"
     UNHEARD = "unheard"
     CONTRADICTED = "contradicted"
@@ -36,19 +36,19 @@ class Freshness(Enum):
     state      what is served                                     left for
     ========== ================================================== ======================================
     LOADING    nothing: the tables were never read; not ready     STALE when LOADED
-    STALE      what Redis held when it was last seen              FRESH when IN_STEP, MERGED when
-                                                                  LESS_THERE, REBUILDING, AWAY
-    FRESH      what Redis holds                                   STALE when UNHEARD, MERGED when
-                                                                  LESS_THERE, REBUILDING, AWAY
-    REBUILDING what was known; the tables are read again          STALE when LOADED, MERGED when
-                                                                  LESS_THERE, AWAY
-    MERGED     what Redis holds, and what it lost, until the      FRESH when IN_STEP (the grace is over),
-               brokers had time to register again                 REBUILDING, AWAY
+    STALE      what Redis held when it was last seen              FRESH when IN_STEP, AWAITING when
+                                                                  BROKERS_AWAITED, REBUILDING, AWAY
+    FRESH      what Redis holds                                   STALE when UNHEARD, AWAITING when
+                                                                  BROKERS_AWAITED, REBUILDING, AWAY
+    REBUILDING what was known; the tables are read again, and     STALE when LOADED, AWAY
+               Redis gets back what it lost
+    AWAITING   what Redis holds; brokers whose topics nobody      FRESH when IN_STEP, STALE when UNHEARD,
+               here knows may not have registered since a loss    REBUILDING, AWAY
     AWAY       what was known; writes fail at once                STALE when ANSWERED
     ========== ================================================== ======================================
 
     From every state that has tables, CONTRADICTED leads to REBUILDING and UNANSWERED to AWAY. AWAY does not react
-    to other findings. They are not lost: a requested rebuild stays noted in the follower, a loss in the merged view.
+    to other findings. They are not lost: a requested rebuild stays noted in the follower, a loss in the view.
     The renewal that ends AWAY reports both again.
     """
 
@@ -56,7 +56,7 @@ class Freshness(Enum):
     STALE = "stale"
     FRESH = "fresh"
     REBUILDING = "rebuilding"
-    MERGED = "merged"
+    AWAITING = "awaiting"
     AWAY = "away"
 
     def after(self, seen: Seen) -> Freshness:
@@ -72,9 +72,9 @@ class Freshness(Enum):
 _ANYWHERE: Final = {Seen.CONTRADICTED: Freshness.REBUILDING, Seen.UNANSWERED: Freshness.AWAY}
 _NEXT: Final[Mapping[Freshness, Mapping[Seen, Freshness]]] = {
     Freshness.LOADING: {Seen.LOADED: Freshness.STALE},
-    Freshness.STALE: {Seen.IN_STEP: Freshness.FRESH, Seen.LESS_THERE: Freshness.MERGED, **_ANYWHERE},
-    Freshness.FRESH: {Seen.UNHEARD: Freshness.STALE, Seen.LESS_THERE: Freshness.MERGED, **_ANYWHERE},
-    Freshness.REBUILDING: {Seen.LOADED: Freshness.STALE, Seen.LESS_THERE: Freshness.MERGED, **_ANYWHERE},
-    Freshness.MERGED: {Seen.IN_STEP: Freshness.FRESH, **_ANYWHERE},
+    Freshness.STALE: {Seen.IN_STEP: Freshness.FRESH, Seen.BROKERS_AWAITED: Freshness.AWAITING, **_ANYWHERE},
+    Freshness.FRESH: {Seen.UNHEARD: Freshness.STALE, Seen.BROKERS_AWAITED: Freshness.AWAITING, **_ANYWHERE},
+    Freshness.REBUILDING: {Seen.LOADED: Freshness.STALE, **_ANYWHERE},
+    Freshness.AWAITING: {Seen.IN_STEP: Freshness.FRESH, Seen.UNHEARD: Freshness.STALE, **_ANYWHERE},
     Freshness.AWAY: {Seen.ANSWERED: Freshness.STALE},
 }

@@ -24,15 +24,17 @@ logger = logging.getLogger(__name__)
 # the time that one read of it lasts.
 BEHIND_S: Final = 1.0
 _SILENT_S: Final = 1.0
-# Renewals that are further apart leave a gap, in which brokers could not register here; lua/include/seen has the same.
-_HEARD_S: Final = 3.0
 # A renewal that is not answered for so long may have gone to a Redis that is silent, while another one has its place.
 _PATIENCE_S: Final = 0.25
 # What an answer to a busy Redis' older call may take longer than that to a new one.
 _BUSY_S: Final = 0.1
 # While a renewal could change the view's state, renew this often. This is also how often the state is checked.
 _RENEW_SOON_S: Final = 0.2
-_SETTLED: Final = (Freshness.FRESH, Freshness.MERGED)
+_SETTLED: Final = (Freshness.FRESH, Freshness.AWAITING)
+# After a loss each broker that lives registers again in this time: the period of its beats, and 5 s.
+_BEAT_PERIOD_S: Final = 35.0
+# In this time every front end has noticed a loss.
+_NOTICED_S: Final = 3.0
 
 
 class _Behind(NamedTuple):
@@ -48,14 +50,13 @@ class LeaseLoop:
     Args:
         leases: with its own connections, so that a high load is not mistaken for an absent Redis.
         own_store: that of ``leases``. other_stores: this worker's other connections to Redis.
-        grace_ms: after Redis came back with less, how long the view goes on serving what Redis lost.
         renewed: called with each renewal.
         process: what this worker tells of itself with each renewal (``LeaseStore.renew``).
     """
 
     def __init__(
         self, leases: LeaseStore, view: View, follower: Follower, channels: ChannelOwner, *,
-        grace_ms: Callable[[], int], own_store: Store, other_stores: Sequence[Store] = (),
+        own_store: Store, other_stores: Sequence[Store] = (),
         renewed: Callable[[Renewal], object] = lambda renewal: None,
         process: Callable[[], bytes] = lambda: b"",
     ) -> None:  # fmt: skip
@@ -63,7 +64,6 @@ class LeaseLoop:
         self._view = view
         self._follower = follower
         self._channels = channels
-        self._grace_ms = grace_ms
         self._renewed = renewed
         self._process = process
         self._peers_told: int | None = None
@@ -72,9 +72,7 @@ class LeaseLoop:
         self._unanswered = False
         self._behind: _Behind | None = None
         self._must_attach = False
-        self._renewed_at: float | None = None
-        self._lost_at = 0.0
-        self._heard_since_loss_s = 0.0
+        self._losses = 0
         self.renewal: Renewal | None = None
 
     async def run(self) -> None:
@@ -148,23 +146,24 @@ class LeaseLoop:
             self._channels.incarnation, process=self._process(), peers=peers
         )
         self._peers_told = None if renewal.lost else changed
-        self._count_heard(time.monotonic())
         view.saw(Seen.ANSWERED)
         self._renewed(renewal)
-        self._must_attach = self._must_attach or renewal.lost
+        self._must_attach = self._must_attach or renewal.lost or self._losses != self._follower.losses
         if view.freshness is not Freshness.LOADING and view.load_id == load_id:
             self._compare(renewal, known_seq)
-        if self._must_attach:
+        if self._must_attach and not view.has_lost:
             await self._attach()
 
     async def _attach(self) -> None:
-        """Take this worker's channels again, which Redis gave up with the lost lease."""
+        """Take this worker's channels again, which Redis gave up with the lost lease, or lost."""
+        losses = self._follower.losses
         try:
             await self._leases.attach(self._channels.front_end, self._channels.channels())
         except StoreError as error:
             logger.error("cannot attach this worker's channels, it is tried again with the next renewal: %s", error)
         else:
-            self._must_attach = False
+            self._must_attach, self._losses = False, losses
+            self._channels.attached.set()
 
     def _compare(self, renewal: Renewal, known_seq: int) -> None:
         """Compare Redis, as of the renewal, with the view.
@@ -173,30 +172,30 @@ class LeaseLoop:
             known_seq: the view's before the renewal was sent; the tail may have applied more since.
         """
         view, follower, now = self._view, self._follower, time.monotonic()
-        less_there = renewal.epoch != view.epoch or renewal.seq < known_seq
-        if less_there or not follower.has_place or self._is_behind(renewal.seq, now):
+        has_lost = (
+            renewal.epoch != view.epoch
+            or renewal.seq < known_seq
+            or view.history.contradicts(renewal.seq, renewal.chain)
+        )
+        if has_lost or not follower.has_place or self._is_behind(renewal.seq, now):
             self._behind = None
-            follower.look_again(less_there=less_there)
+            if has_lost:
+                self._channels.attached.clear()
+            follower.look_again(has_lost=has_lost)
             return
-        if view.merged and self._heard_since_loss_s >= self._grace_ms() / 1000:
-            logger.warning("the grace is over: only what Redis holds is served")
-            view.end_merge()
+        view.losses = max(view.losses, renewal.losses)
         if now - follower.heard_at >= BLOCK_MS / 1000 + _SILENT_S:
             view.saw(Seen.UNHEARD)
         else:
-            view.saw(Seen.LESS_THERE if view.merged else Seen.IN_STEP)
+            view.saw(Seen.BROKERS_AWAITED if self._awaits(renewal) else Seen.IN_STEP)
 
-    def _count_heard(self, now: float) -> None:
-        """Count how long brokers could register here since Redis was last seen to have less than before.
-
-        Gaps do not count, and do not begin the count anew: else Redis need only pause often enough, and what it has
-        lost would be served for ever.
-        """
-        before, self._renewed_at = self._renewed_at, now
-        if self._lost_at != self._follower.lost_at:
-            self._lost_at, self._heard_since_loss_s = self._follower.lost_at, 0.0
-        elif before is not None and now - before <= _HEARD_S:
-            self._heard_since_loss_s += now - before
+    def _awaits(self, renewal: Renewal) -> bool:
+        """Whether a topic that is not in the tables may be one of a broker that has to register again after a loss."""
+        view, since_s = self._view, (renewal.now_ms - renewal.lost_ms) / 1000
+        if not 0 <= since_s < _BEAT_PERIOD_S:
+            view.awaited = {} if view.awaited is None else view.awaited
+            return False
+        return view.awaited is None or bool(view.awaited) or since_s < _NOTICED_S
 
     def _is_behind(self, seq: int, now: float) -> bool:
         """Whether the view is still behind, BEHIND_S later, the ``seq`` that Redis had when the lag was first noticed.

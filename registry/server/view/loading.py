@@ -1,20 +1,17 @@
-"""Reads all tables, detects that Redis lost changes, and gives it back the KV and configuration that it lost."""
+"""Reads all tables, follows them, and finds out where the history that Redis has now leaves the one that was known."""
 
 from __future__ import annotations
 
-import logging
 from typing import NamedTuple
 
+from ...behaviour import behaviour_of
 from ...errors import RegistryError
-from ...events.changes import Change, KvDeleted, KvPut, Parts
-from ...store.change_reader import ChangeReader, last_change_id
-from ...store.config_writes import KvStore
-from ...store.snapshot import NamespaceHead, read_tables
+from ...events.changes import Change, Parts
+from ...store.change_reader import ChangeReader, chain_of, last_chains, read_back
+from ...store.snapshot import NamespaceHead, read_lives, read_tables
 from ...store.store import Store
-from ...tables.tables import Tables
-from .view import Entry
-
-logger = logging.getLogger(__name__)
+from ...tables.live_table import LiveTable
+from .view import Entry, View
 
 
 class StreamGap(RegistryError):
@@ -27,14 +24,54 @@ class StreamGap(RegistryError):
         )
 
 
-class Loaded(NamedTuple):
-    """The tables as of ``seq``, and a reader of what follows. parts: of a change that is not complete yet."""
+class Loaded:
+    """Tables as they were read, which are then followed until a view takes them over.
 
-    head: NamespaceHead
-    tables: Tables
-    seq: int
-    reader: ChangeReader
-    parts: Parts
+    seq, chain: of the last change that was read; parts: of one that is not complete yet. chains: (seq, chain) of the
+    last ones. new: those that ``follow`` has read.
+    """
+
+    def __init__(self, reader: ChangeReader, head: NamespaceHead, lives: LiveTable) -> None:
+        self.reader = reader
+        self.epoch, self.seq, self.chain = head.epoch, head.seq, head.chain
+        self.tables, self.lives = lives.tables, lives
+        self.parts = Parts()
+        self.chains: list[tuple[int, str | None]] = []
+        self.new: list[Change] = []
+
+    @classmethod
+    async def read(cls, store: Store, tail_store: Store) -> Loaded:
+        """Read a snapshot and every change since its start, so that the result shows one exact moment.
+
+        Raises:
+            StreamGap: the change stream was trimmed meanwhile.
+            StoreUnavailable, StoreError: Redis does not answer, or its data cannot be read.
+        """
+        head, tables = await read_tables(store)
+        lives = LiveTable(tables, live_by_cluster=behaviour_of(store.compat).live_by_cluster)
+        async for who, _, infos in read_lives(store):
+            lives.by_who[who] = infos
+        loaded = cls(ChangeReader(tail_store, head.last_id), head, lives)
+        loaded.chains = [*await last_chains(tail_store), (head.seq, head.chain)]
+        await loaded.follow()
+        return loaded
+
+    async def follow(self) -> None:
+        """Apply the changes until now.
+
+        Raises:
+            StreamGap, StoreUnavailable, StoreError: as ``read``.
+        """
+        while changes := await self.reader.read(block_ms=0):
+            for change in changes:
+                if change.seq != self.seq + 1 or (change.after or self.chain) != self.chain:
+                    raise StreamGap(change.seq, self.seq + 1)
+                self.seq, self.chain = change.seq, change.chain or ""
+                self.chains.append((change.seq, change.chain))
+                for whole in self.parts.add(change):
+                    self.tables.apply(whole)
+                    self.lives.apply(whole)
+                    self.new.append(whole)
 
     @property
     def last_entry(self) -> Entry | None:
@@ -42,134 +79,35 @@ class Loaded(NamedTuple):
         return Entry(self.reader.last_id, self.seq) if self.reader.last_id != "0-0" else None
 
 
-async def read_current_tables(store: Store, tail_store: Store) -> Loaded:
-    """Read a snapshot and every change since its start, so that the result shows one exact moment.
+class Since(NamedTuple):
+    """What Redis has changed since its history left the known one. whole: all of it; else some of it is not known."""
 
-    Raises:
-        StreamGap: the change stream was trimmed meanwhile.
-        StoreUnavailable, StoreError: Redis does not answer, or its data cannot be read.
-    """
-    head, tables = await read_tables(store)
-    reader = ChangeReader(tail_store, head.last_id)
-    parts, seq = Parts(), head.seq
-    while changes := await reader.read(block_ms=0):
-        for change in changes:
-            if change.seq != seq + 1:
-                raise StreamGap(change.seq, seq + 1)
-            seq = change.seq
-            for whole in parts.add(change):
-                tables.apply(whole)
-    return Loaded(head, tables, seq, reader, parts)
+    changes: list[Change]
+    whole: bool
 
 
-async def has_vanished(tail_store: Store, applied: Entry | None, *, unless_seen: bool = False) -> bool:
-    """Whether a change that was applied was lost.
-
-    A Redis that lost changes may have made as many new ones before this front end looks: seq alone does not
-    tell.
+async def find_fork(tail_store: Store, view: View, loaded: Loaded, *, is_lost: bool) -> Since | None:
+    """Find the last change that both histories have; None: Redis has lost nothing of what the view knew.
 
     Args:
-        unless_seen: the answer if the stream was trimmed beyond this entry, which then says nothing.
+        is_lost: it has lost changes for certain, although its stream may not show it any more.
     """
-    if applied is None:
-        return unless_seen
-    if await last_change_id(tail_store) == applied.entry_id:
-        return False  # of a stream that was trimmed whole nothing else tells
-    ms, _, number = applied.entry_id.partition("-")
-    before = f"{ms}-{int(number) - 1}" if int(number) else f"{int(ms) - 1}-{2**64 - 1}"
-    reader = ChangeReader(tail_store, before)
-    changes = await reader.read(block_ms=0, count=1)
-    if not changes:
-        return True
-    if reader.last_id == applied.entry_id:
-        return changes[0].seq != applied.seq
-    return unless_seen or changes[0].seq <= applied.seq
-
-
-async def read_changes(tail_store: Store, after: str, until: str) -> list[KvPut | KvDeleted]:
-    """The changes of KV keys in the stream behind one entry, up to another.
-
-    After a loss: what was put or deleted before this front end noticed it is in the tables that were read, and newer
-    than what is to be given back.
-    """
-    reader, found = ChangeReader(tail_store, after), []
-    while _order(reader.last_id) < _order(until) and (changes := await reader.read(block_ms=0)):
-        found += [change for change in changes if isinstance(change, (KvPut, KvDeleted))]
-    return found
-
-
-def _order(entry_id: str) -> tuple[int, int]:
-    ms, _, number = entry_id.partition("-")
-    return int(ms), int(number)
-
-
-class GiveBack:
-    """The KV and shared configuration that Redis lost, written again until Redis has taken them.
-
-    Routes do not need this: brokers register again. Nobody else would restore KV and shared configuration.
-
-    Args:
-        position: id of the last entry of the change stream that was applied before the loss, "0-0" = none; of several
-            front ends the one that had applied most decides.
-        since: id behind which every change is later than the loss.
-        known: the tables as Redis held them before the loss: where it came back with older values, these are the newer
-            ones. What was served beside them does not count: an earlier loss may have had it back from one who knew
-            that it was deleted. earlier: of an earlier loss, if it is not finished.
-    """
-
-    def __init__(self, kv_store: KvStore, position: str, since: str, known: Tables, earlier: GiveBack | None) -> None:
-        self._kv_store = kv_store
-        self._position, self._since = position, since
-        if earlier is None:
-            self._kv = {name: dict(table) for name, table in known.kv.items()}
-            self._config = known.config
-        else:  # what Redis held may be older than what it still has to give
-            self._kv = earlier._with_changes(known)
-            self._config = earlier._config | known.config
-        self._changed: dict[str, set[str]] = {}
-        self._failed = False
-        self._given_seq: int | None = None
-
-    def is_in(self, seq: int) -> bool:
-        """Whether tables of this seq have what was given back."""
-        return self._given_seq is not None and seq >= self._given_seq
-
-    def applied(self, change: Change) -> None:
-        """The view has this change: what is put or deleted after the loss is not undone."""
-        if isinstance(change, (KvPut, KvDeleted)) and not change.restored:
-            changed = self._changed.setdefault(change.kv_namespace, set())
-            if change.key is not None:
-                changed.add(change.key)
-
-    def _with_changes(self, there: Tables) -> dict[str, dict[str, str]]:
-        """The KV configuration to give back, with what was put or deleted since the loss as it is in ``there``."""
-        kv = {name: dict(table) for name, table in self._kv.items()}
-        for name, changed in self._changed.items():
-            table, new = kv.setdefault(name, {}), there.kv.get(name, {})
-            for key in changed:
-                if key in new:
-                    table[key] = new[key]
-                else:
-                    table.pop(key, None)
-        return kv
-
-    async def is_done(self, there: Tables) -> bool:
-        """Try once; False: try again later.
-
-        Args:
-            there: the tables as Redis has them.
-        """
-        try:
-            restored = await self._kv_store.restore(self._position, self._with_changes(there), since=self._since)
-            missing = {key: value for key, value in self._config.items() if key not in there.config}
-            if missing:
-                await self._kv_store.set_config(missing)
-        except RegistryError as error:
-            if not self._failed:
-                logger.warning("the KV configuration is not given back to Redis yet, it is tried again: %s", error)
-            self._failed = True
-            return False
-        self._given_seq = restored.seq
-        if restored.keys:
-            logger.warning("%d keys of the KV configuration were given back to Redis", restored.keys)
-        return True
+    history, same = view.history, loaded.epoch == view.epoch
+    if same and not is_lost and view.last_entry is not None:
+        found = await chain_of(tail_store, view.last_entry.entry_id)
+        if found and found == history.chain(view.last_entry.seq):
+            return None
+    since: list[Change] = []
+    if same and loaded.seq < view.seq and history.chain(loaded.seq) == loaded.chain:
+        return Since(since, whole=True)
+    async for parts in read_back(tail_store):
+        for change in reversed(parts):
+            if change.seq > loaded.seq:
+                continue  # it came meanwhile, and is read with the next ones
+            if same and change.chain and history.chain(change.seq) == change.chain:
+                return None if change.seq == view.seq else Since(since[::-1], whole=True)
+            since.append(change)
+    first_seq = since[-1].seq if since else loaded.seq + 1
+    if same and not is_lost and loaded.seq >= view.seq and first_seq > view.seq:
+        return None  # what was known was trimmed
+    return Since(since[::-1], whole=first_seq == 1)

@@ -64,7 +64,7 @@ class RouteAnswers:
 
     def _route(self, topic: str) -> TopicRoute | None:
         return pick_up_route(
-            self._view.served,
+            self._view.tables,
             topic,
             acting_master=self._acting_master,
             order_messages=self._order_messages,
@@ -79,7 +79,7 @@ class RouteAnswers:
     def cluster_info_body(self) -> bytes:
         """The body of a 106 answer."""
         if self._cluster_info is None:
-            served = self._view.served
+            served = self._view.tables
             self._cluster_info = encode_cluster_info(
                 served.brokers, served.clusters, acting_master=not self._old_bodies
             )
@@ -108,7 +108,7 @@ class RouteAnswers:
 
     def invalidate(self, topics: Collection[str]) -> None:
         """Have the routes of these topics encoded again when they are next asked for."""
-        served = self._view.served.topics
+        served = self._view.tables.topics
         for answers in (self.quoted, self.bare):
             for topic in topics if answers else ():
                 kept = answers.get(topic)

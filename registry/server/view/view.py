@@ -7,14 +7,16 @@ watches, notices to brokers, ...) act on what changed.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Collection
 from typing import NamedTuple
 
-from ...events.changes import BrokerChange, Change
+from ...events.changes import BrokerChange, BrokerRegistered, Change
 from ...model import BrokerRow
+from ...tables.history import History
+from ...tables.live_table import LiveTable
 from ...tables.tables import Tables
 from .freshness import Freshness, Seen
-from .merged_tables import apply_merged, merge_tables
 
 logger = logging.getLogger(__name__)
 
@@ -39,28 +41,42 @@ class Entry(NamedTuple):
 
 
 class View:
-    """The tables as served.
+    """The tables as served: what Redis holds, as of ``seq``; while Redis is away, or lost changes, what it held.
 
-    exact: what Redis holds, as of ``seq``; registrations are compared with it.
-    served: what lookups see. The same object, except after Redis came back with less than before: until the grace is
-        over, ``served`` then keeps the known entries and adds new ones (``merged``).
-    epoch, seq: how far ``exact`` is; seq counts every change of the namespace, epoch names its data set.
-    last_entry: the last entry of the change stream that was read into ``exact``; None: the stream has had none.
+    epoch, seq: how far the tables are; seq counts every change of the namespace, epoch names its data set.
+    lives: live info of the brokers in them. history: the last changes that led to them. losses: how many losses of
+        changes this namespace had by then.
+    last_entry: the last entry of the change stream that was read; None: the stream has had none.
     load_id: changes whenever the tables are read from Redis; anything remembered about the tables is valid only while
         it stays the same.
     freshness: what the answers may rely on.
+    has_lost: Redis has lost changes that the tables have; they are being given back, and no write is begun.
+    awaited: brokers that were given back after a loss and have not registered since, and from when on (time.monotonic);
+        None: it is not known who was there before the last loss.
     """
 
     def __init__(self) -> None:
-        self.exact = Tables()
-        self.served = self.exact
+        self.tables = Tables()
+        self.lives = LiveTable(self.tables)
+        self.history = History()
         self.epoch = ""
         self.seq = -1
+        self.last_ms = 0
+        self.losses = 0
         self.last_entry: Entry | None = None
         self.load_id = 0
         self.freshness = Freshness.LOADING
+        self.has_lost = False
+        self.awaited: dict[str, float] | None = None
         self._on_applied: list[Callable[[Applied], object]] = []
         self._on_replaced: list[Callable[[str, int], object]] = []
+
+    @property
+    def known(self) -> str:
+        """How far this view follows the history, as scripts want it (lua/include/emit); "" = they need not check it."""
+        seq, entry_id = (self.last_entry.seq, self.last_entry.entry_id) if self.last_entry else (0, "0-0")
+        chain = self.history.chain(seq)
+        return f"{self.epoch} {seq} {chain} {entry_id} " if chain else ""
 
     def subscribe(
         self, applied: Callable[[Applied], object] | None = None, replaced: Callable[[str, int], object] | None = None
@@ -69,17 +85,13 @@ class View:
 
         Args:
             applied: with each event's outcome.
-            replaced: with epoch and seq when other tables are served, so that anything may have changed.
+            replaced: with epoch and seq when other tables are served, so that anything may have changed. ``has_lost``
+                tells whether Redis had lost changes before.
         """
         if applied is not None:
             self._on_applied.append(applied)
         if replaced is not None:
             self._on_replaced.append(replaced)
-
-    @property
-    def merged(self) -> bool:
-        """Whether more is served than Redis has."""
-        return self.served is not self.exact
 
     def saw(self, seen: Seen) -> None:
         """Change ``freshness`` as this finding about Redis requires."""
@@ -93,38 +105,32 @@ class View:
         Raises:
             UnknownChange: nothing was applied; the tables must be read again.
         """
-        row_before = self.exact.brokers.get(change.broker_name) if isinstance(change, BrokerChange) else None
-        topics = self.exact.apply(change)
-        if self.merged:
-            topics = {*topics, *apply_merged(self.served, change)}
-        self.seq = change.seq
+        row_before = self.tables.brokers.get(change.broker_name) if isinstance(change, BrokerChange) else None
+        topics = self.tables.apply(change)
+        self.lives.apply(change)
+        self.seq, self.last_ms = change.seq, max(self.last_ms, change.ms)
+        self.history.add(change.seq, change.chain)
+        self.note_return(change)
         applied = Applied(change, topics, row_before)
         for listener in self._on_applied:
             listener(applied)
         return applied
 
-    def load(self, tables: Tables, epoch: str, seq: int) -> None:
+    def load(self, tables: Tables, epoch: str, seq: int, *, lives: LiveTable | None = None) -> None:
         """Serve these tables, a snapshot with every later change applied, from now on."""
-        self.exact = self.served = tables
-        self._loaded(epoch, seq, Seen.LOADED)
-
-    def load_merged(self, tables: Tables, epoch: str, seq: int) -> None:
-        """Follow these tables, but go on serving the known ones, with the new entries added."""
-        self.exact = tables  # self.served is still what exact was before, or what was merged before that
-        merge_tables(self.served, tables)
-        self._loaded(epoch, seq, Seen.LESS_THERE)
-
-    def _loaded(self, epoch: str, seq: int, seen: Seen) -> None:
+        self.tables = tables
+        self.lives = LiveTable(tables) if lives is None else lives
         self.epoch, self.seq = epoch, seq
         self.load_id += 1
-        self.saw(seen)
-        self._replaced()
-
-    def end_merge(self) -> None:
-        """The grace is over: serve exactly what Redis has."""
-        self.served = self.exact
-        self._replaced()
-
-    def _replaced(self) -> None:
+        self.saw(Seen.LOADED)
         for listener in self._on_replaced:
-            listener(self.epoch, self.seq)
+            listener(epoch, seq)
+        self.has_lost = False
+
+    def note_return(self, change: Change) -> None:
+        """Await a broker that this event gives back, and one that registers, or is removed, no longer."""
+        if self.awaited is not None and isinstance(change, BrokerChange) and change.who is not None:
+            if change.knew and isinstance(change, BrokerRegistered):
+                self.awaited.setdefault(change.who, time.monotonic())
+            else:
+                self.awaited.pop(change.who, None)

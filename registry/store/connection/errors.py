@@ -9,7 +9,7 @@ from typing import Final
 
 from redis import exceptions
 
-from ...errors import MissingRight, StoreError, StoreRefusesWrites, StoreUnavailable
+from ...errors import ChangesLost, MissingRight, StoreError, StoreRefusesWrites, StoreUnavailable
 from .url import PASSWORD_VARIABLE
 
 # Error codes of a Redis that answers but cannot take a write just now, and what each means.
@@ -60,6 +60,7 @@ def mapped_errors(what: str) -> Iterator[None]:
 
     Raises:
         StoreUnavailable: no answer in time, or none at all.
+        ChangesLost: Redis has lost changes that the caller knew.
         StoreRefusesWrites: Redis answers, but cannot write now.
         MissingRight: this Redis user may not do it.
         StoreError: an error that repeating the operation does not mend.
@@ -79,6 +80,8 @@ def mapped_errors(what: str) -> Iterator[None]:
                 f"{what}: this Redis user lacks a right: {text}; ACL LOG on the server names the command, and "
                 "deploy/users.acl holds every right that is needed"
             ) from error
+        if "MQLOST" in text:
+            raise ChangesLost(f"{what}: {text}") from error
         code = _code(error, _NO_WRITES_NOW)
         if code:
             raise StoreRefusesWrites(f"{what}: Redis cannot write now: {_NO_WRITES_NOW[code]} ({text})") from error

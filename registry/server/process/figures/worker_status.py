@@ -37,7 +37,7 @@ class StatusSources(NamedTuple):
 def status(of: StatusSources, *, grace_ms: int, waits_for_redis: bool) -> dict[str, Any]:
     """The members of a status line, as ``Status`` has them."""
     view, renewal, context = of.view, of.lease_loop.renewal, of.context
-    by_role, without_master = roles(view.served.brokers)
+    by_role, without_master = roles(view.tables.brokers)
     failures: dict[str, int] = {}
     for store in of.stores:
         for name, number in store.times.counters().items():
@@ -57,8 +57,8 @@ def status(of: StatusSources, *, grace_ms: int, waits_for_redis: bool) -> dict[s
         "held_bytes": of.connections.held.bytes,
         "channels": len(context.channels),
         "closes_pending": context.channels.closes_pending,
-        "brokers": sum(len(row.broker_addrs) for row in view.served.brokers.values()),
-        "topics": len(view.served.topics),
+        "brokers": sum(len(row.broker_addrs) for row in view.tables.brokers.values()),
+        "topics": len(view.tables.topics),
         "rebuilds": view.load_id,
         "rate_addresses": context.rates.addresses,
         "roles": by_role,

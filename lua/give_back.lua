@@ -1,0 +1,121 @@
+--[[ give_back: a Redis that lost changes gets some of them back from a front end that knows them
+  Of all front ends one gives back at a time, at last the one that knew the most. What it gives was compared with the
+  tables as they are now: after any other change it compares again.
+  KEYS[1] meta       HASH
+  ARGV[1] losses     int   how many losses of this namespace the caller knew of
+  ARGV[2] known_seq  int   the last change that it knew
+  ARGV[3] owner      random, of the caller
+  ARGV[4] at_seq     int   of the tables that it compared with
+  ARGV[5] kind       begin; done; kv: name is a KV namespace, given has keys and values, gone has keys; config: given has
+                     keys and values; queues: name is a brokerName, given has topics and queue data, gone has topics;
+                     remove: name is a who, given has the time (ms) after which no sign of life of it is known
+  ARGV[6] name
+  ARGV[7] given      MessagePack array, flat, of <= 250 pairs
+  ARGV[8] gone       MessagePack array of <= 250 names
+  DERIVED every table of the namespace; given_by, losses, lost_ms in meta
+  RETURNS {"OK", seq}
+          {"RETRY", seq}: it is not at_seq; nothing is written
+          {"WAIT", seq}: another one, who knew as much, is giving back
+          {"OUTDONE", seq}: it has done so
+  EVENTS  kv_put, kv_deleted, config_set, write_perm_set, topic_deleted, broker_unregistered, each with what the giver
+          knew (include/emit)
+  REPEAT  no effect      COST O(given + gone); remove: as channel_destroyed ]]
+--- @include "include/open"
+--- @include "include/expect"
+--- @include "include/emit"
+--- @include "include/hash"
+--- @include "include/row_json"
+--- @include "include/collect"
+--- @include "include/rest"
+--- @include "include/queue_data"
+--- @include "include/emit_topics"
+--- @include "include/wiping"
+--- @include "include/topic_sets"
+--- @include "include/remove_who"
+local GIVER_TIMEOUT_MS = 3000
+local losses, known_seq, owner, kind, name = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], ARGV[5], ARGV[6]
+local kept = call("HMGET", KEYS[1], "given_by", "losses")
+local other_losses, other_seq, other, state, ms = string.match(kept[1] or "", "^(%d+) (%d+) (%S+) (%S+) (%d+)$")
+local is_mine = other == owner
+if other and not is_mine then
+  other_losses, other_seq, ms = tonumber(other_losses), tonumber(other_seq), tonumber(ms)
+  if other_losses > losses or (other_losses == losses and other_seq >= known_seq) then
+    if state == "done" then
+      return {"OUTDONE", seq}
+    elseif now_ms >= ms and now_ms < ms + GIVER_TIMEOUT_MS then
+      return {"WAIT", seq}
+    end
+  end
+end
+if kind ~= "begin" and not is_mine then
+  return {"WAIT", seq}
+end
+local function note(what)
+  call("HSET", KEYS[1], "given_by", int(losses) .. " " .. int(known_seq) .. " " .. owner .. " " .. what .. " "
+    .. int(now_ms))
+end
+if kind == "begin" then
+  call("HSET", KEYS[1], "lost_ms", int(now_ms), "losses", int(math.max(losses + 1, tonumber(kept[2] or "0"))))
+  note("giving")
+  return {"OK", seq}
+elseif seq ~= tonumber(ARGV[4]) then
+  return {"RETRY", seq}
+elseif kind == "done" then
+  note("done")
+  return {"OK", seq}
+end
+
+local given, gone = cmsgpack.unpack(ARGV[7]), cmsgpack.unpack(ARGV[8])
+local function json_of(flat, quoted)
+  local items = {}
+  for i = 1, #flat, 2 do
+    items[#items + 1] = cjson.encode(flat[i]) .. ":" .. (quoted and cjson.encode(flat[i + 1]) or flat[i + 1])
+  end
+  return table.concat(items, ",")
+end
+
+if kind == "kv" then
+  local key, member = P .. "kv:" .. name, ',"kv_namespace":' .. cjson.encode(name)
+  expect("set", P .. "kv")
+  expect("hash", key, P .. "kv_sizes")
+  note("giving")
+  if call("SADD", P .. "kv", name) == 1 then
+    emit("kv_put", member)
+  end
+  for i = 1, #given, 2 do
+    call("HSET", key, given[i], given[i + 1])
+    emit("kv_put", member .. ',"key":' .. cjson.encode(given[i]) .. ',"value":' .. cjson.encode(given[i + 1]))
+  end
+  for i = 1, #gone do
+    call("HDEL", key, gone[i])
+    emit("kv_deleted", member .. ',"key":' .. cjson.encode(gone[i]))
+  end
+  call("HDEL", P .. "kv_sizes", name) -- to be counted again
+elseif kind == "config" then
+  expect("hash", P .. "config")
+  note("giving")
+  call("HSET", P .. "config", unpack(given))
+  config_rev = call("HINCRBY", KEYS[1], "config_rev", 1) -- some of them may decide what a registration changes
+  emit("config_set", ',"config_rev":' .. config_rev .. ',"config":{' .. json_of(given, true) .. "}")
+elseif kind == "queues" and call("EXISTS", P .. "broker:" .. name) == 1 then
+  expect("hash", P .. "broker:" .. name, P .. "queues:" .. name)
+  note("giving")
+  if #given > 0 then
+    gained(name, given, call("HSET", P .. "queues:" .. name, unpack(given)))
+    emit_topics("write_perm_set", name, "", {json_of(given, false)})
+  end
+  for i = 1, #gone do
+    call("HDEL", P .. "queues:" .. name, gone[i])
+    lost(name, {gone[i]})
+    call("HSET", P .. "broker:" .. name, "rev", int(seq + 1))
+    emit("topic_deleted", ',"topic":' .. cjson.encode(gone[i]) .. ',"rev":' .. int(seq + 1)
+      .. ',"broker_names":[' .. cjson.encode(name) .. "]")
+  end
+elseif kind == "remove" then
+  local live = hash(P .. "live:" .. name)
+  if live.addr and tonumber(live.update_ms or "0") <= tonumber(given[1]) then
+    remove_who(name, "broker_unregistered")
+  end
+  note("giving")
+end
+return {"OK", seq}

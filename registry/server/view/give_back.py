@@ -1,0 +1,148 @@
+"""Gives a Redis that lost changes back what a view knows and nobody has changed since."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from ...errors import StoreError
+from ...events.changes import Change
+from ...model import MASTER_ID, BrokerRow, DataVersion, QueueData, Registration
+from ...store.fleet.losses import Giver, Status
+from ...store.store import Store
+from ...tables.live_table import LiveInfo
+from ...tables.lost import Cell, Gift, GoneBroker, LostBroker, lost, touched_by
+from ...tables.registration import RegistrationDiff
+from ...tasks import pause
+from .loading import Loaded, Since
+from .view import View
+
+logger = logging.getLogger(__name__)
+
+# How long to wait for another one who knows as much and is giving back.
+_WAIT_S: Final = 0.1
+
+
+class GiveBack:
+    """One loss, as one view sees it.
+
+    Args:
+        view: what was known before. loaded: what Redis has now; is followed meanwhile. since: what it has changed since
+            the loss. timeout_ms: the heartbeat timeout of a broker that did not say its own.
+    """
+
+    def __init__(self, store: Store, view: View, loaded: Loaded, since: Since, timeout_ms: int) -> None:
+        self._giver = Giver(store, view.losses, view.seq)
+        self._view, self._loaded, self._whole, self._timeout_ms = view, loaded, since.whole, timeout_ms
+        self._touched: set[Cell] = set()
+        self._refused: set[str] = set()
+        self._given = 0
+        self._note(since.changes)
+
+    async def run(self) -> None:
+        """Return when Redis has everything that is known here, or one who knew more gave it back.
+
+        Raises:
+            StreamGap, StoreUnavailable, StoreError: as reading the tables; to be tried again with tables that are read
+                anew.
+        """
+        status: Status = "WAIT"
+        while status in ("WAIT", "RETRY"):
+            if status == "WAIT":
+                status = await self._giver.begin()
+            if status == "WAIT":
+                await pause(_WAIT_S)
+            await self._follow()
+            if status in ("OK", "RETRY"):
+                status = await self._give_all()
+        await self._follow()
+        if self._given:
+            logger.warning("%d times Redis was given back something that it had lost", self._given)
+
+    async def _follow(self) -> None:
+        self._loaded.new.clear()
+        await self._loaded.follow()
+        self._note(self._loaded.new)
+
+    def _note(self, changes: Iterable[Change]) -> None:
+        mine = self._view.losses, self._view.seq
+        for change in changes:
+            if change.knew is None or tuple(change.knew) > mine:
+                self._touched.update(touched_by(change))
+            self._view.note_return(change)
+
+    async def _give_all(self) -> Status:
+        at_seq = self._loaded.seq
+        for gift in lost(self._view.tables, self._loaded.tables, self._touched, whole=self._whole):
+            if str(gift) in self._refused:
+                continue
+            try:
+                status = await self._give(gift, at_seq)
+            except StoreError as error:
+                logger.error("Redis does not take back what it lost, %s: %s", str(gift)[:200], error)
+                self._refused.add(str(gift))
+                continue
+            if status != "OK":
+                return status
+            self._given += 1
+            at_seq = self._giver.seq
+        return await self._giver.done(at_seq)
+
+    async def _give(self, gift: Gift, at_seq: int) -> Status:
+        if isinstance(gift, LostBroker):
+            return await self._register(gift, at_seq)
+        if isinstance(gift, GoneBroker):
+            return await self._remove(gift, at_seq)
+        given = [(key, _text(value)) for key, value in gift.given.items()]
+        return await self._giver.give(at_seq, gift.kind, gift.name, given, gift.gone)
+
+    async def _remove(self, gift: GoneBroker, at_seq: int) -> Status:
+        for who, names in list(self._loaded.lives.by_who.items()):
+            info = names.get(gift.broker_name)
+            if info is not None and info.addr == gift.addr:
+                return await self._giver.give(at_seq, "remove", who, [(str(self._view.last_ms), "")])
+        self._giver.seq = at_seq
+        return "OK"
+
+    async def _register(self, gift: LostBroker, at_seq: int) -> Status:
+        known, name = self._view.tables, gift.broker_name
+        row, there = known.brokers[name], self._loaded.tables.brokers.get(name)
+        who, info = _live_of(self._view, gift, row)
+        mappings = [
+            (topic, name, of[name])
+            for topic, of in (known.mappings.items() if gift.broker_id == MASTER_ID or there is None else ())
+            if name in of
+        ]
+        timeout_ms = info.timeout_ms or self._timeout_ms
+        since = (self._view.awaited or {}).get(who)
+        if since is not None and time.monotonic() - since > timeout_ms / 1000:
+            self._giver.seq = at_seq  # an earlier loss gave it the time to register, and it did not
+            return "OK"
+        registration = Registration(
+            info.cluster, name, gift.broker_id, gift.addr, info.ha, row.zone_name, row.enable_acting_master,
+            timeout_ms,
+            DataVersion(info.counter or 0, info.timestamp or 0, info.state_version or 0),
+            filter_servers=known.filter_servers.get(who, []),
+        )  # fmt: skip
+        diff = RegistrationDiff(
+            self._loaded.epoch, there.rev if there else 0, "0", self._loaded.tables.config_rev, {}, (), mappings
+        )
+        done = await self._giver.routes.register_broker(registration, diff, topic_count=0, restored_at=at_seq)
+        self._giver.seq = done.seq
+        return "RETRY" if done.status == "RETRY" else "OK"
+
+
+def _live_of(view: View, gift: LostBroker, row: BrokerRow) -> tuple[str, LiveInfo]:
+    for who, names in view.lives.by_who.items():
+        info = names.get(gift.broker_name)
+        if info is not None and info.addr == gift.addr:
+            return who, info
+    return "", LiveInfo(row.cluster, gift.addr, gift.broker_id, 0, None, None, None, None)
+
+
+def _text(value: str | QueueData) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()

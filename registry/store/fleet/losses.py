@@ -1,0 +1,54 @@
+"""Gives a Redis that lost changes some of them back: runs the script give_back."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable
+from itertools import chain
+from typing import Final, Literal
+
+import msgspec
+
+from ..route_writes import RouteStore
+from ..store import Store, text
+
+Status = Literal["OK", "RETRY", "WAIT", "OUTDONE"]
+
+_pack: Final = msgspec.msgpack.encode
+
+
+class Giver:
+    """One who knew so many losses, and the history up to known_seq; lua/give_back explains what it is answered.
+
+    routes: for registrations that it gives back. seq: of Redis, after the last call.
+    """
+
+    def __init__(self, store: Store, losses: int, known_seq: int) -> None:
+        self._store = store.knowing(f"knew {losses} {known_seq} ")
+        self._position = losses, known_seq, secrets.token_hex(6)
+        self.routes = RouteStore(self._store)
+        self.seq = 0
+
+    async def begin(self) -> Status:
+        """Become the one who gives back."""
+        return await self._call("begin", 0)
+
+    async def done(self, at_seq: int) -> Status:
+        """Say that the tables of this seq lack nothing that is known here."""
+        return await self._call("done", at_seq)
+
+    async def give(
+        self, at_seq: int, kind: str, name: str, given: Iterable[tuple[str, str]] = (), gone: Iterable[str] = ()
+    ) -> Status:
+        """Set and remove some cells, if the tables are still those of at_seq."""
+        return await self._call(kind, at_seq, name, list(chain.from_iterable(given)), list(gone))
+
+    async def _call(
+        self, kind: str, at_seq: int, name: str = "", given: list[str] | None = None, gone: list[str] | None = None
+    ) -> Status:
+        reply = await self._store.call(
+            "give_back", *self._position, at_seq, kind, name, _pack(given or []), _pack(gone or [])
+        )
+        self.seq = int(reply[1])
+        status: Status = text(reply[0])  # type: ignore[assignment]
+        return status

@@ -1,0 +1,36 @@
+"""Remembers which history of the namespace a view has followed: the chain of each of its last changes."""
+
+from __future__ import annotations
+
+from typing import Final
+
+# More than a Redis loses that saves once a minute; 3 MB.
+_MOST: Final = 20_000
+
+
+class History:
+    """seq -> chain of the last changes; two histories that have a chain are the same up to it."""
+
+    def __init__(self) -> None:
+        self._chains: dict[int, str] = {}
+
+    def add(self, seq: int, chain: str | None) -> None:
+        """The change with this seq has this chain; None: it is not known."""
+        if chain is not None:
+            self._chains.pop(seq, None)
+            self._chains[seq] = chain
+            if len(self._chains) > _MOST:
+                del self._chains[next(iter(self._chains))]
+
+    def chain(self, seq: int) -> str:
+        """That of a change; "" = not known."""
+        return self._chains.get(seq, "")
+
+    def contradicts(self, seq: int, chain: str | None) -> bool:
+        """Whether another change had this seq."""
+        known = self._chains.get(seq)
+        return bool(known and chain) and known != chain
+
+    def forget(self) -> None:
+        """Redis has another history."""
+        self._chains.clear()
