@@ -27,6 +27,9 @@ A20 redis_rolled_back, which loses what a failover loses; redis_away_while_nobod
     failovers_in_a_row, failover_with_losses, failover_planned
 A21 succeeded_while_a_front_end_is_paused; front_end_paused with broker_crashes
 A22 tables_cannot_be_read_again_for_a_while, and a change after it before the tables are read
+A25 writes_while_redis_lacks_what_is_served
+A26 writes_that_redis_loses; redis_rolled_back
+A27 front_end_starts_on_an_emptied_redis; flushall with front_end_killed
 A60 log_not_read; supervisor_paused
 A61 supervisor_killed
 === ================================================================================================================

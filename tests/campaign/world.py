@@ -17,6 +17,7 @@ import redis
 
 from mqregistry.protocol.command import Command
 from mqregistry.store import scripts
+from mqregistry.store.store import Store
 
 from .clients import Admin, Looker
 from .failovers import Failovers
@@ -97,6 +98,8 @@ class World:
 
     async def start(self, *, topics: int = 6) -> None:
         self.redis.start()
+        async with Store(self.redis.url, self.namespace, fresh=True) as store:
+            await store.connect()
         for daemon in self.daemons:
             await self.redis.lead(daemon)
             daemon.start()

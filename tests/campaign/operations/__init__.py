@@ -5,8 +5,23 @@ chance alone would reach too seldom are in ``connections``, ``losses``, ``livene
 each is one operation of a schedule.
 """
 
-from . import brokers, connections, failovers, limits, links, liveness, losses, processes, redis_server, supervisors
+from . import (
+    acknowledged,
+    brokers,
+    connections,
+    failovers,
+    limits,
+    links,
+    liveness,
+    losses,
+    processes,
+    redis_server,
+    supervisors,
+)  # fmt: skip
 from .table import OPERATIONS, Busy, Operation
 
-MODULES = (brokers, connections, failovers, limits, links, liveness, losses, processes, redis_server, supervisors)
+MODULES = (
+    acknowledged, brokers, connections, failovers, limits, links, liveness, losses, processes, redis_server,
+    supervisors,
+)  # fmt: skip
 __all__ = ["MODULES", "OPERATIONS", "Busy", "Operation"]
