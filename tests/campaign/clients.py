@@ -77,7 +77,7 @@ class Admin:
     def __init__(self, world: World, seed: int) -> None:
         self.world, self.random = world, Random(seed)
         self.kv = KvModel(time.monotonic)
-        self.settings = KvModel(time.monotonic)
+        self.settings = KvModel(time.monotonic, "setting")
         self.values = 0
         self.every_s = 0.5
         self.rests = False
@@ -118,10 +118,7 @@ class Admin:
             await self.set_config(index, key, self.random.choice(("true", "false")))
         elif choice < 0.8:
             self.values += 1
-            value = f"env{self.values}"
-            sent = time.monotonic()
-            acked = await self.set_config(index, "productEnvName", value)
-            self.settings.written("productEnvName", value, acked=acked, sent=sent)
+            await self.set_config(index, "productEnvName", f"env{self.values}")
         elif choice < 0.9:
             name = self.random.choice(list(self.world.model.brokers.values())).name
             await self.ask(index, self.random.choice((205, 327)), {"brokerName": name})
@@ -130,7 +127,10 @@ class Admin:
 
     async def set_config(self, index: int, key: str, value: str) -> bool:
         """318; whether it was acknowledged."""
-        return await self.ask(index, 318, None, f"{key}={value}\n".encode())
+        sent = time.monotonic()
+        acked = await self.ask(index, 318, None, f"{key}={value}\n".encode())
+        self.settings.written(key, value, acked=acked, sent=sent)
+        return acked
 
     async def write_kv(self, index: int, key: str = "", *, delete: bool | None = None) -> bool:
         """Put or delete one key; whether it was acknowledged."""

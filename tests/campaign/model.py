@@ -327,10 +327,13 @@ class KvKey:
 
 
 class KvModel:
-    """The KV configuration of one namespace of keys that one writer writes, one after the other."""
+    """What one writer writes, one after the other: the KV configuration of one namespace of keys, or settings.
 
-    def __init__(self, now: Callable[[], float]) -> None:
-        self.now = now
+    what: one of them, in findings.
+    """
+
+    def __init__(self, now: Callable[[], float], what: str = "KV key") -> None:
+        self.now, self.what = now, what
         self.keys: dict[str, KvKey] = {}
 
     def written(self, key: str, value: str | None, *, acked: bool, sent: float | None = None) -> None:
@@ -354,8 +357,8 @@ class KvModel:
             found = table.get(key)
             if not state.allows(found) and not any(state.is_of(loss) for loss in losses):
                 others = f" (or one of {sorted(map(str, state.maybe))}, not acknowledged)" if state.maybe else ""
-                wrong.append(f"KV key {key} is {found}, acknowledged was {state.acked}{others}")
-        wrong += [f"KV key {key} is {table[key]}, nobody wrote it" for key in sorted(set(table) - set(self.keys))]
+                wrong.append(f"{self.what} {key} is {found}, acknowledged was {state.acked}{others}")
+        wrong += [f"{self.what} {key} is {table[key]}, nobody wrote it" for key in sorted(set(table) - set(self.keys))]
         return wrong
 
     def settle(self, table: Mapping[str, str]) -> None:

@@ -24,7 +24,8 @@ from .wire import Wire, connected
 if TYPE_CHECKING:
     from .world import World
 
-FRESH_S = 30.0
+FRESH_S = 45.0
+"""A worker that is new after a loss denies nothing for a beat period, 35 s."""
 GONE_S = 40.0
 AGREE_S = 15.0
 CONNECTIONS = 3
@@ -58,10 +59,9 @@ async def settle(world: World) -> None:
     kv = tables.kv.get(KV_NAMESPACE, {})
     known = _has_witnesses(world)
     if known or world.failovers:  # what a failover lost is known to the moment
-        world.judged(world.admin.kv.judge(kv, () if known else model.losses))
-    if not model.losses or world.failovers:
+        losses = () if known else model.losses
         config = {key: value for key, value in tables.config.items() if key in world.admin.settings.keys}
-        world.judged(world.admin.settings.judge(config, model.losses))
+        world.judged([*world.admin.kv.judge(kv, losses), *world.admin.settings.judge(config, losses)])
     if world.replayable:
         await _replayed(world)
     with world.admin_redis() as client:

@@ -1,7 +1,8 @@
 """What may happen to a world at random: each operation disturbs something for a while, and ends by itself.
 
 Single faults are in ``redis_server``, ``failovers``, ``links``, ``processes`` and ``brokers``. Short sequences that
-chance alone would reach too seldom are in ``connections``, ``losses``, ``liveness``, ``limits`` and ``supervisors``;
+chance alone would reach too seldom are in ``connections``, ``graces``, ``losses``, ``liveness``, ``limits`` and
+``supervisors``;
 each is one operation of a schedule.
 """
 
@@ -10,6 +11,7 @@ from . import (
     brokers,
     connections,
     failovers,
+    graces,
     limits,
     links,
     liveness,
@@ -21,7 +23,7 @@ from . import (
 from .table import OPERATIONS, Busy, Operation
 
 MODULES = (
-    acknowledged, brokers, connections, failovers, limits, links, liveness, losses, processes, redis_server,
-    supervisors,
+    acknowledged, brokers, connections, failovers, graces, limits, links, liveness, losses, processes,
+    redis_server, supervisors,
 )  # fmt: skip
 __all__ = ["MODULES", "OPERATIONS", "Busy", "Operation"]
