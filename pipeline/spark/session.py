@@ -26,6 +26,7 @@ from .java import find_java_home
 logger = logging.getLogger(__name__)
 
 _LOG4J: Final = Path(__file__).with_name("log4j2.properties")
+_STACK: Final = "-Xss8m"  # of a thread: gold's plans are deep, and Java's own choice overflows
 _ATTEMPTS: Final = 3  # a task's; plain local[N] makes one
 _ENDING_S: Final = 3.0  # between a broken connection and the end of the process that held it
 
@@ -85,7 +86,9 @@ def open_session(
             logger.warning(warning)
         os.environ["JAVA_HOME"] = str(home)
         more = config.pop("spark.driver.extraJavaOptions", "")
-        settings["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile={_LOG4J.as_uri()} {more}".rstrip()
+        settings["spark.driver.extraJavaOptions"] = (
+            f"{_STACK} -Dlog4j2.configurationFile={_LOG4J.as_uri()} {more}".rstrip()
+        )
         if driver_memory:
             settings["spark.driver.memory"] = driver_memory
         # Spark's own choice is whatever python3 is on PATH, which need not have this package
