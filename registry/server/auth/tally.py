@@ -36,8 +36,8 @@ MOST_KINDS: Final = 300
 _MOST_TOLD: Final = 3000
 # Of these, kinds with names that nobody knows: of one address, and of all. So the 2,000 that Redis keeps are not full
 # of them before the honest, who ask each half minute, were heard again.
-MADE_UP_OF_ADDRESS: Final = 3
-MADE_UP: Final = 60
+MADE_UP_OF_ADDRESS: Final = 50
+MADE_UP: Final = 200
 
 
 class _Count:

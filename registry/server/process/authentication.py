@@ -90,6 +90,8 @@ class Authentication:
         policy, tables = self._follower.policy, self._context.view.tables
         if policy is None or (kind.user not in policy.users and kind.user != ANONYMOUS):
             return False
+        if kind.user != ANONYMOUS:  # he was proved, or his name is one of those that there are
+            return True
         there: dict[Kind, Container[str]] = {
             Kind.BROKER: tables.brokers, Kind.CLUSTER: tables.clusters, Kind.TOPIC: tables.topics, Kind.KV: tables.kv,
         }  # fmt: skip
