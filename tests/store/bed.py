@@ -16,7 +16,7 @@ from mqregistry.store.config_writes import KvStore
 from mqregistry.store.fleet.losses import Giver
 from mqregistry.store.leases import LeaseStore
 from mqregistry.store.route_writes import Channel, HeartbeatReply, Registered, RouteStore
-from mqregistry.store.snapshot import NamespaceHead, read_tables
+from mqregistry.store.snapshot import NamespaceHead, read_head, read_tables
 from mqregistry.store.store import Store
 from mqregistry.tables.registration import RegistrationDiff, compare
 from mqregistry.tables.tables import Tables
@@ -219,7 +219,7 @@ class Bed:
         """As a front end that knew this much of a history that Redis has lost; what it is answered."""
         giver = Giver(self.store, 0, known)
         begun = await giver.begin()
-        return begun if begun != "OK" else await giver.give((await self.head()).seq, kind, name, given, gone)
+        return begun if begun != "OK" else await giver.give((await read_head(self.store)).seq, kind, name, given, gone)
 
     async def head(self) -> NamespaceHead:
         return (await read_tables(self.store))[0]
