@@ -208,7 +208,7 @@ class Run:
         self.old: dict[int, list[Line]] = {}
         self.said = [Said() for _ in PROCESSES]
         self.owner: dict[tuple[str, str], Line] = {}
-        self.told: dict[tuple[str, str], tuple[Any, dict[int, tuple[int, int, int, int]]]] = {}
+        self.told: dict[tuple[str, str], tuple[Any, dict[Any, tuple[int, int, int, int]]]] = {}
         """Per process: the DataVersion of its last registration, and the queue data that it has registered with it."""
         self.rows: dict[str, dict[str, Any]] = {}
         self.clusters: dict[str, set[str]] = {}
@@ -414,7 +414,8 @@ class Run:
         state = 0 if form in ("absent", "{}", "no version", "null wrapper", "broken") else said.state
         good = bad_id is None and form != "broken" and args["crc"] != "wrong"
         about = {"topics": topics, "state": state, "form": form, "good": good, "binary": args["binary"],
-                 "told": (self.seen_version(said), dict(said.topics))}  # fmt: skip
+                 "told": (self.seen_version(said), dict(said.topics) | dict.fromkeys(
+                     [] if args["static"] is None else [("static", args["static"])], (0, 0, 0, 0)))}  # fmt: skip
         said.last = (given, body, version, about)
         self.send_registration(process, oneway=args["oneway"])
 
@@ -444,7 +445,7 @@ class Run:
         told_version, told_topics = about["told"]
         same_version, told_before = self.told.get(self.who(cluster, addr), (None, {}))
         if same_version == told_version and any(
-            told_before.get(topic, None if self.as_48 else queue_data) != queue_data
+            told_before.get(topic, None if self.as_48 or isinstance(topic, tuple) else queue_data) != queue_data
             for topic, queue_data in told_topics.items()
         ):
             self.step_aside("D33")
