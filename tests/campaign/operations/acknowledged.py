@@ -28,13 +28,14 @@ if TYPE_CHECKING:
 _WITHIN_S = 10.0
 
 
-async def _route(world: World, index: int, topic: str) -> Any:
-    """The permissions by brokerName; None: the topic is unknown; "": not answered."""
+async def _route(world: World, index: int, topic: str, name: str) -> Any:
+    """The permission that a brokerName has there; None: the topic is unknown; "": not answered."""
     with contextlib.suppress(OSError, TimeoutError, HungUp):
         async with connected(world.front_ends[index].port) as wire:
             answer = await wire.ask(105, {"topic": topic}, timeout_s=3)
             if answer.code == 0:
-                return {name: data.perm for name, data in decode_route(answer.body).queue_datas.items()}
+                found = decode_route(answer.body).queue_datas.get(name)
+                return {name: found.perm} if found is not None else None
             return None
     return ""
 
@@ -84,7 +85,7 @@ class _Writes:
             wrong = [
                 f"fe{index} answers {topic} with {found}, acknowledged was {expected}, after {after}"
                 for topic, expected in self.expected.items() for index in range(2)
-                if (found := await _route(self.world, index, topic)) != expected
+                if (found := await _route(self.world, index, topic, self.name)) != expected
             ]  # fmt: skip
             if not wrong:
                 return
