@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import signal
 import time
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -157,7 +158,7 @@ async def front_end_starts_on_an_emptied_redis(world: World, rng: Random) -> Non
             return
         topic = next(iter(host.members[0].state.topics))
         with disturbed(world, one.name, f"gap{one.index}"):
-            one.kill()
+            await one.end(signal.SIGKILL)
             await flush(world)
             one.start()
             end = time.monotonic() + 6
