@@ -47,7 +47,7 @@ ROWS: Final = {
     ),
     "What the lake says of the last hour": (
         "pipeline_availability", "pipeline_write_availability", "pipeline_outages", "pipeline_flaps",
-        "pipeline_missed_beats", "pipeline_resilience",
+        "pipeline_missed_beats",
     ),
     "Who may do what, and how often": (
         "auth_decisions_total", "auth_failures_total", "auth_revision", "auth_last_anonymous_write_seconds",

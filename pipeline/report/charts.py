@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import altair as alt
 
-from ..gold.tables import HOUR_MS
+from ..gold.spans import HOUR_MS
 from .facts import EVENTS, Facts, Row
 from .formats import length, moment, share
 from .headlines import unwritable
@@ -180,21 +180,6 @@ def missing(facts: Facts) -> Chart | None:
     if not rows:
         return None
     return _bars(rows, "topic", "lookups", "lookups answered 'no such topic'", _tips("topic", "lookups"), _BAD)
-
-
-def fragile(facts: Facts) -> Chart | None:
-    """Topics that one loss would most often have left without a writable queue."""
-    rows = [
-        {"topic": row["topic"], "share": round(1 - row["score"], 4), "at risk": length(row["risk_ms"]),
-         "any one broker": share(row["broker_loss_ms"] / row["routable_ms"]),
-         "any one host": share(row["host_loss_ms"] / row["routable_ms"]),
-         "any one zone": share(row["zone_loss_ms"] / row["routable_ms"]), "label": share(1 - row["score"])}
-        for row in facts.fragile[:15] if row["risk_ms"]
-    ]  # fmt: skip
-    if not rows:
-        return None
-    tips = _tips("topic", "at risk", "any one broker", "any one host", "any one zone")
-    return _bars(rows, "topic", "share", "share of its time in which one loss would have ended writes", tips, _WARN)
 
 
 def _bars(rows: list[Row], name: str, value: str, title: str, tips: list[Any], colour: str) -> Chart:

@@ -17,7 +17,7 @@ from ..lake.lake import Lake, LakeError, whole_files
 from . import charts
 from .facts import Facts, gather
 from .formats import count, length, moment, share
-from .headlines import first_line, headlines
+from .headlines import headlines
 
 DEFAULT_MS: Final = 24 * 3_600_000
 _TEMPLATE: Final = Path(__file__).with_name("page.html")
@@ -93,7 +93,7 @@ def render(found: list[Facts]) -> str:
             if isinstance(plot, Plot):
                 specs |= plot.specs
     environment = jinja2.Environment(autoescape=True, trim_blocks=True, undefined=jinja2.StrictUndefined)
-    environment.globals |= {"share": share, "length": length, "count": count, "moment": moment, "chart": _places}
+    environment.globals |= {"share": share, "length": length, "count": count, "chart": _places}
     return environment.from_string(_TEMPLATE.read_text(encoding="utf-8")).render(
         namespace=found[0].namespace,
         told="One hour is the finest that figures are kept for.",
@@ -117,14 +117,12 @@ def _epoch(facts: Facts, number: int) -> dict[str, Any]:
         "facts": facts,
         "span": f"{span}, namespace {facts.namespace}, epoch {facts.epoch}.{unknown}",
         "old": number > 0,
-        "worst": first_line(facts) if not facts.empty else "",
         "heads": headlines(facts) if not facts.empty else [],
         "availability": plot("availability", *charts.availability(facts)),
         "events": plot("events", *charts.events(facts)),
         "heartbeats": plot("heartbeats", *charts.heartbeats(facts)),
         "skew": plot("skew", charts.skew(facts)),
         "missing": plot("missing", charts.missing(facts)),
-        "fragile": plot("fragile", charts.fragile(facts)),
     }
 
 

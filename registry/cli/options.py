@@ -100,18 +100,13 @@ def lake_option(function: _Function) -> _Function:
         default=lambda: str(default_data_dir(os.environ) / "lake"),
         metavar="DIR",
         envvar="MQREGISTRY_LAKE",
-        help="Folder of the pipeline's tables. [env: MQREGISTRY_LAKE]  "
+        help="Folder (or s3://BUCKET/FOLDER) of the pipeline's tables. [env: MQREGISTRY_LAKE]  "
         "[default: lake in the data folder, $XDG_DATA_HOME/mqregistry or ~/.local/share/mqregistry]",
     )(function)
 
 
 def spark_options(function: _Function) -> _Function:
-    """``--master``, ``--driver-memory`` and ``--jars``, of every command that starts Spark."""
-    function = click.option(
-        "--jars", metavar="DIR", envvar="MQREGISTRY_DELTA_JARS",
-        help="Folder of the jars with which Spark writes Delta tables, as 'mqregistry pipeline jars DIR' fills it; "
-        "without it Spark fetches them. [env: MQREGISTRY_DELTA_JARS]",
-    )(function)  # fmt: skip
+    """``--master`` and ``--driver-memory``, of every command that starts Spark."""
     function = click.option(
         "--driver-memory", default="2g", show_default=True, metavar="SIZE", help="Memory of Spark's driver.",
         callback=_matching(_MEMORY, "a whole number with its unit: 512m, 2g"),

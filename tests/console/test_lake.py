@@ -17,14 +17,14 @@ from mqregistry.console.past import NotKnown
 from mqregistry.console.report import ReportSource
 from mqregistry.embedded import EmbeddedRedis
 from mqregistry.errors import StartError
+from mqregistry.pipeline import silver
+from mqregistry.pipeline.lake import snapshot
 from mqregistry.pipeline.lake.lake import Lake
 from mqregistry.pipeline.past.travel import ask
-from mqregistry.store.snapshot import read_head
 from mqregistry.store.store import Store
 from tests.conftest import NO_FSYNC
-from tests.pipeline.plain_lake import PlainSilver
 from tests.pipeline.test_report import a_lake
-from tests.pipeline.world import Model, entries, plain, whole_changes
+from tests.pipeline.world import Model, entries, plain, whole_changes, write_bronze
 from tests.store.bed import Bed
 
 from .conftest import open_site
@@ -43,13 +43,12 @@ class Recorder:
         self.number = 0
 
     async def begin(self):
-        head = await read_head(self.store)
-        self.epoch, self.silver = head.epoch, PlainSilver(begin_ms=head.now_ms)
+        self.epoch = (await snapshot.take_async(self.store.url, NAMESPACE, self.lake)).epoch
 
     async def record(self, store):
         new = await entries(store, self.found[-1][0] if self.found else "-")
-        self.silver.take([e for _, e in new])
-        self.silver.write(self.lake, NAMESPACE, self.epoch, number=self.number)
+        write_bronze(self.lake, NAMESPACE, self.epoch, self.number, new)
+        silver.advance(None, self.lake, NAMESPACE, self.epoch)
         self.found += new
         self.number += 1
 

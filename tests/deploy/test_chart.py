@@ -135,7 +135,7 @@ def test_the_command_line_and_the_settings_take_what_it_starts(case, tmp_path):
         settings = build(environ=environment(container), warn=warnings.append)
         assert warnings == [], name
         parse_url(settings.redis, "chosen")
-    assert set(started) == {"serve", "sweep", "console"} | ({"pipeline"} if case == "production" else set())
+    assert set(started) == {"serve", "sweep", "console"}
     file = tmp_path / "namesrv.properties"
     file.write_text(settings_of(rendered(case)))
     settings = build(config_file=file, environ={}, warn=warnings.append)

@@ -2,7 +2,6 @@
 
 import os
 import shutil
-from pathlib import Path
 
 import pytest
 
@@ -34,23 +33,7 @@ def bed(redis_url, namespace):
 
 
 @pytest.fixture(scope="session")
-def delta_jars():
-    """The folder of Delta's jars: MQREGISTRY_DELTA_JARS, or one of the clone's that is filled once."""
-    given = os.environ.get("MQREGISTRY_DELTA_JARS")
-    if given:
-        return given
-    jars = pytest.importorskip("mqregistry.pipeline.spark.jars", reason="no pyspark: pip install -e '.[spark]'")
-    folder = Path(os.environ.get("MQREGISTRY_CACHE") or Path(__file__).parents[2] / ".cache") / "delta-jars"
-    try:
-        jars.fetch(folder)
-    except Exception as error:  # noqa: BLE001 - without a way out
-        pytest.skip(f"no jars for Delta tables: {error}")
-    os.environ["MQREGISTRY_DELTA_JARS"] = str(folder)  # for the commands that tests run
-    return str(folder)
-
-
-@pytest.fixture(scope="session")
-def spark(tmp_path_factory, delta_jars):
+def spark(tmp_path_factory):
     """Two cores, 1 GB, no JAVA_HOME; what it keeps on disk is in a folder of its own."""
     session_module = pytest.importorskip(
         "mqregistry.pipeline.spark.session", reason="no pyspark: pip install -e '.[spark]'"
@@ -60,7 +43,6 @@ def spark(tmp_path_factory, delta_jars):
     session = session_module.open_session(
         master="local[2]",
         driver_memory="1g",
-        jars=delta_jars,
         config={
             "spark.local.dir": str(folder),
             "spark.sql.warehouse.dir": str(folder / "warehouse"),

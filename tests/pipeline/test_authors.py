@@ -10,12 +10,12 @@ import pytest
 pytest.importorskip("pyarrow", reason="no pyarrow: pip install -e '.[spark]'")
 
 from mqregistry.events.by import By
+from mqregistry.pipeline import silver
+from mqregistry.pipeline.lake import snapshot
 from mqregistry.pipeline.past import travel
-from mqregistry.store.snapshot import read_head
 from tests.cli.conftest import command, env, home  # noqa: F401 - fixtures
-from tests.pipeline.plain_lake import put_changes
-from tests.pipeline.test_travel import T0, begin, event
-from tests.pipeline.world import entries
+from tests.pipeline.test_travel import T0, begin, event, fill
+from tests.pipeline.world import entries, write_bronze
 from tests.store.bed import Bed, registration
 
 BROKER = By("anonymous", peer="10.0.0.1:40001", front_end="ns1:9876")
@@ -38,12 +38,12 @@ def deleted(store, run, lake):
         await bed.let_pass(60_000)
         await bed.routes.delete_topic("t1", by=ALICE)
         first, last = await bed.events()
-        epoch, found = (await read_head(store)).epoch, await entries(store)
-        begin(lake, epoch, first.ms, namespace=store.namespace).fill(found)
-        put_changes(lake, store.namespace, epoch, found)
-        return first.ms, last.ms
+        epoch = (await snapshot.take_async(store.url, store.namespace, lake)).epoch
+        write_bronze(lake, store.namespace, epoch, 0, await entries(store))
+        return epoch, first.ms, last.ms
 
-    first_ms, last_ms = run(fill_it())
+    epoch, first_ms, last_ms = run(fill_it())
+    silver.advance(None, lake, store.namespace, epoch)
     return travel.find_past(lake, store.namespace, last_ms), first_ms, last_ms
 
 
@@ -74,8 +74,9 @@ def test_one_command_says_who_deleted_a_topic_and_another_where_it_was(deleted, 
 
 
 def test_a_change_that_does_not_say_who_is_not_known(lake):
+    begin(lake, "e", T0)
     queue_data = {"r": 1, "w": 1, "p": 6, "f": 0}
-    begin(lake, "e", T0).fill([
+    fill(lake, "e", [
         event(1, T0, "topic_registered", topic="t", queue_datas={"a": queue_data}, rev=1),
         event(2, T0 + 10, "topic_deleted", topic="t", broker_names=["a"], rev=2),
     ])  # fmt: skip

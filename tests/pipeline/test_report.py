@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
-import tempfile
-from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -15,35 +12,16 @@ pytest.importorskip("pyarrow", reason="no pyarrow: pip install -e '.[spark]'")
 pytest.importorskip("altair", reason="no altair: pip install -e '.[spark]'")
 
 from mqregistry.cli import cli
+from mqregistry.pipeline import gold
 from mqregistry.pipeline.lake.lake import Lake, LakeError
 from mqregistry.pipeline.report import charts, formats, write
 from mqregistry.pipeline.report.facts import gather
 from mqregistry.pipeline.report.headlines import headlines, unwritable
-from tests.pipeline.gold_lake import HOUR, NOON, Written, addr, beat, event, queue, refresh
-
-pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
-_MADE = {}
+from tests.pipeline.gold_lake import Written
+from tests.pipeline.test_gold_refresh import HOUR, NOON, addr, beat, event, queue
 
 
-def a_lake(path, **shape):
-    """A copy of the lake of this shape, which is made once."""
-    key = str(sorted(shape.items()))
-    if key not in _MADE:
-        _MADE[key] = Path(tempfile.mkdtemp(prefix="mqreport")) / "lake"
-        make_lake(_MADE[key], **shape)
-    shutil.copytree(_MADE[key], path, dirs_exist_ok=True)
-    return Lake(str(path))
-
-
-@pytest.fixture(scope="module", autouse=True)
-def made_lakes_are_removed():
-    yield
-    for path in _MADE.values():
-        shutil.rmtree(path.parent)
-    _MADE.clear()
-
-
-def make_lake(path, *, brokers=3, hours=24, epoch="e1", start=NOON):
+def a_lake(path, *, brokers=3, hours=24, epoch="e1", start=NOON):
     """Broker b00 flaps twice and is away for 20 minutes, b01 is gone at the end, the others are well."""
     written, end = Written(Lake(str(path)), epoch=epoch), start + hours * HOUR
     lives = {f"b{number:02d}": [(start, None)] for number in range(brokers)}
@@ -61,11 +39,11 @@ def make_lake(path, *, brokers=3, hours=24, epoch="e1", start=NOON):
     written.silver(0, seq=100, ms=end, broker_addr=addrs, queue_data=queues)
     events = [event(1, start, "broker_registered", "b00"), event(2, start + 60_000, "broker_expired", "b00")]
     alarm = {"seq": 3, "ms": start + 5, "type": "stream_alarm", "alarm": "behind", "reader": "p", "stream": "changes"}
-    written.bronze("changes", [*events, alarm])
-    written.bronze("heartbeats", [beat(start + ms, "c1|b00:0") for ms in (0, 30_000, 60_000, 150_000)])
+    written.bronze("changes", 0, [*events, alarm])
+    written.bronze("heartbeats", 0, [beat(start + ms, "c1|b00:0") for ms in (0, 30_000, 60_000, 150_000)])
     entry = {"ms": start + 10, "front_end": "f", "since_ms": start, "found": {"orders": 9, "uneven": 1}}
-    written.bronze("lookups", [{**entry, "missing": {"</script><b>": 5, "typo": 2}}])
-    assert refresh(written)
+    written.bronze("lookups", 0, [{**entry, "missing": {"</script><b>": 5, "typo": 2}}])
+    assert gold.refresh(None, written.lake, written.namespace, epoch)
     return written.lake
 
 
@@ -102,8 +80,8 @@ def one_broker(path, *lives, until, name="b"):
     """A broker without a topic."""
     written = Written(Lake(str(path)))
     written.silver(0, seq=1, ms=until, broker_addr=[addr(name, *life) for life in lives])
-    written.bronze("changes", [event(1, lives[0][0], "broker_registered", name)])
-    refresh(written)
+    written.bronze("changes", 0, [event(1, lives[0][0], "broker_registered", name)])
+    gold.refresh(None, written.lake, written.namespace, written.epoch)
     return written.lake
 
 
@@ -130,7 +108,7 @@ def test_a_broker_that_left_before_the_report_is_named(tmp_path):
         broker_addr=[addr("left", start, start + HOUR), addr("stays", start)],
         queue_data=[queue("t", "left", start, start + HOUR), queue("t", "stays", start)],
     )  # fmt: skip
-    assert refresh(written)
+    assert gold.refresh(None, written.lake, written.namespace, written.epoch)
     now = headlines(gather(written.lake, "default", "e1", None, None, 24 * HOUR))[0]
     assert (now.answer, now.tone) == ("writable", "good")
     assert now.detail.endswith("; gone since before: left")
@@ -151,7 +129,7 @@ def test_an_absence_over_midnight_ends_with_its_date(tmp_path):
         0, seq=9, ms=back + HOUR,
         broker_addr=[addr("b", *life) for life in lives], queue_data=[queue("t", "b", *life) for life in lives],
     )  # fmt: skip
-    assert refresh(written)
+    assert gold.refresh(None, written.lake, written.namespace, written.epoch)
     longest = headlines(gather(written.lake, "default", "e1", None, None, 24 * HOUR))[2]
     assert longest.detail == "b, from 2026-01-01 23:00 to 2026-01-02 01:00"
 
@@ -179,7 +157,7 @@ def test_bars_are_ranked_by_what_they_show_and_leave_room_for_their_labels(tmp_p
             queue(topic, f"b{at}", NOON, nums=nums) for topic, row in of.items() for at, nums in enumerate(row)
         ],
     )  # fmt: skip
-    assert refresh(written)
+    assert gold.refresh(None, written.lake, written.namespace, written.epoch)
     facts = gather(written.lake, "default", "e1", None, None, 24 * HOUR)
     spec = charts.skew(facts)
     shown = [(row["topic"], row["max_mean"]) for row in values(spec["layer"][0])]
@@ -239,7 +217,7 @@ BROKEN = r"is broken or gone: .*parquet.*'mqregistry pipeline backfill' writes"
     [
         ("parquet", b"PAR1 nonsense PAR1", BROKEN),
         ("parquet", b"", BROKEN),
-        ("json", b"{", r"Delta's log in .*_delta_log cannot be read: "),
+        ("json", b"{", r"Delta's log in .*/state/_delta_log cannot be read: "),
     ],
 )
 def test_a_broken_file_of_figures_is_named_and_the_page_stays_as_it_was(tmp_path, kind, content, said):
@@ -261,8 +239,8 @@ def test_a_time_in_which_nothing_was_is_said(tmp_path):
 
 
 def test_every_epoch_has_its_part_the_newest_first(tmp_path):
-    make_lake(tmp_path / "lake", epoch="first", hours=2)
-    lake = make_lake(tmp_path / "lake", epoch="second", start=NOON + 3 * HOUR, hours=2)
+    a_lake(tmp_path / "lake", epoch="first", hours=2)
+    lake = a_lake(tmp_path / "lake", epoch="second", start=NOON + 3 * HOUR, hours=2)
     out = tmp_path / "report.html"
     assert [facts.epoch for facts in write(lake, "default", out)] == ["second", "first"]
     assert out.read_text().index("Epoch second") < out.read_text().index("Epoch first")

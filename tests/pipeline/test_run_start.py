@@ -17,14 +17,15 @@ pytest.importorskip("pyspark", reason="no pyspark: pip install -e '.[spark]'")
 
 from mqregistry.cli.pipeline.extras import spark_extra
 from mqregistry.errors import NoNamespace, StartError, StoreUnavailable
-from mqregistry.pipeline import run as application
+from mqregistry.pipeline import jobs
+from mqregistry.pipeline.lake import snapshot
 from mqregistry.pipeline.lake.lake import Lake, LakeError
+from mqregistry.pipeline.past import audit
 from mqregistry.pipeline.spark import session
 from mqregistry.store.keys import meta
-from mqregistry.store.snapshot import read_head
 from mqregistry.store.store import Store
 from tests.cli.conftest import command, env, home  # noqa: F401 - fixtures
-from tests.pipeline.plain_lake import PlainSilver
+from tests.pipeline.streams import Bed
 
 REDIS = ("--redis", "redis://127.0.0.1:1")
 
@@ -59,21 +60,20 @@ def test_options_that_spark_would_refuse_are_wrong_usage(no_spark, command, name
     assert said in " ".join(command("pipeline", name, option, value, expect=2).output.split())
 
 
-@pytest.mark.parametrize("name", ["run", "backfill", "maintain", "requarantine"])
+@pytest.mark.parametrize("name", ["run", "backfill"])
 def test_a_setting_of_spark_is_a_pair(no_spark, command, name):  # noqa: F811
     for value in ("spark.ui.enabled", "ui.enabled=true"):
         result = command("pipeline", name, "--conf", value, expect=2)
         assert f"'{value}': expected KEY=VALUE, with a KEY that begins with spark." in " ".join(result.output.split())
 
 
-@pytest.mark.parametrize("place", ["a file", "below a file", "/proc/lake", "s3://bucket/lake", "foo://bar"])
+@pytest.mark.parametrize("place", ["a file", "below a file", "/proc/lake"])
 def test_a_lake_that_cannot_be_written_is_said_before_spark_starts(no_spark, command, tmp_path, place):  # noqa: F811
     (tmp_path / "file").touch()
     lake = {"a file": tmp_path / "file", "below a file": tmp_path / "file" / "lake"}.get(place, place)
     error = command("pipeline", "run", *REDIS, "--lake", str(lake), expect=1).exception
     assert isinstance(error, StartError)
-    said = f"--lake {lake}: a run writes to a folder" if "://" in str(lake) else f"cannot write the lake at {lake}: "
-    assert said in str(error)
+    assert f"cannot write the lake at file://{lake}: " in str(error)
 
 
 @pytest.fixture
@@ -83,13 +83,15 @@ def recorded(redis_url, namespace, tmp_path):
     async def begin():
         async with Store(redis_url, namespace) as store:
             await store.connect()
-            return (await read_head(store)).epoch
+        await snapshot.take_async(redis_url, namespace, Lake(str(tmp_path / "lake")))
 
-    PlainSilver().write(Lake(str(tmp_path / "lake")), namespace, asyncio.run(begin()))
+    asyncio.run(begin())
     return tmp_path / "lake", ("--namespace", namespace, "--redis", redis_url, "--lake", str(tmp_path / "lake"))
 
 
-def test_a_run_starts_spark_with_its_settings(command, tmp_path, monkeypatch):  # noqa: F811
+def test_a_run_starts_spark_with_its_settings_where_there_is_much(
+    command, recorded, redis_url, namespace, monkeypatch  # noqa: F811
+):  # fmt: skip
     started = []
 
     def start(**options):
@@ -97,10 +99,31 @@ def test_a_run_starts_spark_with_its_settings(command, tmp_path, monkeypatch):  
         raise StartError("enough")
 
     monkeypatch.setattr(session, "open_session", start)
-    options = ("--lake", str(tmp_path), "--conf", "spark.a=b=c", "--jars", "/jars")
-    assert str(command("pipeline", "run", "--once", *REDIS, *options, expect=1).exception) == "enough"
-    del started[0]["tell"]
-    assert started == [{"master": "local[*]", "driver_memory": "2g", "config": {"spark.a": "b=c"}, "jars": "/jars"}]
+    command("pipeline", "run", "--once", *recorded[1])
+    assert not started
+    bed = Bed(redis_url, namespace)
+    bed.changes(jobs.PipelineSettings("").spark_from + 1)
+    error = command("pipeline", "run", "--once", *recorded[1], "--conf", "spark.a=b=c", expect=1).exception
+    assert str(error) == "enough"
+    assert started == [{"master": "local[*]", "driver_memory": "2g", "config": {"spark.a": "b=c"}}]
+
+
+def test_an_audit_of_much_starts_spark_when_lake_and_redis_are_there(command, recorded, monkeypatch):  # noqa: F811
+    class Started(Exception):
+        pass
+
+    def started(**_):
+        raise Started
+
+    monkeypatch.setattr(session, "open_session", started)
+    few = command("pipeline", "audit", *recorded[1], "--since-last")
+    assert "no differences" in few.stdout
+    assert "starting Spark" not in few.stderr
+    monkeypatch.setattr(audit, "SPARK_FROM_ROWS", 0)
+    result = command("pipeline", "audit", *recorded[1], expect=1)
+    assert isinstance(result.exception, Started)
+    assert "starting Spark" in result.stderr
+    assert not list(recorded[0].glob("_*"))
 
 
 @pytest.mark.parametrize("place", ["empty", "a file", "not there", "another namespace"])
@@ -113,7 +136,7 @@ def test_an_audit_says_that_the_lake_has_nothing_before_spark_starts(
     more = ("--namespace", "another") if place == "another namespace" else ()
     result = command("pipeline", "audit", *recorded[1], "--lake", str(lake), *more, expect=1)
     assert isinstance(result.exception, LakeError)
-    assert f"the lake at {lake} holds nothing of namespace" in str(result.exception)
+    assert f"the lake at file://{str(lake).replace(' ', '%20')} holds nothing of namespace" in str(result.exception)
     assert "starting Spark" not in result.stderr
 
 
@@ -139,18 +162,16 @@ def test_an_audit_says_that_redis_began_anew_before_spark_starts(
 def test_an_audit_says_that_the_lake_cannot_be_written_before_spark_starts(
     no_spark, command, recorded  # noqa: F811
 ):  # fmt: skip
-    (recorded[0] / "_checkpoints").touch()  # as good as a folder that belongs to somebody else
+    (recorded[0] / "_tried").touch()  # as good as a folder that belongs to somebody else
     error = command("pipeline", "audit", *recorded[1], expect=1).exception
     assert isinstance(error, StartError)
-    assert f"cannot write the lake at {recorded[0]}: " in str(error)
+    assert f"cannot write the lake at file://{recorded[0]}: " in str(error)
 
 
-def test_a_lake_of_an_earlier_release_is_refused(command, tmp_path):  # noqa: F811
-    (tmp_path / "state").mkdir()
-    error = command("pipeline", "run", *REDIS, "--lake", str(tmp_path), expect=1).exception
+def test_a_lake_of_an_unknown_kind_is_said(command):  # noqa: F811
+    error = command("pipeline", "run", *REDIS, "--lake", "foo://bar", expect=1).exception
     assert isinstance(error, LakeError)
-    assert "was written by an earlier release" in str(error)
-    assert "--lake DIR" in str(error)
+    assert "--lake foo://bar: Unrecognized filesystem type" in str(error)
 
 
 @pytest.mark.parametrize("lacking", ["pyspark", "py4j", "pyarrow", "deltalake"])
@@ -210,7 +231,7 @@ def test_a_single_round_that_was_interrupted_is_no_success(command, tmp_path, mo
         signal.raise_signal(number)
         assert stop.is_set()
 
-    monkeypatch.setattr(application, "run", interrupted)
+    monkeypatch.setattr(jobs, "run", interrupted)
     once = command("pipeline", "run", "--once", *REDIS, "--lake", str(tmp_path), expect=status)
     assert "mqregistry: stopping; once more to stop at once" in once.stderr
     command("pipeline", "run", *REDIS, "--lake", str(tmp_path), expect=0)

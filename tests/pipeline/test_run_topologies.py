@@ -13,10 +13,11 @@ pytest.importorskip("pyspark", reason="no pyspark: pip install -e '.[spark]'")
 
 from bench.servers.redis_servers import HOST, RedisProcess, cluster_setup
 from mqregistry.errors import StoreError, StoreUnavailable
-from mqregistry.pipeline.lake.lake import Lake
+from mqregistry.pipeline import jobs
+from mqregistry.pipeline.lake.lake import Lake, owner
+from mqregistry.pipeline.lake.schema import BRONZE
 from mqregistry.pipeline.past.audit import audit
 from mqregistry.pipeline.redis_stream.stream import OtherPast
-from mqregistry.pipeline.run import Settings, run
 from mqregistry.store import scripts
 from mqregistry.store.store import Store
 from tests.deploy.conftest import deployed  # noqa: F401 - a fixture
@@ -24,8 +25,6 @@ from tests.deploy.files import granted, login
 from tests.topology.servers import TlsProxy, make_certificates, sentinel_setup
 
 from .world import World
-
-pytestmark = pytest.mark.spark
 
 # For a database number, and for a Redis Cluster.
 NOT_HERE = {"select", "command", "cluster|slots", "asking"}
@@ -41,7 +40,7 @@ def folder():
 def live(url, namespace, operations=30, seed=1):
     """Some more of a registry's life; gives its epoch."""
 
-    async def play():
+    async def run():
         async with Store(url, namespace, timeout_ms=10_000) as store:
             await store.connect()
             world = World(store, seed)
@@ -49,20 +48,17 @@ def live(url, namespace, operations=30, seed=1):
                 await world.step()
             return (await world.bed.head()).epoch
 
-    return asyncio.run(play())
+    return asyncio.run(run())
 
 
-@pytest.fixture
-def record(spark, lake):
-    def once(url, namespace, *, where=lake, tell=print, **more):
-        return run(spark, where, Settings(url, [namespace], **more), once=True, tell=tell)
-
-    return once
+def record(lake, url, namespace, **more):
+    return jobs.run(None, lake, jobs.PipelineSettings(url, namespace, **more), once=True)
 
 
 def recorded(lake, namespace, epoch):
     """(id, seq, event) of every change in bronze."""
-    rows = lake.read("bronze/changes", namespace=namespace, epoch=epoch).to_pylist()
+    files = lake.table("bronze/changes").files(**owner(namespace, epoch))
+    rows = lake.dataset(files, BRONZE["changes"]).to_table().to_pylist()
     return sorted((row["id_ms"], row["id_n"], row["seq"], row["e"]) for row in rows)
 
 
@@ -78,14 +74,15 @@ def held(server, namespace):
     ]
 
 
-def test_a_user_with_just_these_rights_runs_and_audits(deployed, namespace, lake, spark, record):  # noqa: F811
+def test_a_user_with_just_these_rights_runs_and_audits(deployed, namespace, lake):  # noqa: F811
     epoch = live(login(deployed, "mqregistry"), namespace)
     deployed.call("XTRIM", f"mq:{{{namespace}}}:changes", "MAXLEN", 5)  # so that the tables are read
     url = login(deployed, "mqpipeline")
     deployed.call("ACL", "LOG", "RESET")
     deployed.call("CONFIG", "RESETSTAT")
     told: list[str] = []
-    assert record(url, namespace, tell=told.append)["heartbeats"] > 0
+    done = jobs.run(None, lake, jobs.PipelineSettings(url, namespace), once=True, tell=told.append)
+    assert done.entries["heartbeats"] > 0
     # the right to say how far it has read would be one to write every table: Redis 6.2 cannot say "only this key"
     (refused,) = [text for text in told if "lacks a right" in text]
     assert "run it more often than changesMaxAgeHours" in refused
@@ -93,10 +90,10 @@ def test_a_user_with_just_these_rights_runs_and_audits(deployed, namespace, lake
     used = stats(deployed)
     live(login(deployed, "mqregistry"), namespace, seed=2)
     deployed.call("CONFIG", "RESETSTAT")
-    assert audit(spark, url, namespace, lake).ok  # with changes that only the stream has
+    assert audit(None, url, namespace, lake).ok  # with changes that only the stream has
     used |= stats(deployed)
     assert deployed.call("ACL", "LOG") == []
-    assert record(url, namespace)["changes"] > 0
+    assert record(lake, url, namespace).entries["changes"] > 0
     refusals = [dict(zip(row[::2], row[1::2], strict=True)) for row in deployed.call("ACL", "LOG")]
     assert {(row[b"context"], row[b"object"]) for row in refusals} == {(b"lua", b"hset")}
     assert recorded(lake, namespace, epoch)[-1] == held(deployed, namespace)[-1]
@@ -121,41 +118,41 @@ def _text(value):
     return value.decode() if isinstance(value, bytes) else value
 
 
-def test_a_missing_right_is_said(folder, namespace, lake, spark, record):
+def test_a_missing_right_is_said(folder, namespace, lake):
     with RedisProcess(folder / "node") as server:
         live(server.url, namespace)
         rights = [f"+{name}" for name in granted("mqpipeline") - {"xinfo|stream"}]
         server.call("ACL", "SETUSER", "few", "on", ">x", "~mq:*", *rights)
         with pytest.raises(StoreError, match=r"lacks a right.*'xinfo"):
-            record(f"redis://few:x@{server.address}", namespace)
+            record(lake, f"redis://few:x@{server.address}", namespace)
 
 
-def test_over_tls(folder, namespace, lake, spark, record):
+def test_over_tls(folder, namespace, lake):
     ca, certificate, key = make_certificates(folder)
     with RedisProcess(folder / "node") as server:
         proxy = TlsProxy(server.port, certificate, key)
         try:
             epoch = live(server.url, namespace)
             url = f"rediss://{HOST}:{proxy.port}?ssl_ca_certs={ca}"
-            record(url, namespace)
+            record(lake, url, namespace)
             assert recorded(lake, namespace, epoch) == held(server, namespace)
-            assert audit(spark, url, namespace, lake).ok
+            assert audit(None, url, namespace, lake).ok
             with pytest.raises(StoreUnavailable, match=r"(?i)certificate"):
-                record(f"rediss://{HOST}:{proxy.port}", namespace)
+                record(lake, f"rediss://{HOST}:{proxy.port}", namespace)
         finally:
             proxy.close()
 
 
-def test_a_cluster(folder, namespace, lake, spark, record):
+def test_a_cluster(folder, namespace, lake):
     with cluster_setup(folder) as cluster:
         epoch = live(cluster.url, namespace)
-        record(cluster.url, namespace)
-        assert audit(spark, cluster.url, namespace, lake).ok
+        record(lake, cluster.url, namespace)
+        assert audit(None, cluster.url, namespace, lake).ok
         slot = cluster.nodes[0].call("CLUSTER", "KEYSLOT", f"mq:{{{namespace}}}:changes")
         assert recorded(lake, namespace, epoch) == held(cluster.node_of(slot), namespace)
 
 
-def test_sentinel_fails_over_between_batches_and_rounds(folder, namespace, lake, spark, record):
+def test_sentinel_fails_over_between_batches_and_rounds(folder, namespace, lake):
     with sentinel_setup(folder) as sentinel:
         epoch = live(sentinel.url, namespace, 60)
         before = held(sentinel.master, namespace)
@@ -165,25 +162,25 @@ def test_sentinel_fails_over_between_batches_and_rounds(folder, namespace, lake,
 
         def tell(text):
             """After the first batch of several, the master dies."""
-            if text.startswith("changes: ") and not failed_over:
+            if text.startswith("changes: batch") and not failed_over:
                 failed_over.append(text)
                 sentinel.master.kill()
                 sentinel.wait_for_failover(new)
 
-        limit = len(before) // 4
+        settings = jobs.PipelineSettings(sentinel.url, namespace, limit=len(before) // 4)
         try:
-            record(sentinel.url, namespace, tell=tell, limit=limit)
+            jobs.run(None, lake, settings, once=True, tell=tell)
         except StoreUnavailable:  # told so, and then run again
-            record(sentinel.url, namespace, limit=limit)
+            jobs.run(None, lake, settings, once=True)
         assert failed_over
         assert recorded(lake, namespace, epoch) == before == held(new, namespace)
         assert live(sentinel.url, namespace, 20, seed=2) == epoch
-        record(sentinel.url, namespace)
+        record(lake, sentinel.url, namespace)
         assert recorded(lake, namespace, epoch) == held(new, namespace)
-        assert audit(spark, sentinel.url, namespace, lake).ok
+        assert audit(None, sentinel.url, namespace, lake).ok
 
 
-def test_sentinel_promotes_a_replica_that_has_less_than_was_read(folder, namespace, lake, tmp_path, spark, record):
+def test_sentinel_promotes_a_replica_that_has_less_than_was_read(folder, namespace, lake, tmp_path):
     # Sentinel takes no replica that was parted for more than ten times this: a round must fit in
     with sentinel_setup(folder, down_after_ms=6000) as sentinel:
         epoch = live(sentinel.url, namespace)
@@ -192,21 +189,21 @@ def test_sentinel_promotes_a_replica_that_has_less_than_was_read(folder, namespa
         sentinel.part()
         live(sentinel.url, namespace, 20, seed=2)
         lost = held(sentinel.master, namespace)
-        record(sentinel.url, namespace)
+        record(lake, sentinel.url, namespace)
         assert recorded(lake, namespace, epoch) == lost
         sentinel.master.kill()
         sentinel.wait_for_failover(new)
         with pytest.raises(OtherPast, match=r"earlier state.*begin another one: --lake DIR"):
-            record(sentinel.url, namespace)
+            record(lake, sentinel.url, namespace)
         live(sentinel.url, namespace, 60, seed=3)  # more than what was lost
         for accept_gap in (False, True):
             with pytest.raises(OtherPast, match=r"earlier state.*begin another one: --lake DIR"):
-                record(sentinel.url, namespace, accept_gap=accept_gap)
+                record(lake, sentinel.url, namespace, accept_gap=accept_gap)
         assert recorded(lake, namespace, epoch) == lost  # as it was
         other = Lake(str(tmp_path / "other"))
-        record(sentinel.url, namespace, where=other)
+        record(other, sentinel.url, namespace)
         assert recorded(other, namespace, epoch) == held(new, namespace)
-        assert audit(spark, sentinel.url, namespace, other).ok
+        assert audit(None, sentinel.url, namespace, other).ok
 
 
 def wait_caught_up(sentinel):

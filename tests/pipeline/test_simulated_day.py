@@ -5,7 +5,8 @@ Then both are killed while most brokers are registered: the tables stand still, 
 
 A past of 26 hours that ``simulate --past`` writes is compared in the same way.
 
-MQREGISTRY_DAY_SEED=7 plays another day, MQREGISTRY_DAY_MS=60000 a longer one.
+MQREGISTRY_DAY_SEED=7 plays another day, MQREGISTRY_DAY_MS=60000 a longer one; MQREGISTRY_DAY_GOLD=spark also computes
+gold on Spark, which is otherwise for more rows than this day has.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from tests.simulate_oracle.day import Truth, play
 
 pytest.importorskip("pyspark", reason="no pyspark: pip install -e '.[spark]'")
 
-pytestmark = [pytest.mark.timeout(900), pytest.mark.spark]
+pytestmark = pytest.mark.timeout(600)
 
 NAMESPACE = "simulated-day"
 DAY_MS = 24 * 3_600_000
@@ -94,23 +95,21 @@ def truth(redis_url):
 
 
 @pytest.fixture(scope="module")
-def recorded(spark, redis_url, truth, tmp_path_factory):
+def recorded(redis_url, truth, tmp_path_factory):
     """A lake with bronze and silver."""
-    from mqregistry.pipeline import namespace
-    from mqregistry.pipeline.run import Settings as Wanted
-    from mqregistry.pipeline.run import run
+    from mqregistry.pipeline import gold, jobs
 
     lake = Lake(str(tmp_path_factory.mktemp("lake")))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(namespace, "refresh", lambda *_, **__: False)
-        run(spark, lake, Wanted(redis_url, [NAMESPACE]), once=True)
+        patch.setattr(gold, "refresh", lambda *_, **__: False)
+        jobs.run(None, lake, jobs.PipelineSettings(redis_url, NAMESPACE), once=True)
     return lake
 
 
 @pytest.fixture
 def lake(recorded, tmp_path):
     """A copy of it."""
-    shutil.copytree(recorded.root, tmp_path / "lake")
+    shutil.copytree(recorded.path(), tmp_path / "lake")
     return Lake(str(tmp_path / "lake"))
 
 
@@ -169,27 +168,36 @@ def test_the_day_has_something_of_everything(truth):
     assert any(0 < row["writable_ms"] < row["routable_ms"] for row in figures["topic"])
 
 
-def test_gold_figures_are_those_of_the_simulator(spark, truth, lake):
-    from mqregistry.pipeline.gold.refresh import refresh
+def test_gold_figures_are_those_of_the_simulator(truth, lake):
+    from mqregistry.pipeline.gold import refresh
 
-    assert refresh(spark, lake, truth.namespace, truth.epoch, flap_ms=FLAP_MS)
+    assert refresh(None, lake, truth.namespace, truth.epoch, flap_ms=FLAP_MS)
     assert differences(lake, truth) == []
 
 
-def test_gold_that_is_refreshed_often_is_the_same(spark, truth, lake):
-    from mqregistry.pipeline.gold.refresh import refresh
+def test_gold_that_is_refreshed_often_is_the_same(truth, lake):
+    from mqregistry.pipeline.gold import refresh
 
-    since_ms = None
-    for now_ms in (truth.end_ms - SHAPE.duration_ms * 2 // 3, truth.end_ms - SHAPE.duration_ms // 3, truth.end_ms):
-        refresh(spark, lake, truth.namespace, truth.epoch, flap_ms=FLAP_MS, now_ms=now_ms, since_ms=since_ms)
-        since_ms = now_ms
+    for now_ms in range(truth.end_ms - SHAPE.duration_ms, truth.end_ms, 700):
+        refresh(None, lake, truth.namespace, truth.epoch, flap_ms=FLAP_MS, now_ms=now_ms)
+    assert refresh(None, lake, truth.namespace, truth.epoch, flap_ms=FLAP_MS, now_ms=truth.end_ms)
     assert differences(lake, truth) == []
 
 
-def test_audit_finds_no_difference(spark, truth, lake, redis_url):
+@pytest.mark.spark
+@pytest.mark.skipif(os.environ.get("MQREGISTRY_DAY_GOLD") != "spark", reason="only with MQREGISTRY_DAY_GOLD=spark")
+def test_gold_on_spark_is_the_same(truth, lake, spark):
+    from mqregistry.pipeline.gold import refresh
+
+    for now_ms in (truth.end_ms - SHAPE.duration_ms // 3, truth.end_ms):
+        refresh(spark, lake, truth.namespace, truth.epoch, flap_ms=FLAP_MS, now_ms=now_ms, spark_from_rows=0)
+    assert differences(lake, truth) == []
+
+
+def test_audit_finds_no_difference(truth, lake, redis_url):
     from mqregistry.pipeline.past.audit import audit
 
-    found = audit(spark, redis_url, truth.namespace, lake)
+    found = audit(None, redis_url, truth.namespace, lake)
     assert found.ok, found
     assert found.cells > 50
 
@@ -211,18 +219,17 @@ async def write_past(redis_url: str, namespace: str) -> tuple[Truth, int]:
 
 
 @pytest.fixture(scope="module")
-def past(spark, redis_url, tmp_path_factory):
+def past(redis_url, tmp_path_factory):
     """A lake of it, the truth, and when it was asked for."""
-    from mqregistry.pipeline.run import Settings as Wanted
-    from mqregistry.pipeline.run import run
+    from mqregistry.pipeline import jobs
 
     truth, asked_ms = asyncio.run(write_past(redis_url, "simulated-past"))
     lake = Lake(str(tmp_path_factory.mktemp("past")))
-    run(spark, lake, Wanted(redis_url, ["simulated-past"]), once=True)
+    jobs.run(None, lake, jobs.PipelineSettings(redis_url, "simulated-past"), once=True)
     return lake, truth, asked_ms
 
 
-def test_a_past_that_is_written_has_the_stamps_of_its_hours(spark, past, redis_url):
+def test_a_past_that_is_written_has_the_stamps_of_its_hours(past, redis_url):
     from mqregistry.pipeline.past.audit import audit
 
     lake, truth, asked_ms = past
@@ -231,7 +238,7 @@ def test_a_past_that_is_written_has_the_stamps_of_its_hours(spark, past, redis_u
     assert len(hours) in (26, 27)
     assert asked_ms - min(hours) < 27 * 3_600_000
     assert differences(lake, truth) == []
-    found = audit(spark, redis_url, truth.namespace, lake)
+    found = audit(None, redis_url, truth.namespace, lake)
     assert found.ok, found
     assert found.cells > 20
     assert found.figures > 26 * 4

@@ -10,8 +10,8 @@ from ..lazy_group import LazyGroup
 @click.group(
     cls=LazyGroup,
     modules={
-        name: f"mqregistry.cli.pipeline.{name.replace('-', '_')}"
-        for name in ("run", "audit", "backfill", "jars", "maintain", "report", "requarantine", "sql", "what-if")
+        name: f"mqregistry.cli.pipeline.{name}"
+        for name in ("run", "audit", "backfill", "maintain", "move", "report", "requarantine", "sql")
     },
 )
 def pipeline() -> None:

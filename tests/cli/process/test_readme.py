@@ -24,11 +24,11 @@ PAGES = sorted(
 OTHERS = {
     "README.md": {"--from", "--spec"},
     "SECURITY.md": {"--format"},
-    "deploy/README.md": {"--build", "--build-arg", "--now"},
+    "deploy/README.md": {"--build", "--now"},
     "docs/howto/sentinel.md": {"--sentinel"},
-    "docs/kubernetes.md": {"--build-arg", "--from-literal", "--strict"},
+    "docs/kubernetes.md": {"--from-literal", "--strict"},
     "docs/operating.md": {"--scan", "--pattern"},
-    "docs/pipeline.md": {"--py-files", "--events", "--packages"},
+    "docs/pipeline.md": {"--py-files", "--events"},
     "docs/redis.md": {"--scan", "--pattern", "--eval"},
 }
 
