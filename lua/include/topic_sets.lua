@@ -38,6 +38,9 @@ local function lost(broker_name, topics)
       try("SREM", P .. "topics", topics[i])
     end
   end
+  if call("EXISTS", P .. "queues:" .. broker_name) == 0 then
+    call("HDEL", P .. "arriving", broker_name) -- it lost what it had gained before that was entered
+  end
 end
 
 local function leave(broker_name)
