@@ -81,7 +81,8 @@ class FromAnywhere(Wire):
         self.number = number
 
     def get_extra_info(self, name: str) -> Any:
-        return (f"10.{self.number >> 16}.{self.number >> 8 & 255}.{self.number & 255}", 1)
+        address = f"10.{self.number >> 16}.{self.number >> 8 & 255}.{self.number & 255}", 1
+        return address if name == "peername" else None
 
 
 def of_code(code: int):

@@ -142,13 +142,13 @@ from mqregistry.server.auth.authorization import Authorization
 
 look = Authorization._look
 
-def broken(self, command, sender, caller):
+def broken(self, command, sender, caller, *more):
     topic = (command.ext_fields or {}).get("topic")
     if topic == "defect":
         raise RuntimeError("a defect")
     if topic == "crash":
         raise BaseException("a crash")
-    return look(self, command, sender, caller)
+    return look(self, command, sender, caller, *more)
 
 Authorization._look = broken
 """

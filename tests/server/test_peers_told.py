@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from mqregistry.server.counting.closed import Closed
 from mqregistry.store import keys
 
 from .here import Here, Peer
@@ -16,6 +17,7 @@ class Connection(Peer):
     def __init__(self, channels, address):
         self.channel, self.address, self.via = channels.new_channel(), address, ""
         self.last_caller = None
+        self.closed_as, self.was_reset = Closed.CLIENT, False
 
     def close(self, closed_as, reason):
         pass

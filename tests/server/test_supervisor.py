@@ -698,7 +698,7 @@ async def test_a_taken_http_port_frees_the_listening_port(start):
     [
         ("unix:///no/such/redis.sock", "Redis is away"),
         ("http://x", "is none of redis://"),
-        ("redis://:pw@[::1", "Invalid IPv6 URL"),
+        ("redis://:pw@[::1", "cannot be read: write the characters"),
     ],
 )
 async def test_a_redis_that_cannot_be_used_is_a_start_error(start, url, said):

@@ -10,7 +10,7 @@ from ...auth.signature import access_key_of
 from ...protocol.codes import RequestCode
 from ...protocol.command import Command
 from ...protocol.registration import digest_of
-from .caller import TOO_MANY_FAILURES, WRONG_SIGNATURE, Caller, Callers, Origin, Unproven
+from .caller import TOO_MANY_FAILURES, WRONG_SIGNATURE, Caller, Callers, How, Origin, Unproven
 
 # The signature of a registration that a connection repeats is checked again after so long.
 VERIFIED_FOR_S: Final = 60.0
@@ -49,9 +49,10 @@ class Verified(NamedTuple):
 
 
 class Signing(Origin, Protocol):
-    """A connection. verified: the last signed registration over it."""
+    """A connection. verified: the last signed registration over it. last_caller: who was last known over it."""
 
     verified: Verified | None
+    last_caller: Caller | None
 
 
 class Proofs:
@@ -85,7 +86,10 @@ class Proofs:
         return None
 
     def signed(self, command: Command, sender: Signing) -> Caller | Unproven | None:
-        """Who signed a request; None: nobody did. Too many that are wrong are not looked at."""
+        """Who signed a request; None: nobody did.
+
+        Too many that are wrong are not looked at, except over a connection on which this user has proved himself.
+        """
         caller = self._not_looked_at(command, sender) or self._callers.of_signature(command)
         return self._failed(caller, sender)
 
@@ -94,9 +98,11 @@ class Proofs:
         return self._failed(caller, sender)
 
     def _not_looked_at(self, command: Command, sender: Signing) -> Unproven | None:
-        access_key = access_key_of(command.ext_fields)
-        why = self._failures.too_many(_host_of(sender), access_key) if access_key is not None else ""
-        return Unproven(access_key, TOO_MANY_FAILURES, why) if why and access_key is not None else None
+        access_key, last = access_key_of(command.ext_fields), sender.last_caller
+        if access_key is None or (last is not None and last.how is How.SIGNATURE and last.name == access_key):
+            return None
+        why = self._failures.too_many(_host_of(sender), access_key)
+        return Unproven(access_key, TOO_MANY_FAILURES, why) if why else None
 
     def _failed(self, caller: Caller | Unproven | None, sender: Signing) -> Caller | Unproven | None:
         if isinstance(caller, Unproven) and caller.reason != TOO_MANY_FAILURES:

@@ -50,7 +50,7 @@ class ServerConnection(Remote, asyncio.Protocol):
         self._context = connections.context
         self._reader = FrameReader()
         self._backlog: list[bytes] = []
-        self._writes = WriteQueue(self._context, self)
+        self._writes = WriteQueue(self._context)
         self._watched_bytes = self._progress_bytes = 0
         self._closing = self._lost = self._reading_paused = False
         self.closed_as = Closed.CLIENT
@@ -211,7 +211,7 @@ class ServerConnection(Remote, asyncio.Protocol):
         self._backlog.clear()
         self._context.watches.gone(self)
         self.unread_bytes = 0
-        self._writes.drop()
+        self._writes.drop(self)
         self._hold()
 
     def refuse(self, error: RemoteProtocolError, closed_as: Closed = Closed.BAD_FRAME) -> None:
@@ -314,7 +314,7 @@ class ServerConnection(Remote, asyncio.Protocol):
         """Have a write done after those before it, and answered."""
         if self._closing:
             return
-        self._writes.add(write, command, opaque, request_bytes(command, frame_bytes))
+        self._writes.add(self, write, command, opaque, request_bytes(command, frame_bytes))
         self._hold()
         limits = self._connections.limits
         if len(self._writes) >= limits.queued_writes or self._writes.bytes >= limits.queued_bytes:

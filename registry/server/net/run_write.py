@@ -44,13 +44,15 @@ class Writing(Peer, Protocol):
 
 
 class WriteQueue:
-    """The writes of one connection, in the order in which they came. bytes: what those hold that are not done."""
+    """The writes of one connection, in the order in which they came. bytes: what those hold that are not done.
 
-    __slots__ = ("_connection", "_context", "_waiting", "bytes", "task")
+    The connection holds this queue, so the queue does not hold the connection: see process/collector.py.
+    """
 
-    def __init__(self, context: RequestContext, connection: Writing) -> None:
+    __slots__ = ("_context", "_waiting", "bytes", "task")
+
+    def __init__(self, context: RequestContext) -> None:
         self._context = context
-        self._connection = connection
         self._waiting: deque[tuple[Write, Command, int, int, float, float]] = deque()
         self.bytes = 0
         self.task: asyncio.Task[None] | None = None
@@ -58,48 +60,48 @@ class WriteQueue:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def add(self, write: Write, command: Command, opaque: int, held_bytes: int) -> None:
+    def add(self, connection: Writing, write: Write, command: Command, opaque: int, held_bytes: int) -> None:
         """Have a write done after those before it."""
         self._context.in_flight += 1
         now_s = perf_counter()
-        self._waiting.append((write, command, opaque, held_bytes, now_s, self._connection.sent_at_s(now_s)))
+        self._waiting.append((write, command, opaque, held_bytes, now_s, connection.sent_at_s(now_s)))
         self.bytes += held_bytes
         if self.task is None:
-            self.task = asyncio.get_running_loop().create_task(self._run())
+            self.task = asyncio.get_running_loop().create_task(self._run(connection))
 
-    def drop(self) -> None:
+    def drop(self, connection: Writing) -> None:
         """Do none of them any more."""
         task, self.task = self.task, None
-        self._forget()
+        self._forget(connection.host)
         if task is not None:
             task.cancel()
-            self._connection.writes_done()
+            connection.writes_done()
 
-    async def _run(self) -> None:
+    async def _run(self, connection: Writing) -> None:
         waiting = self._waiting
         try:
             while waiting:
-                write, command, opaque, held_bytes, since_s, self._connection.said_s = waiting[0]
-                answer = await run_write(self._context, write, command, opaque, self._connection)
+                write, command, opaque, held_bytes, since_s, connection.said_s = waiting[0]
+                answer = await run_write(self._context, write, command, opaque, connection)
                 waiting.popleft()
-                self._ended(1)
+                self._ended(1, connection.host)
                 self.bytes -= held_bytes
                 self._context.counters.wrote(command.code, answer, since_s)
-                self._connection.write_done(command, answer)
+                connection.write_done(command, answer)
         finally:
             if self.task is not None:  # else drop() has done this
-                self._forget()
+                self._forget(connection.host)
                 self.task = None
-                self._connection.writes_done()
+                connection.writes_done()
 
-    def _forget(self) -> None:
-        self._ended(len(self._waiting))
+    def _forget(self, host: str) -> None:
+        self._ended(len(self._waiting), host)
         self._waiting.clear()
         self.bytes = 0
 
-    def _ended(self, writes: int) -> None:
+    def _ended(self, writes: int, host: str) -> None:
         self._context.in_flight -= writes
-        self._context.rates.ended(self._connection.host, writes)
+        self._context.rates.ended(host, writes)
 
 
 async def run_write(context: RequestContext, write: Write, command: Command, opaque: int, connection: Peer) -> bytes:
