@@ -74,6 +74,17 @@ local function json_of(flat, quoted)
   return table.concat(items, ",")
 end
 
+-- What is there already is not given again: a call whose answer was lost is repeated.
+local function differing(key, flat)
+  local some = {}
+  for i = 1, #flat, 2 do
+    if call("HGET", key, flat[i]) ~= flat[i + 1] then
+      some[#some + 1], some[#some + 2] = flat[i], flat[i + 1]
+    end
+  end
+  return some
+end
+
 if kind == "kv" then
   local key, member = P .. "kv:" .. name, ',"kv_namespace":' .. cjson.encode(name)
   expect("set", P .. "kv")
@@ -82,34 +93,41 @@ if kind == "kv" then
   if call("SADD", P .. "kv", name) == 1 then
     emit("kv_put", member)
   end
+  given = differing(key, given)
   for i = 1, #given, 2 do
     call("HSET", key, given[i], given[i + 1])
     emit("kv_put", member .. ',"key":' .. cjson.encode(given[i]) .. ',"value":' .. cjson.encode(given[i + 1]))
   end
   for i = 1, #gone do
-    call("HDEL", key, gone[i])
-    emit("kv_deleted", member .. ',"key":' .. cjson.encode(gone[i]))
+    if call("HDEL", key, gone[i]) == 1 then
+      emit("kv_deleted", member .. ',"key":' .. cjson.encode(gone[i]))
+    end
   end
   call("HDEL", P .. "kv_sizes", name) -- to be counted again
 elseif kind == "config" then
   expect("hash", P .. "config")
   note("giving")
-  call("HSET", P .. "config", unpack(given))
-  config_rev = call("HINCRBY", KEYS[1], "config_rev", 1) -- some of them may decide what a registration changes
-  emit("config_set", ',"config_rev":' .. config_rev .. ',"config":{' .. json_of(given, true) .. "}")
+  given = differing(P .. "config", given)
+  if #given > 0 then
+    call("HSET", P .. "config", unpack(given))
+    config_rev = call("HINCRBY", KEYS[1], "config_rev", 1) -- some of them may decide what a registration changes
+    emit("config_set", ',"config_rev":' .. config_rev .. ',"config":{' .. json_of(given, true) .. "}")
+  end
 elseif kind == "queues" and call("EXISTS", P .. "broker:" .. name) == 1 then
   expect("hash", P .. "broker:" .. name, P .. "queues:" .. name)
   note("giving")
+  given = differing(P .. "queues:" .. name, given)
   if #given > 0 then
     gained(name, given, call("HSET", P .. "queues:" .. name, unpack(given)))
     emit_topics("write_perm_set", name, "", {json_of(given, false)})
   end
   for i = 1, #gone do
-    call("HDEL", P .. "queues:" .. name, gone[i])
-    lost(name, {gone[i]})
-    call("HSET", P .. "broker:" .. name, "rev", int(seq + 1))
-    emit("topic_deleted", ',"topic":' .. cjson.encode(gone[i]) .. ',"rev":' .. int(seq + 1)
-      .. ',"broker_names":[' .. cjson.encode(name) .. "]")
+    if call("HDEL", P .. "queues:" .. name, gone[i]) == 1 then
+      lost(name, {gone[i]})
+      call("HSET", P .. "broker:" .. name, "rev", int(seq + 1))
+      emit("topic_deleted", ',"topic":' .. cjson.encode(gone[i]) .. ',"rev":' .. int(seq + 1)
+        .. ',"broker_names":[' .. cjson.encode(name) .. "]")
+    end
   end
 elseif kind == "remove" then
   local live = hash(P .. "live:" .. name)

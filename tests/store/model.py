@@ -58,6 +58,7 @@ class Live:
     lost: int | None = None  # when it goes, unless it beats, since it has no connection any more
     updated: int = 0
     period: int = 0
+    reg: Any = None  # the registration that is stored, as it came
 
 
 @dataclass
@@ -128,7 +129,7 @@ class Model:
 
     def register(self, reg: Reg, front_end: str, channel: str, *, known: bool = False) -> str:
         """known: the heartbeat knew it, so that it is no new registration, though it means the same."""
-        reg, who = self.understood(reg), self.who(reg.cluster, reg.addr)
+        sent, reg, who = reg, self.understood(reg), self.who(reg.cluster, reg.addr)
         row = self.rows.get(reg.name)
         holder = row.addrs.get(reg.id) if row else None
         if holder is not None and holder != reg.addr:
@@ -176,7 +177,7 @@ class Model:
         before = self.lives.get(who)
         self.lives[who] = Live(
             (before.names if before else {}) | {reg.name: reg.id}, reg.version, reg.timeout, 0, reg.ha, n, reg.cluster,
-            updated=before.updated if before else self.now, period=before.period if before else 0,
+            updated=before.updated if before else self.now, period=before.period if before else 0, reg=sent,
         )  # fmt: skip
         self.refresh(who)
         self.attach(who, front_end, channel)
@@ -188,7 +189,9 @@ class Model:
         live = self.lives.get(who)
         if live and live.n is not None and live.n != n and reg.name in live.names:
             newer = any(mine > theirs for mine, theirs in zip(self.understood(reg).version, live.version, strict=True))
-            if not newer:
+            # docs/differences.md D33: a part of a split registration, which has one DataVersion
+            is_other_part = self.understood(reg).version == live.version and live.reg != reg
+            if not newer and not is_other_part:
                 self.refresh(who)
                 self.attach(who, front_end, channel)
                 return "REFRESHED"

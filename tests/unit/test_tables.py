@@ -10,7 +10,8 @@ from mqregistry.model import BrokerRow, QueueData
 from mqregistry.tables.tables import Tables
 
 RW, RO = QueueData(8, 8, 6), QueueData(8, 8, 4)
-REMOVALS = changes.BrokerRemoved.__subclasses__()
+REMOVALS = [kind for kind in vars(changes).values() if getattr(kind, "type", None) in changes.TYPES
+            and issubclass(kind, changes.BrokerRemoved)]  # fmt: skip
 
 
 def registered(name="a", *, row=None, topics=None, rev=1, cluster="c1", **fields):

@@ -335,7 +335,7 @@ async def test_a_start_waits_for_a_redis_that_is_away(runner, caplog):
             await until(lambda: "waiting until it is there" in caplog.text, "it says so")
             server.start()
             assert await waiting
-            await store.call("delete_kv", "n", "k", "0")
+            await store.call("delete_kv", "n", "k")
             server.kill()
         async with Store(server.url, "away", timeout_ms=200) as store:
             waiting = asyncio.create_task(reach(store, stop))
