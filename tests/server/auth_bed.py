@@ -65,7 +65,7 @@ class Rules:
     def _run(self, act: Callable[[Store], Any]) -> Any:
         async def run() -> Any:
             async with Store(self.redis_url, self.namespace, compat=self.compat) as store:
-                await store.init_namespace()
+                await store.init_namespace(fresh=True)
                 return await act(store)
 
         return asyncio.run(run())
