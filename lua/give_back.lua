@@ -15,7 +15,7 @@
   DERIVED every table of the namespace; given_by, losses, lost_ms in meta
   RETURNS {"OK", seq}
           {"RETRY", seq}: it is not at_seq; nothing is written
-          {"WAIT", seq}: another one, who knew as much, is giving back
+          {"BUSY", seq}: another one, who knew as much, is giving back
           {"OUTDONE", seq}: it has done so
   EVENTS  kv_put, kv_deleted, config_set, write_perm_set, topic_deleted, broker_unregistered, each with what the giver
           knew (include/emit)
@@ -43,12 +43,12 @@ if other and not is_mine then
     if state == "done" then
       return {"OUTDONE", seq}
     elseif now_ms >= ms and now_ms < ms + GIVER_TIMEOUT_MS then
-      return {"WAIT", seq}
+      return {"BUSY", seq}
     end
   end
 end
 if kind ~= "begin" and not is_mine then
-  return {"WAIT", seq}
+  return {"BUSY", seq}
 end
 local function note(what)
   call("HSET", KEYS[1], "given_by", int(losses) .. " " .. int(known_seq) .. " " .. owner .. " " .. what .. " "

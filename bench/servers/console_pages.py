@@ -1,4 +1,4 @@
-"""A console as its own process, and open pages of it: event streams that note when each change came."""
+"""A console as its own process, and open pages of it: they read themselves again when the stream of events says so."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ KV_NAMESPACE = "bench"
 """Changes of this KV namespace are noted, by their key: a number."""
 _STREAM_BYTES = 1 << 22
 _OPENS_WITHIN_S = 30.0
-_ASK = b"GET /events?changes=1 HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+_ASK = b"GET /events HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+_ASK_PAGE = b"GET /changes HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
 
 
 class OpenConsole:
@@ -56,8 +57,8 @@ class OpenConsole:
             page.setblocking(False)
 
     def read_all(self) -> list[int]:
-        """How many changes have come to each of these pages since it was last read."""
-        return [_unread(page).count(b"event: change") for page in self._unread]
+        """How many events have come to each of these pages since it was last read."""
+        return [_unread(page).count(b"event: state") for page in self._unread]
 
     async def shown(self, keys: Iterable[str], pages: int) -> None:
         """Wait until each of these changes stands in so many pages."""
@@ -68,16 +69,24 @@ class OpenConsole:
 
     async def _listen(self, ready: asyncio.Semaphore) -> None:
         reader, sender = await asyncio.open_connection("127.0.0.1", self.port, limit=_STREAM_BYTES)
+        page_reader, page_sender = await asyncio.open_connection("127.0.0.1", self.port, limit=_STREAM_BYTES)
         sender.write(_ASK)
+        shown, told = set[bytes](), b""
         try:
             while line := await reader.readline():
-                if b"event: status" in line:
+                if not line.startswith(b"data: {") or line == told:
+                    continue
+                if not told:
                     ready.release()
-                for key in re.findall(rb"bench/(\d+)", line):
+                told = line
+                page_sender.write(_ASK_PAGE)
+                for key in set(re.findall(rb"bench/(\d+)", await _body(page_reader))) - shown:
+                    shown.add(key)
                     self.seen.setdefault(key.decode(), []).append(time.monotonic())
                     self._came.set()
         finally:
             sender.close()
+            page_sender.close()
 
     async def close(self) -> None:
         """Close the pages, and end the console."""
@@ -90,6 +99,14 @@ class OpenConsole:
         await asyncio.to_thread(self.process.wait)
         assert self.process.stdout is not None
         self.process.stdout.close()
+
+
+async def _body(reader: asyncio.StreamReader) -> bytes:
+    """The body of the next answer."""
+    head = await reader.readuntil(b"\r\n\r\n")
+    length = re.search(rb"content-length: (\d+)", head)
+    assert length is not None, head
+    return await reader.readexactly(int(length[1]))
 
 
 def _unread(page: socket.socket) -> bytes:

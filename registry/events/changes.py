@@ -71,7 +71,9 @@ class _Type:
 
     def __get__(self, change: Any, owner: type[Change]) -> str:
         tag = owner.__struct_config__.tag
-        return str(change.unknown_type if tag is None else tag)
+        if tag is not None:
+            return str(tag)
+        return "" if change is None else str(change.unknown_type)  # of a class that is no event by itself: none
 
 
 class Change(msgspec.Struct, frozen=True):

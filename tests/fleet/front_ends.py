@@ -198,7 +198,8 @@ class FrontEnds(Server):
             if "live" in event:
                 event["live"]["timestamp"] = without_clock(event["live"]["timestamp"])
             assert event["by"]["peer"], event
-            events.append({key: value for key, value in event.items() if key not in ("seq", "ms", "rev", "at", "by")})
+            apart = ("seq", "ms", "rev", "at", "by", "chain", "after")  # of each namespace its own
+            events.append({key: value for key, value in event.items() if key not in apart})
         return events
 
     def live(self) -> dict[str, dict[str, str]]:

@@ -127,6 +127,7 @@ class Rules:
         for content in found.values():
             if isinstance(content, dict):
                 content.pop(b"update_ms", None)
+                content.pop(b"period_ms", None)
         return found if events else without_events(found)
 
     def refused(self) -> list[Any]:

@@ -69,7 +69,8 @@ async def test_redis_too_old_is_refused(stub_with, version):
 @pytest.mark.parametrize("version", ["6.2.0", "7.0.15", "8.2.1", "10.0.0"])
 async def test_redis_new_enough_is_taken(stub_with, version):
     async with Store(stub_with(f"redis_version:{version}\r\naof_enabled:1\r\n").url) as store:
-        assert await store.check_server() == []
+        # The later ones of a line have mends that these lack; that is told, and refuses nothing.
+        assert [told for told in await store.check_server() if "CVE-2025-49844" not in told] == []
 
 
 @pytest.mark.parametrize("policy", ["allkeys-lru", "volatile-ttl"])

@@ -50,11 +50,11 @@ class GiveBack:
             StreamGap, StoreUnavailable, StoreError: as reading the tables; to be tried again with tables that are read
                 anew.
         """
-        status: Status = "WAIT"
-        while status in ("WAIT", "RETRY"):
-            if status == "WAIT":
+        status: Status = "BUSY"
+        while status in ("BUSY", "RETRY"):
+            if status == "BUSY":
                 status = await self._giver.begin()
-            if status == "WAIT":
+            if status == "BUSY":
                 await pause(_WAIT_S)
             await self._follow()
             if status in ("OK", "RETRY"):

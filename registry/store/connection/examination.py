@@ -35,6 +35,7 @@ TRIES: Final[tuple[tuple[str, ...], ...]] = (
     ("HSET", "KEY", "f", "v", "without a value"), ("HINCRBY", "KEY", "f", "no number"),
     ("LRANGE", "KEY", "0", "0"), ("RPUSH", "META", "v"),
     ("SADD", "META", "v"), ("SCARD", "KEY"), ("SISMEMBER", "KEY", "v"), ("SMEMBERS", "KEY"), ("SRANDMEMBER", "KEY"),
+    ("HRANDFIELD", "KEY"), ("ZCARD", "KEY"), ("RENAME", "AUTH", "AUTH"),
     ("SREM", "KEY", "v"), ("SSCAN", "KEY", "0"),
     ("SET", "KEY", "v", "XX"),
     ("XADD", "KEY", "NOMKSTREAM", "*", "e", "v"), ("XLEN", "KEY"), ("XRANGE", "KEY", "-", "+", "COUNT", "1"),

@@ -12,7 +12,7 @@ import msgspec
 from ..route_writes import RouteStore
 from ..store import Store, text
 
-Status = Literal["OK", "RETRY", "WAIT", "OUTDONE"]
+Status = Literal["OK", "RETRY", "BUSY", "OUTDONE"]
 
 _pack: Final = msgspec.msgpack.encode
 
