@@ -118,7 +118,8 @@ def test_front_ends_and_sweeper_run_from_the_wheel_and_are_healthy(installed, de
             running.append(
                 subprocess.Popen(
                     [folder / "entrypoint.sh", *command],
-                    env={**variables, "PATH": f"{installed}:{os.environ['PATH']}"},
+                    # in the image both scripts are on PATH
+                    env={**variables, "PATH": f"{installed}:{folder}:{os.environ['PATH']}"},
                     cwd=folder,
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
