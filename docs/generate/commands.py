@@ -36,7 +36,8 @@ def _described(words: str, command: click.Command) -> str:
     context = click.Context(command, info_name=words)
     usage = " ".join([words, *command.collect_usage_pieces(context)])
     options = [option for option in command.params if isinstance(option, click.Option) and not option.hidden]
-    return "\n".join([block(usage), _help(command.help or ""), *(_option(option, context) for option in options)])
+    said = [block(usage), _help(command.help or ""), *([_help(command.epilog)] if command.epilog else [])]
+    return "\n".join([*said, *(_option(option, context) for option in options)])
 
 
 def _help(text: str) -> str:

@@ -9,9 +9,13 @@ from typing import Any
 
 import click
 
+from .examples import with_example
+
 
 class LazyGroup(click.Group):
     """A group whose commands are in modules: name -> module; lines: name -> its line in the group's help.
+
+    words: how the group itself is called, without the program's name.
 
     The function has the command's name, with _ for -, and a _ after a word that Python keeps for itself.
     """
@@ -21,11 +25,13 @@ class LazyGroup(click.Group):
         *args: Any,
         modules: Mapping[str, str] | None = None,
         lines: Mapping[str, str] | None = None,
+        words: str = "",
         **options: Any,
     ) -> None:
         super().__init__(*args, **options)
         self._modules = modules or {}
         self._lines = lines or {}
+        self._words = words
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The commands with their lines, none of which is imported for it."""
@@ -47,7 +53,7 @@ class LazyGroup(click.Group):
         name = cmd_name.replace("-", "_") + ("_" if keyword.iskeyword(cmd_name) else "")
         command = getattr(importlib.import_module(module), name)
         assert isinstance(command, click.Command)
-        return command
+        return with_example(command, f"{self._words} {cmd_name}".lstrip())
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

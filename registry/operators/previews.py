@@ -157,10 +157,29 @@ async def delete_topic(
         if not going:
             raise Mistaken(f"topic {topic} is not in cluster {cluster!r}, but at {some(stay)}")
     return Preview(
-        [*show(topic, going, tables.brokers).split("\n"), "goes from all of these broker names"],
+        [*show(topic, going, tables.brokers).split("\n"), "goes from all of these broker names",
+         *await _comes_back(store, topic, going)],
         lambda: RouteStore(store).delete_topic(topic, cluster),
         f"topic {topic} deleted at {some(going)}", {"topic": topic, "before": going},
     )  # fmt: skip
+
+
+async def _comes_back(store: Store, topic: str, going: Iterable[str]) -> list[str]:
+    """That brokers which live bring a deleted topic back, and what works instead."""
+    alive = [info for info in await read_brokers(store) if info.broker_name in going and info.expires_in_ms > 0]
+    if not alive:
+        return []
+    names, clusters = sorted({info.broker_name for info in alive}), sorted({info.cluster for info in alive})
+    when = (
+        "with the next registration, within 30 s as a rule, also at an unchanged data version"
+        if behaviour_of(store.compat).restores_deleted_topics
+        else "when their data version changes"
+    )
+    return [
+        f"comes back {when}, while it is at brokers that live: {some(names)}; delete it there, which deletes it here, "
+        "too:",
+        *(f"  mqadmin deleteTopic -n HOST:PORT -c {cluster} -t {topic}" for cluster in clusters),
+    ]
 
 
 async def set_topic(store: Store, topic: str, asked: Mapping[str, tuple[int, int, int]]) -> Preview:

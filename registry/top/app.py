@@ -25,7 +25,8 @@ from .watched import Look, Rates, Watched
 _EVERY_S: Final = 1.0
 _ROWS: Final = 200
 _KEPT: Final = 500
-_COLUMNS: Final = ("LEFT", "CLUSTER", "BROKER NAME", "ID", "ADDRESS", "HEARD", "FRONT ENDS")
+# The name first: what a terminal of 80 columns cuts off is at the end.
+_COLUMNS: Final = ("LEFT", "BROKER NAME", "ID", "ADDRESS", "HEARD", "CLUSTER", "FRONT ENDS")
 _SOON: Final = 0.25  # of its timeout: a broker that was not heard for three quarters of it has missed a beat
 
 
@@ -238,9 +239,9 @@ def _cells(info: BrokerInfo) -> list[Text]:
     style = "bold red" if left_ms <= 0 else "yellow" if left_ms < _SOON * info.heartbeat_timeout_millis else ""
     held = info.connections if isinstance(info.connections, list) else []
     values = (
-        f"{left_ms // 1000}s" if left_ms > 0 else "overdue", info.cluster, info.broker_name,
+        f"{left_ms // 1000}s" if left_ms > 0 else "overdue", info.broker_name,
         "M" if info.broker_id == MASTER_ID else str(info.broker_id), info.broker_addr, duration(info.heard_ms_ago),
-        ", ".join(sorted({one.front_end for one in held})),
+        info.cluster, ", ".join(sorted({one.front_end for one in held})),
     )  # fmt: skip
     return [
         Text(printable(value), style=style if not place else "", no_wrap=True) for place, value in enumerate(values)
@@ -259,8 +260,8 @@ def _more(look: Look, rows: list[BrokerInfo], wanted: str) -> str:
 
 
 def _line(change: Change) -> str:
-    by = "" if change.by is None else f" by {change.by}"
-    return f"{_clock(change.ms)} {change.type}{by}: {what(change)}"
+    by = "" if change.by is None else f"; by {change.by}"
+    return f"{_clock(change.ms)} {change.type} {what(change)}{by}"
 
 
 async def show(watched: Watched, title: str, looks: int | None) -> int:

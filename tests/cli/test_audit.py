@@ -131,6 +131,29 @@ def test_only_what_was_since_a_time(command, target, redis_url, namespace):
     assert (shown.stdout, shown.stderr) == ("", "nothing that was changed is of these\n")
 
 
+def test_only_what_was_up_to_a_time(command, target, redis_url, namespace):
+    with redis.Redis.from_url(redis_url) as client:
+        entries = client.xrange(keys.changes(namespace))
+    first_ms, last_ms = (int(entry_id.split(b"-")[0]) for entry_id, _ in (entries[0], entries[-1]))
+
+    def kinds(until_ms, *options):
+        until = datetime.fromtimestamp(until_ms / 1000).isoformat()
+        return [
+            json.loads(line)
+            for line in command("audit", "--json", "--until", until, *options, **target).stdout.splitlines()
+        ]
+
+    assert [change["type"] for change in kinds(last_ms)] == [
+        "broker_registered", "write_perm_set", "topic_deleted", "kv_put",
+    ]  # fmt: skip
+    assert kinds(first_ms - 1) == []
+    assert {change["ms"] for change in kinds(first_ms)} == {first_ms}
+    assert kinds(first_ms - 1, "--topic", "orders") == []
+    assert [one["change"]["type"] for one in kinds(last_ms, "--topic", "orders")][-1] == "topic_deleted"
+    wrong = command("audit", "--since", "-1h", "--until", "-2h", expect=2, **target)
+    assert "is before --since" in wrong.output
+
+
 def test_nothing_changed_yet(command, redis_url, namespace, run):
     async def make():
         async with Store(redis_url, namespace) as store:

@@ -146,10 +146,39 @@ def test_delete_shows_the_route_that_goes(command, world):
     told = command("topic", "delete", "orders", "-y", **world.target).stdout.splitlines()
     assert told[0] == "topic orders"
     assert told[2].split()[:4] == ["broker-a", "c1", "8", "8"]
-    assert told[-2:] == ["goes from all of these broker names", "topic orders deleted at broker-a, broker-b"]
+    assert told[-5:] == [
+        "goes from all of these broker names",
+        "comes back with the next registration, within 30 s as a rule, also at an unchanged data version, while it is "
+        "at brokers that live: broker-a, broker-b; delete it there, which deletes it here, too:",
+        "  mqadmin deleteTopic -n HOST:PORT -c c1 -t orders", "  mqadmin deleteTopic -n HOST:PORT -c c2 -t orders",
+        "topic orders deleted at broker-a, broker-b",
+    ]  # fmt: skip
     tables, (event,) = world.look()
     assert "orders" not in tables.topics
     assert (event.type, event.by) == ("topic_deleted", this_process("cli"))
+
+
+def test_a_deleted_topic_comes_back_as_the_preview_says(command, world):
+    command("topic", "delete", "orders", "-y", **world.target)
+
+    async def register_again():
+        async with Store(world.redis_url, world.namespace) as store:
+            await store.connect()
+            topics = {"orders": (8, 8, 6), "bills": (4, 4, 6), "log": (1, 1, 4)}
+            await Bed(store).register("10.0.0.1:10911", "broker-a", 0, topics=topics)
+
+    world.run(register_again())  # at the data version that it had
+    assert set(world.look()[0].topics["orders"]) == {"broker-a"}
+
+
+def test_nothing_is_said_of_brokers_that_are_gone(command, world):
+    async def leave():
+        async with Store(world.redis_url, world.namespace) as store:
+            await store.connect()
+            await Bed(store).let_pass(3_600_000)
+
+    world.run(leave())
+    assert "comes back" not in command("topic", "delete", "orders", "-y", **world.target).stdout
 
 
 def test_delete_in_one_cluster_alone(command, world):
@@ -206,6 +235,8 @@ def test_with_4_8_a_broker_name_is_forgotten_and_a_cluster_is_refused(command, r
     target = {"MQREGISTRY_REDIS": redis_url, "MQREGISTRY_NAMESPACE": namespace}
     refused = command("topic", "delete", "t1", "--cluster", "c1", "-y", expect=2, **target)
     assert "a namespace with compat 4.8 deletes a topic everywhere" in refused.output
-    assert "2 addresses and 2 topics forgotten" in command("broker", "forget", "broker-a", "-y", **target).stdout
+    told = command("topic", "delete", "t1", "-y", **target).stdout
+    assert "comes back when their data version changes, while it is at brokers that live: broker-a" in told
+    assert "2 addresses and 1 topic forgotten" in command("broker", "forget", "broker-a", "-y", **target).stdout
     tables = run(look())
     assert (tables.brokers, tables.topics) == ({}, {})

@@ -256,6 +256,16 @@ def test_prometheus_gets_the_rules_as_they_are_and_scrapes_each_process_once():
     assert "instance" in written
 
 
+def test_runbook_addresses_are_absolute_where_the_page_is_published():
+    page = "https://docs.example/alerts.html"
+    objects = rendered("production", "--set", f"monitoring.runbook={page}")
+    (rules,) = of_kind(objects, "PrometheusRule").values()
+    alerts = [rule for group in rules["spec"]["groups"] for rule in group["rules"] if "alert" in rule]
+    assert len(alerts) > 10
+    for alert in alerts:
+        assert alert["annotations"]["runbook_url"] == f"{page}#{alert['alert'].lower()}"
+
+
 def test_what_operators_set_arrives():
     objects = rendered("production")
     for name, pod, container in containers(objects):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import runpy
+import shlex
 import shutil
 import subprocess
 from types import SimpleNamespace
@@ -65,6 +66,17 @@ def test_each_alert_has_a_section_of_the_runbook_and_no_section_is_left():
         section = RUNBOOK.partition(f"## {name}\n")[2].partition("\n## ")[0]
         assert "**What it says.**" in section, name
         assert "**What to do.**" in section, name
+
+
+def test_the_runbook_says_how_its_addresses_become_absolute():
+    """Its command, run on the rules: every alert leads to its section of the published page."""
+    (command,) = re.findall(r"^\$ (sed .*) > rules\.yml$", RUNBOOK, re.M)
+    done = subprocess.run(shlex.split(command), cwd=ROOT, capture_output=True, text=True, check=True, timeout=10)
+    for group in yaml.safe_load(done.stdout)["groups"]:
+        for rule in group["rules"]:
+            if "alert" in rule:
+                wanted = f"https://docs.example/alerts.html#{rule['alert'].lower()}"
+                assert rule["annotations"]["runbook_url"] == wanted
 
 
 def test_the_runbook_names_metrics_that_exist():

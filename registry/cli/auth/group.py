@@ -9,6 +9,7 @@ from ..lazy_group import LazyGroup
 
 @click.group(
     cls=LazyGroup,
+    words="auth",
     modules={
         name: f"mqregistry.cli.auth.{name}" for name in ("mode", "user", "secret", "allow", "deny", "observe", "check")
     }

@@ -9,6 +9,7 @@ from ..lazy_group import LazyGroup
 
 @click.group(
     cls=LazyGroup,
+    words="pipeline",
     modules={
         name: f"mqregistry.cli.pipeline.{name}"
         for name in ("run", "audit", "backfill", "maintain", "move", "report", "requarantine", "sql")

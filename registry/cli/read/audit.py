@@ -46,6 +46,7 @@ _MOST: Final = 50
     callback=instant,
     help="Only what happened since then: 2026-11-21T14:03, 14:03 (the last one), -2h.",
 )
+@click.option("--until", "until_ms", metavar="TIME", callback=instant, help="Only what happened up to then.")
 @click.option("--denied", is_flag=True, help="Requests that were refused, or would be with 'auth mode enforce'.")
 @click.option(
     "-n",
@@ -59,26 +60,33 @@ _MOST: Final = 50
 @target_command
 async def audit(
     store: Store, topic: str | None, broker: str | None, user: str | None, peer: str | None, since_ms: int | None,
-    denied: bool, number: int, as_json: bool,
+    until_ms: int | None, denied: bool, number: int, as_json: bool,
 ) -> None:  # fmt: skip
     """Show who changed what, the newest last: which user or address, how that is known, through which front end.
 
     The stream of changes is read, which keeps a week unless it is set otherwise ('mqregistry streams'). For what was
     before that see 'mqregistry route TOPIC --at TIME'.
     """  # fmt: skip
+    if since_ms is not None and until_ms is not None and until_ms < since_ms:
+        raise click.UsageError(f"--until {output.moment(until_ms)} is before --since {output.moment(since_ms)}")
     if denied:
         if topic is not None or broker is not None:
             raise click.UsageError("--denied lists requests: --topic and --broker do not choose from them")
-        await _show_refusals(store, user, peer, since_ms or 0, number, as_json)
+        await _show_refusals(store, user, peer, since_ms or 0, until_ms, number, as_json)
         return
     wanted = [by_author(user, peer)] if user is not None or peer is not None else []
     if broker is not None:
         wanted.append(lambda change: broker in broker_names_of(change))
+    if until_ms is not None:
+        end_ms = until_ms
+        wanted.append(lambda change: change.ms <= end_ms)
     if topic is not None:
         await _show_topic(store, topic, wanted, since_ms or 0, number, as_json)
         return
     found, more = await _last(
-        (whole(parts) async for parts in read_back(store, since_ms=since_ms or 0)), wanted, number
+        (whole(parts) async for parts in read_back(store, since_ms=since_ms or 0, before=_after(until_ms))),
+        wanted,
+        number,
     )
     for change in found:
         if as_json:
@@ -89,6 +97,11 @@ async def audit(
 
 
 # which changes
+
+
+def _after(until_ms: int | None) -> str:
+    """The id before which the stream has what happened up to then; "": all of it."""
+    return "" if until_ms is None else f"{until_ms + 1}-0"
 
 
 async def _last(changes: AsyncIterator[Change], wanted: list[Wanted], number: int) -> tuple[list[Change], bool]:
@@ -178,12 +191,13 @@ def _json(route: Route) -> dict[str, Any]:
 
 
 async def _show_refusals(
-    store: Store, user: str | None, peer: str | None, since_ms: int, number: int, as_json: bool
+    store: Store, user: str | None, peer: str | None, since_ms: int, until_ms: int | None, number: int, as_json: bool
 ) -> None:  # fmt: skip
     found = [
         refusal
         for refusal in await RefusalStore(store).entries(since_ms)
-        if (user is None or refusal.kind.user == user)
+        if (until_ms is None or refusal.ms <= until_ms)
+        and (user is None or refusal.kind.user == user)
         and (peer is None or refusal.last.source == peer or refusal.last.source.startswith(f"{peer}:"))
     ]
     shown = found[-number:]

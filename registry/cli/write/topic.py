@@ -34,10 +34,20 @@ def topic() -> None:
 @yes_option
 @target_command
 async def delete(store: Store, topic: str, cluster: str, yes: bool, as_json: bool) -> None:
-    """Take TOPIC out of the route tables.
+    """Take TOPIC out of the route tables, for topics whose brokers are gone.
 
-    A broker that still has it brings it back when it registers with a new data version: delete it there first.
-    """
+    A broker that lives and has TOPIC brings it back: in a namespace of compat 5.x with its next registration, within
+    30 seconds as a rule, also at an unchanged data version; in one of 4.8 when its data version changes. What works is
+    to delete it at the brokers, which deletes it here, too:
+
+    \b
+    mqadmin deleteTopic -n HOST:PORT -c CLUSTER -t TOPIC
+
+    To stop clients from sending to it meanwhile:
+
+    \b
+    mqregistry topic set TOPIC BROKER_NAME=8:8:4
+    """  # noqa: D301 (\\b is for click)
     if cluster and not behaviour_of(store.compat).deletes_in_one_cluster:
         raise click.UsageError(f"--cluster: a namespace with compat {store.compat} deletes a topic everywhere")
     await carry_out(previews.delete_topic(store, topic, cluster, _shown), yes=yes, as_json=as_json)
