@@ -11,8 +11,8 @@
   ARGV[9] owner        who asks, see include/owner; of another user, or in another cluster, it is another registration
   DERIVED live:<who>, beat:<who>, deadlines, channels:<who>, broker:<brokerName>, heartbeats, held:, leases
   RETURNS {"SAME", seq, masterAddr, haServerAddr}
-          {"DIFF", seq, n, counter, timestamp, stateVersion}: decode it, and call register_broker with this n;
-          n is "0" and the data version is empty when the broker is not known
+          {"DIFF", seq, n, counter, timestamp, stateVersion, another body than last time 0|1}: decode it, and call
+          register_broker with this n; n is "0" and the data version is empty when the broker is not known
   EVENTS  none (an entry on heartbeats)
   REPEAT  the same answer      COST O(1)
   SOURCE  RouteInfoManager.registerBroker, for the case in which it changes nothing ]]
@@ -28,16 +28,16 @@ local live = call("HMGET", P .. "live:" .. who,
   "digest", "rev", "config_rev", "timeout_ms", "update_ms", "n", "counter", "timestamp", "state_version",
   "closed_at", "user")
 local row = call("HMGET", P .. "broker:" .. ARGV[3], "rev", "cluster")
-local rev = row[1]
-if live[1] ~= ARGV[5] or not rev or live[2] ~= rev or live[3] ~= config_rev or not live[7] then
-  return {"DIFF", seq, live[6] or "0", live[7] or "", live[8] or "", live[9] or ""}
+local rev, is_new_body = row[1], live[1] ~= ARGV[5] and 1 or 0
+if is_new_body == 1 or not rev or live[2] ~= rev or live[3] ~= config_rev or not live[7] then
+  return {"DIFF", seq, live[6] or "0", live[7] or "", live[8] or "", live[9] or "", is_new_body}
 end
 local caller = asked_by(ARGV[9])
 if caller and (live[11] or "") ~= (caller ~= "" and live[6] .. " " .. caller or "") then
-  return {"DIFF", seq, live[6], live[7], live[8], live[9]}
+  return {"DIFF", seq, live[6], live[7], live[8], live[9], 0}
 end
 if caller and ask_for(ARGV[9], {"cluster:" .. (row[2] or "")}) then
-  return {"DIFF", seq, live[6], live[7], live[8], live[9]} -- register_broker asks for it
+  return {"DIFF", seq, live[6], live[7], live[8], live[9], 0} -- register_broker asks for it
 end
 check_liveness(who, ARGV[7])
 local master_addr, ha_server_addr = master_of(ARGV[2], ARGV[3], ARGV[4])

@@ -12,7 +12,8 @@
   EVENTS  none
   REPEAT  no effect, and no write: a sweeper can start on a Redis that is at its maxmemory, and make room
   COST    O(1) ]]
-local LEGEND = "queues:<brokerName> is topic -> {r: readQueueNums, w: writeQueueNums, p: perm, f: topicSysFlag}; "
+local LEGEND = "queues:<brokerName> is topic -> {r: readQueueNums, w: writeQueueNums, p: perm, f: topicSysFlag, b: these "
+  .. "four as the broker registered them, if others have changed them}; "
   .. "topic:<topic> has its brokerNames; broker:<brokerName> has cluster, zone, acting, rev beside the address of each "
   .. "broker id; all keys: docs/redis.md"
 local created = 0

@@ -40,7 +40,7 @@
   DERIVED  every table of the namespace
   RETURNS  {"OK", seq, masterAddr, haServerAddr, changed 0|1, rev, n, other owner ("" = none)}: rev of the row and n of
            the live info now
-           {"RETRY", seq, n, counter, timestamp, stateVersion}: compare again
+           {"RETRY", seq, n, counter, timestamp, stateVersion, another body than last time 0|1}: compare again
            {"REFRESHED", seq, masterAddr, haServerAddr}: an older registration that came late; a sign of life only
            {"FOREIGN", seq, owner}: another user registered this broker or the one that has the id; nothing is written
            {"ASK", seq, resource, ...}: the row, or one that a mapping names, is in a cluster that was not decided on
@@ -104,10 +104,11 @@ if owner and enforced then
 end
 
 -- 1. Is what the caller compared with still so?
+local is_new_body = live.digest ~= ARGV[17] and 1 or 0
 local restored = string.match(ARGV[26], "^restored (%d+)$")
 local was_restored = live.restored ~= nil and live.restored == live.n
 if restored and (tonumber(restored) ~= seq or live.n and not was_restored) then
-  return {"RETRY", seq, live.n or "0", live.counter or "", live.timestamp or "", live.state_version or ""}
+  return {"RETRY", seq, live.n or "0", live.counter or "", live.timestamp or "", live.state_version or "", is_new_body}
 end
 if epoch ~= ARGV[2] or (row.rev or "0") ~= ARGV[3] or config_rev ~= ARGV[5] or (live.n or "0") ~= ARGV[4] then
   local advances, same = false, true
@@ -115,7 +116,7 @@ if epoch ~= ARGV[2] or (row.rev or "0") ~= ARGV[3] or config_rev ~= ARGV[5] or (
     advances = advances or not live[field] or less(live[field], value)
     same = same and live[field] == value
   end
-  local is_other_part = same and live.digest ~= ARGV[17] -- of a split registration, which has one DataVersion
+  local is_other_part = same and is_new_body == 1 -- of a split registration, which has one DataVersion
   if epoch == ARGV[2] and live.n and live.n ~= ARGV[4] and live["name:" .. name] and not advances
     and not is_other_part then
     -- Registered through another way since this one was sent, and this one is not newer: it must not bring
@@ -127,7 +128,7 @@ if epoch ~= ARGV[2] or (row.rev or "0") ~= ARGV[3] or config_rev ~= ARGV[5] or (
     heard(who, name, ARGV[18], "same", live.update_ms, ARGV[20])
     return {"REFRESHED", seq, master_addr, ha_server_addr}
   end
-  return {"RETRY", seq, live.n or "0", live.counter or "", live.timestamp or "", live.state_version or ""}
+  return {"RETRY", seq, live.n or "0", live.counter or "", live.timestamp or "", live.state_version or "", is_new_body}
 end
 
 if row.acting == "1" and not row["0"] and call("HEXISTS", P .. "wiping", name) == 1 then
@@ -250,10 +251,7 @@ local new_live = {cluster = cluster, addr = addr, timeout_ms = ARGV[13], ["name:
   counter = more and (live.counter or "0") or ARGV[14], timestamp = more and (live.timestamp or "0") or ARGV[15],
   state_version = more and (live.state_version or "0") or ARGV[16],
   ha = ARGV[10] ~= "" and string.sub(ARGV[10], 2) or nil}
-local live_changed, is_first = live.ha ~= new_live.ha or was_restored, false
-for field in pairs(new_version) do
-  is_first = is_first or live[field] ~= new_live[field]
-end
+local live_changed = live.ha ~= new_live.ha or was_restored
 for field, value in pairs(new_live) do
   live_changed = live_changed or live[field] ~= value
 end
@@ -347,7 +345,6 @@ if changed then
     .. ',"live":{"timeout_ms":' .. ARGV[13] .. ',"counter":' .. new_live.counter
     .. ',"timestamp":' .. new_live.timestamp .. ',"state_version":' .. new_live.state_version .. (new_live.ha and (',"ha":' .. cjson.encode(new_live.ha)) or "") .. "}"
     .. (live.addr and "" or ',"new":true')
-    .. (is_first and ',"first":true' or "")
     .. (row_changed and (',"row":' .. row_json(new_row)) or "")
     .. (filter_json and (',"filter_servers":' .. filter_json) or "")
     .. (#dropped_json > 0 and (',"dropped":[' .. table.concat(dropped_json, ",") .. "]") or "")

@@ -14,6 +14,7 @@
 --- @include "include/expect"
 --- @include "include/emit"
 --- @include "include/collect"
+--- @include "include/registered"
 --- @include "include/owner"
 --- @include "include/topic_sets"
 local NAMES_AT_ONCE = 250
@@ -59,12 +60,14 @@ local changed, rev = {}, int(seq + 1)
 for i = 1, #names do
   local name = names[i]
   local key = P .. "queues:" .. name
-  if call("HGET", key, topic) ~= final[name] then
-    if call("HSET", key, topic, final[name]) == 1 then
-      enter(name, {topic, final[name]})
+  local before = call("HGET", key, topic)
+  local data = with_registered(final[name], before)
+  if before ~= final[name] and before ~= data then
+    if call("HSET", key, topic, data) == 1 then
+      enter(name, {topic, data})
     end
     call("HSET", P .. "broker:" .. name, "rev", rev)
-    changed[#changed + 1] = cjson.encode(name) .. ":" .. final[name]
+    changed[#changed + 1] = cjson.encode(name) .. ":" .. data
   end
 end
 if #changed > 0 then

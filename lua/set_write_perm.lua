@@ -18,6 +18,7 @@
 --- @include "include/collect"
 --- @include "include/rest"
 --- @include "include/queue_data"
+--- @include "include/registered"
 --- @include "include/emit_topics"
 --- @include "include/owner"
 local name, wipe, most = ARGV[1], ARGV[2] == "wipe", tonumber(ARGV[3])
@@ -30,8 +31,11 @@ if asks then
   return asks
 end
 local count = call("HLEN", P .. "queues:" .. name)
-local bodies, write, rest = plan_perms(name, function(perm)
-  return wipe and bit.band(perm, bit.bnot(2)) or 6
+local bodies, write, rest = plan_perms(name, function(data)
+  local changed = with_perm(data, function(perm)
+    return wipe and bit.band(perm, bit.bnot(2)) or 6
+  end)
+  return changed == data and data or with_registered(changed, data)
 end, count > most and most or nil, ARGV[4])
 if not wipe then
   call("HDEL", P .. "wiping", name) -- this is newer than a wipe that is not done

@@ -37,18 +37,37 @@ def who(cluster: str, broker_addr: str) -> str:
 class QueueData(
     msgspec.Struct,
     frozen=True,
+    eq=False,
     gc=False,
-    rename={"read_queue_nums": "r", "write_queue_nums": "w", "perm": "p", "topic_sys_flag": "f"},
+    rename={"read_queue_nums": "r", "write_queue_nums": "w", "perm": "p", "topic_sys_flag": "f", "registered": "b"},
 ):
     """The queues of one topic at one broker_name (QueueData, without the name).
 
     As JSON it is what Redis holds, e.g. ``{"r":8,"w":8,"p":6,"f":0}``: short enough for a listpack.
+
+    registered: the four numbers as the broker registered them, where others have changed them since (205, 327, 217).
     """
 
     read_queue_nums: int
     write_queue_nums: int
     perm: int
     topic_sys_flag: int = 0
+    registered: tuple[int, int, int, int] | msgspec.UnsetType = msgspec.UNSET
+
+    @property
+    def numbers(self) -> tuple[int, int, int, int]:
+        """What clients are told: readQueueNums, writeQueueNums, perm, topicSysFlag."""
+        return self.read_queue_nums, self.write_queue_nums, self.perm, self.topic_sys_flag
+
+    def __eq__(self, other: object) -> bool:
+        """Compares what clients are told."""
+        return self.numbers == other.numbers if isinstance(other, QueueData) else NotImplemented
+
+    def __ne__(self, other: object) -> bool:  # msgspec has one, which compares identities
+        return not self == other
+
+    def __hash__(self) -> int:
+        return hash(self.numbers)
 
 
 class DataVersion(msgspec.Struct, frozen=True):

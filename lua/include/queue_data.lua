@@ -1,10 +1,17 @@
 --[[ queue_data: change the perm of every topic of a brokerName, and tell
   NEEDS  open, collect, rest
   GIVES  plan_perms(broker_name, change, most, rest) -> event bodies (JSON text of the changed queue data, at most 500
-         topics each), write(), rest; change(perm) returns the new perm. Only write() writes. It looks at about most
+         topics each), write(), rest; change(data) returns the new queue data. Only write() writes. It looks at about most
          topics, nil: at all. rest "": those were all; else a later script goes on with it.
+         with_perm(data, change) -> the queue data with the perm change(perm)
   USED BY wiping, set_write_perm ]]
 local TOPICS_AT_ONCE = 250 -- half an event; the names of so many are in memory (collect)
+
+local function with_perm(data, change)
+  return (string.gsub(data, '("p":)(%-?%d+)', function(name, perm)
+    return name .. int(change(tonumber(perm)))
+  end))
+end
 
 local function plan_perms(broker_name, change, most, rest)
   local key, bodies, plan = P .. "queues:" .. broker_name, {}, {}
@@ -27,10 +34,8 @@ local function plan_perms(broker_name, change, most, rest)
     local page = call("HSCAN", key, cursor, "COUNT", TOPICS_AT_ONCE)
     local flat = page[2]
     for i = 1, #flat, 2 do
-      local perm = tonumber(string.match(flat[i + 1], '"p":(%-?%d+)'))
-      local new_perm = perm and change(perm)
-      if new_perm ~= perm then
-        local data = string.gsub(flat[i + 1], '"p":%-?%d+', '"p":' .. int(new_perm))
+      local data = change(flat[i + 1])
+      if data ~= flat[i + 1] then
         cells[#cells + 1] = flat[i]
         cells[#cells + 1] = data
         body[#body + 1] = cjson.encode(flat[i]) .. ":" .. data

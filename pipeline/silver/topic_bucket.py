@@ -6,8 +6,6 @@ from collections.abc import Callable
 from sys import intern
 from typing import Any, Final
 
-from msgspec.structs import astuple
-
 from mqregistry.events.cells import DropBroker, DropQueueData, Operation, SetMappings, SetQueueData
 
 from .cell_history import CellHistory, Moment
@@ -44,7 +42,7 @@ class TopicBucket:
                 topic = intern(topic)
                 key = topic, name
                 self._topics.setdefault(name, set()).add(topic)
-            cells.set(key, astuple(queue_data), at)
+            cells.set(key, queue_data.numbers, at)
 
     def _drop_queue_data(self, of: DropQueueData, at: Moment) -> None:
         for topic in of.topics:

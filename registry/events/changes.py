@@ -119,13 +119,12 @@ class BrokerChange(Change, frozen=True):
 class BrokerRegistered(BrokerChange, frozen=True, tag="broker_registered"):
     """A registration (103) that changed something.
 
-    new: the process was not alive before. first: it had not registered with this DataVersion before. row: UNSET: it did
-    not change. topics: new queue data of the brokerName; dropped: topics that it lost. filter_servers: None: they did
-    not change. mappings: topic, brokerName, JSON text of each static-topic mapping that is new.
+    new: the process was not alive before. row: UNSET: it did not change. topics: new queue data of the brokerName;
+    dropped: topics that it lost. filter_servers: None: they did not change. mappings: topic, brokerName, JSON text of
+    each static-topic mapping that is new.
     """
 
     new: bool = False
-    first: bool = False
     row: Row | msgspec.UnsetType = msgspec.UNSET
     live: Live | None = None
     topics: dict[str, QueueData] = {}

@@ -55,8 +55,8 @@ NO_CHANNEL = Channel("", "")
 class HeartbeatReply(NamedTuple):
     """The reply of the heartbeat script.
 
-    same: the registration is the one of last time; master_addr and ha_server_addr are then the answer to it.
-    Otherwise the registration is compared with n and data_version (None: the broker is not known).
+    same: the registration is the one of last time; master_addr and ha_server_addr are then the answer to it. Otherwise
+    it is compared with n and data_version (None: the broker is not known); is_new_body: its body is another one.
     """
 
     same: bool
@@ -65,6 +65,7 @@ class HeartbeatReply(NamedTuple):
     ha_server_addr: str | None = None
     n: str = "0"
     data_version: DataVersion | None = None
+    is_new_body: bool = True
 
 
 class EncodedTopics(NamedTuple):
@@ -79,7 +80,7 @@ class EncodedTopics(NamedTuple):
 
 
 class Registered(NamedTuple):
-    """The outcome of the script register_broker, which explains the statuses; n and data_version: of RETRY alone.
+    """The outcome of the script register_broker, which explains the statuses; compare_with: with what to compare again.
 
     owner: of OK and FOREIGN: another user who had registered this broker or its id; "" = nobody had.
     """
@@ -90,13 +91,8 @@ class Registered(NamedTuple):
     ha_server_addr: str | None = None
     changed: bool = False
     n: str = "0"
-    data_version: DataVersion | None = None
     owner: str = ""
-
-    @property
-    def compare_with(self) -> HeartbeatReply:
-        """What to compare with the next time, after RETRY."""
-        return HeartbeatReply(False, self.seq, n=self.n, data_version=self.data_version)
+    compare_with: HeartbeatReply | None = None
 
 
 class Touched(NamedTuple):
@@ -124,6 +120,11 @@ def _or_none(value: bytes | None) -> str | None:
 
 def _data_version(counter: bytes, timestamp: bytes, state_version: bytes) -> DataVersion | None:
     return DataVersion(int(counter), int(timestamp), int(state_version)) if counter else None
+
+
+def _differs(reply: Sequence[Any]) -> HeartbeatReply:
+    version, is_new_body = _data_version(*reply[3:6]), reply[6] == 1
+    return HeartbeatReply(False, reply[1], n=reply[2].decode(), data_version=version, is_new_body=is_new_body)
 
 
 class RouteStore:
@@ -156,7 +157,7 @@ class RouteStore:
         )  # fmt: skip
         if reply[0] == b"SAME":
             return HeartbeatReply(True, reply[1], text(reply[2]), _or_none(reply[3]))
-        return HeartbeatReply(False, reply[1], n=reply[2].decode(), data_version=_data_version(*reply[3:6]))
+        return _differs(reply)
 
     async def register_broker(
         self, registration: Registration, diff: RegistrationDiff, *, encoded: Iterable[EncodedTopics] | None = None,
@@ -208,7 +209,7 @@ class RouteStore:
             had = text(reply[7]) if ok else ""
             return Registered(status, reply[1], text(reply[2]), _or_none(reply[3]), ok and changed, n, owner=had)
         if status == "RETRY":
-            return Registered(status, reply[1], n=reply[2].decode(), data_version=_data_version(*reply[3:6]))
+            return Registered(status, reply[1], n=reply[2].decode(), compare_with=_differs(reply))
         return Registered(status, reply[1], owner=text(reply[2]) if status == "FOREIGN" else "")
 
     def encode(self, topics: dict[str, QueueData]) -> EncodedTopics:

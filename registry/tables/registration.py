@@ -6,7 +6,7 @@ Source: RouteInfoManager.registerBroker of RocketMQ 5.x; docs/semantics.md 12 to
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Final, NamedTuple
 
 from ..model import MASTER_ID, PERM_WRITE, BrokerRow, DataVersion, QueueData, Registration
@@ -58,22 +58,23 @@ def compare(
     epoch: str = "",
     n: str = "0",
     delete_missing_topics: bool = False,
-    restore_missing_topics: bool = True,
-    may_be_part: bool = False,
+    stay_deleted: Container[str] | None = (),
+    is_new_body: bool = False,
 ) -> RegistrationDiff:
     """Find which queue data, topics and mappings a registration changes.
 
     Only the master's topics count, or with acting masters those of the lowest id (whose write permission goes
     while enableActingMaster is true). With the version unchanged, queue data that exists is left alone, so that
-    a wiped permission survives, and queue data that is absent is added (5.x).
+    a wiped permission survives, and queue data that is absent is added (5.x). Another body with that version is the
+    next part of a split registration, or all of one of which a part came before (docs/differences.md D33): what the
+    broker has not told yet counts, and what the body does not name belongs to other parts.
 
     Args:
         known_version: the DataVersion of this very process's last registration; None: it is not alive.
         epoch, n: of the registry and of the broker's live info, for the result.
         delete_missing_topics: deleteTopicWithBrokerRegistration.
-        restore_missing_topics: whether an unchanged version brings back what was deleted meanwhile (5.x).
-        may_be_part: with the version unchanged it may be another part of the last registration: all of it counts, and
-            what it does not name belongs to the other parts.
+        stay_deleted: topics that an unchanged version does not bring back (4.8); None: any that is absent.
+        is_new_body: the process's last registration had another body.
     """
     name = registration.broker_name
     row = tables.brokers.get(name)
@@ -85,8 +86,8 @@ def compare(
     if not role.counts:
         return diff
 
-    is_part = may_be_part and not role.is_new and known_version == registration.data_version
-    everything = is_part or role.is_new or known_version != registration.data_version
+    everything = role.is_new or known_version != registration.data_version
+    is_part = is_new_body and not everything
     perm_mask = ~PERM_WRITE if role.wipes_write else -1
     table = tables.topics if name in tables.broker_topics else {}  # a new brokerName has no queue data: look up none
     for topic, config in registration.topics.items():
@@ -95,20 +96,22 @@ def compare(
         read, write, flag = config.read_queue_nums, config.write_queue_nums, config.topic_sys_flag
         perm = config.perm & perm_mask
         if present is None:
-            if not everything and not restore_missing_topics:
+            if not everything and (stay_deleted is None or topic in stay_deleted):
                 continue
-        elif not everything or (
+        elif not (everything or is_part) or (
             present.read_queue_nums == read
             and present.write_queue_nums == write
             and present.perm == perm
             and present.topic_sys_flag == flag
         ):
             continue
+        elif is_part and present.registered == (read, write, perm, flag):
+            continue  # the broker has not changed it, somebody else has
         topics[topic] = QueueData(read, write, perm, flag)
 
     if delete_missing_topics and not is_part and not registration.mappings:
         dropped += sorted(tables.broker_topics.get(name, set()) - registration.topics.keys())
-    if everything:
+    if everything or is_part:
         for topic, (mapped_name, mapping) in registration.mappings.items():
             # Mappings outlive their brokerName, and may be those of another one: then no rev tells that one changed.
             guarded = row is not None and mapped_name == name

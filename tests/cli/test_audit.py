@@ -91,7 +91,11 @@ def test_for_programs_every_line_is_json(command, target):
     *_, last = map(json.loads, command("audit", "--topic", "orders", "--json", **target).stdout.splitlines())
     assert last["change"]["by"] == json.loads(ADMIN.encoded())
     assert last["before"] == {
-        "broker-a": {"queue_data": {"r": 4, "w": 8, "p": 4, "f": 0}, "cluster": "c1", "addrs": {"0": "10.0.0.1:10911"}}
+        "broker-a": {
+            "queue_data": {"r": 4, "w": 8, "p": 4, "f": 0, "b": [4, 8, 6, 0]},
+            "cluster": "c1",
+            "addrs": {"0": "10.0.0.1:10911"},
+        }
     }
     assert last["after"] == {}
 

@@ -197,6 +197,8 @@ class Said:
 class Run:
     """One sequence."""
 
+    beside_java = True
+
     def __init__(self, pair: Pair, prefix: str) -> None:
         self.pair = pair
         self.as_48 = pair.as_48
@@ -670,7 +672,8 @@ class Run:
         ext = self._of_broker(process, cluster, addr)
         ext["brokerId"] = None if id == "missing" else str(PROCESSES[process][2] if id is None else id)
         ids = {n: one for n, one in self.addrs_of(ext.get("brokerName")).items() if one == ext.get("brokerAddr")}
-        if (ext["brokerId"] or "").isdecimal() and ids and ext["brokerId"] not in ids:
+        has_new_role = (ext["brokerId"] or "").isdecimal() and ids and ext["brokerId"] not in ids
+        if has_new_role and self.beside_java:
             self.step_aside("D35")
             return
         version = self.said[process].version()

@@ -74,6 +74,7 @@ class FleetRun(Run):
     """One sequence. Nothing that Java does is stepped aside from here, and of what ours does only D11."""
 
     pair: FleetPair
+    beside_java = False
 
     def __init__(self, pair: FleetPair, prefix: str) -> None:
         super().__init__(pair, prefix)

@@ -139,8 +139,9 @@ def _beside_python(command: str) -> Path:
 
 
 def _environment() -> dict[str, str]:
-    """Ours without what would configure the server behind the tests' back."""
-    return {key: value for key, value in os.environ.items() if not key.startswith("MQREGISTRY_")}
+    """Ours without what would configure the server behind the tests' back; the Redis of a test is a new one."""
+    ours = {key: value for key, value in os.environ.items() if not key.startswith("MQREGISTRY_")}
+    return ours | {"MQREGISTRY_FRESH": "true"}
 
 
 def wait_for_registration(name_server: NameServer, broker: Broker) -> None:

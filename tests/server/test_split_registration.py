@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from mqregistry.protocol import lenient_json
@@ -47,8 +49,35 @@ def test_parts_that_come_again_bring_back_no_permission_that_an_operator_took(fr
         for _ in range(2):
             register(client, broker, NEW, 1)
             assert perms(client) == dict.fromkeys(TOPICS, 4)
-        register(client, broker, NEW, 2)
+        register(client, broker, NEW, 2)  # what has come with another part is no longer new: as in Java
+        assert perms(client) == dict.fromkeys(PARTS[0], 6) | dict.fromkeys(PARTS[1] + PARTS[2], 4)
+        register(client, broker, (16, 16, 6), 3)  # the broker itself has changed them all
         assert perms(client) == dict.fromkeys(TOPICS, 6)
+
+
+@pytest.mark.parametrize(("code", "perm"), [(205, 4), (327, 6)], ids=["wipe", "add"])
+def test_a_new_topic_does_not_undo_what_an_operator_set(front_end_with, code, perm):
+    # A broker of 5.x registers the new topic alone, and then, with the same DataVersion, all of its topics.
+    with front_end_with().client() as client:
+        broker = Broker()
+        register(client, broker, (4, 4, 7), 1, [TOPICS[1:]])
+        client.request(205, {"brokerName": "broker-a"})
+        if code == 327:
+            client.request(327, {"brokerName": "broker-a"})
+        expected = dict.fromkeys(TOPICS[1:], 5 if code == 205 else perm)
+        assert perms(client) == expected
+        register(client, broker, (4, 4, 7), 2, [TOPICS[:1], TOPICS, TOPICS])
+        assert perms(client) == {"t0": 7} | expected
+
+
+def test_a_new_topic_does_not_undo_what_somebody_registered(front_end_with):
+    with front_end_with().client() as client:
+        broker = Broker()
+        register(client, broker, NEW, 1, [TOPICS[1:]])
+        route = {"queueDatas": [{"brokerName": "broker-a", "readQueueNums": 2, "writeQueueNums": 2, "perm": 2}]}
+        assert client.request(217, {"topic": "t5"}, json.dumps(route).encode()).code == 0
+        register(client, broker, NEW, 2, [TOPICS[:1], TOPICS])
+        assert perms(client) == dict.fromkeys(TOPICS, 6) | {"t5": 2}
 
 
 def test_a_slave_that_becomes_the_master_registers_every_part_with_write_permission(front_end_with):
@@ -82,13 +111,13 @@ def test_a_slave_that_registers_between_two_parts_changes_nothing(front_end_with
         assert perms(client) == dict.fromkeys(TOPICS, 6)
 
 
-def test_a_broker_that_lost_its_id_brings_nothing_back_with_its_old_version(front_end_with):
+def test_a_broker_that_takes_its_id_back_has_its_own_queue_data(front_end_with):
     with front_end_with().client() as client:
         displaced = Broker()
         register(client, displaced, NEW, 1)
         register(client, Broker(addr="127.0.0.1:10912"), OLD, 7)
         register(client, displaced, NEW, 1)
-        assert perms(client) == dict.fromkeys(TOPICS, 4)  # as in Java
+        assert perms(client) == dict.fromkeys(TOPICS, 6)
 
 
 def test_with_topics_that_go_a_part_takes_away_none_of_the_other_parts(front_end_with):

@@ -22,6 +22,7 @@ from mqregistry.tables.registration import RegistrationDiff, compare
 from mqregistry.tables.tables import Tables
 
 RW = QueueData(8, 8, 6)
+WIPED = QueueData(8, 8, 4, registered=(8, 8, 6, 0))
 
 
 def registration(
@@ -113,7 +114,7 @@ class FrontEnd:
             epoch=epoch,
             n=n,
             delete_missing_topics=delete_missing_topics,
-            restore_missing_topics=self.routes.behaviour.restores_deleted_topics,
+            stay_deleted=() if self.routes.behaviour.restores_deleted_topics else None,
         )
 
     async def tables(self) -> tuple[str, Tables]:
@@ -137,7 +138,10 @@ class FrontEnd:
             if result.status != "RETRY":
                 return result
             diff = await self.compare(
-                prepared.registration, result.n, result.data_version, delete_missing_topics=delete_missing_topics
+                prepared.registration,
+                result.n,
+                result.compare_with.data_version,
+                delete_missing_topics=delete_missing_topics,
             )
             prepared = prepared._replace(diff=diff)
         raise AssertionError(f"no end of retries: {prepared}")

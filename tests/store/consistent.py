@@ -135,7 +135,7 @@ def _tables(found: Dump) -> None:
     assert queues.keys() <= rows.keys(), "queue data of a name without a row"
     for datas in queues.values():
         for data in datas.values():
-            assert re.fullmatch(r'\{"r":-?\d+,"w":-?\d+,"p":-?\d+,"f":-?\d+\}', data), data
+            assert re.fullmatch(r'\{"r":-?\d+,"w":-?\d+,"p":-?\d+,"f":-?\d+(,"b":\[(-?\d+,){3}-?\d+\])?\}', data), data
             msgspec.json.decode(data, type=QueueData)
 
 

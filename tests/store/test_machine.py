@@ -92,7 +92,7 @@ def plain(tables: Tables) -> dict[str, Any]:
     """Tables in the model's terms."""
     found = tables.contents()
     found["topics"] = {
-        topic: {name: msgspec.structs.astuple(data) for name, data in datas.items()}
+        topic: {name: msgspec.structs.astuple(data)[:4] for name, data in datas.items()}
         for topic, datas in tables.topics.items()
     }
     found["brokers"] = {

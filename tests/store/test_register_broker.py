@@ -240,7 +240,7 @@ async def test_moved_row_is_answered_retry_with_what_is_known_and_nothing_is_wri
     await bed.routes.delete_topic("t1")
     before = await bed.dump()
     result = await bed.fe1.send_once(prepared)
-    assert (result.status, result.n, result.data_version) == ("RETRY", "1", DataVersion(3, 4, 5))
+    assert (result.status, result.n, result.compare_with.data_version) == ("RETRY", "1", DataVersion(3, 4, 5))
     assert await bed.dump() == before
     assert (await bed.fe1.send(prepared)).status == "OK"
     assert set((await bed.contents())["topics"]) == {"t1", "t2", "t3"}
@@ -256,7 +256,7 @@ async def test_another_epoch_is_answered_retry(bed):
     prepared = await bed.fe1.prepare(registration())
     await bed.redis("HSET", bed.key("meta"), "epoch", "another")
     result = await bed.fe1.send_once(prepared)
-    assert (result.status, result.n, result.data_version) == ("RETRY", "0", None)
+    assert (result.status, result.n, result.compare_with.data_version) == ("RETRY", "0", None)
 
 
 async def test_first_registration_under_a_second_name_is_no_refresh_of_the_first(bed):

@@ -51,7 +51,7 @@ async def test_only_what_changed_is_told(bed):
     await bed.events()
     await written(bed, "new", ("broker-a", A), ("broker-b", B))
     (event,) = await bed.events()
-    assert event.queue_datas == {"broker-b": B}
+    assert event.queue_datas == {"broker-b": QueueData(4, 4, 4, 0, (1, 2, 6, 3))}
 
 
 async def test_unknown_name_stores_nothing_of_a_new_topic(bed):
@@ -69,7 +69,7 @@ async def test_unknown_name_ends_it_for_an_existing_topic(bed):
     await bed.events()
     assert await written(bed, "t1", ("broker-a", A), ("unknown", B), ("broker-b", B)) == 1
     contents = await bed.contents()
-    assert contents["topics"]["t1"] == {"broker-a": A, "broker-b": QueueData(8, 8, 6)}
+    assert contents["topics"]["t1"] == {"broker-a": QueueData(1, 2, 6, 3, (8, 8, 6, 0)), "broker-b": QueueData(8, 8, 6)}
     assert await bed.replay() == contents
 
 

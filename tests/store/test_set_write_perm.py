@@ -7,6 +7,8 @@ import pytest
 from mqregistry.events import changes as kinds
 from mqregistry.model import QueueData
 
+from .bed import WIPED
+
 
 async def perms(bed):
     return {topic: datas["broker-a"].perm for topic, datas in (await bed.tables()).topics.items()}
@@ -27,7 +29,7 @@ async def test_wipe_tells_the_topics_that_changed_and_moves_the_row(bed):
     seq, count = await bed.routes.set_write_perm("broker-a", "wipe")
     (event,) = await bed.events()
     assert (event.type, event.broker_name, event.topics) == (
-        kinds.WritePermSet.type, "broker-a", {"t6": QueueData(3, 5, 4, 9)},
+        kinds.WritePermSet.type, "broker-a", {"t6": QueueData(3, 5, 4, 9, (3, 5, 6, 9))},
     )  # fmt: skip
     assert (event.seq, event.rev, count) == (seq, seq, 2)
     assert (await bed.tables()).brokers["broker-a"].rev == seq
@@ -58,7 +60,7 @@ async def test_other_names_keep_theirs(bed):
     await bed.register()
     await bed.register("10.0.0.9:1", "broker-b")
     await bed.routes.set_write_perm("broker-b", "wipe")
-    assert (await bed.contents())["topics"]["t1"] == {"broker-a": QueueData(8, 8, 6), "broker-b": QueueData(8, 8, 4)}
+    assert (await bed.contents())["topics"]["t1"] == {"broker-a": QueueData(8, 8, 6), "broker-b": WIPED}
 
 
 @pytest.mark.parametrize("mode", ["wipe", "add"])

@@ -15,7 +15,7 @@ from mqregistry.tables.tables import Tables
 from mqregistry.tables.topic_history import Place, TopicHistory
 from tests.pipeline.world import TOPICS, World
 
-from .bed import Bed, registration
+from .bed import WIPED, Bed, registration
 
 
 async def whole_changes(store):
@@ -119,7 +119,7 @@ async def test_a_broker_that_went_leaves_its_address_and_what_is_not_known(bed: 
     await bed.routes.unregister_broker("c1", "10.0.0.2:10911", "broker-a")
     late = (await whole_changes(bed.store))[begin:]
     found, history = await steps_of(bed.store, "t1", late, complete=False)
-    wiped, both = QueueData(8, 8, 4), {0: "10.0.0.1:10911", 1: "10.0.0.2:10911"}
+    wiped, both = WIPED, {0: "10.0.0.1:10911", 1: "10.0.0.2:10911"}
     assert list(found.values()) == [
         ({"broker-a": Place(None)}, {"broker-a": Place(wiped)}),
         ({"broker-a": Place(wiped, "c1", both)}, {"broker-a": Place(wiped, "c1", {1: "10.0.0.2:10911"})}),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from mqregistry.model import BrokerRow, DataVersion, QueueData, Registration, TopicConfig
@@ -147,6 +148,15 @@ def test_the_difference_says_what_it_rests_on():
 
 def test_another_part_of_the_version_counts_and_takes_nothing_away():
     tables = tables_with({0: ADDR}, {"t1": RO, "t2": RW, "t3": RW})
-    part = {"may_be_part": True, "delete_missing_topics": True}
+    part = {"is_new_body": True, "delete_missing_topics": True}
     assert compare(registration(), V1, tables, **part) == changes({"t1": RW}, [], [])
     assert compare(registration(version=V2), V1, tables, **part) == changes({"t1": RW}, ["t3"], [])
+
+
+def test_another_part_leaves_alone_what_others_changed_unless_the_broker_changes_it():
+    numbers = (RW.read_queue_nums, RW.write_queue_nums, RW.perm, RW.topic_sys_flag)
+    for registered, changed in ((numbers, {}), ((1, 1, RW.perm, 0), {"t1": RW})):
+        wiped = msgspec.structs.replace(RO, registered=registered)
+        tables = tables_with({0: ADDR}, {"t1": wiped, "t2": RW})
+        assert compare(registration(), V1, tables, is_new_body=True) == changes(changed, [], [])
+        assert compare(registration(version=V2), V1, tables, is_new_body=True) == changes({"t1": RW}, [], [])

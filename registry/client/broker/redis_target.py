@@ -17,7 +17,7 @@ from ...model import DEFAULT_HEARTBEAT_TIMEOUT_MS, DataVersion, Registration
 from ...protocol.bodies.register_content import RegisterBody
 from ...protocol.codes import VERSION_V5_0_0, ResponseCode
 from ...store.read_broker import BrokerView, read_broker
-from ...store.route_writes import Registered
+from ...store.route_writes import HeartbeatReply, Registered
 from ...tables.registration import compare
 from .config import BrokerConfig
 from .payload import RegistrationPayload
@@ -82,23 +82,20 @@ class RedisTarget:
         if beat.same:
             view = await read_broker(self._writer.store, r.broker_name)
             return RegistrationAnswer(beat.master_addr, beat.ha_server_addr or "", view.order_topic_config)
-        n, known = beat.n, beat.data_version
         for _ in range(_ATTEMPTS):
-            view, result = await self._write(r, digest, n, known)
+            view, result = await self._write(r, digest, beat)
             if result.status == "REFUSED_ONE_TOPIC":
                 raise RegistrationRefused(ResponseCode.SYSTEM_ERROR, "one topic before the first full registration")
             if result.status == "REFUSED_STATE":
                 raise RegistrationRefused(
                     ResponseCode.SYSTEM_ERROR, f"another address holds id {r.broker_id} with a higher stateVersion"
                 )
-            if result.status != "RETRY":
+            if result.compare_with is None:
                 return RegistrationAnswer(result.master_addr, result.ha_server_addr or "", view.order_topic_config)
-            n, known = result.n, result.data_version
+            beat = result.compare_with
         raise StoreUnavailable(f"{r.broker_name} is being changed from elsewhere all the time")
 
-    async def _write(
-        self, r: Registration, digest: str, n: str, known: DataVersion | None
-    ) -> tuple[BrokerView, Registered]:
+    async def _write(self, r: Registration, digest: str, beat: HeartbeatReply) -> tuple[BrokerView, Registered]:
         """Compare with what Redis has now, and write the difference unless that has changed meanwhile."""
         mappings = [(topic, mapped_name) for topic, (mapped_name, _) in r.mappings.items()]
         view = await read_broker(self._writer.store, r.broker_name, list(r.topics), mappings)
@@ -108,12 +105,13 @@ class RedisTarget:
             view = await read_broker(self._writer.store, r.broker_name, list(r.topics), mappings, all_topics=True)
         diff = compare(
             r,
-            known,
+            beat.data_version,
             view.tables,
             epoch=view.epoch,
-            n=n,
+            n=beat.n,
             delete_missing_topics=drops,
-            restore_missing_topics=behaviour.restores_deleted_topics,
+            stay_deleted=() if behaviour.restores_deleted_topics or beat.is_new_body else None,
+            is_new_body=beat.is_new_body,
         )
         timeout_ms = view.config.get("brokerChannelExpiredTimeMs", "")
         result = await self._writer.routes.register_broker(

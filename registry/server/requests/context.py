@@ -31,8 +31,8 @@ from ..view.route_answers import RouteAnswers
 from ..view.route_watches import RouteWatches
 from ..view.view import Applied, View
 from .chunk_cache import ChunkCache
-from .data_versions import DataVersions
 from .decoding_turns import DecodingTurns
+from .deleted_topics import DeletedTopics
 from .product_environment import ProductEnvironment
 from .replies import Replies
 
@@ -116,8 +116,8 @@ class RequestContext:
         self.answers.on_gone = self.lookup_counts.found
         self.watches = RouteWatches()
         self.effects = Effects(view)
-        self.data_versions = DataVersions()
-        for listener in (self.answers, self.watches, self.data_versions, self.effects):
+        self.deleted_topics = DeletedTopics(are_restored=behaviour.restores_deleted_topics)
+        for listener in (self.answers, self.watches, self.deleted_topics, self.effects):
             view.subscribe(listener.applied, listener.replaced)
         view.subscribe(self._applied, lambda epoch, seq: self.use_shared(view.tables.config))
         self.health = health

@@ -159,7 +159,7 @@ async def _register_changed(request: _Request, opaque: int, beat: HeartbeatReply
         result = await _write(request, registration, beat, deletes_missing=deletes_missing)
         if isinstance(result, HeartbeatReply):
             return _unchanged(request, opaque, result)
-        if result.status != "RETRY":
+        if result.compare_with is None:
             return _changed(request, opaque, result, is_new=is_new)
         beat = result.compare_with
         await context.effect(beat.seq)
@@ -273,8 +273,8 @@ async def _write(
         epoch=view.epoch,
         n=beat.n,
         delete_missing_topics=deletes_missing,
-        restore_missing_topics=context.behaviour.restores_deleted_topics,
-        may_be_part=context.data_versions.may_be_part(request.who, registration.data_version, registration.broker_name),
+        stay_deleted=context.deleted_topics.of(registration.broker_name, is_new_body=beat.is_new_body),
+        is_new_body=beat.is_new_body,
     )
     if len(diff.topics) > TOPICS_PER_EVENT:
         again = await request.ask()

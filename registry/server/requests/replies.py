@@ -61,8 +61,8 @@ class Replies:
         )
         self.unknown_for_now = template(
             ResponseCode.SYSTEM_ERROR,
-            "the name server cannot tell now whether this topic exists: it has lost touch with its registry; "
-            "keep the route you have and ask again",
+            "the name server cannot tell now whether this topic exists: a moment ago its registry was empty, or out of "
+            "reach; keep the route you have and ask again",
         )
 
     def reply(
