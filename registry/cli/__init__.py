@@ -52,6 +52,7 @@ _COMMANDS: Final = {
     "probe": ("run.probe", "Check each name server of a list"),
     "compare": ("outside.compare", "Say what two name servers, or two moments, differ in"),
     "shadow": ("outside.shadow", "Pass connections on to a Java NameServer, compare answers"),
+    "help": ("help.command", "Say what an error means, and what to do"),
     "completion": ("completion", "Print the completion script of a shell"),
     "top": ("top", "Show the registry at a glance, in a terminal"),
     "doctor": ("doctor.command", "Say what does not fit of Redis and this machine, and what to do"),
@@ -85,6 +86,7 @@ def cli() -> None:
     The event streams:  mqregistry streams
     Its Redis:          mqregistry redis-cli
     Does it all fit:    mqregistry doctor
+    About an error:     mqregistry help NAME
     Change the tables:  mqregistry broker wipe | restore | forget NAME, topic delete | set TOPIC
     KV configuration:   mqregistry kv list | get | put | delete | export | import
     Shared settings:    mqregistry config get | set | export | import
@@ -105,23 +107,33 @@ def main() -> None:
         sys.exit(cli.main(prog_name="mqregistry", standalone_mode=False))
     except click.ClickException as error:
         error.show()
+        if not isinstance(error, click.UsageError):  # which names the help page of its command
+            _name_entry(error, error.format_message())
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt):
         sys.exit(INTERRUPTED)
     except StartError as error:
-        _complain(f"cannot start: {error}", COULD_NOT_START)
+        _complain(error, f"cannot start: {error}", COULD_NOT_START)
     except RegistryError as error:
-        _complain(str(error), FAILED)
+        _complain(error, str(error), FAILED)
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO):
             raise
         # What stdout could not take is still in its buffer, and the interpreter writes it once more when it ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        _complain(f"cannot write: {error.strerror}", FAILED)
+        _complain(error, f"cannot write: {error.strerror}", FAILED)
     finally:
         flush_output()
 
 
-def _complain(text: str, code: int) -> None:
+def _complain(error: Exception, text: str, code: int) -> None:
     click.echo("\n".join(map(printable, f"mqregistry: {text}".split("\n"))), err=True)
+    _name_entry(error, text)
     sys.exit(code)
+
+
+def _name_entry(error: Exception, text: str) -> None:
+    """Say which entry of the troubleshooting page is about an error."""
+    from .help.entries import entry_of  # for an error alone
+
+    click.echo(f"See: mqregistry help {entry_of(error, text)}", err=True)

@@ -22,6 +22,8 @@ sys.meta_path.insert(0, Interrupting)
 runpy.run_module("mqregistry", run_name="__main__")
 """
 
+NO_SPACE = "mqregistry: cannot write: No space left on device\nSee: mqregistry help file\n"
+
 
 @pytest.mark.parametrize(
     ("module", "arguments"),
@@ -59,7 +61,7 @@ def test_output_that_cannot_be_written_is_said_on_one_line(env, arguments):
     with Path("/dev/full").open("w") as full:
         done = subprocess.run([sys.executable, "-m", "mqregistry", *arguments], env=env, stdout=full,
                               stderr=subprocess.PIPE, text=True, check=False, timeout=60)  # fmt: skip
-    assert (done.returncode, done.stderr) == (1, "mqregistry: cannot write: No space left on device\n")
+    assert (done.returncode, done.stderr) == (1, NO_SPACE)
 
 
 def test_a_table_that_cannot_be_written_is_said_on_one_line(env, run, bed, redis_url, namespace):
@@ -71,4 +73,4 @@ def test_a_table_that_cannot_be_written_is_said_on_one_line(env, run, bed, redis
                 [sys.executable, "-m", "mqregistry", command, *options, "--redis", redis_url, "--namespace", namespace],
                 env=env, stdout=full, stderr=subprocess.PIPE, text=True, check=False, timeout=60,
             )  # fmt: skip
-        assert (done.returncode, done.stderr) == (1, "mqregistry: cannot write: No space left on device\n")
+        assert (done.returncode, done.stderr) == (1, NO_SPACE)

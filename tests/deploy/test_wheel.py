@@ -42,7 +42,7 @@ def wheel(tmp_path_factory):
                     assert target == path
                     shutil.copytree(ROOT / path, source / path, ignore=shutil.ignore_patterns("__pycache__"))
                 else:
-                    (source / target).mkdir(exist_ok=True)
+                    (source / target).mkdir(parents=True, exist_ok=True)
                     shutil.copy(ROOT / path, source / target)
     (step,) = (rest for word, rest in dockerfile() if word == "RUN" and " pip wheel " in rest)
     assert step.endswith('--constraint constraints.txt --wheel-dir /wheels ".[console]"')
@@ -79,6 +79,8 @@ def test_wheel_carries_all_of_it(wheel):
     for path in ROOT.glob("lua/**/*.lua"):
         assert f"mqregistry/{path.relative_to(ROOT)}" in names
     assert "pyspark_redis_stream.py" in names  # where Spark looks
+    page = zipfile.ZipFile(wheel).read("mqregistry/cli/help/troubleshooting.md")  # what 'mqregistry help' shows
+    assert page == (ROOT / "docs" / "howto" / "troubleshooting.md").read_bytes()
     assert not [name for name in names if name.startswith(("tests", "bench", "deploy"))]
     metadata = zipfile.ZipFile(wheel).read(next(name for name in names if name.endswith("METADATA"))).decode()
     assert "Requires-Dist: redis[hiredis]" in metadata

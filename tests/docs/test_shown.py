@@ -17,6 +17,7 @@ from mqregistry.auth.decide import decide
 from mqregistry.auth.policy import Mode
 from mqregistry.auth.refused import Last, RefusedKind
 from mqregistry.auth.rights import Kind, Resource, Right
+from mqregistry.cli.help.entries import entry_of_text
 from mqregistry.config.sources import OTHER_VARIABLES
 from mqregistry.events.by import ANONYMOUS, By
 from mqregistry.model import who
@@ -75,7 +76,8 @@ def shell(command, env, redis_url, namespace, tmp_path):  # noqa: F811
         done = command(*words, expect=expect)
         if target:
             (tmp_path / target).write_text(done.stdout)
-        return done.output
+        # click's runner leaves out what main() adds to an error
+        return done.output + (f"See: mqregistry help {entry_of_text(done.output)}\n" if expect else "")
 
     return run
 

@@ -77,5 +77,5 @@ def test_the_command_line_shows_a_route_of_it(name_server):
         ]
         unknown = route("nowhere")
         assert (unknown.returncode, unknown.stderr) == (
-            1, f"Error: no topic 'nowhere' at name server {name_server.addr}\n",
+            1, f"Error: no topic 'nowhere' at name server {name_server.addr}\nSee: mqregistry help no-route\n",
         )  # fmt: skip

@@ -181,6 +181,7 @@ def test_without_the_extra_it_says_how_to_install_it(env, lacking):  # noqa: F81
     done = subprocess.run([sys.executable, "-c", run, "pipeline", "run", *REDIS, *lake], env=env, capture_output=True,
                           text=True, check=False, timeout=60)  # fmt: skip
     wanted = f"mqregistry: cannot start: this command needs {lacking}: pip install 'mqregistry[spark]'\n"
+    wanted += "See: mqregistry help missing-extra\n"
     assert (done.returncode, done.stderr) == (253, wanted)
 
 

@@ -17,6 +17,7 @@ from ...config.settings import Settings
 from ...errors import StartError
 from ...names import PrintableFormatter
 from ...queued_output import new_outlet, queue_output
+from ..help.entries import entry_of_text
 
 logger = logging.getLogger(__name__)
 
@@ -33,6 +34,7 @@ _PARTS: Final = {
 class _Formatter(PrintableFormatter):
     def format(self, record: logging.LogRecord) -> str:
         record.part = _part(record)
+        record.see = _see(record)
         return super().format(record)
 
 
@@ -46,6 +48,8 @@ class _JsonFormatter(logging.Formatter):
             "part": _part(record),
             "message": record.getMessage(),
         }
+        if see := _entry(record):
+            told["help"] = see
         if record.exc_info:
             told["exception"] = self.formatException(record.exc_info)
         return msgspec.json.encode(told).decode()
@@ -53,6 +57,16 @@ class _JsonFormatter(logging.Formatter):
 
 def _part(record: logging.LogRecord) -> str:
     return _PARTS.get(record.name) or record.name.rpartition(".")[2]
+
+
+def _entry(record: logging.LogRecord) -> str | None:
+    """The entry of the troubleshooting page that is about a warning or an error; None: there is none."""
+    return entry_of_text(record.getMessage()) if record.levelno >= logging.WARNING else None
+
+
+def _see(record: logging.LogRecord) -> str:
+    name = _entry(record)
+    return f" (mqregistry help {name})" if name else ""
 
 
 def _zipped_name(name: str) -> str:
@@ -125,7 +139,7 @@ def configure_logging(settings: Settings) -> None:
             raise StartError(f"cannot write the log file {settings.log_file}: {error.strerror or error}") from error
     else:
         handler = logging.StreamHandler(sys.stderr)
-    text = _Formatter("%(asctime)s %(levelname)-7s [%(part)s] %(message)s")
+    text = _Formatter("%(asctime)s %(levelname)-7s [%(part)s] %(message)s%(see)s")
     handler.setFormatter(_JsonFormatter() if settings.log_format == "json" else text)
     root = logging.getLogger()
     root.handlers[:] = [handler]

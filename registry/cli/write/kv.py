@@ -54,7 +54,7 @@ async def list_(store: Store, kv_namespace: str | None, as_json: bool) -> None:
     tables = await _read(store)
     if kv_namespace is not None:
         if kv_namespace not in tables:
-            raise click.ClickException(_unknown("KV namespace", kv_namespace, tables))
+            raise click.ClickException(_unknown("no KV namespace", kv_namespace, tables))
         tables = {kv_namespace: tables[kv_namespace]}
     rows = [(name, key, value) for name, table in tables.items() for key, value in table.items()]
     if as_json:
@@ -74,9 +74,9 @@ async def get(store: Store, kv_namespace: str, key: str, as_json: bool) -> None:
     tables = await _read(store)
     table = tables.get(kv_namespace)
     if table is None:
-        raise click.ClickException(_unknown("KV namespace", kv_namespace, tables))
+        raise click.ClickException(_unknown("no KV namespace", kv_namespace, tables))
     if key not in table:
-        raise click.ClickException(_unknown(f"key in {kv_namespace}", key, table))
+        raise click.ClickException(_unknown(f"no key in {kv_namespace}", key, table))
     if as_json:
         output.json_line({"kv_namespace": kv_namespace, "key": key, "value": table[key]})
     else:
@@ -270,8 +270,8 @@ def _change_line(name: str, key: str, before: str | None, value: str) -> str:
 def _unknown(what: str, name: str, known: Mapping[str, Any]) -> str:
     close = difflib.get_close_matches(name, known, 3, 0.6)
     if close:
-        return f"no {what} {name!r}; did you mean {' or '.join(close)}?"
-    return f"no {what} {name!r}; there is " + (", ".join(sorted(known)[:20]) or "none")
+        return f"{what} {name!r}; did you mean {' or '.join(close)}?"
+    return f"{what} {name!r}; there is " + (", ".join(sorted(known)[:20]) or "none")
 
 
 async def _read(store: Store) -> Kv:

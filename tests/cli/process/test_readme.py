@@ -26,6 +26,7 @@ OTHERS = {
     "SECURITY.md": {"--format"},
     "deploy/README.md": {"--build", "--now"},
     "docs/howto/sentinel.md": {"--sentinel"},
+    "docs/howto/troubleshooting.md": {"--scan", "--pattern", "--raw", "--no-raw"},
     "docs/kubernetes.md": {"--from-literal", "--strict"},
     "docs/operating.md": {"--scan", "--pattern"},
     "docs/pipeline.md": {"--py-files", "--events"},

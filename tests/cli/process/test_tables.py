@@ -215,8 +215,14 @@ def test_route_after_the_master_went(show, example):
 
 
 def test_unknown_topic_names_the_closest(show):
-    assert show("route", "topic", expect=1).stderr == "Error: no topic 'topic'; did you mean topic1?\n"
-    assert show("route", "Topic1", expect=1).stderr == "Error: no topic 'Topic1'; did you mean topic1?\n"
+    assert (
+        show("route", "topic", expect=1).stderr
+        == "Error: no topic 'topic'; did you mean topic1?\nSee: mqregistry help no-route\n"
+    )
+    assert (
+        show("route", "Topic1", expect=1).stderr
+        == "Error: no topic 'Topic1'; did you mean topic1?\nSee: mqregistry help no-route\n"
+    )
     assert "'mqregistry topics' lists them" in show("route", "nothing-like-it", expect=1).stderr
 
 

@@ -1,0 +1,59 @@
+"""``help``: what an error means and what to do, without a network; or the help page of a command."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import click
+
+from ...names import printable
+from .entries import Entry, entries, search
+
+_LINK: Final = re.compile(r"\[((?:[^\]`]|`[^`]*`)+)\]\([^)]*\)")
+
+
+@click.command()
+@click.argument("words", nargs=-1, metavar="[NAME | COMMAND | WORDS...]")
+@click.pass_context
+def help(ctx: click.Context, words: tuple[str, ...]) -> None:
+    """Say what an error means, and what to do: by the NAME that the error shows, or by words of its message.
+
+    Of a COMMAND it shows the help page. Without anything it lists the names. It needs no network and no registry: the
+    text is that of docs/howto/troubleshooting.md.
+
+    \b
+    mqregistry help no-route
+    mqregistry help 'No route info of this topic'
+    """  # noqa: D301 (\\b is for click)
+    if not words:
+        width = max(map(len, entries()))
+        click.echo("\n".join(f"{entry.name:{width}}  {entry.title}" for entry in entries().values()))
+        return
+    if _show_command(ctx, words):
+        return
+    found = search(" ".join(words))
+    if not found:
+        asked = printable(" ".join(words))
+        raise click.ClickException(f"nothing is known of {asked!r}; 'mqregistry help' lists what is")
+    best, *others = found
+    click.echo(_shown(best))
+    if others:
+        click.echo("\nAlso: " + ", ".join(f"mqregistry help {entry.name}" for entry in others))
+
+
+def _show_command(ctx: click.Context, words: tuple[str, ...]) -> bool:
+    """Show the help page of the command that all words name, if there is one."""
+    context = ctx.find_root()
+    for word in words:
+        command = context.command.get_command(context, word) if isinstance(context.command, click.Group) else None
+        if command is None:
+            return False
+        context = click.Context(command, info_name=word, parent=context)
+    click.echo(context.get_help())
+    return True
+
+
+def _shown(entry: Entry) -> str:
+    """An entry for a terminal: links are their text alone."""
+    return f"{entry.title}\n{'-' * len(entry.title)}\n\n{_LINK.sub(lambda link: link[1], entry.text)}"
