@@ -2,10 +2,12 @@
   Between two calls other changes have their turn. Each topic that the name has all the time is changed once.
   KEYS[1] meta         HASH
   ARGV[1] broker_name
-  ARGV[2] mode         "wipe": the write bit goes; "add": the perm becomes 6, whatever it was
+  ARGV[2] mode         "wipe": the write bit goes; "add": the perm becomes 6, whatever it was; "give": the given
+                       topics get the write bit, and the others stay as they are
   ARGV[3] topics       int   topics a call, about
   ARGV[4] rest         "" begins; else what the call before returned
   ARGV[5] owner        who asks, and what was decided for him, see include/owner
+  ARGV[6] given        MessagePack array of names, for "give" alone
   DERIVED queues:<brokerName>, broker:<brokerName>, wiping
   RETURNS {"OK", seq, topics of the name, rest}; rest "": those were all, else call again with it
           {"ASK", seq, resource}: nothing was changed by this call, see include/owner
@@ -21,7 +23,7 @@
 --- @include "include/registered"
 --- @include "include/emit_topics"
 --- @include "include/owner"
-local name, wipe, most = ARGV[1], ARGV[2] == "wipe", tonumber(ARGV[3])
+local name, mode, most = ARGV[1], ARGV[2], tonumber(ARGV[3])
 expect("hash", P .. "broker:" .. name, P .. "queues:" .. name, P .. "wiping")
 if call("EXISTS", P .. "broker:" .. name) == 0 then
   return {"OK", seq, 0, ""}
@@ -31,13 +33,20 @@ if asks then
   return asks
 end
 local count = call("HLEN", P .. "queues:" .. name)
-local bodies, write, rest = plan_perms(name, function(data)
+local given = {}
+for _, topic in ipairs(mode == "give" and cmsgpack.unpack(ARGV[6]) or {}) do
+  given[topic] = true
+end
+local bodies, write, rest = plan_perms(name, function(data, topic)
+  if mode == "give" and not given[topic] then
+    return data
+  end
   local changed = with_perm(data, function(perm)
-    return wipe and bit.band(perm, bit.bnot(2)) or 6
+    return mode == "add" and 6 or mode == "give" and bit.bor(perm, 2) or bit.band(perm, bit.bnot(2))
   end)
   return changed == data and data or with_registered(changed, data)
 end, count > most and most or nil, ARGV[4])
-if not wipe then
+if mode ~= "wipe" then
   call("HDEL", P .. "wiping", name) -- this is newer than a wipe that is not done
 end
 if #bodies > 0 then

@@ -1,8 +1,8 @@
 --[[ queue_data: change the perm of every topic of a brokerName, and tell
   NEEDS  open, collect, rest
   GIVES  plan_perms(broker_name, change, most, rest) -> event bodies (JSON text of the changed queue data, at most 500
-         topics each), write(), rest; change(data) returns the new queue data. Only write() writes. It looks at about most
-         topics, nil: at all. rest "": those were all; else a later script goes on with it.
+         topics each), write(), rest; change(data, topic) returns the new queue data. Only write() writes. It looks at
+         about most topics, nil: at all. rest "": those were all; else a later script goes on with it.
          with_perm(data, change) -> the queue data with the perm change(perm)
   USED BY wiping, set_write_perm ]]
 local TOPICS_AT_ONCE = 250 -- half an event; the names of so many are in memory (collect)
@@ -34,7 +34,7 @@ local function plan_perms(broker_name, change, most, rest)
     local page = call("HSCAN", key, cursor, "COUNT", TOPICS_AT_ONCE)
     local flat = page[2]
     for i = 1, #flat, 2 do
-      local data = change(flat[i + 1])
+      local data = change(flat[i + 1], flat[i])
       if data ~= flat[i + 1] then
         cells[#cells + 1] = flat[i]
         cells[#cells + 1] = data

@@ -24,8 +24,10 @@ from ..store.operator_reads import (
 from ..store.read_broker import read_broker
 from ..store.route_writes import RouteStore
 from ..store.store import Store
+from .maintenance import begin_maintenance, end_maintenance, read_maintenance
 from .routes import closest_names
-from .words import counted, duration, perm, some
+from .wiped import read_taken
+from .words import counted, duration, moment, perm, some
 
 _RESTORED: Final = PERM_READ | PERM_WRITE
 
@@ -90,21 +92,83 @@ async def wipe(store: Store, name: str) -> Preview:
     )  # fmt: skip
 
 
+async def drain(store: Store, name: str, reason: str = "", until_ms: int | None = None) -> Preview:
+    """Put a brokerName into maintenance: note why and until when, and take its write permission (205)."""
+    wiping, already = await wipe(store, name), await read_maintenance(store, name)
+    until = f", until {moment(until_ms)[:16]}" if until_ms is not None else ""
+    lines = [
+        f"{name} is in maintenance from now on{until}" + (f": {reason}" if reason else ""),
+        *([f"it was {already}"] if already else []), *wiping.lines,
+    ]  # fmt: skip
+
+    async def work() -> None:
+        await begin_maintenance(store, name, reason, until_ms)
+        if wiping.work is not None:
+            await wiping.work()
+
+    return Preview(lines, work, f"{name} is in maintenance: {wiping.done}", wiping.result)
+
+
 async def restore(store: Store, name: str) -> Preview:
-    """Give every topic of a brokerName the permission to read and write (327)."""
+    """Give the topics of a brokerName the write permission that wipes took, and end its maintenance."""
     row, queue_datas = await _read(store, name)
+    maintenance = await read_maintenance(store, name)
+    without = {topic for topic, data in queue_datas.items() if not data.perm & PERM_WRITE}
+    taken = await read_taken(store, name, without)
+    back, stay = sorted(taken.topics), sorted(without - taken.topics)
+    result = {"broker_name": name, "topics": back, "stay": stay}
+    lines = [_head(name, row)]
+    if taken.last is not None:
+        by = taken.last.by or "somebody not known"
+        lines.append(f"the last wipe was at {moment(taken.last.ms)[:19]}, by {by}")
+    if back:
+        lines.append(f"{counted(len(back), 'topic')} get{'s' * (len(back) == 1)} the write bit back: {some(back)}")
+    if stay:
+        why = "no wipe took it" if not taken.not_known else "the stream tells of no wipe that took it"
+        lines.append(f"{counted(len(stay), 'topic')} stay{'s' * (len(stay) == 1)} without it: {why}: {some(stay)}")
+    if maintenance is not None:
+        lines.append(f"its maintenance ends: it was {maintenance}")
+
+    async def work() -> None:
+        if back:
+            await RouteStore(store).set_write_perm(name, "give", back)
+        if maintenance is not None:
+            await end_maintenance(store, name)
+
+    done = f"{name}: {counted(len(back), 'topic')} restored" if back else f"{name}: no wipe took what is missing"
+    if not without:
+        done = f"{name}: every topic can be written to"
+    if stay:
+        done += f"; without write permission: {some(stay)}; --all gives permission 6 to every topic"
+    if maintenance is not None:
+        done += "; its maintenance is over"
+    return Preview(lines, work if back or maintenance is not None else None, done, result)
+
+
+async def restore_all(store: Store, name: str) -> Preview:
+    """Give every topic of a brokerName the permission to read and write (327), and end its maintenance."""
+    row, queue_datas = await _read(store, name)
+    maintenance = await read_maintenance(store, name)
     other = {topic: data.perm for topic, data in queue_datas.items() if data.perm != _RESTORED}
     result = {"broker_name": name, "topics": sorted(other)}
-    if not other:
+    if not other and maintenance is None:
         return Preview([], None, f"{name}: every topic has permission 6 RW", result)
     lines = [
         f"{counted(count, 'topic')} with permission {perm(value)} get{'s' * (count == 1)} {perm(_RESTORED)}: "
         + some(topic for topic, had in other.items() if had == value)
         for value, count in sorted(Counter(other.values()).items())
     ]
+    if maintenance is not None:
+        lines.append(f"its maintenance ends: it was {maintenance}")
+
+    async def work() -> None:
+        if other:
+            await RouteStore(store).set_write_perm(name, "add")
+        if maintenance is not None:
+            await end_maintenance(store, name)
+
     return Preview(
-        [_head(name, row), *lines], lambda: RouteStore(store).set_write_perm(name, "add"),
-        f"{name}: {counted(len(other), 'topic')} restored", result,
+        [_head(name, row), *lines], work, f"{name}: {counted(len(other), 'topic')} restored", result
     )  # fmt: skip
 
 

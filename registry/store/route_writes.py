@@ -269,16 +269,17 @@ class RouteStore:
         return text((await self._call("channel_destroyed", who, *of, cause, by=by))[0])
 
     async def set_write_perm(
-        self, broker_name: str, mode: Literal["wipe", "add"], *, owner: str = "", by: By | None = None
-    ) -> tuple[int, int]:
-        """Wipe or add write permission; returns (seq, how many topics the brokerName has).
+        self, broker_name: str, mode: Literal["wipe", "add", "give"], topics: Sequence[str] = (), *, owner: str = "",
+        by: By | None = None,
+    ) -> tuple[int, int]:  # fmt: skip
+        """Wipe write permission, add it (perm 6), or give it to these topics; returns (seq, topics of the brokerName).
 
         Some thousand topics at a time. If it fails half way, those that were changed stay so: repeat it.
         """
         rest = b""
         while True:
             _, seq, count, rest = await self._call(
-                "set_write_perm", broker_name, mode, TOPICS_AT_ONCE, rest, owner, by=by
+                "set_write_perm", broker_name, mode, TOPICS_AT_ONCE, rest, owner, _pack(topics), by=by
             )
             if not rest:
                 return seq, count

@@ -9,6 +9,8 @@ import pytest
 from mqregistry.cli.write import confirm as module
 from mqregistry.events.by import this_process
 from mqregistry.model import QueueData
+from mqregistry.operators.maintenance import maintained
+from mqregistry.store import keys
 from mqregistry.store.snapshot import read_tables
 from mqregistry.store.store import Store
 from tests.store.bed import Bed
@@ -83,14 +85,92 @@ def test_wipe_shows_what_loses_its_write_bit_and_does_it(command, world):
     assert len(world.look()[1]) == 1
 
 
-def test_restore_gives_permission_6_to_every_topic(command, world):
+def perms(world, name="broker-a"):
+    return {topic: datas[name].perm for topic, datas in world.look()[0].topics.items() if name in datas}
+
+
+def test_restore_puts_back_what_the_wipe_took_alone(command, world):
+    before = perms(world)
+    assert before["log"] == 4
     command("broker", "wipe", "broker-a", "-y", **world.target)
     told = command("broker", "restore", "broker-a", "-y", **world.target).stdout.splitlines()
+    assert told[1].startswith("the last wipe was at ")
+    assert told[2:] == [
+        "2 topics get the write bit back: bills, orders",
+        "1 topic stays without it: no wipe took it: log",
+        "broker-a: 2 topics restored; without write permission: log; --all gives permission 6 to every topic",
+    ]
+    assert perms(world) == before
+    again = command("broker", "restore", "broker-a", **world.target).stdout
+    assert "broker-a: no wipe took what is missing; without write permission: log" in again
+
+
+def test_restore_after_two_wipes_puts_back_what_both_took(command, world):
+    before = perms(world)
+    command("broker", "wipe", "broker-a", "-y", **world.target)
+    command("topic", "set", "orders", "broker-a=8:8:6", "-y", **world.target)
+    command("broker", "wipe", "broker-a", "-y", **world.target)
+    command("broker", "restore", "broker-a", "-y", **world.target)
+    assert perms(world) == before
+
+
+def test_restore_leaves_what_was_set_without_write_permission_after_the_wipe(command, world):
+    command("broker", "wipe", "broker-a", "-y", **world.target)
+    command("topic", "set", "orders", "broker-a=8:8:0", "-y", **world.target)
+    command("broker", "restore", "broker-a", "-y", **world.target)
+    assert perms(world) == {"orders": 0, "bills": 6, "log": 4}
+
+
+def test_restore_leaves_what_an_earlier_restore_did_not_give(command, world):
+    command("broker", "wipe", "broker-a", "-y", **world.target)
+    command("broker", "restore", "broker-a", "--all", "-y", **world.target)
+    assert set(perms(world).values()) == {6}
+    command("topic", "set", "log", "broker-a=1:1:4", "-y", **world.target)
+    command("broker", "wipe", "broker-a", "-y", **world.target)
+    command("broker", "restore", "broker-a", "-y", **world.target)
+    assert perms(world) == {"orders": 6, "bills": 6, "log": 4}
+
+
+def test_restore_does_not_guess_what_the_stream_has_no_more(command, world):
+    command("broker", "wipe", "broker-a", "-y", **world.target)
+
+    async def trim():
+        async with Store(world.redis_url, world.namespace) as store:
+            await store.client.xtrim(keys.changes(store.namespace), maxlen=0, approximate=False)
+
+    world.run(trim())
+    told = command("broker", "restore", "broker-a", **world.target).stdout
+    assert "without write permission: bills, log, orders; --all gives permission 6 to every topic" in told
+    assert set(perms(world).values()) == {4}
+
+
+def test_drain_without_front_ends_wipes_and_notes_why_until_restore(command, world):
+    before = perms(world)
+    told = command(
+        "broker", "drain", "broker-a", "-y", "--reason", "kernel update", "--for", "1h", **world.target
+    ).stdout.splitlines()
+    assert told[0].startswith("broker-a is in maintenance from now on, until ")
+    assert told[0].endswith(": kernel update")
+    assert told[-1].startswith("drained: ")
+    tables, events = world.look()
+    one = maintained(tables.kv)["broker-a"]
+    assert (one.reason, one.until_ms - one.since_ms) == ("kernel update", pytest.approx(3_600_000, abs=5_000))
+    assert one.by == str(this_process("cli"))
+    assert [event.type for event in events] == ["kv_put", "write_perm_set"]
+    back = command("broker", "restore", "broker-a", "-y", **world.target).stdout
+    assert f"its maintenance ends: it was {one}" in back
+    assert (perms(world), maintained(world.look()[0].kv)) == (before, {})
+
+
+def test_restore_all_gives_permission_6_to_every_topic(command, world):
+    command("broker", "wipe", "broker-a", "-y", **world.target)
+    told = command("broker", "restore", "broker-a", "--all", "-y", **world.target).stdout.splitlines()
     assert told[1:] == ["3 topics with permission 4 R get 6 RW: bills, log, orders", "broker-a: 3 topics restored"]
     tables, (_, event) = world.look()
     assert {datas["broker-a"].perm for datas in tables.topics.values() if "broker-a" in datas} == {6}
     assert event.by == this_process("cli")
-    assert "every topic has permission 6 RW" in command("broker", "restore", "broker-a", **world.target).stdout
+    assert "every topic has permission 6 RW" in command("broker", "restore", "broker-a", "--all", **world.target).stdout
+    assert "every topic can be written to" in command("broker", "restore", "broker-a", **world.target).stdout
 
 
 def test_forget_removes_every_address_and_says_which_topics_have_no_route_then(command, world):
@@ -108,7 +188,8 @@ def test_forget_removes_every_address_and_says_which_topics_have_no_route_then(c
 
 @pytest.mark.parametrize(
     "arguments",
-    [("broker", "wipe", "broker-a"), ("broker", "restore", "broker-a"), ("broker", "forget", "broker-a"),
+    [("broker", "wipe", "broker-a"), ("broker", "restore", "broker-a", "--all"), ("broker", "forget", "broker-a"),
+     ("broker", "drain", "broker-a"),
      ("topic", "delete", "orders"), ("topic", "set", "orders", "broker-a=1:1")],
 )  # fmt: skip
 def test_nothing_is_done_unless_it_is_wanted(command, world, answer, arguments):
@@ -131,7 +212,13 @@ def test_results_for_programs(command, world):
         return json.loads(command(*arguments, "--yes", "--json", **world.target).stdout)
 
     assert result("broker", "wipe", "broker-a") == {"broker_name": "broker-a", "topics": ["bills", "orders"]}
-    assert result("broker", "restore", "broker-a")["topics"] == ["bills", "log", "orders"]
+    assert result("broker", "restore", "broker-a") == {
+        "broker_name": "broker-a", "topics": ["bills", "orders"], "stay": ["log"],
+    }  # fmt: skip
+    assert result("broker", "drain", "broker-a") == {
+        "broker_name": "broker-a", "done": True, "waiting": 0, "addresses": [], "not_known": [],
+    }  # fmt: skip
+    assert result("broker", "restore", "broker-a", "--all")["topics"] == ["bills", "log", "orders"]
     assert result("topic", "delete", "own") == {
         "topic": "own",
         "before": {"broker-b": {"r": 1, "w": 1, "p": 6, "f": 0}},

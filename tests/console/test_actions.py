@@ -68,9 +68,30 @@ async def test_restore_after_wipe(acting, bed):
     await bed.routes.set_write_perm("broker-a", "wipe")
     await acting.until_seen(await counted(bed))
     text = await acting.get("/action", do="restore", name="broker-a")
-    assert "2 topics with permission 4 R get 6 RW" in text
+    assert "2 topics get the write bit back" in text
     await post(acting, form_of(text))
-    assert "every topic has permission 6 RW" in await acting.get("/action", do="restore", name="broker-a")
+    assert "every topic can be written to" in await acting.get("/action", do="restore", name="broker-a")
+    assert "every topic has permission 6 RW" in await acting.get("/action", do="restore-all", name="broker-a")
+
+
+async def test_into_maintenance_and_back(acting, bed):
+    await bed.register(topics={"orders": (8, 8, 6), "log": (1, 1, 4)})
+    await acting.until_seen(await counted(bed))
+    assert "expected e.g. 500ms" in await acting.get("/action", 400, do="drain", name="broker-a", **{"for": "soon"})
+    asked = {"do": "drain", "name": "broker-a", "reason": "new disk", "for": "2h"}
+    answer = await post(acting, form_of(await acting.get("/action", **asked)))
+    assert "broker-a is in maintenance" in answer.text, answer.text
+    await acting.until_seen(await counted(bed))
+    page = await acting.get("/broker", name="broker-a")
+    assert "in maintenance since" in page
+    assert ": new disk" in page
+    assert "every client that was heard within the last 3 minutes has the new routes" in page  # there is no front end
+    assert ": new disk" in await acting.get("/")
+    await post(acting, form_of(await acting.get("/action", do="restore", name="broker-a")))
+    await acting.until_seen(await counted(bed))
+    assert "maintenance" not in await acting.get("/broker", name="broker-a")
+    tables = await bed.tables()
+    assert {topic: tables.topics[topic]["broker-a"].perm for topic in ("orders", "log")} == {"orders": 6, "log": 4}
 
 
 async def test_what_changed_since_the_preview_is_asked_again(acting, bed):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+import time
 from html import unescape
 
 from mqregistry.events.by import CLI, By
+from mqregistry.operators.maintenance import begin_maintenance, end_maintenance
 
 from .test_findings import says, working
 from .test_lanes import until_read
@@ -78,6 +80,23 @@ async def test_a_wiped_broker_is_named_with_its_author(site, bed):
     assert "mqregistry broker restore broker-a" in page
     await bed.routes.set_write_perm("broker-a", "add")
     await shown(site, bed, "Nothing is wrong")
+
+
+async def test_a_broker_in_maintenance_may_be_away_and_is_named_when_it_should_be_back(site, bed):
+    await working(bed)
+    await bed.register("10.0.0.7:10911", "broker-x")
+    await begin_maintenance(bed.store, "broker-x", "new disk", round(time.time() * 1000) + 3_600_000)
+    await bed.routes.unregister_broker("c1", "10.0.0.7:10911", "broker-x", 0)
+    page = await shown(site, bed, "1 broker went at")
+    assert 'class="finding bad"' not in page
+    assert 'class="finding warn"' not in page
+    assert ": new disk." in page
+    await begin_maintenance(bed.store, "broker-x", "new disk", round(time.time() * 1000) - 1)
+    page = await shown(site, bed, "It should be over")
+    assert "broker-x is in maintenance since" in first_line(page)
+    await end_maintenance(bed.store, "broker-x")
+    page = await shown(site, bed, "1 broker went at")
+    assert "maintenance" not in page
 
 
 async def test_two_broker_names_at_one_address(site, bed):

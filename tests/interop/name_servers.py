@@ -83,13 +83,12 @@ class OurNameServers:
         self, processes: Processes, properties: Mapping[str, object] | None = None
     ) -> tuple[NameServer, NameServer]:
         url = start_redis(processes)
-        first, second = (
-            self._start(
-                processes, processes.home("serve"), "serve", ["--redis", url, "--host", "127.0.0.1"], properties
-            )
-            for _ in range(2)
-        )
-        return first, second
+        return self.start_on(processes, url, properties), self.start_on(processes, url, properties)
+
+    def start_on(self, processes: Processes, url: str, properties: Mapping[str, object] | None = None) -> NameServer:
+        """A front end on this Redis."""
+        options = ["--redis", url, "--host", "127.0.0.1"]
+        return self._start(processes, processes.home("serve"), "serve", options, properties)
 
     def _start(
         self,
@@ -106,7 +105,7 @@ class OurNameServers:
             options = [*options, "-c", str(file)]
         running = processes.start(
             f"mqregistry {command} at {port}",
-            [str(_beside_python("mqregistry")), command, "--port", str(port), "--http-port", "0", *options],
+            [str(beside_python("mqregistry")), command, "--port", str(port), "--http-port", "0", *options],
             home=home,
             env=_environment(),
             patience_s=STOP_TIMEOUT_S,
@@ -119,7 +118,7 @@ def start_redis(processes: Processes) -> str:
     """A Redis that keeps nothing; its URL."""
     home = processes.home("redis")
     port = free_port()
-    server = _beside_python("redis-server")
+    server = beside_python("redis-server")
     running = processes.start(
         f"Redis at {port}",
         [str(server), "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"],
@@ -129,7 +128,7 @@ def start_redis(processes: Processes) -> str:
     return f"redis://127.0.0.1:{port}/0"
 
 
-def _beside_python(command: str) -> Path:
+def beside_python(command: str) -> Path:
     beside = Path(sys.executable).with_name(command)
     if beside.exists():
         return beside

@@ -105,7 +105,7 @@ async def test_a_sample_does_not_put_back_a_cache_that_was_taken_away_meanwhile(
     one = connection(filled_view())
     sample_next(one, one._context.counters)
     armed, one.known = one.known, one._connections._unknown
-    assert armed.answer(lookup(TOPIC, VERSION)) is None
+    assert armed.answer(lookup(TOPIC, VERSION), set()) is None
     assert one.known is one._connections._unknown
 
 

@@ -23,6 +23,16 @@ async def test_wipe_takes_the_write_bit_and_add_gives_six(bed):
     assert await bed.replay() == await bed.contents()
 
 
+async def test_give_gives_these_topics_the_write_bit_alone(bed):
+    await bed.register(topics={"t7": (1, 1, 5), "t4": (1, 1, 4), "t0": (1, 1, 0), "t6": (1, 1, 6)})
+    await bed.events()
+    await bed.routes.set_write_perm("broker-a", "give", ["t7", "t0", "t6", "not there"])
+    assert await perms(bed) == {"t7": 7, "t4": 4, "t0": 2, "t6": 6}
+    (event,) = await bed.events()
+    assert set(event.topics) == {"t7", "t0"}
+    assert await bed.replay() == await bed.contents()
+
+
 async def test_wipe_tells_the_topics_that_changed_and_moves_the_row(bed):
     await bed.register(topics={"t6": (3, 5, 6, 9), "t4": (1, 1, 4)})
     await bed.events()

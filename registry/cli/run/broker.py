@@ -29,6 +29,7 @@ from ...queued_output import queue_output
 from .. import complete_names
 from ..tls import tls_options
 from ..topics_file import parse_topic, read_topics
+from ..write.drain import drain
 from ..write.forget import forget
 from ..write.restore import restore
 from ..write.wipe import wipe
@@ -47,7 +48,7 @@ def broker() -> None:
     """Operators' changes of a broker name; and a test broker, which only registers and stores no messages."""
 
 
-for _command in (wipe, restore, forget):
+for _command in (wipe, drain, restore, forget):
     broker.add_command(_command)
 
 

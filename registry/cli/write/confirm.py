@@ -38,8 +38,8 @@ def confirm(*lines: str, yes: bool, as_json: bool) -> None:
         raise click.ClickException("nothing was changed")
 
 
-async def carry_out(asked: Awaitable[Preview], *, yes: bool, as_json: bool) -> None:
-    """Show what a change would do, make it if that is wanted, and say what was done.
+async def carry_out(asked: Awaitable[Preview], *, yes: bool, as_json: bool, quiet: bool = False) -> None:
+    """Show what a change would do, make it if that is wanted, and say what was done; quiet: the caller says that.
 
     Raises:
         click.ClickException: it is not wanted, or makes no sense; nothing was changed.
@@ -51,6 +51,8 @@ async def carry_out(asked: Awaitable[Preview], *, yes: bool, as_json: bool) -> N
     if preview.work is not None:
         confirm(*preview.lines, yes=yes, as_json=as_json)
         await preview.work()
+    if quiet:
+        return
     if as_json:
         output.json_line(preview.result)
     else:

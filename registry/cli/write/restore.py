@@ -1,4 +1,4 @@
-"""``broker restore``: gives a broker name's topics permission 6, by the script of 327."""
+"""``broker restore``: gives a broker name's topics the write permission back that a wipe took."""
 
 from __future__ import annotations
 
@@ -13,8 +13,15 @@ from .confirm import carry_out, yes_option
 
 @click.command()
 @name_argument
+@click.option("--all", "every", is_flag=True, help="Give every topic permission 6, whatever it had, as 327 does.")
 @yes_option
 @target_command
-async def restore(store: Store, name: str, yes: bool, as_json: bool) -> None:
-    """Give every topic of broker NAME the permission to read and write (6), whatever it was, as after 'wipe'."""
-    await carry_out(previews.restore(store, name), yes=yes, as_json=as_json)
+async def restore(store: Store, name: str, every: bool, yes: bool, as_json: bool) -> None:
+    """Give the topics of broker NAME back what 'wipe' or 'drain' took, and end its maintenance.
+
+    The stream of changes tells which topics lost their write permission: a topic that had none before stays so.
+
+    \b
+    Example: mqregistry broker restore broker-a
+    """  # noqa: D301 (\\b is for click)
+    await carry_out((previews.restore_all if every else previews.restore)(store, name), yes=yes, as_json=as_json)

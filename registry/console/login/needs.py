@@ -88,9 +88,9 @@ def needs_of_action(
     """
     name = asked["name"].strip()
     match asked["do"]:
-        case "wipe":
+        case "wipe" | "drain":
             return _needs(RequestCode.WIPE_WRITE_PERM_OF_BROKER, brokerName=name)
-        case "restore":
+        case "restore" | "restore-all":
             return _needs(RequestCode.ADD_WRITE_PERM_OF_BROKER, brokerName=name)
         case "forget":
             cluster = brokers[name].cluster if name in brokers else ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import re
+import time
 from collections.abc import Mapping
 from typing import Final
 
@@ -14,6 +15,7 @@ from starlette.responses import HTMLResponse
 from ...model import BrokerRow, QueueData
 from ...names import printable
 from ...operators import previews
+from ...operators.instants import parse_length_ms
 from ...operators.previews import Mistaken, Preview
 from ...operators.words import perm
 from ...store.store import Store
@@ -25,11 +27,13 @@ from ..login.viewer import viewer_of
 
 logger = logging.getLogger(__name__)
 
-_FIELDS: Final = ("do", "name", "topic", "cluster", "queues", "kv_namespace", "key", "value")
+_FIELDS: Final = ("do", "name", "reason", "for", "topic", "cluster", "queues", "kv_namespace", "key", "value")
 _QUEUES: Final = re.compile(r"(\S+)=(\d{1,5}):(\d{1,5})(?::([0-7]))?")
 _TITLES: Final = {
     "wipe": "Take the write permission from a broker name",
-    "restore": "Give a broker name its permissions back",
+    "drain": "Put a broker name into maintenance",
+    "restore": "Put back what a wipe took",
+    "restore-all": "Give every topic of a broker name permission 6",
     "forget": "Forget a broker name",
     "delete-topic": "Delete a topic",
     "set-topic": "Give a topic queues",
@@ -101,8 +105,12 @@ async def _preview(console: Console, request: Request, asked: Mapping[str, str])
     match what:
         case "wipe":
             return await previews.wipe(store, name)
+        case "drain":
+            return await previews.drain(store, name, asked["reason"].strip()[:200], _until_ms(asked["for"]))
         case "restore":
             return await previews.restore(store, name)
+        case "restore-all":
+            return await previews.restore_all(store, name)
         case "forget":
             return await previews.forget(store, name)
         case "delete-topic":
@@ -112,6 +120,16 @@ async def _preview(console: Console, request: Request, asked: Mapping[str, str])
         case "put-kv":
             return await previews.set_kv(store, asked["kv_namespace"], asked["key"], asked["value"])
     return await previews.set_kv(store, asked["kv_namespace"], asked["key"], None)
+
+
+def _until_ms(text: str) -> int | None:
+    """When something that begins now is over, to the minute: the preview and its confirmation show the same."""
+    if not text.strip():
+        return None
+    try:
+        return round((time.time() * 1000 + parse_length_ms(text.strip())) / 60_000) * 60_000
+    except ValueError as error:
+        raise Mistaken(str(error)) from None
 
 
 def _shown(topic: str, queue_datas: Mapping[str, QueueData], rows: Mapping[str, BrokerRow]) -> str:

@@ -12,7 +12,9 @@ from starlette.responses import HTMLResponse
 from ...events.by import By
 from ...events.changes import Change
 from ...model import MASTER_ID
+from ...operators.drained import drain_of
 from ...operators.history import broker_names_of, whole
+from ...operators.maintenance import maintained
 from ...operators.words import duration
 from ...store.change_reader import read_back
 from ...store.operator_reads import BrokerInfo
@@ -173,10 +175,14 @@ async def broker(console: Console, request: Request) -> HTMLResponse:
     if not rows and not gone and name not in tables.broker_topics:
         raise NotThere(f"No broker name {name!r} is registered, and none of this name left within the last day.")
     changes = await _changes_of(console, request, name) if then is None else []
+    maintenance = maintained(tables.kv).get(name)
+    drain = None
+    if facts is not None and then is None and (maintenance is not None or is_read_only(tables, name)):
+        drain = drain_of(name, facts.fleet.front_ends, maintenance, redis_ms)
     return await console.page(
         request, "broker.html", name=name, rows=rows, row=tables.brokers.get(name), gone=gone, changes=changes,
         topics=len(tables.broker_topics.get(name, ())), redis_ms=redis_ms, lanes=console.lanes, span_ms=DAY_MS,
-        then=then, at_ms=then.at_ms if then else None, **await console.slider(),
+        then=then, at_ms=then.at_ms if then else None, maintenance=maintenance, drain=drain, **await console.slider(),
     )  # fmt: skip
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Container, Iterator, Mapping
 from typing import Final
+from urllib.parse import urlencode
 
 from ...events.changes import WritePermSet
+from ...operators.maintenance import Maintenance, maintained
 from ...operators.words import counted, some
 from ...tables.tables import Tables
 from ...tables.writable import is_read_only
-from ..findings import Finding, clock
+from ..findings import Finding, Level, clock
 from .departures import Departure
 
 _SHOWN: Final = 12
@@ -23,17 +25,23 @@ def incidents(
     Args:
         departures: those that nobody dismissed. perm_changes: the last change of write permission of each brokerName.
     """
-    return [*left(departures, now_ms), *_shared(tables), *_wiped(tables, perm_changes, now_ms)]
+    at_work = maintained(tables.kv)
+    return [
+        *left(departures, now_ms, at_work), *_shared(tables), *_wiped(tables, perm_changes, at_work, now_ms),
+        *_maintained(at_work, now_ms),
+    ]  # fmt: skip
 
 
-def left(departures: Collection[Departure], now_ms: int) -> Iterator[Finding]:
-    """One sentence for each departure."""
+def left(departures: Collection[Departure], now_ms: int, at_work: Container[str] = ()) -> Iterator[Finding]:
+    """One sentence for each departure; one of broker names that are all in maintenance is no fault."""
     for one in list(departures)[:_SHOWN]:
         began, ended = clock(one.since_ms, now_ms), clock(one.until_ms, now_ms)
         when = f"at {began}" if began == ended else f"from {began} to {ended}"
         text = f"{one.size} went {when} and {'is' if len(one.brokers) == 1 else 'are'} not back: "
         text += f"{one.why}. At {one.places}: {one.names}."
-        yield Finding("warn" if one.is_planned else "bad", text, f"/changes/{one.seq}", dismiss=one.key)
+        is_meant = all(gone.broker_name in at_work for gone in one.brokers)
+        level: Level = "note" if is_meant else "warn" if one.is_planned else "bad"
+        yield Finding(level, text, f"/changes/{one.seq}", dismiss=one.key)
     if len(departures) > _SHOWN:
         more = sum(len(one.brokers) for one in list(departures)[_SHOWN:])
         yield Finding("warn", f"{counted(more, 'broker')} went earlier and are not back.", "/brokers?lane=day")
@@ -55,9 +63,18 @@ def _shared(tables: Tables) -> Iterator[Finding]:
             )
 
 
-def _wiped(tables: Tables, perm_changes: Mapping[str, WritePermSet], now_ms: int) -> Iterator[Finding]:
+def _maintained(at_work: Mapping[str, Maintenance], now_ms: int) -> Iterator[Finding]:
+    for name, one in sorted(at_work.items()):
+        is_late = one.until_ms is not None and one.until_ms < now_ms
+        late = f" It should be over: 'mqregistry broker restore {name}' ends it." if is_late else ""
+        yield Finding("warn" if is_late else "note", f"{name} is {one}.{late}", f"/broker?{urlencode({'name': name})}")
+
+
+def _wiped(
+    tables: Tables, perm_changes: Mapping[str, WritePermSet], at_work: Container[str], now_ms: int
+) -> Iterator[Finding]:
     for name in sorted(tables.brokers):
-        if not is_read_only(tables, name):
+        if name in at_work or not is_read_only(tables, name):
             continue
         change = perm_changes.get(name)
         by = "" if change is None else f" since {clock(change.ms, now_ms)}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from time import perf_counter
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from ...errors import RemoteProtocolError
 from ...protocol.codes import FLAG_RESPONSE, RequestCode
@@ -26,10 +26,10 @@ _MAX_FRAME_BYTES: Final = 4096  # longer ones are no lookups worth a second deco
 class KnownLookups(Protocol):
     """What answers the lookups of a connection that are known by their bytes."""
 
-    def answer(self, data: bytes) -> bytes | None:
+    def answer(self, data: bytes, asked: set[Any]) -> bytes | None:
         """The answer to one whole frame; None: it is not known."""
 
-    def answer_several(self, data: bytes, out: list[bytes], max_bytes: int) -> int:
+    def answer_several(self, data: bytes, out: list[bytes], max_bytes: int, asked: set[Any]) -> int:
         """Answer the frames at the beginning; returns their size."""
 
 
@@ -49,17 +49,17 @@ class Sample:
         self._counters = counters
         self._known = connection.known
 
-    def answer(self, data: bytes) -> bytes | None:
+    def answer(self, data: bytes, asked: set[Any]) -> bytes | None:
         """Begin to measure, and answer as ever."""
         since_s = perf_counter()
         if self._connection.known is self:
             self._connection.known = self._known
         asyncio.get_running_loop().call_soon(self._done, data, since_s)
-        return self._known.answer(data)
+        return self._known.answer(data, asked)
 
-    def answer_several(self, data: bytes, out: list[bytes], max_bytes: int) -> int:
+    def answer_several(self, data: bytes, out: list[bytes], max_bytes: int, asked: set[Any]) -> int:
         """As ever; these frames are not measured."""
-        return self._known.answer_several(data, out, max_bytes)
+        return self._known.answer_several(data, out, max_bytes, asked)
 
     def _done(self, data: bytes, since_s: float) -> None:
         now_s = perf_counter()

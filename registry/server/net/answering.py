@@ -21,6 +21,7 @@ from ..requests.lookup_cache import LookupCache
 from ..requests.reads import reads
 from ..requests.writes import Write, writes
 from ..view.freshness import Freshness
+from ..view.route_answers import KeptAnswer
 from ..view.route_watches import Watcher
 
 logger = logging.getLogger(__name__)
@@ -32,11 +33,15 @@ _LOOKUP = int(RequestCode.GET_ROUTEINFO_BY_TOPIC)
 
 
 class Asker(Sender, Watcher, Protocol):
-    """A connection, as far as its requests are concerned. known: answers the lookups that it knows by their bytes."""
+    """A connection, as far as its requests are concerned.
+
+    known: answers the lookups that it knows by their bytes. asked: the routes that it looked up.
+    """
 
     address: str
     host: str
     known: KnownLookups
+    asked: set[KeptAnswer]
     active_at_s: float
 
     def queue(self, write: Write, command: Command, opaque: int, frame_bytes: int) -> None:
@@ -91,6 +96,7 @@ class Answering:
             try:
                 answer = read(context, command, opaque)
                 if code == _LOOKUP and answer is not None:  # the handler counts it
+                    context.answers.note_asked(command.ext_fields, asker.asked)
                     if context.authorization is None or context.authorization.keeps:
                         self._known.learn(frame, command)
                     return answer

@@ -41,7 +41,7 @@ class ServerConnection(Remote, asyncio.Protocol):
     __slots__ = (
         "_backlog", "_closing", "_connections", "_context", "_large", "_lost", "_out_of_time", "_progress_bytes",
         "_reader", "_reading_paused", "_sends_large", "_skip_bytes", "_waits", "_watched_bytes", "_writes",
-        "active_at_s", "channel", "closed_as", "frame_since_s", "known", "paused_at_s", "unread_bytes",
+        "active_at_s", "asked", "channel", "closed_as", "frame_since_s", "known", "paused_at_s", "unread_bytes",
     )  # fmt: skip
 
     def __init__(self, connections: Connections) -> None:
@@ -53,7 +53,7 @@ class ServerConnection(Remote, asyncio.Protocol):
         self._writes = WriteQueue(self._context)
         self._watched_bytes = self._progress_bytes = 0
         self._closing = self._lost = self._reading_paused = False
-        self.closed_as = Closed.CLIENT
+        self.closed_as, self.asked = Closed.CLIENT, set[Any]()
         self._large = self._waits = self._sends_large = self._out_of_time = False
         self._skip_bytes = 0  # of a frame that is too long, and answered: hanging up before could take its answer along
         self.channel = self._context.channels.new_channel()
@@ -83,7 +83,7 @@ class ServerConnection(Remote, asyncio.Protocol):
         connections = self._connections
         self.active_at_s = connections.clock_s
         if not self._reader.pending and not self._backlog:
-            answer = self.known.answer(data)
+            answer = self.known.answer(data, self.asked)
             if answer is not None:
                 self._transport.write(answer)
                 return
@@ -96,7 +96,7 @@ class ServerConnection(Remote, asyncio.Protocol):
             if is_frame(data):  # one, and whole, as most come
                 self._answer([data[4:]], out)
                 return
-            data = data[self.known.answer_several(data, out, _WRITE_BYTES) :]
+            data = data[self.known.answer_several(data, out, _WRITE_BYTES, self.asked) :]
         frames = reader.feed(data)
         if reader.pending or self.frame_since_s is not None:
             if not reader.pending:

@@ -13,6 +13,7 @@ from ..counting.closed import Closed
 from ..counting.lookup_samples import AT_A_TIME, KnownLookups, sample_next
 from ..requests.context import RequestContext
 from ..requests.lookup_cache import LookupCache, NoLookups
+from ..view.drains import MOST_ASKED, Drains
 from .answering import Answering, Asker
 from .held_memory import HeldMemory
 from .large_frames import LargeFrames
@@ -59,6 +60,10 @@ class OpenConnection(Asker, Protocol):
     known: KnownLookups
     closed_as: Closed
 
+    @property
+    def lost(self) -> bool:
+        """Whether it is closed."""
+
     def measure(self) -> None:
         """Look how much of its answers the client has not read."""
 
@@ -73,7 +78,8 @@ class Connections:
     """Every connection of this worker, the handlers of their requests, and a clock that ticks twice a second.
 
     held: what they hold now, see :class:`ConnectionLimits`. clock_s: of the event loop, without the time in which it
-    stood still: on a starved machine nobody is hung up on for what this worker did not do.
+    stood still: on a starved machine nobody is hung up on for what this worker did not do. drains: who has routes from
+    before a broker name lost its write permission.
     """
 
     def __init__(self, context: RequestContext, limits: ConnectionLimits) -> None:
@@ -94,6 +100,8 @@ class Connections:
         self.clock_s = self._looked_at_s = asyncio.get_running_loop().time()
         context.on_policy = self.policy_changed
         context.signed_again = self.known.used
+        self.drains = Drains(context.view, context.answers, lambda: self.all, lambda: self.clock_s)
+        context.view.subscribe(self.drains.applied)
         rates = context.rates
         self.loop_time = rates.loop_time(asyncio.get_running_loop().call_later)
         self.held = HeldMemory(limits.held_bytes, rates.account_of, rates.limited_account)
@@ -146,10 +154,11 @@ class Connections:
             self.context.rates.tick(self._looked_at_s)
             idle_before, slow_before = now - self.limits.idle_s, now - self.limits.slow_client_s
             frame_before, quiet_before = now - self.limits.frame_s, now - 3 * _TICK_S
-            samples = AT_A_TIME
+            samples, asked = AT_A_TIME, 0
             for number, connection in enumerate(list(self.all)):
                 if number % _AT_A_TIME == _AT_A_TIME - 1:
                     await asyncio.sleep(0)  # lookups do not wait for 20,000 connections to be looked at
+                asked += len(connection.asked)
                 if connection.unread_bytes or connection.active_at_s > quiet_before:
                     connection.measure()
                 if samples and connection.active_at_s > quiet_before:
@@ -167,6 +176,8 @@ class Connections:
                     )
                 elif connection.active_at_s < idle_before:
                     connection.close(Closed.IDLE, f"idle for {self.limits.idle_s:g} s")
+            if asked > MOST_ASKED:
+                self.drains.bound()
 
     @property
     def known_at_first(self) -> LookupCache | NoLookups:

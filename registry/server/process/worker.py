@@ -333,6 +333,7 @@ class Worker:
             self._told, view=self._view.freshness.value, ready=self._answers, draining=self._stop.is_set(),
             seq=self._view.seq, connections=len(self._connections.all) if self._connections else 0,
             brokers=len(self._channels), unreachable=self._channels.unreachable(),
+            drains=self._connections.drains.look() if self._connections else {},
         )  # fmt: skip
         return msgspec.json.encode(facts)
 

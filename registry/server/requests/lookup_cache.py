@@ -82,8 +82,12 @@ class LookupCache:
     def __len__(self) -> int:
         return len(self._newer) + len(self._older)
 
-    def answer(self, data: bytes) -> bytes | None:
-        """The answer to ``data`` if that is one whole frame, in the cache, and its answer is encoded; else None."""
+    def answer(self, data: bytes, asked: set[KeptAnswer]) -> bytes | None:
+        """The answer to ``data`` if that is one whole frame, in the cache, and its answer is encoded; else None.
+
+        Args:
+            asked: what the connection has asked for; gets the answer that is given.
+        """
         size = len(data)
         if size > MAX_FRAME_BYTES or not data.startswith(_BEGINNINGS[size]):
             return None
@@ -107,16 +111,18 @@ class LookupCache:
         if digits_bytes > 9 and (digits_bytes > 10 or digits > _MAX_OPAQUE):
             return None
         kept.asked += 1
+        asked.add(kept)
         self._counters.lookups_known += 1
         head = self._heads[digits_bytes].get(len(body)) or self._head(digits_bytes, len(body))
         return b"".join((head, digits, self._suffix, body))
 
-    def answer_several(self, data: bytes, out: list[bytes], max_bytes: int) -> int:
+    def answer_several(self, data: bytes, out: list[bytes], max_bytes: int, asked: set[KeptAnswer]) -> int:
         """Answer the frames at the beginning of ``data``, if it is more than one.
 
         Args:
             out: the answers are appended to it.
             max_bytes: no further frame is answered when the answers have this size.
+            asked: as for :meth:`answer`.
 
         Returns:
             the size of the frames that were answered; the first frame after them is not in the cache, or not whole.
@@ -127,7 +133,7 @@ class LookupCache:
             stop = at + 4 + length
             if stop > end or length >= end - 4:
                 break
-            answer = self.answer(data[at:stop])
+            answer = self.answer(data[at:stop], asked)
             if answer is None:
                 break
             out.append(answer)
@@ -199,10 +205,10 @@ class LookupCache:
 class NoLookups:
     """Knows no lookup, for connections over which a lookup may be decided otherwise than over others."""
 
-    def answer(self, data: bytes) -> bytes | None:
+    def answer(self, data: bytes, asked: set[KeptAnswer]) -> bytes | None:
         """Nothing."""
 
-    def answer_several(self, data: bytes, out: list[bytes], max_bytes: int) -> int:
+    def answer_several(self, data: bytes, out: list[bytes], max_bytes: int, asked: set[KeptAnswer]) -> int:
         """None of them."""
         return 0
 

@@ -5,7 +5,7 @@ One answer for each topic and JSON form, encoded when it is first asked for: wha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
 from ...behaviour import FIVE, Behaviour
@@ -61,6 +61,16 @@ class RouteAnswers:
             else:
                 kept.body = body
         return kept
+
+    def note_asked(self, ext_fields: Mapping[str, str] | None, asked: set[KeptAnswer]) -> None:
+        """Add the route that a lookup asked for to those that its connection has asked for, in whatever form."""
+        topic = (ext_fields or {}).get("topic", "")
+        if topic in self._view.tables.topics:
+            asked.add(self.any_kept(topic))
+
+    def any_kept(self, topic: str) -> KeptAnswer:
+        """One object for a topic that exists, whichever of its answers connections get."""
+        return self.quoted.get(topic) or self.bare.get(topic) or self.quoted.setdefault(topic, KeptAnswer(None))
 
     def _route(self, topic: str) -> TopicRoute | None:
         return pick_up_route(

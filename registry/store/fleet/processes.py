@@ -30,6 +30,21 @@ SWEEPER_SILENT_MS: Final = 10_000
 PEERS_MOST: Final = 2000
 
 
+class DrainFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Who, at one worker, has a route from before the write permission of a broker name was taken.
+
+    Attributes:
+        seq: of the change that took it. waiting: how many clients were heard within the last minutes, and have not
+            looked up each of its topics again. addresses: the first of them.
+        not_known: clients that asked for too many topics for a worker to remember.
+    """
+
+    seq: int
+    waiting: int = 0
+    addresses: list[str] = []
+    not_known: int = 0
+
+
 class WorkerFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="worker", tag_field="kind"):
     """What a worker of a front end tells of itself.
 
@@ -44,6 +59,7 @@ class WorkerFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
         unreachable: those of its brokers that others will hardly reach at the address that they register, in words.
         settings: key -> value and source of what the front end was started with, of its first worker alone; without
             secrets (:func:`mqregistry.config.in_force.own_values`). {}: an older release told nothing.
+        drains: of broker names whose write permission was taken while it followed the changes.
     """
 
     front_end: str
@@ -64,6 +80,7 @@ class WorkerFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     brokers: int = 0
     unreachable: list[str] = []
     settings: dict[str, tuple[str, str]] = {}
+    drains: dict[str, DrainFacts] = {}
 
 
 class SweeperFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="sweeper", tag_field="kind"):

@@ -21,7 +21,7 @@ pytestmark = needs_chromium
 # What is typed into the form of an action, and what its preview says.
 FORMS = {
     "wipe": ({"name": "broker-b"}, "lose the write bit"),
-    "restore": ({"name": "broker-wiped"}, "get 6 RW"),
+    "restore": ({"name": "broker-wiped"}, "get the write bit back"),
     "forget": ({"name": "broker-gone"}, "lose the route to it"),
     "delete-topic": ({"topic": "bills"}, "goes from all of these"),
     "set-topic": ({"topic": "made", "queues": "broker-b=4:2:4"}, "which is new"),

@@ -1,0 +1,81 @@
+"""How far a drain is: which clients still have the routes from before a broker name's write permission was taken."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from ..store.fleet.processes import FrontEnd, WorkerNow, read_fleet
+from ..store.store import Store
+from .maintenance import Maintenance, read_maintenance
+from .words import counted, some_of
+
+SEEN_MS: Final = 180_000
+"""A client that was last heard so long ago has looked its routes up again, or is gone: they do it each 30 s."""
+
+
+class DrainNow(NamedTuple):
+    """waiting: clients that were heard within the last minutes and have not looked up the new routes; addresses: the
+    first of them. not_known: front ends that cannot tell yet, with the reason. left_ms: for how long they count.
+    """
+
+    waiting: int = 0
+    addresses: tuple[str, ...] = ()
+    not_known: tuple[str, ...] = ()
+    left_ms: int = 0
+
+    @property
+    def is_done(self) -> bool:
+        """Whether nobody has the old routes, as far as front ends can know."""
+        return not self.waiting and not self.not_known
+
+    def __str__(self) -> str:
+        if self.is_done:
+            return "drained: every client that was heard within the last 3 minutes has the new routes"
+        told = []
+        if self.waiting:
+            have = "client has" if self.waiting == 1 else "clients have"
+            told.append(f"{self.waiting} {have} not looked up the new routes: {some_of(self.addresses)}")
+        if self.not_known:
+            told.append(f"{'; '.join(self.not_known)}: what clients do is known in {self.left_ms // 1000 + 1} s")
+        return "; ".join(told)
+
+
+def drain_of(
+    name: str, front_ends: Iterable[FrontEnd], maintenance: Maintenance | None, now_ms: int, seq: int = 0
+) -> DrainNow:
+    """Put together what the front ends tell.
+
+    Args:
+        maintenance: of this broker name: says since when. seq: a front end that has not this change cannot tell.
+    """
+    left_ms = max(0, (maintenance.since_ms if maintenance is not None else now_ms) + SEEN_MS - now_ms)
+    addresses, waiting, not_known = set[str](), 0, []
+    for one in front_ends:
+        workers = [worker for worker in one.workers if not worker.gone or now_ms - worker.told_ms < SEEN_MS]
+        for worker in workers:
+            told = worker.facts.drains.get(name)
+            if told is not None and (worker.gone or worker.facts.seq >= seq):
+                addresses.update(told.addresses)
+                waiting += told.waiting
+        reason = next(filter(None, (_why_not_known(name, worker, seq) for worker in workers)), "")
+        if reason and left_ms:
+            not_known.append(f"{one.name} {reason}")
+    return DrainNow(waiting, tuple(sorted(addresses)), tuple(not_known), left_ms)
+
+
+def _why_not_known(name: str, worker: WorkerNow, seq: int) -> str:
+    if worker.gone:
+        return "is gone"
+    told = worker.facts.drains.get(name)
+    if worker.facts.seq < seq:
+        return "has not this change yet"
+    if told is None:
+        return "started, or read its tables again, after the write permission was taken"
+    return f"has {counted(told.not_known, 'client')} of too many topics to remember" if told.not_known else ""
+
+
+async def read_drain(store: Store, name: str, seq: int) -> DrainNow:
+    """The same, read from Redis."""
+    fleet = await read_fleet(store)
+    return drain_of(name, fleet.front_ends, await read_maintenance(store, name), fleet.now_ms, seq)

@@ -1,0 +1,67 @@
+"""Brokers in maintenance: who took them out of service, why and until when.
+
+It is kept as one key of the KV configuration for each broker name, so it has an author and a past as all KV has.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from ..store.config_writes import KvStore
+from ..store.operator_reads import read_kv_value
+from ..store.store import Store
+from .words import moment
+
+NAMESPACE: Final = "MQREGISTRY_MAINTENANCE"
+
+
+class Maintenance(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Of one broker name. until_ms: when it should be over; None: nobody said."""
+
+    by: str
+    since_ms: int
+    reason: str = ""
+    until_ms: int | None = None
+
+    def __str__(self) -> str:
+        until = f", until {moment(self.until_ms)[:16]}" if self.until_ms is not None else ""
+        why = f": {self.reason}" if self.reason else ""
+        return f"in maintenance since {moment(self.since_ms)[:16]}{until}, by {self.by}{why}"
+
+
+def maintained(kv: Mapping[str, Mapping[str, str]]) -> dict[str, Maintenance]:
+    """The broker names in maintenance, as the KV configuration has them; what is no such value is passed over."""
+    found = {}
+    for name, text in kv.get(NAMESPACE, {}).items():
+        one = _decode(text)
+        if one is not None:
+            found[name] = one
+    return found
+
+
+def _decode(text: str) -> Maintenance | None:
+    try:
+        return msgspec.json.decode(text, type=Maintenance)
+    except msgspec.DecodeError:
+        return None
+
+
+async def read_maintenance(store: Store, name: str) -> Maintenance | None:
+    """Whether a broker name is in maintenance."""
+    text = await read_kv_value(store, NAMESPACE, name)
+    return None if text is None else _decode(text)
+
+
+async def begin_maintenance(store: Store, name: str, reason: str, until_ms: int | None) -> None:
+    """Note that a broker name is in maintenance; again: with another reason and end."""
+    one = Maintenance(str(store.by), round(time.time() * 1000), reason, until_ms)
+    await KvStore(store).put(NAMESPACE, name, msgspec.json.encode(one).decode())
+
+
+async def end_maintenance(store: Store, name: str) -> None:
+    """Note that it is over."""
+    await KvStore(store).delete(NAMESPACE, name)

@@ -1,0 +1,61 @@
+"""Which write permissions a wipe took, as the stream of changes tells: what ``restore`` puts back."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Final, NamedTuple
+
+from ..events.changes import BrokerRegistered, BrokerRemoved, Change, TopicRegistered, WritePermSet
+from ..model import PERM_WRITE
+from ..store.change_reader import read_back
+from ..store.store import Store
+from .history import broker_names_of, whole
+
+_SCANNED: Final = 200_000
+
+
+class Taken(NamedTuple):
+    """topics: of which wipes took the write permission that is missing. not_known: of which the stream does not tell
+    why it is missing: it was trimmed, or is very long. last: the last wipe.
+    """
+
+    topics: set[str]
+    not_known: set[str]
+    last: WritePermSet | None
+
+
+async def read_taken(store: Store, name: str, without: Collection[str]) -> Taken:
+    """Find for each topic that has no write permission at a broker name whether a wipe took it.
+
+    Args:
+        without: those topics. A topic that was registered without write permission keeps that.
+    """
+    left, taken = set(without), set[str]()
+    last: WritePermSet | None = None
+    scanned, is_all = 0, False
+    if not left:
+        return Taken(taken, left, None)
+    async for parts in read_back(store):
+        change = whole(parts)
+        if name in broker_names_of(change):
+            if isinstance(change, WritePermSet):
+                wiped = {topic for topic, data in change.topics.items() if not data.perm & PERM_WRITE} & left
+                taken |= wiped
+                last = last or (change if wiped else None)
+            left -= _set_by(change)
+            is_all = is_all or (isinstance(change, BrokerRemoved) and change.row is None)
+        is_all = is_all or change.seq == 1
+        scanned += len(parts)
+        if not left or is_all or scanned >= _SCANNED:
+            break
+    return Taken(taken, set() if is_all else left, last)
+
+
+def _set_by(change: Change) -> set[str]:
+    """The topics whose queue data a change sets."""
+    match change:
+        case WritePermSet() | BrokerRegistered() | BrokerRemoved():
+            return {*change.topics}
+        case TopicRegistered():
+            return {change.topic}
+    return set()

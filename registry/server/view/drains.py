@@ -1,0 +1,129 @@
+"""Tells which clients still have a route from before a broker name's write permission was taken.
+
+Each connection remembers the routes that it looked up. When the write permission of a broker name is taken, those that
+had looked up a route with it are noted, with the topics; each is done when it has looked all of them up again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from typing import Final, Protocol
+
+from ...events.changes import BrokerChange, WritePermSet
+from ...model import PERM_WRITE
+from ...store.fleet.processes import DrainFacts
+from .route_answers import KeptAnswer, RouteAnswers
+from .view import Applied, View
+
+SEEN_S: Final = 180.0
+"""A client that was last heard so long ago counts no more: those of RocketMQ look their routes up each 30 s."""
+MOST_ASKED: Final = 500_000
+"""So many routes all connections of a worker remember together: some 30 MB."""
+_NAMES_MOST: Final = 20
+_ADDRESSES_MOST: Final = 20
+
+
+class Client(Protocol):
+    """A connection. asked: the routes that it looked up. active_at_s: when it was last heard."""
+
+    address: str
+    asked: set[KeptAnswer]
+    active_at_s: float
+
+    @property
+    def lost(self) -> bool:
+        """Whether it is closed."""
+
+
+class _Drain:
+    """Of one broker name. seq: of the change that took the permission last. waiting: client -> topics. closed: address
+    -> when a client that was waited for, and has closed its connection, was last heard.
+    """
+
+    def __init__(self) -> None:
+        self.seq = 0
+        self.waiting: dict[Client, set[str]] = {}
+        self.closed: dict[str, float] = {}
+        self.not_known = 0
+
+
+class Drains:
+    """The broker names whose write permission was taken, of one worker; listens to the view.
+
+    Args:
+        clients: the open connections. clock_s: the time of their ``active_at_s``.
+    """
+
+    def __init__(
+        self, view: View, answers: RouteAnswers, clients: Callable[[], Collection[Client]], clock_s: Callable[[], float]
+    ) -> None:
+        self._view = view
+        self._answers = answers
+        self._clients = clients
+        self._clock_s = clock_s
+        self._drains: dict[str, _Drain] = {}
+        self._forgotten = 0
+
+    def applied(self, applied: Applied) -> None:
+        """Note who has the route from before, when a change takes write permission; forget a name that has it back."""
+        change = applied.change
+        if isinstance(change, WritePermSet):
+            taken = [topic for topic, data in change.topics.items() if not data.perm & PERM_WRITE]
+            if taken:
+                self._begin(change.broker_name, change.seq, taken)
+            else:
+                self._drains.pop(change.broker_name, None)
+        elif isinstance(change, BrokerChange) and change.broker_name not in self._view.tables.brokers:
+            self._drains.pop(change.broker_name, None)
+
+    def _begin(self, name: str, seq: int, topics: Iterable[str]) -> None:
+        """O(connections), for each of them as much as it has asked for."""
+        drain = self._drains.pop(name, None) or _Drain()
+        self._drains[name] = drain
+        drain.seq, drain.not_known = seq, self._forgotten
+        while len(self._drains) > _NAMES_MOST:
+            del self._drains[next(iter(self._drains))]
+        topic_of = {
+            kept: topic for topic in topics for form in (self._answers.quoted, self._answers.bare)
+            if (kept := form.get(topic)) is not None
+        }  # fmt: skip
+        for client in self._clients():
+            held = topic_of.keys() & client.asked
+            if held:
+                client.asked -= held
+                drain.waiting.setdefault(client, set()).update(topic_of[kept] for kept in held)
+
+    def look(self) -> dict[str, DrainFacts]:
+        """How far each is now. Called with each renewal of the lease."""
+        return {name: self._look(name, drain) for name, drain in self._drains.items()}
+
+    def _look(self, name: str, drain: _Drain) -> DrainFacts:
+        quoted, bare, tables = self._answers.quoted, self._answers.bare, self._view.tables
+        after_s = self._clock_s() - SEEN_S
+        for client, topics in list(drain.waiting.items()):
+            for topic in list(topics):
+                data = tables.topics.get(topic, {}).get(name)
+                fetched = quoted.get(topic) in client.asked or bare.get(topic) in client.asked
+                if fetched or data is None or data.perm & PERM_WRITE:
+                    topics.discard(topic)
+            if not topics or client.lost:
+                del drain.waiting[client]
+            if topics and client.lost:
+                drain.closed[client.address] = client.active_at_s
+        drain.closed = {address: at_s for address, at_s in drain.closed.items() if at_s > after_s}
+        open_ = [client.address for client in drain.waiting if client.active_at_s > after_s]
+        addresses = sorted({*open_, *drain.closed})
+        return DrainFacts(
+            seq=drain.seq, waiting=len(addresses), addresses=addresses[:_ADDRESSES_MOST], not_known=drain.not_known
+        )
+
+    def bound(self) -> None:
+        """Have connections forget what they asked for, those with the most first, when it is too much in all."""
+        most = sorted(self._clients(), key=lambda client: -len(client.asked))
+        left = sum(len(client.asked) for client in most)
+        for client in most:
+            if left <= MOST_ASKED // 2:
+                break
+            left -= len(client.asked)
+            client.asked.clear()
+            self._forgotten += 1
