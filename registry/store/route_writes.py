@@ -276,11 +276,9 @@ class RouteStore:
 
         Some thousand topics at a time. If it fails half way, those that were changed stay so: repeat it.
         """
-        rest = b""
+        rest, more = b"", (owner, _pack(topics))
         while True:
-            _, seq, count, rest = await self._call(
-                "set_write_perm", broker_name, mode, TOPICS_AT_ONCE, rest, owner, _pack(topics), by=by
-            )
+            _, seq, count, rest = await self._call("set_write_perm", broker_name, mode, TOPICS_AT_ONCE, rest, *more, by=by)
             if not rest:
                 return seq, count
 

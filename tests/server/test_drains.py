@@ -55,7 +55,9 @@ def ask(client, *topics, times=1, name=b""):
 @pytest.mark.parametrize("times", [1, 5])  # the first lookups are decoded, later ones are known by their bytes
 @pytest.mark.parametrize("name", ["java", "java-4", "go"])
 def test_who_has_the_route_from_before_until_it_looks_it_up_again(here, times, name):
-    one, two, three = map(here.client, (1, 2, 3))
+    one, two, three, four = map(here.client, (1, 2, 3, 4))
+    ask(four, "orders", "bills", times=times, name=name)  # what it asked for is known when the others come
+    four.connection_lost(None)
     ask(one, "orders", times=times, name=name)
     ask(two, "orders", "bills", times=times, name=name)
     ask(three, "other", times=times, name=name)

@@ -96,12 +96,13 @@ async def test_no_script_takes_many_topics(bed):
 
 
 rests: dict[str, bytes] = {}
+NO_TOPICS = b"\x90"
 
 
 async def one_part(bed: Bed, mode: str, part: int) -> None:
     rest = rests.get(mode, b"") if part else b""
     _, _, count, rests[mode] = await bed.store.call(
-        "set_write_perm", "broker-a", mode, route_writes.TOPICS_AT_ONCE, rest, ""
+        "set_write_perm", "broker-a", mode, route_writes.TOPICS_AT_ONCE, rest, "", NO_TOPICS
     )
     assert count == 7000
     assert bool(rests[mode]) == (part < 2)
@@ -142,7 +143,9 @@ async def written(bed: Bed) -> int:
 async def test_permission_is_taken_in_parts_each_with_its_event(group):
     rest, seen, told = b"", [], Told(group.store)
     while True:
-        _, seq, count, rest = await group.store.call("set_write_perm", "broker-a", "wipe", PERM_AT_ONCE, rest, "")
+        _, seq, count, rest = await group.store.call(
+            "set_write_perm", "broker-a", "wipe", PERM_AT_ONCE, rest, "", NO_TOPICS
+        )
         assert (count, (await group.head()).seq) == (1500, seq)
         await check(group)
         await told.assert_true()
@@ -159,21 +162,21 @@ async def test_permission_is_taken_in_parts_each_with_its_event(group):
 
 async def test_a_wipe_that_meets_another_server_begins_anew(group):
     """After a failover its place in the set would be that of other topics."""
-    _, _, _, rest = await group.store.call("set_write_perm", "broker-a", "wipe", PERM_AT_ONCE, "", "")
+    _, _, _, rest = await group.store.call("set_write_perm", "broker-a", "wipe", PERM_AT_ONCE, "", "", NO_TOPICS)
     cursor = rest.split()[1]
     await group.routes.set_write_perm("broker-a", "add")
     rest = b"0123456789abcdef " + cursor
     while rest:
-        _, _, _, rest = await group.store.call("set_write_perm", "broker-a", "wipe", PERM_AT_ONCE, rest, "")
+        _, _, _, rest = await group.store.call("set_write_perm", "broker-a", "wipe", PERM_AT_ONCE, rest, "", NO_TOPICS)
     assert await written(group) == 0
 
 
 async def test_a_change_between_two_parts_of_a_wipe_counts(group):
-    _, _, _, rest = await group.store.call("set_write_perm", "broker-a", "wipe", PERM_AT_ONCE, "", "")
+    _, _, _, rest = await group.store.call("set_write_perm", "broker-a", "wipe", PERM_AT_ONCE, "", "", NO_TOPICS)
     await group.routes.delete_topic("topic-7")
     await group.register("10.0.0.3:10911", "broker-b", topics=PERM_TOPICS[:5])
     while rest:
-        _, _, _, rest = await group.store.call("set_write_perm", "broker-a", "wipe", PERM_AT_ONCE, rest, "")
+        _, _, _, rest = await group.store.call("set_write_perm", "broker-a", "wipe", PERM_AT_ONCE, rest, "", NO_TOPICS)
         await check(group)
     assert await perms_of(group, "broker-a") == {4}
     assert await perms_of(group, "broker-b") == {6}
