@@ -276,9 +276,9 @@ class RouteStore:
 
         Some thousand topics at a time. If it fails half way, those that were changed stay so: repeat it.
         """
-        rest, more = b"", (owner, _pack(topics))
+        rest, of, more = b"", (broker_name, mode, TOPICS_AT_ONCE), (owner, _pack(topics))
         while True:
-            _, seq, count, rest = await self._call("set_write_perm", broker_name, mode, TOPICS_AT_ONCE, rest, *more, by=by)
+            _, seq, count, rest = await self._call("set_write_perm", *of, rest, *more, by=by)
             if not rest:
                 return seq, count
 
