@@ -37,7 +37,6 @@ def who(cluster: str, broker_addr: str) -> str:
 class QueueData(
     msgspec.Struct,
     frozen=True,
-    eq=False,
     gc=False,
     rename={"read_queue_nums": "r", "write_queue_nums": "w", "perm": "p", "topic_sys_flag": "f", "registered": "b"},
 ):
@@ -58,16 +57,6 @@ class QueueData(
     def numbers(self) -> tuple[int, int, int, int]:
         """What clients are told: readQueueNums, writeQueueNums, perm, topicSysFlag."""
         return self.read_queue_nums, self.write_queue_nums, self.perm, self.topic_sys_flag
-
-    def __eq__(self, other: object) -> bool:
-        """Compares what clients are told."""
-        return self.numbers == other.numbers if isinstance(other, QueueData) else NotImplemented
-
-    def __ne__(self, other: object) -> bool:  # msgspec has one, which compares identities
-        return not self == other
-
-    def __hash__(self) -> int:
-        return hash(self.numbers)
 
 
 class DataVersion(msgspec.Struct, frozen=True):

@@ -282,7 +282,7 @@ def test_set_gives_queues_and_keeps_the_other_broker_names(command, world):
         "topic orders", "broker-a: 16 read, 8 write, 6 RW, was 8 read, 8 write, 6 RW", "topic orders set at broker-a",
     ]  # fmt: skip
     tables, (event,) = world.look()
-    assert tables.topics["orders"] == {"broker-a": QueueData(16, 8, 6), "broker-b": QueueData(8, 8, 6)}
+    assert tables.topics["orders"] == {"broker-a": QueueData(16, 8, 6, 0, (8, 8, 6, 0)), "broker-b": QueueData(8, 8, 6)}
     assert (event.type, event.by) == ("topic_registered", this_process("cli"))
     assert "is so already" in command("topic", "set", "orders", "broker-a=16:8", **world.target).stdout
     assert "topic new, which is new" in command("topic", "set", "new", "broker-a=1:1", "-y", **world.target).stdout

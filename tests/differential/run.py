@@ -417,7 +417,8 @@ class Run:
         good = bad_id is None and form != "broken" and args["crc"] != "wrong"
         about = {"topics": topics, "state": state, "form": form, "good": good, "binary": args["binary"],
                  "told": (self.seen_version(said), dict(said.topics) | dict.fromkeys(
-                     [] if args["static"] is None else [("static", args["static"])], (0, 0, 0, 0)))}  # fmt: skip
+                     [] if args["static"] is None else [("static", args["static"])], (0, 0, 0, 0))
+                     | {("acting",): (str(args["acting"]).lower() == "true", 0, 0, 0)})}  # fmt: skip
         said.last = (given, body, version, about)
         self.send_registration(process, oneway=args["oneway"])
 
@@ -447,8 +448,7 @@ class Run:
         told_version, told_topics = about["told"]
         same_version, told_before = self.told.get(self.who(cluster, addr), (None, {}))
         if same_version == told_version and any(
-            told_before.get(topic, None if self.as_48 or isinstance(topic, tuple) else queue_data) != queue_data
-            for topic, queue_data in told_topics.items()
+            told_before.get(topic) != queue_data for topic, queue_data in told_topics.items()
         ):
             self.step_aside("D33")
             return
@@ -457,7 +457,9 @@ class Run:
         if refused and row is not None:
             acting = ext.get("enableActingMaster", "").lower() == "true"
             before = (row["enableActingMaster"], row.get("zoneName"), True, False)
-            after = (acting, ext.get("__ZONE_NAME"), name in self.clusters.get(cluster, ()))
+            zone = ext.get("__ZONE_NAME")
+            zone = zone or (None if about["binary"] else zone)  # an empty value of a binary header is an absent one
+            after = (acting, zone, name in self.clusters.get(cluster, ()))
             if before != (*after, addr in self.addrs_of(name).values()):
                 self.step_aside("D16" if refused_if_new else "D16 state")
                 return

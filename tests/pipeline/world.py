@@ -270,8 +270,12 @@ class Model:
 
 
 def plain(tables: Tables) -> dict[str, Any]:
-    """Contents without revisions, which are no part of the past."""
+    """Contents without revisions, and without what brokers registered before others changed it: no part of the past."""
     contents = tables.contents()
+    contents["topics"] = {
+        topic: {name: data.numbers for name, data in queue_datas.items()}
+        for topic, queue_datas in tables.topics.items()
+    }
     contents["brokers"] = {
         name: (row.cluster, row.broker_addrs, row.zone_name, row.enable_acting_master)
         for name, row in tables.brokers.items()

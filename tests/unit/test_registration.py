@@ -160,3 +160,10 @@ def test_another_part_leaves_alone_what_others_changed_unless_the_broker_changes
         tables = tables_with({0: ADDR}, {"t1": wiped, "t2": RW})
         assert compare(registration(), V1, tables, is_new_body=True) == changes(changed, [], [])
         assert compare(registration(version=V2), V1, tables, is_new_body=True) == changes({"t1": RW}, [], [])
+
+
+def test_tables_keep_what_the_broker_registered_beside_the_same_numbers():
+    """Equal queue data is kept once."""
+    wiped = msgspec.structs.replace(RO, registered=(8, 8, 6, 0))
+    tables = tables_with({0: ADDR}, {"t1": RO, "t2": wiped})
+    assert [tables.topics[topic]["broker-a"].registered for topic in ("t1", "t2")] == [msgspec.UNSET, (8, 8, 6, 0)]
