@@ -51,6 +51,7 @@ _COMMANDS: Final = {
     "simulate": ("run.simulate", "Play a cluster's day"),
     "probe": ("run.probe", "Check each name server of a list"),
     "compare": ("outside.compare", "Say what two name servers, or two moments, differ in"),
+    "migrate": ("outside.migrate", "Move from Java NameServers to this, or back, in the safe order"),
     "shadow": ("outside.shadow", "Pass connections on to a Java NameServer, compare answers"),
     "help": ("help.command", "Say what an error means, and what to do"),
     "completion": ("completion", "Print the completion script of a shell"),
@@ -94,6 +95,7 @@ def cli() -> None:
     Who may do what:    mqregistry auth mode | user | secret | allow | deny | observe | check
     History, by Spark:  mqregistry pipeline run
     From outside:       mqregistry probe -n LIST | compare SIDE SIDE | shadow
+    From Java and back: mqregistry migrate plan | check | back
     A test broker:      mqregistry broker run --name NAME
     A simulated day:    mqregistry simulate
 

@@ -2,6 +2,9 @@
 
 import json
 import os
+import re
+import shlex
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -60,10 +63,12 @@ class Site:
                 REGISTER_TIMEOUT_S,
             )
 
-    def move_brokers(self, known_to: NameServer, name_servers: tuple[NameServer, ...]) -> None:
-        """As an operator does it, with one command; then every one of these knows the brokers, and all routes."""
-        wanted = address_list(name_servers)
-        said = self.admin.run("updateBrokerConfig", known_to.addr, "-c", CLUSTER, "-k", "namesrvAddr", "-v", wanted)
+    def move_brokers(self, known_to: NameServer, name_servers: tuple[NameServer, ...], told: str) -> None:
+        """By the command that ``migrate`` told; then every one of these knows the brokers, and all routes."""
+        (line,) = re.findall(r"\$ bin/mqadmin (.*)", told)
+        command, *options = shlex.split(line)
+        assert options == ["-n", known_to.addr, "-c", CLUSTER, "-k", "namesrvAddr", "-v", address_list(name_servers)]
+        said = self.admin.run(command, *options[1:])
         assert said.count("update broker config success") == len(self.brokers), said
         self.wait_for_brokers(name_servers)
         routes = [{topic: route_addresses(known_to.port, topic) for topic in TOPICS}]
@@ -105,6 +110,37 @@ class Site:
         client.end()
         if client in self._know_their_topics:
             assert NO_ROUTE not in client.process.logged()
+
+
+class Steps:
+    """``mqregistry migrate``, asked as an operator asks it: there, or back."""
+
+    def __init__(self, way: str, java: tuple[NameServer, ...], ours: tuple[NameServer, ...]) -> None:
+        self._command = [sys.executable, "-m", "mqregistry", "migrate", way, address_list(java), address_list(ours)]
+
+    def _run(self, *options: str, expect: int) -> str:
+        done = subprocess.run([*self._command, *options], capture_output=True, text=True, check=False, timeout=300)
+        assert (done.returncode, done.stderr) == (expect, ""), done.stdout + done.stderr
+        return done.stdout
+
+    def before(self, step: str) -> str:
+        """The commands of a step that may be done now."""
+        told = self._run("--before", step, expect=0)
+        assert f"{step} may be done now" in told
+        return told
+
+    def refused(self, step: str, because: str) -> None:
+        """That a step may not be done now."""
+        assert self._run("--before", step, expect=1).startswith(f"not now: {because} is not done")
+
+    def wait_for(self, step: str) -> None:
+        """Until it knows that a step is done. A name server forgets a broker that left it after two minutes."""
+        self._run("--until-done", step, "--within", "4m", "--kv-namespace", "ns", expect=0)
+
+    def states(self) -> list[str]:
+        """How far each step is."""
+        told = json.loads(self._run("--json", "--kv-namespace", "ns", expect=0 if "back" in self._command else 1))
+        return [one["state"] for one in told["steps"]]
 
 
 def agree(*name_servers: NameServer) -> None:
@@ -157,24 +193,40 @@ def test_from_java_name_servers_to_ours_and_back_nothing_is_lost(
     # there: ours join, clients leave the Java servers, then brokers do
     ours = under_test.start_two(processes, kv_files[0])
     assert [kv_of(server) for server in ours] == ["as it was"] * 2
-    site.move_brokers(java[0], (*java, *ours))
+    there = Steps("check", java, ours)
+    assert there.states() == ["done", "next", "later", "later", "later", "later"]
+    there.refused("brokers-leave", because="brokers-join")
+    site.move_brokers(java[0], (*java, *ours), there.before("brokers-join"))
+    there.wait_for("agree")
+    there.refused("brokers-leave", because="clients-leave")
     with agreeing(processes, *java, *ours):
         site.move_clients(ours)
-    site.move_brokers(ours[0], ours)
+    there.wait_for("clients-leave")
+    site.move_brokers(ours[0], ours, there.before("brokers-leave"))
+    there.wait_for("brokers-leave")
+    assert "mqshutdown namesrv" in there.before("stop")
     for server in java:
         server.process.terminate(within_s=30)
+    there.wait_for("stop")
     with agreeing(processes, *ours):
         site.go_on(seconds=5)
 
     # back
     java = tuple(java_kind.start(processes, kv_file) for kv_file in kv_files)
     assert [kv_of(server) for server in java] == ["as it was"] * 2
-    site.move_brokers(ours[0], (*ours, *java))
+    back = Steps("back", java, ours)
+    back.refused("brokers-leave", because="brokers-join")
+    site.move_brokers(ours[0], (*ours, *java), back.before("brokers-join"))
+    back.wait_for("agree")
+    back.refused("brokers-leave", because="clients-leave")
     with agreeing(processes, *ours, *java):
         site.move_clients(java)
-    site.move_brokers(java[0], java)
+    back.wait_for("clients-leave")
+    site.move_brokers(java[0], java, back.before("brokers-leave"))
     for server in ours:
         server.process.terminate(within_s=30)
+    back.wait_for("stop")
+    assert back.states() == ["done"] * 6
     with agreeing(processes, *java):
         site.go_on(seconds=5)
     site.finish()

@@ -60,7 +60,7 @@ def show_uncounted(differences: Sequence[Lasted], at_ms: int) -> None:
     if meant := [one for one in differences if one.sort is Sort.MEANT]:
         rows: dict[str, list[str]] = {}
         for group in alike(meant):
-            rows.setdefault(group.one.row, []).append(_what(group))
+            rows.setdefault(group.one.row, []).append(what_differs(group))
         output.show(f"not counted: {counted(len(meant), 'difference')} that docs/differences.md names")
         output.show(*(f"  {row}: {some_of(names)}" for row, names in sorted(rows.items())))
 
@@ -68,7 +68,7 @@ def show_uncounted(differences: Sequence[Lasted], at_ms: int) -> None:
 def _show_group(group: Alike, at_ms: int) -> None:
     one = group.one
     age = output.duration(max(0, at_ms - one.since_ms))
-    output.show(f"since {output.moment(one.since_ms)} ({age})  {_what(group)}")
+    output.show(f"since {output.moment(one.since_ms)} ({age})  {what_differs(group)}")
     values: dict[str | None, list[str]] = {}
     for side, value in one.told.items():
         values.setdefault(value, []).append(side)
@@ -77,7 +77,7 @@ def _show_group(group: Alike, at_ms: int) -> None:
         output.show(f"  {', '.join(sides)}: {text}")
 
 
-def _what(group: Alike) -> str:
+def what_differs(group: Alike) -> str:
     """What differs: ``topic orders: perm at broker-a``; of several names ``7 topics: perm at broker-a: t1, ...``."""
     one, many = group.one, len(group.names) > 1
     kind = _KINDS.get(one.kind, one.kind)

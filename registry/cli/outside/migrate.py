@@ -1,0 +1,251 @@
+"""``migrate``: from Java NameServers to ours and back: the steps, their commands, how far each is, what may be done."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import click
+import msgspec
+
+from ...client.addresses import NameServerAddress, NameServerAddresses
+from ...compare.differences import differences
+from ...compare.lasting import Lasting, Sort, now_ms
+from ...compare.migration import Done, Server, State, Step, steps
+from ...compare.report import alike
+from ...errors import ConfigError
+from ...operators.words import counted
+from .. import output
+from ..tls import tls_options
+from .connected import clients_here, clients_in
+from .sides import NameServerSide, look_at
+from .steps import commands, title
+from .words import length_option, what_differs
+
+_FAILED: Final = 1
+_UNREACHABLE: Final = 3
+_AGAIN_S: Final = 1.0
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+class Seen(msgspec.Struct, frozen=True):
+    """What there is, and how far each step is. clusters: of the brokers. whats: address -> what it is, in words."""
+
+    old: list[Server]
+    new: list[Server]
+    clusters: list[str]
+    whats: dict[str, str]
+    steps: list[Done]
+
+    def state(self, step: Step) -> State:
+        """How far a step is."""
+        return next(one.state for one in self.steps if one.step is step)
+
+
+def _common(function: _Function) -> _Function:
+    """Arguments and options that all of them have."""
+    for decorate in reversed((
+        click.argument("java", metavar="JAVA"),
+        click.argument("ours", metavar="OURS"),
+        click.option("--before", type=click.Choice([one.value for one in Step]), metavar="STEP",
+                     help="Say whether STEP may be done now: ends with 0 and its commands, or with 1 and the reason."),
+        click.option("--until-done", "until_done", type=click.Choice([one.value for one in Step]), metavar="STEP",
+                     help="Wait until STEP is done: ends with 0 then, with 1 after --within."),
+        length_option("--within", "within_ms", "How long --until-done waits.", "10m"),
+        click.option("--peers", multiple=True, metavar="HOST:PORT=FILE",
+                     help="What ss printed on the machine of that name server, see clients-leave; repeatable."),
+        click.option("--kv-namespace", "kv_namespaces", multiple=True, metavar="NAME",
+                     help="Also compare this KV namespace: no request lists them. Repeatable."),
+        click.option("--timeout", "timeout_s", type=click.FloatRange(0.01, 60), default=5.0, show_default=True,
+                     metavar="S", help="For a connection, and for each answer."),
+        click.option("--json", "as_json", is_flag=True, help="JSON instead of text."),
+        tls_options,
+    )):  # fmt: skip
+        function = decorate(function)
+    return function
+
+
+@click.group()
+def migrate() -> None:
+    """Move from Java NameServers to this, or back: the safe order, its commands, and how far it has come.
+
+    It asks the name servers of both sides, compares them, and only reads: the commands are yours to run. JAVA and OURS
+    are address lists: 'host:port;host:port'. docs/migrating.md explains each step.
+    """
+
+
+@migrate.command()
+@_common
+def plan(**given: Any) -> None:
+    """Show every step with its commands, and how far each is."""
+    raise SystemExit(asyncio.run(_run(given, back=False, is_plan=True)))
+
+
+@migrate.command()
+@_common
+def check(**given: Any) -> None:
+    """Show how far it has come, and what comes next. Ends with 0 when all is done, else with 1."""
+    raise SystemExit(asyncio.run(_run(given, back=False, is_plan=False)))
+
+
+@migrate.command()
+@_common
+def back(**given: Any) -> None:
+    """Show the steps of the way back, from OURS to JAVA, with their commands, and how far each is."""
+    raise SystemExit(asyncio.run(_run(given, back=True, is_plan=True)))
+
+
+async def _run(given: dict[str, Any], *, back: bool, is_plan: bool) -> int:
+    before, until_done = (Step(given[name]) if given[name] else None for name in ("before", "until_done"))
+    if before and until_done:
+        raise click.UsageError("--before and --until-done: give one of them")
+    try:
+        java, ours = [list(await NameServerAddresses(given[name]).refresh()) for name in ("java", "ours")]
+    except (ConfigError, ValueError) as error:
+        raise click.UsageError(str(error)) from error
+    if both := set(map(str, java)) & set(map(str, ours)):
+        raise click.UsageError(f"{', '.join(sorted(both))}: on both sides; JAVA and OURS are different name servers")
+    look = _Look(java, ours, given, back=back)
+    try:
+        seen = await look.look()
+        end_s = time.monotonic() + given["within_ms"] / 1000
+        while until_done and seen.state(until_done) is not State.DONE and time.monotonic() < end_s:
+            await asyncio.sleep(_AGAIN_S)
+            seen = await look.look()
+    finally:
+        await look.close()
+    if given["as_json"]:
+        output.json_page({"back": back, **msgspec.to_builtins(seen)})
+    elif before:
+        return _may(seen, before, back=back)
+    else:
+        _show(seen, back=back, is_plan=is_plan)
+    if before:
+        return 0 if _is_allowed(seen, before) else _FAILED
+    if until_done:
+        return 0 if seen.state(until_done) is State.DONE else _FAILED
+    if all(one.error for one in (*seen.old, *seen.new)):
+        return _UNREACHABLE
+    return 0 if is_plan or all(one.state is State.DONE for one in seen.steps) else _FAILED
+
+
+class _Look:
+    """Asks both sides, as ``compare`` does."""
+
+    def __init__(
+        self, java: list[NameServerAddress], ours: list[NameServerAddress], given: dict[str, Any], *, back: bool
+    ) -> None:
+        tls: ssl.SSLContext | None = given["tls"]
+        self._java, self._ours = java, ours
+        self._old, self._new = (ours, java) if back else (java, ours)
+        self._kv_namespaces: Sequence[str] = given["kv_namespaces"]
+        self._sides = {
+            str(one): NameServerSide(one, timeout_s=given["timeout_s"], tls=tls) for one in (*java, *ours)
+        }  # fmt: skip
+        self._peers: dict[str, Path] = {}
+        for text in given["peers"]:
+            address, _, file = text.partition("=")
+            if address not in self._sides or not file:
+                raise click.UsageError(f"--peers {text}: expected HOST:PORT=FILE with one of {', '.join(self._sides)}")
+            self._peers[address] = Path(file)
+
+    async def look(self) -> Seen:
+        """What there is now."""
+        looked = await look_at(self._sides.values(), None, self._kv_namespaces)
+        for wanted, side, is_java in ((self._java, "JAVA", True), (self._ours, "OURS", False)):
+            for name in map(str, wanted):
+                if name in looked.contents and looked.contents[name].is_java != is_java:
+                    what = self._sides[name].what
+                    raise click.UsageError(f"{side}: {name} is a {what}: is it JAVA first, then OURS?")
+        brokers = {
+            name: frozenset(addr for row in content.brokers.values() for addr in row.broker_addrs.values())
+            for name, content in looked.contents.items()
+        }
+        every = frozenset[str]().union(*brokers.values())
+        clusters = sorted({row.cluster for content in looked.contents.values() for row in content.brokers.values()})
+
+        def server(address: NameServerAddress, *, is_old: bool) -> Server:
+            name = str(address)
+            return Server(
+                name, looked.errors.get(name, "").removeprefix(f"{name}: "),
+                brokers.get(name, frozenset()), self._clients(address, every) if is_old else None,
+            )  # fmt: skip
+
+        old = [server(one, is_old=True) for one in self._old]
+        new = [server(one, is_old=False) for one in self._new]
+        found = None
+        if not looked.errors:
+            lasting, moment = Lasting(0), now_ms()
+            lasting.look(moment, differences(looked.contents), looked.contents)
+            standing = [one for one in lasting.standing(moment) if one.sort in (Sort.COUNTED, Sort.YOUNG)]
+            found = [what_differs(group) for group in alike(standing)]
+        return Seen(
+            old, new, clusters, {name: side.what for name, side in self._sides.items()}, steps(old, new, found)
+        )  # fmt: skip
+
+    def _clients(self, address: NameServerAddress, brokers: frozenset[str]) -> list[str] | None:
+        file = self._peers.get(str(address))
+        if file is not None:
+            return clients_in(file, address.port, brokers)
+        return clients_here(address.host, address.port, brokers)
+
+    async def close(self) -> None:
+        """Close all connections."""
+        for side in self._sides.values():
+            await side.close()
+
+
+def _is_allowed(seen: Seen, step: Step) -> bool:
+    return seen.state(step) in (State.NEXT, State.DONE) or (
+        step is Step.CLIENTS_LEAVE and seen.state(step) is State.UNKNOWN
+    )
+
+
+def _may(seen: Seen, step: Step, *, back: bool) -> int:
+    """Say whether a step may be done now, and show its commands only then."""
+    if seen.state(step) is State.DONE:
+        output.show(f"{step.value} is done already")
+        return 0
+    if _is_allowed(seen, step):
+        output.show(f"{step.value} may be done now: {title(step, back=back)}")
+        output.show(*(f"  {line}" for line in commands(step, _lists(seen), back=back)))
+        return 0
+    for one in seen.steps:
+        if one.step is step and one.state is not State.WRONG:
+            break
+        if one.state is not State.DONE:
+            output.show(f"not now: {one.step.value} is {_words(one)}")
+            break
+    return _FAILED
+
+
+def _words(one: Done) -> str:
+    state = "not done" if one.state in (State.NEXT, State.LATER) else one.state.value
+    return state + (f": {one.why}" if one.why else "")
+
+
+def _lists(seen: Seen) -> tuple[list[str], list[str], list[str]]:
+    return [one.address for one in seen.old], [one.address for one in seen.new], seen.clusters
+
+
+def _show(seen: Seen, *, back: bool, is_plan: bool) -> None:
+    for side, servers in (("from", seen.old), ("to", seen.new)):
+        for server in servers:
+            state = server.error or counted(len(server.brokers), "broker")
+            output.show(f"{side:4}  {server.address}  {seen.whats[server.address]}, {state}")
+            side = ""
+    output.show("")
+    wrong = any(one.state is State.WRONG for one in seen.steps)
+    for number, one in enumerate(seen.steps, 1):
+        output.show(f"{number}  {one.step.value:13}  {one.state.value:9}  {title(one.step, back=back)}")
+        if one.why:
+            output.show(f"   {one.why}")
+        if one.state is State.WRONG:
+            output.show(*(f"     {line}" for line in commands(Step.BROKERS_JOIN, _lists(seen), back=back)))
+        elif (is_plan and one.state is not State.DONE) or (one.state in (State.NEXT, State.UNKNOWN) and not wrong):
+            output.show(*(f"     {line}" for line in commands(one.step, _lists(seen), back=back)))
