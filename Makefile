@@ -122,10 +122,11 @@ docs: $(VENV)/docs.stamp
 	$(SPHINX) --builder man . build/docs/man
 	@echo "the pages: build/docs/html/index.html; on a terminal: man build/docs/man/mqregistry.1"
 
-# Of the console, and of a terminal
+# Of the console, of a terminal, and the badges of the README
 pictures: $(VENV)/dev.stamp
 	$(BIN)/python -m tests.console.screenshots docs/console
 	$(BIN)/python -m docs.record docs/terminal
+	$(BIN)/python -m docs.badges docs/badges
 
 lint: $(VENV)/dev.stamp
 	$(BIN)/ruff check .

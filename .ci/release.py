@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -50,6 +51,10 @@ def main() -> None:
         if f"\n## {version}" not in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"):
             sys.exit(f"CHANGELOG.md says nothing of {version}, the version in registry/__init__.py")
         describe(wheel, version, Path(folder) / "environment")
+    with zipfile.ZipFile(wheel) as archive:
+        metadata = archive.read(f"mqregistry-{version}.dist-info/METADATA").decode()
+    if ".example" in metadata:
+        print("not to be uploaded yet: set the address of [tool.hatch.metadata.hooks.custom] in pyproject.toml")
     files = sorted(path for path in DIST.iterdir())
     sums = "".join(f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in files)
     (DIST / "SHA256SUMS").write_text(sums)

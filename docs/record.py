@@ -1,8 +1,8 @@
 """Records a terminal beside a registry, into a folder (``make pictures``): ``python -m docs.record docs/terminal``.
 
-It writes ``route.cast``, which ``asciinema play`` shows (asciicast v2), and ``route.svg``, all of it on one screen. The
-commands are those of docs/tutorial.md, and run in a shell of a real terminal. A broker leaves and comes back while one
-of them looks.
+It writes ``route.cast``, which ``asciinema play`` shows (asciicast v2), and ``route.svg``, which shows the same in a
+browser: the lines come as they came, once, and stay. The commands are those of docs/tutorial.md, and run in a shell of
+a real terminal. A broker leaves and comes back while one of them looks.
 """
 
 from __future__ import annotations
@@ -37,11 +37,14 @@ BROKER = ("broker", "run", "--name", "broker-a", "--topic", "orders:4:4:6", "--t
 TYPED_EVERY_S = 0.05
 READ_FOR_S = 1.5  # before the next command
 FAR_S = 30.0
+WAITED_S = 1.2  # at most, in the picture
 
 # What rich writes around the lines, without its fonts, which a browser would fetch from elsewhere.
 SVG = """<svg class="rich-terminal" viewBox="0 0 {width} {height}" xmlns="http://www.w3.org/2000/svg">
 <style>.{unique_id}-matrix {{ font-family: ui-monospace, Menlo, Consolas, monospace; font-size: {char_height}px;
-line-height: {line_height}px; white-space: pre; }} {styles}</style>
+line-height: {line_height}px; white-space: pre; }} {styles}
+@keyframes come {{ from {{ opacity: 0 }} }} @keyframes type {{ from {{ clip-path: inset(0 100% 0 0) }} }}
+@media (prefers-reduced-motion: reduce) {{ text {{ animation: none !important }} }}</style>
 <defs><clipPath id="{unique_id}-clip-terminal"><rect x="0" y="0" width="{terminal_width}" height="{terminal_height}"/>
 </clipPath>{lines}</defs>{chrome}
 <g transform="translate({terminal_x}, {terminal_y})" clip-path="url(#{unique_id}-clip-terminal)">{backgrounds}
@@ -140,13 +143,45 @@ def write_cast(terminal: Terminal, file: Path) -> None:
     file.write_text("\n".join(lines) + "\n")
 
 
-def write_svg(text: str, file: Path) -> None:
-    """The whole text, as one screen that is long enough."""
+def write_svg(shown: list[tuple[float, str]], file: Path) -> None:
+    """The whole text, as one screen that is long enough, each line from the moment on at which it came."""
+    text = "".join(data for _, data in shown).replace("\r", "").removesuffix(PROMPT)
     console = Console(width=COLUMNS, record=True, file=io.StringIO(), force_terminal=True)
-    for line in text.removesuffix(PROMPT).splitlines():
+    for line in text.splitlines():
         console.print(Text(line, style="bold" if line.startswith(PROMPT) else ""), overflow="fold", highlight=False)
     svg = console.export_svg(title="mqregistry", code_format=SVG, unique_id="t")
+    styles = row_styles(text, moments(shown))
+
+    def animated(row: re.Match[str]) -> str:
+        return f'<text style="{styles[int(row[2])]}" {row[1]}>' if int(row[2]) < len(styles) else row[0]
+
+    svg = re.sub(r"<text [^>]*>\n</text>", "", svg)
+    svg = re.sub(r'<text ([^>]*clip-path="url\(#t-line-(\d+)\)"[^>]*)>', animated, svg)
     file.write_text(re.sub(r"[ \t]+$", "", svg, flags=re.M))
+
+
+def moments(shown: list[tuple[float, str]]) -> list[float]:
+    """When each character came, in seconds from the first; nobody waits for longer than a moment."""
+    found, now, before = list[float](), 0.0, shown[0][0]
+    for at, data in shown:
+        now, before = now + min(at - before, WAITED_S), at
+        found += [round(now, 2)] * len(data.replace("\r", ""))
+    return found
+
+
+def row_styles(text: str, times: list[float]) -> list[str]:
+    """How each row of the screen comes: a command letter by letter, other lines at once."""
+    styles, at = list[str](), 0
+    for line in text.splitlines():
+        rows = max(1, -(-len(line) // COLUMNS))
+        if line.startswith(PROMPT) and len(line) > len(PROMPT):
+            begin, end = times[at + len(PROMPT)], times[at + len(line) - 1]
+            style = f"animation:type {max(0.1, end - begin):.2f}s steps({len(line)}) {begin:.2f}s backwards"
+        else:
+            style = f"animation:come 1ms {times[at]:.2f}s backwards"
+        styles += [style] * rows
+        at += len(line) + 1
+    return styles
 
 
 def main() -> None:
@@ -158,7 +193,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="mq") as name:
         terminal = record(Path(name))
     write_cast(terminal, asked.folder / "route.cast")
-    write_svg(terminal.text(), asked.folder / "route.svg")
+    write_svg(terminal.shown, asked.folder / "route.svg")
     for file in sorted(asked.folder.glob("route.*")):
         print(file, file.stat().st_size // 1024, "kB")
 

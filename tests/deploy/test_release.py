@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import tomllib
 import zipfile
 from email import message_from_bytes
 
@@ -70,6 +71,28 @@ def test_the_version_is_written_once(wheel, unpacked):
     assert set(re.findall(r"dist/(mqregistry-[^\[']+)", (ROOT / "README.md").read_text())) == {wheel.name}
     newest = re.search(r"^## (\S+)$.*?schema (\d+\.\d+)", (ROOT / "CHANGELOG.md").read_text(), re.M | re.S)
     assert newest.groups() == (mqregistry.__version__, f"{SCHEMA_MAJOR}.{SCHEMA_MINOR}")
+
+
+def test_a_package_index_shows_addresses_and_a_readme_whose_links_lead_there(wheel):
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = (name for name in archive.namelist() if name.endswith("/METADATA"))
+        metadata = message_from_bytes(archive.read(name))
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    address = project["tool"]["hatch"]["metadata"]["hooks"]["custom"]["address"]
+    urls = dict(one.split(", ") for one in metadata.get_all("Project-URL"))
+    assert set(urls) == {"Homepage", "Documentation", "Changelog", "Source"}
+    assert all(url.startswith(address) for url in urls.values())
+    assert metadata["Description-Content-Type"] == "text/markdown"
+    shown, kept = metadata.get_payload(), (ROOT / "README.md").read_text()
+    targets, ours = (re.findall(r"\]\(([^)\s]+)\)", text) for text in (shown, kept))
+    assert len(targets) == len(ours) > 20
+    for target, our in zip(targets, ours, strict=True):
+        if re.match(r"#|https?:", our):
+            assert target == our
+        else:
+            assert (ROOT / our.partition("#")[0]).exists(), our
+            assert re.fullmatch(rf"{re.escape(address)}/(blob|raw)/HEAD/{re.escape(our)}", target)
+            assert ("/raw/" in target) == our.endswith((".svg", ".png"))
 
 
 def test_nothing_of_this_machine_is_in_the_wheel(wheel):

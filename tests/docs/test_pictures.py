@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 import pytest
 from PIL import Image
 
-from docs import record
+from docs import badges, record
 
 from ..cli.process.test_readme import KNOWN
 from ..cli.process.test_tutorial import settled
@@ -62,11 +62,11 @@ def test_the_recording_shows_what_the_tutorial_shows(events, text):
     assert "No route info of this topic" in parts[3]
 
 
-def test_the_screen_has_the_lines_of_the_recording_and_loads_nothing(text, tmp_path):
-    record.write_svg(text, tmp_path / "again.svg")
+def test_the_screen_has_the_lines_of_the_recording_and_loads_nothing(events, tmp_path):
+    record.write_svg([(at, data) for at, _, data in events], tmp_path / "again.svg")
     kept, again = ((folder / name).read_text(encoding="utf-8") for folder, name in
                    ((DOCS / "terminal", "route.svg"), (tmp_path, "again.svg")))  # fmt: skip
-    assert shown(kept) == shown(again)
+    assert kept == again
     assert "did you mean orders?" in shown(kept)
     assert "url(" not in kept.replace("url(#", "")
     assert "href" not in kept
@@ -75,3 +75,54 @@ def test_the_screen_has_the_lines_of_the_recording_and_loads_nothing(text, tmp_p
 def shown(svg):
     """The text that a picture shows, without its style."""
     return "".join(ElementTree.fromstring(re.sub(r"(?s)<style>.*?</style>", "", svg)).itertext()).replace("\xa0", " ")
+
+
+def test_the_picture_of_the_terminal_comes_as_the_recording_did(events, text):
+    """Its lines appear in their order, commands letter by letter, and nothing moves for who does not want it."""
+    svg = (DOCS / "terminal" / "route.svg").read_text(encoding="utf-8")
+    begins = [float(at) for at in re.findall(r"animation:\w+ (?:1ms|[\d.]+s steps\(\d+\)) ([\d.]+)s backwards", svg)]
+    rows = sum(max(1, -(-len(line) // record.COLUMNS)) for line in text.removesuffix(record.PROMPT).splitlines())
+    assert len(begins) >= rows
+    assert begins == sorted(begins)
+    assert 5 < begins[-1] < 30
+    assert svg.count("steps(") == text.count("\n$ mqregistry") + text.startswith("$ mqregistry")
+    assert "prefers-reduced-motion" in svg
+
+
+def test_badges_say_what_the_project_says():
+    kept = {path.stem: path.read_text(encoding="utf-8") for path in (DOCS / "badges").iterdir()}
+    assert set(kept) == set(badges.badges())
+    for name, value in badges.badges().items():
+        if name != "tests":
+            assert kept[name] == badges.drawn(name, value), "python -m docs.badges docs/badges"
+        assert f"](docs/badges/{name}.svg)" in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_readme_says_no_more_than_was_counted_and_measured():
+    readme, results = ((ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "bench/RESULTS.md"))
+    counted = [int(number.replace(",", "")) for number in re.findall(r"([\d,]+) (?:tests\.|functions</text>)",
+               readme + (DOCS / "badges" / "tests.svg").read_text(encoding="utf-8"))]  # fmt: skip
+    assert len(counted) == 2
+    assert all(0.9 * badges.tests() <= number <= badges.tests() for number in counted)
+
+    def measured(row):
+        return float(re.search(rf"^\| {row}[^|]*\|[^|]*\| ([\d.]+) ×", results, re.M)[1])
+
+    claim = re.search(r"(\d+) × the lookups of Java NameServer 5\.5\.0 over 64 connections, (\d+) ×\s+with 16", readme)
+    assert int(claim[1]) <= measured("S2, 64 × 1: lookups/s")
+    assert int(claim[2]) <= measured("S2, 64 × 16: lookups/s")
+    own, java = map(float, re.search(r"all S2 routes asked once.*?\n\|.*?\((\d+) against (\d+) MB\)", results).groups())
+    assert "in half of its memory" in " ".join(readme.split())
+    assert own / java < 0.55
+    assert "0 of 8,634" in readme
+    assert "8,634 messages" in (DOCS / "migrating.md").read_text(encoding="utf-8")
+
+
+def test_the_readme_is_short_and_begins_with_what_debian_needs():
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert readme.count("\n") <= 130
+    start = readme.partition("## Start\n\n")[2]
+    assert start.startswith("On Debian and Ubuntu: `sudo apt install git make python3-venv`.")
+    assert re.search(r"^## Licence$", readme, re.M)
+    assert "](docs/terminal/route.svg)" in readme
+    assert "](docs/console/" in readme
