@@ -88,7 +88,7 @@ def cli() -> None:
     Its Redis:          mqregistry redis-cli
     Does it all fit:    mqregistry doctor
     About an error:     mqregistry help NAME
-    Change the tables:  mqregistry broker wipe | drain | restore | forget NAME, topic delete | set TOPIC
+    Change the tables:  mqregistry broker wipe | drain | restore | forget NAME, topic delete | set
     KV configuration:   mqregistry kv list | get | put | delete | export | import
     Shared settings:    mqregistry config get | set | export | import
     All in one file:    mqregistry backup FILE | restore FILE

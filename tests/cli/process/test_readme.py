@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from mqregistry.cli import COULD_NOT_START, FAILED, INTERRUPTED, cli
 from mqregistry.config.settings import options, options_by_key
 from mqregistry.config.sources import OTHER_VARIABLES
+from mqregistry.operators.maintenance import NAMESPACE as MAINTENANCE
 
 from .world import ROOT
 
@@ -107,7 +108,7 @@ def test_exit_codes_are_those_of_the_program():
 def test_every_variable_and_property_key_named_is_one(name):
     variables = {variable for option in options().values() for variable in option.variables}
     named = set(re.findall(r"MQREGISTRY_[A-Z_]+", text(name)))
-    assert named <= variables | OTHER_VARIABLES
+    assert named <= variables | OTHER_VARIABLES | {MAINTENANCE}
 
 
 def test_property_keys_of_the_pages_are_settings():
