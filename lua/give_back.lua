@@ -33,6 +33,8 @@
 --- @include "include/topic_sets"
 --- @include "include/remove_who"
 local GIVER_TIMEOUT_MS = 3000
+-- A loss is noticed in this time. So it tells who was heard since, where the clock went back with the loss.
+local NOTICED_MS = 5000
 local losses, known_seq, owner, kind, name = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], ARGV[5], ARGV[6]
 local kept = call("HMGET", KEYS[1], "given_by", "losses")
 local other_losses, other_seq, other, state, ms = string.match(kept[1] or "", "^(%d+) (%d+) (%S+) (%S+) (%d+)$")
@@ -131,7 +133,9 @@ elseif kind == "queues" and call("EXISTS", P .. "broker:" .. name) == 1 then
   end
 elseif kind == "remove" then
   local live = hash(P .. "live:" .. name)
-  if live.addr and tonumber(live.update_ms or "0") <= tonumber(given[1]) then
+  local last_ms, beat_ms = tonumber(given[1]), tonumber(live.update_ms or "0")
+  local is_heard = beat_ms > last_ms or (now_ms < last_ms and beat_ms <= now_ms and beat_ms > now_ms - NOTICED_MS)
+  if live.addr and not is_heard then
     remove_who(name, "broker_unregistered")
   end
   note("giving")

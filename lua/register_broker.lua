@@ -107,17 +107,15 @@ end
 local is_new_body = live.digest ~= ARGV[17] and 1 or 0
 local restored = string.match(ARGV[26], "^restored (%d+)$")
 local was_restored = live.restored ~= nil and live.restored == live.n
-if restored and (tonumber(restored) ~= seq or live.n and not was_restored) then
-  return {"RETRY", seq, live.n or "0", live.counter or "", live.timestamp or "", live.state_version or "", is_new_body}
-end
-if epoch ~= ARGV[2] or (row.rev or "0") ~= ARGV[3] or config_rev ~= ARGV[5] or (live.n or "0") ~= ARGV[4] then
+if restored and tonumber(restored) ~= seq or not restored and ((row.rev or "0") ~= ARGV[3] or config_rev ~= ARGV[5]
+  or (live.n or "0") ~= ARGV[4]) or epoch ~= ARGV[2] then
   local advances, same = false, true
   for field, value in pairs(new_version) do
     advances = advances or not live[field] or less(live[field], value)
     same = same and live[field] == value
   end
   local is_other_part = same and is_new_body == 1 -- of a split registration, which has one DataVersion
-  if epoch == ARGV[2] and live.n and live.n ~= ARGV[4] and live["name:" .. name] and not advances
+  if not restored and epoch == ARGV[2] and live.n and live.n ~= ARGV[4] and live["name:" .. name] and not advances
     and not is_other_part then
     -- Registered through another way since this one was sent, and this one is not newer: it must not bring
     -- back what the newer one, or an administrator, took away.
@@ -373,8 +371,8 @@ elseif live.user then
 end
 refresh(who, tonumber(ARGV[13]), live.closed_at, live.update_ms)
 if restored then -- that is no sign of life
-  call("HSET", live_key, "restored", n)
   call("HDEL", live_key, "update_ms")
+  call("HSET", live_key, "restored", n, live.update_ms and "update_ms" or "restored", live.update_ms or n)
 elseif live.restored then
   call("HDEL", live_key, "restored")
 end

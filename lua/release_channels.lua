@@ -1,8 +1,9 @@
 --[[ release_channels: a draining worker gives up its channels, and then its lease; a sweeper that ends has neither, and
-  what it told of itself goes
+  what it told of itself goes. After a loss a worker gives up the channels that Redis has of it, and attaches its own
   KEYS[1] meta         HASH
   ARGV[1] incarnation  of the worker, or the sweeper's id
   ARGV[2] limit        int   channel entries a call, 1..1000
+  ARGV[3] ends         "1": the process ends, its lease goes
   DERIVED channels:<who>, held:, lease:, leases, releases, live:<who>, disconnected, processes, peers
   RETURNS {seq, more 0|1}
   EVENTS  none: nobody is removed here
@@ -16,7 +17,7 @@
 expect("set", P .. "leases", P .. "held:" .. ARGV[1])
 check_processes()
 local _, more = give_up(ARGV[1], tonumber(ARGV[2]))
-if not more then
+if not more and ARGV[3] == "1" then
   call("DEL", P .. "lease:" .. ARGV[1])
   call("SREM", P .. "leases", ARGV[1])
   forget_process(ARGV[1])

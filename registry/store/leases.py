@@ -114,13 +114,16 @@ class LeaseStore:
             flat = [part for pair in channels[first : first + _PAIRS_PER_CALL] for part in pair]
             await self._call("attach_channels", front_end, *flat)
 
-    async def release(self, incarnation: str) -> None:
+    async def release(self, incarnation: str, *, ends: bool = True) -> None:
         """Give up every channel of this worker, its lease, and what it told of itself; or the latter of a sweeper.
 
         No broker is removed by that. One that has no channel any more, and of which another one closed since its last
         heartbeat, has the time to beat once.
+
+        Args:
+            ends: the process ends; else it gives up its channels alone.
         """
-        while (await self._call("release_channels", incarnation, _RELEASES_PER_CALL))[1]:
+        while (await self._call("release_channels", incarnation, _RELEASES_PER_CALL, int(ends)))[1]:
             pass
 
     async def expire(self, limit: int, topics: int = TOPICS_AT_ONCE) -> Expired:

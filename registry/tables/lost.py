@@ -34,7 +34,7 @@ class Values(NamedTuple):
 
 
 class LostBroker(NamedTuple):
-    """An address that is missing in a broker row."""
+    """An address that is missing in a broker row, or has another id there."""
 
     broker_name: str
     broker_id: int
@@ -101,7 +101,9 @@ def _brokers(known: Tables, there: Tables, touched: set[Cell], whole: bool) -> I
         new = there.brokers.get(name)
         for broker_id, addr in sorted(row.broker_addrs.items()):
             taken = new is not None and (
-                addr in new.broker_addrs.values() or (not whole and broker_id in new.broker_addrs)
+                new.broker_addrs.get(broker_id) == addr
+                if whole
+                else addr in new.broker_addrs.values() or broker_id in new.broker_addrs
             )
             if not taken and touched.isdisjoint({("addr", name, addr), ("id", name, str(broker_id))}):
                 yield LostBroker(name, broker_id, addr)

@@ -349,6 +349,7 @@ async def test_a_stream_that_was_trimmed_beyond_the_view_stops_no_registration(r
             await here.store.client.xtrim(keys.changes(here.store.namespace), maxlen=1, approximate=False)
             here._tail = asyncio.create_task(here.follower.tail())
             assert (await here.register(Broker(counter=2, topics=["topic1", "topic3"]))).code == 0
+        assert here.follower.losses == 0
 
 
 async def test_a_write_into_a_redis_that_was_emptied_unnoticed_is_no_success_before_it_is_seen(redis_url):

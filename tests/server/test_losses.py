@@ -80,6 +80,7 @@ def other(redis_url, here, runner):
 
 BROKER = Broker(topics=["topic1", "topic2"], counter=3)
 QUEUES = b'{"queueDatas":[{"brokerName":"broker-a","readQueueNums":2,"writeQueueNums":2,"perm":6,"topicSysFlag":0}]}'
+READ_ONLY = QUEUES.replace(b'"perm":6', b'"perm":4')
 
 
 async def test_an_emptied_redis_gets_everything_back(here):
@@ -115,6 +116,10 @@ async def wiped(here):
     return await send(here, 205, brokerName="broker-a")
 
 
+async def writable(here):
+    return await send(here, 327, brokerName="broker-a")
+
+
 async def deleted(here):
     return await send(here, 216, topic="topic1")
 
@@ -142,6 +147,7 @@ def perms(tables):
 EFFECTS = {
     unregister: lambda tables: not tables.brokers and not tables.topics,
     wiped: lambda tables: set(perms(tables)["topic1"].values()) == {4},
+    writable: lambda tables: perms(tables)["read-only"] == {"broker-a": 6},
     deleted: lambda tables: "topic1" not in tables.topics and "topic2" in tables.topics,
     registered_topic: lambda tables: "by-hand" in tables.topics,
     set_value: lambda tables: tables.config.get("orderMessageEnable") == "true",
@@ -154,6 +160,7 @@ WRITE = pytest.mark.parametrize("write", list(EFFECTS), ids=lambda write: write.
 async def prepared(here, other):
     assert (await here.register(BROKER)).code == 0
     assert (await send(here, 100, namespace="ns", key="k", value="old")).code == 0
+    assert (await send(here, 217, READ_ONLY, topic="read-only")).code == 0
     await until(lambda: other.view.seq == here.view.seq, "both know it")
 
 
@@ -272,20 +279,65 @@ async def test_a_waiter_is_not_woken_when_another_change_takes_the_lost_number(h
         await waiting
 
 
-async def test_a_broker_that_comes_back_after_its_goodbye_was_lost_stays(here, other):
+@pytest.mark.parametrize("clock", [0, -60_000, -3_600_000])
+async def test_a_broker_that_comes_back_after_its_goodbye_was_lost_stays(here, other, clock):
     """Redis lost the 104; the broker is heard again before that is given back."""
     await prepared(here, other)
     saved = await everything(here)
     await unregister(here)
     await back_to(here, saved)
+    await here.store.client.hset(keys.meta(here.store.namespace), "clock_offset_ms", clock)
     async with Here(here.store.url, here.store.namespace) as third:
         assert (await third.register(BROKER)).code == 0  # the same registration as in the saved state
     await noticed(here, here.view.load_id)
     assert here.view.tables.brokers
 
 
-async def test_of_several_front_ends_the_one_that_knew_most_decides(here, other):
-    """The one that was cut off gives back first: then it is corrected, and nothing comes back that was deleted."""
+@pytest.mark.parametrize("clock", [-60_000, -3_600_000])
+async def test_a_broker_that_left_and_did_not_come_back_is_gone_whatever_the_clock_is(here, other, clock):
+    await prepared(here, other)
+    await here.store.client.hincrby(f"{keys.prefix(here.store.namespace)}live:{BROKER.who}", "update_ms", -20_000)
+    saved = await everything(here)
+    await unregister(here)
+    await back_to(here, saved)
+    await here.store.client.hset(keys.meta(here.store.namespace), "clock_offset_ms", clock)
+    await noticed(here, here.view.load_id)
+    assert not here.view.tables.brokers
+    await agree(here)
+
+
+async def test_an_id_that_a_broker_took_and_redis_lost_is_its_own_again(here, other):
+    """A slave became the master: until it registers again, it is not the slave that it was."""
+    slave, master = (Broker(topics=["topic1", "topic2"], counter=3, broker_id=number) for number in (1, 0))
+    assert (await here.register(Broker(addr="127.0.0.1:1", topics=["topic1", "topic2"]))).code == 0
+    assert (await here.register(slave)).code == 0
+    saved = await everything(here)
+    assert (await here.register(master)).code == 0
+    addrs = {0: master.addr}
+    assert here.view.tables.brokers["broker-a"].broker_addrs == addrs
+    await back_to(here, saved)
+    await noticed(here, here.view.load_id)
+    assert here.view.tables.brokers["broker-a"].broker_addrs == addrs
+    await agree(here)
+    assert (await here.register(master)).code == 0
+    assert here.view.tables.brokers["broker-a"].broker_addrs == addrs
+
+
+async def test_one_of_two_names_of_a_process_that_redis_lost_is_given_back(here, other):
+    first, second = (Broker(name, topics=["topic1", f"only-{name}"]) for name in ("broker-a", "broker-b"))
+    assert (await here.register(first)).code == 0
+    saved = await everything(here)
+    assert (await here.register(second)).code == 0
+    await back_to(here, saved)
+    await noticed(here, here.view.load_id)
+    assert set(here.view.tables.brokers) == {"broker-a", "broker-b"}
+    assert "only-broker-b" in here.view.tables.topics
+    await agree(here)
+
+
+@pytest.mark.parametrize("first_knows_less", [True, False])
+async def test_of_several_front_ends_the_one_that_knew_most_decides(here, other, first_knows_less):
+    """One was cut off. Gives it back first, it is corrected; after the other one it gives back nothing that is gone."""
     await prepared(here, other)
     saved = await everything(here)
     await send(here, 100, namespace="ns", key="gone", value="1")
@@ -295,15 +347,13 @@ async def test_of_several_front_ends_the_one_that_knew_most_decides(here, other)
     await asyncio.gather(other._tail, return_exceptions=True)
     await send(here, 102, namespace="ns", key="gone")
     await send(here, 100, namespace="ns", key="old", value="2")
-    table = {"k": "old", "old": "2"}
-    for first, second in ((other, here), (here, other)):
-        await back_to(here, saved)
-        for one in (first, second):
-            load_id = one.view.load_id
-            one._tail.cancel()
-            await asyncio.gather(one._tail, return_exceptions=True)
-            one._tail = asyncio.create_task(one.follower.tail())
-            await one.lease_loop.renew()
-            await until(lambda one=one, load_id=load_id: one.view.load_id > load_id, "it has given back")
-        await until(lambda: here.view.seq == other.view.seq, "both follow it")
-        assert here.view.tables.kv["ns"] == other.view.tables.kv["ns"] == table
+    here._tail.cancel()
+    await asyncio.gather(here._tail, return_exceptions=True)
+    await back_to(here, saved)
+    for one in (other, here) if first_knows_less else (here, other):
+        load_id = one.view.load_id
+        one._tail = asyncio.create_task(one.follower.tail())
+        await one.lease_loop.renew()
+        await until(lambda one=one, load_id=load_id: one.view.load_id > load_id, "it has given back")
+    await until(lambda: here.view.seq == other.view.seq, "both follow it")
+    assert here.view.tables.kv["ns"] == other.view.tables.kv["ns"] == {"k": "old", "old": "2"}

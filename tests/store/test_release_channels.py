@@ -39,7 +39,7 @@ async def test_release_repeated_has_no_effect(bed):
 async def test_release_goes_by_pages(bed):
     for i in range(5):
         await bed.register(f"10.0.0.{i}:1", f"broker-{i}")
-    assert [(await bed.store.call("release_channels", "w1", 2))[1] for _ in range(3)] == [1, 1, 0]
+    assert [(await bed.store.call("release_channels", "w1", 2, 1))[1] for _ in range(3)] == [1, 1, 0]
     assert await bed.members("leases") == set()
 
 

@@ -139,7 +139,7 @@ def known_to_both(front_ends, seq):
         front_end.wait_until(lambda f=front_end: settled(f) and f.poll()["seq"] == seq, "it has it all")
 
 
-@pytest.mark.parametrize("how", ["goodbye", "close"])
+@pytest.mark.parametrize("how", ["goodbye", "close", "close after a write"])
 def test_a_broker_that_leaves_an_emptied_redis_is_gone_at_every_front_end(server, front_end_with, how):
     """C: it has not registered again when it says goodbye, or its last connection closes."""
     front_ends = [front_end_with(server.url, **SETTINGS) for _ in range(2)]
@@ -151,12 +151,37 @@ def test_a_broker_that_leaves_an_emptied_redis_is_gone_at_every_front_end(server
             if how == "close":  # else at once: nobody has noticed
                 for front_end in front_ends:
                     front_end.wait_until(lambda f=front_end: f.poll()["seq"] >= 2, "Redis has it back")
+            elif how == "close after a write":  # the write notices it, and no renewal has come since
+                assert put(front_ends[0], "key") == 0
             else:
                 ext = {"brokerAddr": SLOW.addr, "brokerId": "0", "brokerName": SLOW.name, "clusterName": SLOW.cluster}
                 assert one.request(104, ext).code == 0
                 assert one.route("only-a").code != 0, "it is answered after its effect"
         for client in (one, other):
             wait_until(lambda c=client: c.route("only-a").code != 0, "the route is gone", 3)
+
+
+@pytest.mark.parametrize("comes_back", [False, True])
+def test_a_connection_that_closed_before_redis_went_back_keeps_nobody(server, front_end_with, comes_back):
+    """Redis started with the data of before a close, or of before a new connection; then the broker dies."""
+    front_ends = [front_end_with(server.url, **SETTINGS) for _ in range(2)]
+    with front_ends[0].client() as client, front_ends[1].client() as other:
+        with front_ends[1].client() as staying, front_ends[0].client() as again:
+            with front_ends[0].client() as first:
+                assert first.register(SLOW).code == staying.register(SLOW).code == 0
+                known_to_both(front_ends, 1)
+                server.call("SAVE")
+            front_ends[0].wait_until(lambda: "closed here, it is kept" in front_ends[0].log, "it has told the close")
+            if comes_back:
+                assert again.register(SLOW).code == 0
+            assert put(front_ends[0], "lost") == 0
+            server.kill()
+            server.start()
+            for front_end in front_ends:
+                front_end.wait_until(lambda f=front_end: "came back with less" in f.log and settled(f), "it noticed")
+            wait_until(lambda: client.route("only-a").code == 0, "it is served")
+        for one in (client, other):
+            wait_until(lambda c=one: c.route("only-a").code != 0, "the route is gone", 5)
 
 
 def test_what_was_acknowledged_before_redis_started_with_older_data_holds(server, front_end_with, own_namespace):

@@ -130,7 +130,7 @@ class Worker:
         self._context = RequestContext(
             settings, self._view, routes, KvStore(self._store), self._channels, self._counters, self._follower
         )
-        self._view.subscribe(self._channels.applied)
+        self._view.subscribe(self._channels.applied, lambda *_: self._channels.replaced(has_lost=self._view.has_lost))
         self._authentication = Authentication(self._store, self._context, spec.front_end, warns=spec.index == 0)
         self._view.subscribe(self._authentication.applied)
         self._notifier = MinBrokerIdNotifier(lambda: self._context.settings.notify_min_broker_id_changed)

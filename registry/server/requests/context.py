@@ -40,6 +40,9 @@ T = TypeVar("T")
 
 # A script finds what nobody decided on: again only if somebody else changes it meanwhile.
 _MOST_DECISIONS: Final = 10
+# A Redis that lost changes has got them back by then, also if the front end that gives back ends half way: the next one
+# goes on after GIVER_TIMEOUT_MS (lua/give_back).
+_GIVEN_BACK_S: Final = 6.0
 # So many topics of a registration are looked at, then others are served.
 _CHECKED_AT_ONCE: Final = 500
 
@@ -242,7 +245,7 @@ class RequestContext:
             StoreUnavailable: that takes too long.
         """
         if self.view.has_lost and self.view.freshness.redis_answers:
-            await self.effects.wait_for_other_tables(2 * self.settings.redis_timeout_ms / 1000)
+            await self.effects.wait_for_other_tables(_GIVEN_BACK_S)
 
     def begin_write(self) -> None:
         """Refuse a write while Redis is known to be away.

@@ -155,6 +155,11 @@ class ChannelOwner:
         if isinstance(change, BrokerExpired) and change.who is not None:
             self.expired(change.who, change.seq)
 
+    def replaced(self, *, has_lost: bool) -> None:
+        """The view was read again: a Redis that lost changes does not know which channels this worker has."""
+        if has_lost:
+            self.attached.clear()
+
     def expired(self, who: str, seq: int) -> None:
         """The broker was removed for its silence at ``seq``: unless it came back, it has no connection any more.
 

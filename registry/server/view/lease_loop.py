@@ -155,9 +155,14 @@ class LeaseLoop:
             await self._attach()
 
     async def _attach(self) -> None:
-        """Take this worker's channels again, which Redis gave up with the lost lease, or lost."""
+        """Take this worker's channels again, which Redis gave up with the lost lease, or lost.
+
+        A Redis that lost changes may have channels of it that have closed since.
+        """
         losses = self._follower.losses
         try:
+            if losses != self._losses:
+                await self._leases.release(self._channels.incarnation, ends=False)
             await self._leases.attach(self._channels.front_end, self._channels.channels())
         except StoreError as error:
             logger.error("cannot attach this worker's channels, it is tried again with the next renewal: %s", error)
@@ -179,8 +184,6 @@ class LeaseLoop:
         )
         if has_lost or not follower.has_place or self._is_behind(renewal.seq, now):
             self._behind = None
-            if has_lost:
-                self._channels.attached.clear()
             follower.look_again(has_lost=has_lost)
             return
         view.losses = max(view.losses, renewal.losses)
