@@ -166,4 +166,4 @@ def test_tables_keep_what_the_broker_registered_beside_the_same_numbers():
     """Equal queue data is kept once."""
     wiped = msgspec.structs.replace(RO, registered=(8, 8, 6, 0))
     tables = tables_with({0: ADDR}, {"t1": RO, "t2": wiped})
-    assert [tables.topics[topic]["broker-a"].registered for topic in ("t1", "t2")] == [msgspec.UNSET, (8, 8, 6, 0)]
+    assert [tables.topics[topic]["a"].registered for topic in ("t1", "t2")] == [msgspec.UNSET, (8, 8, 6, 0)]
