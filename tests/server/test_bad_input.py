@@ -226,3 +226,15 @@ def test_random_bytes_after_a_valid_head_never_stop_the_server(front_end):
             pass
     lives_on(front_end)
     assert "Traceback" not in front_end.log
+
+
+def test_bad_frames_and_bad_writes_have_a_line_each_for_the_first_and_are_counted(front_end):
+    for _ in range(20):
+        with raw(front_end, GARBAGE) as client:
+            assert client.closed()
+    with front_end.client() as client:
+        for _ in range(20):
+            assert client.request(217, {"topic": "t"}, b"[").code == 1
+    front_end.wait_until(lambda: front_end.counter("bad_frames_total") == 20, "they were counted")
+    assert front_end.log.count("bad frame: ") == 1
+    assert front_end.log.count("(REGISTER_TOPIC_IN_NAMESRV) of 127.0.0.1") == 1

@@ -10,8 +10,8 @@ import pytest
 from mqregistry.config.settings import Settings, options
 from mqregistry.config.sources import build
 from mqregistry.errors import ConfigError, RateExceeded
-from mqregistry.server.rates.over_limit_log import SUMMARY_S, OverLimitLog
 from mqregistry.server.rates.rates import MOST_ADDRESSES, Rates
+from mqregistry.server.rates.summary_log import LINES, SUMMARY_S, SummaryLog
 from mqregistry.server.rates.token_buckets import SECOND_NS
 
 STRANGER = "10.1.2.3"
@@ -195,23 +195,45 @@ def test_a_refusal_by_the_namespaces_limit_says_so(clock):
 
 
 def test_the_log_has_the_first_at_once_and_then_a_summary_a_minute(caplog):
-    log = OverLimitLog()
+    log = SummaryLog()
     with caplog.at_level(logging.WARNING):
         for second in range(4 * int(SUMMARY_S)):
             for number in range(2000 if second == 0 else 0):
-                log.over("limit=1", f"10.0.{number >> 8}.{number & 255}", "the first")
+                log.tell("limit=1", f"10.0.{number >> 8}.{number & 255}", "the first", lines=1)
             if second <= 100:
-                log.over("limit=1", "10.9.9.9", "the first")
+                log.tell("limit=1", "10.9.9.9", "the first", lines=1)
             log.summarize(float(second))
     lines = [record.getMessage() for record in caplog.records]
     assert len(lines) == 3
     assert lines[0] == "the first"
-    assert lines[1].startswith("limit=1: exceeded 2060 times in the last 60 s, by others (1060), 10.0.")
+    assert lines[1].startswith("limit=1: 2060 more like it in the last 60 s, by others (1060), 10.0.")
     assert lines[1].endswith(" and 996 more addresses")
-    assert lines[2] == "limit=1: exceeded 40 times in the last 60 s, by 10.9.9.9 (40)"
+    assert lines[2] == "limit=1: 40 more like it in the last 60 s, by 10.9.9.9 (40)"
     caplog.clear()
-    log.over("limit=1", STRANGER, "again")
+    log.tell("limit=1", STRANGER, "again", lines=1)
     assert [record.getMessage() for record in caplog.records] == ["again"]
+
+
+def test_the_first_of_each_kind_and_address_is_told_and_all_of_it_is_bounded(caplog):
+    log = SummaryLog()
+    with caplog.at_level(logging.INFO):
+        for number in range(200_000):
+            log.tell(f"kind {number % 200}", f"10.0.{number % 3000}", "what was wrong", logging.INFO)
+        assert len(caplog.records) <= 101 * LINES
+        caplog.clear()
+        log.summarize(0.0)
+        log.summarize(SUMMARY_S)
+        assert len(caplog.records) <= 101
+        caplog.clear()
+        log = SummaryLog()
+        log.tell("frames", "10.0.0.1", "one")
+        log.tell("frames", "10.0.0.2", "two")
+        log.tell("frames", "10.0.0.1", "three")
+        log.summarize(SUMMARY_S + 1)
+        log.summarize(3 * SUMMARY_S)
+    told = [record.getMessage() for record in caplog.records]
+    assert told[:2] == ["one", "two"]
+    assert "frames: 1 more like it in the last 60 s, by 10.0.0.1 (1)" in told
 
 
 def test_counts_go_on_while_nothing_is_logged(clock, caplog):

@@ -57,7 +57,7 @@ def test_admin_writes_over_the_limit(front_end_with, mode):
     else:
         front_end.wait_until(lambda: front_end.counter(exceeded), "what is over the limit is counted")
         assert ("not refused" in front_end.log) == (mode == "observe")
-        assert front_end.log.count("over_limit_log") == 1
+        assert front_end.log.count("summary_log") == 1
 
 
 @pytest.mark.parametrize("mode", ["off", "observe", "enforce"])

@@ -26,8 +26,6 @@ from .remote import Remote
 from .run_write import WriteQueue
 from .small_reads import LargeFrameSender, switch_protocol
 
-logger = logging.getLogger(__name__)
-
 # Answers of one read are written in pieces of about this size, so that a client that does not read shows early.
 _WRITE_BYTES = 1 << 20
 # So much of its answers may wait for a client whose address holds more than its share, then its reading pauses.
@@ -192,14 +190,14 @@ class ServerConnection(Remote, asyncio.Protocol):
     def close(self, closed_as: Closed, reason: str) -> None:
         """Hang up after what is written has gone out; the reason is logged."""
         if not self._closing:
-            logger.info("closing the connection of %s: %s", self.address, reason)
+            self._tell(closed_as, f"closing the connection of {self.address}: {reason}", logging.INFO)
             self._closing, self.closed_as = True, closed_as
             self._transport.close()
 
     def abort(self, closed_as: Closed, reason: str, level: int = logging.WARNING) -> None:
         """Close the connection at once; the reason is logged."""
         if not self._lost:
-            logger.log(level, "dropping the connection of %s: %s", self.address, reason)
+            self._tell(closed_as, f"dropping the connection of {self.address}: {reason}", level)
             if not self._closing:
                 self._closing, self.closed_as = True, closed_as
             self._transport.abort()
@@ -224,11 +222,14 @@ class ServerConnection(Remote, asyncio.Protocol):
         if answer is None:
             self.close(closed_as, f"bad frame: {error}")
             return
-        logger.info("closing the connection of %s: bad frame: %s", self.address, error)
+        self._tell(closed_as, f"closing the connection of {self.address}: bad frame: {error}", logging.INFO)
         self._skip_bytes = length - len(came)
         self._closing, self.closed_as = True, closed_as
         self.frame_since_s = self._connections.clock_s
         self._send([answer])
+
+    def _tell(self, closed_as: Closed, text: str, level: int) -> None:
+        self._context.rates.tell(f"connections closed, {closed_as}", self.host, text, level)
 
     def _skip(self, count: int) -> None:
         """Pass over bytes of a frame that is too long, and hang up after the last one."""

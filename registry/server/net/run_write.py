@@ -138,7 +138,10 @@ async def run_write(context: RequestContext, write: Write, command: Command, opa
         # the lease loop logs once that Redis is away; not again for each broker that tries meanwhile
         away = isinstance(error, StoreUnavailable) and not context.view.freshness.redis_answers
         asked = with_name(command.code, RequestCode)
-        logger.log(logging.DEBUG if away else logging.WARNING, "request %s of %s: %s", asked, connection.address, error)
+        if away:
+            logger.debug("request %s of %s: %s", asked, connection.address, error)
+        else:
+            context.rates.tell(f"request {asked}", connection.host, f"request {asked} of {connection.address}: {error}")
         return context.replies.system_error(opaque, str(error))
     except Exception as error:  # a defect of ours: the broker gets an error and tries again
         if command.code == _REGISTER:

@@ -7,6 +7,7 @@ worker). What is over a limit takes no token, whether it is refused or only obse
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterator
 from functools import lru_cache
@@ -19,7 +20,7 @@ from ...networks import Networks, parse_address
 from ...protocol.codes import RequestCode
 from .failures import Failures
 from .loop_time import LoopTime
-from .over_limit_log import OverLimitLog
+from .summary_log import SummaryLog
 from .token_buckets import TokenBuckets
 
 MOST_ADDRESSES: Final = 8192
@@ -93,7 +94,7 @@ class Rates:
 
     def __init__(self, settings: Settings, clock_ns: Callable[[], int] = time.monotonic_ns) -> None:
         self._clock_ns = clock_ns
-        self._log = OverLimitLog()
+        self._log = SummaryLog()
         self._kinds = {name: _kind(name, what) for name, what in _WHAT.items()}
         self._open: dict[str, int] = {}  # account -> its open connections
         self._waiting: dict[str, int] = {}  # account -> its writes that wait
@@ -235,11 +236,15 @@ class Rates:
         limit.exceeded += 1
         limit.refused += refused
         done = "refused" if refused else f"not refused, because of {options()[mode].key}=observe"
-        self._log.over(f"{limit.key}={limit.rate}", account, f"{said}: {done}")
+        self._log.tell(f"{limit.key}={limit.rate}", account, f"{said}: {done}", lines=1)
         if refused:
             raise RateExceeded(f"[OVERLOAD]{said}; nothing was done, try again later")
 
     # what is told
+
+    def tell(self, kind: str, host: str, text: str, level: int = logging.WARNING) -> None:
+        """Log what was wrong with a frame or a request: the first of its kind and address, then summaries."""
+        self._log.tell(kind, _account_of(host), text, level)
 
     def tick(self, now_s: float) -> None:
         """Log summaries when it is time; to be called again and again."""

@@ -50,7 +50,7 @@ async def update_namesrv_config(context: RequestContext, command: Command, opaqu
     try:
         changes = accepted(asked, settings, context.behaviour)
     except _Refused as refusal:
-        logger.warning("request 318 of %s refused: %s", peer.address, refusal)
+        context.rates.tell("request 318", peer.host, f"request 318 of {peer.address} refused: {refusal}")
         return context.replies.reply(opaque, ResponseCode.NO_PERMISSION, f"Can not update config: {refusal}")
     if changes:
         context.begin_write()

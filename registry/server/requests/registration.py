@@ -97,7 +97,7 @@ async def register_broker(context: RequestContext, command: Command, opaque: int
     # body may not match its crc32.
     date = dated(command)
     if date and not context.body_crcs.check(digest, command.body, date.end(), header.body_crc32):
-        return _crc_mismatch(context, opaque, who)
+        return _crc_mismatch(context, opaque, who, peer)
     context.begin_write()
     request = _Request(context, command, header, peer, sender, who, digest)
     beat = await request.ask()
@@ -105,7 +105,7 @@ async def register_broker(context: RequestContext, command: Command, opaque: int
         return _unchanged(request, opaque, beat)
     await _check_rates(request, is_new=beat.data_version is None)
     if not date and not check_crc32(command.body, header.body_crc32):
-        return _crc_mismatch(context, opaque, who)
+        return _crc_mismatch(context, opaque, who, peer)
     request = await _measured(request)
     async with context.decoding_turns.turn(request.size) as waited:
         if waited:
@@ -151,7 +151,7 @@ async def _register_changed(request: _Request, opaque: int, beat: HeartbeatReply
             null = null_part(request.command.body, request.command.version) if not registration.topics else None
             if null and await _is_void(context, registration, null, beat.seq):
                 context.counters.registrations_refused += 1
-                logger.warning("%s registered with null instead of topics: not stored", request.who)
+                _tell(request, "registrations with null instead of topics", "registered with null instead of topics")
                 return _answer(context, opaque)
             if null == "table":
                 registration = msgspec.structs.replace(registration, mappings={})
@@ -352,17 +352,12 @@ def _changed(request: _Request, opaque: int, result: Registered, *, is_new: bool
     context, sender = request.context, request.sender
     if result.status == "REFUSED_ONE_TOPIC":
         context.counters.registrations_refused += 1
-        logger.warning(
-            "%s registered one topic before its first full registration: refused, by %s",
-            request.who, context.by(request.peer),
-        )  # fmt: skip
+        _tell(request, "registrations of one topic", "registered one topic before its first full registration")
         return context.replies.reply(opaque, ResponseCode.SYSTEM_ERROR, "register broker failed", {})
     if result.status == "REFUSED_STATE":
         context.counters.registrations_refused += 1
-        logger.warning(
-            "%s claims id %d of %s with a state version lower than its holder's: not stored, by %s",
-            request.who, sender.broker_id, sender.broker_name, context.by(request.peer),
-        )  # fmt: skip
+        claimed = f"id {sender.broker_id} of {sender.broker_name}"
+        _tell(request, "claimed ids", f"claims {claimed} with a state version lower than its holder's")
         return _answer(context, opaque)
     context.counters.registrations_changed += 1
     if is_new:
@@ -374,10 +369,17 @@ def _changed(request: _Request, opaque: int, result: Registered, *, is_new: bool
     return _answer(context, opaque, result.master_addr, result.ha_server_addr)
 
 
-def _crc_mismatch(context: RequestContext, opaque: int, who: str) -> bytes:
+def _crc_mismatch(context: RequestContext, opaque: int, who: str, peer: Peer) -> bytes:
     context.counters.registrations_refused += 1
-    logger.warning("registration of %s refused: crc32 of the body does not match", who)
+    fault = "refused: crc32 of the body does not match"
+    context.rates.tell("wrong crc32", peer.host, f"registration of {who} {fault}, by {context.by(peer)}")
     return context.replies.crc_mismatch.reply(opaque)
+
+
+def _tell(request: _Request, kind: str, fault: str) -> None:
+    """Say in the log why a registration is not stored."""
+    context, peer = request.context, request.peer
+    context.rates.tell(kind, peer.host, f"{request.who} {fault}: not stored, by {context.by(peer)}")
 
 
 def _answer(context: RequestContext, opaque: int, master_addr: str = "", ha_server_addr: str | None = None) -> bytes:

@@ -1,0 +1,77 @@
+"""Tells the log of what strangers may cause again and again: the first at once, then a summary a minute."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from typing import Final
+
+logger = logging.getLogger(__name__)
+
+SUMMARY_S: Final = 60.0
+LINES: Final = 10
+"""Addresses that get a line of their own for one kind, until the next summary."""
+_KINDS: Final = 100
+_ADDRESSES: Final = 1000
+_SHOWN: Final = 5
+
+
+class _Kind:
+    """What happened of one kind since the last summary.
+
+    lines: addresses that get a line of their own. told: those that are known from the log. more: address -> times, of
+    what is in no line.
+    """
+
+    def __init__(self, level: int, lines: int) -> None:
+        self.level, self.lines = level, lines
+        self.told, self.more = set[str](), Counter[str]()
+
+
+class SummaryLog:
+    """What happened since the last summary. A kind that did not happen for that long begins again."""
+
+    def __init__(self) -> None:
+        self._kinds: dict[str, _Kind] = {}
+        self._summary_at_s: float | None = None
+
+    def tell(self, kind: str, address: str, text: str, level: int = logging.WARNING, lines: int = LINES) -> None:
+        """Log this text, or count it if one of its kind and address, or of enough other addresses, is in the log.
+
+        Args:
+            kind: what summaries call it. lines: so many addresses have a line of their own.
+        """
+        if kind not in self._kinds and len(self._kinds) >= _KINDS:
+            kind = "others"
+        one = self._kinds.get(kind)
+        if one is None:
+            one = self._kinds[kind] = _Kind(level, lines)
+        if address not in one.told and len(one.told) < one.lines:
+            one.told.add(address)
+            logger.log(level, "%s", text)
+            return
+        if address not in one.more and len(one.more) >= _ADDRESSES:
+            address = ""
+        one.more[address] += 1
+
+    def summarize(self, now_s: float) -> None:
+        """Log the summaries when a minute has passed since something happened; to be called again and again."""
+        if not self._kinds:
+            return
+        if self._summary_at_s is None:
+            self._summary_at_s = now_s + SUMMARY_S
+        if now_s < self._summary_at_s:
+            return
+        self._summary_at_s = None
+        kinds, self._kinds = self._kinds, {}
+        for kind, one in kinds.items():
+            if one.more:
+                shown = [f"{address or 'others'} ({times})" for address, times in one.more.most_common(_SHOWN)]
+                rest = f" and {len(one.more) - _SHOWN} more addresses" if len(one.more) > _SHOWN else ""
+                logger.log(
+                    one.level, "%s: %d more like it in the last %.0f s, by %s%s",
+                    kind, one.more.total(), SUMMARY_S, ", ".join(shown), rest,
+                )  # fmt: skip
+                # it goes on: the next one of these needs no line of its own
+                one.told, one.more = {address for address, _ in one.more.most_common(one.lines)}, Counter()
+                self._kinds[kind] = one
