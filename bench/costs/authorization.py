@@ -26,11 +26,11 @@ from bench.servers.checkout import NoCheckout, checkouts
 from mqregistry.auth.policy import Mode, Policy
 from mqregistry.auth.rights import Kind, Right, Role
 from mqregistry.auth.signature import sign
-from mqregistry.auth.users import Effect, Rule, Secret, User
+from mqregistry.auth.users import ANONYMOUS, Effect, Rule, Secret, User
 from mqregistry.protocol.command import Command, encode_command
 from mqregistry.protocol.registration import digest_of
 from mqregistry.server.auth.authorization import Authorization
-from mqregistry.server.auth.caller import Caller
+from mqregistry.server.auth.caller import Caller, Certificate
 from mqregistry.server.auth.refusal import Refusal
 from mqregistry.server.net.connection import ServerConnection
 
@@ -47,6 +47,9 @@ BROKER = User(
     secrets=(Secret("3", KEY),),
     sources=("10.0.0.0/8", "127.0.0.0/8"),
 )
+NETWORK = User("network", roles=(Role.CLIENT,), networks=("127.0.0.0/8",))
+CERTIFICATE = User("certificate", roles=(Role.CLIENT,), certificates=("CN:bench",))
+UNRELATED = User(ANONYMOUS, rules=(Rule(Effect.DENY, (Right.ROUTE,), Kind.TOPIC, "pay-*"),))
 TINY = clusters("tiny", "40 topics", 2, 2, 20)
 Steps = list[tuple[str, float]]
 
@@ -61,8 +64,8 @@ class Silent:
     def signed(self, caller: Caller) -> None: ...
 
 
-def authorization(mode: Mode) -> Authorization:
-    return Authorization(Policy(mode, 1, [ADMIN, CLIENT, BROKER]), Silent(), require_tls=True)
+def authorization(mode: Mode, *more: User) -> Authorization:
+    return Authorization(Policy(mode, 1, [ADMIN, CLIENT, BROKER, *more]), Silent(), require_tls=True)
 
 
 def signed(ext: dict[str, str], access_key: str, body: bytes = b"") -> dict[str, str]:
@@ -76,15 +79,22 @@ def lookup_steps(repeat: int) -> Steps:
     def frame(ext: dict[str, str]) -> bytes:
         return encode_command(Command(code=105, opaque=OPAQUE, version=VERSION, ext_fields=ext))
 
-    frames = {"not signed": frame({"topic": TOPIC}), "signed": frame(signed({"topic": TOPIC}, "client"))}
+    plain = frame({"topic": TOPIC})
+    senders: dict[str, tuple[bytes, tuple[User, ...]]] = {
+        "not signed": (plain, ()), "signed": (frame(signed({"topic": TOPIC}, "client")), ()),
+        "known by its network": (plain, (NETWORK,)), "known by its certificate": (plain, (CERTIFICATE,)),
+        "not signed, a rule on other topics": (plain, (UNRELATED,)),
+    }  # fmt: skip
     steps = []
     for knows, how in ((True, "known by its bytes"), (False, "decoded")):
-        for kind, data in frames.items():
+        for kind, (data, users) in senders.items():
             for mode in Mode:
                 one = connection(filled_view())
+                if CERTIFICATE in users:
+                    one.certificate = Certificate(CERTIFICATE.certificates)
                 if not knows:
                     one._connections.known.learn = lambda frame, command: None  # type: ignore[method-assign]
-                one._context.authorize(None if mode is Mode.OFF else authorization(mode))
+                one._context.authorize(None if mode is Mode.OFF else authorization(mode, *users))
                 for _ in range(4):
                     one.data_received(data)
                 assert (one._context.counters.lookups_known > 0) == knows

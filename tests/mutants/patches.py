@@ -24,9 +24,10 @@ FOLDER: Final = Path(__file__).resolve().parent / "patches"
 
 ROWS: Final = [
     *(f"A{row:02}" for row in (*range(1, 24), *range(25, 30), 40, *range(50, 55), *range(60, 66))),
-    *(f"B{row:02}" for row in range(1, 13)),
+    *(f"B{row:02}" for row in range(1, 14)),
     "R01",
     "R02",
+    "R03",
 ]
 """Sequences (A), hostile inputs (B), and who may do what (R)."""
 

@@ -35,7 +35,7 @@ BOUNDED = {
     "_missing": 10_001,  # LookupCounts: names asked for in vain, until the next report
     "_untold": 300, "_told": 3000,  # Tally: kinds of refusals
     "_full_at_ns": 10_000,  # TokenBuckets: addresses and users
-    "more": 1000,  # SummaryLog: addresses, until the next summary
+    "more": 1001,  # SummaryLog: addresses and "others", until the next summary
     "_known": 20_000,  # LookupCache: lookups by their bytes
     "_rules": 10_000, "_keys": 10_000, "_named_networks": 10_000,  # of users that there are
 }  # fmt: skip

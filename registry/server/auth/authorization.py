@@ -20,6 +20,7 @@ from ...networks import Address, Networks, parse_address
 from ...protocol.codes import RequestCode, with_name
 from ...protocol.command import Command
 from .caller import LARGE_BYTES, NOBODY, Caller, How, Origin, Signer, Unproven, source_of
+from .open_lookups import OpenLookups
 from .proofs import NO_FAILURES, Failures, Proofs, Verified
 from .refusal import BROKER_ADDR, NEEDS_TLS, NOT_OWNER, Refusal, from_here
 from .requests import FOR_A_BROKER, REQUESTS, Resources, Tables, broker_addr_of, needs_of, parsed, rows_of
@@ -85,8 +86,8 @@ class Sender(Origin, Protocol):
 class Authorization:
     """What one policy means for the requests of one worker.
 
-    enforces: whether what is refused is not done. keeps: whether the last read is allowed, and is so whenever the same
-    bytes come over a connection whose own caller is nobody. signer: who signed it then, as the tally wants it.
+    enforces: whether what is refused is not done. keeps: whether the last lookup is allowed, and is so whenever the
+    same bytes come over a connection that may ask for what is open. signer: who signed it then, as the tally wants it.
 
     Args:
         require_tls: rights that write need TLS, loopback, or a network that names the user.
@@ -111,6 +112,7 @@ class Authorization:
         self._looks_at_address = {user.name: _looks_at_address(user) for user in policy.users.values()}
         self._anonymous_does = _looks_at_address(policy.anonymous)
         self._open_reads = _open_reads(policy)
+        self._open_lookups = OpenLookups(policy)
 
     def of_read(self, command: Command, sender: Sender, topics: Collection[str] = ()) -> Refusal | None:
         """Why a read is not answered; None: it is.
@@ -122,12 +124,12 @@ class Authorization:
         try:
             own = self.own_caller(sender)
             if own.user is None and command.code in self._open_reads and access_key_of(command.ext_fields) is None:
-                self.keeps, self.signer = not self._anonymous_does, None
+                self.keeps, self.signer = self._is_open(command), None
                 return self._outcome(None, own)
             caller = self._proofs.signed(command, sender) or own
             rows = tuple(Resource(Kind.TOPIC, topic) for topic in topics) or rows_of(command, self._tables)
             refusal = self._look(command, sender, caller, rows)
-            self.keeps = refusal is None and self._is_same_anywhere(caller)
+            self.keeps = refusal is None and self._is_same_anywhere(command, caller)
             self.signer = None
             if isinstance(caller, Caller) and caller.user is not None:
                 sender.last_caller = caller
@@ -339,12 +341,19 @@ class Authorization:
             found = self._named_networks[user.name] = Networks((*user.networks, *user.sources))
         return found
 
-    def _is_same_anywhere(self, caller: Caller | Unproven) -> bool:
-        if self._anonymous_does or isinstance(caller, Unproven):
+    def may_ask_open(self, sender: Sender) -> bool:
+        """Whether every lookup that was kept is allowed to whoever sends it over this connection."""
+        return self._open_lookups.may_ask(self.own_caller(sender).user, source_of(sender))
+
+    def _is_open(self, command: Command) -> bool:
+        return command.code == _LOOKUP and self._open_lookups.has((command.ext_fields or {}).get("topic"))
+
+    def _is_same_anywhere(self, command: Command, caller: Caller | Unproven) -> bool:
+        if isinstance(caller, Unproven):
             return False
-        if caller.user is None:
-            return True
-        return caller.how is How.SIGNATURE and not self._looks_at_address.get(caller.user.name, True)
+        if caller.how is not How.SIGNATURE or caller.user is None:
+            return self._is_open(command)
+        return not self._anonymous_does and not self._looks_at_address.get(caller.user.name, True)
 
     # count and tell
 

@@ -159,7 +159,7 @@ class Answering:
             refusal = authorization.of_read(command, asker)
             if refusal is not None:
                 return context.replies.no_permission(opaque, refusal.text)
-            if authorization.own_caller(asker).user is None:
+            if asker.known is not self._known and authorization.may_ask_open(asker):
                 asker.known = self._known
         return None
 

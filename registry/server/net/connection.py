@@ -190,16 +190,13 @@ class ServerConnection(Remote, asyncio.Protocol):
     def close(self, closed_as: Closed, reason: str) -> None:
         """Hang up after what is written has gone out; the reason is logged."""
         if not self._closing:
-            self._tell(closed_as, f"closing the connection of {self.address}: {reason}", logging.INFO)
-            self._closing, self.closed_as = True, closed_as
+            self._closes(closed_as, "closing", reason, logging.INFO)
             self._transport.close()
 
     def abort(self, closed_as: Closed, reason: str, level: int = logging.WARNING) -> None:
         """Close the connection at once; the reason is logged."""
         if not self._lost:
-            self._tell(closed_as, f"dropping the connection of {self.address}: {reason}", level)
-            if not self._closing:
-                self._closing, self.closed_as = True, closed_as
+            self._closes(self.closed_as if self._closing else closed_as, "dropping", reason, level)
             self._transport.abort()
 
     def drop(self, reason: str) -> None:
@@ -222,14 +219,15 @@ class ServerConnection(Remote, asyncio.Protocol):
         if answer is None:
             self.close(closed_as, f"bad frame: {error}")
             return
-        self._tell(closed_as, f"closing the connection of {self.address}: bad frame: {error}", logging.INFO)
+        self._closes(closed_as, "closing", f"bad frame: {error}", logging.INFO)
         self._skip_bytes = length - len(came)
-        self._closing, self.closed_as = True, closed_as
         self.frame_since_s = self._connections.clock_s
         self._send([answer])
 
-    def _tell(self, closed_as: Closed, text: str, level: int) -> None:
-        self._context.rates.tell(f"connections closed, {closed_as}", self.host, text, level)
+    def _closes(self, closed_as: Closed, how: str, reason: str, level: int) -> None:
+        self._closing, self.closed_as = True, closed_as
+        told = f"{how} the connection of {self.address}: {reason}"
+        self._context.rates.tell(f"connections closed, {closed_as}", self.host, told, level)
 
     def _skip(self, count: int) -> None:
         """Pass over bytes of a frame that is too long, and hang up after the last one."""
