@@ -348,7 +348,8 @@ def test_a_wrong_signature_is_not_remembered_as_right():
 BOUND = user("bound", sources=("10.0.0.0/8",))
 RULED = user("ruled", rules=(Rule(Effect.DENY, (Right.ROUTE,), Kind.TOPIC, "T", ("10.1.0.0/16",)),))
 KEEPS = [
-    ("nobody", sender(), {}, True),
+    ("nobody", sender(), {"topic": "open"}, True),
+    ("nobody, on a topic that a rule denies to somebody", sender(), {}, False),
     ("a user by signature", sender(), signed("client", {"topic": "T"}), True),
     (
         "a user by signature whose connection is a user's",
@@ -356,8 +357,9 @@ KEEPS = [
         signed("client", {"topic": "T"}),
         True,
     ),
-    ("a user by certificate", sender(names=("CN:b",)), {}, False),
-    ("a user by network", sender("10.7.0.1"), {}, False),
+    ("a user by certificate", sender(names=("CN:b",)), {"topic": "open"}, True),
+    ("a user by network", sender("10.7.0.1"), {"topic": "open"}, True),
+    ("a user by network, on a topic that a rule denies to somebody", sender("10.7.0.1"), {}, False),
     ("a user who may come from some networks only", sender(), signed("bound", {"topic": "T"}), False),
     ("a user with a rule for some networks", sender("9.9.9.9"), signed("ruled", {"topic": "T"}), False),
     ("a wrong signature", sender(), signed("client", {"topic": "T"}, key="x" * 9), False),
