@@ -14,7 +14,7 @@
 local SAME_BEAT_MS = 1000
 
 local function check_liveness(who, channel)
-  expect("zset", P .. "deadlines", P .. "disconnected")
+  expect("zset", P .. "deadlines")
   if channel ~= "" then
     expect("hash", P .. "channels:" .. who)
     expect("set", P .. "leases", P .. "held:" .. string.match(channel, "^[^/]*"))
@@ -31,7 +31,7 @@ local function refresh(who, timeout_ms, closed_at, update_ms)
   end
   if closed_at then
     call("HDEL", key, "closed_at", "closed_as")
-    call("ZREM", P .. "disconnected", who)
+    redis.pcall("ZREM", P .. "disconnected", who) -- expire_brokers passes over who is left in it
   end
   call("SET", P .. "beat:" .. who, int(now_ms), "PX", timeout_ms)
   call("ZADD", P .. "deadlines", int(good_ms + timeout_ms), who)

@@ -347,6 +347,7 @@ async def test_a_stream_that_was_trimmed_beyond_the_view_stops_no_registration(r
             await put(here, "1")
             await put(here, "2")
             await here.store.client.xtrim(keys.changes(here.store.namespace), maxlen=1, approximate=False)
+            await put(here, "3")
             here._tail = asyncio.create_task(here.follower.tail())
             assert (await here.register(Broker(counter=2, topics=["topic1", "topic3"]))).code == 0
         assert here.follower.losses == 0
