@@ -11,7 +11,7 @@ from typing import Final, NoReturn
 import msgspec
 
 from ..errors import RegistryError
-from .rights import Kind, Right, Role
+from .rights import ROLES, WRITING, Kind, Right, Role
 
 ANONYMOUS: Final = "anonymous"
 """Whoever does not say who he is. A user of this name has rules only, and they can only take reading rights away."""
@@ -88,6 +88,15 @@ class User(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
         """Whether it can act as admin: it has the role, is enabled, and can show who it is."""
         known_by = self.secrets or self.certificates or self.networks
         return self.enabled and Role.ADMIN in self.roles and bool(known_by)
+
+
+def is_not_bound(user: User) -> bool:
+    """Whether a user may change something from any address, by a key that others may have got."""
+    if not user.enabled or user.sources or not (user.secrets or user.certificates):
+        return False
+    allowed = (rule for rule in user.rules if rule.effect is Effect.ALLOW and not rule.sources)
+    rights = {right for rule in allowed for right in rule.rights}.union(*(ROLES[role] for role in user.roles))
+    return not WRITING.isdisjoint(rights)
 
 
 def only_denies(user: User) -> bool:

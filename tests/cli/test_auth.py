@@ -227,6 +227,31 @@ def test_check(auth):
     assert auth("check", "anonymous", "route", "topic:t").stdout == "allowed\n"
     assert auth("check", "anonymous", "list", "*").stdout == "allowed\n"
     assert "no user 'nobody'" in str(auth("check", "nobody", "list", expect=1).exception)
+    assert "say which right" in auth("check", "broker-a", expect=2).stderr
+
+
+def test_check_tells_who_is_not_bound_to_an_address(auth):
+    assert auth("check").stdout == "every user who may change something is bound to an address\n"
+    as_broker = ("--role", "broker", "--cluster", "c1", "--broker")
+    for name, more in (
+        ("anywhere", (*as_broker, "anywhere")), ("bound", (*as_broker, "bound", "--from", "10.0.0.0/8")),
+        ("by-network", (*as_broker, "by-network", "--network", "10.0.0.1")), ("reader", ("--role", "client")),
+        ("ruled", ()),
+    ):  # fmt: skip
+        auth("user", "add", name, *more)
+        if name != "by-network":
+            auth("secret", "add", name)
+    auth("allow", "ruled", "perm", "broker:b", "--from", "10.0.0.0/8")
+    binds = "mqregistry auth user set anywhere --from NETWORK"
+    assert auth("check").stdout == (
+        f"anywhere is not bound to an address, whoever has its key may use it from anywhere: {binds}\n"
+    )
+    assert json.loads(auth("check", "--json").stdout) == {"not_bound": ["anywhere"], "mode": "observe"}
+    done = auth("check", "anywhere", "register", "cluster:c1", "broker:anywhere")
+    assert (done.stdout, binds in done.stderr) == ("allowed\n", True)
+    assert auth("check", "bound", "register", "cluster:c1", "broker:bound", "--from", "10.0.0.1").stderr == ""
+    auth("user", "set", "anywhere", "--from", "10.0.0.0/8")
+    assert auth("check").stdout == "every user who may change something is bound to an address\n"
 
 
 def test_observe_tells_who_would_be_refused_and_the_command_that_mends_it_works(auth, refused):
