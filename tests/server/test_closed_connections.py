@@ -131,6 +131,31 @@ def test_connections_that_break_before_a_front_end_goes_take_no_route_along(pair
         one.close()
 
 
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL], ids=["drained", "killed"])
+def test_connections_that_break_before_all_front_ends_go_take_no_route_along(pair, how):
+    """A rolling restart behind a proxy: every front end goes, and comes back; then who does not beat goes."""
+    one, other = pair
+    brokers = [Broker(f"broker-{i}", f"127.0.0.1:{20000 + i}", topics=[f"only-{i}", "topic1"]) for i in range(3)]
+    with contextlib.ExitStack() as connections, swept(one):
+        to_one, to_other = ([connections.enter_context(end.client()) for _ in brokers] for end in pair)
+        for first, second, broker in zip(to_one, to_other, brokers, strict=True):
+            assert first.register(broker).code == second.register(broker).code == 0
+        for first in to_one:
+            first.close()
+        one.wait_until(lambda: one.log.count("closed here, it is kept") == 3, "it has told the closes")
+        for front_end in (other, one):
+            front_end.kill(how)
+            front_end.start()
+        with one.client() as client, other.client() as again:
+            wait_until(lambda: reaped(one, other), "nothing is left of the ones that went", 30)
+            time.sleep(0.3)  # the sweeper of this test looks each 0.1 s
+            assert all(has_route(client, f"only-{i}") and has_route(again, f"only-{i}") for i in range(3))
+            assert again.register(brokers[0]).code == 0
+            let_pass(one, PERIOD_S + LATE_S)
+            wait_until(lambda: not any(has_route(client, f"only-{i}") for i in (1, 2)), "who is dead goes")
+            assert has_route(client, "only-0"), "it has beaten since"
+
+
 def test_a_close_that_leaves_no_connection_removes_at_once(pair):
     staying, going = pair
     with staying.client() as client:
@@ -240,6 +265,7 @@ KV, KV_NEW = {"namespace": "ns", "key": "k", "value": "old"}, {"namespace": "ns"
 # what a paused front end is asked, what is done at the other one meanwhile (None: nothing), and what must be so then
 LATE = {
     "wipe": ((205, {"brokerName": "broker-a"}, b""), (327, {"brokerName": "broker-a"}, b""), of_topic1, 6),
+    "give": ((327, {"brokerName": "broker-a"}, b""), (205, {"brokerName": "broker-a"}, b""), of_topic1, 4),
     "delete topic": ((216, {"topic": "topic1"}, b""), None, has_route, True),
     "register topic": ((217, {"topic": "topic1"}, ROUTE), None, of_topic1, 6),
     "put KV": ((100, KV, b""), (100, KV_NEW, b""), kv_of, "new"),
