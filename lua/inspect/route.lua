@@ -1,6 +1,6 @@
 --[[ route: where a topic is, under RocketMQ's names; read only, for redis-cli
-    redis-cli --eval lua/inspect/route.lua 'mq:{default}:meta' , topic1
-    redis-cli EVAL_RO "$(cat lua/inspect/route.lua)" 1 'mq:{default}:meta' topic1      # Redis 7 and Valkey
+    mqregistry redis-cli --eval lua/inspect/route.lua 'mq:{default}:meta' , topic1
+    mqregistry redis-cli EVAL_RO "$(cat lua/inspect/route.lua)" 1 'mq:{default}:meta' topic1      # Redis 7 and Valkey
   KEYS[1] meta   of the namespace
   ARGV[1] topic
   RETURNS lines: the topic's queueDatas, brokerDatas and filterServerTable, as TopicRouteData has them; a topic that no

@@ -1,6 +1,6 @@
 --[[ tables: the five tables of a NameServer (RouteInfoManager) under their names; read only, for redis-cli
-    redis-cli --eval lua/inspect/tables.lua 'mq:{default}:meta' , 100
-    redis-cli EVAL_RO "$(cat lua/inspect/tables.lua)" 1 'mq:{default}:meta'            # Redis 7 and Valkey
+    mqregistry redis-cli --eval lua/inspect/tables.lua 'mq:{default}:meta' , 100
+    mqregistry redis-cli EVAL_RO "$(cat lua/inspect/tables.lua)" 1 'mq:{default}:meta'            # Redis 7 and Valkey
   KEYS[1] meta  of the namespace
   ARGV[1] most  int   rows of each table that are shown; none: 1000
   RETURNS lines: topicQueueTable, brokerAddrTable, clusterAddrTable, brokerLiveTable, filterServerTable, each with its

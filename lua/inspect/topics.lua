@@ -1,6 +1,6 @@
 --[[ topics: which topics there are, and at which brokerNames; read only, for redis-cli
-    redis-cli --eval lua/inspect/topics.lua 'mq:{default}:meta' , 'order*' 100
-    redis-cli EVAL_RO "$(cat lua/inspect/topics.lua)" 1 'mq:{default}:meta'            # Redis 7 and Valkey
+    mqregistry redis-cli --eval lua/inspect/topics.lua 'mq:{default}:meta' , 'order*' 100
+    mqregistry redis-cli EVAL_RO "$(cat lua/inspect/topics.lua)" 1 'mq:{default}:meta'            # Redis 7 and Valkey
   KEYS[1] meta     of the namespace
   ARGV[1] pattern  as SCAN takes it; none: all
   ARGV[2] most     int   topics that are shown; none: 1000

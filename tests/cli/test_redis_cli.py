@@ -10,6 +10,8 @@ from mqregistry.cli.read import redis_cli
 from mqregistry.cli.read.redis_cli import connection_options, reply_lines
 from mqregistry.store.connection.url import parse_url
 
+from .process.world import ROOT
+
 
 @pytest.mark.parametrize(
     ("url", "options", "password"),
@@ -91,8 +93,17 @@ def test_without_redis_cli_one_command_is_sent_and_its_reply_shown(run, bed, red
     assert call(*redis, "HLEN", key) == (0, "(integer) 1\n")
 
 
+def test_without_redis_cli_it_runs_the_scripts_of_the_page(run, bed, redis_url, without_redis_cli):
+    run(bed.register(topics={"orders": (8, 8, 6), "bills": (4, 4, 6)}))
+    script = ("--redis", redis_url, "--eval", str(ROOT / "lua" / "inspect" / "topics.lua"), bed.key("meta"))
+    assert call(*script, ",", "ord*", "100")[1].startswith("orders: ")
+    assert {line.split(":")[0] for line in call(*script)[1].splitlines()} == {"orders", "bills"}
+    code, output = call(*script[:3], "nowhere.lua", bed.key("meta"))
+    assert (code, "cannot read nowhere.lua: No such file" in output) == (1, True)
+
+
 def test_without_redis_cli_there_is_no_prompt_and_no_option(redis_url, without_redis_cli):
-    for arguments in ((), ("--latency",), ("--scan", "PING"), ("--pattern",)):
+    for arguments in ((), ("--latency",), ("--scan", "PING"), ("--pattern",), ("--eval",)):
         code, output = call("--redis", redis_url, *arguments)
         assert code == 1
         assert "redis-cli is not installed here" in output

@@ -35,7 +35,8 @@ def redis_cli(arguments: tuple[str, ...], config_file: Path | None, **flags: Any
     """Run redis-cli on the Redis that holds the tables: that of the 'up' that runs here, or of --redis.
 
     ARGUMENTS go to redis-cli as they are, without any it asks for commands. Where redis-cli is not installed, one
-    command is sent without it (or --scan, with --pattern and --count), and its reply is shown as redis-cli would.
+    command is sent without it (or --scan, with --pattern and --count, or --eval), and its reply is shown as redis-cli
+    would.
 
     \b
     mqregistry redis-cli SMEMBERS 'mq:{default}:brokers'
@@ -89,6 +90,8 @@ def _without_redis_cli(arguments: tuple[str, ...]) -> _Words:
                 is_raw = option == "--raw"
             case "--scan":
                 scans = True
+            case "--eval" if left and not scans:
+                return _Words(_script(*left), is_raw)
             case "--pattern" if left:
                 pattern = left.pop(0)
             case "--count" if left and left[0].isdecimal():
@@ -96,13 +99,23 @@ def _without_redis_cli(arguments: tuple[str, ...]) -> _Words:
             case _:
                 raise click.ClickException(
                     f"redis-cli is not installed here, and {option} is not known without it: give one Redis command, "
-                    "or --scan [--pattern PATTERN] [--count N]; --raw, --no-raw"
+                    "or --scan [--pattern PATTERN] [--count N], or --eval FILE KEY... , ARG...; --raw, --no-raw"
                 )
     if scans == bool(left):
         raise click.ClickException(
             "redis-cli is not installed here: give one Redis command, or --scan [--pattern PATTERN]"
         )
     return _Words(tuple(left), is_raw, scans, pattern, count)
+
+
+def _script(file: str, *words: str) -> tuple[str, ...]:
+    """``EVAL`` with the script in a file: keys, then a comma, then arguments."""
+    try:
+        text = Path(file).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise click.ClickException(f"cannot read {file}: {getattr(error, 'strerror', None) or error}") from error
+    at = words.index(",") if "," in words else len(words)
+    return ("EVAL", text, str(at), *words[:at], *words[at + 1 :])
 
 
 def is_text(command: Sequence[str]) -> bool:

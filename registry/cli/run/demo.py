@@ -7,6 +7,7 @@ import contextlib
 import socket
 import tempfile
 import time
+from importlib.util import find_spec
 from typing import Final, NamedTuple
 
 import click
@@ -26,9 +27,10 @@ from ...store.operator_reads import read_clusters
 from ...store.store import Store
 from .. import output
 from ..target import open_target
+from .demo_goes_on import KEY, LookingUp, kill_name_server, on_key, play_minute
 from .logging_setup import configure_logging
 from .private_folder import write_private_files
-from .up import DEFAULTS, run_up
+from .up import DEFAULTS, run_console, run_up
 
 CLUSTER: Final = "c1"
 TOPIC: Final = "topic1"
@@ -55,8 +57,13 @@ BROKERS: Final = (
 
 @click.command()
 @click.option("--once", is_flag=True, help="End after the demonstration instead of leaving it running.")
-def demo(once: bool) -> None:
+@click.option("--no-console", is_flag=True, help="Start no console beside it.")
+def demo(once: bool, no_console: bool) -> None:
     """Show a registry at work: four brokers register, one dies, and its route is removed.
+
+    Then it goes on: a console starts beside it (with the extra "console"), somebody takes a write permission and
+    deletes a topic, and a client looks up a route all the time. On a terminal the key k kills the name server: the
+    client goes on, and nothing is lost.
 
     It runs on a free port, with its data in a temporary folder that is removed at the end (Ctrl-C).
     """
@@ -72,7 +79,10 @@ def demo(once: bool) -> None:
             raise StartError(str(error)) from error
         write_private_files()
         configure_logging(settings)
-        run_up(settings, kind="demo", beside=[lambda effective: _show(effective, once)], quiet=True)
+        shows = not (once or no_console)
+        run_up(
+            settings, kind="demo", beside=[lambda effective: _show(effective, once, has_console=shows)], quiet=True
+        )  # fmt: skip
 
 
 def _free_port() -> int:
@@ -82,7 +92,7 @@ def _free_port() -> int:
         return port
 
 
-async def _show(settings: Settings, once: bool) -> None:
+async def _show(settings: Settings, once: bool, *, has_console: bool) -> None:
     host, port = settings.bind_address, settings.listen_port
     click.echo(f"A name server of this project answers on {host}:{port}.\n")
     connections: dict[_Broker, PeerConnection] = {}
@@ -103,9 +113,9 @@ async def _show(settings: Settings, once: bool) -> None:
             await _until_gone(store, dead)
             click.echo(f"Its address left the route after {(time.perf_counter() - started) * 1000:.0f} ms.\n")
             await _print_route(settings, store)
-        if not once:
-            _print_ideas(settings)
-            await _beat(settings, connections)
+            if not once:
+                _print_ideas(settings)
+                await _go_on(settings, store, connections, has_console=has_console)
     finally:
         await asyncio.gather(*(connection.close() for connection in connections.values()))
 
@@ -170,11 +180,36 @@ Ctrl-C ends it, and everything that belongs to it is gone."""
     )
 
 
+async def _go_on(
+    settings: Settings, store: Store, connections: dict[_Broker, PeerConnection], *, has_console: bool
+) -> None:
+    """Brokers, a client, a minute of incidents, the console and the key, until cancelled."""
+    client = LookingUp(settings, TOPIC)
+    tasks = list[asyncio.Task[None]]()
+
+    async def come_back() -> None:
+        connections[BROKERS[0]] = await PeerConnection.connect(settings.bind_address, settings.listen_port)
+        await _register(connections[BROKERS[0]], BROKERS[0])
+
+    def kill() -> None:
+        tasks.append(asyncio.create_task(kill_name_server(store, client)))
+
+    with on_key(KEY, kill) as has_keys:
+        if has_keys:
+            click.echo(f"\nPress {KEY} to kill the name server while a client looks up {TOPIC} all the time.")
+        beside = [_beat(settings, connections), client.run(), play_minute(store, TOPIC, BROKERS[2].name, come_back)]
+        if has_console and find_spec("starlette") is None:
+            click.echo("\nIn a browser: pip install 'mqregistry[console]', then start the demo again.")
+        elif has_console:
+            beside.append(run_console(settings))
+        await asyncio.gather(*beside)
+
+
 async def _beat(settings: Settings, connections: dict[_Broker, PeerConnection]) -> None:
     """Brokers register every ten seconds, and connect again when they lost their connection; runs until cancelled."""
     while True:
         await asyncio.sleep(_BEAT_EVERY_S)
-        for broker in BROKERS[1:]:
+        for broker in list(connections):
             with contextlib.suppress(PeerUnavailable):
                 if connections[broker].is_closed:
                     connections[broker] = await PeerConnection.connect(settings.bind_address, settings.listen_port)

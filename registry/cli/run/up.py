@@ -60,10 +60,10 @@ def up(config_file: Path | None, print_config: bool, console: bool, **flags: Any
     )  # fmt: skip
     write_private_files()
     configure_logging(settings)
-    run_up(settings, kind="up", beside=[_run_console] if console else ())
+    run_up(settings, kind="up", beside=[run_console] if console else ())
 
 
-async def _run_console(settings: Settings) -> None:
+async def run_console(settings: Settings) -> None:
     """The console as a process of its own, until this one ends; without it everything else goes on."""
     arguments = ("console", "--redis", settings.redis, "--namespace", settings.namespace, "--port",
                  str(settings.listen_port + _CONSOLE_PORT))  # fmt: skip

@@ -111,6 +111,15 @@ def test_every_variable_and_property_key_named_is_one(name):
     assert named <= variables | OTHER_VARIABLES | {MAINTENANCE}
 
 
+@pytest.mark.parametrize("name", PAGES)
+def test_no_block_needs_a_redis_cli_that_is_not_there(name):
+    """Where ours is not meant, a page says so in its text; a line to copy works with mqregistry alone."""
+    assert (
+        re.findall(r"^ *(?:\$ )?redis-cli .*$", "\n".join(re.findall(r"```\w*\n(.*?)```", text(name), re.S)), re.M)
+        == []
+    )
+
+
 def test_property_keys_of_the_pages_are_settings():
     assert {"listenPort", "scanNotActiveBrokerInterval", "configAllowList", "productEnvNamesrvAddr"} <= set(
         options_by_key()

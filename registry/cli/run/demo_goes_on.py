@@ -1,0 +1,139 @@
+"""What ``demo`` goes on with: a minute in which somebody makes mistakes; a client; a key that kills the name server."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+import termios
+import time
+import tty
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Final
+
+import click
+
+from ...client.connection import PeerConnection
+from ...config.settings import Settings
+from ...errors import PeerUnavailable
+from ...events.by import CLI, By
+from ...protocol.codes import RequestCode, ResponseCode
+from ...store.fleet.processes import read_fleet
+from ...store.route_writes import RouteStore
+from ...store.store import Store
+
+CULPRIT: Final = By(CLI, "mallory", "laptop-17/4711")
+KEY: Final = "k"
+_ASKS_EVERY_S: Final = 0.05
+_AGAIN_S: Final = 0.01
+_TIMEOUT_S: Final = 1.0
+_ANSWERS_AFTERWARDS: Final = 20
+
+
+class LookingUp:
+    """A client that asks for a topic's route all the time, and asks again when it got no answer.
+
+    Attributes:
+        answers: how many it got. without: of these, without a route. longest_s: the longest wait for one.
+    """
+
+    def __init__(self, settings: Settings, topic: str) -> None:
+        self.answers = self.without = 0
+        self.longest_s = 0.0
+        self._settings, self._topic = settings, topic
+
+    async def run(self) -> None:
+        """Ask until cancelled."""
+        connection: PeerConnection | None = None
+        try:
+            while True:
+                began = time.monotonic()
+                code = None
+                while code is None:
+                    try:
+                        if connection is None or connection.is_closed:
+                            connection = await PeerConnection.connect(
+                                self._settings.bind_address, self._settings.listen_port
+                            )
+                        answer = await connection.request(
+                            RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": self._topic}, timeout_s=_TIMEOUT_S
+                        )
+                        code = answer.code
+                    except PeerUnavailable:
+                        connection = None
+                        await asyncio.sleep(_AGAIN_S)
+                self.answers += 1
+                self.without += code != ResponseCode.SUCCESS
+                self.longest_s = max(self.longest_s, time.monotonic() - began)
+                await asyncio.sleep(_ASKS_EVERY_S)
+        finally:
+            if connection is not None:
+                await connection.close()
+
+    async def wait_for_answers(self, number: int) -> None:
+        """Until it got so many more."""
+        wanted = self.answers + number
+        while self.answers < wanted:  # noqa: ASYNC110
+            await asyncio.sleep(_AGAIN_S)
+
+
+async def kill_name_server(store: Store, client: LookingUp) -> None:
+    """Kill every worker of the name server, as a crash does, and say what its client saw of that."""
+    workers = [worker.facts.pid for one in (await read_fleet(store)).front_ends for worker in one.workers]
+    client.longest_s, without = 0.0, client.without
+    click.echo(f"\nThe name server is killed: SIGKILL to process {', '.join(map(str, workers))}. The client goes on.")
+    for pid in workers:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    await client.wait_for_answers(_ANSWERS_AFTERWARDS)
+    lost = client.without - without
+    click.echo(
+        "It was there again with all routes, which are in Redis: no broker had to register. The client waited for "
+        f"{client.longest_s * 1000:.0f} ms at most; {lost} of its {client.answers:,} lookups found no route since then."
+    )
+
+
+async def play_minute(
+    store: Store, topic: str, name: str, come_back: Callable[[], Awaitable[None]], at_s: float = 1.0
+) -> None:
+    """A minute of the registry's life, in which somebody takes a broker's write permission and deletes a topic.
+
+    Args:
+        come_back: has the master register again that died. at_s: so long a second of that minute takes.
+    """
+    routes = RouteStore(store)
+    await asyncio.sleep(20 * at_s)
+    await routes.set_write_perm(name, "wipe", by=CULPRIT)
+    click.echo(f"\n0:20  somebody takes the write permission of {name}")
+    await asyncio.sleep(15 * at_s)
+    await routes.delete_topic(topic, by=CULPRIT)
+    click.echo(f"0:35  somebody deletes {topic}: its brokers bring it back when they register next")
+    await asyncio.sleep(15 * at_s)
+    await come_back()
+    click.echo("0:50  the master that died is back")
+    await asyncio.sleep(10 * at_s)
+    click.echo("1:00  That is a minute to slide through in the console. Who was it? mqregistry audit shows it, too.")
+
+
+@contextlib.contextmanager
+def on_key(key: str, act: Callable[[], None]) -> Iterator[bool]:
+    """Do something when this key is pressed; False: there is no terminal."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        yield False
+        return
+    loop, terminal = asyncio.get_running_loop(), sys.stdin.fileno()
+    before = termios.tcgetattr(terminal)
+
+    def read() -> None:
+        if key in os.read(terminal, 64).decode(errors="replace").lower():
+            act()
+
+    tty.setcbreak(terminal)  # Ctrl-C stays what it is
+    loop.add_reader(terminal, read)
+    try:
+        yield True
+    finally:
+        loop.remove_reader(terminal)
+        termios.tcsetattr(terminal, termios.TCSADRAIN, before)
