@@ -26,6 +26,9 @@ html_theme = "furo"
 html_title = "mqregistry"
 html_show_copyright = False
 html_copy_source = False
+html_favicon = "generate/static/favicon.svg"
+html_static_path = ["generate/static"]
+html_css_files = ["tables.css"]
 templates_path = ["generate/templates"]
 html_additional_pages = {"index": "redirect.html"}
 

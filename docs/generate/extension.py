@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 from typing import Any
 
@@ -11,6 +12,9 @@ from sphinx.util.docutils import SphinxDirective
 
 from . import PAGES
 from .docstrings import to_rst
+
+LEAST_COLUMNS = 2
+"""Of a table that may be too wide for a narrow screen."""
 
 MAPS = ("docs/index", "docs/decisions/README")
 """Pages whose links to other pages are the table of contents, section by section."""
@@ -55,10 +59,33 @@ def skip_member(app: Sphinx, what: str, name: str, thing: object, skip: bool, op
     return True if said.startswith(("Alias for field number", "Called by the event loop")) else None
 
 
+def mark_wide_tables(
+    app: Sphinx, name: str, template: str, context: dict[str, Any], tree: nodes.document | None
+) -> None:
+    """Called by Sphinx: have each cell of a table name its heading, for narrow screens."""
+    if "body" in context:
+        context["body"] = re.sub(r"<table .*?</table>", _wide_table, context["body"], flags=re.S)
+
+
+def _wide_table(found: re.Match[str]) -> str:
+    table = found[0]
+    headings = [re.sub(r"<[^>]*>", "", text).strip() for text in re.findall(r"<th\b[^>]*>(.*?)</th>", table, re.S)]
+    if len(headings) < LEAST_COLUMNS:
+        return table
+
+    def labelled(row: re.Match[str]) -> str:
+        labels = iter(headings)
+        return re.sub(r"<td\b", lambda _: f'<td data-label="{html.escape(next(labels, ""))}"', row[0])
+
+    table = re.sub(r"<tr\b.*?</tr>", labelled, table, flags=re.S)
+    return re.sub(r'^<table class="', '<table class="wide ', table)
+
+
 def setup(app: Sphinx) -> dict[str, Any]:
     """Called by Sphinx."""
     app.add_directive("generated", Generated)
     app.connect("source-read", add_contents)
+    app.connect("html-page-context", mark_wide_tables)
     app.connect("autodoc-process-docstring", read_docstring)
     app.connect("autodoc-skip-member", skip_member)
     return {"parallel_read_safe": True}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from mqregistry.server.process.figures.table import METRICS, PREFIX
 from mqregistry.store.scripts import load
 
 from ..cli.process.test_readme import KNOWN
+from ..console.chromium import CHROMIUM, needs_chromium
 from .test_redis_page import keys_in_lua
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -129,3 +131,71 @@ def test_man_pages_have_what_the_site_has(built):
     }  # fmt: skip
     assert made["mqregistry.1"].replace("\\", "").count("mqregistry kv put") >= 2  # the heading and its usage
     assert "tlsServerCertPath" in made["mqregistry-settings.5"]
+
+
+@pytest.mark.parametrize(
+    ("words", "page"),
+    [
+        ("license", "docs/index"), ("benchmark", "docs/index"), ("performance", "docs/index"),
+        ("windows", "docs/index"), ("No route info of this topic", "docs/howto/troubleshooting"),
+    ],
+)  # fmt: skip
+def test_the_search_finds_what_people_look_for(built, words, page):
+    """As searchtools.js does it: every word that is no stop word, by its stem, in texts and titles."""
+    from sphinx.search.en import SearchEnglish
+
+    english = SearchEnglish({})
+    text = (built / "html" / "searchindex.js").read_text(encoding="utf-8")
+    index = json.loads(text.removeprefix("Search.setIndex(").removesuffix(")"))
+
+    def found(word: str) -> set[int]:
+        stem = english.stem(word.lower())
+        every = (index[table].get(stem, []) for table in ("terms", "titleterms"))
+        return {page for pages in every for page in ([pages] if isinstance(pages, int) else pages)}
+
+    asked = [word for word in words.split() if word.lower() not in english.stopwords]
+    pages = set.intersection(*map(found, asked))
+    assert page in {index["docnames"][number] for number in pages}
+
+
+def test_pages_have_an_icon_and_the_how_to_has_three_groups(built, pages):
+    start = (built / "html" / "docs" / "index.html").read_text(encoding="utf-8")
+    assert re.search(r'<link rel="shortcut icon"\s+href="../_static/favicon.svg', start) or re.search(
+        r'<link[^>]*rel="(?:shortcut )?icon"[^>]*favicon.svg', start
+    )
+    assert (built / "html" / "_static" / "favicon.svg").exists()
+    groups = re.findall(r"^## (How to .*)$", (ROOT / "docs" / "index.md").read_text(encoding="utf-8"), re.M)
+    assert groups == ["How to start", "How to run it, day two", "How to integrate it"]
+    for group in groups:
+        assert f'<span class="caption-text">{group}</span>' in start
+
+
+def test_each_cell_of_a_wide_table_names_its_column(built):
+    page = (built / "html" / "docs" / "differences.html").read_text(encoding="utf-8")
+    assert 'class="wide ' in page
+    row = re.search(r"<tr[^>]*><td[^>]*><p>D1</p></td>.*?</tr>", page, re.S)[0]
+    assert re.findall(r'data-label="([^"]*)"', row) == ["row", "the Java NameServer", "here", "why"]
+
+
+@needs_chromium[0]
+@needs_chromium[1]
+@pytest.mark.parametrize("width", [1280, 400])
+def test_why_something_differs_can_be_read(built, width):
+    """The last column is on the screen, is wide enough for words, and nothing has to be scrolled sideways."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        page = browser.new_page(viewport={"width": width, "height": 900})
+        page.goto((built / "html" / "docs" / "differences.html").as_uri())
+        cells = page.locator("table.wide").first.locator('td[data-label="why"]')
+        assert cells.count() > 30
+        for number in range(cells.count()):
+            box = cells.nth(number).bounding_box()
+            assert box["x"] >= 0
+            assert box["x"] + box["width"] <= width
+            assert box["width"] >= 120
+        hidden = "Array.from(document.querySelectorAll('.table-wrapper')).map(e => e.scrollWidth - e.clientWidth)"
+        assert max(page.evaluate(hidden)) <= 1
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        browser.close()
