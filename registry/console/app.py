@@ -14,10 +14,11 @@ import uvicorn
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
+from .. import __version__
 from ..config.settings import Settings
 from ..errors import RegistryError, StartError, StoreUnavailable
 from ..operators.previews import Mistaken
@@ -36,6 +37,8 @@ from .pages.zone import ZONE_COOKIE
 from .past import Lake, Past
 from .report import NoReport, ReportSource
 from .state import BLOCK_MS, State
+from .twins import Twin, openapi, twin_path, wants_json
+from .undo import NotUndone
 
 logger = logging.getLogger(__name__)
 
@@ -49,6 +52,7 @@ _ERRORS: Final[tuple[tuple[type[RegistryError], int, str], ...]] = (
     (NotThere, 404, "There is no such thing"),
     (NotKnown, 404, "Not known any more"),
     (NoReport, 404, "There is no report"),
+    (NotUndone, 400, "There is nothing to put back"),
     (StoreUnavailable, 503, "Redis does not answer"),
 )
 _OTHER: Final = (500, "This does not work")
@@ -68,6 +72,7 @@ PAGES: Final[dict[str, Handler]] = {
     "/missing": missing.missing,
     "/changes": changes.changes,
     "/changes/{seq}": changes.change,
+    "/changes/{seq}/undo": actions.undo,
     "/events": changes.events,
     "/compare": compare.compare,
     "/kv": kv.kv,
@@ -93,9 +98,16 @@ class _Static(StaticFiles):
 def make_app(console: Console, reach: Reach = _HERE) -> Starlette:
     """The application; its lifespan runs the loops of the console."""
 
-    def endpoint(handler: Handler) -> Callable[[Request], Awaitable[Response]]:
+    def endpoint(handler: Handler, twin: Twin | None = None, of: str = "") -> Callable[[Request], Awaitable[Response]]:
+        """Answers a page; as JSON if ``of`` is set: the address of the page, whose rights hold."""
+
         async def answer(request: Request) -> Response:
+            request.state.twin, request.state.is_twin = twin, bool(of)
+            if of:
+                request.scope["path"] = of.format_map(request.path_params)
             viewer = console.who(request)
+            if viewer is None and wants_json(request):
+                return console.failure(401, "Log in", "A form of name and secret to /login gives the cookie.")
             if viewer is None:
                 return login_pages.ask(console, request)
             request.state.viewer = viewer
@@ -162,7 +174,9 @@ def make_app(console: Console, reach: Reach = _HERE) -> Starlette:
     return Starlette(
         routes=[
             *doors,
-            *(Route(path, endpoint(handler), methods=["GET"]) for path, handler in PAGES.items()),
+            *(Route(twin_path(path), endpoint(PAGES[path], one, path), methods=["GET"]) for path, one in TWINS.items()),
+            *(Route(path, endpoint(page, TWINS.get(path)), methods=["GET"]) for path, page in PAGES.items()),
+            Route("/openapi.json", endpoint(describe), methods=["GET"]),
             Route("/action", endpoint(actions.do), methods=["POST"]),
             Route("/dismiss", endpoint(now.do_dismiss), methods=["POST"]),
             Route("/zone", endpoint(zone.choose), methods=["GET"]),
@@ -173,6 +187,21 @@ def make_app(console: Console, reach: Reach = _HERE) -> Starlette:
         exception_handlers={404: not_found, 405: not_found},
         lifespan=lifespan,
     )
+
+
+TWINS: Final[dict[str, Twin]] = {
+    "/": now.TWIN, "/brokers": brokers.BROKERS_TWIN, "/broker": brokers.BROKER_TWIN, "/search": search.TWIN,
+    "/topics": topics.TOPICS_TWIN, "/topic": topics.TOPIC_TWIN, "/missing": missing.TWIN,
+    "/changes": changes.CHANGES_TWIN, "/changes/{seq}": changes.CHANGE_TWIN, "/compare": compare.TWIN, "/kv": kv.TWIN,
+    "/front-ends": system.FRONT_ENDS_TWIN, "/streams": system.STREAMS_TWIN, "/report": report.TWIN,
+    "/actions": actions.ACTIONS_TWIN, "/action": actions.ACTION_TWIN,
+}  # fmt: skip
+
+
+async def describe(console: Console, request: Request) -> Response:
+    """OpenAPI's description of the twins."""
+    twins = {twin_path(path): twin for path, twin in TWINS.items()}
+    return JSONResponse(openapi(twins, __version__, console.root_path))
 
 
 async def _refuse(console: Console, request: Request, refused: Refused) -> Response:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import secrets
 import time
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -14,7 +15,7 @@ import jinja2
 import msgspec
 from markupsafe import Markup, escape
 from starlette.requests import Request
-from starlette.responses import HTMLResponse
+from starlette.responses import HTMLResponse, Response
 
 from ..config.settings import Settings
 from ..errors import RegistryError, StoreUnavailable
@@ -32,6 +33,8 @@ from .recent.lanes import Lanes
 from .recent.missing import MissingNames
 from .report import ReportSource
 from .state import State
+from .twins import VERSION, Failure, PageHead, failure_twin, page_twin, wants_json
+from .undo import can_undo
 
 PER_PAGE: Final = 100
 
@@ -91,7 +94,7 @@ class Console:
         self._templates.globals |= {
             "url": self.url, "moment": moment, "duration": duration, "perm": perm, "what": what, "some": some,
             "counted": counted, "clock": clock, "time_tag": time_tag, "minutes_chart": minutes_chart,
-            "number": lambda value: f"{value:,}", "version": version, "static": self._static,
+            "number": lambda value: f"{value:,}", "can_undo": can_undo, "version": version, "static": self._static,
         }  # fmt: skip
 
     def who(self, request: Request) -> Viewer | None:
@@ -125,10 +128,12 @@ class Console:
         """A piece of a page."""
         return self._templates.get_template(template).render(**values)
 
-    async def page(self, request: Request, template: str, status: int = 200, **values: Any) -> HTMLResponse:
-        """A whole page."""
+    async def page(self, request: Request, template: str, status: int = 200, **values: Any) -> Response:
+        """A whole page, or its twin as JSON."""
         state = self.state
         at_ms = values.get("at_ms")
+        if wants_json(request):
+            return self._twin(request, status, values)
         query = {key: value for key, value in request.query_params.items() if key not in ("at", "and")}
         asked = dict(request.query_params)
 
@@ -147,6 +152,24 @@ class Console:
             } | values,
         )  # fmt: skip
         return HTMLResponse(text, status)
+
+    def _twin(self, request: Request, status: int, values: Mapping[str, Any]) -> Response:
+        twin = getattr(request.state, "twin", None)
+        if status >= 400 or twin is None:
+            title = values.get("title", "Refused")
+            return self.failure(status, title, values.get("text", ""), values.get("mend", ""))
+        return page_twin(self._head(values.get("at_ms")), twin, values)
+
+    def failure(self, status: int, title: str, text: str, mend: str = "") -> Response:
+        """Why there is no page, as JSON; somebody who is not logged in learns nothing of the tables."""
+        return failure_twin(Failure(status, title, text, mend))
+
+    def _head(self, at_ms: int | None) -> PageHead:
+        state = self.state
+        return PageHead(
+            version=VERSION, namespace=state.store.namespace, position=state.position, at_ms=at_ms,
+            stale_since_ms=state.stale_since_ms,
+        )  # fmt: skip
 
     def outside(self, template: str, status: int, **values: Any) -> HTMLResponse:
         """A page for somebody who is not logged in: it shows nothing of the tables."""
@@ -214,6 +237,17 @@ class Console:
         return {"slider": {"since_ms": since_ms, "now_ms": now_ms, "whole": whole, "stream_ms": stream_ms}}
 
 
+def change_number(text: str) -> int:
+    """The number of a change, as an address has it.
+
+    Raises:
+        BadRequest: it is none.
+    """
+    if not (text.isascii() and text.isdigit() and len(text) < 16):
+        raise BadRequest(f"{text[:30]!r}: expected the number of a change")
+    return int(text)
+
+
 def page_number(request: Request, count: int) -> tuple[int, int]:
     """Which page of a list is asked for, and how many there are.
 
@@ -257,4 +291,4 @@ def _zone() -> dict[str, Any]:
     return {"name": zone_name(), "text": now.strftime("%Z (UTC%z)"), "offset_min": minutes}
 
 
-__all__ = ["BadRequest", "Console", "NotAllowed", "NotKnown", "NotThere", "page_number", "route_json"]
+__all__ = ["BadRequest", "Console", "NotAllowed", "NotKnown", "NotThere", "change_number", "page_number", "route_json"]

@@ -80,6 +80,14 @@ def site(runner, store, tmp_path):
     runner.run(opened.__aexit__(None, None, None))
 
 
+@pytest.fixture
+def acting(runner, store, tmp_path):
+    """A console that may change something."""
+    opened = open_site(store, tmp_path / "checkpoints", actions=True)
+    yield runner.run(opened.__aenter__())
+    runner.run(opened.__aexit__(None, None, None))
+
+
 class Running(Process):
     """``mqregistry console`` as a process."""
 

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import html
 import re
 
 import pytest
 
-from .conftest import HERE, open_site
+from mqregistry.model import QueueData
+
+from .conftest import HERE
 
 ORIGIN = {"origin": HERE}
-
-
-@pytest.fixture
-def acting(runner, store, tmp_path):
-    """A console that may change something."""
-    opened = open_site(store, tmp_path / "checkpoints", actions=True)
-    yield runner.run(opened.__aenter__())
-    runner.run(opened.__aexit__(None, None, None))
 
 
 def form_of(text):
@@ -155,3 +150,67 @@ async def test_what_makes_no_sense_says_what_there_is(acting, bed):
     assert "expected BROKER_NAME=READ:WRITE" in await acting.get("/action", 400, do="set-topic", topic="t", queues="x")
     assert "expected one of" in await acting.get("/action", 400, do="nonsense")
     assert "is empty" in await acting.get("/action", 400, do="put-kv", kv_namespace="", key="k", value="v")
+
+
+UNDONE = {
+    "a key that was set": (lambda bed: bed.kv.put("ns", "k", "new"), "kv"),
+    "a key that was deleted": (lambda bed: bed.kv.delete("ns", "k"), "kv"),
+    "a key that is new": (lambda bed: bed.kv.put("ns", "another", "x"), "kv"),
+    "a topic that was deleted": (lambda bed: bed.routes.delete_topic("orders"), "topics"),
+    "a topic that was set": (
+        lambda bed: bed.routes.register_topic("orders", [("broker-a", QueueData(1, 2, 4, 0))]), "topics",
+    ),
+    "a topic that is new": (
+        lambda bed: bed.routes.register_topic("fresh", [("broker-a", QueueData(1, 2, 4, 0))]), "topics",
+    ),
+    "a wipe": (lambda bed: bed.routes.set_write_perm("broker-a", "wipe"), "topics"),
+}  # fmt: skip
+
+
+def plain(tables, what):
+    if what == "kv":
+        return {name: dict(values) for name, values in tables.kv.items()}
+    return {
+        topic: {name: (data.read_queue_nums, data.write_queue_nums, data.perm) for name, data in cells.items()}
+        for topic, cells in tables.topics.items()
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("case", UNDONE)
+async def test_each_change_can_be_put_back_as_it_was(acting, bed, case):
+    change, what = UNDONE[case]
+    await bed.register(topics={"orders": (8, 8, 6), "log": (1, 1, 4)})
+    await bed.register("10.0.0.2:10911", "broker-b", topics={"orders": (4, 4, 7), "own": (1, 1, 6)})
+    await bed.kv.put("ns", "k", "old")
+    before = plain(await bed.tables(), what)
+    await asyncio.sleep(0.01)  # the past is known to the millisecond
+    await change(bed)
+    seq = await counted(bed)
+    await acting.until_seen(seq)
+    assert plain(await bed.tables(), what) != before
+    page = await acting.get(f"/changes/{seq}")
+    assert f'href="/changes/{seq}/undo"' in page
+    assert f'href="/changes/{seq}/undo"' in await acting.get("/changes")
+    led = await acting.http.get(f"/changes/{seq}/undo")
+    assert led.status_code == 303, led.text
+    preview = await acting.get(led.headers["location"])
+    done = await post(acting, form_of(preview))
+    assert "<h1>Done</h1>" in done.text, done.text
+    assert plain(await bed.tables(), what) == before
+
+
+async def test_what_brokers_do_is_not_undone(acting, bed):
+    await bed.register()
+    seq = await counted(bed)
+    await acting.until_seen(seq)
+    assert "/undo" not in await acting.get(f"/changes/{seq}")
+    assert "no action puts it back" in await acting.get(f"/changes/{seq}/undo", 400)
+    assert "is not in the stream" in await acting.get("/changes/999/undo", 404)
+
+
+async def test_a_console_that_only_reads_offers_no_undo(site, bed):
+    await bed.kv.put("ns", "k", "v")
+    seq = await counted(bed)
+    await site.until_seen(seq)
+    assert "/undo" not in await site.get(f"/changes/{seq}")
+    assert "only reads" in await site.get(f"/changes/{seq}/undo", 403)

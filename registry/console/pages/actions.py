@@ -10,20 +10,26 @@ from collections.abc import Mapping
 from typing import Final
 
 from starlette.requests import Request
-from starlette.responses import HTMLResponse
+from starlette.responses import RedirectResponse, Response
 
+from ...events.changes import TopicDeleted, WritePermSet
 from ...model import BrokerRow, QueueData
 from ...names import printable
 from ...operators import previews
+from ...operators.history import whole
 from ...operators.instants import parse_length_ms
 from ...operators.previews import Mistaken, Preview
 from ...operators.words import perm
+from ...store.change_reader import find_change
 from ...store.store import Store
-from ..context import BadRequest, Console, NotAllowed
+from ...tables.tables import Tables
+from ..context import BadRequest, Console, NotAllowed, NotThere, change_number
 from ..forms import read_form
 from ..guard import is_token
-from ..login.needs import needs_of_action, needs_of_preview
+from ..login.needs import needs_of_action, needs_of_change, needs_of_preview
 from ..login.viewer import viewer_of
+from ..twins import Twin, twin_path, wants_json
+from ..undo import can_undo, undo_of
 
 logger = logging.getLogger(__name__)
 
@@ -42,6 +48,12 @@ _TITLES: Final = {
 }
 
 
+ACTIONS_TWIN: Final = Twin("What can be done here: the broker names that actions know.", {"names": list[str]}, ())
+ACTION_TWIN: Final = Twin(
+    "What an action would do; to do it, a person confirms it.", {"title": str, "preview": Preview}, _FIELDS
+)
+
+
 def _check_allowed(console: Console) -> None:
     if not console.actions:
         raise NotAllowed("this console only reads: 'mqregistry console --actions' starts one that may change something")
@@ -49,20 +61,35 @@ def _check_allowed(console: Console) -> None:
         raise NotAllowed(f"what is shown is out of date, so nothing is changed: {console.state.reason}")
 
 
-async def actions(console: Console, request: Request) -> HTMLResponse:
+async def actions(console: Console, request: Request) -> Response:
     """What there is to do."""
     _check_allowed(console)
     return await console.page(request, "actions.html", names=sorted(console.state.tables.brokers))
 
 
-async def action(console: Console, request: Request) -> HTMLResponse:
+async def undo(console: Console, request: Request) -> Response:
+    """Lead to the action that puts back what a change took or set; it shows first what it would do."""
+    _check_allowed(console)
+    found = await find_change(console.state.store, change_number(request.path_params["seq"]))
+    if found is None:
+        raise NotThere("This change is not in the stream any more.")
+    change = whole(found[1])
+    for needs in needs_of_change(change):
+        viewer_of(request).check(needs)
+    is_past_needed = can_undo(change) and not isinstance(change, (TopicDeleted, WritePermSet))
+    before = (await console.past.at(change.ms - 1)).tables if is_past_needed else Tables()
+    asked = undo_of(change, before, console.state.tables)
+    return RedirectResponse(console.url(twin_path("/action") if wants_json(request) else "/action", **asked), 303)
+
+
+async def action(console: Console, request: Request) -> Response:
     """What one of them would do."""
     _check_allowed(console)
     asked = {name: request.query_params.get(name, "") for name in _FIELDS}
     return await _ask(console, request, asked, await _preview(console, request, asked))
 
 
-async def do(console: Console, request: Request) -> HTMLResponse:
+async def do(console: Console, request: Request) -> Response:
     """Do what was confirmed, if it still does what the preview said."""
     _check_allowed(console)
     form = await read_form(request)
@@ -80,7 +107,7 @@ async def do(console: Console, request: Request) -> HTMLResponse:
 
 async def _ask(
     console: Console, request: Request, asked: Mapping[str, str], preview: Preview, *, changed: bool = False
-) -> HTMLResponse:
+) -> Response:
     return await console.page(
         request, "action.html", asked=asked, title=_TITLES[asked["do"]], preview=preview, seen=_digest(preview),
         changed=changed, author=_store(console, request).by, live=False,

@@ -7,14 +7,14 @@ from typing import Any, Final, NamedTuple
 
 from markupsafe import Markup
 from starlette.requests import Request
-from starlette.responses import HTMLResponse
+from starlette.responses import Response
 
 from ...events.by import By
 from ...events.changes import Change
-from ...model import MASTER_ID
-from ...operators.drained import drain_of
+from ...model import MASTER_ID, BrokerRow
+from ...operators.drained import DrainNow, drain_of
 from ...operators.history import broker_names_of, whole
-from ...operators.maintenance import maintained
+from ...operators.maintenance import Maintenance, maintained
 from ...operators.words import duration
 from ...store.change_reader import read_back
 from ...store.operator_reads import BrokerInfo
@@ -25,6 +25,7 @@ from ..facts import Facts
 from ..login.viewer import viewer_of
 from ..past import Then
 from ..recent.lanes import DAY_MS, SPANS, Gone
+from ..twins import Twin
 
 _NO_LANE: Final = Markup("")
 _GONE: Final = 50
@@ -74,7 +75,20 @@ def _fits(tables: Tables, state: str, row: Row) -> bool:
     return is_read_only(tables, row.broker_name)
 
 
-async def brokers(console: Console, request: Request) -> HTMLResponse:
+_LISTED: Final = {"rows": list[Row], "count": int, "number": int, "pages": int, "gone": list[Gone]}
+BROKERS_TWIN: Final = Twin(
+    "Each broker process; gone: those that left.", _LISTED,
+    ("at", "filter", "cluster", "state", "sort", "lane", "page"),
+)  # fmt: skip
+BROKER_TWIN: Final = Twin(
+    "One broker name.",
+    {"name": str, "rows": list[Row], "row": BrokerRow | None, "topics": int, "gone": list[Gone],
+     "changes": list[Change], "maintenance": Maintenance | None, "drain": DrainNow | None},
+    ("name", "at"),
+)  # fmt: skip
+
+
+async def brokers(console: Console, request: Request) -> Response:
     """The page."""
     text = request.query_params.get("filter", "").strip()
     cluster = request.query_params.get("cluster", "")
@@ -162,7 +176,7 @@ def past_rows(then: Then) -> list[Row]:
     ]  # fmt: skip
 
 
-async def broker(console: Console, request: Request) -> HTMLResponse:
+async def broker(console: Console, request: Request) -> Response:
     """The page, also of a name that has left within the last day."""
     name = request.query_params.get("name", "")
     then = await console.then(request)

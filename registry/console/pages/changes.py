@@ -9,17 +9,18 @@ from typing import Final
 
 import msgspec
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, StreamingResponse
+from starlette.responses import Response, StreamingResponse
 
 from ...events.changes import TYPES, Change, KvDeleted, KvPut, TopicDeleted, TopicRegistered
 from ...events.journal import CHANGES
 from ...operators.history import broker_names_of, whole
 from ...store.change_reader import find_change, read_back, read_first
 from ...store.streams import last_entry_by
-from ..context import BadRequest, Console, NotThere
+from ..context import BadRequest, Console, NotThere, change_number
 from ..login.needs import needs_of_change
 from ..login.viewer import Viewer, viewer_of
 from ..state import Listener
+from ..twins import Twin
 
 _PER_PAGE: Final = 100
 _SCANNED: Final = 20_000
@@ -62,7 +63,14 @@ def _is_of_topic(change: Change, topic: str) -> bool:
     return topic in getattr(change, "topics", ()) or topic in getattr(change, "dropped", ())
 
 
-async def changes(console: Console, request: Request) -> HTMLResponse:
+CHANGES_TWIN: Final = Twin(
+    "The newest changes first; before: go on before that number.",
+    {"changes": list[Change], "next_before": int | None}, (*_FILTERS, "before", "at"),
+)  # fmt: skip
+CHANGE_TWIN: Final = Twin("One change, whole.", {"change": Change, "parts": int, "entry_id": str}, ())
+
+
+async def changes(console: Console, request: Request) -> Response:
     """The page: the newest ones, or those before one of them."""
     given, wanted = wanted_of(request)
     store = console.state.store
@@ -73,7 +81,7 @@ async def changes(console: Console, request: Request) -> HTMLResponse:
         newest = await last_entry_by(store, CHANGES, at_ms)
         start = newest.behind if newest is not None else "0-1"  # before everything
     if before:
-        located = await find_change(store, _number(before))
+        located = await find_change(store, change_number(before))
         if located is None:
             raise NotThere(f"Change {before[:20]} is not in the stream any more.")
         start = located[0]
@@ -97,15 +105,9 @@ async def changes(console: Console, request: Request) -> HTMLResponse:
     )  # fmt: skip
 
 
-def _number(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) < 16):
-        raise BadRequest(f"{text[:30]!r}: expected the number of a change")
-    return int(text)
-
-
-async def change(console: Console, request: Request) -> HTMLResponse:
+async def change(console: Console, request: Request) -> Response:
     """One change, whole."""
-    seq = _number(request.path_params["seq"])
+    seq = change_number(request.path_params["seq"])
     located = await find_change(console.state.store, seq)
     if located is None:
         first = await read_first(console.state.store)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from starlette.requests import Request
-from starlette.responses import HTMLResponse
+from starlette.responses import Response
 
 from ...model import BrokerRow, QueueData
 from ...operators.words import perm
@@ -14,6 +14,7 @@ from ...tables.tables import Tables
 from ..context import Console
 from ..login.needs import READ_CONFIG, of_kv, of_route
 from ..login.viewer import Viewer, viewer_of
+from ..twins import Twin
 
 _MOST = 200
 
@@ -27,7 +28,10 @@ class Difference(NamedTuple):
     after: str | None
 
 
-async def compare(console: Console, request: Request) -> HTMLResponse:
+TWIN: Final = Twin("What differs between two instants.", {"differences": list[Difference], "more": int}, ("at", "and"))
+
+
+async def compare(console: Console, request: Request) -> Response:
     """The page: ``at`` and ``and``; without ``and`` now."""
     at_ms, and_ms = await console.instant(request), await console.instant(request, "and")
     found: list[Difference] = []

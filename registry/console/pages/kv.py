@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from starlette.requests import Request
-from starlette.responses import HTMLResponse
+from starlette.responses import Response
 
 from ...config.in_force import SHARED, in_force
 from ...config.java_keys import KNOWN_TO_JAVA
@@ -14,6 +14,7 @@ from ..context import PER_PAGE, Console, page_number
 from ..facts import Facts
 from ..login.needs import READ_CONFIG, of_kv
 from ..login.viewer import viewer_of
+from ..twins import Twin
 
 
 class Setting(NamedTuple):
@@ -35,7 +36,15 @@ class OwnSetting(NamedTuple):
     counts: str
 
 
-async def kv(console: Console, request: Request) -> HTMLResponse:
+TWIN: Final = Twin(
+    "The KV configuration, as (namespace, key, value), and settings.",
+    {"rows": list[tuple[str, str, str]], "count": int, "number": int, "pages": int, "shared": list[Setting],
+     "own": list[OwnSetting]},
+    ("at", "filter", "page"),
+)  # fmt: skip
+
+
+async def kv(console: Console, request: Request) -> Response:
     """The page."""
     text = request.query_params.get("filter", "").strip()
     then = await console.then(request)

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from starlette.requests import Request
-from starlette.responses import HTMLResponse
+from starlette.responses import Response
 
 from ..context import PER_PAGE, Console, page_number
+from ..recent.missing import Asked
+from ..twins import Twin
+
+TWIN: Final = Twin(
+    "Names that clients asked for in vain within a day.",
+    {"rows": list[Asked], "count": int, "number": int, "pages": int}, ("at", "filter", "page"),
+)  # fmt: skip
 
 
-async def missing(console: Console, request: Request) -> HTMLResponse:
+async def missing(console: Console, request: Request) -> Response:
     """The page."""
     text = request.query_params.get("filter", "").strip()
     at_ms, then, unknown = await console.then_if_known(request)

@@ -9,7 +9,7 @@ import time
 from typing import Final
 
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, RedirectResponse
+from starlette.responses import RedirectResponse, Response
 
 from ...errors import StoreUnavailable
 from ...events.changes import Change
@@ -20,7 +20,7 @@ from ...store.store import Store
 from ...store.streams import last_entry_by
 from ..context import BadRequest, Console, NotAllowed, NotThere
 from ..facts import Facts
-from ..findings import Finding, find, find_then, sum_topics, worst_first
+from ..findings import Finding, TopicSums, find, find_then, sum_topics, worst_first
 from ..forms import read_form
 from ..guard import is_token
 from ..login.viewer import Viewer, viewer_of
@@ -32,12 +32,20 @@ from ..recent.lanes import DAY_MS, Gone
 from ..recent.missing import HOUR_MS
 from ..recent.signs import signs_by
 from ..state import MINUTES
+from ..twins import Twin
 
 _SCANNED: Final = 2000
 _KEY: Final = re.compile(r"([a-z_]{1,40}):(\d{1,15}):(\d{1,15})")
 
 
-async def now(console: Console, request: Request) -> HTMLResponse:
+TWIN: Final = Twin(
+    "What is wrong, in words, the worst first; and the sizes.",
+    {"findings": list[Finding], "dismissed": list[tuple[Finding, Dismissed]], "seq": int | None, "sums": TopicSums,
+     "brokers": int, "front_ends": int | None, "per_minute": dict[int, int], "last": Change | None},
+)  # fmt: skip
+
+
+async def now(console: Console, request: Request) -> Response:
     """What somebody should look at, in words, and the sizes of everything."""
     then = await console.then(request)
     if then is not None:
@@ -82,7 +90,7 @@ async def _incidents(console: Console, facts: Facts | None) -> tuple[list[Findin
     return shown, hidden
 
 
-async def ask_dismiss(console: Console, request: Request) -> HTMLResponse:
+async def ask_dismiss(console: Console, request: Request) -> Response:
     """A form that takes a departure off the page."""
     key = request.query_params.get("key", "")
     happened, _ = await _incidents(console, await console.facts.now())
@@ -109,7 +117,7 @@ async def do_dismiss(console: Console, request: Request) -> RedirectResponse:
     return RedirectResponse(console.url("/"), 303)
 
 
-async def _then(console: Console, request: Request, then: Then) -> HTMLResponse:
+async def _then(console: Console, request: Request, then: Then) -> Response:
     """The same of an instant, as far as it is known."""
     store, tables, sums = console.state.store, then.tables, sum_topics(then.tables)
     signs = await signs_by(store, then.at_ms)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 from starlette.requests import Request
-from starlette.responses import HTMLResponse
+from starlette.responses import HTMLResponse, Response
 
 from ..context import Console
 from ..report import NoReport, Report
+from ..twins import Twin
 
 # The page brings its own scripts, which draw the charts and compile what they draw. So it is no page of this site: it
 # has an origin of its own, sends nothing anywhere, and may be shown in a page of the console alone.
@@ -18,7 +19,10 @@ _POLICY: Final = (
 )
 
 
-async def report(console: Console, request: Request) -> HTMLResponse:
+TWIN: Final = Twin("Whether there is a report of the pipeline; fault: why not.", {"fault": str}, ())
+
+
+async def report(console: Console, request: Request) -> Response:
     """The page around it: how old it is."""
     found: Report | None = None
     fault = ""
@@ -29,7 +33,7 @@ async def report(console: Console, request: Request) -> HTMLResponse:
     return await console.page(request, "report.html", report=found, fault=fault)
 
 
-async def page(console: Console, _: Request) -> HTMLResponse:
+async def page(console: Console, _: Request) -> Response:
     """The report itself, for the frame."""
     found = await console.report.get()
     return HTMLResponse(found.html, headers={"content-security-policy": _POLICY, "x-frame-options": "SAMEORIGIN"})

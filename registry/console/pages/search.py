@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, RedirectResponse
+from starlette.responses import RedirectResponse, Response
 
 from ...errors import RegistryError
 from ...operators.routes import closest_names
@@ -17,6 +17,7 @@ from ..context import Console
 from ..login.needs import READ_CONFIG, of_kv, of_route
 from ..login.viewer import Viewer, viewer_of
 from ..recent.lanes import DAY_MS
+from ..twins import Twin, wants_json
 
 _MOST: Final = 30
 
@@ -30,14 +31,19 @@ class Found(NamedTuple):
     note: str = ""
 
 
-async def search(console: Console, request: Request) -> HTMLResponse | RedirectResponse:
+TWIN: Final = Twin(
+    "What has a text in its name.", {"text": str, "found": list[Found], "more": int, "close": list[str]}, ("q",)
+)
+
+
+async def search(console: Console, request: Request) -> Response | RedirectResponse:
     """What has this text in its name; the one thing that has exactly this name is shown at once."""
     text = request.query_params.get("q", "").strip()
     found = list(islice(_found(console, viewer_of(request), text.lower()), 1000)) if text else []
     if text:
         found += await _users(console, viewer_of(request), text.lower())
     exact = [one for one in found if one.name == text]
-    if len(exact) == 1:
+    if len(exact) == 1 and not wants_json(request):
         return RedirectResponse(exact[0].path, 303)
     found.sort(key=lambda one: (not one.name.lower().startswith(text.lower()), len(one.name), one.name))
     close = closest_names(text, set(console.state.tables.topics)) if text and not found else []

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from starlette.requests import Request
-from starlette.responses import HTMLResponse
+from starlette.responses import Response
 
 from ...errors import StoreUnavailable
 from ...events.journal import STREAMS
 from ...store.connection.url import without_password
-from ...store.fleet.processes import SWEEPER_SILENT_MS, FrontEnd, read_front_ends_of_the_hour
+from ...store.fleet.processes import SWEEPER_SILENT_MS, Fleet, FrontEnd, read_front_ends_of_the_hour
 from ...store.leases import LEASE_MS
-from ...store.streams import count_behind
+from ...store.streams import Survey, count_behind
 from ..context import Console
 from ..recent.signs import Sign, Signs, is_direct, signs_by, streams_by
+from ..twins import Twin
 
 
 class FrontEndThen(NamedTuple):
@@ -32,11 +33,20 @@ class FrontEndThen(NamedTuple):
     sign: Sign | None = None
 
 
-async def front_ends(console: Console, request: Request) -> HTMLResponse:
+FRONT_ENDS_TWIN: Final = Twin(
+    "Front ends and sweepers; of an instant: rows.",
+    {"fleet": Fleet | None, "redis": str, "rows": list[FrontEndThen] | None},
+)  # fmt: skip
+STREAMS_TWIN: Final = Twin("The streams and their readers.", {"survey": Survey | None})
+
+
+async def front_ends(console: Console, request: Request) -> Response:
     """The processes that hear brokers, and the Redis that all of them share."""
     at_ms, then, unknown = await console.then_if_known(request)
     facts = await console.facts.now()
-    given: dict[str, Any] = {"facts": facts, "redis": without_password(console.state.store.url)}
+    given: dict[str, Any] = {
+        "facts": facts, "fleet": facts.fleet if facts else None, "redis": without_password(console.state.store.url),
+    }  # fmt: skip
     if at_ms is None:
         told = {worker.incarnation for one in facts.fleet.front_ends for worker in one.workers} if facts else set()
         workers = facts.workers if facts else []
@@ -83,7 +93,7 @@ def front_ends_then(
     return sorted(rows, key=lambda one: (one.gone_ms is not None, one.name, one.started_ms or 0)), later
 
 
-async def streams(console: Console, request: Request) -> HTMLResponse:
+async def streams(console: Console, request: Request) -> Response:
     """The three streams, how far back each goes, and what each reader has acknowledged."""
     at_ms, then, unknown = await console.then_if_known(request)
     facts = await console.facts.now()
@@ -94,6 +104,6 @@ async def streams(console: Console, request: Request) -> HTMLResponse:
         with contextlib.suppress(StoreUnavailable):  # just gone: the page says so, and estimates
             readers = (await count_behind(console.state.store, facts.survey)).readers
     return await console.page(
-        request, "streams.html", facts=facts, readers=readers, streams=STREAMS, past=past, at_ms=at_ms, then=then,
-        unknown=unknown, **await console.slider(),
+        request, "streams.html", facts=facts, survey=facts.survey if facts else None, readers=readers, streams=STREAMS,
+        past=past, at_ms=at_ms, then=then, unknown=unknown, **await console.slider(),
     )  # fmt: skip

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from starlette.requests import Request
-from starlette.responses import HTMLResponse
+from starlette.responses import Response
 
-from ...model import QueueData
+from ...model import BrokerRow, QueueData
 from ...operators.history import read_history
 from ...operators.routes import closest_names, route_of
 from ...operators.words import counted, perm
@@ -20,6 +20,7 @@ from ...tables.writable import is_unwritable, is_writable
 from ..context import PER_PAGE, BadRequest, Console, NotThere, page_number, route_json
 from ..login.needs import of_route
 from ..login.viewer import viewer_of
+from ..twins import Twin
 
 _STEPS: Final = 20
 _SORTS: Final[dict[str, Callable[[str, dict[str, QueueData]], Any]]] = {
@@ -47,7 +48,19 @@ class Row(NamedTuple):
     shown: bool = True
 
 
-async def topics(console: Console, request: Request) -> HTMLResponse:
+TOPICS_TWIN: Final = Twin(
+    "Topics.", {"rows": list[Row], "count": int, "total": int, "number": int, "pages": int},
+    ("at", "filter", "state", "broker", "sort", "page"),
+)  # fmt: skip
+TOPIC_TWIN: Final = Twin(
+    "One topic: its queues as clients get them, and its last changes with the route before and after.",
+    {"name": str, "queues": list[tuple[str, BrokerRow | None, QueueData]], "steps": list[Step], "hidden": int,
+     "uncertain": list[str]},
+    ("name", "at"),
+)  # fmt: skip
+
+
+async def topics(console: Console, request: Request) -> Response:
     """The list."""
     text, state = request.query_params.get("filter", "").strip(), request.query_params.get("state", "")
     broker, sort = request.query_params.get("broker", ""), request.query_params.get("sort", "topic")
@@ -93,7 +106,7 @@ def _unseen(topic: str) -> Row:
     return Row(topic, [], 0, 0, 0, "", writable=True, shown=False)
 
 
-async def topic(console: Console, request: Request) -> HTMLResponse:
+async def topic(console: Console, request: Request) -> Response:
     """One topic's route: as clients get it, and each change of it that the stream holds."""
     name = request.query_params.get("name", "")
     then = await console.then(request)

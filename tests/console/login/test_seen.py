@@ -8,7 +8,7 @@ import pytest
 from mqregistry.auth import changes
 from mqregistry.auth.rights import Kind, Right, Role
 from mqregistry.auth.users import Effect, Rule
-from mqregistry.console.app import PAGES
+from mqregistry.console.app import PAGES, twin_path
 from mqregistry.console.login.needs import needs_of_page
 from tests.console.conftest import HERE
 
@@ -124,7 +124,8 @@ async def test_pages_of_all_tables_need_the_right_to_list_them(console, bed, pat
         assert "mqregistry auth deny blind list &#39;*&#39; --remove" in answer.text
         assert "10.0.0.1:10911" not in answer.text
         if path != "/events":
-            assert (await reader.get(path.format(seq=1), params={"name": "broker-a"})).status_code == 200
+            allowed = await reader.get(path.format(seq=3), params={"name": "broker-a"})
+            assert allowed.status_code == (303 if path.endswith("/undo") else 200)
 
 
 def test_a_page_that_nobody_thought_of_needs_the_right_to_list():
@@ -220,3 +221,33 @@ async def test_the_mode_of_front_ends_does_not_matter_here(console, bed):
     assert console.console.logins.rules.policy.mode == "observe"
     async with as_user(console, "reader") as browser:
         assert (await browser.get("/action", params=ACTIONS["wipe"][0])).status_code == 403
+
+
+@pytest.mark.parametrize("name", ["ops", "boss", "reader", "narrow"])
+async def test_a_twin_needs_the_rights_of_its_page_and_shows_no_more(console, bed, name):
+    await filled(bed, console)
+    addresses = [
+        *("/", "/brokers", "/topics", "/changes", "/changes/1", "/kv", "/front-ends", "/streams", "/missing"),
+        "/actions",
+        *(f"/topic?name={topic}" for topic in ("orders", "pay-cards")), "/broker?name=broker-a", "/search?q=hidden",
+        "/action?do=forget&name=broker-a",
+    ]  # fmt: skip
+    async with as_user(console, name) as browser:
+        for address in addresses:
+            path, mark, query = address.partition("?")
+            page, twin = await browser.get(address), await browser.get(f"{twin_path(path)}{mark}{query}")
+            assert (twin.status_code, address) == (page.status_code, address)
+            assert twin.headers["content-type"] == "application/json"
+            for secret in ("hidden-value", "pay-cards", "visible"):
+                assert secret not in twin.text or secret in page.text or "pay-cards" in address
+
+
+async def test_a_twin_for_nobody_says_how_to_log_in(console, bed):
+    await filled(bed, console)
+    for answer in (
+        await console.http.get("/brokers.json"), await console.http.get("/", headers={"accept": "application/json"}),
+        await console.http.get("/openapi.json", headers={"accept": "application/json"}),
+    ):  # fmt: skip
+        assert answer.status_code == 401
+        assert answer.json()["error"]["title"] == "Log in"
+        assert "broker" not in answer.text

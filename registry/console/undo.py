@@ -1,0 +1,69 @@
+"""Which action puts back what a change took or set. Pure: it has the preview and needs the rights of that action."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ..errors import RegistryError
+from ..events.changes import Change, KvDeleted, KvPut, TopicDeleted, TopicRegistered, WritePermSet
+from ..model import PERM_WRITE, QueueData
+from ..tables.tables import Tables
+
+
+class NotUndone(RegistryError):
+    """No action puts this back; the message says why."""
+
+
+def can_undo(change: Change) -> bool:
+    """Whether an action may put it back: what brokers and processes do, they do again by themselves."""
+    if isinstance(change, (KvPut, KvDeleted)):
+        return change.key is not None
+    return isinstance(change, (TopicDeleted, TopicRegistered, WritePermSet))
+
+
+def undo_of(change: Change, before: Tables, now: Tables) -> dict[str, str]:
+    """The fields of the action.
+
+    Args:
+        change: whole. before: the tables before it.
+
+    Raises:
+        NotUndone: there is none.
+    """
+    match change:
+        case KvPut() | KvDeleted() if change.key is not None:
+            value = before.kv.get(change.kv_namespace, {}).get(change.key)
+            of = {"kv_namespace": change.kv_namespace, "key": change.key}
+            return {"do": "delete-kv", **of} if value is None else {"do": "put-kv", **of, "value": value}
+        case TopicDeleted():
+            return _queues(change.topic, change.before or before.topics.get(change.topic, {}), now)
+        case TopicRegistered():
+            had = before.topics.get(change.topic, {})
+            if not had:
+                return {"do": "delete-topic", "topic": change.topic}
+            return _queues(change.topic, {name: had[name] for name in change.queue_datas if name in had}, now)
+        case WritePermSet():
+            return _perm(change, now)
+    raise NotUndone("A broker, or a process of the registry, did this; no action puts it back.")
+
+
+def _queues(topic: str, had: Mapping[str, QueueData], now: Tables) -> dict[str, str]:
+    there = {name: data for name, data in sorted(had.items()) if name in now.brokers}
+    if not there:
+        raise NotUndone(
+            f"No broker name at which {topic} was is registered now: it comes back with a broker that has it."
+        )
+    queues = " ".join(
+        f"{name}={data.read_queue_nums}:{data.write_queue_nums}:{data.perm}" for name, data in there.items()
+    )
+    return {"do": "set-topic", "topic": topic, "queues": queues}
+
+
+def _perm(change: WritePermSet, now: Tables) -> dict[str, str]:
+    name = change.broker_name
+    if any(not data.perm & PERM_WRITE for data in change.topics.values()):
+        return {"do": "restore", "name": name}
+    given = {topic for topic in now.broker_topics.get(name, ()) if now.topics[topic][name].perm & PERM_WRITE}
+    if given - change.topics.keys():
+        raise NotUndone(f"Other topics of {name} can be written to, too: a wipe would take more than this gave.")
+    return {"do": "wipe", "name": name}
