@@ -13,8 +13,15 @@ _WIDTH: Final = 600
 _HEIGHT: Final = 48
 
 
-def minutes_chart(per_minute: Mapping[int, int], now_ms: int, *, of: str = "within the last hour") -> Markup:
-    """Changes in each minute of the hour until then, as bars; the words beneath say the same to who cannot see them."""
+def minutes_chart(
+    per_minute: Mapping[int, int], now_ms: int, *, of: str = "within the last hour", what: str = "changes",
+    is_level: bool = False,
+) -> Markup:  # fmt: skip
+    """What was counted in each minute of the hour until then, as bars; the label says the same to who cannot see them.
+
+    Args:
+        is_level: each minute has how many there were, not how many came.
+    """
     last = now_ms // 60_000
     counts = [per_minute.get(minute, 0) for minute in range(last - MINUTES + 1, last + 1)]
     most = max(counts) or 1
@@ -26,7 +33,10 @@ def minutes_chart(per_minute: Mapping[int, int], now_ms: int, *, of: str = "with
         for number, count in enumerate(counts)
         if count
     )
-    label = f"{sum(counts):,} changes {of}, at most {max(counts):,} in a minute"
+    label = f"{sum(counts):,} {what} {of}, at most {max(counts):,} in a minute"
+    if is_level:
+        known = [per_minute[minute] for minute in range(last - MINUTES + 1, last + 1) if minute in per_minute] or [0]
+        label = f"{known[-1]:,} {what} now, {min(known):,} to {max(known):,} {of}"
     return Markup(
         '<svg class="minutes" viewBox="0 0 {w} {h}" preserveAspectRatio="none" role="img" aria-label="{label}">'
         '<line x1="0" y1="{b}" x2="{w}" y2="{b}"/>{bars}</svg>'

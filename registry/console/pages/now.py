@@ -41,7 +41,9 @@ _KEY: Final = re.compile(r"([a-z_]{1,40}):(\d{1,15}):(\d{1,15})")
 TWIN: Final = Twin(
     "What is wrong, in words, the worst first; and the sizes.",
     {"findings": list[Finding], "dismissed": list[tuple[Finding, Dismissed]], "seq": int | None, "sums": TopicSums,
-     "brokers": int, "front_ends": int | None, "per_minute": dict[int, int], "last": Change | None},
+     "brokers": int, "front_ends": int | None, "per_minute": dict[int, int],
+     "alive": dict[int, int] | None, "lookups": dict[int, int] | None, "in_vain": dict[int, int] | None,
+     "last": Change | None},
 )  # fmt: skip
 
 
@@ -71,6 +73,8 @@ async def now(console: Console, request: Request) -> Response:
         brokers=len(facts.brokers) if facts else 0,
         front_ends=sum(one.state != "gone" for one in facts.fleet.front_ends) if facts else 0,
         per_minute=state.per_minute, until_ms=now_ms, counted_ms=counted_ms, then=None,
+        alive=console.lanes.alive_by_minute(now_ms, MINUTES), lookups=console.missing.lookups,
+        in_vain=console.missing.in_vain,
         last=last, dismissed=dismissed, **await console.slider(),
     )  # fmt: skip
 
@@ -129,6 +133,7 @@ async def _then(console: Console, request: Request, then: Then) -> Response:
         seq=None if then.of_lake else then.seq, sums=sums,
         brokers=sum(len(row.broker_addrs) for row in tables.brokers.values()),
         front_ends=len(signs.of) if signs.heard_ms is not None else None,
+        alive=None, lookups=None, in_vain=None,
         per_minute=hour.per_minute, until_ms=then.at_ms, counted_ms=hour.since_ms, last=last, then=then,
         dismissed=[], at_ms=then.at_ms, **await console.slider(),
     )  # fmt: skip

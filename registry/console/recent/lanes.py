@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
@@ -265,6 +265,23 @@ class Lanes:
         """The lane of one process; empty: it is not known."""
         lane = self._lanes.get((name, addr))
         return Markup("") if lane is None or self.since_ms is None else lane.draw(self.since_ms, now_ms, span_ms)
+
+    def alive_by_minute(self, now_ms: int, minutes: int) -> dict[int, int]:
+        """How many processes there were at the end of each of the last minutes, as far as it is known."""
+        if self.since_ms is None:
+            return {}
+        last, changed = now_ms // 60_000, Counter[int]()
+        for lane in self._lanes.values():
+            for moment in reversed(lane.moments):
+                if moment.ms // 60_000 <= last - minutes:
+                    break
+                if moment.gone or moment.kind == CAME:
+                    changed[moment.ms // 60_000] += -1 if moment.gone else 1
+        there, found = sum(map(len, self._rows.values())), dict[int, int]()
+        for minute in range(last, max(last - minutes, self.since_ms // 60_000 - 1), -1):
+            found[minute] = there
+            there -= changed[minute]
+        return found
 
     def gone(self, now_ms: int, span_ms: int) -> Iterator[Gone]:
         """The processes that left within this time and are not back; those that left before the last day are

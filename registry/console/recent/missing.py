@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
@@ -22,6 +23,7 @@ from ..state import State
 
 logger = logging.getLogger(__name__)
 
+MINUTE_MS: Final = 60_000
 HOUR_MS: Final = 3_600_000
 HOURS: Final = 24
 OTHERS: Final = "(others)"
@@ -40,7 +42,14 @@ class _Report(msgspec.Struct):
     missing: dict[str, int] = {}
 
 
+class _Found(msgspec.Struct):
+    """The rest of an entry: decoded of the last hour alone."""
+
+    found: dict[str, int] = {}
+
+
 _report: Final = msgspec.json.Decoder(_Report)
+_found: Final = msgspec.json.Decoder(_Found)
 
 
 class Asked(NamedTuple):
@@ -68,7 +77,8 @@ class Asked(NamedTuple):
 class MissingNames:
     """The names that clients of a namespace asked for in vain.
 
-    since_ms: since when they are known; None: nothing was read yet.
+    since_ms: since when they are known; None: nothing was read yet. lookups, in_vain: how many lookups were counted in
+    each minute of the last hour, and how many of them were in vain.
     """
 
     def __init__(self, state: State) -> None:
@@ -80,6 +90,7 @@ class MissingNames:
         self._begins: dict[int, str] = {}  # of each hour: the place in the stream before its first entry
         self._sorted: list[Asked] | None = None
         self.since_ms: int | None = None
+        self.lookups, self.in_vain = Counter[int](), Counter[int]()
         state.on_load.append(self._due.set)
 
     async def keep(self) -> None:
@@ -116,6 +127,7 @@ class MissingNames:
         if reader is None or self._due.is_set():
             self._due.clear()
             self._hours, self._begins, self._sorted, self.since_ms = {}, {}, None, None
+            self.lookups, self.in_vain = Counter(), Counter()
             reader = EntryReader(store, LOOKUPS, begin_ms)
         since_ms = now_ms if self.since_ms is None else self.since_ms
         begin = reader.position
@@ -123,6 +135,10 @@ class MissingNames:
             for entry in entries:
                 report = _report.decode(entry)
                 since_ms = min(since_ms, report.ms)
+                if report.ms > now_ms - HOUR_MS:
+                    minute, in_vain = report.ms // MINUTE_MS, sum(report.missing.values())
+                    self.in_vain[minute] += in_vain
+                    self.lookups[minute] += in_vain + sum(_found.decode(entry).found.values())
                 if report.missing:
                     self._sorted = None
                     hour = report.ms // HOUR_MS
@@ -133,6 +149,9 @@ class MissingNames:
         for hour in [hour for hour in self._hours if hour < begin_ms // HOUR_MS]:
             del self._hours[hour], self._begins[hour]
             self._sorted = None
+        for counts in (self.lookups, self.in_vain):
+            for minute in [minute for minute in counts if minute <= (now_ms - HOUR_MS) // MINUTE_MS]:
+                del counts[minute]
         self.since_ms, self._reader = max(since_ms, begin_ms), reader
 
     def names(self) -> list[Asked]:
