@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 
 import pytest
+
+from mqregistry.model import QueueData
 
 from .test_incidents import shown
 from .test_lanes import until_read
@@ -68,3 +71,21 @@ async def test_the_page_of_a_broker_name(site, bed):
     assert "No process is registered under this name" in text
     assert "Gone within the last day" in text
     assert "No broker name" in await site.get("/broker", 404, name="never")
+
+
+async def test_differences_are_paged(site, bed):
+    await bed.register(topics=[f"t{number:03}" for number in range(250)])
+    await site.until_seen((await bed.head()).seq)
+    ms = (await bed.events())[0].ms
+    await asyncio.sleep(0.01)  # the past is known to the millisecond
+    await bed.kv.put("ns", "k", "v")
+    await bed.routes.register_topic("last", [("broker-a", QueueData(1, 1, 6, 0))])
+    for number in range(250):
+        await bed.kv.put("ns", f"k{number:03}", "v")
+    await site.until_seen((await bed.head()).seq)
+    page = await site.get("/compare", at=str(ms))
+    assert "252 differences, page 1 of 3" in page
+    assert "ns / k249" not in page
+    last = await site.get("/compare", at=str(ms), page="3")
+    assert "ns / k249" in last
+    assert "ns / k000" not in last

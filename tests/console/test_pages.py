@@ -40,7 +40,7 @@ NAMES = {"/topic": {"name": "orders"}, "/broker": {"name": "broker-a"}}
 async def test_every_page_answers_with_a_policy_that_runs_nothing_of_others(site, bed):
     await site.until_seen(await filled(bed))
     for path in PAGES:
-        if path in ("/events", "/actions", "/action", "/report/page", "/dismiss"):
+        if path in ("/events", "/actions", "/action", "/report/page", "/dismiss", "/changes/{seq}/undo"):
             continue
         answer = await site.http.get(path.format(seq=1), params=NAMES.get(path))
         assert answer.status_code == 200, (path, answer.text)

@@ -11,12 +11,10 @@ from starlette.responses import Response
 from ...model import BrokerRow, QueueData
 from ...operators.words import perm
 from ...tables.tables import Tables
-from ..context import Console
+from ..context import PER_PAGE, Console, page_number
 from ..login.needs import READ_CONFIG, of_kv, of_route
 from ..login.viewer import Viewer, viewer_of
 from ..twins import Twin
-
-_MOST = 200
 
 
 class Difference(NamedTuple):
@@ -28,7 +26,11 @@ class Difference(NamedTuple):
     after: str | None
 
 
-TWIN: Final = Twin("What differs between two instants.", {"differences": list[Difference], "more": int}, ("at", "and"))
+TWIN: Final = Twin(
+    "What differs between two instants.",
+    {"differences": list[Difference], "count": int, "number": int, "pages": int},
+    ("at", "and", "page"),
+)
 
 
 async def compare(console: Console, request: Request) -> Response:
@@ -39,9 +41,11 @@ async def compare(console: Console, request: Request) -> Response:
         before = (await console.past.at(at_ms)).tables
         after = console.state.tables if and_ms is None else (await console.past.at(and_ms)).tables
         found = differences(before, after, viewer_of(request))
+    number, pages = page_number(request, len(found))
     return await console.page(
-        request, "compare.html", differences=found[:_MOST], more=max(0, len(found) - _MOST), first_ms=at_ms,
-        second_ms=and_ms, at_ms=at_ms, live=False, **await console.slider(),
+        request, "compare.html", differences=found[(number - 1) * PER_PAGE : number * PER_PAGE], count=len(found),
+        number_=number, pages=pages, first_ms=at_ms, second_ms=and_ms, at_ms=at_ms, live=False,
+        **await console.slider(),
     )  # fmt: skip
 
 
