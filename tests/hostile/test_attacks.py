@@ -20,7 +20,7 @@ import pytest
 
 from mqregistry.protocol.command import Command, Encoding, encode_command
 
-from . import attacks, crafted_registrations
+from . import attacks, crafted_registrations, floods
 from .attacked import Attacked, Found
 from .request_fields import CODES, fields_of
 from .requests import EVIL, evil, frame
@@ -31,6 +31,7 @@ ATTACKS = (
     attacks.unread_answers, attacks.unfinished_frames, attacks.bytes_one_by_one, attacks.control_characters,
     attacks.setting_toggled, attacks.heartbeat_timeouts, attacks.bars_in_addresses, attacks.bytes_that_are_no_frames,
     attacks.connections_that_come_and_go, attacks.bodies_that_are_expensive_to_read, attacks.inflating_bodies,
+    *floods.FLOODS,
 )  # fmt: skip
 MOST_SCRIPT_MS = 250.0
 MOST_RSS_MIB = 112

@@ -24,7 +24,7 @@ FOLDER: Final = Path(__file__).resolve().parent / "patches"
 
 ROWS: Final = [
     *(f"A{row:02}" for row in (*range(1, 24), *range(25, 30), 40, *range(50, 55), *range(60, 66))),
-    *(f"B{row:02}" for row in range(1, 14)),
+    *(f"B{row:02}" for row in range(1, 19)),
     "R01",
     "R02",
     "R03",

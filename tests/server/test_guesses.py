@@ -16,6 +16,7 @@ from mqregistry.server.auth.tally import MADE_UP, MADE_UP_OF_ADDRESS, Tally
 from mqregistry.server.rates.failures import OF_ADDRESS_BURST, OF_USER_BURST, Failures
 from mqregistry.server.rates.loop_time import AT_ONCE_S, PART, LoopTime
 from mqregistry.server.rates.rates import Rates
+from mqregistry.server.requests.decoding_turns import DecodingTurns
 
 from .auth_bed import ADMIN, user
 from .test_authorization import Noted, sender, signed
@@ -129,6 +130,24 @@ def test_an_address_has_a_part_of_the_loops_time_and_its_connections_take_turns(
         clock.now_ns += SECOND // 100
         slice_.end()
     assert clock.now_ns - since_ns > 0.8 * PART * SECOND, "a second of work takes four"
+
+
+async def test_decoding_registrations_counts_as_time_of_their_address():
+    clock = Clock()
+    times = LoopTime(lambda host: "" if host == "free" else host, lambda after_s, call: None, clock)
+    turns, worked = DecodingTurns(), []
+
+    def slices():
+        for _ in range(3):
+            yield
+
+    turns.worked = lambda host, spent_ns: (worked.append(spent_ns), times.worked(host, int(AT_ONCE_S * SECOND)))
+    for host in ("a", "free"):
+        await turns.work(host, slices())
+    assert len(worked) == 8
+    assert all(spent_ns > 0 for spent_ns in worked)
+    assert times.begin("a").is_over()
+    assert not times.begin("b").is_over()
 
 
 def test_made_up_names_are_one_row_and_those_that_are_known_keep_theirs():

@@ -448,7 +448,7 @@ async def test_others_are_served_after_each_slice_of_many_works() -> None:
             yield
         done.append(name)
 
-    works = asyncio.gather(*(turns.work(slices(name)) for name in range(8)))
+    works = asyncio.gather(*(turns.work("", slices(name)) for name in range(8)))
     seen = 0
     async with asyncio.timeout(10):
         while not works.done():

@@ -6,6 +6,7 @@ import pytest
 
 from mqregistry.auth.rights import KINDS, READING, WRITING, Kind, Need, Resource, Right
 from mqregistry.behaviour import FIVE, FOUR_EIGHT
+from mqregistry.protocol.bodies.route import decode_queue_datas
 from mqregistry.protocol.codes import RequestCode
 from mqregistry.protocol.command import Command
 from mqregistry.protocol.watch import ROUTE_WATCH
@@ -167,3 +168,12 @@ def test_whose_address_a_request_is_about():
         assert found == ("10.0.0.1:10911" if code in {103, 104, 322, 904} else None)
     for code in FOR_A_BROKER:
         assert broker_addr_of(Command(code=code)) is None
+
+
+def test_who_decides_on_a_217_and_who_does_it_read_its_body_once():
+    decode_queue_datas.cache_clear()
+    body = bytes(BROKERS_BODY)
+    for rows in ((), (OTHER,)):
+        needs(217, {"topic": "T"}, body, rows=rows)
+    assert decode_queue_datas(body).keys() == {"broker-a", "broker-b"}
+    assert decode_queue_datas.cache_info().misses == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -97,7 +98,7 @@ def _mapping_json(mapping: str, quoted_keys: bool) -> bytes:
 
 
 def decode_route(body: bytes) -> TopicRoute:
-    """Read a route in any of its forms; also the body of 217, of which only queueDatas counts.
+    """Read a route in any of its forms.
 
     Entries without a broker name are dropped; ``mappings`` come as standard JSON text.
 
@@ -107,16 +108,7 @@ def decode_route(body: bytes) -> TopicRoute:
     wire = _route.decode(body)
     mappings = wire.topic_queue_mapping_by_broker
     return TopicRoute(
-        queue_datas={
-            data.broker_name: QueueData(
-                data.read_queue_nums,
-                data.write_queue_nums,
-                data.perm,
-                data.topic_syn_flag if data.topic_sys_flag is None else data.topic_sys_flag,
-            )
-            for data in wire.queue_datas or ()
-            if data.broker_name is not None
-        },
+        queue_datas=_queue_datas(wire),
         broker_rows={
             broker.broker_name: broker.row() for broker in wire.broker_datas or () if broker.broker_name is not None
         },
@@ -126,6 +118,31 @@ def decode_route(body: bytes) -> TopicRoute:
         else None,
         order_topic_conf=wire.order_topic_conf,
     )
+
+
+@lru_cache(1)
+def decode_queue_datas(body: bytes) -> Mapping[str, QueueData]:
+    """Read the body of 217, a route of which only queueDatas counts; the same body again costs nothing.
+
+    Who decides on a request and who carries it out read the same body.
+
+    Raises:
+        RemoteProtocolError: undecodable; ``closes`` is false.
+    """
+    return {} if not body or wire_json.is_null(body) else _queue_datas(_route.decode(body))
+
+
+def _queue_datas(wire: _WireRoute) -> dict[str, QueueData]:
+    return {
+        data.broker_name: QueueData(
+            data.read_queue_nums,
+            data.write_queue_nums,
+            data.perm,
+            data.topic_syn_flag if data.topic_sys_flag is None else data.topic_sys_flag,
+        )
+        for data in wire.queue_datas or ()
+        if data.broker_name is not None
+    }
 
 
 def encode_cluster_info(

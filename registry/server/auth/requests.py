@@ -14,8 +14,7 @@ from typing import Final, NamedTuple, Protocol
 from ...auth.rights import Kind, Need, Resource, Right
 from ...errors import RemoteProtocolError
 from ...protocol import headers
-from ...protocol.bodies.route import decode_route
-from ...protocol.bodies.wire_json import is_null
+from ...protocol.bodies.route import decode_queue_datas
 from ...protocol.codes import RequestCode, with_name
 from ...protocol.command import Command
 from ...protocol.frame import MAX_FRAME_BYTES
@@ -144,8 +143,7 @@ def _register_topic(command: Command, rows: Resources) -> tuple[Need, ...]:
     named = Resource(Kind.TOPIC, topic)
     needs = [Need(Right.TOPIC_WRITE, (named,))]
     try:
-        body = command.body
-        queue_datas = decode_route(body).queue_datas if body and not is_null(body) else {}
+        queue_datas = decode_queue_datas(command.body)
     except RemoteProtocolError:  # whoever may send it is told
         queue_datas = {}
     if rows:

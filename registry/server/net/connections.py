@@ -104,6 +104,7 @@ class Connections:
         context.view.subscribe(self.drains.applied)
         rates = context.rates
         self.loop_time = rates.loop_time(asyncio.get_running_loop().call_later)
+        context.decoding_turns.worked = self.loop_time.worked
         self.held = HeldMemory(limits.held_bytes, rates.account_of, rates.limited_account)
         self.large_frames = LargeFrames(
             lambda: self.clock_s, share_bytes=self.held.share_bytes, room_bytes=lambda: self.held.room_bytes

@@ -87,6 +87,12 @@ class LoopTime:
         """Work for this address took so long."""
         self._buckets.take(account, now_ns, for_ns=PART * spent_ns)
 
+    def worked(self, host: str, spent_ns: int) -> None:
+        """Work for this host took so long, in a task of its own; unlimited hosts have no account."""
+        account = self._account_of(host)
+        if account:
+            self.spent(account, spent_ns, self._clock_ns())
+
     def now_ns(self) -> int:
         """Of the clock that it goes by."""
         return self._clock_ns()

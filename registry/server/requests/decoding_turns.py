@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from time import monotonic_ns
 from typing import Final, TypeVar
 
 from ...protocol.bodies.register_compressed import BodySize
@@ -91,9 +92,13 @@ class _Room:
 
 
 class DecodingTurns:
-    """The turns of one worker's registrations; small ones do not wait for large ones."""
+    """The turns of one worker's registrations; small ones do not wait for large ones.
+
+    worked: called with the host whose registration was worked on, and for how long.
+    """
 
     def __init__(self) -> None:
+        self.worked: Callable[[str, int], object] = lambda host, spent_ns: None
         self._small = _Room(SMALL_ROOM_BYTES, _SMALL_AT_ONCE)
         self._large = _Room(LARGE_ROOM_BYTES, LARGE_AT_ONCE)
         self._slice = asyncio.Lock()
@@ -116,7 +121,7 @@ class DecodingTurns:
         finally:
             room.leave(takes)
 
-    async def work(self, slices: Slices[T], size: BodySize | None = None) -> T:
+    async def work(self, host: str, slices: Slices[T], size: BodySize | None = None) -> T:
         """Do this work; between two slices, of this or of another one, the event loop serves others.
 
         Args:
@@ -126,9 +131,12 @@ class DecodingTurns:
             return finish(slices)
         while True:
             async with self._slice:
+                since_ns = monotonic_ns()
                 try:
                     next(slices)
                 except StopIteration as done:
                     result: T = done.value
                     return result
+                finally:
+                    self.worked(host, monotonic_ns() - since_ns)
                 await asyncio.sleep(0)  # with the lock, or each of many would do a slice before others are served

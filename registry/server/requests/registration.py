@@ -184,7 +184,7 @@ async def _measured(request: _Request) -> _Request:
             return request._replace(size=BodySize(len(body), chunked.count_objects()), chunked=chunked)
     slices = measuring(body, compressed=compressed)
     inflates = compressed or begins_like_zlib(body)
-    size = await context.decoding_turns.work(slices) if inflates else finish(slices)
+    size = await context.decoding_turns.work(request.peer.host, slices) if inflates else finish(slices)
     if size.text_bytes > MAX_INFLATED_BYTES:
         raise RemoteProtocolError(f"a body inflates to more than {MAX_INFLATED_BYTES} bytes")
     return request._replace(size=size)
@@ -208,12 +208,12 @@ async def _changed_topics(request: _Request, beat: HeartbeatReply) -> Registrati
     if last is None or last.broker_name != sender.broker_name or row is None or row.rev != last.rev:
         return None
     names = view.tables.broker_topics.get(sender.broker_name, set())
-    work = context.decoding_turns.work
-    body = await work(chunked.reading_changes(last.chunks, names, context.chunks.known))
+    work, host = context.decoding_turns.work, request.peer.host
+    body = await work(host, chunked.reading_changes(last.chunks, names, context.chunks.known))
     if body is None:
         return None
     context.chunks.used(chunked.chunks)
-    registration = _seen(context, await work(with_body(sender, body)))
+    registration = _seen(context, await work(host, with_body(sender, body)))
     row = view.tables.brokers.get(sender.broker_name)
     if row is None or row.rev != last.rev or view.load_id != last.load_id:
         return None  # the tables have changed meanwhile
@@ -226,9 +226,8 @@ async def _changed_topics(request: _Request, beat: HeartbeatReply) -> Registrati
 async def _decode_whole(request: _Request) -> Registration:
     chunks, chunked = request.context.chunks, request.chunked
     statics = request.context.behaviour.static_topics
-    registration = await request.context.decoding_turns.work(
-        decoding(request.sender, request.header, request.command, chunked, chunks.known, mappings=statics), request.size
-    )
+    slices = decoding(request.sender, request.header, request.command, chunked, chunks.known, mappings=statics)
+    registration = await request.context.decoding_turns.work(request.peer.host, slices, request.size)
     if chunked is not None:
         chunks.used(chunked.chunks)
     return _seen(request.context, registration)

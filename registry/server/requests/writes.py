@@ -16,7 +16,7 @@ from ...errors import RemoteProtocolError
 from ...model import who
 from ...names import fault_of_names
 from ...protocol import headers
-from ...protocol.bodies.route import decode_route, encode_route
+from ...protocol.bodies.route import decode_queue_datas, encode_route
 from ...protocol.bodies.tables import decode_data_version, encode_data_version
 from ...protocol.bodies.wire_json import is_null
 from ...protocol.codes import VERSION_V4_9_4, RequestCode
@@ -201,7 +201,7 @@ async def delete_topic(context: RequestContext, command: Command, opaque: int, p
 async def register_topic(context: RequestContext, command: Command, opaque: int, peer: Peer) -> bytes:
     """217: give a topic queues at brokers that are known."""
     topic = headers.RegisterTopic.checked(command.ext_fields).topic
-    queue_datas = decode_route(command.body).queue_datas if command.body and not is_null(command.body) else {}
+    queue_datas = decode_queue_datas(command.body)
     if topic and queue_datas:
         if len(queue_datas) > MAX_QUEUE_DATAS:
             raise RemoteProtocolError(
