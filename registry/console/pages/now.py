@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import re
 import time
+from collections.abc import Mapping
 from typing import Final
 
 from starlette.requests import Request
@@ -73,10 +74,15 @@ async def now(console: Console, request: Request) -> Response:
         brokers=len(facts.brokers) if facts else 0,
         front_ends=sum(one.state != "gone" for one in facts.fleet.front_ends) if facts else 0,
         per_minute=state.per_minute, until_ms=now_ms, counted_ms=counted_ms, then=None,
-        alive=console.lanes.alive_by_minute(now_ms, MINUTES), lookups=console.missing.lookups,
-        in_vain=console.missing.in_vain,
+        alive=console.lanes.alive_by_minute(now_ms, MINUTES), lookups=_of_hour(console.missing.lookups, now_ms),
+        in_vain=_of_hour(console.missing.in_vain, now_ms),
         last=last, dismissed=dismissed, **await console.slider(),
     )  # fmt: skip
+
+
+def _of_hour(counts: Mapping[int, int], now_ms: int) -> dict[int, int]:
+    """What was counted in the minutes that the charts show."""
+    return {minute: count for minute, count in counts.items() if minute > now_ms // 60_000 - MINUTES}
 
 
 async def _incidents(console: Console, facts: Facts | None) -> tuple[list[Finding], list[tuple[Finding, Dismissed]]]:
