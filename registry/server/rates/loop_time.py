@@ -39,10 +39,12 @@ class Slice:
 
     def is_over(self) -> bool:
         """Whether the address has had its part of the time: looked at in the beginning, and after each slice."""
+        if self._first:
+            self._first = False
+            return not self._time.has(self._account, self._since_ns)
         now_ns = self._time.now_ns()
-        if not self._first and now_ns - self._since_ns < SLICE_S * SECOND_NS:
+        if now_ns - self._since_ns < SLICE_S * SECOND_NS:
             return False
-        self._first = False
         self.end(now_ns)
         return not self._time.has(self._account, now_ns)
 

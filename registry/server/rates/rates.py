@@ -109,7 +109,9 @@ class Rates:
         for kind in self._kinds.values():
             kind.address.configure(settings, MOST_ADDRESSES)
             kind.namespace.configure(settings, 1)
-        self._unlimited = Networks.of_setting(settings.unlimited_addresses)
+        self._unlimited = unlimited = Networks.of_setting(settings.unlimited_addresses)
+        # asked for each request that is decoded
+        self._limited = lru_cache(MOST_ADDRESSES)(lambda host: "" if unlimited.has_host(host) else _account_of(host))
 
     # what is asked
 
@@ -119,7 +121,7 @@ class Rates:
 
     def limited_account(self, host: str) -> str:
         """The same; "" when it has no limits of its own (``unlimitedAddresses``)."""
-        return "" if self._unlimited.has_host(host) else _account_of(host)
+        return self._limited(host)
 
     def loop_time(self, later: Callable[[float, Callable[[], None]], object]) -> LoopTime:
         """The event loop's time by address; ``later`` calls a function after so many seconds."""
