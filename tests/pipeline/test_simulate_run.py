@@ -226,7 +226,7 @@ def test_command_fails_where_an_answer_is_not_as_planned(front_ends, run):
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 1
     assert "not as planned: " in errors
-    assert errors.endswith("mqregistry: not everything was answered as planned\n")
+    assert "\nmqregistry: not everything was answered as planned\n" in errors
 
 
 def test_command_says_goodbye_when_interrupted(front_ends, run):

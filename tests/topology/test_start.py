@@ -91,7 +91,8 @@ async def test_redis_without_append_only_file_is_warned_of(folder, caplog):
                 await store.connect()
             assert "set appendonly yes" in caplog.text
             server.call("CONFIG", "SET", "appendonly", "yes")
-            assert await store.check_server() == []
+            # the tests also run on a Redis that is so old that it is warned of
+            assert [text for text in await store.check_server() if "CVE-2025-49844" not in text] == []
 
 
 async def test_redis_unreachable_is_told_quickly(stub_with, own_namespace):

@@ -10,7 +10,9 @@ logger = logging.getLogger(__name__)
 
 SUMMARY_S: Final = 60.0
 LINES: Final = 10
-"""Addresses that get a line of their own for one kind, until the next summary."""
+"""Addresses that get lines of their own for one kind, until the next summary."""
+LINES_EACH: Final = 5
+"""How many: who looks for the reason of a refusal tries again, in other ways."""
 _KINDS: Final = 100
 _ADDRESSES: Final = 1000
 _SHOWN: Final = 5
@@ -19,13 +21,13 @@ _SHOWN: Final = 5
 class _Kind:
     """What happened of one kind since the last summary.
 
-    lines: addresses that get a line of their own. told: those that are known from the log. more: address -> times, of
-    what is in no line.
+    lines: addresses that get lines of their own. told: how many lines each of them has. more: address -> times, of what
+    is in no line.
     """
 
     def __init__(self, level: int, lines: int) -> None:
         self.level, self.lines = level, lines
-        self.told, self.more = set[str](), Counter[str]()
+        self.told, self.more = Counter[str](), Counter[str]()
 
 
 class SummaryLog:
@@ -36,18 +38,18 @@ class SummaryLog:
         self._summary_at_s: float | None = None
 
     def tell(self, kind: str, address: str, text: str, level: int = logging.WARNING, lines: int = LINES) -> None:
-        """Log this text, or count it if one of its kind and address, or of enough other addresses, is in the log.
+        """Log this text, or count it if enough of its kind and address, or of its kind and others, are in the log.
 
         Args:
-            kind: what summaries call it. lines: so many addresses have a line of their own.
+            kind: what summaries call it. lines: how many addresses have lines of their own, and at most how many each.
         """
         if kind not in self._kinds and len(self._kinds) >= _KINDS:
             kind = "others"
         one = self._kinds.get(kind)
         if one is None:
             one = self._kinds[kind] = _Kind(level, lines)
-        if address not in one.told and len(one.told) < one.lines:
-            one.told.add(address)
+        if one.told[address] < min(one.lines, LINES_EACH) and (address in one.told or len(one.told) < one.lines):
+            one.told[address] += 1
             logger.log(level, "%s", text)
             return
         if address not in one.more and len(one.more) >= _ADDRESSES:
@@ -73,5 +75,6 @@ class SummaryLog:
                     kind, one.more.total(), SUMMARY_S, ", ".join(shown), rest,
                 )  # fmt: skip
                 # it goes on: the next one of these needs no line of its own
-                one.told, one.more = {address for address, _ in one.more.most_common(one.lines)}, Counter()
+                one.told = Counter({address: LINES_EACH for address, _ in one.more.most_common(one.lines)})
+                one.more = Counter()
                 self._kinds[kind] = one
