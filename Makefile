@@ -22,7 +22,7 @@ help:
 	@echo "make test-redis62 run the tests that need a Redis on Redis 6.2 instead of Valkey"
 	@echo "make test-redis   the same on another one: SERVER=/usr/bin/redis-server"
 	@echo "make k8s          check the Helm chart; builds helm with Go where there is none"
-	@echo "make bench        beside the Java NameServer, five minutes; needs cc   (ARGS=--help)"
+	@echo "make bench        beside the Java NameServer, eight minutes; needs cc   (ARGS=--help)"
 	@echo "make docs         make the pages: a site and man pages, in build/docs"
 	@echo "make pictures     take the pictures of the pages again; needs Chromium, and port 9876 free"
 	@echo "make lint types   ruff, mypy"

@@ -1,7 +1,7 @@
 """Ours beside the Java NameServer, under the same load in the same run.
 
-    python -m bench compare                 a selection, about five minutes
-    python -m bench compare --full          everything, five interleaved rounds, about 40 minutes
+    python -m bench compare                 a selection, about eight minutes
+    python -m bench compare --full          everything, five interleaved rounds, about an hour
     python -m bench compare --full --resume go on where such a run was interrupted
     python -m bench compare --render        write RESULTS.md again from what was measured
     python -m bench compare --full --beside ../before    another checkout of this project in the same rounds
@@ -34,12 +34,12 @@ from bench.servers.checkout import Checkout, NoCheckout, checkouts
 from bench.servers.peers import Echo, Java, Ours, Peer, available
 
 QUICK = Effort(
-    window_s=1.5, warm_most_s=18, settle_s=0.5, measure_s=3, stretch_s=6, registrations_s=2.5,
+    warm_most_s=60, settle_s=0.5, measure_s=3, stretch_s=6, registrations_s=2.5,
     ladder=(2_000, 10_000, 25_000, 60_000), ladder_s=1, lag_s=10,
 )  # fmt: skip
 SMOKE = Effort(
-    window_s=0.1, warm_most_s=0.3, settle_s=0.1, measure_s=0.3, stretch_s=1.2, registrations_s=0.3,
-    ladder=(500, 1_000), ladder_s=0.3, lag_s=1,
+    window_s=0.1, java_warm_least_s=0.3, warm_most_s=0.3, settle_s=0.1, measure_s=0.3, stretch_s=1.2,
+    registrations_s=0.3, ladder=(500, 1_000), ladder_s=0.3, lag_s=1,
 )  # fmt: skip
 TINY = clusters("S2", "a tiny S2: 40 topics", 2, 2, 20, ten_by=4, all_by=1)
 EFFORTS = {"smoke": SMOKE, "selection": QUICK, "full": Effort()}

@@ -27,11 +27,12 @@ class Effort:
     """How long each step lasts; the defaults are those of ``--full``.
 
     ladder: rates of the plot of latency against load, every second round; stretch_s: of S4; lag_s: of the lag's probes.
-    window_s, warm_most_s: how a server is warmed up (Life.warm_up).
+    window_s, java_warm_least_s, warm_most_s: how a server is warmed up (Life.warm_up).
     """
 
-    window_s: float = 2.0
-    warm_most_s: float = 40.0
+    window_s: float = 10.0
+    java_warm_least_s: float = 60.0
+    warm_most_s: float = 120.0
     settle_s: float = 0.5
     measure_s: float = 4.0
     stretch_s: float = 10.0
@@ -42,9 +43,9 @@ class Effort:
 
 
 def is_steady(rates: Sequence[float]) -> bool:
-    """Whether the last three of these rates are within 5 %."""
+    """Whether the last three of these rates are within 3 %."""
     last = rates[-3:]
-    return len(last) == 3 and max(last) <= 1.05 * min(last)
+    return len(last) == 3 and max(last) <= 1.03 * min(last)
 
 
 @dataclass
@@ -178,12 +179,17 @@ class Life:
         self.generator.run(connections=64, inflight=16, seconds=seconds)
 
     def warm_up(self) -> None:
-        """Load the server until its rate has stopped rising: three windows in a row within 5 %. The same for each.
+        """Load the server until its rate has stopped rising: three windows in a row within 3 %, a Java for a minute.
 
-        Java compiles its hot code meanwhile: after 4 s on one core it is half as fast as after 30.
+        Java compiles its hot code meanwhile, on the core that answers: its rate rises for a minute, and stands still
+        for some seconds on the way.
         """
         rates: list[float] = []
-        while not is_steady(rates) and len(rates) * self.effort.window_s < self.effort.warm_most_s:
+        effort = self.effort
+        least_s = effort.java_warm_least_s if self.record.peer.startswith("Java") else 0.0
+        while (took_s := len(rates) * effort.window_s) < least_s or not (
+            is_steady(rates) or took_s >= effort.warm_most_s
+        ):
             self.beat()
             rates.append(self.generator.run(connections=64, inflight=16, seconds=self.effort.window_s).rate)
         seconds = len(rates) * self.effort.window_s

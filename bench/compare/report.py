@@ -28,8 +28,8 @@ has nothing else to do, with a C compiler, Java and Maven:
 
 | command | takes | measures |
 | --- | --- | --- |
-| `make bench` | 5 min | a selection: Java 5.5.0, ours, the echo server, one round |
-| `make bench ARGS="compare --full"` | 40 min | everything below, five rounds; `--resume` after an interruption |
+| `make bench` | 8 min | a selection: Java 5.5.0, ours, the echo server, one round |
+| `make bench ARGS="compare --full"` | 60 min | everything below, five rounds; `--resume` after an interruption |
 | `make bench ARGS="console --write"` | 4 min | the console: its pages, how soon they show a change, lookups beside it |
 | `make bench ARGS="scale"` | 6 min | what one Redis carries, the limits of size, a Redis Cluster: `SCALE.md` |
 | `make bench ARGS="compare --render"` | 1 s | nothing: writes this file again from `bench/results/*.json` |
@@ -156,7 +156,8 @@ def _side_by_side(figures: Figures) -> str:
     rows = [
         row("S1, 16 × 1", load("S1 16x1")),
         row(
-            "warmed up by 64 × 16 until three windows are within 5 %: seconds; rate in the first window, in the last",
+            "warmed up by 64 × 16 until three windows of 10 s are within 3 %, Java for a minute or more: seconds; "
+            "rate in the first window, in the last",
             warm_up,
         ),
         row("S2, 64 × 1", load("S2 64x1")),
