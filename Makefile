@@ -113,7 +113,7 @@ k8s: $(VENV)/dev.stamp
 	$(BIN)/python -m pytest tests/deploy/test_chart.py tests/deploy/test_chart_installed.py $(ARGS)
 
 interop: $(VENV)/dev.stamp
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m interop $(ARGS)
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m interop $(ARGS)
 
 bench: $(VENV)/dev.stamp
 	$(BIN)/python -m bench $(ARGS)

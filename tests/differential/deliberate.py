@@ -62,8 +62,8 @@ DELIBERATE = {
         "version and answers 322 as if it did not know it: never drawn, for no peer writes it"
     ),
     "D33": (
-        "a registration with the DataVersion of the one before and other queue data or enableActingMaster: not sent "
-        "(Java leaves queue data that is there alone)"
+        "a registration that is not the last one again, with its DataVersion, and tells other queue data or another "
+        "enableActingMaster, or takes an id back: not sent (Java leaves queue data that is there alone)"
     ),
     "D35": "322 with another broker id than its address has in the row: not sent (Java looks at the version alone)",
     "clock": "a data version that the server made up: its timestamp, when it is that of the clock",

@@ -210,8 +210,9 @@ class Run:
         self.old: dict[int, list[Line]] = {}
         self.said = [Said() for _ in PROCESSES]
         self.owner: dict[tuple[str, str], Line] = {}
-        self.told: dict[tuple[str, str], tuple[Any, dict[Any, tuple[int, int, int, int]]]] = {}
-        """Per process: the DataVersion of its last registration, and the queue data that it has registered with it."""
+        self.told: dict[tuple[str, str], tuple[Any, dict[Any, tuple[int, int, int, int]], Any]] = {}
+        """Per process: the DataVersion of its last registration, the queue data that it has registered with it, and
+        what it sent."""
         self.rows: dict[str, dict[str, Any]] = {}
         self.clusters: dict[str, set[str]] = {}
         self.ghosts: set[tuple[str, str]] = set()
@@ -446,9 +447,10 @@ class Run:
             self.step_aside("null wrapper")
             return
         told_version, told_topics = about["told"]
-        same_version, told_before = self.told.get(self.who(cluster, addr), (None, {}))
-        if same_version == told_version and any(
-            told_before.get(topic) != queue_data for topic, queue_data in told_topics.items()
+        same_version, told_before, last = self.told.get(self.who(cluster, addr), (None, {}, None))
+        takes_back = holder not in (None, addr) and last != (ext, body, version, about["binary"])
+        if same_version == told_version and (
+            takes_back or any(told_before.get(topic) != queue_data for topic, queue_data in told_topics.items())
         ):
             self.step_aside("D33")
             return
@@ -479,7 +481,9 @@ class Run:
             self.owner[self.who(cluster, addr)] = line
             if about["form"] in ("json", "zlib", "bare keys"):
                 before = told_before if same_version == told_version else {}
-                self.told[self.who(cluster, addr)] = (told_version, before | told_topics)
+                self.told[self.who(cluster, addr)] = (
+                    told_version, before | told_topics, (dict(ext), body, version, about["binary"]),
+                )  # fmt: skip
         self.compare_rows(removal=False)
 
     def holder_is_newer(self, cluster: str, addr: str, holder: str | None, state: int) -> bool:

@@ -100,7 +100,7 @@ def test_badges_say_what_the_project_says():
 
 def test_the_readme_says_no_more_than_was_counted_and_measured():
     readme, results = ((ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "bench/RESULTS.md"))
-    counted = [int(number.replace(",", "")) for number in re.findall(r"([\d,]+) (?:tests\.|functions</text>)",
+    counted = [int(number.replace(",", "")) for number in re.findall(r"([\d,]+)\s(?:tests\.|functions</text>)",
                readme + (DOCS / "badges" / "tests.svg").read_text(encoding="utf-8"))]  # fmt: skip
     assert len(counted) == 2
     assert all(0.9 * badges.tests() <= number <= badges.tests() for number in counted)
@@ -108,9 +108,16 @@ def test_the_readme_says_no_more_than_was_counted_and_measured():
     def measured(row):
         return float(re.search(rf"^\| {row}[^|]*\|[^|]*\| ([\d.]+) ×", results, re.M)[1])
 
-    claim = re.search(r"(\d+) × the lookups of Java NameServer 5\.5\.0 over 64 connections, (\d+) ×\s+with 16", readme)
-    assert int(claim[1]) <= measured("S2, 64 × 1: lookups/s")
-    assert int(claim[2]) <= measured("S2, 64 × 16: lookups/s")
+    def ours_to_java(row):  # its bar may be about the echo server
+        return float(
+            re.search(rf"^\| {row}: lookups/s.*\n\| *\| no bar: × Java 5\.5\.0 \| ([\d.]+) ×", results, re.M)[1]
+        )
+
+    claim = re.search(
+        r"([\d.]+) × the lookups of a warm Java NameServer 5\.5\.0 over 64\s+connections, ([\d.]+) × with 16", readme
+    )
+    assert float(claim[1]) <= measured("S2, 64 × 1: lookups/s")
+    assert float(claim[2]) <= ours_to_java("S2, 64 × 16")
     own, java = map(float, re.search(r"all S2 routes asked once.*?\n\|.*?\((\d+) against (\d+) MB\)", results).groups())
     assert "in half of its memory" in " ".join(readme.split())
     assert own / java < 0.55
