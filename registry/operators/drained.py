@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
-from ..store.fleet.processes import FrontEnd, WorkerNow, read_fleet
+from ..store.fleet.processes import DRAIN_SEEN_MS, FrontEnd, WorkerNow, read_fleet
 from ..store.store import Store
 from .maintenance import Maintenance, read_maintenance
 from .words import counted, some_of
-
-SEEN_MS: Final = 180_000
-"""A client that was last heard so long ago has looked its routes up again, or is gone: they do it each 30 s."""
 
 
 class DrainNow(NamedTuple):
@@ -49,10 +46,10 @@ def drain_of(
     Args:
         maintenance: of this broker name: says since when. seq: a front end that has not this change cannot tell.
     """
-    left_ms = max(0, (maintenance.since_ms if maintenance is not None else now_ms) + SEEN_MS - now_ms)
+    left_ms = max(0, (maintenance.since_ms if maintenance is not None else now_ms) + DRAIN_SEEN_MS - now_ms)
     addresses, waiting, not_known = set[str](), 0, []
     for one in front_ends:
-        workers = [worker for worker in one.workers if not worker.gone or now_ms - worker.told_ms < SEEN_MS]
+        workers = [worker for worker in one.workers if not worker.gone or now_ms - worker.told_ms < DRAIN_SEEN_MS]
         for worker in workers:
             told = worker.facts.drains.get(name)
             if told is not None and (worker.gone or worker.facts.seq >= seq):

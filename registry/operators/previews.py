@@ -262,8 +262,9 @@ async def set_topic(store: Store, topic: str, asked: Mapping[str, tuple[int, int
     before = (await read_topic_tables(store, topic)).topics.get(topic, {})
     flags = {name: data.topic_sys_flag for name, data in before.items()}
     wanted = {name: QueueData(*numbers, flags.get(name, 0)) for name, numbers in asked.items()}
-    are_so = {name for name, data in before.items() if name in wanted and data.numbers == wanted[name].numbers}
-    changed = {name: data for name, data in wanted.items() if name not in are_so}
+    changed = {
+        name: data for name, data in wanted.items() if name not in before or before[name].numbers != data.numbers
+    }
     result = {"topic": topic, "before": before, "changed": changed}
     if not changed:
         return Preview([], None, f"topic {topic} is so already", result)

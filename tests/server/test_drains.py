@@ -112,7 +112,7 @@ def test_a_closed_connection_counts_until_it_was_last_heard_minutes_ago(here):
     here.change(4, "orders")
     one.connection_lost(None)
     assert here.waiting() == ["10.0.0.1:1"]
-    here.side.connections.clock_s += module.SEEN_S + 1
+    here.side.connections.clock_s += module.DRAIN_SEEN_MS / 1000 + 1
     assert here.waiting() == []
 
 
@@ -120,7 +120,7 @@ def test_a_silent_connection_counts_no_more_after_minutes(here):
     one = here.client(1)
     ask(one, "orders")
     here.change(4, "orders")
-    here.side.connections.clock_s += module.SEEN_S + 1
+    here.side.connections.clock_s += module.DRAIN_SEEN_MS / 1000 + 1
     assert here.waiting() == []
     ask(one, "other")  # it is there after all
     assert here.waiting() == ["10.0.0.1:1"]

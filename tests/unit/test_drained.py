@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from mqregistry.operators.drained import SEEN_MS, drain_of
+from mqregistry.operators.drained import drain_of
 from mqregistry.operators.maintenance import Maintenance
-from mqregistry.store.fleet.processes import DrainFacts, WorkerFacts, WorkerNow, front_ends_of
+from mqregistry.store.fleet.processes import DRAIN_SEEN_MS, DrainFacts, WorkerFacts, WorkerNow, front_ends_of
 
 NOW = 10_000_000
 
@@ -40,7 +40,7 @@ def test_a_front_end_that_did_not_see_it_cannot_tell_until_minutes_have_passed()
     assert not now.is_done
     assert "a started, or read its tables again, after the write permission was taken" in str(now)
     assert "known in 180 s" in str(now)
-    assert drain_of("broker-a", ends, since(SEEN_MS), NOW).is_done
+    assert drain_of("broker-a", ends, since(DRAIN_SEEN_MS), NOW).is_done
 
 
 def test_a_front_end_that_is_behind_cannot_tell():
@@ -57,5 +57,5 @@ def test_clients_of_a_front_end_that_went_count_for_minutes():
     facts = DrainFacts(seq=9, waiting=1, addresses=["10.0.0.1:1"])
     gone = front_end("a", told_ms=NOW - 60_000, broker_a=facts)
     assert (drain_of("broker-a", [gone], since(61_000), NOW, 9).waiting) == 1
-    long_gone = front_end("a", told_ms=NOW - SEEN_MS, broker_a=facts)
-    assert drain_of("broker-a", [long_gone], since(SEEN_MS), NOW, 9).is_done
+    long_gone = front_end("a", told_ms=NOW - DRAIN_SEEN_MS, broker_a=facts)
+    assert drain_of("broker-a", [long_gone], since(DRAIN_SEEN_MS), NOW, 9).is_done

@@ -342,7 +342,7 @@ class Authorization:
         return found
 
     def may_ask_open(self, sender: Sender) -> bool:
-        """Whether every lookup that was kept is allowed to whoever sends it over this connection."""
+        """Whether every lookup that was kept is allowed to everybody over this connection."""
         return self._open_lookups.may_ask(self.own_caller(sender).user, source_of(sender))
 
     def _is_open(self, command: Command) -> bool:

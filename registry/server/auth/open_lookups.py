@@ -1,4 +1,4 @@
-"""Says which lookups (105) are allowed to whoever sends them, so that their answers may be kept for all of these.
+"""Says which lookups (105) are allowed to everybody, so that one answer may be kept for all senders.
 
 Reading is allowed to everybody unless a rule denies it. So a lookup that is not signed is allowed if no rule can deny
 its topic to anybody, and its sender is enabled, in the network that the user is bound to, and not denied all topics.

@@ -90,7 +90,7 @@ class LoopTime:
         self._buckets.take(account, now_ns, for_ns=PART * spent_ns)
 
     def worked(self, host: str, spent_ns: int) -> None:
-        """Work for this host took so long, in a task of its own; unlimited hosts have no account."""
+        """Count the time of work for this host that ran in a task of its own; unlimited hosts have no account."""
         account = self._account_of(host)
         if account:
             self.spent(account, spent_ns, self._clock_ns())

@@ -11,14 +11,12 @@ from typing import Final, Protocol
 
 from ...events.changes import BrokerChange, WritePermSet
 from ...model import PERM_WRITE
-from ...store.fleet.processes import DrainFacts
+from ...store.fleet.processes import DRAIN_SEEN_MS, DrainFacts
 from .route_answers import KeptAnswer, RouteAnswers
 from .view import Applied, View
 
-SEEN_S: Final = 180.0
-"""A client that was last heard so long ago counts no more: those of RocketMQ look their routes up each 30 s."""
 MOST_ASKED: Final = 500_000
-"""So many routes all connections of a worker remember together: some 30 MB."""
+"""How many routes all connections of a worker remember together: some 30 MB."""
 _NAMES_MOST: Final = 20
 _ADDRESSES_MOST: Final = 20
 
@@ -99,7 +97,7 @@ class Drains:
 
     def _look(self, name: str, drain: _Drain) -> DrainFacts:
         quoted, bare, tables = self._answers.quoted, self._answers.bare, self._view.tables
-        after_s = self._clock_s() - SEEN_S
+        after_s = self._clock_s() - DRAIN_SEEN_MS / 1000
         for client, topics in list(drain.waiting.items()):
             for topic in list(topics):
                 data = tables.topics.get(topic, {}).get(name)

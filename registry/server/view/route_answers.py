@@ -63,7 +63,7 @@ class RouteAnswers:
         return kept
 
     def note_asked(self, ext_fields: Mapping[str, str] | None, asked: set[KeptAnswer]) -> None:
-        """Add the route that a lookup asked for to those that its connection has asked for, in whatever form."""
+        """Add the route that a lookup asked for to those of its connection, for either JSON form."""
         topic = (ext_fields or {}).get("topic", "")
         if topic in self._view.tables.topics:
             asked.add(self.any_kept(topic))

@@ -30,6 +30,10 @@ SWEEPER_SILENT_MS: Final = 10_000
 PEERS_MOST: Final = 2000
 
 
+DRAIN_SEEN_MS: Final = 180_000
+"""A client that was heard longer ago counts no more in a drain: those of RocketMQ look their routes up each 30 s."""
+
+
 class DrainFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Who, at one worker, has a route from before the write permission of a broker name was taken.
 
