@@ -16,6 +16,7 @@ from ..errors import PeerGoesAway, PeerUnavailable, RemoteProtocolError
 from ..protocol.codes import FLAG_ONEWAY, FLAG_RESPONSE, SERVER_VERSION, Encoding, RequestCode, ResponseCode, with_name
 from ..protocol.command import Command, decode_command, encode_command
 from ..protocol.frame import FrameReader
+from .checks import check_callable, check_instance, check_optional, check_range
 
 logger = logging.getLogger(__name__)
 
@@ -41,6 +42,23 @@ class ConnectionOptions(TypedDict, total=False):
     encoding: Encoding
     max_in_flight: int
     on_request: OnRequest | None
+
+
+def check_connection_options(options: ConnectionOptions) -> None:
+    """Check options that an application gave.
+
+    Raises:
+        TypeError, ValueError: one of another type or out of its range, or of a name that there is not.
+    """
+    if unknown := options.keys() - ConnectionOptions.__annotations__.keys():
+        raise TypeError(f"unexpected keyword argument {min(unknown)!r}")
+    check_optional(options.get("tls"), ssl.SSLContext, "tls")
+    check_instance(options.get("encoding", Encoding.JSON), Encoding, "encoding", "an Encoding")
+    max_in_flight = options.get("max_in_flight", MAX_IN_FLIGHT)
+    check_instance(max_in_flight, int, "max_in_flight", "a number of requests")
+    check_range(max_in_flight, 1, 2**31 - 1, "max_in_flight")
+    if (on_request := options.get("on_request")) is not None:
+        check_callable(on_request, "on_request")
 
 
 class PeerConnection(asyncio.Protocol):

@@ -9,16 +9,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-import ssl
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, Self, TypeVar, Unpack
 
 from ..errors import ClientClosed, PeerGoesAway, PeerUnavailable, RemoteProtocolError
-from ..protocol.codes import Encoding
 from ..protocol.command import Command
 from .addresses import AddressSpec, NameServerAddress, NameServerAddresses
-from .checks import check_callable, check_instance, check_optional, check_range, check_seconds
-from .connection import MAX_IN_FLIGHT, REQUEST_TIMEOUT_S, ConnectionOptions, OnRequest, PeerConnection
+from .checks import check_seconds
+from .connection import REQUEST_TIMEOUT_S, ConnectionOptions, PeerConnection, check_connection_options
 from .reconnecting import Backoff, ReconnectingConnection
 
 logger = logging.getLogger(__name__)
@@ -27,6 +25,14 @@ _Result = TypeVar("_Result")
 
 BACKOFF_FIRST_S: Final = 0.1
 BACKOFF_MOST_S: Final = 10.0
+
+
+class NameServersOptions(ConnectionOptions, total=False):
+    """Arguments of :class:`NameServers` besides the addresses."""
+
+    backoff_first_s: float
+    backoff_most_s: float
+    connect_timeout_s: float
 
 
 class NameServers:
@@ -52,26 +58,16 @@ class NameServers:
         backoff_first_s: float = BACKOFF_FIRST_S,
         backoff_most_s: float = BACKOFF_MOST_S,
         connect_timeout_s: float = REQUEST_TIMEOUT_S,
-        tls: ssl.SSLContext | None = None,
-        encoding: Encoding = Encoding.JSON,
-        max_in_flight: int = MAX_IN_FLIGHT,
-        on_request: OnRequest | None = None,
+        **options: Unpack[ConnectionOptions],
     ) -> None:
         check_seconds(
             backoff_first_s=backoff_first_s, backoff_most_s=backoff_most_s, connect_timeout_s=connect_timeout_s
         )
-        check_optional(tls, ssl.SSLContext, "tls")
-        check_instance(encoding, Encoding, "encoding", "an Encoding")
-        check_instance(max_in_flight, int, "max_in_flight", "a number of requests")
-        check_range(max_in_flight, 1, 2**31 - 1, "max_in_flight")
-        if on_request is not None:
-            check_callable(on_request, "on_request")
+        check_connection_options(options)
         self.addresses = addresses if isinstance(addresses, NameServerAddresses) else NameServerAddresses(addresses)
         self._backoff_s = backoff_first_s, backoff_most_s
         self._connect_timeout_s = connect_timeout_s
-        self._options = ConnectionOptions(
-            tls=tls, encoding=encoding, max_in_flight=max_in_flight, on_request=on_request
-        )
+        self._options = options
         self._servers: dict[NameServerAddress, ReconnectingConnection] = {}
         self._index = random.randrange(1 << 16)
         self._chosen: NameServerAddress | None = None

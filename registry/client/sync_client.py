@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
 import os
 import threading
@@ -24,7 +25,7 @@ import weakref
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Final, Generic, Self, TypeVar
+from typing import Any, Concatenate, Final, Generic, ParamSpec, Self, TypeVar
 
 from ..errors import ClientClosed
 
@@ -32,6 +33,7 @@ logger = logging.getLogger(__name__)
 
 _Result = TypeVar("_Result")
 _Client = TypeVar("_Client")
+_Arguments = ParamSpec("_Arguments")
 
 # A look-up of a host name cannot be interrupted, and may take longer than that.
 _CLOSE_S: Final = 10.0
@@ -231,3 +233,46 @@ class SyncClient(Generic[_Client]):
             return function()
 
         return self._call(run)
+
+
+def on_loop(
+    method: Callable[Concatenate[_Client, _Arguments], _Result],
+) -> Callable[Concatenate[SyncClient[_Client], _Arguments], _Result]:
+    """Make a blocking client's method of a method that does not wait: it runs in the background thread."""
+
+    @functools.wraps(method)
+    def run(self: SyncClient[_Client], /, *args: _Arguments.args, **options: _Arguments.kwargs) -> _Result:
+        return self._on_loop(lambda: method(self._client, *args, **options))
+
+    return run
+
+
+def waits_for(
+    method: Callable[Concatenate[_Client, _Arguments], Coroutine[Any, Any, _Result]],
+) -> Callable[Concatenate[SyncClient[_Client], _Arguments], _Result]:
+    """Make a blocking client's method of a coroutine's: the caller's thread waits for the result."""
+
+    @functools.wraps(method)
+    def run(self: SyncClient[_Client], /, *args: _Arguments.args, **options: _Arguments.kwargs) -> _Result:
+        return self._call(method, self._client, *args, **options)
+
+    return run
+
+
+def made_like(
+    client: Callable[_Arguments, _Client],
+) -> Callable[[Callable[[Any], None]], Callable[Concatenate[Any, _Arguments], None]]:
+    """Decorate ``__init__`` of a blocking client: it takes the arguments of the asynchronous one, which it makes.
+
+    What is decorated then runs, and may refuse what was made.
+    """
+
+    def decorate(check: Callable[[Any], None]) -> Callable[Concatenate[Any, _Arguments], None]:
+        @functools.wraps(client.__init__)
+        def init(self: Any, /, *args: _Arguments.args, **options: _Arguments.kwargs) -> None:
+            SyncClient.__init__(self, client(*args, **options))
+            check(self)
+
+        return init
+
+    return decorate

@@ -141,3 +141,8 @@ def test_the_public_interface():
     assert set(client.__all__) == set(client._MODULES) == set(dir(client))
     with pytest.raises(AttributeError, match="has no attribute 'Nothing'"):
         _ = client.Nothing
+
+
+def test_name_servers_of_an_event_loop_are_refused():
+    with pytest.raises(ConfigError, match="give its addresses instead"):
+        RouteClientSync(client.NameServers("127.0.0.1:1"))

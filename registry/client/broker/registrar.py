@@ -196,7 +196,7 @@ class BrokerRegistrar:
             await asyncio.wait(asked)
         return self.results
 
-    def change(self, **fields: Any) -> None:
+    def change(self, /, **fields: Any) -> None:
         """Use other settings from now on, e.g. ``broker_id=0`` for a slave that becomes the master, and register.
 
         Args:

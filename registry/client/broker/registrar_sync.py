@@ -5,18 +5,13 @@ About threads, forks, closing and Ctrl-C see :mod:`mqregistry.client.sync_client
 
 from __future__ import annotations
 
-import ssl
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Mapping
 
 from ...model import DataVersion, TopicConfig, TopicQueueMapping
-from ..addresses import AddressSpec, NameServerAddresses
-from ..sync_client import SyncClient
-from .config import BrokerConfig, Pace
-from .redis_writer import RedisWriter
-from .registrar import DEFAULT_NAMESPACE, BrokerRegistrar, Transport
+from ..sync_client import SyncClient, made_like, on_loop, waits_for
+from .registrar import BrokerRegistrar
 from .target import RegistrationResult
-from .topic_table import DEFAULT_PERM, TopicTable
+from .topic_table import DEFAULT_PERM
 
 
 class BrokerRegistrarSync(SyncClient[BrokerRegistrar]):
@@ -27,27 +22,12 @@ class BrokerRegistrarSync(SyncClient[BrokerRegistrar]):
     for the name servers. ``on_result`` is called in the background thread.
     """
 
-    def __init__(
-        self,
-        config: BrokerConfig,
-        topics: TopicTable | Iterable[TopicConfig] = (),
-        name_servers: NameServerAddresses | AddressSpec = None,
-        *,
-        transport: Transport = "wire",
-        redis: str | RedisWriter | None = None,
-        namespace: str = DEFAULT_NAMESPACE,
-        create_namespace: bool = False,
-        tls: ssl.SSLContext | None = None,
-        pace: Pace | None = None,
-        unregister: bool = True,
-        on_result: Callable[[RegistrationResult], None] | None = None,
-    ) -> None:
-        super().__init__(
-            BrokerRegistrar(
-                config, topics, name_servers, transport=transport, redis=redis, namespace=namespace,
-                create_namespace=create_namespace, tls=tls, pace=pace, unregister=unregister, on_result=on_result,
-            )
-        )  # fmt: skip
+    @made_like(BrokerRegistrar)
+    def __init__(self) -> None: ...
+
+    register_now = waits_for(BrokerRegistrar.register_now)
+    change = on_loop(BrokerRegistrar.change)
+    use_name_servers = on_loop(BrokerRegistrar.use_name_servers)
 
     @property
     def results(self) -> Mapping[str, RegistrationResult]:
@@ -117,15 +97,3 @@ class BrokerRegistrarSync(SyncClient[BrokerRegistrar]):
     def remove(self, *names: str) -> None:
         """See :meth:`TopicTable.remove`."""
         self._on_loop(lambda: self._client.topics.remove(*names))
-
-    def register_now(self) -> Mapping[str, RegistrationResult]:
-        """See :meth:`BrokerRegistrar.register_now`."""
-        return self._call(self._client.register_now)
-
-    def change(self, **fields: Any) -> None:
-        """See :meth:`BrokerRegistrar.change`."""
-        self._on_loop(lambda: self._client.change(**fields))
-
-    def use_name_servers(self, name_servers: AddressSpec) -> None:
-        """See :meth:`BrokerRegistrar.use_name_servers`."""
-        self._on_loop(lambda: self._client.use_name_servers(name_servers))

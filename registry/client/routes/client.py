@@ -9,17 +9,15 @@ import asyncio
 import contextlib
 import logging
 import os
-import ssl
 from collections.abc import Callable, Mapping
-from typing import Final, Self
+from typing import Final, Self, Unpack
 
 from ...errors import ClientClosed, ConfigError, NoRoute, RemoteProtocolError
 from ...model import MASTER_ID, TopicRoute
-from ...protocol.codes import Encoding
 from ..addresses import AddressSpec, NameServerAddresses
 from ..checks import MAX_QUEUES, check_callable, check_range, check_seconds, check_topic_name
-from ..connection import MAX_IN_FLIGHT, REQUEST_TIMEOUT_S, OnRequest, PeerConnection
-from ..name_servers import BACKOFF_FIRST_S, BACKOFF_MOST_S, NameServers
+from ..connection import PeerConnection
+from ..name_servers import NameServers, NameServersOptions
 from .push import PUSH_ANSWER_S, RoutePush
 from .queues import (
     DEFAULT_TOPIC,
@@ -85,13 +83,7 @@ class RouteClient:
         lock_timeout_s: float = LOCK_TIMEOUT_S,
         call_timeout_s: float = CALL_TIMEOUT_S,
         cache_file: str | os.PathLike[str] | None = None,
-        connect_timeout_s: float = REQUEST_TIMEOUT_S,
-        backoff_first_s: float = BACKOFF_FIRST_S,
-        backoff_most_s: float = BACKOFF_MOST_S,
-        tls: ssl.SSLContext | None = None,
-        encoding: Encoding = Encoding.JSON,
-        max_in_flight: int = MAX_IN_FLIGHT,
-        on_request: OnRequest | None = None,
+        **options: Unpack[NameServersOptions],
     ) -> None:
         check_topic_name(default_topic)
         check_range(default_topic_queue_nums, 1, MAX_QUEUES, "default_topic_queue_nums")
@@ -100,17 +92,15 @@ class RouteClient:
             push_answer_s=push_answer_s, poll_every_s=poll_every_s,
             lock_timeout_s=lock_timeout_s, call_timeout_s=call_timeout_s,
         )  # fmt: skip
-        self._own_name_servers = not isinstance(name_servers, NameServers)
+        self.owns_name_servers = not isinstance(name_servers, NameServers)
         if isinstance(name_servers, NameServers):
-            if tls is not None:
-                raise ConfigError("tls is given with a NameServers, which has its own: give it to that")
+            if options:
+                raise ConfigError(
+                    f"{', '.join(options)} is given with a NameServers, which has its own: give it to that"
+                )
             self.name_servers = name_servers
         else:
-            self.name_servers = NameServers(
-                name_servers, backoff_first_s=backoff_first_s, backoff_most_s=backoff_most_s,
-                connect_timeout_s=connect_timeout_s, tls=tls, encoding=encoding, max_in_flight=max_in_flight,
-                on_request=on_request,
-            )  # fmt: skip
+            self.name_servers = NameServers(name_servers, **options)
         self._file = None if cache_file is None else RouteFile(cache_file)
         self._updater = RouteUpdater(
             self.name_servers, lock_timeout_s=lock_timeout_s, call_timeout_s=call_timeout_s,
@@ -133,7 +123,7 @@ class RouteClient:
     async def __aenter__(self) -> Self:
         self._open = True
         self.name_servers.on_addresses.append(self._poll_soon.set)
-        if self._own_name_servers:
+        if self.owns_name_servers:
             await self.name_servers.__aenter__()
         if self._file is not None:
             await asyncio.to_thread(self._file.read)
@@ -160,7 +150,7 @@ class RouteClient:
         finally:
             if self._file is not None:
                 self._file.write()
-            if self._own_name_servers:
+            if self.owns_name_servers:
                 await self.name_servers.close()
 
     # topics in use

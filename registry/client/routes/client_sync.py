@@ -6,26 +6,13 @@ threads, forks, closing and Ctrl-C see :mod:`mqregistry.client.sync_client`.
 
 from __future__ import annotations
 
-import os
-import ssl
 from collections.abc import Callable, Mapping
 
-from ...errors import NoRoute
+from ...errors import ConfigError, NoRoute
 from ...model import MASTER_ID, TopicRoute
-from ...protocol.codes import Encoding
-from ..addresses import AddressSpec, NameServerAddresses
-from ..connection import MAX_IN_FLIGHT, REQUEST_TIMEOUT_S, OnRequest
-from ..name_servers import BACKOFF_FIRST_S, BACKOFF_MOST_S
-from ..sync_client import SyncClient
-from .client import (
-    CALL_TIMEOUT_S,
-    LOCK_TIMEOUT_S,
-    POLL_EVERY_S,
-    POLL_FIRST_S,
-    RouteClient,
-)
-from .push import PUSH_ANSWER_S
-from .queues import DEFAULT_TOPIC, DEFAULT_TOPIC_QUEUE_NUMS, MessageQueue, PublishInfo
+from ..sync_client import SyncClient, made_like, on_loop, waits_for
+from .client import RouteClient
+from .queues import MessageQueue, PublishInfo
 from .tables import FoundBroker
 from .updates import RouteListener
 
@@ -38,50 +25,19 @@ class RouteClientSync(SyncClient[RouteClient]):
     no NameServers, which belongs to the caller's event loop.
     """
 
-    def __init__(
-        self,
-        name_servers: NameServerAddresses | AddressSpec = None,
-        *,
-        push: bool = True,
-        push_answer_s: float = PUSH_ANSWER_S,
-        default_topic: str = DEFAULT_TOPIC,
-        default_topic_queue_nums: int = DEFAULT_TOPIC_QUEUE_NUMS,
-        latency_fault_tolerance: bool = False,
-        poll_first_s: float = POLL_FIRST_S,
-        poll_every_s: float = POLL_EVERY_S,
-        lock_timeout_s: float = LOCK_TIMEOUT_S,
-        call_timeout_s: float = CALL_TIMEOUT_S,
-        cache_file: str | os.PathLike[str] | None = None,
-        connect_timeout_s: float = REQUEST_TIMEOUT_S,
-        backoff_first_s: float = BACKOFF_FIRST_S,
-        backoff_most_s: float = BACKOFF_MOST_S,
-        tls: ssl.SSLContext | None = None,
-        encoding: Encoding = Encoding.JSON,
-        max_in_flight: int = MAX_IN_FLIGHT,
-        on_request: OnRequest | None = None,
-    ) -> None:
-        super().__init__(
-            RouteClient(
-                name_servers, push=push, push_answer_s=push_answer_s, default_topic=default_topic,
-                default_topic_queue_nums=default_topic_queue_nums, latency_fault_tolerance=latency_fault_tolerance,
-                poll_first_s=poll_first_s, poll_every_s=poll_every_s, lock_timeout_s=lock_timeout_s,
-                call_timeout_s=call_timeout_s, cache_file=cache_file, connect_timeout_s=connect_timeout_s,
-                backoff_first_s=backoff_first_s, backoff_most_s=backoff_most_s, tls=tls, encoding=encoding,
-                max_in_flight=max_in_flight, on_request=on_request,
-            )
-        )  # fmt: skip
+    @made_like(RouteClient)
+    def __init__(self) -> None:
+        if not self._client.owns_name_servers:
+            raise ConfigError("a NameServers belongs to an event loop: give its addresses instead")
 
-    def publish(self, *topics: str, group: str = "") -> None:
-        """See :meth:`RouteClient.publish`."""
-        self._on_loop(lambda: self._client.publish(*topics, group=group))
+    publish = on_loop(RouteClient.publish)
+    subscribe = on_loop(RouteClient.subscribe)
+    forget = on_loop(RouteClient.forget)
+    lookup = waits_for(RouteClient.lookup)
 
-    def subscribe(self, *topics: str, group: str = "") -> None:
-        """See :meth:`RouteClient.subscribe`."""
-        self._on_loop(lambda: self._client.subscribe(*topics, group=group))
-
-    def forget(self, *topics: str, group: str = "") -> None:
-        """See :meth:`RouteClient.forget`."""
-        self._on_loop(lambda: self._client.forget(*topics, group=group))
+    def update(self, topic: str) -> bool:
+        """See :meth:`RouteClient.update`."""
+        return self._call(self._client.update, topic)
 
     def publish_info(self, topic: str) -> PublishInfo:
         """See :meth:`RouteClient.publish_info`."""
@@ -103,14 +59,6 @@ class RouteClientSync(SyncClient[RouteClient]):
     def report(self, broker_name: str, latency_ms: float = 0.0, *, failed: bool = False) -> None:
         """See :meth:`QueueSelector.report`."""
         self._known.selector.report(broker_name, latency_ms, failed=failed)
-
-    def lookup(self, topic: str) -> TopicRoute | None:
-        """See :meth:`RouteClient.lookup`."""
-        return self._call(self._client.lookup, topic)
-
-    def update(self, topic: str) -> bool:
-        """See :meth:`RouteClient.update`."""
-        return self._call(self._client.update, topic)
 
     @property
     def routes(self) -> Mapping[str, TopicRoute]:
