@@ -24,7 +24,9 @@ from tests.store.bed import Bed
 hypothesis.settings.register_profile(
     "default", max_examples=100, stateful_step_count=30, deadline=None, derandomize="CI" in os.environ
 )
-hypothesis.settings.register_profile("quick", max_examples=20, stateful_step_count=20, deadline=None)
+hypothesis.settings.register_profile(
+    "quick", max_examples=20, stateful_step_count=20, deadline=None, derandomize="CI" in os.environ
+)
 hypothesis.settings.register_profile(
     "long",
     max_examples=int(os.environ.get("HYPOTHESIS_EXAMPLES", "3000")),

@@ -479,10 +479,12 @@ class Run:
         self.must_agree(java, ours, f"103 {ext} version={version} {body[:600]!r}")
         if not refused and java.get("code", 0) == 0 and not (null_wrapper and self.as_48):
             self.owner[self.who(cluster, addr)] = line
-            if about["form"] in ("json", "zlib", "bare keys"):
+            if about["form"] in ("json", "zlib", "bare keys", "null table"):
                 before = told_before if same_version == told_version else {}
+                # of a null table only the DataVersion is kept
+                registered = {} if about["form"] == "null table" else told_topics
                 self.told[self.who(cluster, addr)] = (
-                    told_version, before | told_topics, (dict(ext), body, version, about["binary"]),
+                    told_version, before | registered, (dict(ext), body, version, about["binary"]),
                 )  # fmt: skip
         self.compare_rows(removal=False)
 
