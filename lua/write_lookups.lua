@@ -4,7 +4,8 @@
   ARGV[2] incarnation  random, of this worker process
   ARGV[3] number       int   of this report, rising: one that was written already is not written again
   ARGV[4] during_ms    int   the time that was counted in, until about now
-  ARGV[5...] JSON members of one entry each: "found":{topic:count},"missing":{topic:count}
+  ARGV[5...] JSON members of one entry each: "found":{topic:count},"missing":{topic:count},
+    "clients":{topic:[address]}
   DERIVED lookups; counted: HASH, <incarnation> -> number and time of its last report, for a day
   RETURNS {"OK", entries written}
   EVENTS  none (entries on lookups; their schema: registry/events/journal.py)

@@ -69,7 +69,8 @@ class Lookups(msgspec.Struct, frozen=True):
     A worker writes one entry of up to 500 topics each ten seconds, more where there are more topics, none where there
     was no lookup; after an outage of Redis, one for all the time since the last. All counts add up: no lookup is in two
     entries. found: topic -> times it was answered with a route; missing: name -> times it was answered with "no such
-    topic" (17). Names beyond what a worker keeps are counted together, as ``(others)``.
+    topic" (17). Names beyond what a worker keeps are counted together, as ``(others)``. clients: name -> addresses of
+    the first clients that asked for it in vain in this time, three at most, of 1,000 names at most.
     """
 
     ms: int
@@ -77,6 +78,7 @@ class Lookups(msgspec.Struct, frozen=True):
     since_ms: int
     found: dict[str, int] = {}
     missing: dict[str, int] = {}
+    clients: dict[str, list[str]] = {}
     at: int | None = None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -20,6 +21,7 @@ from .routes import closest_names, route_of
 from .words import counted, moment, perm, some_of
 
 _DAY_MS: Final = 86_400_000
+_CLIENTS: Final = 10
 
 
 class _Report(msgspec.Struct):
@@ -27,9 +29,20 @@ class _Report(msgspec.Struct):
 
     ms: int
     missing: dict[str, int] = {}
+    clients: dict[str, list[str]] = {}
 
 
 _report: Final = msgspec.json.Decoder(_Report)
+
+
+class Asked(NamedTuple):
+    """How often clients asked for a name in vain within the last day, when that was counted last, and addresses of
+    some of them: front ends keep a sample.
+    """
+
+    times: int = 0
+    last_ms: int = 0
+    clients: tuple[str, ...] = ()
 
 
 class Why(NamedTuple):
@@ -37,8 +50,7 @@ class Why(NamedTuple):
 
     route: as clients are told it now, None: code 17. lost: the last change after which it had no route. began_ms: the
     first change that the stream holds, None: the stream holds every change that ever was. close: names that are nearly
-    the same. asked, asked_ms: how often clients asked for it in vain within the last day, and when that was counted
-    last.
+    the same. asked: how often clients asked for it in vain within the last day.
     """
 
     topic: str
@@ -46,8 +58,7 @@ class Why(NamedTuple):
     lost: Step | None
     began_ms: int | None
     close: list[str]
-    asked: int = 0
-    asked_ms: int = 0
+    asked: Asked = Asked()
 
 
 async def explain(store: Store, own: Settings, topic: str) -> Why:
@@ -66,18 +77,22 @@ async def explain(store: Store, own: Settings, topic: str) -> Why:
     for step in history.steps(tables.topics.get(topic, {}), rows, complete=complete):
         lost = step if step.before and not step.after else None
     first = None if complete else await read_first(store)
-    asked, asked_ms = await _asked_in_vain(store, topic)
+    asked = await _asked_in_vain(store, topic)
     close = closest_names(topic, await read_topic_names(store))
-    return Why(topic, None, lost, first.ms if first else None, close, asked, asked_ms)
+    return Why(topic, None, lost, first.ms if first else None, close, asked)
 
 
-async def _asked_in_vain(store: Store, topic: str) -> tuple[int, int]:
+async def _asked_in_vain(store: Store, topic: str) -> Asked:
     reader, times, last_ms = EntryReader(store, LOOKUPS, (await read_head(store)).now_ms - _DAY_MS), 0, 0
+    clients: dict[str, None] = {}
     while entries := await reader.read():
         for report in map(_report.decode, entries):
             if found := report.missing.get(topic, 0):
                 times, last_ms = times + found, report.ms
-    return times, last_ms
+            for client in report.clients.get(topic, ()):
+                clients.pop(client, None)
+                clients[client] = None
+    return Asked(times, last_ms, tuple(clients)[: -_CLIENTS - 1 : -1])
 
 
 def lost_text(why: Why) -> str:
@@ -104,12 +119,18 @@ def sentences(why: Why) -> list[str]:
         )
     if why.close:
         told.append(f"Did you mean {' or '.join(why.close)}?")
-    if why.asked:
-        told.append(
-            f"Clients asked for it {counted(why.asked, 'time')} in vain within the last day, the last time at about "
-            f"{moment(why.asked_ms)[:19]}."
-        )
+    if why.asked.times:
+        told.append(asked_text(*why.asked))
     return told
+
+
+def asked_text(times: int, last_ms: int, clients: Sequence[str]) -> str:
+    """How often clients asked for a name in vain, when last, and some of their addresses."""
+    who = f" Some of them: {', '.join(clients)}." if clients else ""
+    return (
+        f"Clients asked for it {counted(times, 'time')} in vain within the last day, the last time at about "
+        f"{moment(last_ms)[:19]}.{who}"
+    )
 
 
 def _places(route: Route) -> str:

@@ -309,8 +309,14 @@ def _arguments(reader: str, positions: Mapping[str, str], epoch: str) -> list[st
     return [reader, epoch, *(part for pair in positions.items() for part in pair)]
 
 
-def lookup_entries(found: Mapping[str, int], missing: Mapping[str, int]) -> list[bytes]:
-    """Lookup counts as the JSON members of entries that are not too large; each topic is in one of them."""
+def lookup_entries(
+    found: Mapping[str, int], missing: Mapping[str, int], clients: Mapping[str, Sequence[str]] | None = None
+) -> list[bytes]:
+    """Lookup counts as the JSON members of entries that are not too large; each topic is in one of them.
+
+    Args:
+        clients: addresses of some that asked for a missing name; may be in another entry than its count.
+    """
     entries: list[bytes] = []
     members: dict[str, list[bytes]] = {}
     topics = size = 0
@@ -323,9 +329,11 @@ def lookup_entries(found: Mapping[str, int], missing: Mapping[str, int]) -> list
             )
         members, topics, size = {}, 0, 0
 
-    for kind, counts in (("found", found), ("missing", missing)):
-        for topic, count in counts.items():
-            pair = msgspec.json.encode(topic) + b":%d" % count
+    of_kind: tuple[tuple[str, Mapping[str, int | Sequence[str]]], ...]
+    of_kind = ("found", found), ("missing", missing), ("clients", clients or {})
+    for kind, values in of_kind:
+        for topic, value in values.items():
+            pair = msgspec.json.encode(topic) + b":" + msgspec.json.encode(value)
             if topics == TOPICS_PER_ENTRY or (topics and size + len(pair) > BYTES_PER_ENTRY):
                 close()
             members.setdefault(kind, []).append(pair)

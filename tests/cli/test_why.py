@@ -60,7 +60,9 @@ def test_a_topic_that_never_was_with_close_names_and_how_often_clients_asked(
             await store.connect()
             now_ms = int((await store.read(("TIME",)))[0][0]) * 1000
             entry = {"ms": now_ms, "front_end": "fe", "found": {}, "missing": {"topic11": 3}}
+            entry["clients"] = {"topic11": ["10.0.3.7"]}
             await store.read(("XADD", f"mq:{{{namespace}}}:lookups", "*", "e", json.dumps(entry)))
+            entry["clients"] = {"topic11": ["10.0.3.8", "10.0.3.7"], "topic1": ["10.0.3.9"]}
             await store.read(("XADD", f"mq:{{{namespace}}}:lookups", "*", "e", json.dumps(entry)))
 
     run(ask())
@@ -68,3 +70,6 @@ def test_a_topic_that_never_was_with_close_names_and_how_often_clients_asked(
     assert "No topic topic11 was ever in this namespace." in told
     assert "Did you mean topic1?" in told
     assert "Clients asked for it 6 times in vain within the last day" in told
+    assert "Some of them: 10.0.3.7, 10.0.3.8.\n" in told
+    by = json.loads(command("why", "topic11", "--json", expect=1, **target).stdout)["asked_in_vain_by"]
+    assert by == ["10.0.3.7", "10.0.3.8"]

@@ -210,14 +210,14 @@ async def test_names_that_clients_ask_for_in_vain_are_shown_with_when_and_where(
     streams = StreamStore(bed.store)
     await bed.register(topics=["orders", "bills"])
 
-    async def asked(number, found, missing, front_end="fe2"):
-        await streams.write_lookups(front_end, "w1", number, 10_000, lookup_entries(found, missing))
+    async def asked(number, found, missing, front_end="fe2", clients=None):
+        await streams.write_lookups(front_end, "w1", number, 10_000, lookup_entries(found, missing, clients))
 
     await site.console.missing.read()
     assert "Nobody asked for a topic" in await site.get("/missing")
-    await asked(1, {"orders": 5}, {"order": 3, HOSTILE: 1})
+    await asked(1, {"orders": 5}, {"order": 3, HOSTILE: 1}, clients={"order": ["10.0.3.7", "10.0.3.8"]})
     await bed.let_pass(3_600_000)
-    await asked(2, {}, {"order": 1, "bills": 2, "(others)": 7}, told["front_end"])
+    await asked(2, {}, {"order": 1, "bills": 2, "(others)": 7}, told["front_end"], {"order": ["10.0.3.9", "10.0.3.7"]})
     await until_counted(site, "bills")
     assert [(one.name, one.times) for one in site.console.missing.names()] == [
         ("(others)", 7), ("order", 4), ("bills", 2), (HOSTILE, 1),
@@ -230,12 +230,13 @@ async def test_names_that_clients_ask_for_in_vain_are_shown_with_when_and_where(
     assert ">4<" in row
     assert f"{told['name']}, a front end that is gone (id fe2)" in row or f"(id fe2), {told['name']}" in row
     assert "no topic" in row
+    assert "10.0.3.9, 10.0.3.7, 10.0.3.8" in row
+    assert "Some of them: 10.0.3.9, 10.0.3.7, 10.0.3.8." in await site.get("/topic", 404, name="order")
     assert "there is a route" in text[text.index(">bills<") :][:600]
     assert "other names, more than are counted one by one" in text
     assert html.escape(HOSTILE, quote=False) in text.replace("&#34;", '"')
     assert "<script>alert" not in text
     assert ">orders<" not in text
-    assert "not the clients that asked" in text
     assert ">order<" not in await site.get("/missing", filter="bill")
     assert 'href="/missing"' in await site.get("/topics")
     # after a day nothing is left of it

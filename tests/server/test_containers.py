@@ -33,6 +33,7 @@ GROWS = 1000
 # What is kept of strangers, by the name of the attribute that holds it, and its bound.
 BOUNDED = {
     "_missing": 10_001,  # LookupCounts: names asked for in vain, until the next report
+    "_clients": 1_000,  # LookupCounts: names whose askers are reported
     "_untold": 300, "_told": 3000,  # Tally: kinds of refusals
     "_full_at_ns": 10_000,  # TokenBuckets: addresses and users
     "more": 1001,  # SummaryLog: addresses and "others", until the next summary

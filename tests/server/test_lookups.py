@@ -57,6 +57,7 @@ def test_lookups_of_a_front_end_are_written_down_at_the_latest_when_it_ends(redi
         assert front_end.process.returncode == 0
     entries = written(redis_url, namespace)
     assert totals(entries) == ({"topic1": 2, "topic2": 1}, {"none": 3})
+    assert {name: set(hosts) for entry in entries for name, hosts in entry.clients.items()} == {"none": {"127.0.0.1"}}
     assert {entry.front_end for entry in entries} == {front_end.front_end}
     assert all(0 <= entry.ms - entry.since_ms < 60_000 for entry in entries)
     assert not any(entry.found and not any(entry.found.values()) for entry in entries), "no lookup is no entry"

@@ -7,6 +7,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mqregistry.server.view import lookup_counts
 from mqregistry.server.view.lookup_counts import OTHERS, LookupCounts
 from mqregistry.server.view.route_answers import KeptAnswer
 
@@ -50,6 +51,22 @@ def test_missing_names_are_bounded_in_number_and_length():
     assert counts.drain() == ({}, {"x": 2, OTHERS: 4})
     counts.missing("w")
     assert counts.drain() == ({}, {"w": 1})
+
+
+def test_a_sample_of_the_clients_that_asked_in_vain_is_bounded_in_names_and_addresses():
+    counts = LookupCounts()
+    for host in ("10.0.0.1", "10.0.0.2", "10.0.0.1", "10.0.0.3", "10.0.0.4"):
+        counts.missing("order")
+        counts.asked_by(host)
+    for name in (None, "y" * 256, "", *(f"n{number}" for number in range(2000)), "order"):
+        counts.missing(name)
+        counts.asked_by("10.0.0.9")
+    clients = counts.drain_clients()
+    assert clients["order"] == ("10.0.0.1", "10.0.0.2", "10.0.0.3")
+    assert clients["n998"] == ("10.0.0.9",)
+    assert len(clients) == lookup_counts.MAX_NAMES_WITH_CLIENTS
+    assert not clients.keys() & {OTHERS, "y" * 256}
+    assert counts.drain_clients() == {}
 
 
 @given(st.lists(st.lists(st.tuples(st.booleans(), st.sampled_from("abcdefgh")))), st.integers(1, 9), st.integers(1, 9))

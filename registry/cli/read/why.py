@@ -20,7 +20,8 @@ def why(topic: str, as_json: bool, config_file: Path | None, **flags: Any) -> No
     """Say why TOPIC has a route, or why clients get 'No route info of this topic'.
 
     If it has none: since when, which change ended it, who made that change, where the topic was until then, names that
-    are nearly the same, and how often clients asked for it in vain within the last day. Ends with 1 then.
+    are nearly the same, how often clients asked for it in vain within the last day, and addresses of some of them.
+    Ends with 1 then.
 
     \b
     Example: mqregistry why orders
@@ -34,8 +35,8 @@ def why(topic: str, as_json: bool, config_file: Path | None, **flags: Any) -> No
             output.json_line({
                 "topic": topic, "has_route": found.route is not None,
                 "lost_by": None if step is None else step.change, "stream_begins_ms": found.began_ms,
-                "close_names": found.close, "asked_in_vain": found.asked,
-                "asked_in_vain_last_ms": found.asked_ms or None,
+                "close_names": found.close, "asked_in_vain": found.asked.times,
+                "asked_in_vain_last_ms": found.asked.last_ms or None, "asked_in_vain_by": found.asked.clients,
             })  # fmt: skip
         else:
             output.show(*sentences(found))

@@ -11,7 +11,8 @@ from starlette.responses import Response
 from ...model import BrokerRow, QueueData
 from ...operators.history import read_history
 from ...operators.routes import closest_names, route_of
-from ...operators.words import counted, perm
+from ...operators.why import asked_text
+from ...operators.words import perm
 from ...protocol.bodies.route import encode_route
 from ...store.operator_reads import read_rows, read_topic_tables
 from ...tables.tables import Tables
@@ -55,7 +56,7 @@ TOPICS_TWIN: Final = Twin(
 TOPIC_TWIN: Final = Twin(
     "One topic: its queues as clients get them, and its last changes with the route before and after.",
     {"name": str, "queues": list[tuple[str, BrokerRow | None, QueueData]], "steps": list[Step], "hidden": int,
-     "uncertain": list[str]},
+     "uncertain": list[str], "asked": str},
     ("name", "at"),
 )  # fmt: skip
 
@@ -124,12 +125,12 @@ async def topic(console: Console, request: Request) -> Response:
         if then is not None:
             steps = [step for step in steps if step.change.ms <= then.at_ms]
     known = route is not None or bool(steps)
+    asked = "" if route is not None or then is not None else _asked(console, name)
     if not known and then is None:
         close = closest_names(name, set(tables.topics))
-        asked = next((one for one in console.missing.names() if one.name == name), None)
         text = f"No topic {name!r} at any broker, and the stream of changes holds none of this name."
         text += f" Did you mean {' or '.join(close)}?" if close else ""
-        text += f" Clients asked for it {counted(asked.times, 'time')} in vain within the last day." if asked else ""
+        text += f" {asked}" if asked else ""
         raise NotThere(text)
     body = None if route is None else route_json(encode_route(route, quoted_keys=True))
     queues: list[Any] = [] if route is None else [
@@ -138,6 +139,12 @@ async def topic(console: Console, request: Request) -> Response:
     ]  # fmt: skip
     return await console.page(
         request, "topic.html", name=name, route=route, queues=queues, body=body, steps=steps[:-_STEPS - 1:-1],
-        hidden=max(0, len(steps) - _STEPS), uncertain=uncertain, then=then, at_ms=then.at_ms if then else None,
-        **await console.slider(),
+        hidden=max(0, len(steps) - _STEPS), uncertain=uncertain, asked=asked, then=then,
+        at_ms=then.at_ms if then else None, **await console.slider(),
     )  # fmt: skip
+
+
+def _asked(console: Console, name: str) -> str:
+    """How often clients asked for a name in vain, and some of them; empty: nobody did."""
+    asked = next((one for one in console.missing.names() if one.name == name), None)
+    return asked_text(asked.times, asked.last_ms, asked.clients) if asked is not None else ""

@@ -32,6 +32,7 @@ _RETRY_S: Final = 1.0
 _PAGE: Final = 25  # each may have 32 KiB, and pages are answered in between
 _NAMES: Final = 20_000  # in an hour; each worker names 10,000 at most
 _FRONT_ENDS: Final = 20
+_CLIENTS: Final = 10
 
 
 class _Report(msgspec.Struct):
@@ -40,6 +41,7 @@ class _Report(msgspec.Struct):
     ms: int
     front_end: str
     missing: dict[str, int] = {}
+    clients: dict[str, list[str]] = {}
 
 
 class _Found(msgspec.Struct):
@@ -54,7 +56,8 @@ _found: Final = msgspec.json.Decoder(_Found)
 
 class Asked(NamedTuple):
     """A name that clients asked for. times: how often within the last day; first_ms, last_ms: when that was counted;
-    front_ends: the ids of those that were asked. ``(others)``: names beyond those that are counted one by one.
+    front_ends: the ids of those that were asked; clients: addresses of some that asked. ``(others)``: names beyond
+    those that are counted one by one.
     """
 
     name: str
@@ -62,15 +65,19 @@ class Asked(NamedTuple):
     first_ms: int
     last_ms: int
     front_ends: tuple[str, ...]
+    clients: tuple[str, ...] = ()
 
     def and_also(self, other: Asked) -> Asked:
         """Both together."""
         front_ends = self.front_ends
         if any(one not in front_ends for one in other.front_ends):
             front_ends = tuple(sorted({*front_ends, *other.front_ends}))[:_FRONT_ENDS]
+        clients = self.clients
+        if any(one not in clients for one in other.clients):
+            clients = tuple(dict.fromkeys((*other.clients, *clients)))[:_CLIENTS]
         return Asked(
             self.name, self.times + other.times, min(self.first_ms, other.first_ms), max(self.last_ms, other.last_ms),
-            front_ends,
+            front_ends, clients,
         )  # fmt: skip
 
 
@@ -139,7 +146,7 @@ class MissingNames:
                     minute, in_vain = report.ms // MINUTE_MS, sum(report.missing.values())
                     self.in_vain[minute] += in_vain
                     self.lookups[minute] += in_vain + sum(_found.decode(entry).found.values())
-                if report.missing:
+                if report.missing or report.clients:
                     self._sorted = None
                     hour = report.ms // HOUR_MS
                     self._begins.setdefault(hour, begin)
@@ -187,6 +194,9 @@ def _add(names: dict[str, Asked], report: _Report) -> None:
             name = OTHERS
         one = Asked(name, times, report.ms, report.ms, (report.front_end,))
         names[name] = names[name].and_also(one) if name in names else one
+    for name, clients in report.clients.items():  # in the entry of the counts, or in one behind it
+        if name in names:
+            names[name] = names[name].and_also(names[name]._replace(times=0, clients=tuple(clients)))
 
 
 def _sort(hours: Iterable[Mapping[str, Asked]]) -> list[Asked]:

@@ -97,6 +97,8 @@ class Answering:
                 answer = read(context, command, opaque)
                 if code == _LOOKUP and answer is not None:  # the handler counts it
                     context.answers.note_asked(command.ext_fields, asker.asked)
+                    if context.lookup_counts.in_vain:
+                        context.lookup_counts.asked_by(asker.host)
                     if context.authorization is None or context.authorization.keeps:
                         self._known.learn(frame, command)
                     return answer

@@ -233,6 +233,7 @@ async def get_routeinfo_of_product(context: RequestContext, command: Command, op
     if route is None or header.topic is None:
         context.counters.lookups_not_found += 1
         context.lookup_counts.missing(header.topic)
+        context.lookup_counts.asked_by(peer.host)
         return context.replies.topic_not_exist(opaque, header.topic)
     context.counters.lookups_found += 1
     context.lookup_counts.found(header.topic)

@@ -1,4 +1,6 @@
-"""Counts which topics are looked up at one worker, and writes the counts to the stream ``lookups``."""
+"""Counts which topics are looked up at one worker, and writes the counts to the stream ``lookups``, with a sample of
+the clients that asked in vain.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +23,9 @@ OTHERS: Final = "(others)"
 
 MAX_TOPICS: Final = 50_000
 MAX_MISSING: Final = 10_000
+MAX_NAMES_WITH_CLIENTS: Final = 1_000
+CLIENTS_OF_NAME: Final = 3
+"""So many addresses that asked for a name in vain are reported with it, of each interval the first ones."""
 # How many seconds a shutdown waits for the last report.
 LAST_REPORT_S: Final = 2.0
 # A topic's name is 127 characters at most, a retry topic's 255. Longer names count under OTHERS.
@@ -33,6 +38,8 @@ class LookupCounts:
     Args:
         kept: the kept answers by topic; each counts by itself how often it was given.
         max_topics, max_missing: how many names are reported by name; the others are counted together, as OTHERS.
+
+    in_vain: the name that was counted as missing last, until :meth:`asked_by` has noted who asked; empty: none.
     """
 
     def __init__(
@@ -42,6 +49,8 @@ class LookupCounts:
         self._max_topics, self._max_missing = max_topics, max_missing
         self._found: dict[str, int] = {}
         self._missing: dict[str, int] = {}
+        self._clients: dict[str, tuple[str, ...]] = {}
+        self.in_vain = ""
 
     def found(self, topic: str, times: int = 1) -> None:
         """Count lookups that were answered with a route, if no kept answer counts them."""
@@ -51,7 +60,22 @@ class LookupCounts:
         """Count a lookup that was answered with code 17; topic None: the request named no topic."""
         if topic is None or len(topic) > _MAX_NAME_CHARS:
             topic = OTHERS
+        else:
+            self.in_vain = topic
         _add(self._missing, topic, 1, self._max_missing)
+
+    def asked_by(self, host: str) -> None:
+        """Note the address of the client that asked for the last missing name, if there is room."""
+        name, self.in_vain = self.in_vain, ""
+        hosts = self._clients.get(name, ())
+        has_room = 0 < len(hosts) < CLIENTS_OF_NAME or (not hosts and len(self._clients) < MAX_NAMES_WITH_CLIENTS)
+        if name and has_room and host not in hosts:
+            self._clients[name] = (*hosts, host)
+
+    def drain_clients(self) -> dict[str, tuple[str, ...]]:
+        """Return the sample of clients by missing name since the last call."""
+        clients, self._clients = self._clients, {}
+        return clients
 
     def drain(self) -> tuple[dict[str, int], dict[str, int]]:
         """Return what was counted since the last call, found by topic and missing by name, without zeros.
@@ -132,7 +156,7 @@ class LookupJournal:
         _add_all(self._missing, missing, MAX_MISSING)
         if self._sent is not None:
             await self._send(self._sent)
-        entries = lookup_entries(self._found, self._missing)
+        entries = lookup_entries(self._found, self._missing, self._counts.drain_clients())
         since, self._since = self._since, time.monotonic()
         if not entries:
             return
