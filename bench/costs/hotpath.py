@@ -125,7 +125,7 @@ def known_steps(repeat: int, topics: int) -> list[tuple[str, float]]:
         "look up: slice, hash, dict": lambda: known._newer.get(key[1:]),
         "count": count,
         "join head, opaque, suffix, body": lambda: b"".join(pieces),
-        "**known: LookupCache.answer**": lambda: known.answer(data, one.asked),
+        "**known: LookupCache.answer**": lambda: known.answer(data, one.asked.note),
         "**the whole: Connection.data_received**": lambda: one.data_received(data),
     }
     timed = [(name, nanoseconds(step, repeat)) for name, step in steps.items()]
@@ -153,7 +153,7 @@ def lookup_steps(repeat: int) -> list[tuple[str, float]]:
     success = front_end.replies.success
     made = [success.reply(1, body)]
     steps: dict[str, Callable[[], object]] = {
-        "known? LookupCache.answer, in vain": lambda: one._connections.known.answer(data, one.asked),
+        "known? LookupCache.answer, in vain": lambda: one._connections.known.answer(data, one.asked.note),
         "split: FrameReader.feed": lambda: reader.feed(data),
         "decode: decode_command": lambda: decode_command(frame),
         "look up: RouteAnswers.kept_route": lambda: answers.kept_route(TOPIC, quoted_keys=True),

@@ -136,13 +136,29 @@ def test_a_name_that_is_gone_is_forgotten(here):
     assert here.drains.look() == {}
 
 
+def test_who_is_waited_for_and_then_forgotten_is_not_known(here, monkeypatch):
+    many = here.client(1)
+    ask(many, "orders", "bills", "other")
+    here.change(4, "orders")
+    assert here.waiting() == ["10.0.0.1:1"]
+    monkeypatch.setattr(module, "MOST_ASKED", 1)
+    here.drains.bound()
+    ask(many, "orders")
+    facts = here.drains.look()["broker-a"]
+    assert (facts.addresses, facts.not_known) == ([], 1)
+    many.connection_lost(None)
+    here.change(4, "bills", name="broker-b")
+    assert here.drains.look()["broker-b"].not_known == 0, "it is gone, so later drains need not know it"
+
+
 def test_bounded(here, monkeypatch):
     monkeypatch.setattr(module, "MOST_ASKED", 4)
     many, few = here.client(1), here.client(2)
     ask(many, "orders", "bills", "other")
     ask(few, "orders")
     here.drains.bound()
-    assert (len(many.asked), len(few.asked)) == (0, 1)
+    ask(many, "other")  # and remembers nothing from now on
+    assert (len(many.asked.routes), len(few.asked.routes)) == (0, 1)
     here.change(4, "orders")
     facts = here.drains.look()["broker-a"]
     assert (facts.addresses, facts.not_known) == (["10.0.0.1:2"], 1)

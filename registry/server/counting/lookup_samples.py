@@ -8,6 +8,7 @@ which the bytes came: the answer has then gone to the socket, and so have those 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from time import perf_counter
 from typing import Any, Final, Protocol
 
@@ -26,10 +27,10 @@ _MAX_FRAME_BYTES: Final = 4096  # longer ones are no lookups worth a second deco
 class KnownLookups(Protocol):
     """What answers the lookups of a connection that are known by their bytes."""
 
-    def answer(self, data: bytes, asked: set[Any]) -> bytes | None:
+    def answer(self, data: bytes, asked: Callable[[Any], object]) -> bytes | None:
         """The answer to one whole frame; None: it is not known."""
 
-    def answer_several(self, data: bytes, out: list[bytes], max_bytes: int, asked: set[Any]) -> int:
+    def answer_several(self, data: bytes, out: list[bytes], max_bytes: int, asked: Callable[[Any], object]) -> int:
         """Answer the frames at the beginning; returns their size."""
 
 
@@ -49,7 +50,7 @@ class Sample:
         self._counters = counters
         self._known = connection.known
 
-    def answer(self, data: bytes, asked: set[Any]) -> bytes | None:
+    def answer(self, data: bytes, asked: Callable[[Any], object]) -> bytes | None:
         """Begin to measure, and answer as ever."""
         since_s = perf_counter()
         if self._connection.known is self:
@@ -57,7 +58,7 @@ class Sample:
         asyncio.get_running_loop().call_soon(self._done, data, since_s)
         return self._known.answer(data, asked)
 
-    def answer_several(self, data: bytes, out: list[bytes], max_bytes: int, asked: set[Any]) -> int:
+    def answer_several(self, data: bytes, out: list[bytes], max_bytes: int, asked: Callable[[Any], object]) -> int:
         """As ever; these frames are not measured."""
         return self._known.answer_several(data, out, max_bytes, asked)
 

@@ -20,8 +20,8 @@ from ..requests.context import RequestContext
 from ..requests.lookup_cache import LookupCache
 from ..requests.reads import reads
 from ..requests.writes import Write, writes
+from ..view.drains import Asked
 from ..view.freshness import Freshness
-from ..view.route_answers import KeptAnswer
 from ..view.route_watches import Watcher
 
 logger = logging.getLogger(__name__)
@@ -41,7 +41,7 @@ class Asker(Sender, Watcher, Protocol):
     address: str
     host: str
     known: KnownLookups
-    asked: set[KeptAnswer]
+    asked: Asked
     active_at_s: float
 
     def queue(self, write: Write, command: Command, opaque: int, frame_bytes: int) -> None:
@@ -96,7 +96,7 @@ class Answering:
             try:
                 answer = read(context, command, opaque)
                 if code == _LOOKUP and answer is not None:  # the handler counts it
-                    context.answers.note_asked(command.ext_fields, asker.asked)
+                    context.answers.note_asked(command.ext_fields, asker.asked.note)
                     if context.lookup_counts.in_vain:
                         context.lookup_counts.asked_by(asker.host)
                     if context.authorization is None or context.authorization.keeps:

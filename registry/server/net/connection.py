@@ -19,6 +19,7 @@ from ...protocol.watch import ROUTE_WATCH, WatchAnswer
 from ..counting.closed import Closed
 from ..counting.lookup_samples import KnownLookups
 from ..requests.writes import Write
+from ..view.drains import Asked
 from .connections import Connections
 from .held_memory import request_bytes
 from .large_frames import LARGE_FRAME_BYTES
@@ -51,7 +52,7 @@ class ServerConnection(Remote, asyncio.Protocol):
         self._writes = WriteQueue(self._context)
         self._watched_bytes = self._progress_bytes = 0
         self._closing = self._lost = self._reading_paused = False
-        self.closed_as, self.asked = Closed.CLIENT, set[Any]()
+        self.closed_as, self.asked = Closed.CLIENT, Asked()
         self._large = self._waits = self._sends_large = self._out_of_time = False
         self._skip_bytes = 0  # of a frame that is too long, and answered: hanging up before could take its answer along
         self.channel = self._context.channels.new_channel()
@@ -81,7 +82,7 @@ class ServerConnection(Remote, asyncio.Protocol):
         connections = self._connections
         self.active_at_s = connections.clock_s
         if not self._reader.pending and not self._backlog:
-            answer = self.known.answer(data, self.asked)
+            answer = self.known.answer(data, self.asked.note)
             if answer is not None:
                 self._transport.write(answer)
                 return
@@ -94,7 +95,7 @@ class ServerConnection(Remote, asyncio.Protocol):
             if is_frame(data):  # one, and whole, as most come
                 self._answer([data[4:]], out)
                 return
-            data = data[self.known.answer_several(data, out, _WRITE_BYTES, self.asked) :]
+            data = data[self.known.answer_several(data, out, _WRITE_BYTES, self.asked.note) :]
         frames = reader.feed(data)
         if reader.pending or self.frame_since_s is not None:
             if not reader.pending:

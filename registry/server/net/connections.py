@@ -159,7 +159,7 @@ class Connections:
             for number, connection in enumerate(list(self.all)):
                 if number % _AT_A_TIME == _AT_A_TIME - 1:
                     await asyncio.sleep(0)  # lookups do not wait for 20,000 connections to be looked at
-                asked += len(connection.asked)
+                asked += len(connection.asked.routes)
                 if connection.unread_bytes or connection.active_at_s > quiet_before:
                     connection.measure()
                 if samples and connection.active_at_s > quiet_before:

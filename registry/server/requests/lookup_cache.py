@@ -16,7 +16,7 @@ that what changes a route need not know this cache.
 from __future__ import annotations
 
 import struct
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Final
 
 import msgspec
@@ -50,6 +50,7 @@ _PLAIN_FIELDS: Final = frozenset(
 # The last three are those of RocketMQ's ACL: the same lookup has the same signature. A lookup is learned only if it is
 # allowed to whoever sends these bytes (Authorization.keeps), and forgotten when the rules change.
 _PLAIN_EXT_FIELDS: Final = frozenset(("topic", "acceptStandardJsonOnly", "AccessKey", "Signature", "SecurityToken"))
+NoteAsked = Callable[[KeptAnswer], object]
 _PROBES: Final = (1, 2**31 - 1)
 # Joins the bytes before the opaque and those after it into a key; this byte occurs nowhere in JSON.
 _SEAM: Final = b"\0"
@@ -82,11 +83,11 @@ class LookupCache:
     def __len__(self) -> int:
         return len(self._newer) + len(self._older)
 
-    def answer(self, data: bytes, asked: set[KeptAnswer]) -> bytes | None:
+    def answer(self, data: bytes, asked: NoteAsked) -> bytes | None:
         """The answer to ``data`` if that is one whole frame, in the cache, and its answer is encoded; else None.
 
         Args:
-            asked: what the connection has asked for; gets the answer that is given.
+            asked: called with the kept answer that is given.
         """
         size = len(data)
         if size > MAX_FRAME_BYTES or not data.startswith(_BEGINNINGS[size]):
@@ -111,12 +112,12 @@ class LookupCache:
         if digits_bytes > 9 and (digits_bytes > 10 or digits > _MAX_OPAQUE):
             return None
         kept.asked += 1
-        asked.add(kept)
+        asked(kept)
         self._counters.lookups_known += 1
         head = self._heads[digits_bytes].get(len(body)) or self._head(digits_bytes, len(body))
         return b"".join((head, digits, self._suffix, body))
 
-    def answer_several(self, data: bytes, out: list[bytes], max_bytes: int, asked: set[KeptAnswer]) -> int:
+    def answer_several(self, data: bytes, out: list[bytes], max_bytes: int, asked: NoteAsked) -> int:
         """Answer the frames at the beginning of ``data``, if it is more than one.
 
         Args:
@@ -205,10 +206,10 @@ class LookupCache:
 class NoLookups:
     """Knows no lookup, for connections over which a lookup may be decided otherwise than over others."""
 
-    def answer(self, data: bytes, asked: set[KeptAnswer]) -> bytes | None:
+    def answer(self, data: bytes, asked: NoteAsked) -> bytes | None:
         """Nothing."""
 
-    def answer_several(self, data: bytes, out: list[bytes], max_bytes: int, asked: set[KeptAnswer]) -> int:
+    def answer_several(self, data: bytes, out: list[bytes], max_bytes: int, asked: NoteAsked) -> int:
         """None of them."""
         return 0
 

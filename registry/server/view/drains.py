@@ -6,8 +6,9 @@ had looked up a route with it are noted, with the topics; each is done when it h
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Collection, Iterable
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from ...events.changes import BrokerChange, WritePermSet
 from ...model import PERM_WRITE
@@ -21,11 +22,40 @@ _NAMES_MOST: Final = 20
 _ADDRESSES_MOST: Final = 20
 
 
+class Asked:
+    """The routes that one connection looked up. note: called with each route that it gets, known or not.
+
+    What is noted is gone through later, connection by connection: a set of its own for each of thousands of
+    connections is in no cache of the processor when one lookup comes.
+    """
+
+    __slots__ = ("_new", "_routes", "forgets", "note")
+
+    def __init__(self) -> None:
+        self._routes = set[KeptAnswer]()
+        self._new: list[KeptAnswer] = []
+        self.note: Callable[[KeptAnswer], object] = self._new.append
+        self.forgets = False
+
+    @property
+    def routes(self) -> set[KeptAnswer]:
+        """All of them until now."""
+        if self._new:
+            self._routes.update(self._new)
+            self._new.clear()
+        return self._routes
+
+    def forget(self) -> None:
+        """Forget them, and all that come."""
+        self._routes, self._new, self.forgets = set(), [], True
+        self.note = deque[Any](maxlen=0).append
+
+
 class Client(Protocol):
-    """A connection. asked: the routes that it looked up. active_at_s: when it was last heard."""
+    """A connection. active_at_s: when it was last heard."""
 
     address: str
-    asked: set[KeptAnswer]
+    asked: Asked
     active_at_s: float
 
     @property
@@ -35,7 +65,8 @@ class Client(Protocol):
 
 class _Drain:
     """Of one broker name. seq: of the change that took the permission last. waiting: client -> topics. closed: address
-    -> when a client that was waited for, and has closed its connection, was last heard.
+    -> when a client that was waited for, and has closed its connection, was last heard. not_known: of how many clients
+    it was forgotten what they asked for.
     """
 
     def __init__(self) -> None:
@@ -60,7 +91,6 @@ class Drains:
         self._clients = clients
         self._clock_s = clock_s
         self._drains: dict[str, _Drain] = {}
-        self._forgotten = 0
 
     def applied(self, applied: Applied) -> None:
         """Note who has the route from before, when a change takes write permission; forget a name that has it back."""
@@ -78,7 +108,7 @@ class Drains:
         """O(connections), for each of them as much as it has asked for."""
         drain = self._drains.pop(name, None) or _Drain()
         self._drains[name] = drain
-        drain.seq, drain.not_known = seq, self._forgotten
+        drain.seq, drain.not_known = seq, 0
         while len(self._drains) > _NAMES_MOST:
             del self._drains[next(iter(self._drains))]
         topic_of = {
@@ -86,9 +116,11 @@ class Drains:
             if (kept := form.get(topic)) is not None
         }  # fmt: skip
         for client in self._clients():
-            held = topic_of.keys() & client.asked
+            routes = client.asked.routes
+            held = topic_of.keys() & routes
+            drain.not_known += client.asked.forgets
             if held:
-                client.asked -= held
+                routes -= held
                 drain.waiting.setdefault(client, set()).update(topic_of[kept] for kept in held)
 
     def look(self) -> dict[str, DrainFacts]:
@@ -99,9 +131,10 @@ class Drains:
         quoted, bare, tables = self._answers.quoted, self._answers.bare, self._view.tables
         after_s = self._clock_s() - DRAIN_SEEN_MS / 1000
         for client, topics in list(drain.waiting.items()):
+            routes = client.asked.routes
             for topic in list(topics):
                 data = tables.topics.get(topic, {}).get(name)
-                fetched = quoted.get(topic) in client.asked or bare.get(topic) in client.asked
+                fetched = quoted.get(topic) in routes or bare.get(topic) in routes
                 if fetched or data is None or data.perm & PERM_WRITE:
                     topics.discard(topic)
             if not topics or client.lost:
@@ -116,12 +149,13 @@ class Drains:
         )
 
     def bound(self) -> None:
-        """Have connections forget what they asked for, those with the most first, when it is too much in all."""
-        most = sorted(self._clients(), key=lambda client: -len(client.asked))
-        left = sum(len(client.asked) for client in most)
+        """Have connections remember nothing any more, those with the most first, when it is too much in all."""
+        most = sorted(self._clients(), key=lambda client: -len(client.asked.routes))
+        left = sum(len(client.asked.routes) for client in most)
         for client in most:
             if left <= MOST_ASKED // 2:
                 break
-            left -= len(client.asked)
-            client.asked.clear()
-            self._forgotten += 1
+            left -= len(client.asked.routes)
+            client.asked.forget()
+            for drain in self._drains.values():
+                drain.not_known += drain.waiting.pop(client, None) is not None

@@ -62,11 +62,11 @@ class RouteAnswers:
                 kept.body = body
         return kept
 
-    def note_asked(self, ext_fields: Mapping[str, str] | None, asked: set[KeptAnswer]) -> None:
-        """Add the route that a lookup asked for to those of its connection, for either JSON form."""
+    def note_asked(self, ext_fields: Mapping[str, str] | None, asked: Callable[[KeptAnswer], object]) -> None:
+        """Call ``asked`` with the route that a lookup asked for, for either JSON form."""
         topic = (ext_fields or {}).get("topic", "")
         if topic in self._view.tables.topics:
-            asked.add(self.any_kept(topic))
+            asked(self.any_kept(topic))
 
     def any_kept(self, topic: str) -> KeptAnswer:
         """One object for a topic that exists, whichever of its answers connections get."""
