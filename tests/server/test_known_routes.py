@@ -37,13 +37,16 @@ def test_draining(pair, version):
     assert pair.quick.hits == hits
 
 
-def test_without_sight_of_redis_answers_count_as_stale(pair):
+@pytest.mark.parametrize("freshness", [state for state in Freshness if state is not Freshness.LOADING])
+def test_known_routes_are_given_in_every_state_and_count_as_stale_in_all_but_one(pair, freshness):
     frame = java("TopicA", 5)
     pair.learn(frame)
+    hits = pair.quick.hits
     for view in pair.views:
-        view.freshness = Freshness.STALE
-    pair.feed(frame)
-    assert pair.quick.front_end.counters.stale_answers == 1
+        view.freshness = freshness
+    assert decode_command(pair.feed(frame)[4:]).code == 0
+    assert pair.quick.hits == hits + 1
+    assert pair.quick.front_end.counters.stale_answers == (freshness is not Freshness.FRESH)
     pair.check_counts()
 
 

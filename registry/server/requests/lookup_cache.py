@@ -3,8 +3,9 @@
 Clients send the same frame for a topic each time, but for the opaque. A frame is split at its opaque's digits, what is
 left of it is looked up, and the digits are copied into the kept answer for the topic: no JSON, no command, no handler.
 A frame that is not in the cache is decoded and answered by :mod:`mqregistry.server.net.connection`, and so is every
-frame while the view is not fresh or the worker is draining; each lookup that was answered there, and allowed, is shown
-to :meth:`LookupCache.learn`.
+frame while the worker is draining; each lookup that was answered there, and allowed, is shown to
+:meth:`LookupCache.learn`. Known routes are the answer in every state of the view (see ``Freshness``), so the cache
+gives them in every state, too.
 
 Why the answer is the same, byte for byte: what is learned is valid JSON in which these digits, and nothing else, are
 the opaque (two other numbers in their place make the same command with that opaque), so any other number there, written
@@ -103,7 +104,7 @@ class LookupCache:
                 return None
             self._keep(key, kept)
         body = kept.body
-        if body is None or self._view.freshness is not _FRESH or self._context.draining:
+        if body is None or self._context.draining:
             return None
         digits_bytes = len(digits)
         # a number as in JSON, and an int32
@@ -114,6 +115,8 @@ class LookupCache:
         kept.asked += 1
         asked(kept)
         self._counters.lookups_known += 1
+        if self._view.freshness is not _FRESH:
+            self._counters.stale_answers += 1
         head = self._heads[digits_bytes].get(len(body)) or self._head(digits_bytes, len(body))
         return b"".join((head, digits, self._suffix, body))
 
