@@ -25,7 +25,7 @@ MAX_TOPICS: Final = 50_000
 MAX_MISSING: Final = 10_000
 MAX_NAMES_WITH_CLIENTS: Final = 1_000
 CLIENTS_OF_NAME: Final = 3
-"""So many addresses that asked for a name in vain are reported with it, of each interval the first ones."""
+"""How many addresses that asked for a name in vain are reported with it: the first ones of each interval."""
 # How many seconds a shutdown waits for the last report.
 LAST_REPORT_S: Final = 2.0
 # A topic's name is 127 characters at most, a retry topic's 255. Longer names count under OTHERS.
