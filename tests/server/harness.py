@@ -219,6 +219,18 @@ class Client:
         ext, body = broker.registration(**changes)
         return self.request(RequestCode.REGISTER_BROKER, ext, body)
 
+    def falls_silent(self, broker: Broker) -> None:
+        """Its last registration, after which it expires in a second.
+
+        Until then it has the usual two minutes: a front end with a short brokerChannelExpiredTimeMs removes a broker,
+        and closes this connection, whenever a busy machine lets it or the test wait that long.
+        """
+        broker.ext["heartbeatTimeoutMillis"] = "1000"
+        ext, body = broker.registration()
+        self.send(RequestCode.REGISTER_BROKER, ext, body)
+        reply = self.receive()
+        assert reply is None or reply.code == 0  # none: it expired before the answer was written
+
 
 class Broker:
     """What a broker says of itself."""

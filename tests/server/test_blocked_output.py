@@ -65,10 +65,7 @@ def route(port, topic):
 
 def test_a_log_that_nobody_reads_holds_up_neither_worker_nor_sweeper(serve, pipe):
     read_fd, write_fd = pipe
-    front_end = serve(
-        stderr_fd=write_fd, log_level="debug", broker_channel_expired_time_ms=2000,
-        scan_not_active_broker_interval_ms=100,
-    )  # fmt: skip
+    front_end = serve(stderr_fd=write_fd, log_level="debug", scan_not_active_broker_interval_ms=100)
     for _ in range(40):  # a pipe takes 64 kB, the queue of the supervisor a MiB
         assert front_end.get(LONG_PATH).status == 404
     dropped = wait_until(lambda: front_end.metrics()["log_lines_dropped_total"], "lines are left out")
@@ -76,8 +73,8 @@ def test_a_log_that_nobody_reads_holds_up_neither_worker_nor_sweeper(serve, pipe
         assert client.register(Broker()).code == 0
         assert all(put(client, number) == 0 for number in range(600))  # the worker's lines go to the supervisor
         assert client.route("topic1").code == 0
-        # the broker falls silent, with its connection open: the sweeper removes it
-        wait_until(lambda: route(front_end.port, "topic1") == 17, "the sweeper removes the silent broker", 20)
+        client.falls_silent(Broker())  # with its connection open: the sweeper removes it
+        wait_until(lambda: route(front_end.port, "topic1") == 17, "the sweeper removes the silent broker")
     assert front_end.metrics()["log_lines_dropped_total"] >= dropped
     texts: list[str] = []
     reading(read_fd, texts)
