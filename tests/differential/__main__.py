@@ -34,17 +34,17 @@ def main() -> int:
         processes = Processes(Path(folder))
         try:
             pair = start_pair(processes, release, properties)
-            failed = search(pair, options)
-            if failed:
+            found = search_as_told(pair, options)
+            if found:
                 for name, told in processes.reports():
                     print(f"--- {name}\n{told}")
-            return failed
+            return 1 if found else 0
         finally:
             processes.close()
 
 
 def search_options(parser: argparse.ArgumentParser, *, sequences: int) -> None:
-    """What :func:`search` is told."""
+    """The options that :func:`search_as_told` reads."""
     parser.add_argument("--sequences", type=int, default=sequences)
     parser.add_argument("--length", type=int, default=60, help="operations in each sequence")
     parser.add_argument("--seed", type=int, default=1, help="of the first sequence; the next ones count on from it")
@@ -52,12 +52,21 @@ def search_options(parser: argparse.ArgumentParser, *, sequences: int) -> None:
     parser.add_argument("--stop-after", type=int, default=1, help="differences to find before it stops")
 
 
-def search(pair: Pair, options: argparse.Namespace) -> int:
+def search_as_told(pair: Pair, options: argparse.Namespace) -> int:
+    return search(
+        pair, options.seed, options.sequences, options.length, shrink_s=options.shrink_s, stop_after=options.stop_after
+    )
+
+
+def search(
+    pair: Pair, first_seed: int, sequences: int, length: int, *, shrink_s: float = 60.0, stop_after: int = 1
+) -> int:
+    """Play random sequences; print those that differ twice, made shorter. Returns how many were found."""
     started = told = time.monotonic()
-    found, flaky = 0, 0
-    for number in range(options.sequences):
-        seed = options.seed + number
-        sequence = random_sequence(seed, options.length)
+    found, flaky, number = 0, 0, 0
+    for number in range(sequences):
+        seed = first_seed + number
+        sequence = random_sequence(seed, length)
         difference = attempt(pair, sequence)
         if difference is not None:
             again = attempt(pair, sequence)
@@ -67,18 +76,18 @@ def search(pair: Pair, options: argparse.Namespace) -> int:
                 continue
             found += 1
             print(f"seed {seed} differs: {again}", flush=True)
-            report(pair, seed, sequence, options.shrink_s)
-            if found >= options.stop_after:
+            report(pair, seed, sequence, shrink_s)
+            if found >= stop_after:
                 break
         if time.monotonic() > told + 10:
             told = time.monotonic()
             rate = (number + 1) / (told - started)
             print(f"{number + 1} sequences, {found} differ, {rate:.1f} a second", flush=True)
-    print(f"{number + 1} sequences of {options.length} from seed {options.seed}: {found} differ, {flaky} only once")
+    print(f"{number + 1} sequences of {length} from seed {first_seed}: {found} differ, {flaky} only once")
     print("requests by code: " + ", ".join(f"{code} {count}" for code, count in sorted(pair.sent.items())))
     print(f"ours could not tell for want of its Redis, and the sequence was run again: {pair.not_now}")
     print("stepped aside: " + ", ".join(f"{why} {count}" for why, count in sorted(pair.stepped_aside.items())))
-    return 1 if found else 0
+    return found
 
 
 def attempt(pair: Pair, sequence: list[Numbers]) -> Difference | None:

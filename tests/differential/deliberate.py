@@ -14,8 +14,9 @@ DELIBERATE = {
         "could expire)"
     ),
     "D3 two clusters": (
-        "a close of an address that is alive under two clusters: not sent (Java takes it from any row of the "
-        "closed one's cluster, also from one where the other stands)"
+        "a close of an address that is alive under two clusters, or was until its 104 with another brokerName left "
+        "it in its row: not sent (Java takes it from any row of the closed one's cluster, also from one where the "
+        "other stands)"
     ),
     "D3 displaced": (
         "a close of a broker whose id another address took: not sent (Java keeps its live info for 120 s although "

@@ -216,6 +216,8 @@ class Run:
         self.rows: dict[str, dict[str, Any]] = {}
         self.clusters: dict[str, set[str]] = {}
         self.ghosts: set[tuple[str, str]] = set()
+        self.left_in_row: set[tuple[str, str]] = set()
+        """Who said goodbye under a brokerName that is not its own, and stands in its row all the same (D5)."""
         self.where = ""
 
     def run(self, steps: Sequence[Step]) -> None:
@@ -417,11 +419,21 @@ class Run:
         state = 0 if form in ("absent", "{}", "no version", "null wrapper", "broken") else said.state
         good = bad_id is None and form != "broken" and args["crc"] != "wrong"
         about = {"topics": topics, "state": state, "form": form, "good": good, "binary": args["binary"],
-                 "told": (self.seen_version(said), dict(said.topics) | dict.fromkeys(
-                     [] if args["static"] is None else [("static", args["static"])], (0, 0, 0, 0))
-                     | {("acting",): (str(args["acting"]).lower() == "true", 0, 0, 0)})}  # fmt: skip
+                 "told": (self.seen_version(said), self.queue_data_in(said, args, form, version))}  # fmt: skip
         said.last = (given, body, version, about)
         self.send_registration(process, oneway=args["oneway"])
+
+    def queue_data_in(
+        self, said: Said, args: dict[str, Any], form: str, version: int
+    ) -> dict[Any, tuple[int, int, int, int]]:
+        """What a registration says about each topic, as its body carries it, and besides: one entry each."""
+        queue_data: dict[Any, tuple[int, int, int, int]] = dict(said.topics)
+        if form == "zlib":  # its lines have no topicSysFlag
+            queue_data = {topic: (read, write, perm, 0) for topic, (read, write, perm, _) in said.topics.items()}
+        if args["static"] is not None and (form != "zlib" or version >= 413):
+            queue_data["static", args["static"]] = (0, 0, 0, 0)
+        queue_data["acting",] = (str(args["acting"]).lower() == "true", 0, 0, 0)
+        return queue_data
 
     def seen_version(self, said: Said) -> dict[str, int]:
         """The data version as the NameServer sees it: 4.8 knows no stateVersion."""
@@ -479,6 +491,7 @@ class Run:
         self.must_agree(java, ours, f"103 {ext} version={version} {body[:600]!r}")
         if not refused and java.get("code", 0) == 0 and not (null_wrapper and self.as_48):
             self.owner[self.who(cluster, addr)] = line
+            self.left_in_row.discard(self.who(cluster, addr))
             if about["form"] in ("json", "zlib", "bare keys", "null table"):
                 before = told_before if same_version == told_version else {}
                 # of a null table only the DataVersion is kept
@@ -590,6 +603,8 @@ class Run:
                 self.step_aside("D4 cluster")
         self.pair.java.fence_unregister()
         self.compare_rows(removal=True)
+        if cluster and any(addr in row["brokerAddrs"].values() for row in self.rows.values()):
+            self.left_in_row.add(self.who(cluster, addr))
 
     def wait_for_oneway(self, line: Line, cluster: str, addr: str) -> None:
         """Bounded: what does not become equal shows in the comparison that follows."""
@@ -627,7 +642,11 @@ class Run:
         alive = {who for who in owned if any(self.alive(*who))}
         places = [(who, row) for who in owned for row in self.rows.values() if who[1] in row["brokerAddrs"].values()]
         addrs = {addr for _, addr in owned}
-        elsewhere = {who for who in self.owner if who not in owned and who[1] in addrs and any(self.alive(*who))}
+        elsewhere = {
+            who
+            for who in self.owner
+            if who not in owned and who[1] in addrs and (who in self.left_in_row or any(self.alive(*who)))
+        }
         reason = None
         if len(alive) > 1:
             reason = "D2"

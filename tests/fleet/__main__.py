@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 
 from bench.servers.processes import Processes
-from tests.differential.__main__ import search, search_options
+from tests.differential.__main__ import search_as_told, search_options
 
 from .start import start_pair
 
@@ -29,12 +29,12 @@ def main() -> int:
             pair = start_pair(
                 processes, options.front_ends, options.workers, eager=options.eager, compat=options.compat
             )
-            failed = search(pair, options)
+            found = search_as_told(pair, options)
             pair.close()
-            if failed:
+            if found:
                 for name, told in processes.reports():
                     print(f"--- {name}\n{told}")
-            return failed
+            return 1 if found else 0
         finally:
             processes.close()
 
