@@ -25,13 +25,11 @@ SUITES = {
     ),
     "pairs": Suite("compare.pairs", "this checkout beside another one, load by load in turn"),
     "hotpath": Suite("costs.hotpath", "where the time of a lookup and of a registration goes inside a worker"),
-    "authorization": Suite("costs.authorization", "what deciding on requests costs a worker, in each mode"),
     "scripts": Suite("costs.scripts", "what each Lua script costs Redis, against bare loops of the same commands"),
     "registrations": Suite("costs.registrations", "what registrations cost each process, and what they leave behind"),
     "embedded": Suite("costs.embedded", "the servers that `up` can bring, beside each other"),
     "start": Suite("delays.start", "how long `mqregistry up` takes to start, to start again, and to end"),
     "restart": Suite("delays.restart", "how soon a front end that starts again answers, with S2's tables"),
-    "registrars": Suite("costs.registrars", "what a thousand BrokerRegistrars in one process cost"),
     "client": Suite("delays.client", "how long a changed route takes to reach an application, announced and polled"),
     "console": Suite(
         "delays.console",

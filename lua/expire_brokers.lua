@@ -57,7 +57,7 @@ local looked_at = #due
 for i = 1, #due do
   local closed = call("HMGET", P .. "live:" .. due[i], "closed_at", "closed_as")
   if not closed[1] or call("EXISTS", P .. "channels:" .. due[i]) == 1 then
-    call("ZREM", P .. "disconnected", due[i]) -- it was attached again, or an older release heard or removed it
+    call("ZREM", P .. "disconnected", due[i]) -- it was attached again, was heard, or is gone
   elseif not more then
     remove(due[i], closed[2] or "")
   end

@@ -8,7 +8,7 @@
   RETURNS {"OK", seq}
           {"REFUSED", seq, why}: it is more than include/kv_size allows; nothing was stored
   EVENTS  kv_put, when anything changed
-  REPEAT  no effect      COST O(KV namespaces); O(keys) the first time, and once a minute while it refuses
+  REPEAT  no effect      COST O(KV namespaces); O(keys) the first time
   SOURCE  KVConfigManager.putKVConfig; docs/semantics.md 34 ]]
 --- @include "include/open"
 --- @include "include/expect"

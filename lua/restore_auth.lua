@@ -10,8 +10,7 @@
   EVENTS  auth_changed, when it lacked something
   REPEAT  no effect      COST O(users)
   SOURCE  Of each user, and of the mode, the last change counts: those that were made after the loss stay. The revision
-          is then higher than both, so everybody reads again.
-          Whether an older release serves is not asked: rules that were in force stay so ]]
+          is then higher than both, so everybody reads again ]]
 --- @include "include/open"
 --- @include "include/expect"
 --- @include "include/emit"

@@ -16,7 +16,6 @@
   EVENTS  none
   REPEAT  the same      COST O(count * size of one) ]]
 --- @include "include/open"
---- @include "include/collect"
 local MOST_FIELDS = 1000 -- of one row
 -- Texts of all rows that are in Lua at a time.
 local MOST_TEXTS = 3000

@@ -27,6 +27,7 @@ from mqregistry.protocol.command import decode_command, encode_command
 from mqregistry.protocol.frame import FrameReader
 from mqregistry.protocol.headers import RegisterBroker
 from mqregistry.protocol.registration import cut, decode, digest_of, sender_of
+from mqregistry.protocol.slices import finish
 from mqregistry.server.counting.counters import Counters
 from mqregistry.server.net.connection import ServerConnection
 from mqregistry.server.net.connections import ConnectionLimits, Connections
@@ -195,7 +196,7 @@ def registration_steps(repeat: int) -> list[tuple[str, float]]:
     def decode_changes() -> None:
         cut_again = cut_body(changed, known)
         assert cut_again is not None
-        assert cut_again.read_changes(chunks, names, {})
+        assert finish(cut_again.reading_changes(chunks, names, {}))
 
     steps: dict[str, Callable[[], object]] = {
         f"split: FrameReader.feed, pieces of {PIECE_BYTES >> 10} KiB": split,

@@ -1,6 +1,5 @@
 --[[ auth: where authentication is kept
   NEEDS  open
   GIVES  A: what its keys begin with, "mqauth:{<namespace>}:". It does not begin with "mq:", so that the Redis logins of
-         operators and of the pipeline cannot read secrets
-  USED BY change_auth, note_auth_used, note_refused, read_auth, restore_auth ]]
+         operators and of the pipeline cannot read secrets ]]
 local A = "mqauth" .. string.sub(P, 3)

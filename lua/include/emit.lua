@@ -5,8 +5,7 @@
          nothing; or "knew <losses> <seq> ", of one who gives back what was lost: its events say so.
          The argument is taken off ARGV here, so a script sees only its own
   GIVES  emit(type, members, topics): members is JSON object text without braces, starting with a comma, or "";
-         topics is JSON object text without braces, may be long, or nil; seq afterwards is the event's
-  USED BY every script that changes a table ]]
+         topics is JSON object text without braces, may be long, or nil; seq afterwards is the event's ]]
 expect("stream", P .. "changes")
 local known, by = string.match(table.remove(ARGV) or "", '^([^{]*)({"how":".*)$')
 if not by then

@@ -2,8 +2,7 @@
   NEEDS  open
   GIVES  expect(kind, key...): an error that names the first key that exists and is of another type
          expect_hashes(keys): the same for many keys; asks by hundreds whether there is any, so that new
-         ones cost 1/100 of a call each
-  USED BY every script that changes a table ]]
+         ones cost 1/100 of a call each ]]
 local function expect(kind, ...)
   local keys = {...}
   for i = 1, #keys do

@@ -1,7 +1,6 @@
 --[[ hash: a HASH as a Lua table
   NEEDS  open
-  GIVES  hash(key) -> table, empty when there is no such key
-  USED BY every script that reads a row or live info ]]
+  GIVES  hash(key) -> table, empty when there is no such key ]]
 local function hash(key)
   local flat, out = call("HGETALL", key), {}
   for i = 1, #flat, 2 do

@@ -1,7 +1,6 @@
 --[[ int64: compare decimal numbers that a Lua double cannot hold
   NEEDS  nothing
-  GIVES  less(a, b) for canonical decimal strings (no leading zeros, no plus sign)
-  USED BY register_broker ]]
+  GIVES  less(a, b) for canonical decimal strings (no leading zeros, no plus sign) ]]
 local function less(a, b)
   local a_negative, b_negative = string.sub(a, 1, 1) == "-", string.sub(b, 1, 1) == "-"
   if a_negative ~= b_negative then

@@ -8,7 +8,6 @@
          however many gaps there are.
          Who has no connection any more (include/disconnected) has the time to beat once, beginning with the end of the
          gap, as far as its deadline allows.
-  USED BY renew_lease
   COST   O(1); after a gap O(brokers) ]]
 local BROKERS_AT_ONCE = 250
 

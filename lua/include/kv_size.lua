@@ -4,14 +4,11 @@
          old is the present value or nil.
          no_namespace(kv_namespace) -> why the namespace may not be made (nil: it may, or it is there).
          save_size(kv_namespace, size); smaller(kv_namespace, key, old): that key is gone.
-         A size is {bytes of keys and values, when they were counted}. kv_sizes keeps it beside the HASH. An older
-         release changes the HASH alone, so it is counted again before somebody is refused, at most once a minute.
-  USED BY put_kv, delete_kv ]]
+         A size is the bytes of keys and values. kv_sizes keeps it beside the HASH; it is counted where that is missing ]]
 local MOST_VALUE_BYTES, MOST_BYTES, MOST_KEYS = 64 * 1024, 16 * 1024 * 1024, 20000
 local MOST_NAMESPACES = 1000
 -- Of all namespaces: every front end holds them, and each snapshot reads them.
 local MOST_ALL_BYTES, MOST_ALL_KEYS = 64 * 1024 * 1024, 200000
-local COUNT_AGAIN_MS = 60000
 expect("hash", P .. "kv_sizes")
 
 local function counted(kv_namespace)
@@ -25,22 +22,21 @@ local function counted(kv_namespace)
     page = nil
     collect()
   until cursor == "0"
-  return {bytes, now_ms}
+  return bytes
 end
 
 local function size_of(kv_namespace)
-  local bytes, at = string.match(call("HGET", P .. "kv_sizes", kv_namespace) or "", "^(%d+) (%d+)$")
-  return bytes and {tonumber(bytes), tonumber(at)}
+  return tonumber(string.match(call("HGET", P .. "kv_sizes", kv_namespace) or "", "^%d+"))
 end
 
 local function save_size(kv_namespace, size)
-  call("HSET", P .. "kv_sizes", kv_namespace, int(math.max(0, size[1])) .. " " .. int(size[2]))
+  call("HSET", P .. "kv_sizes", kv_namespace, int(math.max(0, size)))
 end
 
 local function smaller(kv_namespace, key, old)
   local size = size_of(kv_namespace)
   if size then
-    save_size(kv_namespace, {size[1] - #key - #old, size[2]})
+    save_size(kv_namespace, size - #key - #old)
   end
 end
 
@@ -57,14 +53,8 @@ local function no_room(kv_namespace, key, old, value)
     return "a namespace has at most " .. MOST_KEYS .. " keys, this one has as many"
   end
   local size, added = size_of(kv_namespace) or counted(kv_namespace), #value - #(old or "") + (old and 0 or #key)
-  if added > 0 and size[1] + added > MOST_BYTES then
-    if now_ms > size[2] + COUNT_AGAIN_MS then
-      size = counted(kv_namespace)
-      save_size(kv_namespace, size)
-    end
-    if size[1] + added > MOST_BYTES then
-      return "a namespace has at most " .. MOST_BYTES .. " bytes of keys and values, this one has " .. int(size[1])
-    end
+  if added > 0 and size + added > MOST_BYTES then
+    return "a namespace has at most " .. MOST_BYTES .. " bytes of keys and values, this one has " .. int(size)
   end
   if added > 0 then
     local sizes, bytes = call("HVALS", P .. "kv_sizes"), 0
@@ -85,5 +75,5 @@ local function no_room(kv_namespace, key, old, value)
       return "all KV namespaces have at most " .. MOST_ALL_KEYS .. " keys, and they have as many"
     end
   end
-  return nil, {size[1] + added, size[2]}
+  return nil, size + added
 end

@@ -1,8 +1,7 @@
 --[[ late: a goodbye that is handled long after it was said
   NEEDS  open
   GIVES  heard_since(who, said_ago_ms): whether a sign of life of the broker came, over any connection, after the goodbye
-         was said. Then the broker has come back since, and that goodbye is none of its own
-  USED BY unregister_broker, unregister_broker_id ]]
+         was said. Then the broker has come back since, and that goodbye is none of its own ]]
 local function heard_since(who, said_ago_ms)
   local update_ms, ago_ms = call("HGET", P .. "live:" .. who, "update_ms"), tonumber(said_ago_ms or "0")
   return update_ms and ago_ms > 0 and now_ms - tonumber(update_ms) < ago_ms

@@ -5,11 +5,9 @@
          broker takes between beats; what was known of closed connections is no longer so. closed_at, update_ms: as read
          attach(who, front_end, channel, only_if_none): channel is "<worker incarnation>/<connection>@b<opened_ms>".
          One entry a front end: within one worker the last registration's connection wins; between two workers
-         the younger connection does, by the machine's clock that no step moves (an older release wrote @<ms> of the
-         wall clock, which says nothing here: then the last one wins). Otherwise a worker that was paused could
-         process old bytes of a connection that the broker has abandoned. It would take over the broker, and then
-         remove it when that connection closes.
-  USED BY heartbeat, register_broker, touch_broker, attach_channels ]]
+         the younger connection does, by the machine's clock that no step moves. Otherwise a worker that was paused
+         could process old bytes of a connection that the broker has abandoned. It would take over the broker, and
+         then remove it when that connection closes. ]]
 -- A broker sends each beat to all front ends, one soon after the other.
 local SAME_BEAT_MS = 1000
 

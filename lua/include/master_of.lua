@@ -1,8 +1,7 @@
 --[[ master_of: what a slave is told about its master
   NEEDS  open
   GIVES  master_of(cluster, broker_name, broker_id) -> masterAddr or "", haServerAddr or false; only for slaves,
-         and only while the master is alive under the slave's own cluster name ("" with compat 4.8)
-  USED BY heartbeat, register_broker ]]
+         and only while the master is alive under the slave's own cluster name ("" with compat 4.8) ]]
 local function master_of(cluster, broker_name, broker_id)
   if broker_id == "0" then
     return "", false

@@ -3,8 +3,7 @@
   GIVES  call, P (key prefix), now_ms (Redis TIME), epoch, seq, config_rev, int(number), stream_limits
          ("<changes> <heartbeats> <lookups>", the most entries each may have, as the last sweep set them), seen_ms and
          up_since (include/seen); an error reply when the namespace was never initialised (a Redis that came back empty), so that nothing is written
-         into a void
-  USED BY every script but init_namespace ]]
+         into a void ]]
 local call = redis.call
 local P = string.sub(KEYS[1], 1, -5)
 local meta = call("HMGET", KEYS[1], "epoch", "seq", "config_rev", "clock_offset_ms", "stream_limits",

@@ -9,9 +9,7 @@
          names_in(asks, fields) adds broker:NAME for each brokerName among the fields of a live info
          foreign(caller, user, n) -> the owner if it is another than the caller, else nil. user and n are fields of the
          live info: "<n> <owner>" counts only for the registration n. A release that knows no owners leaves it as it was.
-         foreign_at(caller, addr) -> the owner of an address in any cluster, if it is another than the caller
-  USED BY delete_topic, heartbeat, register_broker, register_topic, set_write_perm, touch_broker, unregister_broker,
-          unregister_broker_id ]]
+         foreign_at(caller, addr) -> the owner of an address in any cluster, if it is another than the caller ]]
 local function asked_by(argument)
   if argument == "" then
     return nil, false

@@ -6,7 +6,6 @@
          forget_process(id)
          forget_old_processes(): those that told nothing for an hour. Readers say of one that told nothing for the
          length of a lease that it is gone.
-  USED BY renew_lease, release_channels, reap_worker
   COST   O(1); forget_old_processes O(processes) ]]
 local PROCESS_KEPT_MS = 3600000
 

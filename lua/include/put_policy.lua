@@ -5,8 +5,7 @@
          of their last use with them.
          The policy keeps when each user changed, also of MOST_REMOVED that are gone; then it forgets all of these, and
          keeps the highest as "forgotten".
-         The event names the revision only. meta has a copy of it and of the mode for those who cannot read the rest.
-  USED BY change_auth, restore_auth ]]
+         The event names the revision only. meta has a copy of it and of the mode for those who cannot read the rest. ]]
 expect("hash", A .. "policy", A .. "users", A .. "used")
 
 local function secret_ids(user)

@@ -9,8 +9,7 @@
          state_of(stream) -> {entries, bytes, first, last, first_seq, last_seq, first_at, last_at}
          behind(state, position) -> entries, bytes (-1 = not known), ms. Exact for changes, which are numbered;
          of the other streams exact where the oldest entry is the last one that the reader has, else estimated from
-         the times.
-  USED BY acknowledge, read_streams, trim_streams ]]
+         the times. ]]
 local STREAMS = {"changes", "heartbeats", "lookups"}
 
 local function stream_id(text)

@@ -9,7 +9,6 @@
          Its parts: check_who(who) before anything is written, remove_from_row(...) (who nil: the process lives on
          without this place), forget_who(who).
          topics_of(who) -> topics of the brokerNames that may lose write permission with it: what removing it costs at most.
-  USED BY unregister_broker, unregister_broker_id, channel_destroyed, expire_brokers
   COST   O(topics that lose write permission), at most room ]]
 expect("set", P .. "brokers")
 expect("zset", P .. "deadlines", P .. "disconnected")

@@ -2,8 +2,7 @@
   NEEDS  open
   GIVES  cursor_of(rest) -> the cursor to go on from; "0", the beginning, for "" and for what another server gave: a
          cursor means something to the server alone that gave it, and after a failover the scan is begun anew
-         rest_of(cursor) -> rest, "" when the scan is over
-  USED BY queue_data, delete_topic ]]
+         rest_of(cursor) -> rest, "" when the scan is over ]]
 local function this_server()
   return string.match(call("INFO", "server"), "run_id:(%x+)") or ""
 end

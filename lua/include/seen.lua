@@ -6,8 +6,7 @@
          still in a gap; the renewal that ends the gap moves all that was written with it (keep_seen).
          Those who hear brokers are the workers of front ends, and brokers' processes that write to Redis themselves.
          A sweeper does not: while it runs alone, silence says nothing about a broker. After the clock went back heard
-         is false too, until a renewal has corrected seen_ms.
-  USED BY liveness, keep_seen, expire_brokers, reap_worker ]]
+         is false too, until a renewal has corrected seen_ms. ]]
 local SEEN_GAP_MS = 3000
 -- Redis TIME may differ by some milliseconds after a failover: that is no step back of the clock
 local STEP_BACK_MS = 100

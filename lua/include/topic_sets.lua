@@ -7,9 +7,7 @@
          tidy_topics enters them: of a brokerName that gained many in "arriving"; of one that left, its queue data is kept
          as leaving:<number>.
          The sets say where to look. The queue data decides: a member whose queue data is missing is about to go.
-         So a key of another type in the place of a set keeps nobody from registering.
-  USED BY register_broker, register_topic, delete_topic, remove_who, give_back,
-          tidy_topics ]]
+         So a key of another type in the place of a set keeps nobody from registering. ]]
 local AT_ONCE = 64
 local try = redis.pcall
 expect("hash", P .. "arriving", P .. "leaving")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import Final
 
 import msgspec
 
@@ -55,9 +54,6 @@ class Done(msgspec.Struct, frozen=True):
     step: Step
     state: State
     why: str = ""
-
-
-_FEW: Final = 5
 
 
 def steps(old: Sequence[Server], new: Sequence[Server], differences: Sequence[str] | None) -> list[Done]:

@@ -29,10 +29,6 @@ _ADDRESSES: Final = (
     rf"(?:(?:[^\s;:\[\]]+|\[[0-9A-Fa-f:.]+\]):{_PORT}(?:;|$))*",
     "addresses host:port, separated by ;",
 )
-_NETWORKS: Final = (
-    r"(?:[0-9A-Fa-f.:]+(?:/\d{1,3})?(?:;|$))*",
-    "networks such as 10.0.0.0/8 or addresses, separated by ;",
-)
 _DOMAIN: Final = (rf"(?:[\w.-]+|\[[0-9A-Fa-f:.]+\])?(?::{_PORT})?", "host or host:port")
 # Request 319 answers with one line for each key: a value with a line end would be read as another key.
 _LINE: Final = (r"[^\r\n]{0,1000}", "one line of at most 1000 characters")

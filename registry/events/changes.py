@@ -24,8 +24,7 @@ A minor only adds, and releases that do not know the additions may ignore them:
 
 A minor that stores more of a registration includes its number in the digest, so that no release treats as complete a
 registration that another release stored. Everything else is a new major: it has a namespace of its own, brokers
-register at the front ends of both, and the older ones are then stopped; or a namespace is converted while nobody works
-on it (docs/operating.md, "Upgrading").
+register at the front ends of both, and the older ones are then stopped (docs/operating.md, "Upgrading").
 """
 
 from __future__ import annotations
@@ -81,9 +80,9 @@ class Change(msgspec.Struct, frozen=True):
 
     seq: counts the events of the namespace. ms: Redis time. part, parts: which entry of a change in several entries.
     ignorable: a release that does not know the type passes it over.
-    at: the bytes of all events of the namespace up to this one, itself included (None: an older release wrote it).
-    by: who caused it (None: an older release wrote it). chain: a hash of this event and of every one before it, so two
-    histories that have it are the same up to here; after: the one before (None: an older release wrote it). knew: it
+    at: the bytes of all events of the namespace up to this one, itself included. by: who caused it. chain: a hash of
+    this event and of every one before it, so two histories that have it are the same up to here; after: the chain of
+    the event before. These four are in every entry of the stream; None: the event was made in this process. knew: it
     gives back what Redis had lost; how many losses, and which seq, the giver knew.
     """
 

@@ -71,7 +71,7 @@ async def last_change_id(store: Store) -> str:
 
 
 async def chain_of(store: Store, entry_id: str) -> str:
-    """The chain of the event in an entry; "" = the stream has it not, or an older release wrote it."""
+    """The chain of the event in an entry of the stream; "" = the stream does not have the entry."""
     (found,) = await store.read(("XRANGE", keys.changes(store.namespace), entry_id, entry_id))
     return _decode(keys.changes(store.namespace), *found[0]).chain or "" if found else ""
 

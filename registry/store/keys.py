@@ -331,7 +331,7 @@ def kv(namespace: str, kv_namespace: str) -> str:
 
 
 def kv_sizes(namespace: str) -> str:
-    """HASH: KV namespace -> bytes of its keys and values, and the time (ms) at which they were counted.
+    """HASH: KV namespace -> bytes of its keys and values.
 
     TTL: none. Java: none: Java does not limit a KV namespace.
     Writers: put_kv, delete_kv, give_back.

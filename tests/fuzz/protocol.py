@@ -10,7 +10,7 @@ from mqregistry.behaviour import FIVE, FOUR_EIGHT
 from mqregistry.config import properties
 from mqregistry.errors import RegistryError, RemoteProtocolError
 from mqregistry.protocol import headers, lenient_json
-from mqregistry.protocol.bodies.register import decode_register_body, decode_topic_config_wrapper, null_part
+from mqregistry.protocol.bodies.register import decode_register_body, null_part
 from mqregistry.protocol.bodies.route import decode_cluster_info, decode_route
 from mqregistry.protocol.bodies.tables import decode_data_version, decode_kv_table
 from mqregistry.protocol.command import Command, decode_command, encode_command
@@ -26,7 +26,7 @@ DECODERS = [
     decode_data_version,
     decode_kv_table,
     decode_cluster_info,
-    decode_topic_config_wrapper,
+    partial(decode_register_body, compressed=False, version=36),
     lenient_json.loads,
     lenient_json.quote_integer_keys,
     partial(null_part, version=36),

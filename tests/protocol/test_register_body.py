@@ -17,11 +17,11 @@ from mqregistry.protocol import lenient_json
 from mqregistry.protocol.bodies import register_content
 from mqregistry.protocol.bodies.register import (
     decode_register_body,
-    decode_topic_config_wrapper,
     encode_register_body,
 )
 from mqregistry.protocol.bodies.register_chunks import cut_body
 from mqregistry.protocol.bodies.register_content import RegisterBody
+from mqregistry.protocol.slices import finish
 
 INT32 = st.integers(-(2**31), 2**31 - 1)
 INT64 = st.integers(-(2**63), 2**63 - 1)
@@ -273,11 +273,10 @@ def test_brokers_before_3_0_11_send_the_bare_wrapper() -> None:
     wrapper = b'{"dataVersion":{"counter":1,"timestamp":2},"topicConfigTable":{"Old":{"topicName":"Old","perm":6}}}'
     expected = RegisterBody(DataVersion(1, 2, 0), {"Old": TopicConfig("Old", 16, 16, 6)}, filter_servers=None)
     assert decode_register_body(wrapper, compressed=False, version=36) == expected
-    assert decode_topic_config_wrapper(wrapper) == expected
     assert decode_register_body(wrapper, compressed=False, version=37).topics == {}
-    assert decode_topic_config_wrapper(b"") == RegisterBody(filter_servers=None)
+    assert decode_register_body(b"", compressed=False, version=36) == RegisterBody(filter_servers=None)
     with pytest.raises(RemoteProtocolError, match="bad topic table"):
-        decode_topic_config_wrapper(b"?")
+        decode_register_body(b"?", compressed=False, version=36)
 
 
 @given(st.binary(max_size=80), st.booleans(), st.integers(0, 600))
@@ -297,7 +296,7 @@ def test_ten_thousand_topics_take_the_fast_path(monkeypatch: pytest.MonkeyPatch)
     static = data.replace(b'DetailMap":{}', b'DetailMap":{"T":{"currIdMap":{0:0,1:1}}}')
     cut = cut_body(static, {})
     assert cut is not None
-    assert cut.read_all({}) == body
+    assert finish(cut.reading_all({})) == body
 
     def slow(*_: object, **__: object) -> None:
         raise AssertionError("the lenient reader, ten times slower, was asked")

@@ -17,6 +17,7 @@ from mqregistry.protocol.bodies import register_chunks
 from mqregistry.protocol.bodies.register import decode_register_body, encode_register_body
 from mqregistry.protocol.bodies.register_chunks import CHUNK_BYTES, TopicChunk, cut_body
 from mqregistry.protocol.bodies.register_content import RegisterBody
+from mqregistry.protocol.slices import finish
 
 Cells = dict[str, QueueData]
 Topic = tuple[str, tuple[int, int, int, int], int]
@@ -158,7 +159,7 @@ def read_all(body: bytes, chunk_bytes: int, known: dict[bytes, TopicChunk] | Non
     """The whole body and its chunks; None when it cannot be read in chunks."""
     known = {} if known is None else known
     cut = cut_body(body, known, now_ms=99, chunk_bytes=chunk_bytes)
-    found = cut.read_all(known) if cut else None
+    found = finish(cut.reading_all(known)) if cut else None
     return None if cut is None or found is None else (found, cut.chunks)
 
 
@@ -172,7 +173,7 @@ def read_changes(
     """The same of a body that is compared with the last one."""
     known = {chunk.digest: chunk for chunk in last} if known is None else known
     cut = cut_body(body, known, now_ms=99, chunk_bytes=chunk_bytes)
-    found = cut.read_changes(last, topic_names, known) if cut else None
+    found = finish(cut.reading_changes(last, topic_names, known)) if cut else None
     return None if cut is None or found is None else (found, cut.chunks)
 
 
@@ -321,7 +322,7 @@ def test_behind_a_change_a_body_is_cut_as_the_last_one(place: int, monkeypatch: 
         assert cut is not None
         assert 1 <= len(searched) <= most  # the first one always
         assert len(table) <= cut.count_objects() <= 2 * len(table) + 6  # attributes are an object, too
-        whole_body = cut.read_all({})
+        whole_body = finish(cut.reading_all({}))
         assert whole_body is not None
         assert whole_body.topics.keys() == {name for name, _, _ in table}
 

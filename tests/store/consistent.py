@@ -200,7 +200,7 @@ def _configuration(found: Dump) -> None:
     assert found.members("mappings") == found.of["mapping"].keys(), "mappings"
     for kv_namespace, size in found.fields("kv_sizes").items():
         held = sum(len(key.encode()) + len(value.encode()) for key, value in kv.get(kv_namespace, {}).items())
-        assert int(size.split()[0]) == held, f"kv_sizes of {kv_namespace}"
+        assert int(size) == held, f"kv_sizes of {kv_namespace}"
     if "changes" in found.alone:
         events = [entry["e"] for _, entry in found.alone["changes"]]
         assert len(events) == int(found.alone["meta"]["seq"]), "events and seq"

@@ -106,15 +106,43 @@ def test_every_argument_of_the_header_is_used_and_no_other(name):
         assert used == set(range(1, script.arguments + 1))
 
 
+def code(path):
+    return re.sub(r"--\[\[.*?\]\]|--[^\n]*", "", path.read_text(), flags=re.S)
+
+
+def given_by(include):
+    """The names that an include gives to what stands behind it: those of its header that it makes."""
+    path = LUA / "include" / f"{include}.lua"
+    made = set(re.findall(r"^local function (\w+)", code(path), re.M))
+    for names in re.findall(r"^local ([\w, ]+?) *(?:=|$)", code(path), re.M):
+        made |= {name.strip() for name in names.split(",")}
+    return made & set(re.findall(r"\w+", path.read_text().split("]]\n")[0].split("GIVES")[1]))
+
+
 @pytest.mark.parametrize("name", INCLUDES)
-def test_include_states_needs_gives_and_users(name):
-    text = (LUA / "include" / f"{name}.lua").read_text()
-    header = text.split("]]\n")[0]
+def test_include_states_needs_and_gives(name):
+    header = (LUA / "include" / f"{name}.lua").read_text().split("]]\n")[0]
     assert header.startswith(f"--[[ {name}: ")
-    for word in ("NEEDS", "GIVES", "USED BY"):
+    for word in ("NEEDS", "GIVES"):
         assert word in header, f"{name}: no {word}"
-    users = {path.stem for path in LUA.glob("*.lua") if f'"include/{name}"' in path.read_text()}
-    assert users, f"{name}: nobody includes it"
+    assert given_by(name), f"{name}: nothing of what GIVES names is made in it"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_script_includes_only_what_it_uses(name):
+    """A name of each include is used in the script, or in another include that it has."""
+    includes = re.findall(r'@include "include/(\w+)"', (LUA / f"{name}.lua").read_text())
+    texts = {other: code(LUA / "include" / f"{other}.lua") for other in includes} | {name: code(LUA / f"{name}.lua")}
+    for include in includes:
+        others = " ".join(text for other, text in texts.items() if other != include)
+        assert given_by(include) & set(re.findall(r"\w+", others)), f"{name}: nothing of {include} is used"
+
+
+def test_every_include_is_included():
+    included = {
+        name for path in LUA.glob("*.lua") for name in re.findall(r'@include "include/(\w+)"', path.read_text())
+    }
+    assert set(included) == set(INCLUDES)
 
 
 @pytest.mark.parametrize("name", NAMES)

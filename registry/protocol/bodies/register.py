@@ -124,16 +124,8 @@ def decoding(
     return (yield from _register_body(wire.topic_config_serialize_wrapper, wire.filter_server_list, now_ms))
 
 
-def decode_topic_config_wrapper(body: bytes, *, now_ms: int = 0) -> RegisterBody:
-    """Read the bare topic table that brokers before 3.0.11 send; it leaves the filter servers as they are.
-
-    Raises:
-        RemoteProtocolError: undecodable; ``closes`` is false.
-    """
-    return finish(_decoding_wrapper(body, now_ms))
-
-
 def _decoding_wrapper(body: bytes, now_ms: int) -> Slices[RegisterBody]:
+    """Read the bare topic table that brokers before 3.0.11 send; it leaves the filter servers as they are."""
     if not body:
         return RegisterBody(filter_servers=None)
     check_objects(body, _MOST_OBJECTS)

@@ -24,7 +24,7 @@ import xxhash
 
 from ...model import TopicConfig
 from ..lenient_json import MAX_QUOTED_BYTES, REFUSALS
-from ..slices import Slices, finish
+from ..slices import Slices
 from . import wire_json
 from .register import WireBody, check_objects
 from .register_content import ENTRIES_PER_SLICE, MAX_ENTRIES, RegisterBody, check_entries
@@ -113,10 +113,6 @@ class ChunkedBody:
             objects += span.chunk.size if span.chunk is not None else text.count(b"{", span.begin, span.end)
         return objects
 
-    def read_all(self, known: MutableMapping[bytes, TopicChunk]) -> RegisterBody | None:
-        """Do what :meth:`reading_all` does, at once."""
-        return finish(self.reading_all(known))
-
     def reading_all(self, known: MutableMapping[bytes, TopicChunk]) -> Slices[RegisterBody | None]:
         """Decode the chunks that nobody has decoded before.
 
@@ -135,12 +131,6 @@ class ChunkedBody:
         decoded = yield from self._decoded(self._spans, known)
         return None if decoded is None else self._whole(rest, decoded, list(decoded), known)
 
-    def read_changes(
-        self, last: Sequence[TopicChunk], topic_names: Container[str], known: MutableMapping[bytes, TopicChunk]
-    ) -> RegisterBody | None:
-        """Do what :meth:`reading_changes` does, at once."""
-        return finish(self.reading_changes(last, topic_names, known))
-
     def reading_changes(
         self, last: Sequence[TopicChunk], topic_names: Container[str], known: MutableMapping[bytes, TopicChunk]
     ) -> Slices[RegisterBody | None]:
@@ -149,7 +139,7 @@ class ChunkedBody:
         Args:
             last: the chunks of that body, which named no topic twice.
             topic_names: all topics of that body, and others that this one may name.
-            known: as in :meth:`read_all`.
+            known: as in :meth:`reading_all`.
 
         Returns:
             a body whose ``topics`` are those of the chunks that are new: every other topic of this body was in the

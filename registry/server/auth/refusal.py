@@ -11,15 +11,13 @@ from ...auth.refused import MOST_CHARACTERS, MOST_RESOURCES, RefusedKind
 from ...auth.rights import Need
 from ...auth.users import ANONYMOUS, User
 from ...names import printable
-from .caller import TOO_MANY_FAILURES, UNKNOWN_ACCESS_KEY, WRONG_SIGNATURE, Caller, How, Origin, Unproven
+from .caller import UNKNOWN_ACCESS_KEY, Caller, How, Origin, Unproven
 
 # Reasons besides those of a decision, and of a signature that does not fit.
 NEEDS_TLS: Final = "needs_tls"
 BROKER_ADDR: Final = "broker_addr"
 NOT_OWNER: Final = "not_owner"
 UNDECIDED: Final = "undecided"
-
-REASONS: Final = (UNKNOWN_ACCESS_KEY, WRONG_SIGNATURE, TOO_MANY_FAILURES, NEEDS_TLS, BROKER_ADDR, NOT_OWNER, UNDECIDED)
 
 _TEXT_CHARS: Final = 1000
 

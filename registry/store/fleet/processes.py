@@ -62,7 +62,7 @@ class WorkerFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
         brokers: broker processes that have their connection here.
         unreachable: those of its brokers that others will hardly reach at the address that they register, in words.
         settings: key -> value and source of what the front end was started with, of its first worker alone; without
-            secrets (:func:`mqregistry.config.in_force.own_values`). {}: an older release told nothing.
+            secrets (:func:`mqregistry.config.in_force.own_values`).
         drains: of broker names whose write permission was taken while it followed the changes.
     """
 
