@@ -335,6 +335,40 @@ async def test_one_of_two_names_of_a_process_that_redis_lost_is_given_back(here,
     await agree(here)
 
 
+@pytest.mark.parametrize("losses", [1, 2])
+async def test_of_an_address_under_two_clusters_the_one_that_lives_is_given_back(here, losses):
+    """It moved to another cluster over its connection; then Redis loses everything, once or twice."""
+    first, now = (Broker(topics=["topic1", "topic2"], cluster=cluster) for cluster in ("c1", "c2"))
+    assert (await here.register(first)).code == 0
+    assert (await here.register(now)).code == 0
+    for _ in range(losses):
+        await back_to(here, {})
+        await noticed(here, here.view.load_id)
+        assert now.who in here.view.lives.by_who
+        assert (await here.register(now)).code == 0
+        # nobody says anything as the first one, for longer than its timeout
+        here.view.awaited = {who: since - 1000 for who, since in (here.view.awaited or {}).items()}
+    assert here.view.tables.brokers["broker-a"].broker_addrs == {0: now.addr}
+    assert set(here.view.lives.by_who) == ({first.who, now.who} if losses == 1 else {now.who})
+    await agree(here)
+
+
+async def test_an_address_that_redis_has_again_under_two_clusters_leaves_both(here):
+    first, now = (Broker(topics=["topic1", "topic2"], cluster=cluster) for cluster in ("c1", "c2"))
+    for broker in (first, now):
+        assert (await here.register(broker)).code == 0
+        await here.store.client.hincrby(f"{keys.prefix(here.store.namespace)}live:{broker.who}", "update_ms", -20_000)
+    saved = await everything(here)
+    for broker in (first, now):
+        await send(here, 104, clusterName=broker.cluster, brokerAddr=broker.addr, brokerName=broker.name, brokerId="0")
+    assert not here.view.tables.brokers
+    await back_to(here, saved)
+    await noticed(here, here.view.load_id)
+    assert not here.view.tables.brokers
+    assert not here.view.lives.by_who
+    await agree(here)
+
+
 @pytest.mark.parametrize("first_knows_less", [True, False])
 async def test_of_several_front_ends_the_one_that_knew_most_decides(here, other, first_knows_less):
     """One was cut off. Gives it back first, it is corrected; after the other one it gives back nothing that is gone."""

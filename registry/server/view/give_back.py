@@ -14,7 +14,7 @@ from ...events.changes import Change
 from ...model import MASTER_ID, BrokerRow, DataVersion, QueueData, Registration
 from ...store.fleet.losses import Giver, Status
 from ...store.store import Store
-from ...tables.live_table import LiveInfo
+from ...tables.live_table import LiveInfo, LiveTable
 from ...tables.lost import Cell, Gift, GoneBroker, LostBroker, lost, touched_by
 from ...tables.registration import RegistrationDiff
 from ...tasks import pause
@@ -94,24 +94,33 @@ class GiveBack:
 
     async def _give(self, gift: Gift, at_seq: int) -> Status:
         if isinstance(gift, LostBroker):
-            return await self._register(gift, at_seq)
+            return await self._restore(gift, at_seq)
         if isinstance(gift, GoneBroker):
             return await self._remove(gift, at_seq)
         given = [(key, _text(value)) for key, value in gift.given.items()]
         return await self._giver.give(at_seq, gift.kind, gift.name, given, gift.gone)
 
     async def _remove(self, gift: GoneBroker, at_seq: int) -> Status:
-        for who, names in list(self._loaded.lives.by_who.items()):
-            info = names.get(gift.broker_name)
-            if info is not None and info.addr == gift.addr:
-                return await self._giver.give(at_seq, "remove", who, [(str(self._view.last_ms), "")])
         self._giver.seq = at_seq
+        for who, _ in _lives_of(self._loaded.lives, gift):
+            status = await self._giver.give(self._giver.seq, "remove", who, [(str(self._view.last_ms), "")])
+            if status != "OK":
+                return status
         return "OK"
 
-    async def _register(self, gift: LostBroker, at_seq: int) -> Status:
+    async def _restore(self, gift: LostBroker, at_seq: int) -> Status:
+        """Register the address as each process that it was alive as: under two clusters, only one of them may live."""
+        row = self._view.tables.brokers[gift.broker_name]
+        nobody = LiveInfo(row.cluster, gift.addr, gift.broker_id, 0, None, None, None, None)
+        self._giver.seq = at_seq
+        for who, info in _lives_of(self._view.lives, gift) or [("", nobody)]:
+            if await self._register(gift, row, who, info) != "OK":
+                return "RETRY"
+        return "OK"
+
+    async def _register(self, gift: LostBroker, row: BrokerRow, who: str, info: LiveInfo) -> Status:
         known, name = self._view.tables, gift.broker_name
-        row, there = known.brokers[name], self._loaded.tables.brokers.get(name)
-        who, info = _live_of(self._view, gift, row)
+        there = self._loaded.tables.brokers.get(name)
         mappings = [
             (topic, name, of[name])
             for topic, of in (known.mappings.items() if gift.broker_id == MASTER_ID or there is None else ())
@@ -120,8 +129,7 @@ class GiveBack:
         timeout_ms = info.timeout_ms or self._timeout_ms
         since = (self._view.awaited or {}).get(who)
         if since is not None and time.monotonic() - since > timeout_ms / 1000:
-            self._giver.seq = at_seq  # an earlier loss gave it the time to register, and it did not
-            return "OK"
+            return "OK"  # an earlier loss gave it the time to register, and it did not
         registration = Registration(
             info.cluster, name, gift.broker_id, gift.addr, info.ha, row.zone_name, row.enable_acting_master,
             timeout_ms,
@@ -131,17 +139,15 @@ class GiveBack:
         diff = RegistrationDiff(
             self._loaded.epoch, there.rev if there else 0, "0", self._loaded.tables.config_rev, {}, (), mappings
         )
-        done = await self._giver.routes.register_broker(registration, diff, topic_count=0, restored_at=at_seq)
+        done = await self._giver.routes.register_broker(registration, diff, topic_count=0, restored_at=self._giver.seq)
         self._giver.seq = done.seq
         return "RETRY" if done.status == "RETRY" else "OK"
 
 
-def _live_of(view: View, gift: LostBroker, row: BrokerRow) -> tuple[str, LiveInfo]:
-    for who, names in view.lives.by_who.items():
-        info = names.get(gift.broker_name)
-        if info is not None and info.addr == gift.addr:
-            return who, info
-    return "", LiveInfo(row.cluster, gift.addr, gift.broker_id, 0, None, None, None, None)
+def _lives_of(lives: LiveTable, gift: LostBroker | GoneBroker) -> list[tuple[str, LiveInfo]]:
+    """The processes that have this address under this brokerName, with their live info."""
+    names_of = list(lives.by_who.items())
+    return [(who, info) for who, names in names_of if (info := names.get(gift.broker_name)) and info.addr == gift.addr]
 
 
 def _text(value: str | QueueData) -> str:
