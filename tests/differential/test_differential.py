@@ -13,7 +13,7 @@ from .run import Pair, start_pair
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(900)]
 
 RELEASES = ("4.8.0", "5.3.3", "5.5.0")
-SEQUENCES = 150
+SEQUENCES = 100
 
 
 @pytest.fixture(scope="module", params=RELEASES)
