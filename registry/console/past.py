@@ -17,7 +17,8 @@ from typing import Final, NamedTuple, Protocol
 
 from ..errors import RegistryError
 from ..events.by import By
-from ..events.changes import BrokerChange, Change, Parts
+from ..events.changes import BrokerChange, Change
+from ..follow.follow import Follow, StreamGap
 from ..operators.words import moment
 from ..store.change_reader import ChangeReader, find_change, last_change_id, read_first
 from ..store.connection.url import without_password
@@ -270,27 +271,21 @@ class Past:
 
     async def _forward(self, tables: Tables, place: Place, at_ms: int) -> Then:
         """Apply what was changed behind a place, up to an instant."""
-        reader, parts = ChangeReader(self._state.tail_store, place.last_id), Parts()
+        follow = Follow(self._state.tail_store, seq=place.seq, last_id=place.last_id)
         seq, ms, latest_ms, count = place.seq, place.ms, place.ms, 0
-        expected, since = place.seq + 1, dict[str, tuple[int, By | None]]()
-        while changes := await reader.read(block_ms=0):
+        since = dict[str, tuple[int, By | None]]()
+        while changes := await _next(follow):
             for change in changes:
-                if change.seq != expected:
-                    raise NotKnown(
-                        f"change {change.seq} follows where change {expected} is due: what was between them was "
-                        "trimmed, or lost; choose a later instant"
-                    )
-                expected += 1
                 if change.ms > at_ms:
                     return Then(at_ms, seq, ms, tables, since)
-                for whole in parts.add(change):
+                for whole in follow.whole(change):
                     tables.apply(whole)
                     seq, ms, latest_ms = whole.seq, whole.ms, max(latest_ms, whole.ms)
                     _note(whole, since)
                     count += 1
             if count >= _REPLAYED_EVERY and seq == changes[-1].seq:
                 count = 0
-                self._write_of_replay(tables, Place(latest_ms, seq, reader.last_id))
+                self._write_of_replay(tables, Place(latest_ms, seq, follow.last_id))
             await asyncio.sleep(0)
         return Then(at_ms, seq, ms, tables, since)
 
@@ -300,6 +295,13 @@ class Past:
             self._checkpoints().write(place, encode_tables(tables))
         except OSError as error:
             logger.warning("no checkpoint for time travel was written to %s: %s", self._folder, error)
+
+
+async def _next(follow: Follow) -> list[Change]:
+    try:
+        return await follow.read(block_ms=0)
+    except StreamGap as gap:
+        raise NotKnown(f"{gap}; choose a later instant") from gap
 
 
 def _note(change: Change, since: dict[str, tuple[int, By | None]]) -> None:

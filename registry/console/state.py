@@ -1,7 +1,7 @@
 """What the console knows of the tables now: one copy for all pages, kept current from the stream of changes.
 
-The tables are read as a front end reads them (:class:`Loaded`); unlike a front end the console holds no
-lease, writes nothing, and gives nothing back.
+The tables are read and followed as a front end does it (:mod:`mqregistry.follow`); unlike a front end the console
+holds no lease, writes nothing, and gives nothing back.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from itertools import islice
 from typing import Final
 
 from ..errors import NoNamespace, RegistryError, StoreUnavailable
-from ..events.changes import Change, Parts, UnknownChange
+from ..events.changes import Change, UnknownChange
+from ..follow.follow import Follow, StreamGap
+from ..follow.loading import Loaded
 from ..names import printable
-from ..server.view.loading import Loaded, StreamGap
-from ..store.change_reader import ChangeReader, count_by_minute
-from ..store.snapshot import read_head
+from ..store.change_reader import count_by_minute
 from ..store.store import Store
 from ..tables.tables import Tables
 from ..tasks import cancelled, pause
@@ -129,10 +129,9 @@ class State:
         self.stopping = False
         self.on_load: list[Callable[[], None]] = []
         self.on_change: list[Callable[[Change], None]] = []
-        self._reader: ChangeReader | None = None
-        self._parts = Parts()
+        self._follow: Follow | None = None  # None: the tables must be read, for the first time or again
         self._gathers = False
-        self._last_seq = -1
+        self._last_seq = -1  # of the last event that was read
         self._asked = False
         self._heard_ms = round(time.time() * 1000)
 
@@ -155,21 +154,21 @@ class State:
         """Read the tables, then apply what changes. Runs until cancelled."""
         while not cancelled():
             try:
-                if self._reader is None:
+                if self._follow is None:
                     await self._load()
                 else:
-                    await self._read(self._reader)
+                    await self._read(self._follow)
                 self._heard()
             except (StreamGap, UnknownChange) as error:
                 logger.info("the tables are read again: %s", error)
-                self._reader = None
+                self._follow = None
                 await pause(_RETRY_S)
             except StoreUnavailable as error:
                 if not await self._answers():
                     self._unheard(f"Redis does not answer: {error}")
                 await pause(_RETRY_S)
             except RegistryError as error:
-                self._reader = None
+                self._follow = None
                 self._unheard(str(error))
                 await pause(_RETRY_S)
 
@@ -197,8 +196,8 @@ class State:
         counted = await count_by_minute(self.store, this_minute_ms, MINUTES, last_seq=loaded.seq)
         self.per_minute, self.counted_ms = counted
         self.tables, self.epoch, self.seq = loaded.tables, loaded.epoch, loaded.seq
-        self._reader, self._parts, self._last_seq = loaded.reader, loaded.parts, loaded.seq
-        self.last_id, self.latest_ms = loaded.reader.last_id, 0
+        self._follow, self._last_seq = loaded.follow, loaded.seq
+        self.last_id, self.latest_ms = loaded.follow.last_id, 0
         self.loaded = True
         self.recent.clear()
         self.generation += 1
@@ -206,28 +205,18 @@ class State:
             tell()
         self.wake_listeners()
 
-    async def _read(self, reader: ChangeReader) -> None:
+    async def _read(self, follow: Follow) -> None:
         if self._gathers:
             await pause(_GATHERED_S)
-        changes = await reader.read(block_ms=BLOCK_MS, count=_CHANGES_PER_READ)
+        changes = await follow.read_or_check(block_ms=BLOCK_MS, count=_CHANGES_PER_READ)
         self._gathers = 0 < len(changes) < _CHANGES_PER_READ
         if self._gathers:
             await asyncio.sleep(MOMENT_S)
         for change in changes:
-            if change.seq != self._last_seq + 1:
-                raise StreamGap(change.seq, self._last_seq + 1)
             self._last_seq = change.seq
-            for whole in self._parts.add(change):
+            for whole in follow.whole(change):
                 self._apply(whole)
-        self.last_id = reader.last_id
-        if not changes:
-            # A blocking read says nothing of a Redis that was emptied, or came back with less.
-            if not await self.store.exists():
-                self._reader = None
-                return
-            head = await read_head(self.store)
-            if head.epoch != self.epoch or head.seq < self._last_seq:
-                self._reader = None
+        self.last_id = follow.last_id
 
     def _apply(self, change: Change) -> None:
         self.tables.apply(change)
@@ -246,7 +235,7 @@ class State:
     def _heard(self) -> None:
         now_ms = round(time.time() * 1000)
         self._heard_ms, self._asked = now_ms, False
-        if self.stale_since_ms is None or self._reader is None:
+        if self.stale_since_ms is None or self._follow is None:
             return
         if self.generation > 1:  # not the start
             self.away = self.stale_since_ms, now_ms

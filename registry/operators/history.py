@@ -7,8 +7,8 @@ from collections.abc import Callable
 import msgspec
 
 from ..events.by import By
-from ..events.changes import BrokerChange, Change, Parts, TopicDeleted, TopicRegistered, WritePermSet
-from ..store.change_reader import ChangeReader
+from ..events.changes import BrokerChange, Change, TopicDeleted, TopicRegistered, WritePermSet
+from ..follow.follow import Follow, StreamGap
 from ..store.store import Store
 from ..tables.topic_history import TopicHistory
 
@@ -53,12 +53,15 @@ def whole(parts: list[Change]) -> Change:
 
 async def read_history(store: Store, topic: str) -> tuple[TopicHistory, bool]:
     """What the whole stream tells of a topic, and whether it holds every change that ever was."""
-    history, reader, parts = TopicHistory(topic), ChangeReader(store, "0-0"), Parts()
-    complete: bool | None = None
-    while changes := await reader.read(block_ms=0):
-        if complete is None:
-            complete = changes[0].seq == 1
+    history, follow, complete = TopicHistory(topic), Follow(store, seq=0), True
+    while True:
+        try:
+            changes = await follow.read(block_ms=0)
+        except StreamGap:
+            complete = False
+            continue
+        if not changes:
+            return history, complete and follow.seq != 0
         for change in changes:
-            if whole := list(parts.add(change)):
+            if whole := list(follow.whole(change)):
                 history.add(whole)
-    return history, bool(complete)

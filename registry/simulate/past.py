@@ -13,9 +13,8 @@ from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
 
-from ..events.changes import Parts
+from ..follow.follow import Follow
 from ..model import Registration, TopicConfig
-from ..store.change_reader import ChangeReader
 from ..store.leases import LeaseStore, opened_now
 from ..store.route_writes import Channel, RouteStore
 from ..store.snapshot import read_tables
@@ -56,7 +55,7 @@ class PastDay:
         self._asked: list[tuple[Counter[str], Counter[str]]] = [
             (Counter(), Counter()) for _ in range(plan.shape.servers)
         ]
-        self._known, self._parts, self._behind = Tables(), Parts(), False
+        self._known, self._behind = Tables(), False
 
     @property
     def brokers_up(self) -> int:
@@ -75,10 +74,10 @@ class PastDay:
             before_leaving: awaited at the plan's end.
 
         Raises:
-            StoreUnavailable, StoreError: Redis.
+            StoreUnavailable, StoreError: Redis. StreamGap: changes are missing; does somebody else use the namespace?
         """
         head, self._known = await read_tables(self._store)
-        self._epoch, self._changes = head.epoch, ChangeReader(self._store, head.last_id or "0-0")
+        self._follow = Follow.behind(self._store, head)
         self._begun_s, self._now_ms, self._offset_ms = time.monotonic(), head.now_ms, -self.plan.shape.duration_ms
         for op in self.plan.ops:
             if stop is not None and stop.is_set():
@@ -183,9 +182,9 @@ class PastDay:
             )
             if beat.same:
                 continue
-            await self._follow()
+            await self._catch_up()
             registration = _registration(member, table)
-            diff = compare(registration, beat.data_version, self._known, epoch=self._epoch, n=beat.n)
+            diff = compare(registration, beat.data_version, self._known, epoch=self._follow.epoch, n=beat.n)
             done = await self._routes.register_broker(
                 registration, diff, digest=digest, channel=channel, body_bytes=size
             )
@@ -193,17 +192,17 @@ class PastDay:
             if done.status != "OK":
                 raise NotAsPlanned(f"the registration is {done.status}: does somebody else use this namespace?")
 
-    async def _follow(self) -> None:
+    async def _catch_up(self) -> None:
         """Bring the known tables up to date, if something was changed."""
-        while self._behind and (changes := await self._changes.read(block_ms=0)):
+        while self._behind and (changes := await self._follow.read(block_ms=0)):
             for change in changes:
-                for whole in self._parts.add(change):
+                for whole in self._follow.whole(change):
                     self._known.apply(whole)
         self._behind = False
 
     async def _look_up(self, op: Op) -> None:
         assert op.client is not None
-        await self._follow()
+        await self._catch_up()
         found = pick_up_route(self._known, op.topic) is not None
         self._asked[op.client % self.plan.shape.servers][not found][op.topic] += 1
         self.outcome.lookups[op.topic, found] += 1

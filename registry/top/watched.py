@@ -8,10 +8,11 @@ from typing import Final, NamedTuple
 import msgspec
 
 from ..errors import NoNamespace, StoreError
-from ..events.changes import Change, Parts
+from ..events.changes import Change
 from ..events.journal import CHANGED, HEARTBEATS, LOOKUPS, SAME, decode_heartbeat
+from ..follow.follow import Follow, StreamGap
 from ..operators.history import whole
-from ..store.change_reader import ChangeReader, read_back
+from ..store.change_reader import read_back
 from ..store.fleet.processes import Fleet, read_fleet
 from ..store.operator_reads import BrokerInfo, read_brokers
 from ..store.snapshot import read_head
@@ -88,7 +89,8 @@ class Watched:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._epoch, self._seq, self._gap = "", 0, False
+        self._follow: Follow | None = None  # None: to begin anew
+        self._before: list[Change] = []
 
     async def look(self) -> Look:
         """Look once.
@@ -103,18 +105,14 @@ class Watched:
                 f"no namespace {store.namespace!r} in this Redis: it was emptied, and nobody serves it yet"
             )
         head = await read_head(store)
-        anew = head.epoch != self._epoch or head.seq < self._seq
-        changes: list[Change] = []
-        if anew:
-            changes = await self._begin(head.now_ms)
-            self._epoch = head.epoch
+        anew = self._follow is None
         try:
-            changes += await self._new_changes()
+            changes = await self._new_changes(self._follow or await self._begin(head.now_ms))
+        except StreamGap:
+            anew, changes = True, await self._new_changes(await self._begin(head.now_ms))
         except StoreError:
-            self._epoch = ""
+            self._follow = None
             raise
-        if self._gap:
-            anew, self._gap = True, False
         await self._count()
         lookups, missing = self._lookups_seen.per_second(head.now_ms)
         registrations, changed, beats = self._beats_seen.per_second(head.now_ms)
@@ -124,40 +122,37 @@ class Watched:
         brokers = sorted(await read_brokers(store), key=lambda one: one.expires_in_ms)
         return Look(head.now_ms, head.up_since_ms, brokers, fleet, rates, changes, anew)
 
-    async def _begin(self, now_ms: int) -> list[Change]:
-        """Start at the present; returns the last changes before it."""
+    async def _begin(self, now_ms: int) -> Follow:
+        """Start at the present, with the last changes before it."""
         store = self._store
-        self._seq, self._gap, self._parts = 0, False, Parts()
         self._lookups_seen, self._beats_seen, self._changes_seen = _Window(2), _Window(3), _Window(1)
         self._lookups = EntryReader(store, LOOKUPS, now_ms - WINDOW_MS)
         self._beats = EntryReader(store, HEARTBEATS, now_ms - WINDOW_MS)
-        last_id = (await read_head(store)).last_id
-        self._changes = ChangeReader(store, last_id)
-        ms, _, number = last_id.partition("-")
+        head = await read_head(store)
+        ms, _, number = head.last_id.partition("-")
         found: list[list[Change]] = []
         async for parts in read_back(store, before=f"{ms}-{int(number) + 1}"):
             if len(found) >= _FIRST and parts[0].ms <= now_ms - WINDOW_MS:
                 break
             found.append(parts)
-        self._seq = found[0][-1].seq if found else 0
         for parts in reversed(found):
             self._changes_seen.add(parts[0].ms, 1)
-        return [whole(parts) for parts in found[_FIRST - 1 :: -1]]
+        self._before = [whole(parts) for parts in found[_FIRST - 1 :: -1]]
+        self._follow = Follow.behind(store, head)
+        return self._follow
 
-    async def _new_changes(self) -> list[Change]:
-        found: list[list[Change]] = []
+    async def _new_changes(self, follow: Follow) -> list[Change]:
+        found = [*self._before]
         for _ in range(_PAGES):
-            changes = await self._changes.read(block_ms=0, count=_PAGE)
+            changes = await follow.read_or_check(block_ms=0, count=_PAGE)
             for change in changes:
-                if self._seq and change.seq != self._seq + 1:
-                    self._gap, found, self._parts = True, [], Parts()
-                self._seq = change.seq
-                if parts := list(self._parts.add(change)):
-                    found.append(parts)
+                if parts := list(follow.whole(change)):
+                    found.append(whole(parts))
                     self._changes_seen.add(change.ms, 1)
             if len(changes) < _PAGE:
                 break
-        return [whole(parts) for parts in found]
+        self._before = []
+        return found
 
     async def _count(self) -> None:
         """Count what brokers and clients asked since the look before."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import signal
 import socket
 
 import pytest
@@ -16,6 +18,8 @@ from mqregistry.store.route_writes import Channel, RouteStore
 from mqregistry.store.snapshot import read_tables
 from mqregistry.store.store import Store
 from mqregistry.tables.registration import compare
+
+from ..store.bed import Bed
 
 BROKERS = [("broker-a", 0, "10.0.0.1:10911"), ("broker-a", 1, "10.0.0.2:10911"), ("broker-b", 0, "10.0.0.3:10911"),
            ("broker-b", 1, "10.0.0.4:10911")]  # fmt: skip
@@ -226,6 +230,39 @@ def test_watch_shows_what_happens_from_now_on(start, target, redis_url, namespac
     assert process.wait() == 0
     assert "kv_put" in process.out
     assert "topic" not in process.out
+
+
+def test_watch_says_which_changes_it_could_not_show(start, target, redis_url, namespace, run):
+    """Trimmed while it was held; then the namespace is made anew. What comes behind a gap is shown."""
+    process = start("watch", "--from-start", **target)
+    process.wait_for("topic_deleted")
+
+    async def change(*steps):
+        async with Store(redis_url, namespace) as store:
+            bed = Bed(store)
+            for step in steps:
+                await step(bed)
+            return (await bed.head()).seq
+
+    def put(key):
+        return lambda bed: bed.kv.put("ns", key, "v")
+
+    process.popen.send_signal(signal.SIGSTOP)
+    last = run(change(*(put(f"key{number}") for number in range(5)),
+                      lambda bed: bed.redis("XTRIM", bed.key("changes"), "MAXLEN", 1)))  # fmt: skip
+    process.popen.send_signal(signal.SIGCONT)
+    process.wait_for("key4")
+    # the first of them may have come before it was held
+    assert re.fullmatch(rf"mqregistry: changes ({last - 4}|{last - 3}) to {last - 1} are missing: .*\n", process.err)
+
+    async def made_anew(bed):
+        await bed.redis("DEL", *await bed.redis("KEYS", bed.key("*")))
+        await bed.store.init_namespace()
+
+    run(change(made_anew, put("first")))
+    process.wait_for("the namespace was made anew")
+    process.wait_for("first")
+    assert process.end() == 0
 
 
 def test_watch_ctrl_c_is_no_error(start, target):

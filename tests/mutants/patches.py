@@ -23,7 +23,7 @@ ROOT: Final = Path(__file__).resolve().parent.parent.parent
 FOLDER: Final = Path(__file__).resolve().parent / "patches"
 
 ROWS: Final = [
-    *(f"A{row:02}" for row in (*range(1, 24), *range(25, 30), 40, *range(50, 55), *range(60, 67))),
+    *(f"A{row:02}" for row in (*range(1, 24), *range(25, 30), 40, *range(50, 55), *range(60, 67), 80)),
     *(f"B{row:02}" for row in range(1, 19)),
     "R01",
     "R02",

@@ -275,9 +275,9 @@ async def test_a_stream_that_is_trimmed_during_the_first_load_is_read_again_and_
     async with here:
         assert here.view.freshness is Freshness.FRESH
         assert here.view.tables.kv == {"ns": {"key": "2"}}
-        assert here.store.calls["snapshot head"] == 2
+        assert here.store.calls["snapshot clusters"] == 2
     (record,) = [record for record in caplog.records if "not ready yet" in record.message]
-    assert "change 2 follows where change 1 is due" in record.message
+    assert "change 1 is missing" in record.message
     assert "trimmed" in record.message
 
 

@@ -13,14 +13,14 @@ from ...behaviour import behaviour_of
 from ...client.routes.queues import publish_info
 from ...config.in_force import in_force
 from ...config.settings import Settings
-from ...errors import RemoteProtocolError, StoreUnavailable
+from ...errors import NoNamespace, RemoteProtocolError, StoreUnavailable
 from ...events.cells import SetMappings, SetQueueData, operations
-from ...events.changes import Change, Parts
+from ...events.changes import Change
+from ...follow.follow import Follow, StreamGap
 from ...model import TopicRoute
 from ...protocol.bodies.route import encode_route
-from ...store.change_reader import ChangeReader
 from ...store.operator_reads import read_clusters, read_topic_tables
-from ...store.snapshot import NamespaceHead, read_head, read_section
+from ...store.snapshot import read_head, read_section
 from ...store.store import Store
 from ...tables.route import pick_up_route
 from ...tables.tables import Tables
@@ -29,8 +29,6 @@ from .. import output
 from ..target import open_target
 from .audit import route_lines
 from .watch import BLOCK_MS, RedisAway, line
-
-_GAP: Final = "the change stream has a gap here: what happened meanwhile is not known, but its outcome"
 
 
 class _Seen(NamedTuple):
@@ -51,31 +49,20 @@ class _Followed:
     def __init__(self, own: Settings, topic: str, compat: str) -> None:
         self._own, self._topic, self._compat = own, topic, compat
         self._tables = Tables()
-        self._parts = Parts()
-        self._last: Change | None = None
-        self.head: NamespaceHead | None = None
-        self.seq = 0
 
-    async def read(self, store: Store) -> ChangeReader:
+    async def read(self, store: Store) -> Follow:
         """Begin with what Redis holds now; returns what reads the changes from there on."""
-        self.head = head = await read_head(store)
+        head = await read_head(store)
         # what happens while these are read is applied once more: events hold new values
         self._tables = tables = await read_topic_tables(store, self._topic)
         _, rows = await read_clusters(store)
         tables.brokers.update(rows)
         async for who, flat in read_section(store, "filters"):
             tables.set_filter_servers(who, [server.decode() for server in flat])
-        self._parts, self.seq = Parts(), head.seq
-        return ChangeReader(store, head.last_id)
+        return Follow.behind(store, head)
 
-    def goes_on_with(self, change: Change) -> bool:
-        """Whether this is the change after those that were applied."""
-        return change.seq == self.seq + 1
-
-    def apply(self, change: Change) -> bool:
-        """Apply an event; False: more parts of it follow."""
-        self.seq = change.seq
-        whole = list(self._parts.add(change))
+    def apply(self, whole: list[Change]) -> None:
+        """Apply all parts of a change."""
         for part in whole:
             for operation in operations(part):
                 if isinstance(operation, SetQueueData):  # those of other topics are not kept
@@ -84,7 +71,6 @@ class _Followed:
                 elif isinstance(operation, SetMappings):
                     operation = SetMappings([one for one in operation.mappings if one[0] == self._topic])
                 self._tables.apply_operation(operation)
-        return bool(whole)
 
     def seen(self) -> _Seen:
         """The route as clients of a front end with these settings are told."""
@@ -132,36 +118,28 @@ async def follow_route(settings: Settings, topic: str, as_json: bool, stop: asyn
     patient = msgspec.structs.replace(settings, redis_timeout_ms=settings.redis_timeout_ms + BLOCK_MS)
     async with Store(patient.redis, patient.namespace, timeout_ms=patient.redis_timeout_ms, compat=compat) as store:
         followed = _Followed(settings, topic, compat)
-        reader = await followed.read(store)
+        follow = await followed.read(store)
         now = followed.seen()
         _show(topic, None, _NONE, now, as_json)
-        away = RedisAway()
+        away, gap = RedisAway(), False
         while not stop.is_set():
             try:
-                if away.now and not await store.exists():
-                    raise StoreUnavailable("Redis answers, but the namespace is not there yet")
-                changes = await reader.read(block_ms=BLOCK_MS)
-                if (away.now and await _is_another(store, followed)) or (
-                    changes and not followed.goes_on_with(changes[0])
-                ):
-                    click.echo(f"mqregistry: {_GAP}", err=True)
-                    reader = await followed.read(store)
-                    changes = []
+                if gap:
+                    follow, gap = await followed.read(store), False
                     now = _tell(topic, None, now, followed.seen(), as_json)
-            except StoreUnavailable as error:
+                changes = await follow.read_or_check(block_ms=BLOCK_MS)
+            except StreamGap as error:
+                click.echo(f"mqregistry: the change stream has a gap here: {error}; the route is read again", err=True)
+                gap = True
+                continue
+            except (StoreUnavailable, NoNamespace) as error:
                 await away.wait(error)
                 continue
             away.over()
             for change in changes:
-                if followed.apply(change):
+                if whole := list(follow.whole(change)):
+                    followed.apply(whole)
                     now = _tell(topic, change, now, followed.seen(), as_json)
-
-
-async def _is_another(store: Store, followed: _Followed) -> bool:
-    """Whether a Redis that came back holds another history than the one that was followed."""
-    head = await read_head(store)
-    assert followed.head is not None
-    return head.epoch != followed.head.epoch or head.seq < followed.seq
 
 
 def _tell(topic: str, change: Change | None, before: _Seen, after: _Seen, as_json: bool) -> _Seen:

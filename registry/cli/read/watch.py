@@ -12,10 +12,10 @@ import click
 import msgspec
 
 from ...config.settings import Settings
-from ...errors import StoreUnavailable
+from ...errors import NoNamespace, RegistryError, StoreUnavailable
 from ...events.changes import Change
+from ...follow.follow import Follow, StreamGap
 from ...operators.words import what
-from ...store.change_reader import ChangeReader
 from ...store.snapshot import read_head
 from ...store.store import Store
 from .. import output
@@ -31,7 +31,7 @@ class RedisAway:
     def __init__(self) -> None:
         self.now = False
 
-    async def wait(self, error: StoreUnavailable) -> None:
+    async def wait(self, error: RegistryError) -> None:
         """It did not answer: returns when it may be asked again."""
         if not self.now:
             click.echo(f"mqregistry: {error}; waiting for it", err=True)
@@ -81,17 +81,20 @@ async def _watch(
     settings: Settings, from_start: bool, number: int | None, as_json: bool, stop: asyncio.Event
 ) -> None:  # fmt: skip
     async with open_target(settings) as store:
-        last_id = "0-0" if from_start else (await read_head(store)).last_id
+        head = await read_head(store)
     # a blocking read takes longer than other answers may
     settings = msgspec.structs.replace(settings, redis_timeout_ms=settings.redis_timeout_ms + BLOCK_MS)
     async with Store(settings.redis, settings.namespace, timeout_ms=settings.redis_timeout_ms) as store:
-        reader = ChangeReader(store, last_id)
+        follow = Follow(store, head.epoch) if from_start else Follow.behind(store, head)
         shown = 0
         away = RedisAway()
         while not stop.is_set() and (number is None or shown < number):
             try:
-                changes = await reader.read(block_ms=BLOCK_MS)
-            except StoreUnavailable as error:
+                changes = await follow.read_or_check(block_ms=BLOCK_MS)
+            except StreamGap as gap:
+                click.echo(f"mqregistry: {gap}", err=True)
+                continue
+            except (StoreUnavailable, NoNamespace) as error:
                 await away.wait(error)
                 continue
             away.over()

@@ -17,11 +17,11 @@ from msgspec import UNSET
 
 from ...errors import RegistryError
 from ...events.by import By
-from ...events.changes import BrokerChange, Change, Parts, WritePermSet
+from ...events.changes import BrokerChange, Change, WritePermSet
+from ...follow.follow import Follow, StreamGap
 from ...model import MASTER_ID
 from ...operators.words import counted
 from ...operators.zone import local_datetime, zone_name
-from ...store.change_reader import ChangeReader
 from ...store.snapshot import read_head
 from ...tasks import cancelled, pause
 from ..past import Past
@@ -214,10 +214,19 @@ class Lanes:
             self._rows[name] = dict(row.broker_addrs)
             for addr in row.broker_addrs.values():
                 self._lanes[name, addr] = Lane(before=True)
-        reader, parts = ChangeReader(self._state.tail_store, last_id), Parts()
-        while changes := await reader.read(block_ms=0, count=_AT_ONCE):
+        follow = Follow(self._state.tail_store, seq=self._seq if begin is not None else None, last_id=last_id)
+        gap = False
+        while True:
+            try:
+                changes = await follow.read(block_ms=0, count=_AT_ONCE)
+            except StreamGap:  # what is known begins behind it
+                gap = True
+                continue
+            if not changes:
+                break
+            since_ms, gap = changes[0].ms if gap else since_ms, False
             for change in changes:
-                for part in parts.add(change):
+                for part in follow.whole(change):
                     self._apply(part)
             await asyncio.sleep(0)
         waiting, self._waiting = self._waiting, None

@@ -9,15 +9,15 @@ from typing import Final
 
 from ...durations import Durations
 from ...errors import RegistryError, StoreUnavailable
-from ...events.changes import Parts
+from ...follow.follow import START, Follow, StreamGap
+from ...follow.loading import Loaded
 from ...model import DEFAULT_HEARTBEAT_TIMEOUT_MS
-from ...store.change_reader import ChangeReader
 from ...store.store import Store
 from ...tables.history import History
 from ...tasks import cancelled, pause
+from .fork import find_fork
 from .freshness import Freshness, Seen
 from .give_back import GiveBack
-from .loading import Loaded, StreamGap, find_fork
 from .view import Entry, View
 
 logger = logging.getLogger(__name__)
@@ -48,10 +48,7 @@ class Follower:
         self._store = store
         self._tail_store = tail_store
         self._view = view
-        self._reader: ChangeReader | None = None  # None: the tables must be read, for the first time or again
-        self._parts = Parts()
-        self._last_seq = -1  # of the last event read; ahead of view.seq while a change's parts come in
-        self._last_chain = ""
+        self._follow: Follow | None = None  # None: the tables must be read, for the first time or again
         self.losses = 0
         self.heard_at = 0.0
         self.lag_ms = 0.0
@@ -60,7 +57,7 @@ class Follower:
     @property
     def has_place(self) -> bool:
         """Whether the view is followed from a place in the change stream, and no reading of the tables is due."""
-        return self._reader is not None
+        return self._follow is not None
 
     def look_again(self, *, has_lost: bool = False) -> None:
         """Have the tables read again: Redis was found in another state than the view.
@@ -71,7 +68,7 @@ class Follower:
             has_lost: it has lost changes for certain. That may not be seen any more when the tables can be read: the
                 stream may have been trimmed by then.
         """
-        self._reader = None
+        self._follow = None
         self._view.has_lost = self._view.has_lost or has_lost
         self._view.saw(Seen.CONTRADICTED)
 
@@ -115,9 +112,8 @@ class Follower:
             self.losses += 1
         for seq, chain in loaded.chains:
             view.history.add(seq, chain)
-        self._reader, self._parts, self._last_seq = loaded.reader, loaded.parts, loaded.seq
-        self._last_chain = loaded.chain
-        view.last_entry = loaded.last_entry
+        self._follow = loaded.follow
+        view.last_entry = Entry(loaded.follow.last_id, loaded.seq) if loaded.follow.last_id != START else None
         view.load(loaded.tables, loaded.epoch, loaded.seq, lives=loaded.lives)
         self.heard_at = time.monotonic()
 
@@ -126,12 +122,12 @@ class Follower:
         failing = told = False
         while not cancelled():
             try:
-                if self._reader is None:
+                if self._follow is None:
                     await self.load()
                 else:
                     # After a failure not blocking, so that the stream counts as heard at once: a read that blocks
                     # returns with the next change, or after its whole time.
-                    await self._read(self._reader, 0 if failing else BLOCK_MS)
+                    await self._read(self._follow, 0 if failing else BLOCK_MS)
                 if told:
                     logger.warning("the change stream is read again")
                 failing = told = False
@@ -151,22 +147,19 @@ class Follower:
                 self.look_again()
                 await pause(_RETRY_AFTER_ERROR_S)
 
-    async def _read(self, reader: ChangeReader, block_ms: int) -> None:
-        changes = await reader.read(block_ms=block_ms, count=_CHANGES_PER_READ)
-        if self._reader is not reader:  # a rebuild was asked for meanwhile
+    async def _read(self, follow: Follow, block_ms: int) -> None:
+        changes = await follow.read(block_ms=block_ms, count=_CHANGES_PER_READ)
+        if self._follow is not follow:  # a rebuild was asked for meanwhile
             return
         self.heard_at = time.monotonic()
         for change in changes:
-            if change.seq != self._last_seq + 1 or (change.after or self._last_chain) != self._last_chain:
-                raise StreamGap(change.seq, self._last_seq + 1)
-            self._last_seq, self._last_chain = change.seq, change.chain or ""
-            for whole in self._parts.add(change):
+            for whole in follow.whole(change):
                 self._view.apply(whole)
         if changes:
             now_ms = time.time() * 1000
             self.lag_ms = max(0.0, now_ms - changes[-1].ms)
             for change in changes:
                 self.visible_after.add(max(0.0, now_ms - change.ms) / 1000)
-            self._view.last_entry = Entry(reader.last_id, self._last_seq)
+            self._view.last_entry = Entry(follow.last_id, changes[-1].seq)
             changes.clear()  # waiting for the next ones must not hold on to the topics of these
             await asyncio.sleep(0)  # who waits for these changes is answered before the next ones are asked for

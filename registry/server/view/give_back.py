@@ -11,6 +11,7 @@ import msgspec
 
 from ...errors import StoreError
 from ...events.changes import Change
+from ...follow.loading import Loaded
 from ...model import MASTER_ID, BrokerRow, DataVersion, QueueData, Registration
 from ...store.fleet.losses import Giver, Status
 from ...store.store import Store
@@ -18,7 +19,7 @@ from ...tables.live_table import LiveInfo, LiveTable
 from ...tables.lost import Cell, Gift, GoneBroker, LostBroker, lost, touched_by
 from ...tables.registration import RegistrationDiff
 from ...tasks import pause
-from .loading import Loaded, Since
+from .fork import Since
 from .view import View
 
 logger = logging.getLogger(__name__)
@@ -65,7 +66,7 @@ class GiveBack:
 
     async def _follow(self) -> None:
         self._loaded.new.clear()
-        await self._loaded.follow()
+        await self._loaded.catch_up()
         self._note(self._loaded.new)
 
     def _note(self, changes: Iterable[Change]) -> None:

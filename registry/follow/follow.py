@@ -1,0 +1,142 @@
+"""The one rule for what comes next in a change stream, for all who follow one: what goes on, and what is a gap."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from ..errors import NoNamespace, RegistryError
+from ..events.changes import Change, Parts
+from ..store.change_reader import ChangeReader
+from ..store.snapshot import NamespaceHead, read_head
+from ..store.store import Store
+
+START: Final = "0-0"
+"""Behind this entry id comes the oldest entry of a stream."""
+
+
+class StreamGap(RegistryError):
+    """The change stream does not go on behind what was read from it; the message says what is missing."""
+
+
+class Follow:
+    """Reads the changes of a namespace in their order, from a place on.
+
+    A change goes on where the last one ended if its number is the next, and if it names the last one's chain. Anything
+    else is a gap, which is raised once. Who keeps tables reads them again then; who only shows changes may read on,
+    and gets those behind the gap.
+
+    Attributes:
+        epoch, seq, chain: of the last change that was read. seq None: any change may be the next one; chain "": any.
+
+    Args:
+        store: its timeout must exceed the ``block_ms`` of each read.
+        last_id: id of the entry of the last change that was read.
+    """
+
+    def __init__(
+        self, store: Store, epoch: str = "", seq: int | None = None, chain: str = "", last_id: str = START
+    ) -> None:
+        self.epoch, self.seq, self.chain = epoch, seq, chain
+        self._store = store
+        self._reader = ChangeReader(store, last_id or START)
+        self._parts = Parts()
+        self._ahead: list[Change] = []  # behind a gap
+
+    @classmethod
+    def behind(cls, store: Store, head: NamespaceHead) -> Follow:
+        """Everything that is newer than this state of the namespace."""
+        return cls(store, head.epoch, head.seq, head.chain, head.last_id)
+
+    @property
+    def last_id(self) -> str:
+        """Id of the last entry that was read."""
+        return self._reader.last_id
+
+    async def read(self, *, block_ms: int, count: int = 500) -> list[Change]:
+        """Return the next changes; [] if none comes for ``block_ms`` (0: do not wait).
+
+        Raises:
+            StreamGap: changes are missing before the next one, or it is of another history.
+            StoreUnavailable, StoreError: as :meth:`ChangeReader.read` and :meth:`check`.
+        """
+        changes = self._ahead or await self._reader.read(block_ms=block_ms, count=count)
+        self._ahead = []
+        for place, change in enumerate(changes):
+            gap = self._gap_before(change)
+            if gap is not None:
+                self._ahead = changes[place:]
+                if place:
+                    return changes[:place]
+                await self.check()  # of a history that ended it knows more
+                self._go_on_at(self.epoch, change.seq - 1, change.after or "")
+                raise gap
+            self.seq, self.chain = change.seq, change.chain or ""
+        return changes
+
+    async def read_or_check(self, *, block_ms: int, count: int = 500) -> list[Change]:
+        """Return what :meth:`read` returns; if that is nothing, :meth:`check` first."""
+        changes = await self.read(block_ms=block_ms, count=count)
+        if not changes:
+            await self.check()
+        return changes
+
+    def whole(self, change: Change) -> Iterator[Change]:
+        """Give each change that was read; yields what may be applied now: all parts of a change, or none."""
+        return self._parts.add(change)
+
+    async def check(self) -> None:
+        """Ask Redis whether it still has the history that is followed: a stream that vanished says nothing.
+
+        Raises:
+            StreamGap: it has another one, or its stream was trimmed up to its end.
+            NoNamespace: it has none. StoreUnavailable: no answer.
+        """
+        if not await self._store.exists():  # reading the head would make it
+            raise NoNamespace(
+                f"no namespace {self._store.namespace!r} in this Redis: it was emptied, or no front end served it yet"
+            )
+        head = await read_head(self._store)
+        if self.seq is None:
+            return
+        if self.epoch and head.epoch != self.epoch:
+            gap = StreamGap(
+                f"the namespace was made anew (epoch {head.epoch}, was {self.epoch}): how what was known up to change "
+                f"{self.seq} went away is in no stream"
+            )
+            self._go_on_at(head.epoch, 0, "", START)
+            raise gap
+        if head.seq < self.seq or (head.seq == self.seq and self.chain and head.chain != self.chain):
+            gap = StreamGap(f"Redis has lost changes: it is at change {head.seq}, and change {self.seq} was read")
+            self._go_on_at(head.epoch, head.seq, head.chain, head.last_id or START)
+            raise gap
+        if head.seq > self.seq and not await self._look_ahead():
+            gap = _missing(self.seq + 1, head.seq)
+            self._go_on_at(head.epoch, head.seq, head.chain, head.last_id)
+            raise gap
+
+    async def _look_ahead(self) -> bool:
+        """Whether the stream has a change behind those that were read."""
+        self._ahead = self._ahead or await self._reader.read(block_ms=0)
+        return bool(self._ahead)
+
+    def _gap_before(self, change: Change) -> StreamGap | None:
+        if self.seq is None:
+            return None
+        if change.seq > self.seq + 1:
+            return _missing(self.seq + 1, change.seq - 1)
+        if change.seq != self.seq + 1 or (change.after and self.chain and change.after != self.chain):
+            return StreamGap(
+                f"Redis has lost changes: change {change.seq} does not follow change {self.seq}, which was read"
+            )
+        return None
+
+    def _go_on_at(self, epoch: str, seq: int, chain: str, last_id: str | None = None) -> None:
+        self.epoch, self.seq, self.chain, self._parts = epoch, seq, chain, Parts()
+        if last_id is not None:
+            self._reader.last_id, self._ahead = last_id, []
+
+
+def _missing(first: int, last: int) -> StreamGap:
+    which = f"change {first} is" if first == last else f"changes {first} to {last} are"
+    return StreamGap(f"{which} missing: trimmed from the change stream before they could be read, or lost")
