@@ -29,6 +29,7 @@ ALLOWED = {
     "queued_output": set(),
     "embedded": {"errors"},
     "auth": VALUES,
+    "request_rights": {*VALUES, "auth", "protocol"},
     "behaviour": VALUES,
     "config": {*VALUES, "behaviour"},
     "events": VALUES,
@@ -40,7 +41,7 @@ ALLOWED = {
     "client": {*TABLES, "protocol", "store", "tasks"},
     "server": set(),
     "server.counting": {*VALUES, "protocol"},
-    "server.auth": {*VALUES, "auth", "protocol", "store", "tasks"},
+    "server.auth": {*VALUES, "auth", "protocol", "request_rights", "store", "tasks"},
     "server.view": {*TABLES, "follow", "protocol", "store", "tasks", "server.counting"},
     "server.rates": {*VALUES, "protocol", "config"},
     "server.requests": {
@@ -48,7 +49,7 @@ ALLOWED = {
         "server.view",
     },
     "server.net": {
-        *VALUES, "auth", "protocol", "config", "tasks",
+        *VALUES, "auth", "protocol", "config", "request_rights", "tasks",
         "server.auth", "server.counting", "server.requests", "server.view",
     },
     "server.process": {
@@ -57,13 +58,39 @@ ALLOWED = {
     },
     "compare": {*VALUES, "config", "operators", "protocol"},
     "shadow": {*VALUES, "client", "compare", "protocol", "tasks"},
-    "console": {*TABLES, "follow", "protocol", "store", "config", "tasks", "operators", "server.auth"},
+    "console": {*TABLES, "follow", "protocol", "store", "config", "tasks", "operators", "request_rights"},
     "top": {*TABLES, "follow", "store", "tasks", "operators"},
     "worker": {*VALUES, "config", "store"},
     "pipeline": {*TABLES, "config", "store", "tasks"},
     "simulate": {*TABLES, "follow", "protocol", "client", "store"},
     "testing": {*VALUES, "client", "config", "embedded", "server.process", "store", "worker"},
     "cli": None,  # the edge: may use everything; nothing may use it
+}  # fmt: skip
+
+# folder of a large room -> what of the same room it may import besides itself; "cli": every module directly in cli
+INNER = {
+    "console.login": {"console.state"},
+    "console.recent": {"console.findings", "console.past", "console.state"},
+    "console.pages": {
+        "console.context", "console.facts", "console.findings", "console.forms", "console.guard", "console.login",
+        "console.past", "console.recent", "console.report", "console.state", "console.twins", "console.undo",
+    },
+    "store.auth": {"store.keys", "store.store"},
+    "store.connection": {"store.keys", "store.store"},
+    "client.broker": {"client.addresses", "client.checks", "client.connection", "client.sync_client"},
+    "client.routes": {
+        "client.addresses", "client.checks", "client.connection", "client.name_servers", "client.reconnecting",
+        "client.sync_client",
+    },
+    "cli.auth": {"cli", "cli.write"},
+    "cli.copies": {"cli", "cli.run", "cli.write"},
+    "cli.doctor": {"cli", "cli.run"},
+    "cli.help": {"cli"},
+    "cli.outside": {"cli", "cli.read"},
+    "cli.pipeline": {"cli"},
+    "cli.read": {"cli", "cli.pipeline"},
+    "cli.run": {"cli", "cli.help", "cli.read", "cli.write"},
+    "cli.write": {"cli"},
 }  # fmt: skip
 
 PIPELINE_ONLY = {"pipeline"}
@@ -148,6 +175,26 @@ def test_module_imports_only_from_the_rooms_that_it_may(name):
         assert top not in ("registry", "worker") or ours, f"{name}: the package is mqregistry, not {top}"
         if not ours and top in THIRD_PARTY:
             assert here in THIRD_PARTY[top], f"{name} must not import {top}"
+
+
+def inner_room(module):
+    """``store.connection.url`` is in store.connection, ``cli.output`` in cli, ``store.keys`` is itself."""
+    parts = module.split(".")
+    folder = ".".join(parts[:2])
+    return parts[0] if folder not in INNER and parts[0] == "cli" else folder
+
+
+@pytest.mark.parametrize("name", [name for name in MODULES if inner_room(name) in INNER])
+def test_folder_of_a_large_room_imports_only_what_it_may(name):
+    here = inner_room(name)
+    for ours, imported in imports(name, MODULES[name]):
+        if ours and imported.split(".")[0] == name.split(".")[0] and inner_room(imported) != here:
+            assert inner_room(imported) in INNER[here], f"{name} must not import {imported}"
+
+
+def test_each_folder_of_these_rooms_has_a_rule():
+    folders = {".".join(name.split(".")[:2]) for name in MODULES if name.count(".") > 1}
+    assert {folder for folder in folders if folder.split(".")[0] in ("console", "store", "client", "cli")} == set(INNER)
 
 
 def circle(graph):

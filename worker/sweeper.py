@@ -20,8 +20,8 @@ import msgspec
 from mqregistry.config.in_force import in_force
 from mqregistry.config.settings import Settings
 from mqregistry.errors import RegistryError, StoreError, StoreUnavailable
-from mqregistry.store.fleet.processes import SweeperFacts, this_process
 from mqregistry.store.leases import LEASE_MS, TIDY_PAUSE_MS, Expired, LeaseStore
+from mqregistry.store.processes import SweeperFacts, this_process
 from mqregistry.store.snapshot import read_shared_config
 from mqregistry.store.store import Store
 from mqregistry.store.streams import Alarm, StreamStore, Trimmed

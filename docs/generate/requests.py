@@ -12,7 +12,7 @@ from mqregistry.behaviour import behaviour_of
 from mqregistry.protocol import headers
 from mqregistry.protocol.codes import RequestCode, ResponseCode
 from mqregistry.protocol.command import Command
-from mqregistry.server.auth.requests import REQUESTS
+from mqregistry.request_rights import REQUESTS
 
 from .markdown import code, plain, table
 

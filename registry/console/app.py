@@ -27,12 +27,11 @@ from ..store.store import Store
 from .connections import bounded
 from .context import BadRequest, Console, NotAllowed, NotKnown, NotThere
 from .guard import guards
-from .login import pages as login_pages
 from .login.logins import Logins
 from .login.needs import needs_of_page
 from .login.reach import Reach
 from .login.viewer import Refused
-from .pages import actions, brokers, changes, compare, kv, missing, now, report, search, system, topics, zone
+from .pages import actions, brokers, changes, compare, kv, login, missing, now, report, search, system, topics, zone
 from .pages.zone import ZONE_COOKIE
 from .past import Lake, Past
 from .report import NoReport, ReportSource
@@ -109,7 +108,7 @@ def make_app(console: Console, reach: Reach = _HERE) -> Starlette:
             if viewer is None and wants_json(request):
                 return console.failure(401, "Log in", "A form of name and secret to /login gives the cookie.")
             if viewer is None:
-                return login_pages.ask(console, request)
+                return login.ask(console, request)
             request.state.viewer = viewer
             choose_zone(request.cookies.get(ZONE_COOKIE, ""))
             try:
@@ -167,9 +166,9 @@ def make_app(console: Console, reach: Reach = _HERE) -> Starlette:
     doors = []
     if console.logins is not None:
         doors = [
-            Route("/login", outside(login_pages.login, console.logins), methods=["GET"]),
-            Route("/login", outside(login_pages.log_in, console.logins), methods=["POST"]),
-            Route("/logout", outside(login_pages.log_out, console.logins), methods=["POST"]),
+            Route("/login", outside(login.login, console.logins), methods=["GET"]),
+            Route("/login", outside(login.log_in, console.logins), methods=["POST"]),
+            Route("/logout", outside(login.log_out, console.logins), methods=["POST"]),
         ]
     return Starlette(
         routes=[

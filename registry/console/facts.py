@@ -14,8 +14,8 @@ from typing import Final, NamedTuple
 from ..auth.refused import RefusedSummary
 from ..errors import RegistryError, StoreUnavailable
 from ..store.auth.refusals import RefusalStore
-from ..store.fleet.processes import Fleet, FrontEnd, read_fleet
 from ..store.operator_reads import BrokerInfo, WorkerInfo, read_brokers, read_workers
+from ..store.processes import Fleet, FrontEnd, read_fleet
 from ..store.snapshot import NamespaceHead, read_head
 from ..store.streams import StreamStore, Survey
 from .state import State

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from ..store.fleet.processes import DRAIN_SEEN_MS, FrontEnd, WorkerNow, read_fleet
+from ..store.processes import DRAIN_SEEN_MS, FrontEnd, WorkerNow, read_fleet
 from ..store.store import Store
 from .maintenance import Maintenance, read_maintenance
 from .words import counted, some_of

@@ -295,7 +295,7 @@ def held(namespace: str, incarnation: str) -> str:
 
 def processes(namespace: str) -> str:
     """HASH: worker incarnation, or id of a sweeper -> "<time in ms> <JSON>": what it told of itself, and when
-    (:mod:`mqregistry.store.fleet.processes`).
+    (:mod:`mqregistry.store.processes`).
 
     TTL: none; an entry counts for the length of a lease, and goes after an hour. Java: none.
     Writers: renew_lease, release_channels, reap_worker.

@@ -97,7 +97,7 @@ class LeaseStore:
         """Say that this worker lives, and hears brokers, for the next ``lease_ms``.
 
         Args:
-            process: what it tells of itself (:class:`mqregistry.store.fleet.processes.WorkerFacts` as JSON).
+            process: what it tells of itself (:class:`mqregistry.store.processes.WorkerFacts` as JSON).
             peers: the addresses of its brokers' connections (``encode_peers`` there). Empty: as it was.
         """
         epoch, seq, config_rev, up_since, now, lost, first, auth_revision, chain, *losses = await self._call(
@@ -140,7 +140,7 @@ class LeaseStore:
 
         Args:
             sweeper: the id of the caller, if it tells something of itself.
-            process: that (:class:`mqregistry.store.fleet.processes.SweeperFacts` as JSON).
+            process: that (:class:`mqregistry.store.processes.SweeperFacts` as JSON).
         """
         _, more, entries = await self._call("reap_worker", limit, sweeper, process)
         return entries, bool(more)

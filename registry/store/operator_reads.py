@@ -13,8 +13,8 @@ from ..model import ORDER_TOPIC_CONFIG, BrokerRow, QueueData
 from ..tables.live_table import LiveInfo
 from ..tables.tables import Tables
 from . import keys
-from .fleet.processes import BrokerConnection, read_connections
 from .large_rows import read_set
+from .processes import BrokerConnection, read_connections
 from .snapshot import (
     broker_row,
     decode_queue_data,

@@ -13,8 +13,8 @@ from ..events.journal import CHANGED, HEARTBEATS, LOOKUPS, SAME, decode_heartbea
 from ..follow.follow import Follow, StreamGap
 from ..operators.history import whole
 from ..store.change_reader import read_back
-from ..store.fleet.processes import Fleet, read_fleet
 from ..store.operator_reads import BrokerInfo, read_brokers
+from ..store.processes import Fleet, read_fleet
 from ..store.snapshot import read_head
 from ..store.store import Store
 from ..store.streams import EntryReader

@@ -19,8 +19,8 @@ from mqregistry.events.changes import SCHEMA_MAJOR, SCHEMA_MINOR
 from mqregistry.server.net.tls import Tls
 from mqregistry.store.connection.examination import examine
 from mqregistry.store.connection.fitness import round_trip_findings, server_findings, state_findings
-from mqregistry.store.fleet.processes import Fleet, SweeperFacts, SweeperNow, WorkerFacts, WorkerNow, front_ends_of
 from mqregistry.store.leases import LeaseStore
+from mqregistry.store.processes import Fleet, SweeperFacts, SweeperNow, WorkerFacts, WorkerNow, front_ends_of
 from tests.certificates import Authority
 
 URL = "redis://127.0.0.1:6379"

@@ -8,8 +8,8 @@ import socket
 import msgspec
 import pytest
 
-from mqregistry.store.fleet.processes import SweeperFacts, WorkerFacts
 from mqregistry.store.leases import LeaseStore
+from mqregistry.store.processes import SweeperFacts, WorkerFacts
 from tests.server.harness import wait_until
 
 

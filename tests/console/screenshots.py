@@ -25,7 +25,7 @@ from mqregistry.embedded import EmbeddedRedis
 from mqregistry.events.by import CLI, SIGNATURE, By
 from mqregistry.model import ORDER_TOPIC_CONFIG, QueueData
 from mqregistry.store.auth.policies import PolicyStore
-from mqregistry.store.fleet.processes import SweeperFacts, WorkerFacts
+from mqregistry.store.processes import SweeperFacts, WorkerFacts
 from mqregistry.store.store import Store
 from mqregistry.store.streams import StreamStore, lookup_entries
 from tests.conftest import NO_FSYNC

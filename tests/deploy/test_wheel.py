@@ -18,7 +18,7 @@ import pytest
 
 from bench.servers.processes import free_port
 from mqregistry.embedded import die_with_parent
-from mqregistry.store.fleet.processes import read_fleet
+from mqregistry.store.processes import read_fleet
 from mqregistry.store.store import Store
 
 from ..server.harness import wait_until

@@ -24,7 +24,7 @@ from mqregistry.model import who
 from mqregistry.networks import parse_address
 from mqregistry.store.auth.policies import PolicyStore
 from mqregistry.store.auth.refusals import RefusalStore
-from mqregistry.store.fleet.processes import Peer, encode_peers
+from mqregistry.store.processes import Peer, encode_peers
 from mqregistry.store.store import Store
 from mqregistry.store.streams import StreamStore
 from tests.cli.conftest import command, env, home  # noqa: F401 - fixtures
@@ -211,7 +211,7 @@ def test_kubernetes_values_fit_the_chart():
 def test_operating_prometheus_finds_the_labels_that_the_page_names():
     blocks = list(map(yaml.safe_load, re.findall(r"```yaml\n(.*?)```", text_of("docs/operating.md"), re.S)))
     assert len(blocks) == 2
-    source = (ROOT / "registry" / "server" / "process" / "discovery" / "known_fleet.py").read_text()
+    source = (ROOT / "registry" / "server" / "process" / "known_fleet.py").read_text()
     labels = {label for one in blocks[0]["scrape_configs"][0]["relabel_configs"] for label in one["source_labels"]}
     assert labels
     for label in labels:

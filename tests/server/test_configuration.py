@@ -15,7 +15,7 @@ from mqregistry.config.sources import build
 from mqregistry.embedded import EmbeddedRedis
 from mqregistry.errors import ConfigError
 from mqregistry.protocol.command import decode_command
-from mqregistry.server.auth.requests import MAX_PROPERTIES_BYTES
+from mqregistry.request_rights import MAX_PROPERTIES_BYTES
 from mqregistry.server.requests.configuration import SHOWN_BY_JAVA, _Refused, accepted
 from tests import golden
 

@@ -18,8 +18,8 @@ from mqregistry.auth.policy import Mode, Policy
 from mqregistry.auth.signature import sign
 from mqregistry.protocol.command import Command, Encoding, encode_command
 from mqregistry.protocol.watch import ROUTE_WATCH
+from mqregistry.request_rights import REQUESTS
 from mqregistry.server.auth.authorization import Authorization
-from mqregistry.server.auth.requests import REQUESTS
 from mqregistry.server.auth.tally import Tally
 from mqregistry.server.net.connection import ServerConnection
 

@@ -9,7 +9,7 @@ import pytest
 
 from mqregistry.protocol.codes import Encoding, RequestCode
 from mqregistry.protocol.command import Command, encode_command
-from mqregistry.server.auth.requests import REQUESTS
+from mqregistry.request_rights import REQUESTS
 
 from .harness import Broker
 

@@ -11,11 +11,11 @@ import pytest
 from mqregistry.client.address_server import AddressServer
 from mqregistry.config.settings import Settings
 from mqregistry.errors import PeerUnavailable
-from mqregistry.server.process.discovery.known_fleet import KnownFleet
 from mqregistry.server.process.http import HttpServer
+from mqregistry.server.process.known_fleet import KnownFleet
 from mqregistry.server.process.metrics import Fleet as Workers
 from mqregistry.server.process.port.sockets import advertised
-from mqregistry.store.fleet.processes import Fleet, SweeperFacts, SweeperNow, WorkerFacts, WorkerNow, front_ends_of
+from mqregistry.store.processes import Fleet, SweeperFacts, SweeperNow, WorkerFacts, WorkerNow, front_ends_of
 from tests.waiting import until
 
 from .harness import Broker

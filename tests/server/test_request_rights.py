@@ -10,7 +10,7 @@ from mqregistry.protocol.bodies.route import decode_queue_datas
 from mqregistry.protocol.codes import RequestCode
 from mqregistry.protocol.command import Command
 from mqregistry.protocol.watch import ROUTE_WATCH
-from mqregistry.server.auth.requests import FOR_A_BROKER, REQUESTS, Changes, broker_addr_of, needs_of, rows_of
+from mqregistry.request_rights import FOR_A_BROKER, REQUESTS, Changes, broker_addr_of, needs_of, rows_of
 from mqregistry.server.requests.reads import reads
 from mqregistry.server.requests.writes import WRITES, writes
 

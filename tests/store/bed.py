@@ -13,8 +13,8 @@ from mqregistry.model import DEFAULT_HEARTBEAT_TIMEOUT_MS, DataVersion, QueueDat
 from mqregistry.store import keys, scripts
 from mqregistry.store.change_reader import ChangeReader
 from mqregistry.store.config_writes import KvStore
-from mqregistry.store.fleet.losses import Giver
 from mqregistry.store.leases import LeaseStore
+from mqregistry.store.losses import Giver
 from mqregistry.store.route_writes import Channel, HeartbeatReply, Registered, RouteStore
 from mqregistry.store.snapshot import NamespaceHead, read_head, read_tables
 from mqregistry.store.store import Store

@@ -31,7 +31,7 @@ from mqregistry.events.changes import Change, Parts
 from mqregistry.model import DataVersion, QueueData, Registration, TopicConfig, who
 from mqregistry.store import keys
 from mqregistry.store.change_reader import ChangeReader
-from mqregistry.store.fleet.losses import Giver
+from mqregistry.store.losses import Giver
 from mqregistry.store.route_writes import Channel, HeartbeatReply
 from mqregistry.store.snapshot import read_head, read_tables
 from mqregistry.store.store import Store

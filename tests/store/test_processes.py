@@ -6,7 +6,8 @@ import msgspec
 import pytest
 
 from mqregistry.model import who
-from mqregistry.store.fleet.processes import (
+from mqregistry.store.operator_reads import read_brokers
+from mqregistry.store.processes import (
     PEERS_MOST,
     Peer,
     SweeperFacts,
@@ -15,7 +16,6 @@ from mqregistry.store.fleet.processes import (
     read_connections,
     read_fleet,
 )
-from mqregistry.store.operator_reads import read_brokers
 
 HOUR_MS = 3_600_000
 

@@ -14,7 +14,7 @@ from mqregistry.model import ORDER_TOPIC_CONFIG, QueueData, who
 from mqregistry.store import keys, scripts
 from mqregistry.store.auth.policies import PolicyStore, new_secret
 from mqregistry.store.auth.refusals import RefusalStore, read_last_use
-from mqregistry.store.fleet.processes import (
+from mqregistry.store.processes import (
     Peer,
     SweeperFacts,
     WorkerFacts,

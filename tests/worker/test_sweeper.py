@@ -17,8 +17,8 @@ from mqregistry.config.settings import Settings
 from mqregistry.embedded import EmbeddedRedis
 from mqregistry.errors import StoreError, StoreUnavailable
 from mqregistry.events import changes as kinds
-from mqregistry.store.fleet.processes import read_fleet
 from mqregistry.store.operator_reads import read_topic_names
+from mqregistry.store.processes import read_fleet
 from mqregistry.store.route_writes import TOPICS_AT_ONCE
 from mqregistry.store.store import Store
 from mqregistry.store.streams import Alarm, StreamStore

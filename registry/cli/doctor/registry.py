@@ -12,8 +12,8 @@ from ...events.changes import SCHEMA_MAJOR, SCHEMA_MINOR
 from ...operators.words import counted, duration
 from ...store.connection.examination import examine, read_schema_minor
 from ...store.connection.fitness import Finding
-from ...store.fleet.processes import Fleet, SweeperNow, read_fleet
 from ...store.operator_reads import count_unsettled, wrong_entries
+from ...store.processes import Fleet, SweeperNow, read_fleet
 from ...store.store import Store, open_existing
 
 # A sweeper tells of itself every second.

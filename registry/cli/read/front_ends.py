@@ -6,7 +6,7 @@ from typing import Final
 
 import click
 
-from ...store.fleet.processes import Fleet, FrontEnd, SweeperNow, read_fleet
+from ...store.processes import Fleet, FrontEnd, SweeperNow, read_fleet
 from ...store.store import Store
 from .. import output
 from ..target import target_command

@@ -20,7 +20,7 @@ from ...config.settings import Settings
 from ...errors import PeerUnavailable
 from ...events.by import CLI, By
 from ...protocol.codes import RequestCode, ResponseCode
-from ...store.fleet.processes import read_fleet
+from ...store.processes import read_fleet
 from ...store.route_writes import RouteStore
 from ...store.store import Store
 

@@ -9,12 +9,15 @@ from starlette.requests import Request
 
 from ...auth.rights import Kind, Need, Resource, Right
 from ...events.changes import (
+    AuthChanged,
+    BrokerRefused,
     BrokerRegistered,
     BrokerRemoved,
     Change,
     ConfigSet,
     KvDeleted,
     KvPut,
+    StreamAlarm,
     TopicDeleted,
     TopicRegistered,
     WritePermSet,
@@ -23,11 +26,13 @@ from ...model import BrokerRow, QueueData, TopicRoute
 from ...protocol.bodies.route import encode_route
 from ...protocol.codes import RequestCode
 from ...protocol.command import Command
-from ...server.auth.requests import needs_of
+from ...request_rights import needs_of
 
 Needs = tuple[Need, ...]
 
 _LIST: Final = needs_of(Command(code=RequestCode.GET_BROKER_CLUSTER_INFO))
+STRICTEST: Final[Needs] = (Need(Right.CONFIG_WRITE),)
+"""What only an admin has."""
 READ_CONFIG: Final = needs_of(Command(code=RequestCode.GET_NAMESRV_CONFIG))
 
 # Pages that show only what whoever looks may see of it, or that ask by themselves for what they do.
@@ -70,7 +75,9 @@ def needs_of_change(change: Change) -> list[Needs]:
             return _of_routes((*change.topics, *change.dropped, *(topic for topic, _, _ in change.mappings)))
         case BrokerRemoved() | WritePermSet():
             return _of_routes(change.topics)
-    return []
+        case BrokerRefused() | StreamAlarm() | AuthChanged():  # they name brokers and readers, which the page lists
+            return []
+    return [STRICTEST]  # of an event that is not among these
 
 
 def _of_routes(topics: Iterable[str]) -> list[Needs]:
@@ -105,7 +112,7 @@ def needs_of_action(
             return _needs(RequestCode.PUT_KV_CONFIG, namespace=asked["kv_namespace"])
         case "delete-kv":
             return _needs(RequestCode.DELETE_KV_CONFIG, namespace=asked["kv_namespace"])
-    return (Need(Right.CONFIG_WRITE),)  # no such action; of a later one that was forgotten here: what an admin may
+    return STRICTEST  # of an action that is not among these
 
 
 def needs_of_preview(asked: Mapping[str, str]) -> Needs:

@@ -12,8 +12,8 @@ from starlette.responses import Response
 from ...errors import StoreUnavailable
 from ...events.journal import STREAMS
 from ...store.connection.url import without_password
-from ...store.fleet.processes import SWEEPER_SILENT_MS, Fleet, FrontEnd, read_front_ends_of_the_hour
 from ...store.leases import LEASE_MS
+from ...store.processes import SWEEPER_SILENT_MS, Fleet, FrontEnd, read_front_ends_of_the_hour
 from ...store.streams import Survey, count_behind
 from ..context import Console
 from ..recent.signs import Sign, Signs, is_direct, signs_by, streams_by

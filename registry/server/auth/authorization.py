@@ -19,11 +19,11 @@ from ...auth.users import User
 from ...networks import Address, Networks, parse_address
 from ...protocol.codes import RequestCode, with_name
 from ...protocol.command import Command
+from ...request_rights import FOR_A_BROKER, REQUESTS, Resources, Tables, broker_addr_of, needs_of, parsed, rows_of
 from .caller import LARGE_BYTES, NOBODY, Caller, How, Origin, Signer, Unproven, source_of
 from .open_lookups import OpenLookups
 from .proofs import NO_FAILURES, Failures, Proofs, Verified
 from .refusal import BROKER_ADDR, NEEDS_TLS, NOT_OWNER, Refusal, from_here
-from .requests import FOR_A_BROKER, REQUESTS, Resources, Tables, broker_addr_of, needs_of, parsed, rows_of
 
 logger = logging.getLogger(__name__)
 

@@ -12,9 +12,9 @@ from ...protocol.codes import FLAG_ONEWAY, FLAG_RESPONSE, RequestCode, ResponseC
 from ...protocol.command import Command
 from ...protocol.frame import LENGTH_BYTES
 from ...protocol.watch import ROUTE_WATCH, WatchRequest
+from ...request_rights import NO_BODY_BYTES, REQUESTS, too_long
 from ..auth.authorization import Sender
 from ..auth.refusal import Refusal
-from ..auth.requests import NO_BODY_BYTES, REQUESTS, too_long
 from ..counting.lookup_samples import KnownLookups
 from ..requests.context import RequestContext
 from ..requests.lookup_cache import LookupCache

@@ -15,7 +15,7 @@ from io import BufferedReader
 from typing import Any, Final, cast
 
 from ...errors import StartError
-from .discovery.known_fleet import KnownFleet
+from .known_fleet import KnownFleet
 from .metrics import Shows, exposition
 from .port.holder import PortTaken
 

@@ -24,7 +24,7 @@ from ...embedded import how_it_ended
 from ...errors import ConfigError, StartError, StoreError, StoreUnavailable
 from ...events.by import SWEEPER, front_end_name, this_process
 from ...store.store import Store
-from .discovery.known_fleet import KnownFleet
+from .known_fleet import KnownFleet
 from .metrics import Fleet, Status
 from .pipes import lines, open_pipe
 from .port.acceptor import Acceptor, open_acceptor

@@ -33,9 +33,9 @@ from ...names import PrintableFormatter
 from ...networks import Networks
 from ...queued_output import queue_output
 from ...store.config_writes import KvStore
-from ...store.fleet.processes import WorkerFacts
-from ...store.fleet.processes import this_process as facts_of_this_process
 from ...store.leases import LeaseStore
+from ...store.processes import WorkerFacts
+from ...store.processes import this_process as facts_of_this_process
 from ...store.route_writes import RouteStore
 from ...store.store import Store
 from ...store.streams import StreamStore

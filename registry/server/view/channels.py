@@ -13,8 +13,8 @@ from ...errors import RegistryError, StoreUnavailable
 from ...events.by import ANONYMOUS, By
 from ...events.changes import BrokerExpired
 from ...networks import why_unreachable
-from ...store.fleet.processes import Peer
 from ...store.leases import opened_now
+from ...store.processes import Peer
 from ...store.route_writes import Channel, RouteStore
 from ...tasks import cancelled, pause
 from ..counting.closed import Closed, cause_of

@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol
 
 from ...events.changes import BrokerChange, WritePermSet
 from ...model import PERM_WRITE
-from ...store.fleet.processes import DRAIN_SEEN_MS, DrainFacts
+from ...store.processes import DRAIN_SEEN_MS, DrainFacts
 from .route_answers import KeptAnswer, RouteAnswers
 from .view import Applied, View
 

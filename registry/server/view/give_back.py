@@ -13,7 +13,7 @@ from ...errors import StoreError
 from ...events.changes import Change
 from ...follow.loading import Loaded
 from ...model import MASTER_ID, BrokerRow, DataVersion, QueueData, Registration
-from ...store.fleet.losses import Giver, Status
+from ...store.losses import Giver, Status
 from ...store.store import Store
 from ...tables.live_table import LiveInfo, LiveTable
 from ...tables.lost import Cell, Gift, GoneBroker, LostBroker, lost, touched_by

@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from ...errors import RegistryError, StoreError, StoreUnavailable
-from ...store.fleet.processes import encode_peers
 from ...store.leases import RENEW_EVERY_S, LeaseStore, Renewal
+from ...store.processes import encode_peers
 from ...store.store import Store
 from ...tasks import cancelled, pause
 from .channels import ChannelOwner

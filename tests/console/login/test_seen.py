@@ -9,7 +9,8 @@ from mqregistry.auth import changes
 from mqregistry.auth.rights import Kind, Right, Role
 from mqregistry.auth.users import Effect, Rule
 from mqregistry.console.app import PAGES, twin_path
-from mqregistry.console.login.needs import needs_of_page
+from mqregistry.console.login.needs import STRICTEST, needs_of_change, needs_of_page
+from mqregistry.events.changes import EVENTS, LaterChange
 from tests.console.conftest import HERE
 
 from .conftest import as_user, form_of
@@ -251,3 +252,13 @@ async def test_a_twin_for_nobody_says_how_to_log_in(console, bed):
         assert answer.status_code == 401
         assert answer.json()["error"]["title"] == "Log in"
         assert "broker" not in answer.text
+
+
+@pytest.mark.parametrize("event", EVENTS, ids=lambda event: event.type)
+def test_each_event_has_a_right_of_its_own_and_an_unknown_one_needs_the_strictest(event):
+    """An event that is added needs a line in needs_of_change: until then only an admin sees it."""
+    required = {"broker_name": "broker-a", "topic": "orders", "kv_namespace": "ns"}
+    fields = {field.name: required[field.name] for field in msgspec.structs.fields(event)
+              if field.required and field.name in required}  # fmt: skip
+    assert STRICTEST not in needs_of_change(event(seq=1, ms=1, **fields))
+    assert needs_of_change(LaterChange(seq=1, ms=1, unknown_type="later", ignorable=True)) == [STRICTEST]

@@ -11,7 +11,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from ..context import Console
 from ..forms import MOST_LOGIN_BYTES, read_form
 from ..guard import is_token
-from .logins import Logins
+from ..login.logins import Logins
 
 _MOST_NEXT: Final = 2000
 

@@ -14,13 +14,13 @@ from typing import Final, NamedTuple, TypedDict
 
 import msgspec
 
-from ... import __version__
-from ...events.by import host_name
-from ...names import printable
-from .. import keys
-from ..leases import LEASE_MS
-from ..snapshot import read_head
-from ..store import Store
+from .. import __version__
+from ..events.by import host_name
+from ..names import printable
+from . import keys
+from .leases import LEASE_MS
+from .snapshot import read_head
+from .store import Store
 
 logger = logging.getLogger(__name__)
 

@@ -13,11 +13,11 @@ from typing import Final
 
 import msgspec
 
-from ....errors import RegistryError, StoreUnavailable
-from ....store.fleet.processes import Fleet, FrontEnd, read_fleet
-from ....store.store import Store
-from ....tasks import cancelled, pause
-from ..figures.table import Series
+from ...errors import RegistryError, StoreUnavailable
+from ...store.processes import Fleet, FrontEnd, read_fleet
+from ...store.store import Store
+from ...tasks import cancelled, pause
+from .figures.table import Series
 
 logger = logging.getLogger(__name__)
 

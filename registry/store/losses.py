@@ -9,8 +9,8 @@ from typing import Final, Literal
 
 import msgspec
 
-from ..route_writes import RouteStore
-from ..store import Store, text
+from .route_writes import RouteStore
+from .store import Store, text
 
 Status = Literal["OK", "RETRY", "BUSY", "OUTDONE"]
 

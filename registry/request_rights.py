@@ -11,15 +11,15 @@ import enum
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple, Protocol
 
-from ...auth.rights import Kind, Need, Resource, Right
-from ...errors import RemoteProtocolError
-from ...protocol import headers
-from ...protocol.bodies.route import decode_queue_datas
-from ...protocol.codes import RequestCode, with_name
-from ...protocol.command import Command
-from ...protocol.frame import MAX_FRAME_BYTES
-from ...protocol.watch import MAX_BODY_BYTES as MAX_WATCH_BYTES
-from ...protocol.watch import ROUTE_WATCH
+from .auth.rights import Kind, Need, Resource, Right
+from .errors import RemoteProtocolError
+from .protocol import headers
+from .protocol.bodies.route import decode_queue_datas
+from .protocol.codes import RequestCode, with_name
+from .protocol.command import Command
+from .protocol.frame import MAX_FRAME_BYTES
+from .protocol.watch import MAX_BODY_BYTES as MAX_WATCH_BYTES
+from .protocol.watch import ROUTE_WATCH
 
 Resources = tuple[Resource, ...]
 _Needs = Callable[[Command, Resources], tuple[Need, ...]]

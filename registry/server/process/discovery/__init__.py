@@ -1,1 +1,0 @@
-"""Tells others where the front ends are: clients and brokers, and Prometheus."""

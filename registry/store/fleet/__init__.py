@@ -1,1 +1,0 @@
-"""The processes of a registry: front ends with their workers, and sweepers."""
