@@ -16,10 +16,10 @@ release = version = __version__
 # The source folder is that of the repository, so that the pages may link to each other as they do on a web site of
 # the repository: ../deploy/README.md, ../bench/SCALE.md.
 root_doc = "docs/index"
-include_patterns = ["docs/**.md", "deploy/**.md", "bench/*.md", "tests/*/README.md", "*.md"]
+include_patterns = ["docs/**.md", "deploy/**.md", "bench/*.md", "tests/README.md", "tests/*/README.md", "*.md"]
 exclude_patterns = [".*", "build", "dist", "lua", "pipeline", "registry", "src", "worker"]
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "docs.generate.extension"]
+extensions = ["myst_parser", "docs.generate.extension"]
 myst_enable_extensions = ["deflist"]
 myst_heading_anchors = 4  # as on GitHub: ## From here to there is #from-here-to-there
 html_theme = "furo"
@@ -32,9 +32,6 @@ html_css_files = ["tables.css"]
 templates_path = ["generate/templates"]
 html_additional_pages = {"index": "redirect.html"}
 
-autodoc_member_order = "bysource"
-autodoc_typehints = "signature"
-autodoc_class_signature = "mixed"
 smartquotes = False
 
 man_show_urls = False  # links lead to other pages of the site

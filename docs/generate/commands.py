@@ -27,7 +27,7 @@ def every_command(group: click.Group = cli, path: str = "mqregistry") -> Iterato
 
 def commands() -> str:
     """A section for each command, one below it for each command of a group."""
-    return "\n".join(
+    return "\n\n".join(
         f"{'#' * len(words.split())} {words}\n\n{_described(words, command)}" for words, command in every_command()
     )
 

@@ -1,4 +1,4 @@
-"""A Sphinx extension: the directive ``generated``, and tables of contents from lists of links."""
+"""A Sphinx extension: tables of contents from lists of links, and tables for narrow screens."""
 
 from __future__ import annotations
 
@@ -8,27 +8,12 @@ from typing import Any
 
 from docutils import nodes
 from sphinx.application import Sphinx
-from sphinx.util.docutils import SphinxDirective
-
-from . import PAGES
-from .docstrings import to_rst
 
 LEAST_COLUMNS = 2
 """Of a table that may be too wide for a narrow screen."""
 
 MAPS = ("docs/index", "docs/decisions/README")
 """Pages whose links to other pages are the table of contents, section by section."""
-
-
-class Generated(SphinxDirective):
-    """``{generated} NAME``: the part of a page that :data:`PAGES` writes from the code."""
-
-    required_arguments = 1
-
-    def run(self) -> list[nodes.Node]:
-        """Write and parse it."""
-        text = PAGES[self.arguments[0]]()
-        return self.parse_text_to_nodes(text, allow_section_headings=True)
 
 
 def add_contents(app: Sphinx, name: str, source: list[str]) -> None:
@@ -46,17 +31,6 @@ def _contents(section: str) -> str:
     title = re.match(r"## (.+)", section)
     caption = [f":caption: {title[1]}"] if title else []
     return "\n".join(["\n```{toctree}", ":hidden:", *caption, "", *links, "```\n\n"])
-
-
-def read_docstring(app: Sphinx, what: str, name: str, thing: object, options: object, lines: list[str]) -> None:
-    """Called by autodoc: changes each docstring in place; of a module only the first paragraph is for users."""
-    lines[:] = to_rst(lines[: lines.index("")] if what == "module" and "" in lines else lines)
-
-
-def skip_member(app: Sphinx, what: str, name: str, thing: object, skip: bool, options: object) -> bool | None:
-    """Called by autodoc: leave out members that say nothing but what Python or asyncio writes there."""
-    said = getattr(thing, "__doc__", None) or ""
-    return True if said.startswith(("Alias for field number", "Called by the event loop")) else None
 
 
 def mark_wide_tables(
@@ -83,9 +57,6 @@ def _wide_table(found: re.Match[str]) -> str:
 
 def setup(app: Sphinx) -> dict[str, Any]:
     """Called by Sphinx."""
-    app.add_directive("generated", Generated)
     app.connect("source-read", add_contents)
     app.connect("html-page-context", mark_wide_tables)
-    app.connect("autodoc-process-docstring", read_docstring)
-    app.connect("autodoc-skip-member", skip_member)
     return {"parallel_read_safe": True}

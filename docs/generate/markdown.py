@@ -22,8 +22,8 @@ def block(text: str, language: str = "text") -> str:
 
 
 def definition(term: str, text: str) -> str:
-    """A term and what it means: an entry of a definition list."""
-    return f"{term}\n: {text}\n"
+    """A term and what it means: an entry of a list, which every forge shows."""
+    return f"- {term} – {text}"
 
 
 def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:

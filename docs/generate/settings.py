@@ -18,7 +18,7 @@ def settings() -> str:
     flags = _flags()
     parts = []
     for title, shared in (("Of one process", False), ("Shared by the front ends of a namespace", True)):
-        parts.append(f"## {title}\n")
+        parts.append(f"\n## {title}\n")
         if shared:
             parts.append("Request 318 changes those that can do no harm, and those that `configAllowList` names.\n")
         parts += [_described(option, flags) for option in options().values() if option.about.shared == shared]

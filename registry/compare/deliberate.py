@@ -14,12 +14,12 @@ from ..names import fault_of_address, fault_of_name
 from .content import Content
 from .differences import Cell
 
-ROWS: Final = ("D3", "D4", "D6 mappings", "D7", "D9", "D10", "D13", "D13 end", "D16", "D23", "D27", "D27 names", "D29")
+ROWS: Final = ("D3", "D4", "D6.1", "D7", "D9", "D10", "D13", "D13.1", "D16", "D23", "D27", "D27.1", "D29")
 """The rows that this module names."""
 
 _OF_CONFIG: Final[Mapping[str, str]] = {
     "enableShutdownGracefully": "D13",
-    "shutdownWaitTimeSeconds": "D13 end",
+    "shutdownWaitTimeSeconds": "D13.1",
     "needWaitForService": "D10",
     "waitSecondsForService": "D10",
 } | dict.fromkeys(KNOWN_TO_JAVA, "D23")
@@ -55,7 +55,7 @@ def _of_member(cluster: str, name: str, java: Content, ours: Content) -> str:
         return "D4"
     if not row.broker_addrs and name not in ours.brokers:
         return "D16"
-    return "D27 names" if cluster not in ours.clusters and len(java.clusters) > _MOST_CLUSTERS else ""
+    return "D27.1" if cluster not in ours.clusters and len(java.clusters) > _MOST_CLUSTERS else ""
 
 
 def _of_broker(name: str, java: Content, ours: Content) -> str:
@@ -91,7 +91,7 @@ def _of_topic(cell: Cell, java: Content, ours: Content) -> str:
             return "D7" if len(clusters) > 1 else ""
         case "static queues":
             gone = route is not None and cell.at not in (route.mappings or {}) and cell.at not in route.broker_rows
-            return "D6 mappings" if gone else ""
+            return "D6.1" if gone else ""
         case "" if route is not None:
             rows = {_of_broker(name, java, ours) for name in route.queue_datas}
             return rows.pop() if len(rows) == 1 else ""

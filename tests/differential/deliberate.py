@@ -8,7 +8,7 @@ DELIBERATE = {
     "D1": "a zlib body with compressed=false: never drawn",
     "D2": "a close of a connection with two live brokers: not sent (Java removes one of them, by hash order)",
     "D3": "a close of a broker whose cluster is not that of its row: not sent (Java removes nothing, for ever)",
-    "D3 two names": (
+    "D3.1": (
         "a close of an address that stands under two brokerNames, or in a row without live info: not sent (Java "
         "removes it from one name, by hash order, or from none; the rest stays for ever, for nothing is left that "
         "could expire)"
@@ -18,7 +18,7 @@ DELIBERATE = {
         "it in its row: not sent (Java takes it from any row of the closed one's cluster, also from one where the "
         "other stands)"
     ),
-    "D3 displaced": (
+    "D3.2": (
         "a close of a broker whose id another address took: not sent (Java keeps its live info for 120 s although "
         "nobody is there; only 322 shows it)"
     ),
@@ -32,7 +32,7 @@ DELIBERATE = {
     ),
     "D5": "104 and closes are queued in Java: what follows waits until a fence, sent behind them, had its effect",
     "D8": "4.8 never answers a code that it does not know: ours must answer 3",
-    "D5 half": (
+    "D5.1": (
         "104 (5.x) without brokerName or a readable brokerId: Java forgets the live info before it trips over it, "
         "so that the row can never expire; ours does nothing. Not sent for a live broker"
     ),
@@ -48,7 +48,7 @@ DELIBERATE = {
         "a refused one-topic registration: the empty row that it leaves in Java is removed there by 104; not sent "
         "where Java would have changed an existing row all the same"
     ),
-    "D16 state": (
+    "D16.1": (
         "a registration refused for its stateVersion: Java changes enableActingMaster and zoneName of the row all "
         "the same, and takes the address from any other id; ours stores nothing. Sent only where nothing of this "
         "differs"

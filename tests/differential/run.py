@@ -475,7 +475,7 @@ class Run:
             zone = zone or (None if about["binary"] else zone)  # an empty value of a binary header is an absent one
             after = (acting, zone, name in self.clusters.get(cluster, ()))
             if before != (*after, addr in self.addrs_of(name).values()):
-                self.step_aside("D16" if refused_if_new else "D16 state")
+                self.step_aside("D16" if refused_if_new else "D16.1")
                 return
         line = self.line(process)
         java, ours = self.exchange(
@@ -579,7 +579,7 @@ class Run:
         hit = row is not None and cluster and picked["id"] not in (None, "x") and addr in row["brokerAddrs"].values()
         half = broker_id is None or broker_id == "x" or not name
         if half and not self.as_48 and cluster and addr and any(self.alive(cluster, addr)):
-            self.step_aside("D5 half")
+            self.step_aside("D5.1")
             return
         line = self.line(process)
         java, ours = self.exchange(
@@ -653,9 +653,9 @@ class Run:
         elif elsewhere:
             reason = "D3 two clusters"
         elif alive and not places and not self.as_48:
-            reason = "D3 displaced"
+            reason = "D3.2"
         elif len({row["brokerName"] for _, row in places}) > 1 or any(who not in alive for who, _ in places):
-            reason = "D3 two names"
+            reason = "D3.1"
         elif not self.as_48 and any(row["cluster"] != next(iter(alive))[0] for _, row in places):
             reason = "D3"
         if reason:

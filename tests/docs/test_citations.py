@@ -26,7 +26,7 @@ def cited(text):
     for version, numbers in re.findall(rf"docs/semantics\.md`*,? (version row )?{NUMBERS}", text):
         yield from (("version" if version else "semantics", number) for number in re.findall(r"\d+", numbers))
     yield from (("semantics", fact) for fact in re.findall(r"docs/semantics\.md`*,? (F\d+)", text))
-    yield from (("differences", row) for row in re.findall(r"docs/differences\.md`*,? (D\d+)", text))
+    yield from (("differences", row) for row in re.findall(r"docs/differences\.md`*,? (D\d+(?:\.\d+)?)", text))
 
 
 def known():
@@ -38,7 +38,7 @@ def known():
     return {
         "semantics": set(re.findall(r"^\| (\d+) \|", numbered, re.M)) | set(re.findall(r"^\| (F\d+) \|", facts, re.M)),
         "version": set(re.findall(r"^\| (\d+) \|", versions, re.M)),
-        "differences": rows("differences.md", r"^\| (D\d+)\b"),
+        "differences": rows("differences.md", r"^\| (D\d+(?:\.\d+)?) \|"),
     }
 
 

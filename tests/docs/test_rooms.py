@@ -23,3 +23,8 @@ def test_the_table_of_rooms_is_whole():
     }
     # the package itself and its __main__ hold nothing; server is the sum of its folders; lua is no module
     assert named - {"lua", "lua.include"} == set(ALLOWED) - {"", "__main__", "server"}
+
+
+def test_contributing_can_be_read_at_one_sitting():
+    """What else a change needs is in tests/README.md."""
+    assert (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").count("\n") <= 150

@@ -1,6 +1,6 @@
 """Commands and outputs of pages that need no process of their own, on tables that hold what the page tells of.
 
-CONTRIBUTING.md ("What pages show") says which test runs the other blocks, and which are not run.
+tests/README.md ("What pages show") says which test runs the other blocks, and which are not run.
 """
 
 from __future__ import annotations

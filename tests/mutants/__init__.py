@@ -1,5 +1,5 @@
 """Reverse patches: each brings back a defect that was mended once, so that we know which test would notice it.
 
 ``patches/`` has one file for each thing that may come back. Run them with ``python -m tests.mutants`` (``--help`` says
-more); CONTRIBUTING says how to add one.
+more); tests/README.md says how to add one.
 """

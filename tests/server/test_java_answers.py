@@ -89,7 +89,7 @@ def test_a_data_version_of_null_has_changed(client, body):
 
 @pytest.mark.parametrize("body", [*NULLS, b'{"topicConfigTable":null}'])
 def test_null_from_a_broker_before_3_0_11_is_answered_0_and_changes_nothing(client, compat, body):
-    """Java leaves an empty row of a broker that it did not know: docs/differences.md D16 null."""
+    """Java leaves an empty row of a broker that it did not know: docs/differences.md D16.2."""
     broker = Broker(bodyCrc32="0")
     ext, _ = broker.registration()
     client.version = 36

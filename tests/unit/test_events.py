@@ -29,6 +29,7 @@ from mqregistry.events.cells import (
 )
 from mqregistry.events.changes import EVENTS, TYPES, BrokerChange, Change, LaterChange, Live, Row, decode_change
 from mqregistry.model import QueueData
+from mqregistry.operators.words import what
 from mqregistry.store import scripts
 from mqregistry.tables.live_table import LiveTable
 from mqregistry.tables.tables import Tables
@@ -138,6 +139,11 @@ def test_what_an_event_does(change, meant):
 @pytest.mark.parametrize("change", [change for change, _ in MEANT], ids=lambda change: change.type)
 def test_an_event_is_read_as_it_was_written(change):
     assert decode_change(msgspec.json.encode(change)) == change
+
+
+@pytest.mark.parametrize("change", [change for change, _ in MEANT[:-1]], ids=lambda change: change.type)
+def test_an_event_has_words_for_people(change):
+    assert what(change)
 
 
 def test_each_event_is_among_those_whose_operations_are_shown():

@@ -20,6 +20,7 @@ PAGES = sorted(
     str(path.relative_to(ROOT))
     for pattern in ("README.md", "SECURITY.md", "deploy/*.md", "docs/**/*.md")
     for path in ROOT.glob(pattern)
+    if path.name != "cli.md"  # it is written from the very declarations (tests/docs/test_reference.py)
 )
 # Options of other programs that the pages show too.
 OTHERS = {
