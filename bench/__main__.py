@@ -28,7 +28,7 @@ SUITES = {
     "scripts": Suite("costs.scripts", "what each Lua script costs Redis, against bare loops of the same commands"),
     "registrations": Suite("costs.registrations", "what registrations cost each process, and what they leave behind"),
     "embedded": Suite("costs.embedded", "the servers that `up` can bring, beside each other"),
-    "start": Suite("delays.start", "how long `mqregistry up` takes to start, to start again, and to end"),
+    "start": Suite("delays.start", "how long `mqregistry up` takes to start, to start again, and to end; commands"),
     "restart": Suite("delays.restart", "how soon a front end that starts again answers, with S2's tables"),
     "client": Suite("delays.client", "how long a changed route takes to reach an application, announced and polled"),
     "console": Suite(
