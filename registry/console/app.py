@@ -31,7 +31,22 @@ from .login.logins import Logins
 from .login.needs import needs_of_page
 from .login.reach import Reach
 from .login.viewer import Refused
-from .pages import actions, brokers, changes, compare, kv, login, missing, now, report, search, system, topics, zone
+from .pages import (
+    actions,
+    brokers,
+    changes,
+    clusters,
+    compare,
+    kv,
+    login,
+    missing,
+    now,
+    report,
+    search,
+    system,
+    topics,
+    zone,
+)
 from .pages.zone import ZONE_COOKIE
 from .past import Lake, Past
 from .report import NoReport, ReportSource
@@ -65,6 +80,7 @@ PAGES: Final[dict[str, Handler]] = {
     "/": now.now,
     "/brokers": brokers.brokers,
     "/broker": brokers.broker,
+    "/cluster": clusters.cluster,
     "/search": search.search,
     "/topics": topics.topics,
     "/topic": topics.topic,
@@ -190,6 +206,7 @@ def make_app(console: Console, reach: Reach = _HERE) -> Starlette:
 
 TWINS: Final[dict[str, Twin]] = {
     "/": now.TWIN, "/brokers": brokers.BROKERS_TWIN, "/broker": brokers.BROKER_TWIN, "/search": search.TWIN,
+    "/cluster": clusters.TWIN,
     "/topics": topics.TOPICS_TWIN, "/topic": topics.TOPIC_TWIN, "/missing": missing.TWIN,
     "/changes": changes.CHANGES_TWIN, "/changes/{seq}": changes.CHANGE_TWIN, "/compare": compare.TWIN, "/kv": kv.TWIN,
     "/front-ends": system.FRONT_ENDS_TWIN, "/streams": system.STREAMS_TWIN, "/report": report.TWIN,

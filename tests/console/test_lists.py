@@ -8,6 +8,7 @@ import re
 import pytest
 
 from mqregistry.model import QueueData
+from mqregistry.store.streams import StreamStore, lookup_entries
 
 from .test_incidents import shown
 from .test_lanes import until_read
@@ -62,7 +63,7 @@ async def test_topics_of_one_broker(site, bed):
 async def test_the_page_of_a_broker_name(site, bed):
     await until_read(site, await fleet(bed))
     text = await site.get("/broker", name="alpha")
-    for shown_there in ("10.0.0.8:10911", "broker_registered", 'href="/topics?broker=alpha"', "cluster=c2"):
+    for shown_there in ("10.0.0.8:10911", "broker_registered", 'href="/topics?broker=alpha"', "/cluster?name=c2"):
         assert shown_there in text
     assert "10.0.0.9:10911" not in text
     await bed.routes.unregister_broker("c2", "10.0.0.8:10911", "alpha", 0)
@@ -71,6 +72,53 @@ async def test_the_page_of_a_broker_name(site, bed):
     assert "No process is registered under this name" in text
     assert "Gone within the last day" in text
     assert "No broker name" in await site.get("/broker", 404, name="never")
+
+
+async def test_the_page_of_a_cluster(site, bed):
+    await fleet(bed)
+    for broker_id in (0, 1):
+        await bed.register(f"10.0.1.{broker_id}:10911", "headless", broker_id, cluster="c1", topics=["only-c1", "t0"])
+    await bed.routes.unregister_broker("c1", "10.0.1.0:10911", "headless", 0)
+    await bed.routes.set_write_perm("mid", "wipe")
+    await until_read(site, (await bed.head()).seq)
+    await StreamStore(bed.store).write_lookups("fe1", "w1", 1, 10_000, lookup_entries({"only-c1": 41, "t0": 9}, {}))
+    await site.console.missing.read()
+    text = await site.get("/cluster", name="c1")
+    assert names_of(text) == ["headless", "mid", "zeta"]
+    assert names_of(await site.get("/cluster", name="c1", sort="-topics"))[0] == "mid"
+    facts = {key: re.sub(r"<[^>]+>", "", value) for key, value in re.findall(r"<dt>(.*?)</dt><dd>(.*?)</dd>", text)}
+    assert facts == {
+        "Brokers": "3 of 3 broker names", "Without a master": "1 broker name: headless",
+        "Not to be written to": "mid", "Topics": "5",
+    }  # fmt: skip
+    assert names_of(await site.get("/topics", cluster="c1"), "Topic") == ["only-c1", "t0", "t1", "t2", "t3"]
+    assert names_of(await site.get("/topics", cluster="c2"), "Topic") == ["t0", "t1", "t2"]
+    assert "50 lookups within the last hour" in text, "of only-c1 and of t0, which is at both"
+    assert "9 lookups within the last hour" in await site.get("/cluster", name="c2")
+    assert "write_perm_set" in text
+    assert "10.0.0.8" not in text, "of c2"
+    then = await site.get("/cluster", name="c1", at=str((await bed.events())[0].ms))
+    assert names_of(then) == ["zeta"]
+    assert "there is c1, c2" in await site.get("/cluster", 404, name="none")
+
+
+async def test_a_cluster_that_has_left_still_has_its_changes(site, bed):
+    await bed.register(cluster="gone-c")
+    await bed.routes.unregister_broker("gone-c", "10.0.0.1:10911", "broker-a", 0)
+    await site.until_seen((await bed.head()).seq)
+    text = await site.get("/cluster", name="gone-c")
+    assert "No broker of it is registered" in text
+    assert "broker_unregistered" in text
+
+
+async def test_every_cluster_name_leads_to_its_page(site, bed):
+    await bed.register(topics=["orders", "bills"])
+    seq = (await bed.head()).seq
+    await until_read(site, seq)
+    link = 'href="/cluster?name=c1'
+    for path in ("/", "/brokers", "/broker?name=broker-a", "/topic?name=orders", "/search?q=broker", f"/changes/{seq}"):
+        assert link in await site.get(path), path
+    assert (await site.http.get("/search?q=c1")).headers["location"] == "/cluster?name=c1"
 
 
 async def test_differences_are_paged(site, bed):

@@ -34,7 +34,7 @@ async def filled(bed):
     return (await bed.head()).seq
 
 
-NAMES = {"/topic": {"name": "orders"}, "/broker": {"name": "broker-a"}}
+NAMES = {"/topic": {"name": "orders"}, "/broker": {"name": "broker-a"}, "/cluster": {"name": "c1"}}
 
 
 async def test_every_page_answers_with_a_policy_that_runs_nothing_of_others(site, bed):

@@ -13,6 +13,7 @@ from .test_lanes import until_read
 ADDRESSES = (
     "/now.json", "/now.json?at=-1s", "/brokers.json", "/brokers.json?at=-1s", "/brokers.json?sort=left&state=read-only",
     "/broker.json?name=broker-a", "/broker.json?name=broker-a&at=-1s", "/search.json?q=orders", "/search.json?q=b",
+    "/cluster.json?name=c1", "/cluster.json?name=c1&at=-1s",
     "/topics.json", "/topic.json?name=orders", "/topic.json?name=orders&at=-1s", "/missing.json", "/changes.json",
     "/changes/1.json", "/compare.json?at=-1s", "/kv.json", "/front-ends.json", "/front-ends.json?at=-1s",
     "/streams.json", "/report.json", "/actions.json", "/action.json?do=wipe&name=broker-a",

@@ -13,7 +13,7 @@ from ...events.by import By
 from ...events.changes import Change
 from ...model import MASTER_ID, BrokerRow
 from ...operators.drained import DrainNow, drain_of
-from ...operators.history import broker_names_of, whole
+from ...operators.history import Wanted, broker_names_of, whole
 from ...operators.maintenance import Maintenance, maintained
 from ...operators.words import duration
 from ...store.change_reader import read_back
@@ -92,11 +92,9 @@ async def brokers(console: Console, request: Request) -> Response:
     """The page."""
     text = request.query_params.get("filter", "").strip()
     cluster = request.query_params.get("cluster", "")
-    state, sort = request.query_params.get("state", ""), request.query_params.get("sort", "cluster")
+    state = request.query_params.get("state", "")
     if state and state not in _STATES:
         raise BadRequest(f"state={state[:30]}: expected one of {', '.join(_STATES)}")
-    if sort.removeprefix("-") not in _SORTS:
-        raise BadRequest(f"sort={sort[:30]}: expected one of {', '.join(_SORTS)}, or one of them behind a '-'")
     then = await console.then(request)
     span = request.query_params.get("lane", "hour")
     if span not in SPANS:
@@ -115,23 +113,41 @@ async def brokers(console: Console, request: Request) -> Response:
         rows = [row for row in rows if row.cluster == cluster]
     if state:
         rows = [row for row in rows if row.broker_name in tables.brokers and _fits(tables, state, row)]
-    rows.sort(key=_SORTS[sort.removeprefix("-")], reverse=sort.startswith("-"))
-    count = len(rows)
-    number, pages = page_number(request, count)
-    rows = rows[(number - 1) * PER_PAGE : number * PER_PAGE]
     gone: list[Gone] = []
-    redis_ms = facts.head.now_ms if facts else 0
+    redis_ms, span_ms = facts.head.now_ms if facts else 0, SPANS[span]
     if then is None:
-        lanes, span_ms = console.lanes, SPANS[span]
-        rows = [row._replace(lane=lanes.draw(row.broker_name, row.addr, redis_ms, span_ms)) for row in rows]
-        fits = [one for one in lanes.gone(redis_ms, span_ms) if text.lower() in f"{one.broker_name} {one.addr}".lower()]
+        lost = console.lanes.gone(redis_ms, span_ms)
+        fits = [one for one in lost if text.lower() in f"{one.broker_name} {one.addr}".lower()]
         gone = sorted(fits, key=lambda one: -one.moment.ms)[:_GONE]
     return await console.page(
-        request, "brokers.html", rows=rows, count=count, number_=number, pages=pages, filter=text, then=then,
-        cluster=cluster, clusters=sorted(tables.clusters), state_=state, states=_STATES, sort=sort,
-        at_ms=then.at_ms if then else None, redis_ms=redis_ms, span=span, lanes=console.lanes, gone=gone,
-        span_ms=SPANS[span], **await console.slider(),
+        request, "brokers.html", filter=text, then=then, cluster=cluster, clusters=sorted(tables.clusters),
+        state_=state, states=_STATES, at_ms=then.at_ms if then else None, span=span, lanes=console.lanes, gone=gone,
+        span_ms=span_ms, **listed(console, request, rows, redis_ms, span_ms), **await console.slider(),
     )  # fmt: skip
+
+
+def listed(console: Console, request: Request, rows: list[Row], redis_ms: int, span_ms: int) -> dict[str, Any]:
+    """What a page shows of these processes: those of one page, sorted as its address says, each with its lane.
+
+    Raises:
+        BadRequest: the address asks for an order that there is not.
+    """
+    sort = request.query_params.get("sort", "cluster")
+    if sort.removeprefix("-") not in _SORTS:
+        raise BadRequest(f"sort={sort[:30]}: expected one of {', '.join(_SORTS)}, or one of them behind a '-'")
+    rows = sorted(rows, key=_SORTS[sort.removeprefix("-")], reverse=sort.startswith("-"))
+    number, pages = page_number(request, len(rows))
+    here = [_drawn(console, row, redis_ms, span_ms) for row in rows[(number - 1) * PER_PAGE : number * PER_PAGE]]
+    return {
+        "rows": here, "count": len(rows), "number_": number, "pages": pages, "sort": sort, "redis_ms": redis_ms,
+    }  # fmt: skip
+
+
+def _drawn(console: Console, row: Row, redis_ms: int, span_ms: int) -> Row:
+    """The row with its lane; of the past there is none."""
+    if not row.timeout_ms:
+        return row
+    return row._replace(lane=console.lanes.draw(row.broker_name, row.addr, redis_ms, span_ms))
 
 
 def live_rows(console: Console, facts: Facts | None) -> list[Row]:
@@ -188,26 +204,28 @@ async def broker(console: Console, request: Request) -> Response:
     gone = [] if then else [one for one in console.lanes.gone(redis_ms, DAY_MS) if one.broker_name == name]
     if not rows and not gone and name not in tables.broker_topics:
         raise NotThere(f"No broker name {name!r} is registered, and none of this name left within the last day.")
-    changes = await _changes_of(console, request, name) if then is None else []
+    changes = await changes_of(console, request, lambda one: name in broker_names_of(one)) if then is None else []
+    rows = [_drawn(console, one, redis_ms, DAY_MS) for one in rows]
     maintenance = maintained(tables.kv).get(name)
     drain = None
     if facts is not None and then is None and (maintenance is not None or is_read_only(tables, name)):
         drain = drain_of(name, facts.fleet.front_ends, maintenance, redis_ms)
     return await console.page(
         request, "broker.html", name=name, rows=rows, row=tables.brokers.get(name), gone=gone, changes=changes,
-        topics=len(tables.broker_topics.get(name, ())), redis_ms=redis_ms, lanes=console.lanes, span_ms=DAY_MS,
-        then=then, at_ms=then.at_ms if then else None, maintenance=maintenance, drain=drain, **await console.slider(),
+        topics=len(tables.broker_topics.get(name, ())), redis_ms=redis_ms, then=then,
+        at_ms=then.at_ms if then else None, maintenance=maintenance, drain=drain, **await console.slider(),
     )  # fmt: skip
 
 
-async def _changes_of(console: Console, request: Request, name: str) -> list[Change]:
-    """The last changes of a brokerName that this viewer may see, the newest first."""
+async def changes_of(console: Console, request: Request, wanted: Wanted) -> list[Change]:
+    """The last changes that are wanted and that this viewer may see, the newest first."""
     viewer, found, scanned = viewer_of(request), list[Change](), 0
     if console.state.stale_since_ms is not None:
-        return [one for one in reversed(console.state.recent) if name in broker_names_of(one) and viewer.may_see(one)]
+        known = [one for one in reversed(console.state.recent) if wanted(one) and viewer.may_see(one)]
+        return known[:_CHANGES]
     async for parts in read_back(console.state.store):
         one = whole(parts)
-        if name in broker_names_of(one) and viewer.may_see(one):
+        if wanted(one) and viewer.may_see(one):
             found.append(one)
         scanned += len(parts)
         if len(found) >= _CHANGES or scanned >= _SCANNED:

@@ -123,7 +123,8 @@ async def change(console: Console, request: Request) -> Response:
     most = 20_000
     return await console.page(
         request, "change.html", change=one, parts=len(parts), entry_id=entry_id, text=text[:most],
-        cut=max(0, len(text) - most),
+        cut=max(0, len(text) - most), names=broker_names_of(one), topic=getattr(one, "topic", ""),
+        cluster=getattr(one, "cluster", None),
     )  # fmt: skip
 
 

@@ -77,7 +77,7 @@ def _in_tables(console: Console, tables: Tables, text: str) -> Iterator[Found]:
     url = console.url
     for cluster in sorted(tables.clusters):
         if text in cluster.lower():
-            yield Found("cluster", cluster, url("/brokers", cluster=cluster))
+            yield Found("cluster", cluster, url("/cluster", name=cluster))
     for name, row in sorted(tables.brokers.items()):
         if text in name.lower():
             yield Found("broker name", name, url("/broker", name=name), row.cluster)

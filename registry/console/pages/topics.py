@@ -22,6 +22,7 @@ from ..context import PER_PAGE, BadRequest, Console, NotThere, page_number, rout
 from ..login.needs import of_route
 from ..login.viewer import viewer_of
 from ..twins import Twin
+from .clusters import topics_of
 
 _STEPS: Final = 20
 _SORTS: Final[dict[str, Callable[[str, dict[str, QueueData]], Any]]] = {
@@ -51,7 +52,7 @@ class Row(NamedTuple):
 
 TOPICS_TWIN: Final = Twin(
     "Topics.", {"rows": list[Row], "count": int, "total": int, "number": int, "pages": int},
-    ("at", "filter", "state", "broker", "sort", "page"),
+    ("at", "filter", "state", "broker", "cluster", "sort", "page"),
 )  # fmt: skip
 TOPIC_TWIN: Final = Twin(
     "One topic: its queues as clients get them, and its last changes with the route before and after.",
@@ -65,6 +66,7 @@ async def topics(console: Console, request: Request) -> Response:
     """The list."""
     text, state = request.query_params.get("filter", "").strip(), request.query_params.get("state", "")
     broker, sort = request.query_params.get("broker", ""), request.query_params.get("sort", "topic")
+    cluster = request.query_params.get("cluster", "")
     if sort.removeprefix("-") not in _SORTS:
         raise BadRequest(f"sort={sort[:30]}: expected one of {', '.join(_SORTS)}, or one of them behind a '-'")
     then, viewer = await console.then(request), viewer_of(request)
@@ -78,6 +80,8 @@ async def topics(console: Console, request: Request) -> Response:
         names = [name for name in names if viewer.may(of_route(name))]
     if broker:
         names = [name for name in names if broker in tables.topics.get(name, {}) and viewer.may(of_route(name))]
+    if cluster:
+        names = [name for name in topics_of(tables, cluster, names) if viewer.may(of_route(name))]
     if sort != "topic":
         key = _SORTS[sort.removeprefix("-")]
         names = [name for name in names if name in tables.topics]
@@ -87,8 +91,8 @@ async def topics(console: Console, request: Request) -> Response:
     rows = [_row(tables, name) if viewer.may(of_route(name)) else _unseen(name) for name in names_here]
     return await console.page(
         request, "topics.html", rows=rows, count=len(names), total=len(tables.topics), number_=number, pages=pages,
-        filter=text, chosen=state, broker=broker, sort=sort, then=then, at_ms=then.at_ms if then else None,
-        **await console.slider(),
+        filter=text, chosen=state, broker=broker, cluster=cluster, sort=sort, then=then,
+        at_ms=then.at_ms if then else None, **await console.slider(),
     )  # fmt: skip
 
 

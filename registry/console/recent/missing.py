@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
@@ -85,7 +85,8 @@ class MissingNames:
     """The names that clients of a namespace asked for in vain.
 
     since_ms: since when they are known; None: nothing was read yet. lookups, in_vain: how many lookups were counted in
-    each minute of the last hour, and how many of them were in vain.
+    each minute of the last hour, and how many of them were in vain. of_cluster: cluster -> those that found a topic at
+    one of its broker names.
     """
 
     def __init__(self, state: State) -> None:
@@ -98,6 +99,7 @@ class MissingNames:
         self._sorted: list[Asked] | None = None
         self.since_ms: int | None = None
         self.lookups, self.in_vain = Counter[int](), Counter[int]()
+        self.of_cluster: defaultdict[str, Counter[int]] = defaultdict(Counter)
         state.on_load.append(self._due.set)
 
     async def keep(self) -> None:
@@ -134,10 +136,10 @@ class MissingNames:
         if reader is None or self._due.is_set():
             self._due.clear()
             self._hours, self._begins, self._sorted, self.since_ms = {}, {}, None, None
-            self.lookups, self.in_vain = Counter(), Counter()
+            self.lookups, self.in_vain, self.of_cluster = Counter(), Counter(), defaultdict(Counter)
             reader = EntryReader(store, LOOKUPS, begin_ms)
         since_ms = now_ms if self.since_ms is None else self.since_ms
-        begin = reader.position
+        begin, clusters = reader.position, dict[str, tuple[str, ...]]()
         while entries := await reader.read(_PAGE):
             for entry in entries:
                 report = _report.decode(entry)
@@ -145,7 +147,13 @@ class MissingNames:
                 if report.ms > now_ms - HOUR_MS:
                     minute, in_vain = report.ms // MINUTE_MS, sum(report.missing.values())
                     self.in_vain[minute] += in_vain
-                    self.lookups[minute] += in_vain + sum(_found.decode(entry).found.values())
+                    found = _found.decode(entry).found
+                    self.lookups[minute] += in_vain + sum(found.values())
+                    for topic, times in found.items():
+                        if topic not in clusters:
+                            clusters[topic] = self._clusters_of(topic)
+                        for cluster in clusters[topic]:
+                            self.of_cluster[cluster][minute] += times
                 if report.missing or report.clients:
                     self._sorted = None
                     hour = report.ms // HOUR_MS
@@ -156,10 +164,16 @@ class MissingNames:
         for hour in [hour for hour in self._hours if hour < begin_ms // HOUR_MS]:
             del self._hours[hour], self._begins[hour]
             self._sorted = None
-        for counts in (self.lookups, self.in_vain):
+        for counts in (self.lookups, self.in_vain, *self.of_cluster.values()):
             for minute in [minute for minute in counts if minute <= (now_ms - HOUR_MS) // MINUTE_MS]:
                 del counts[minute]
         self.since_ms, self._reader = max(since_ms, begin_ms), reader
+
+    def _clusters_of(self, topic: str) -> tuple[str, ...]:
+        """The clusters of the broker names that a topic is at."""
+        tables = self._state.tables
+        rows = (tables.brokers.get(name) for name in tables.topics.get(topic, ()))
+        return tuple({row.cluster for row in rows if row is not None})
 
     def names(self) -> list[Asked]:
         """All of them, the most wanted first; counted once for each state of the stream."""

@@ -1,0 +1,65 @@
+"""One cluster: its brokers, broker names without a master, topics, lookups and last changes."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection
+from typing import Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ...events.changes import Change
+from ...model import MASTER_ID
+from ...operators.history import broker_names_of
+from ...operators.words import some
+from ...tables.tables import Tables
+from ...tables.writable import is_read_only
+from ..context import Console, NotThere
+from ..recent.lanes import SPANS
+from ..twins import Twin
+from .brokers import Row, changes_of, listed, live_rows, past_rows
+
+TWIN: Final = Twin(
+    "One cluster; lookups: of its topics, by minute of the last hour.",
+    {"name": str, "names": list[str], "no_master": list[str], "read_only": list[str], "topics": int,
+     "lookups": dict[int, int] | None, "rows": list[Row], "count": int, "number": int, "pages": int,
+     "changes": list[Change]},
+    ("name", "at", "sort", "page"),
+)  # fmt: skip
+_NOBODY: Final = frozenset[str]()
+
+
+async def cluster(console: Console, request: Request) -> Response:
+    """The page."""
+    name = request.query_params.get("name", "")
+    then = await console.then(request)
+    facts = await console.facts.now() if then is None else None
+    tables = console.state.tables if then is None else then.tables
+    names = sorted(tables.clusters.get(name, _NOBODY))
+
+    def is_of_it(change: Change) -> bool:
+        return getattr(change, "cluster", None) == name or any(one in names for one in broker_names_of(change))
+
+    changes = await changes_of(console, request, is_of_it) if then is None and name else []
+    if not names and not changes:
+        close = difflib.get_close_matches(name, tables.clusters, 3) or tables.clusters
+        there = f"; there {'is' if then is None else 'was'} {some(close)}" if close else ""
+        raise NotThere(f"No broker of a cluster {name!r} {'is' if then is None else 'was'} registered{there}.")
+    rows = [row for row in (past_rows(then) if then else live_rows(console, facts)) if row.cluster == name]
+    redis_ms = facts.head.now_ms if facts else 0
+    return await console.page(
+        request, "cluster.html", name=name, names=names, then=then, at_ms=then.at_ms if then else None,
+        no_master=[one for one in names if one in tables.brokers and MASTER_ID not in tables.brokers[one].broker_addrs],
+        read_only=[one for one in names if is_read_only(tables, one)], overdue=sum(row.left_ms == 0 for row in rows),
+        topics=len(topics_of(tables, name)), until_ms=redis_ms,
+        lookups=dict(console.missing.of_cluster.get(name, {})) if then is None else None,
+        changes=changes, **listed(console, request, rows, redis_ms, SPANS["hour"]),
+        **await console.slider(),
+    )  # fmt: skip
+
+
+def topics_of(tables: Tables, cluster: str, among: Collection[str] | None = None) -> list[str]:
+    """The topics that are at a broker name of a cluster, in the order in which they are given; None: all there are."""
+    names, topics = tables.clusters.get(cluster, _NOBODY), tables.topics
+    return [one for one in (topics if among is None else among) if not names.isdisjoint(topics.get(one, ()))]
