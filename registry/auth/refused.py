@@ -17,6 +17,11 @@ MOST_RESOURCES: Final = 10
 MANY_NAMES: Final = "many_names"
 """The reason of one row that stands for all requests with made-up names beyond some of each address."""
 
+# Reasons besides those of a decision: the rules allow the request.
+NEEDS_TLS: Final = "needs_tls"
+BROKER_ADDR: Final = "broker_addr"
+NOT_OWNER: Final = "not_owner"
+
 
 class RefusedKind(msgspec.Struct, frozen=True):
     """Refused requests that are counted together.

@@ -19,6 +19,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from .. import __version__
+from ..auth.changes import RefusedChange
 from ..config.settings import Settings
 from ..errors import RegistryError, StartError, StoreUnavailable
 from ..operators.previews import Mistaken
@@ -45,6 +46,7 @@ from .pages import (
     search,
     system,
     topics,
+    users,
     zone,
 )
 from .pages.zone import ZONE_COOKIE
@@ -62,6 +64,7 @@ _STOP_S: Final = 1
 _ERRORS: Final[tuple[tuple[type[RegistryError], int, str], ...]] = (
     (BadRequest, 400, "This address makes no sense"),
     (Mistaken, 400, "Nothing was changed"),
+    (RefusedChange, 400, "Nothing was changed"),
     (NotAllowed, 403, "Nothing was changed"),
     (NotThere, 404, "There is no such thing"),
     (NotKnown, 404, "Not known any more"),
@@ -91,6 +94,7 @@ PAGES: Final[dict[str, Handler]] = {
     "/events": changes.events,
     "/compare": compare.compare,
     "/kv": kv.kv,
+    "/users": users.users,
     "/front-ends": system.front_ends,
     "/streams": system.streams,
     "/report": report.report,
@@ -209,6 +213,7 @@ TWINS: Final[dict[str, Twin]] = {
     "/cluster": clusters.TWIN,
     "/topics": topics.TOPICS_TWIN, "/topic": topics.TOPIC_TWIN, "/missing": missing.TWIN,
     "/changes": changes.CHANGES_TWIN, "/changes/{seq}": changes.CHANGE_TWIN, "/compare": compare.TWIN, "/kv": kv.TWIN,
+    "/users": users.TWIN,
     "/front-ends": system.FRONT_ENDS_TWIN, "/streams": system.STREAMS_TWIN, "/report": report.TWIN,
     "/actions": actions.ACTIONS_TWIN, "/action": actions.ACTION_TWIN,
 }  # fmt: skip

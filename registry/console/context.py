@@ -27,6 +27,7 @@ from .charts import minutes_chart
 from .facts import FactReader
 from .findings import TopicSums, clock, sum_topics
 from .login.logins import Logins
+from .login.needs import STRICTEST
 from .login.viewer import Viewer, viewer_of
 from .past import NotKnown, NotYet, Past, Then
 from .recent.lanes import Lanes
@@ -149,6 +150,7 @@ class Console:
                 "query": query, "again": again, "at_ms": None, "live": at_ms is None, "here": str(request.url.query),
                 "now_ms": round(time.time() * 1000), "namespace": state.store.namespace, "zone": _zone(),
                 "status": self.status(), "position": state.position,
+                "sees_users": viewer_of(request).may(STRICTEST),
             } | values,
         )  # fmt: skip
         return HTMLResponse(text, status)

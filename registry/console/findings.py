@@ -239,6 +239,7 @@ def _refused(facts: Facts) -> Iterator[Finding]:
         f"Requests of {counted(len({one.kind.user for one in recent}), 'user')} were refused within the last hour, the "
         f"last at {clock(last.last_ms, facts.head.now_ms)} of {who} from {last.last.source or 'an unknown address'}. "
         "'mqregistry auth observe' says which rule allows them.",
+        "/users",
     )
 
 

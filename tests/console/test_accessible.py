@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from mqregistry.auth.policy import Mode
+from mqregistry.auth.refused import Last, RefusedKind
+from mqregistry.auth.rights import Right
+from mqregistry.store.auth.refusals import RefusalStore
 from tests.server.auth_bed import secret_of
 
 from .chromium import needs_chromium
@@ -14,7 +18,7 @@ pytestmark = needs_chromium
 
 PATHS = ["/", "/brokers", "/brokers?lane=day", "/cluster?name=c1",
          "/topics", "/topics?state=unwritable", "/topic?name=orders", "/missing",
-         "/changes", "/changes/1", "/kv", "/front-ends", "/streams", "/report", "/compare?at=-1s", "/compare",
+         "/changes", "/changes/1", "/kv", "/users", "/front-ends", "/streams", "/report", "/compare?at=-1s", "/compare",
          "/actions", "/action?do=wipe&name=broker-a", "/action?do=forget&name=broker-a", "/brokers?at=never",
          "/no-such-page"]  # fmt: skip
 # of an instant: each colour and each width once, the other two are the same pages
@@ -26,6 +30,8 @@ THEN = ["/", "/brokers", "/cluster?name=c1", "/topics", "/topic?name=orders", "/
 def site(filled, loop, redis_url, tmp_path_factory):
     loop(add_users(filled.store))
     loop(filled.kv.put("ns", "key", "value"))
+    kind = RefusedKind("reader", Right.PERM, ("broker:broker-a",), "no_rule")
+    loop(RefusalStore(filled.store).note("fe1", Mode.ENFORCE, [(kind, 3, Last("10.1.0.9", "signature"))]))
     process = Running(redis_url, filled.store.namespace, tmp_path_factory.mktemp("axe"), "--login", "--actions")
     yield process
     process.end()
@@ -58,13 +64,13 @@ def test_no_page_has_a_serious_finding(chromium, site, scheme, width):
 
     page.goto("/")
     look("login")
-    page.locator("#name").fill("ops")
+    page.locator("#name").fill("boss")
     page.locator("#secret").fill("wrong")
     page.locator("#secret").press("Enter")
     page.get_by_role("alert").wait_for()
     look("login, refused")
-    page.locator("#name").fill("ops")
-    page.locator("#secret").fill(secret_of("ops"))
+    page.locator("#name").fill("boss")
+    page.locator("#secret").fill(secret_of("boss"))
     page.locator("#secret").press("Enter")
     page.get_by_role("button", name="Log out").wait_for()
     assert page.evaluate("matchMedia('(prefers-color-scheme: dark)').matches") == (scheme == "dark")

@@ -15,7 +15,7 @@ ADDRESSES = (
     "/broker.json?name=broker-a", "/broker.json?name=broker-a&at=-1s", "/search.json?q=orders", "/search.json?q=b",
     "/cluster.json?name=c1", "/cluster.json?name=c1&at=-1s",
     "/topics.json", "/topic.json?name=orders", "/topic.json?name=orders&at=-1s", "/missing.json", "/changes.json",
-    "/changes/1.json", "/compare.json?at=-1s", "/kv.json", "/front-ends.json", "/front-ends.json?at=-1s",
+    "/changes/1.json", "/compare.json?at=-1s", "/kv.json", "/users.json", "/front-ends.json", "/front-ends.json?at=-1s",
     "/streams.json", "/report.json", "/actions.json", "/action.json?do=wipe&name=broker-a",
 )  # fmt: skip
 NO_TWIN = {"/events", "/changes/{seq}/undo", "/report/page", "/dismiss"}

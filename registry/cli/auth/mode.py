@@ -5,13 +5,10 @@ from __future__ import annotations
 import click
 
 from ...auth import changes
-from ...auth.decide import decide
-from ...auth.policy import Mode, Policy
+from ...auth.mending import still_refused
+from ...auth.policy import Mode
 from ...auth.refused import RefusedSummary
-from ...auth.users import ANONYMOUS, User
-from ...networks import Networks, parse_address
 from ...operators.words import counted
-from ...server.auth.refusal import BROKER_ADDR, NEEDS_TLS, NOT_OWNER
 from ...store.auth.policies import PolicyStore
 from ...store.auth.refusals import RefusalStore
 from ...store.store import Store
@@ -87,26 +84,3 @@ def _would_be_refused(refused: list[RefusedSummary]) -> list[str]:
         ),
         *more,
     ]
-
-
-def still_refused(policy: Policy, rows: list[RefusedSummary]) -> list[RefusedSummary]:
-    """Those of the requests that were refused which the rules refuse now."""
-    return [row for row in rows if not is_allowed_now(policy, row)]
-
-
-def user_now(policy: Policy, row: RefusedSummary) -> User | None:
-    """Whose such a request would be by the rules of now: who signed nothing may come from a user's network."""
-    if row.kind.user == ANONYMOUS:
-        return policy.by_source(parse_address(row.last.source))
-    return policy.by_access_key(row.kind.user)
-
-
-def is_allowed_now(policy: Policy, row: RefusedSummary) -> bool:
-    """Whether what was refused is allowed now; False where rules alone cannot tell."""
-    kind = row.kind
-    if kind.right is None or kind.reason in (BROKER_ADDR, NOT_OWNER):
-        return False
-    user, source = user_now(policy, row), parse_address(row.last.source)
-    if kind.reason == NEEDS_TLS and not (user and Networks((*user.networks, *user.sources)).has(source)):
-        return False
-    return decide(policy, user, kind.right, kind.parsed_resources(), source).allowed

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import click
 
-from ...auth.decide import decide
-from ...auth.policy import Policy
+from ...auth.mending import mend_of, still_refused
 from ...auth.refused import RefusedSummary
-from ...networks import parse_address
-from ...server.auth.refusal import BROKER_ADDR, NEEDS_TLS, from_here
 from ...store.auth.policies import PolicyStore
 from ...store.auth.refusals import RefusalStore
 from ...store.snapshot import read_head
 from ...store.store import Store
 from .. import output
 from ..target import target_command
-from .mode import is_allowed_now, user_now
 from .secret import age
 
 
@@ -30,10 +26,11 @@ async def observe(store: Store, number: int, as_json: bool) -> None:
     """
     policy = await PolicyStore(store).read()
     rows = await RefusalStore(store).summary()
-    left = [row for row in rows if not is_allowed_now(policy, row)]
+    left = still_refused(policy, rows)
     if as_json:
         output.json_page([
-            {**_json(row), "allowed_now": row not in left, "mend": mend(policy, row)} for row in rows[:number]
+            {**_json(row), "allowed_now": row not in left, "mend": mend_of(policy, row).command}
+            for row in rows[:number]
         ])  # fmt: skip
         return
     if left:
@@ -42,7 +39,7 @@ async def observe(store: Store, number: int, as_json: bool) -> None:
             ("USER", "RIGHT", "ON", "FROM", "WHY", "TIMES", "LAST", "MENDED BY"),
             [
                 (row.kind.user, row.kind.right or "", " ".join(row.kind.resources) or ("*" if row.kind.right else ""),
-                 row.last.source, row.kind.reason, row.count, age(now_ms, row.last_ms), mend(policy, row))
+                 row.last.source, row.kind.reason, row.count, age(now_ms, row.last_ms), mend_of(policy, row).command)
                 for row in left[:number]
             ],
             right=("TIMES",),
@@ -54,19 +51,6 @@ async def observe(store: Store, number: int, as_json: bool) -> None:
         facts.insert(0, f"the mode is {policy.mode}; no request was seen that the rules do not allow")
     for fact in facts:
         click.echo(fact, err=True)
-
-
-def mend(policy: Policy, row: RefusedSummary) -> str:
-    """The command that would allow it under the rules of now; "": none would, or none is needed."""
-    kind = row.kind
-    if kind.right is None:
-        return ""
-    user = user_now(policy, row)
-    if user is not None and kind.reason == NEEDS_TLS:
-        return from_here(user, row.last.source)
-    if user is not None and kind.reason == BROKER_ADDR:
-        return from_here(user, row.last.source, "BROKER_ADDRESS")
-    return decide(policy, user, kind.right, kind.parsed_resources(), parse_address(row.last.source)).mend
 
 
 def _json(row: RefusedSummary) -> dict[str, object]:

@@ -47,6 +47,8 @@ def needs_of_page(request: Request) -> Needs:
     path = request.scope["path"]
     if path in _BY_PART:
         return ()
+    if path == "/users":
+        return STRICTEST  # no request reads users and their rules
     if path == "/topic":
         return of_route(request.query_params.get("name", ""))
     return _LIST
@@ -112,7 +114,7 @@ def needs_of_action(
             return _needs(RequestCode.PUT_KV_CONFIG, namespace=asked["kv_namespace"])
         case "delete-kv":
             return _needs(RequestCode.DELETE_KV_CONFIG, namespace=asked["kv_namespace"])
-    return STRICTEST  # of an action that is not among these
+    return STRICTEST  # of an action that is not among these, and to give rights, with all other rights
 
 
 def needs_of_preview(asked: Mapping[str, str]) -> Needs:

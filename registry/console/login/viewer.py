@@ -10,6 +10,7 @@ from starlette.requests import Request
 from ...auth.decide import decide_any
 from ...auth.decision import Decision, Reason
 from ...auth.policy import Policy
+from ...auth.rights import Need, Right
 from ...errors import RegistryError
 from ...events.by import CONSOLE, By
 from ...events.changes import Change
@@ -60,6 +61,15 @@ class Viewer:
         """Whether it is allowed."""
         decision = self.decide(needs) if needs else None
         return decision is None or decision.allowed
+
+    def check_may_give(self) -> None:
+        """Refuse whoever lacks a right: only who may do everything gives somebody else a right.
+
+        Raises:
+            Refused: there is one.
+        """
+        for right in Right:
+            self.check((Need(right),))
 
     def may_see(self, change: Change) -> bool:
         """Whether a change may be shown, with all that it contains."""

@@ -30,10 +30,23 @@ from ..login.needs import needs_of_action, needs_of_change, needs_of_preview
 from ..login.viewer import viewer_of
 from ..twins import Twin, twin_path, wants_json
 from ..undo import can_undo, undo_of
+from .users import allow
 
 logger = logging.getLogger(__name__)
 
-_FIELDS: Final = ("do", "name", "reason", "for", "topic", "cluster", "queues", "kv_namespace", "key", "value")
+_FIELDS: Final = (
+    "do",
+    "name",
+    "reason",
+    "for",
+    "topic",
+    "cluster",
+    "queues",
+    "kv_namespace",
+    "key",
+    "value",
+    "refused",
+)
 _QUEUES: Final = re.compile(r"(\S+)=(\d{1,5}):(\d{1,5})(?::([0-7]))?")
 _TITLES: Final = {
     "wipe": "Take the write permission from a broker name",
@@ -45,6 +58,7 @@ _TITLES: Final = {
     "set-topic": "Give a topic queues",
     "put-kv": "Set a key",
     "delete-kv": "Delete a key",
+    "allow": "Allow what was refused",
 }
 
 
@@ -146,6 +160,9 @@ async def _preview(console: Console, request: Request, asked: Mapping[str, str])
             return await previews.set_topic(store, asked["topic"], queues)
         case "put-kv":
             return await previews.set_kv(store, asked["kv_namespace"], asked["key"], asked["value"])
+        case "allow":
+            viewer.check_may_give()
+            return await allow(store, asked["refused"])
     return await previews.set_kv(store, asked["kv_namespace"], asked["key"], None)
 
 

@@ -14,7 +14,7 @@ from ...operators.routes import closest_names
 from ...store.auth.policies import PolicyStore
 from ...tables.tables import Tables
 from ..context import Console
-from ..login.needs import READ_CONFIG, of_kv, of_route
+from ..login.needs import READ_CONFIG, STRICTEST, of_kv, of_route
 from ..login.viewer import Viewer, viewer_of
 from ..recent.lanes import DAY_MS
 from ..twins import Twin, wants_json
@@ -87,12 +87,13 @@ def _in_tables(console: Console, tables: Tables, text: str) -> Iterator[Found]:
 
 
 async def _users(console: Console, viewer: Viewer, text: str) -> list[Found]:
-    """Users of the registry, whose changes are what there is to see of them."""
+    """Users of the registry; who may not see what they may do sees what they changed."""
     if not viewer.may(READ_CONFIG):
         return []
     try:
         policy = await PolicyStore(console.state.store).read()
     except RegistryError:  # Redis is away, or this login may not read users: there is nothing of them to find
         return []
-    url = console.url
-    return [Found("user", name, url("/changes", author=name)) for name in sorted(policy.users) if text in name.lower()]
+    path, field = ("/users", "filter") if viewer.may(STRICTEST) else ("/changes", "author")
+    names = (name for name in sorted(policy.users) if text in name.lower())
+    return [Found("user", name, console.url(path, **{field: name})) for name in names]

@@ -12,7 +12,9 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from ...auth.decide import decide, decide_any
+from ...auth.mending import from_here
 from ...auth.policy import Mode, Policy
+from ...auth.refused import BROKER_ADDR, NEEDS_TLS, NOT_OWNER
 from ...auth.rights import READING, WRITING, Kind, Resource, Right
 from ...auth.signature import access_key_of
 from ...auth.users import User
@@ -23,7 +25,7 @@ from ...request_rights import FOR_A_BROKER, REQUESTS, Resources, Tables, broker_
 from .caller import LARGE_BYTES, NOBODY, Caller, How, Origin, Signer, Unproven, source_of
 from .open_lookups import OpenLookups
 from .proofs import NO_FAILURES, Failures, Proofs, Verified
-from .refusal import BROKER_ADDR, NEEDS_TLS, NOT_OWNER, Refusal, from_here
+from .refusal import Refusal
 
 logger = logging.getLogger(__name__)
 

@@ -9,14 +9,11 @@ from typing import Final, NamedTuple, Self
 from ...auth.decision import Decision
 from ...auth.refused import MOST_CHARACTERS, MOST_RESOURCES, RefusedKind
 from ...auth.rights import Need
-from ...auth.users import ANONYMOUS, User
+from ...auth.users import ANONYMOUS
 from ...names import printable
 from .caller import UNKNOWN_ACCESS_KEY, Caller, How, Origin, Unproven
 
-# Reasons besides those of a decision, and of a signature that does not fit.
-NEEDS_TLS: Final = "needs_tls"
-BROKER_ADDR: Final = "broker_addr"
-NOT_OWNER: Final = "not_owner"
+# The reason of a decision that failed.
 UNDECIDED: Final = "undecided"
 
 _TEXT_CHARS: Final = 1000
@@ -92,14 +89,6 @@ class Refusal(NamedTuple):
         """A decision that failed."""
         kind = RefusedKind(ANONYMOUS, None, (), UNDECIDED)
         return cls(kind, How.ANONYMOUS, origin.source, lambda: (f"the decision failed: {why}", ""))
-
-
-def from_here(user: User, *addresses: str) -> str:
-    """The command that binds a user to these addresses, besides those that it is bound to."""
-    networks = dict.fromkeys((*user.sources, *(address or "ADDRESS" for address in addresses)))
-    return f"mqregistry auth user set {shlex.quote(user.name)}" + "".join(
-        f" --from {shlex.quote(network)}" for network in networks
-    )
 
 
 def _proxied(origin: Origin) -> str:

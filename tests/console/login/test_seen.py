@@ -112,7 +112,7 @@ async def test_a_form_of_another_session_changes_nothing(console, bed):
     assert (await bed.head()).seq == before
 
 
-BY_PART = ("/kv", "/action", "/report/page", "/topic", "/dismiss")
+BY_PART = ("/kv", "/action", "/report/page", "/topic", "/dismiss", "/users")
 
 
 @pytest.mark.parametrize("path", [path for path in PAGES if path not in BY_PART])

@@ -1,0 +1,109 @@
+"""Which of the requests that were refused the rules allow by now, and what would allow one. Pure."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+import msgspec
+
+from ..networks import Networks, canonical_network, parse_address
+from . import changes
+from .decide import decide
+from .decision import Decision, Reason
+from .policy import Policy
+from .refused import BROKER_ADDR, NEEDS_TLS, NOT_OWNER, RefusedSummary
+from .users import ANONYMOUS, Effect, Rule, User
+
+
+class Mend(NamedTuple):
+    """What would allow a request.
+
+    command: empty: nothing would, or nothing is needed. change: does the same as the command; None: the command has
+    words that somebody fills in.
+    """
+
+    command: str = ""
+    change: Callable[[Policy], Policy] | None = None
+
+
+_NOTHING: Final = Mend()
+
+
+def user_now(policy: Policy, row: RefusedSummary) -> User | None:
+    """Whose such a request would be by the rules of now: who signed nothing may come from a user's network."""
+    if row.kind.user == ANONYMOUS:
+        return policy.by_source(parse_address(row.last.source))
+    return policy.by_access_key(row.kind.user)
+
+
+def is_allowed_now(policy: Policy, row: RefusedSummary) -> bool:
+    """Whether what was refused is allowed now; False where rules alone cannot tell."""
+    kind = row.kind
+    if kind.right is None or kind.reason in (BROKER_ADDR, NOT_OWNER):
+        return False
+    user, source = user_now(policy, row), parse_address(row.last.source)
+    if kind.reason == NEEDS_TLS and not (user and Networks((*user.networks, *user.sources)).has(source)):
+        return False
+    return decide(policy, user, kind.right, kind.parsed_resources(), source).allowed
+
+
+def still_refused(policy: Policy, rows: list[RefusedSummary]) -> list[RefusedSummary]:
+    """Those of the requests that were refused which the rules refuse now."""
+    return [row for row in rows if not is_allowed_now(policy, row)]
+
+
+def mend_of(policy: Policy, row: RefusedSummary) -> Mend:
+    """What would allow such a request under the rules of now."""
+    kind, source = row.kind, row.last.source
+    if kind.right is None:
+        return _NOTHING
+    user = user_now(policy, row)
+    if user is not None and kind.reason == NEEDS_TLS:
+        return Mend(from_here(user, source), _bind(user, source))
+    if user is not None and kind.reason == BROKER_ADDR:
+        return Mend(from_here(user, source, "BROKER_ADDRESS"))
+    decision = decide(policy, user, kind.right, kind.parsed_resources(), parse_address(source))
+    return Mend(decision.mend, _change(decision))
+
+
+def from_here(user: User, *addresses: str) -> str:
+    """The command that binds a user to these addresses, besides those that it is bound to."""
+    networks = dict.fromkeys((*user.sources, *(address or "ADDRESS" for address in addresses)))
+    return f"mqregistry auth user set {shlex.quote(user.name)}" + "".join(
+        f" --from {shlex.quote(network)}" for network in networks
+    )
+
+
+def _change(decision: Decision) -> Callable[[Policy], Policy] | None:
+    """What the command of a refusal changes; None: there is none, or it makes a user, whose name somebody chooses."""
+    name, rule, user, source = decision.user_name, decision.rule, decision.user, str(decision.source or "")
+    if not decision.mend:
+        return None
+    if rule is not None:
+        return lambda policy: changes.remove_rules(policy, name, [rule])
+    if user is None:
+        return None
+    if decision.reason is Reason.DISABLED:
+        return lambda policy: changes.edit_user(policy, name, lambda one: msgspec.structs.replace(one, enabled=True))
+    if decision.reason is Reason.USER_SOURCE:
+        return _bind(user, source)
+    if decision.reason is Reason.RULE_SOURCE and not source:
+        return None
+    here = (canonical_network(source),) if decision.reason is Reason.RULE_SOURCE else ()
+    of = [Rule(Effect.ALLOW, (decision.right,), one.kind, one.name, here) for one in decision.refused]
+    rules = of or [Rule(Effect.ALLOW, (decision.right,), sources=here)]
+    return lambda policy: changes.add_rules(policy, name, rules)
+
+
+def _bind(user: User, source: str) -> Callable[[Policy], Policy] | None:
+    """Let a user come from an address, too."""
+    if parse_address(source) is None:
+        return None
+    here = canonical_network(source)
+
+    def bind(one: User) -> User:
+        return msgspec.structs.replace(one, sources=tuple(dict.fromkeys((*one.sources, here))))
+
+    return lambda policy: changes.edit_user(policy, user.name, bind)

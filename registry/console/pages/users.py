@@ -1,0 +1,127 @@
+"""Users, what each may do, and the requests that were refused, each with the action that allows it."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Final, NamedTuple
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ...auth.changes import rule_text
+from ...auth.mending import is_allowed_now, mend_of, still_refused
+from ...auth.policy import Mode, Policy
+from ...auth.refused import RefusedSummary
+from ...auth.users import User
+from ...operators.previews import Mistaken, Preview
+from ...store.auth.policies import PolicyStore
+from ...store.auth.refusals import RefusalStore
+from ...store.store import Store
+from ..context import PER_PAGE, Console, page_number
+from ..twins import Twin
+
+_REFUSED: Final = 100
+
+
+class UserRow(NamedTuple):
+    """A user. rules: as commands have them. secrets: how many it has. sources: networks, it may come from no other."""
+
+    name: str
+    enabled: bool
+    roles: list[str]
+    rules: list[str]
+    secrets: int
+    certificates: list[str]
+    networks: list[str]
+    sources: list[str]
+
+
+class RefusedRow(NamedTuple):
+    """Requests of one kind that were refused, or would be.
+
+    right: None: it was not proved who asks. mend: the command that would allow them. key: names them for the action
+    that does the same; empty: there is none.
+    """
+
+    user: str
+    right: str | None
+    resources: list[str]
+    reason: str
+    source: str
+    mode: Mode
+    times: int
+    first_ms: int
+    last_ms: int
+    mend: str
+    key: str
+
+
+TWIN: Final = Twin(
+    "Users with their rules, and requests that the rules refuse.",
+    {"mode": Mode, "revision": int, "rows": list[UserRow], "count": int, "number": int, "pages": int,
+     "refused": list[RefusedRow], "more": int, "allowed": int},
+    ("filter", "page"),
+)  # fmt: skip
+
+
+async def users(console: Console, request: Request) -> Response:
+    """The page."""
+    text = request.query_params.get("filter", "").strip()
+    store = console.state.store
+    policy, refused = await PolicyStore(store).read(), await RefusalStore(store).summary()
+    found = [user for name, user in sorted(policy.users.items()) if text.lower() in name.lower()]
+    left = [row for row in still_refused(policy, refused) if text.lower() in row.kind.user.lower()]
+    number, pages = page_number(request, len(found))
+    return await console.page(
+        request, "users.html", mode=policy.mode, revision=policy.revision, filter=text, count=len(found),
+        number_=number, pages=pages, rows=[_row(one) for one in found[(number - 1) * PER_PAGE : number * PER_PAGE]],
+        refused=[_refused(policy, row) for row in left[:_REFUSED]], more=max(0, len(left) - _REFUSED),
+        allowed=sum(is_allowed_now(policy, row) for row in refused),
+    )  # fmt: skip
+
+
+def _row(user: User) -> UserRow:
+    return UserRow(
+        user.name, user.enabled, [*user.roles], [rule_text(one) for one in user.rules], len(user.secrets),
+        [*user.certificates], [*user.networks], [*user.sources],
+    )  # fmt: skip
+
+
+def _refused(policy: Policy, row: RefusedSummary) -> RefusedRow:
+    kind, mend = row.kind, mend_of(policy, row)
+    return RefusedRow(
+        kind.user, kind.right, [*kind.resources], kind.reason, row.last.source, row.mode, row.count, row.first_ms,
+        row.last_ms, mend.command, "" if mend.change is None else _key(row),
+    )  # fmt: skip
+
+
+def _key(row: RefusedSummary) -> str:
+    return hashlib.sha256(msgspec.json.encode(row.kind)).hexdigest()[:32]
+
+
+async def allow(store: Store, key: str) -> Preview:
+    """Allow what was refused.
+
+    Args:
+        key: of a :class:`RefusedRow`.
+    """
+    policy, refused = await PolicyStore(store).read(), await RefusalStore(store).summary()
+    row = next((one for one in refused if _key(one) == key), None)
+    if row is None:
+        raise Mistaken("this is not among the requests that were refused any more; the page Users has those that are")
+    what = f"{row.kind.user}: {row.kind.right or 'any right'} on {' '.join(row.kind.resources) or 'everything'}"
+    if is_allowed_now(policy, row):
+        return Preview([], None, f"{what} is allowed", {"mend": ""})
+    mend = mend_of(policy, row)
+    if mend.change is None:
+        hint = f": {mend.command}" if mend.command else ""
+        raise Mistaken(f"{what}: no rule of one user that is there would allow this{hint}")
+    lines = [
+        f"{what}, which was refused ({row.kind.reason}), last from {row.last.source or 'an unknown address'}, becomes "
+        "allowed",
+        f"as with {mend.command}",
+        "the names in it come from the program that sent the request: allow what you know",
+    ]
+    change = mend.change
+    return Preview(lines, lambda: PolicyStore(store).change(change), f"{what} is allowed", {"mend": mend.command})
