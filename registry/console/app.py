@@ -89,6 +89,7 @@ PAGES: Final[dict[str, Handler]] = {
     "/topic": topics.topic,
     "/missing": missing.missing,
     "/changes": changes.changes,
+    "/changes/export": changes.export,
     "/changes/{seq}": changes.change,
     "/changes/{seq}/undo": actions.undo,
     "/events": changes.events,

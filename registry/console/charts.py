@@ -15,12 +15,13 @@ _HEIGHT: Final = 48
 
 def minutes_chart(
     per_minute: Mapping[int, int], now_ms: int, *, of: str = "within the last hour", what: str = "changes",
-    is_level: bool = False,
+    is_level: bool = False, changes: str = "",
 ) -> Markup:  # fmt: skip
     """What was counted in each minute of the hour until then, as bars; the label says the same to who cannot see them.
 
     Args:
-        is_level: each minute has how many there were, not how many came.
+        is_level: each minute has how many there were, not how many came. changes: the address of the page of changes:
+            a range that somebody draws in the chart leads there (console.js).
     """
     last = now_ms // 60_000
     counts = [per_minute.get(minute, 0) for minute in range(last - MINUTES + 1, last + 1)]
@@ -38,6 +39,9 @@ def minutes_chart(
         known = [per_minute[minute] for minute in range(last - MINUTES + 1, last + 1) if minute in per_minute] or [0]
         label = f"{known[-1]:,} {what} now, {min(known):,} to {max(known):,} {of}"
     return Markup(
-        '<svg class="minutes" viewBox="0 0 {w} {h}" preserveAspectRatio="none" role="img" aria-label="{label}">'
+        '<svg class="minutes" viewBox="0 0 {w} {h}" preserveAspectRatio="none" role="img" aria-label="{label}"{range}>'
         '<line x1="0" y1="{b}" x2="{w}" y2="{b}"/>{bars}</svg>'
-    ).format(w=_WIDTH, h=_HEIGHT, b=_HEIGHT - 0.5, label=label, bars=bars)
+    ).format(
+        w=_WIDTH, h=_HEIGHT, b=_HEIGHT - 0.5, label=label, bars=bars,
+        range=Markup(' data-range="{}" data-last-minute="{}"').format(changes, last) if changes else "",
+    )  # fmt: skip

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import os
 import socket
@@ -236,3 +238,15 @@ async def test_route_store_writes_for_this_process_by_default(store):
     await bed.register()
     await RouteStore(store).delete_topic("t1")
     assert (await bed.events())[-1].by == this_process("direct")
+
+
+def test_changes_as_csv(command, target):
+    shown = command("audit", "--csv", "--user", "alice", **target)
+    head, *rows = csv.reader(io.StringIO(shown.stdout))
+    assert head[:5] == ["seq", "time", "type", "what", "how"]
+    assert [(row[2], row[4], row[5]) for row in rows] == [
+        ("write_perm_set", "signature", "alice"), ("kv_put", "signature", "alice"),
+    ]  # fmt: skip
+    of_topic = command("audit", "--csv", "--topic", "orders", "-n", "1", **target)
+    assert [row[2] for row in csv.reader(io.StringIO(of_topic.stdout))] == ["type", "topic_deleted"]
+    assert "--csv writes changes" in command("audit", "--csv", "--json", expect=2, **target).stderr

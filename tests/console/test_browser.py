@@ -31,7 +31,8 @@ def site(filled, redis_url, tmp_path_factory):
 
 
 PATHS = ["/", "/brokers", "/topics", "/topic?name=orders", "/changes", "/changes/1", "/kv", "/front-ends", "/streams",
-         "/report", "/missing", "/compare?at=-1s", "/actions", "/?at=-1s", "/brokers?at=-1s", "/topics?at=-1s",
+         "/report", "/missing", "/users", "/cluster?name=c1",
+         "/changes?since=-1h&until=-1s", "/compare?at=-1s", "/actions", "/?at=-1s", "/brokers?at=-1s", "/topics?at=-1s",
          "/topic?name=orders&at=-1s", "/missing?at=-1s", "/changes?at=-1s", "/kv?at=-1s", "/front-ends?at=-1s",
          "/streams?at=-1s"]  # fmt: skip
 
@@ -323,3 +324,20 @@ def test_the_report_draws_its_charts_in_a_frame_that_reaches_nothing(chromium, f
         page.close()
     finally:
         process.end()
+
+
+def test_a_range_that_is_drawn_in_a_chart_leads_to_its_changes(page):
+    page.goto("/")
+    chart = page.locator("svg[data-range]").last
+    chart.scroll_into_view_if_needed()
+    last = int(chart.get_attribute("data-last-minute"))
+    box = chart.bounding_box()
+    middle = box["y"] + box["height"] / 2
+    page.mouse.move(box["x"] + box["width"] * 0.755, middle)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] * 0.505, middle)
+    assert page.locator("svg .drawn").get_attribute("width") == "160"
+    page.mouse.up()
+    page.wait_for_url("**/changes?*")
+    query = dict(re.findall(r"(\w+)=(\d+)", page.url))
+    assert (int(query["since"]), int(query["until"])) == ((last - 59 + 30) * 60_000, (last - 59 + 46) * 60_000 - 1)

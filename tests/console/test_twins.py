@@ -18,8 +18,8 @@ ADDRESSES = (
     "/changes/1.json", "/compare.json?at=-1s", "/kv.json", "/users.json", "/front-ends.json", "/front-ends.json?at=-1s",
     "/streams.json", "/report.json", "/actions.json", "/action.json?do=wipe&name=broker-a",
 )  # fmt: skip
-NO_TWIN = {"/events", "/changes/{seq}/undo", "/report/page", "/dismiss"}
-"""A stream, what leads to an action, the report itself, and a form."""
+NO_TWIN = {"/events", "/changes/{seq}/undo", "/report/page", "/dismiss", "/changes/export"}
+"""A stream, what leads to an action, the report itself, a form, and a file."""
 
 
 async def filled(site, bed):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from typing import Any, Final
 
 import click
@@ -11,6 +11,7 @@ from ...auth.policy import Mode
 from ...auth.refused import RefusedEntry
 from ...events.by import By
 from ...events.changes import Change
+from ...operators.export import csv_head, csv_line
 from ...operators.history import Wanted, broker_names_of, by_author, read_history, whole
 from ...store.auth.refusals import RefusalStore
 from ...store.change_reader import read_back, read_first
@@ -47,6 +48,7 @@ _MOST: Final = 50
     help="Only what happened since then: 2026-11-21T14:03, 14:03 (the last one), -2h.",
 )
 @click.option("--until", "until_ms", metavar="TIME", callback=instant, help="Only what happened up to then.")
+@click.option("--csv", "as_csv", is_flag=True, help="CSV instead of lines, for spreadsheets.")
 @click.option("--denied", is_flag=True, help="Requests that were refused, or would be with 'auth mode enforce'.")
 @click.option(
     "-n",
@@ -60,7 +62,7 @@ _MOST: Final = 50
 @target_command
 async def audit(
     store: Store, topic: str | None, broker: str | None, user: str | None, peer: str | None, since_ms: int | None,
-    until_ms: int | None, denied: bool, number: int, as_json: bool,
+    until_ms: int | None, as_csv: bool, denied: bool, number: int, as_json: bool,
 ) -> None:  # fmt: skip
     """Show who changed what, the newest last: which user or address, how that is known, through which front end.
 
@@ -69,6 +71,8 @@ async def audit(
     """  # fmt: skip
     if since_ms is not None and until_ms is not None and until_ms < since_ms:
         raise click.UsageError(f"--until {output.moment(until_ms)} is before --since {output.moment(since_ms)}")
+    if as_csv and (as_json or denied):
+        raise click.UsageError("--csv writes changes: neither --json nor --denied goes with it")
     if denied:
         if topic is not None or broker is not None:
             raise click.UsageError("--denied lists requests: --topic and --broker do not choose from them")
@@ -81,19 +85,26 @@ async def audit(
         end_ms = until_ms
         wanted.append(lambda change: change.ms <= end_ms)
     if topic is not None:
-        await _show_topic(store, topic, wanted, since_ms or 0, number, as_json)
+        await _show_topic(store, topic, wanted, since_ms or 0, number, as_json, as_csv)
         return
     found, more = await _last(
         (whole(parts) async for parts in read_back(store, since_ms=since_ms or 0, before=_after(until_ms))),
         wanted,
         number,
     )
-    for change in found:
+    if as_csv:
+        _show_csv(found)
+    for change in () if as_csv else found:
         if as_json:
             output.json_line(change)
         else:
             output.show(line(change))
     await _say_what_is_not_shown(store, since_ms, len(found), more=more)
+
+
+def _show_csv(changes: Iterable[Change]) -> None:
+    for text in (csv_head(), *map(csv_line, changes)):
+        click.echo(text, nl=False)
 
 
 # which changes
@@ -137,7 +148,7 @@ async def _say_what_is_not_shown(store: Store, since_ms: int | None, shown: int,
 
 
 async def _show_topic(
-    store: Store, topic: str, wanted: list[Wanted], since_ms: int, number: int, as_json: bool
+    store: Store, topic: str, wanted: list[Wanted], since_ms: int, number: int, as_json: bool, as_csv: bool
 ) -> None:  # fmt: skip
     history, complete = await read_history(store, topic)
     now = (await read_topic_tables(store, topic)).topics.get(topic, {})
@@ -145,7 +156,9 @@ async def _show_topic(
     every = history.steps(now, rows, complete=complete)
     steps = [step for step in every if step.change.ms >= since_ms and all(one(step.change) for one in wanted)]
     shown = steps[-number:]
-    for step in shown:
+    if as_csv:
+        _show_csv(step.change for step in shown)
+    for step in () if as_csv else shown:
         if as_json:
             output.json_line({"change": step.change, "before": _json(step.before), "after": _json(step.after)})
         else:

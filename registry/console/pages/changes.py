@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
-from typing import Final
+from collections.abc import AsyncIterator
+from typing import Final, NamedTuple
 
 import msgspec
 from starlette.requests import Request
@@ -13,8 +13,11 @@ from starlette.responses import Response, StreamingResponse
 
 from ...events.changes import TYPES, Change, KvDeleted, KvPut, TopicDeleted, TopicRegistered
 from ...events.journal import CHANGES
-from ...operators.history import broker_names_of, whole
+from ...operators.export import csv_head, csv_line
+from ...operators.history import Wanted, broker_names_of, whole
+from ...operators.words import moment
 from ...store.change_reader import find_change, read_back, read_first
+from ...store.store import Store
 from ...store.streams import last_entry_by
 from ..context import BadRequest, Console, NotThere, change_number
 from ..login.needs import needs_of_change
@@ -25,34 +28,50 @@ from ..twins import Twin
 _PER_PAGE: Final = 100
 _SCANNED: Final = 20_000
 _TOLD_EVERY_S: Final = 5.0
+_CLOCK_MS: Final = 60_000
 _LEAST_S: Final = 1.0
 _FILTERS: Final = ("kind", "topic", "broker", "author")
 
-Wanted = Callable[[Change], bool]
+
+class Range(NamedTuple):
+    """Which changes an address asks for. given: its filters, times as milliseconds. wanted: whether a change is one of
+    them, and may be shown.
+    """
+
+    given: dict[str, str]
+    since_ms: int
+    until_ms: int | None
+    wanted: Wanted
 
 
-def wanted_of(request: Request) -> tuple[dict[str, str], Wanted]:
-    """The filters of an address, and whether a change passes all of them, and may be shown.
+async def range_of(console: Console, request: Request) -> Range:
+    """What the filters of an address choose.
 
     Raises:
-        BadRequest: there is no such kind of change.
+        BadRequest: there is no such kind of change, or no such time.
     """
     given = {name: request.query_params.get(name, "").strip() for name in _FILTERS}
     kind, topic, broker, author = given.values()
     viewer = viewer_of(request)
+    since_ms, until_ms = await console.instant(request, "since") or 0, await console.instant(request, "until")
+    if until_ms is not None and until_ms < since_ms:
+        raise BadRequest(f"until {moment(until_ms)} is before since {moment(since_ms)}")
     if kind and kind not in TYPES:
         raise BadRequest(f"kind={kind[:40]}: expected one of {', '.join(sorted(TYPES))}")
 
     def wanted(change: Change) -> bool:
         return (
-            (not kind or change.type == kind)
+            change.ms >= since_ms
+            and (until_ms is None or change.ms <= until_ms)
+            and (not kind or change.type == kind)
             and (not topic or _is_of_topic(change, topic))
             and (not broker or any(broker in name for name in broker_names_of(change)))
             and (not author or (change.by is not None and author.lower() in str(change.by).lower()))
             and viewer.may_see(change)
         )
 
-    return given, wanted
+    given |= {"since": str(since_ms or ""), "until": str(until_ms or "")}
+    return Range(given, since_ms, until_ms, wanted)
 
 
 def _is_of_topic(change: Change, topic: str) -> bool:
@@ -65,21 +84,21 @@ def _is_of_topic(change: Change, topic: str) -> bool:
 
 CHANGES_TWIN: Final = Twin(
     "The newest changes first; before: go on before that number.",
-    {"changes": list[Change], "next_before": int | None}, (*_FILTERS, "before", "at"),
+    {"changes": list[Change], "next_before": int | None}, (*_FILTERS, "since", "until", "before", "at"),
 )  # fmt: skip
 CHANGE_TWIN: Final = Twin("One change, whole.", {"change": Change, "parts": int, "entry_id": str}, ())
 
 
 async def changes(console: Console, request: Request) -> Response:
     """The page: the newest ones, or those before one of them."""
-    given, wanted = wanted_of(request)
+    given, since_ms, until_ms, wanted = await range_of(console, request)
     store = console.state.store
     before = request.query_params.get("before", "")
     at_ms, then, unknown = await console.then_if_known(request)
     start, found, more, scanned = "", list[Change](), False, 0
-    if at_ms is not None and not before:
-        newest = await last_entry_by(store, CHANGES, at_ms)
-        start = newest.behind if newest is not None else "0-1"  # before everything
+    end_ms = min((ms for ms in (at_ms, until_ms) if ms is not None), default=None)
+    if end_ms is not None and not before:
+        start = await _behind(store, end_ms)
     if before:
         located = await find_change(store, change_number(before))
         if located is None:
@@ -87,7 +106,7 @@ async def changes(console: Console, request: Request) -> Response:
         start = located[0]
     oldest: Change | None = None
     if console.state.stale_since_ms is None:
-        async for parts in read_back(store, before=start):
+        async for parts in _read_range(store, since_ms, start):
             scanned += len(parts)
             oldest = parts[0]
             if wanted(one := whole(parts)):
@@ -101,8 +120,42 @@ async def changes(console: Console, request: Request) -> Response:
     return await console.page(
         request, "changes.html", changes=found, given=given, kinds=sorted(TYPES), before=before, first=first,
         next_before=oldest.seq if more and oldest else None, scanned=scanned,
-        live=not before and at_ms is None, at_ms=at_ms, then=then, unknown=unknown, **await console.slider(),
+        live=not before and end_ms is None, since_ms=since_ms or None, until_ms=until_ms,
+        at_ms=at_ms, then=then, unknown=unknown, **await console.slider(),
     )  # fmt: skip
+
+
+async def _behind(store: Store, at_ms: int) -> str:
+    """The id before which the stream has what was changed by an instant."""
+    newest = await last_entry_by(store, CHANGES, at_ms)
+    return newest.behind if newest is not None else "0-1"  # before everything
+
+
+async def _read_range(store: Store, since_ms: int, before: str) -> AsyncIterator[list[Change]]:
+    """The changes since an instant, the newest first; some that are older where the clock was set back meanwhile."""
+    async for parts in read_back(store, before=before):
+        if parts[0].ms < since_ms - _CLOCK_MS:
+            return
+        yield parts
+
+
+async def export(console: Console, request: Request) -> StreamingResponse:
+    """All changes of a range as a file, the newest first: ``as=csv``, else JSON, one on each line."""
+    asked = await range_of(console, request)
+    is_csv = request.query_params.get("as") == "csv"
+    name = "changes.csv" if is_csv else "changes.jsonl"
+    media = "text/csv; charset=utf-8" if is_csv else "application/x-ndjson"
+    headers = {"content-disposition": f'attachment; filename="{name}"'}
+    return StreamingResponse(_exported(console.state.store, asked, is_csv), media_type=media, headers=headers)
+
+
+async def _exported(store: Store, asked: Range, is_csv: bool) -> AsyncIterator[bytes]:
+    before = "" if asked.until_ms is None else await _behind(store, asked.until_ms)
+    if is_csv:
+        yield csv_head().encode()
+    async for parts in _read_range(store, asked.since_ms, before):
+        if asked.wanted(one := whole(parts)):
+            yield csv_line(one).encode() if is_csv else msgspec.json.encode(one) + b"\n"
 
 
 async def change(console: Console, request: Request) -> Response:

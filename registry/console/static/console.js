@@ -123,6 +123,36 @@ document.addEventListener("DOMContentLoaded", () => {
   }
 });
 
+// A range that is drawn in a chart of minutes leads to its changes; the page Changes has fields for the same.
+document.addEventListener("pointerdown", (event) => {
+  const chart = event.target.closest?.("svg[data-range]");
+  if (!chart || event.button !== 0) return;
+  event.preventDefault();
+  const { left, width } = chart.getBoundingClientRect();
+  const { width: units, height } = chart.viewBox.baseVal;
+  const minute_at = (x) => Math.max(0, Math.min(59, Math.floor((x - left) / width * 60)));
+  const begin = minute_at(event.clientX);
+  const drawn = chart.appendChild(document.createElementNS(chart.namespaceURI, "rect"));
+  drawn.setAttribute("class", "drawn");
+  drawn.setAttribute("height", height);
+  let [first, last] = [begin, begin];
+  const draw = ({ clientX }) => {
+    [first, last] = [begin, minute_at(clientX)].sort((a, b) => a - b);
+    drawn.setAttribute("x", first * units / 60);
+    drawn.setAttribute("width", (last - first + 1) * units / 60);
+  };
+  draw(event);
+  const end = new AbortController();
+  addEventListener("pointermove", draw, end);
+  addEventListener("pointercancel", () => { end.abort(); drawn.remove(); }, end);
+  addEventListener("pointerup", () => {
+    end.abort();
+    const zero = Number(chart.dataset.lastMinute) - 59;
+    const range = new URLSearchParams({ since: (zero + first) * 60_000, until: (zero + last + 1) * 60_000 - 1 });
+    location.assign(`${chart.dataset.range}?${range}`);
+  }, end);
+});
+
 document.addEventListener("htmx:beforeRequest", (event) => {
   if (paused && event.target.id === "live") event.preventDefault();
 });
