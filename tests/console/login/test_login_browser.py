@@ -179,7 +179,7 @@ def test_a_page_of_a_console_that_was_started_again_asks_who_it_is(chromium, fil
         log_in(page, "ops")
         page.locator("#status .ok").wait_for()
         process.end()
-        page.get_by_text("the console does not answer").wait_for(timeout=15_000)
+        page.get_by_text("the console does not answer").wait_for(timeout=25_000)
         process = Running(redis_url, filled.store.namespace, tmp_path, "--login", "--port", port)
         page.get_by_role("heading", name="Log in").wait_for(timeout=15_000)
         log_in(page, "ops")
