@@ -169,7 +169,13 @@ def make_app(console: Console, reach: Reach = _HERE) -> Starlette:
 
     @contextlib.asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        works = (console.state.follow(), console.past.keep(), console.lanes.keep(), console.missing.keep())
+        works = (
+            console.state.follow(),
+            console.past.keep(),
+            console.lanes.keep(),
+            console.missing.keep(),
+            console.beats.keep(),
+        )
         loops = [asyncio.create_task(work) for work in works]
         if console.logins is not None:
             loops.append(asyncio.create_task(console.logins.rules.follow()))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import secrets
 import time
 from collections.abc import Mapping
@@ -30,6 +31,7 @@ from .login.logins import Logins
 from .login.needs import STRICTEST
 from .login.viewer import Viewer, viewer_of
 from .past import NotKnown, NotYet, Past, Then
+from .recent.beats import Beats
 from .recent.lanes import Lanes
 from .recent.missing import MissingNames
 from .report import ReportSource
@@ -38,6 +40,7 @@ from .twins import VERSION, Failure, PageHead, failure_twin, page_twin, wants_js
 from .undo import can_undo
 
 PER_PAGE: Final = 100
+_COMMAND: Final = re.compile(r"'(mqregistry [^']+)'")
 
 
 class BadRequest(RegistryError):
@@ -79,6 +82,7 @@ class Console:
         self.facts = FactReader(state)
         self.lanes = Lanes(state, past)
         self.missing = MissingNames(state)
+        self.beats = Beats(state)
         self.report = report or ReportSource(None, None)
         self.logins = logins
         self.operator = Viewer(secrets.token_urlsafe(32))
@@ -92,6 +96,7 @@ class Console:
         )  # fmt: skip
         # for what a form sends back: a name as it is, only escaped for HTML
         self._templates.filters["raw_text"] = lambda text: Markup(escape(text))
+        self._templates.filters["commands"] = _COMMAND.split
         self._templates.globals |= {
             "url": self.url, "moment": moment, "duration": duration, "perm": perm, "what": what, "some": some,
             "counted": counted, "clock": clock, "time_tag": time_tag, "minutes_chart": minutes_chart,

@@ -124,6 +124,7 @@ def test_one_zone_is_chosen_for_what_is_written_and_what_is_read(chromium, site,
             if name:
                 with page.expect_navigation():
                     page.locator("#zone").select_option(name)
+            page.locator("details.travel summary").click()
             slider.focus()
             slider.evaluate("one => one.dispatchEvent(new Event('input'))")
             text = field.input_value()
@@ -166,6 +167,8 @@ def test_the_slider_shows_an_instant_and_leads_back(page, loop, filled):
     page.goto("/brokers")
     page.get_by_text("10.0.0.8:10911").wait_for()
     slider = page.locator("[data-slider]")
+    assert not slider.is_visible(), "it is folded into the header"
+    page.locator("details.travel summary").press("Enter")
     slider.focus()
     with page.expect_navigation():
         slider.press("Home")
@@ -341,3 +344,30 @@ def test_a_range_that_is_drawn_in_a_chart_leads_to_its_changes(page):
     page.wait_for_url("**/changes?*")
     query = dict(re.findall(r"(\w+)=(\d+)", page.url))
     assert (int(query["since"]), int(query["until"])) == ((last - 59 + 30) * 60_000, (last - 59 + 46) * 60_000 - 1)
+
+
+def test_addresses_and_commands_are_copied(chromium, site, filled):
+    context = chromium.new_context(base_url=site.url, permissions=["clipboard-read", "clipboard-write"])
+    page = context.new_page()
+    page.goto("/brokers")
+    for path, name in (("/brokers", "Copy 10.0.0.1:10911"), ("/broker?name=broker-a", "Copy 10.0.0.1:10911")):
+        page.goto(path)
+        page.get_by_text("10.0.0.1:10911").first.hover()
+        page.get_by_role("button", name=name).click()
+        page.locator(".copy.done").wait_for()
+        assert page.evaluate("navigator.clipboard.readText()") == name.removeprefix("Copy ")
+    context.close()
+    plain = chromium.new_context(base_url=site.url, java_script_enabled=False).new_page()
+    plain.goto("/brokers")
+    assert plain.get_by_text("10.0.0.1:10911").is_visible()
+    assert not plain.locator(".copy").first.is_visible(), "without scripts it would do nothing"
+    plain.context.close()
+
+
+def test_a_broker_is_one_line_on_a_phone(page):
+    page.set_viewport_size({"width": 400, "height": 800})
+    page.goto("/brokers")
+    for row in page.locator("table.lines tbody tr").all():
+        assert row.bounding_box()["height"] <= 40
+        assert row.locator("td.name a").is_visible()
+        assert row.locator(".clock").is_visible()

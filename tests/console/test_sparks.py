@@ -53,3 +53,17 @@ def test_a_level_is_named_by_its_range():
     chart = str(minutes_chart({59: 4, 58: 2}, 59 * 60_000, what="brokers", is_level=True))
     assert "4 brokers now, 2 to 4 within the last hour" in chart
     assert chart.count("<rect") == 2
+
+
+async def test_heartbeats_of_each_minute(site, bed):
+    for _ in range(3):
+        await bed.register(topics=["t", "u"])
+    beats, minute = site.console.beats, (await bed.now_ms()) // 60_000
+    await until(lambda: sum(beats.per_minute.values()) == 3, "the heartbeats are read")
+    for _ in range(2):
+        await bed.register(topics=["t", "u"])
+    await until(lambda: sum(beats.per_minute.values()) == 5, "and those that came since")
+    assert set(beats.per_minute) <= {minute, minute + 1}
+    page = await site.get("/")
+    assert "5 heartbeats within the last hour" in page
+    assert "a second</h2>" in page

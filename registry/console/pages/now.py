@@ -44,6 +44,7 @@ TWIN: Final = Twin(
     {"findings": list[Finding], "dismissed": list[tuple[Finding, Dismissed]], "seq": int | None, "sums": TopicSums,
      "brokers": int, "front_ends": int | None, "per_minute": dict[int, int],
      "alive": dict[int, int] | None, "lookups": dict[int, int] | None, "in_vain": dict[int, int] | None,
+     "beats": dict[int, int] | None, "beats_s": float | None,
      "last": Change | None},
 )  # fmt: skip
 
@@ -76,7 +77,8 @@ async def now(console: Console, request: Request) -> Response:
         per_minute=state.per_minute, until_ms=now_ms, counted_ms=counted_ms, then=None,
         alive=console.lanes.alive_by_minute(now_ms, MINUTES), lookups=_of_hour(console.missing.lookups, now_ms),
         in_vain=_of_hour(console.missing.in_vain, now_ms),
-        last=last, dismissed=dismissed, **await console.slider(),
+        beats=dict(console.beats.per_minute), beats_s=console.beats.per_second(), last=last,
+        dismissed=dismissed, **await console.slider(),
     )  # fmt: skip
 
 
@@ -139,7 +141,7 @@ async def _then(console: Console, request: Request, then: Then) -> Response:
         seq=None if then.of_lake else then.seq, sums=sums,
         brokers=sum(len(row.broker_addrs) for row in tables.brokers.values()),
         front_ends=len(signs.of) if signs.heard_ms is not None else None,
-        alive=None, lookups=None, in_vain=None,
+        alive=None, lookups=None, in_vain=None, beats=None, beats_s=None,
         per_minute=hour.per_minute, until_ms=then.at_ms, counted_ms=hour.since_ms, last=last, then=then,
         dismissed=[], at_ms=then.at_ms, **await console.slider(),
     )  # fmt: skip

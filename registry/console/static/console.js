@@ -98,7 +98,17 @@ function offer_zone_of_browser() {
   select.addEventListener("change", () => select.form.requestSubmit());
 }
 
+// Only where a page may write to the clipboard: an address that is secure, or this machine.
+document.addEventListener("click", async (event) => {
+  const button = event.target.closest?.("[data-copy]");
+  if (!button) return;
+  await navigator.clipboard.writeText(button.dataset.copy);
+  button.classList.add("done");
+  setTimeout(() => button.classList.remove("done"), 1500);
+});
+
 document.addEventListener("DOMContentLoaded", () => {
+  if (navigator.clipboard) document.documentElement.classList.add("copies");
   note_new_page();
   pin_instant();
   offer_zone_of_browser();
