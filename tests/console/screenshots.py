@@ -1,8 +1,8 @@
 """Pictures of the console's pages, of a morning that is made up: ``python -m tests.console.screenshots FOLDER``.
 
 Into docs/console it writes what docs/console.md shows: each page light at 1280 px, and dark at 400 px. ``--all`` writes
-each page in all four ways, and whole, to look at. Needs Chromium, and for the report the extra ``spark``: without that
-there is none of it.
+each page light and dark at three widths, and whole, to look at; ``--fleet 500`` has so many brokers more. Needs
+Chromium, and for the report the extra ``spark``: without that there is none of it.
 """
 
 from __future__ import annotations
@@ -20,11 +20,14 @@ from PIL import Image
 from playwright.sync_api import Page, sync_playwright
 
 from mqregistry.auth import changes
-from mqregistry.auth.rights import Role
+from mqregistry.auth.policy import Mode
+from mqregistry.auth.refused import Last, RefusedKind
+from mqregistry.auth.rights import Right, Role
 from mqregistry.embedded import EmbeddedRedis
 from mqregistry.events.by import CLI, SIGNATURE, By
 from mqregistry.model import ORDER_TOPIC_CONFIG, QueueData
 from mqregistry.store.auth.policies import PolicyStore
+from mqregistry.store.auth.refusals import RefusalStore
 from mqregistry.store.processes import SweeperFacts, WorkerFacts
 from mqregistry.store.store import Store
 from mqregistry.store.streams import StreamStore, lookup_entries
@@ -45,13 +48,16 @@ REDIS = """for (const one of document.querySelectorAll('dd'))
     if (one.textContent.startsWith('unix:')) one.textContent = 'redis://mqconsole@10.0.0.5:6379'"""
 
 PAGES = {
-    "login": "/login", "now": "/", "brokers": "/brokers", "past": "/brokers?at=-70m", "topics": "/topics",
+    "login": "/login", "now": "/", "brokers": "/brokers", "past": "/brokers?at=-70m", "broker": "/broker?name=orders-a",
+    "cluster": "/cluster?name=shop", "topics": "/topics",
     "topic": "/topic?name=orders", "missing": "/missing", "changes": "/changes", "change": "/changes/last",
-    "kv": "/kv", "front-ends": "/front-ends", "streams": "/streams", "report": "/report",
+    "kv": "/kv", "users": "/users", "front-ends": "/front-ends", "streams": "/streams", "report": "/report",
     "compare": "/compare?at=-70m", "actions": "/actions", "action": "/action?do=wipe&name=orders-a",
     "refused": "/action?do=forget&name=orders-a", "past-now": "/?at=-70m", "past-missing": "/missing?at=-70m",
     "past-changes": "/changes?at=-70m", "past-front-ends": "/front-ends?at=-70m", "past-streams": "/streams?at=-70m",
 }  # fmt: skip
+
+BY_ADMIN = {"users"}
 
 # What is kept in docs: the page as most see it, and the one that has the least room.
 KEPT = (("light", 1280), ("dark", 400))
@@ -107,6 +113,13 @@ class Story:
                     addr, name, broker_id, cluster, topics=self._topics[cluster], counter=self._counters[name],
                     timestamp=1795400000000,
                 )  # fmt: skip
+
+    async def come(self, fleet: int) -> None:
+        """Many brokers more, of several clusters, which register once."""
+        for number in range(fleet):
+            addr, name = f"10.8.{number // 250}.{number % 250}:10911", f"logistics-{number // 2:03}"
+            topics = [f"parcels-{number // 2 % 40}", f"routes-{number // 2 % 90}"]
+            await self.bed.register(addr, name, number % 2, f"depot-{number % 10 // 2}", topics=topics)
 
     async def leave(self, name: str, cluster: str, addr: str) -> None:
         """A broker says goodbye."""
@@ -165,6 +178,12 @@ class Story:
         await self.at(0)
         await self.beat()
         await self.asked("fe1", "w1", 2, {"orders": 812, "payments": 240}, {"order": 14, "coupons": 96})
+        refused = [
+            (RefusedKind("deploy", Right.REGISTER, ("cluster:shop", "broker:orders-c"), "no_rule"), 4,
+             Last("10.9.0.5", SIGNATURE)),
+            (RefusedKind("anonymous", Right.PERM, ("broker:orders-a",), "no_rule"), 2, Last("10.9.0.77", "anonymous")),
+        ]  # fmt: skip
+        await RefusalStore(self._store).note("fe1", Mode.OBSERVE, refused)
         await StreamStore(self._store).acknowledge("pipeline", {"changes": (await self.bed.head()).last_id})
 
     async def stay(self) -> None:
@@ -188,9 +207,9 @@ class Story:
 class Registry(threading.Thread):
     """Plays the story, and then keeps everybody alive until it is told to stop."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, fleet: int = 0) -> None:
         super().__init__()
-        self._url = url
+        self._url, self._fleet = url, fleet
         self.began, self.watched, self.done = threading.Event(), threading.Event(), threading.Event()
         self._stopped = threading.Event()
 
@@ -207,6 +226,7 @@ class Registry(threading.Thread):
             self.began.set()
             await asyncio.to_thread(self.watched.wait)
             await story.last_hour()
+            await story.come(self._fleet)
             while not self._stopped.is_set():
                 await story.stay()
                 await story.beat()
@@ -234,7 +254,7 @@ def report_file(folder: Path) -> list[str]:
 def pictures(everything: bool) -> Iterator[tuple[str, int, bool]]:
     """Scheme, width, and whether the whole page."""
     if everything:
-        yield from ((scheme, width, True) for scheme in ("light", "dark") for width in (1280, 400))
+        yield from ((scheme, width, True) for scheme in ("light", "dark") for width in (1280, 400, 2560))
     else:
         yield from ((scheme, width, False) for scheme, width in KEPT)
 
@@ -260,9 +280,10 @@ def open_page(page: Page, name: str) -> bool:
     return True
 
 
-def log_in(page: Page) -> None:
-    page.locator("#name").fill("alice")
-    page.locator("#secret").fill(secret_of("alice"))
+def log_in(page: Page, name: str = "alice") -> None:
+    page.goto("/login")
+    page.locator("#name").fill(name)
+    page.locator("#secret").fill(secret_of(name))
     page.locator("#secret").press("Enter")
     page.get_by_role("button", name="Log out").wait_for()
 
@@ -286,11 +307,13 @@ def take(url: str, folder: Path, names: list[str], everything: bool) -> list[Pat
             if "login" in names:
                 open_page(page, "login")
                 taken.append(shoot(page, folder, "login", scheme, width, whole))
-            page.goto("/login")
-            log_in(page)
-            for name in names:
-                if name != "login" and open_page(page, name):
-                    taken.append(shoot(page, folder, name, scheme, width, whole))
+            for who, own in (("alice", set(names) - BY_ADMIN), ("boss", BY_ADMIN & set(names))):
+                if own:
+                    page.context.clear_cookies()
+                    log_in(page, who)
+                for name in names:
+                    if name != "login" and name in own and open_page(page, name):
+                        taken.append(shoot(page, folder, name, scheme, width, whole))
         browser.close()
     return taken
 
@@ -310,7 +333,8 @@ def shoot(page: Page, folder: Path, name: str, scheme: str, width: int, whole: b
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--all", action="store_true", help="each page in all four ways, and whole")
+    parser.add_argument("--all", action="store_true", help="each page light and dark, at three widths, and whole")
+    parser.add_argument("--fleet", type=int, default=0, metavar="N", help="so many brokers more")
     parser.add_argument("--page", choices=PAGES, action="append", help="only these")
     asked = parser.parse_args()
     asked.folder.mkdir(parents=True, exist_ok=True)
@@ -319,7 +343,7 @@ def main() -> None:
         EmbeddedRedis(Path(redis_folder), extra=NO_FSYNC) as server,
     ):  # fmt: skip
         work = Path(name)
-        registry = Registry(server.url)
+        registry = Registry(server.url, asked.fleet)
         registry.start()
         registry.began.wait(60)
         process = Running(server.url, NAMESPACE, work, "--login", "--actions", *report_file(work))
