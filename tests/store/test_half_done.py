@@ -69,7 +69,7 @@ ANY_TYPE = {"SET", "RENAME", "DEL", "UNLINK", "EXISTS", "TYPE", "TIME"}
 def traced(bed, monkeypatch):
     """The same namespace, with scripts that note what they call; what they noted."""
     copies = {}
-    for name, script in scripts.load().items():
+    for name, script in bed.store._scripts.items():
         source = (
             TRACED.replace("NAME", name)
             .replace("FAIL", bed.key("fail_at"))
@@ -159,6 +159,8 @@ async def test_a_script_that_fails_before_it_writes_leaves_everything_as_it_was(
         await traced.redis("DEL", traced.key("lease:w1"))
     elif operation == "expire":
         await traced.let_pass(100_000)
+    elif operation == "renew":
+        await traced.move_clock(1000)
     await traces(traced)
     before = await traced.dump()
     for place in itertools.count(1):
