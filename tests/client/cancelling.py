@@ -62,7 +62,7 @@ async def cancel_at_each_await(
         steps: list[bool] = []
         task = asyncio.create_task(_wrapped(scenario(), step, steps))
         tasks.add(task)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             (found,) = await asyncio.gather(task, return_exceptions=True)
         ended = len(steps) < step
         assert ended or isinstance(found, asyncio.CancelledError), f"cancelled at await {step}, it went on: {found!r}"

@@ -12,6 +12,8 @@ from mqregistry.protocol.bodies.route import encode_route
 from mqregistry.protocol.command import Command, decode_command, encode_command
 from mqregistry.protocol.frame import FrameReader
 
+from .ports import reserved_port
+
 
 def route_of(*names, queues=4, perm=6, addrs=None, **fields):
     """A route with these broker names, a master each."""
@@ -51,7 +53,7 @@ class FakeNameServer:
 
     async def start(self) -> None:
         """Listen, on the same port as before."""
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port or reserved_port())
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:

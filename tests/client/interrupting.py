@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import gc
 import os
-import socket
 from collections.abc import Callable, Coroutine, Generator
 from typing import Any
 
@@ -101,7 +100,7 @@ async def interrupted_at_each_await(scenario: Scenario, *, most: int = 5000, pat
             loop.set_task_factory(interrupter.make_task)
             interrupter.victim = victim = loop.create_task(scenario())
             try:
-                await asyncio.wait([victim], timeout=30)
+                await asyncio.wait([victim], timeout=60)
             finally:
                 loop.set_task_factory(factory)
             assert victim.done(), f"cancelled at await {at}, and still not ended"
@@ -130,9 +129,3 @@ async def _gone(left: Callable[[], set[Any]], what: str, patience_s: float) -> N
     while found := left():
         assert asyncio.get_running_loop().time() < deadline, f"{what}: {found}"
         await asyncio.sleep(0.001)
-
-
-def reserved_port() -> int:
-    """A port that nobody listens on just now."""
-    with socket.create_server(("127.0.0.1", 0)) as one:
-        return int(one.getsockname()[1])

@@ -18,6 +18,8 @@ from mqregistry.protocol.frame import FrameReader
 from mqregistry.protocol.headers import RegisterBroker
 from tests.server.harness import Client
 
+from .ports import reserved_port
+
 # Nothing happens by itself in a test that does not wait for it.
 NEVER = Pace(3600.0, 3600.0, 3600.0)
 SHORT = Pace(0.05, 0.05, 0.02)
@@ -96,7 +98,7 @@ class FakeNameServer:
         return found
 
     async def start(self, port: int = 0) -> None:
-        self._server = await asyncio.start_server(self._accept, "127.0.0.1", port or self.port)
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", port or self.port or reserved_port())
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:

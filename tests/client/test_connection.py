@@ -14,6 +14,8 @@ from mqregistry.errors import PeerGoesAway, PeerUnavailable, RemoteProtocolError
 from mqregistry.protocol.command import Command, decode_command, encode_command
 from mqregistry.protocol.frame import FrameReader
 
+from .ports import reserved_port
+
 
 @pytest.fixture(params=[asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
 def runner(request):
@@ -255,8 +257,7 @@ async def test_a_server_that_does_not_read_holds_a_request_until_its_timeout_and
 
 
 async def test_nobody_listens_there():
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
+    port = reserved_port()
     with pytest.raises(PeerUnavailable, match=rf"127\.0\.0\.1:{port}"):
         await PeerConnection.connect("127.0.0.1", port)
 

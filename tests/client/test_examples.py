@@ -127,7 +127,7 @@ def test_fastapi_app(front_end, brokers, tmp_path):
 
     def asked(path, data=None):
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", data, timeout=5) as answer:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", data, timeout=60) as answer:
                 return json.load(answer)
         except OSError:
             return None

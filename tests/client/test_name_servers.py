@@ -56,7 +56,7 @@ async def test_the_next_in_turn_is_asked_when_one_is_away_silent_hangs_up_or_tal
         assert (await name_servers.request(105)).code == 17
         assert name_servers.chosen == address_of(order[1])
         order[1].answer = never
-        assert (await name_servers.request(105, timeout_s=0.05)).code == 17
+        assert (await name_servers.request(105, timeout_s=1)).code == 17
         assert name_servers.chosen == address_of(order[2])
 
         async def nonsense(_):

@@ -182,7 +182,7 @@ async def test_heartbeats_put_off_the_end_of_a_broker_that_may_become_acting_mas
                 rows, _ = decode_cluster_info(client.request(RequestCode.GET_BROKER_CLUSTER_INFO).body)
             assert rows["broker-a"].enable_acting_master
             seen = set()
-            async with asyncio.timeout(15):
+            async with asyncio.timeout(60):
                 while len(seen) < 4:
                     seen.add(await store.client.zscore(deadlines, "c1|127.0.0.1:10911"))
 

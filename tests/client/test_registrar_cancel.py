@@ -12,7 +12,8 @@ from mqregistry.client.broker.registrar import BrokerRegistrar
 from mqregistry.protocol.command import Command
 from tests.waiting import until
 
-from .interrupting import interrupted_at_each_await, reserved_port
+from .interrupting import interrupted_at_each_await
+from .ports import reserved_port
 from .registrar_bed import NEVER, broker, name_servers, table
 
 

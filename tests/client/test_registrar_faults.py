@@ -14,7 +14,7 @@ from mqregistry.protocol.codes import VERSION_V4_8_0, Encoding, RequestCode
 from mqregistry.protocol.command import Command
 from tests.waiting import until
 
-from .interrupting import reserved_port
+from .ports import reserved_port
 from .registrar_bed import NEVER, SHORT, FakeNameServer, broker, name_servers, table
 
 REGISTER = RequestCode.REGISTER_BROKER
@@ -32,7 +32,7 @@ async def test_a_server_that_does_not_answer_delays_no_other():
     async with name_servers(2) as (silent, good):
         silent.reply = never
         topics = table()
-        config = broker(register_broker_timeout_ms=1000)
+        config = broker(register_broker_timeout_ms=3000)
         async with BrokerRegistrar(config, topics, f"{silent.address};{good.address}", pace=NEVER) as registrar:
             assert registrar.results[good.address].status == "registered"
             assert registrar.results[silent.address].status == "failed"
@@ -50,13 +50,12 @@ async def test_a_server_that_came_to_hang_is_called_anew():
     """A connection whose other end vanished would be silent for ever."""
     async with (
         name_servers(1) as (server,),
-        BrokerRegistrar(
-            broker(register_broker_timeout_ms=200), table(), server.address, pace=Pace(3600, 3600, 0.01)
-        ) as registrar,
+        BrokerRegistrar(broker(), table(), server.address, pace=Pace(3600, 3600, 0.01)) as registrar,
     ):
         server.reply = never
+        registrar.change(register_broker_timeout_ms=200)
         await registrar.register_now()
-        assert registrar.results[server.address].failures == 1
+        assert registrar.results[server.address].failures >= 1
         server.reply = server.accept
         await until(lambda: registrar.results[server.address].ok, "it is registered over a new connection")
         assert server.connections > 1
@@ -240,11 +239,11 @@ async def test_nobody_there_at_the_start_or_at_the_end():
 
 async def test_a_goodbye_that_is_not_heard_is_told_and_waited_for_no_longer_than_it_may():
     async with name_servers(2) as (silent, good):
-        config = broker(unregister_timeout_ms=100)
+        config = broker(unregister_timeout_ms=2000)
         async with BrokerRegistrar(config, table(), f"{silent.address};{good.address}", pace=NEVER) as registrar:
             silent.reply = never
     assert registrar.unregistered[good.address] == ""
-    assert "no answer within 0.1 s" in registrar.unregistered[silent.address]
+    assert "no answer within 2 s" in registrar.unregistered[silent.address]
     assert len(good.requests(RequestCode.UNREGISTER_BROKER)) == 1
 
 

@@ -104,7 +104,7 @@ async def test_all_name_servers_have_the_table_in_the_end(seed, restores):
                 return all(registrar.results[server.address].ok and server.topics == dict(topics) for server in servers)
 
             try:
-                await until(settled, "every server has the table", 5)
+                await until(settled, "every server has the table")
             except AssertionError:
                 found = [(registrar.results[one.address], one.version, one.topics) for one in servers]
                 raise AssertionError(f"{topics.data_version}, {dict(topics)}; but: {found}") from None

@@ -309,7 +309,7 @@ async def test_all_name_servers_away_then_back_on_other_addresses(caplog):
         old = [await stack.enter_async_context(FakeNameServer({"t": route_of("a")})) for _ in range(2)]
         new = [await stack.enter_async_context(FakeNameServer({"t": route_of("b")})) for _ in range(2)]
         client = RouteClient(
-            [server.address for server in old], poll_first_s=0.001, poll_every_s=0.05, call_timeout_s=0.05,
+            [server.address for server in old], poll_first_s=0.001, poll_every_s=0.05, call_timeout_s=0.5,
             backoff_first_s=600, backoff_most_s=600,
         )  # fmt: skip
         await stack.enter_async_context(client)

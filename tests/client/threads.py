@@ -50,7 +50,7 @@ def exit_code_of_fork(child: Callable[[], None]) -> int:
             traceback.print_exc()
         finally:
             os._exit(status)
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while (found := os.waitpid(pid, os.WNOHANG))[0] == 0:
         if time.monotonic() > deadline:
             os.kill(pid, signal.SIGKILL)
