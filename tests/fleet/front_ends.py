@@ -15,7 +15,7 @@ from mqregistry.events.changes import Parts, decode_change
 from mqregistry.tables.tables import Tables
 from tests.differential import wire
 from tests.differential.normal import CLOCK_WINDOW_MS
-from tests.differential.run import EFFECT_S, Server
+from tests.differential.run import Server
 from tests.differential.wire import Answer
 
 # Everything that may leave an event.
@@ -25,6 +25,8 @@ SIGNS_OF_LIFE = frozenset({322, 904})
 # Where the stamps are kept; no sequence uses this KV namespace.
 STAMPS = "stamps of the test"
 FENCE_ASKS = 3
+# The longest wait for an effect, which comes in milliseconds where the machine has nothing else to do.
+EFFECT_S = 60.0
 FENCE = re.compile(r"fence\d+")
 
 
@@ -207,7 +209,7 @@ class FrontEnds(Server):
         found = {}
         for key in self.redis.scan_iter(f"{self.prefix}live:*", count=1000):
             fields = {field.decode(): value.decode() for field, value in self.redis.hgetall(key).items()}
-            for name in ("update_ms", "n", "rev", "closed_at"):
+            for name in ("update_ms", "period_ms", "n", "rev", "closed_at"):
                 fields.pop(name, None)
             if "timestamp" in fields:
                 fields["timestamp"] = without_clock(fields["timestamp"])
