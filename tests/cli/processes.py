@@ -36,8 +36,8 @@ class Process:
     def wait_for(self, text, timeout_s=60.0):
         deadline = time.monotonic() + timeout_s
         while text not in self.out + self.err:
-            if self.popen.poll() is not None or time.monotonic() > deadline:
-                raise AssertionError(f"{text!r} did not come:\n{self.out}\n{self.err}")
+            if not any(reader.is_alive() for reader in self._readers) or time.monotonic() > deadline:
+                assert text in self.out + self.err, f"{text!r} did not come:\n{self.out}\n{self.err}"
             time.sleep(0.01)
 
     def family(self):

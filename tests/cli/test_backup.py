@@ -66,7 +66,7 @@ def served(tmp_path, url, command):
             )
             command("auth", "secret", "add", "alice", "--redis", url, "--namespace", serve.namespace)
             serve.process.terminate()  # a drain removes nobody
-            serve.process.wait(20)
+            serve.process.wait(60)
     finally:
         serve.close()
     return serve.namespace

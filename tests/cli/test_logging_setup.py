@@ -35,8 +35,8 @@ def test_full_log_files_are_kept_compressed_the_newest_first(root, tmp_path, mon
         logging.getLogger("test").info("line %d %s", number, "x" * 900)
         flush_output()  # a thread writes the file
         if {path.name for path in tmp_path.iterdir()} != kept:  # compressing goes on beside the log
-            wait_until(lambda: not [*tmp_path.glob("*.full"), *tmp_path.glob("*.part")], "it is compressed", 10)
-    wait_until(lambda: not [*tmp_path.glob("*.full"), *tmp_path.glob("*.part")], "it is compressed", 10)
+            wait_until(lambda: not [*tmp_path.glob("*.full"), *tmp_path.glob("*.part")], "it is compressed")
+    wait_until(lambda: not [*tmp_path.glob("*.full"), *tmp_path.glob("*.part")], "it is compressed")
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "namesrv.log", "namesrv.log.1.gz", "namesrv.log.2.gz", "namesrv.log.3.gz",
     ]  # fmt: skip

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import signal
 import socket
-import time
 import urllib.request
 
 import psutil
@@ -28,13 +27,11 @@ def alive(family):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_up_ctrl_c_leaves_nothing_behind(start_up, home, number):
-    process, port = start_up("--workers", "2")
+    process, port = start_up("--workers", "2", "--set", "shutdownWaitTimeSeconds=300")
     family = process.family()
     assert len(family) == 4  # itself, Redis, two workers
     assert (home / "run" / "mqregistry" / f"{process.popen.pid}.json").is_file()
-    started = time.monotonic()
     assert process.end(number) == 0
-    assert time.monotonic() - started < 8
     assert not alive(family)
     assert process.out == BOOT_LINE + "\n"
     assert not list((home / "run" / "mqregistry").iterdir())

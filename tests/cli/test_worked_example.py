@@ -67,7 +67,7 @@ def example(start_up, home, env, server):
     def redis_cli(*arguments):
         done = subprocess.run(
             ["redis-cli", "-s", str(home / "data" / "redis.sock"), *arguments], capture_output=True, text=True,
-            check=True, timeout=30,
+            check=True, timeout=60,
         )  # fmt: skip
         return done.stdout.splitlines()
 
@@ -92,7 +92,7 @@ def test_c1_comes_out_of_wire_commands_redis_cli_and_console_exactly_so(example)
     assert datas == dict.fromkeys(ADDRESSES, (4, 4, 6, 0))
 
     told = json.loads(command("route", "topic1", "--json"))
-    page = urllib.request.urlopen(f"http://127.0.0.1:{port + 4}/topic?name=topic1", timeout=30).read().decode()
+    page = urllib.request.urlopen(f"http://127.0.0.1:{port + 4}/topic?name=topic1", timeout=60).read().decode()
     shown = json.loads(html.unescape(re.search(r'request 105">(.*?)</pre>', page, re.S)[1]))
     for one in (told, shown):
         rows = {row["brokerName"]: row for row in one["brokerDatas"]}

@@ -47,7 +47,7 @@ def test_once_shows_it_all_and_leaves_nothing(world):
     wait_until(program.redis_processes, "its Redis runs")
     program.wait_for("Four brokers register")
     program.descendants()
-    assert program.process.wait(30) == 0, program.err
+    assert program.process.wait(60) == 0, program.err
     assert_shown(program.out)
     assert program.err == ""
     assert not program.descendants()
@@ -79,7 +79,7 @@ def test_it_opens_the_console_beside_itself_and_ends_it_too(world):
     program = world.start("demo")
     program.wait_for("The console is at http://")
     address = re.search(r"The console is at (\S+)", program.out)[1]
-    with urllib.request.urlopen(address, timeout=30) as answer:
+    with urllib.request.urlopen(address, timeout=60) as answer:
         page = answer.read().decode()
     assert "broker-a" in page  # whose master is missing
     assert "Press k" not in program.out  # there is no terminal
@@ -118,7 +118,7 @@ def test_on_a_terminal_a_key_kills_the_name_server_and_nothing_is_lost(world):
             read_until("found no route since then.")
             assert termios.tcgetattr(ours)[3] != before[3]
             process.send_signal(signal.SIGINT)
-            assert process.wait(30) == 0
+            assert process.wait(60) == 0
             assert termios.tcgetattr(ours)[3] == before[3]
         finally:
             process.kill()

@@ -180,12 +180,12 @@ def test_sentinel_set_up_as_the_page_says_fails_over(world, shell):
                 sentinels[0].call(*words)
             return False
 
-        wait_until(failed_over, "the replica is the master", 30)
+        wait_until(failed_over, "the replica is the master")
         shell._env["MQREGISTRY_REDIS"] = world.env["MQREGISTRY_REDIS"]
         (said,) = re.findall(r"`(Sentinel names another master, )10", text)
         front_end.wait_for(f"{said}{second.address}")
         assert sentinels[0].call(*who_is_master.split("26379 ")[1].split()) == second.address.encode().split(b":")
-        wait_until(lambda: " ready " in shell.run(look), "the front end follows it", 30)
+        wait_until(lambda: " ready " in shell.run(look), "the front end follows it")
         assert front_end.interrupt() == 0
     finally:
         for server in (*sentinels, second, first):

@@ -242,7 +242,7 @@ def test_watch_shows_what_was_and_what_comes(world, show, example, redis_url, na
     assert (event["type"], event["kv_namespace"], event["key"], event["value"]) == ("kv_put", "n", "k", "ä")
     assert event["by"]["peer"] == "{}:{}".format(*example["broker-b", 1].socket.getsockname())
     watch.process.send_signal(signal.SIGINT)
-    assert watch.process.wait(20) == 0
+    assert watch.process.wait(60) == 0
     assert watch.err == ""
 
 

@@ -7,7 +7,6 @@ import os
 import re
 import signal
 import socket
-import time
 
 import psutil
 import pytest
@@ -88,7 +87,7 @@ def test_a_second_ctrl_c_does_not_wait_for_the_drain(world):
         os.kill(up.pid, signal.SIGINT)
         up.wait_for("draining")
         os.kill(up.pid, signal.SIGINT)
-        assert up.process.wait(6) == 0
+        assert up.process.wait(60) == 0
     assert not up.descendants()
 
 
@@ -102,7 +101,7 @@ def test_killed_it_leaves_no_child_and_starts_again(world):
         assert put(client, "x").code == 0
         up.kill()
         # a broker whose own connection ended before its worker did would be gone, and rightly
-        wait_until(lambda: not up.descendants(), "its Redis and its workers end with it", 20)
+        wait_until(lambda: not up.descendants(), "its Redis and its workers end with it")
     (state,) = world.states()  # nobody was left to remove it
     assert (data / "up.json").exists()
     (data / "redis.sock").touch()  # as a Redis leaves it that was killed too
@@ -328,7 +327,7 @@ def test_one_that_was_killed_starts_again_at_once_with_its_console(world, new_in
         register(client)
         family = first.descendants()
         first.process.kill()
-        first.process.wait(5)
+        first.process.wait(60)
         second = world.up("--data-dir", world.folder / "d", "--console", port=first.port)
         second.wait_for("The console is at")
     assert not any(map(lives, family))
@@ -342,7 +341,7 @@ def test_a_power_cut_is_survived_and_said(world):
     with up.client() as client:
         assert put(client, "kept").code == 0
     up.process.kill()
-    up.process.wait(5)
+    up.process.wait(60)
     wait_until(lambda: not up.descendants(), "its Redis ends")
     (file,) = [*world.folder.glob("d/appendonly.aof"), *world.folder.glob("d/appendonlydir/*.incr.aof")]
     torn = file.read_bytes() + bytes(3000)
@@ -367,13 +366,11 @@ def test_a_redis_that_loads_for_long_is_waited_for_until_somebody_ends_it(world,
     slow = world.folder / "slow-server"
     slow.write_text(
         f'#!/bin/sh\n[ "$1" = --version ] && exec {find_server()} --version\n'
-        f'exec {find_server()} "$@" --key-load-delay 5000\n'
+        f'exec {find_server()} "$@" --key-load-delay 50000\n'
     )
     slow.chmod(0o700)
     up = world.start("up", "--data-dir", folder, "--port", free_port(), MQREGISTRY_REDIS_SERVER=str(slow))
     up.wait_for("Redis reads its file: ")
-    began = time.monotonic()
     up.process.send_signal(number)
-    assert up.process.wait(20) == 130
-    assert time.monotonic() - began < 8
+    assert up.process.wait(60) == 130  # the file takes 200 s
     assert not up.descendants()
