@@ -74,7 +74,7 @@ class Authority:
 
 
 def _openssl(*arguments: str) -> str:
-    done = subprocess.run(["openssl", *arguments], capture_output=True, text=True, timeout=30)
+    done = subprocess.run(["openssl", *arguments], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -87,7 +87,7 @@ def _make(folder: Path, name: str, *options: str, password: str = "") -> Pair:
     done = subprocess.run(
         ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-days", "2",
          "-subj", f"/CN={name}", "-keyout", str(pair.key), "-out", str(pair.cert), *hidden, *options],
-        capture_output=True, text=True, timeout=30,
+        capture_output=True, text=True, timeout=60,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return pair

@@ -18,6 +18,7 @@ from mqregistry.embedded import EmbeddedRedis
 from mqregistry.store.store import Store
 from mqregistry.testing.in_memory_redis import InMemoryRedis
 from tests.store.bed import Bed
+from tests.waiting import PATIENT_MS
 
 # CI takes the default, with the same examples each time: new ones are looked for where somebody can follow up.
 # HYPOTHESIS_PROFILE=long is for a machine that has the night.
@@ -49,6 +50,7 @@ SERVERS: list[EmbeddedRedis] = []
 # at once. Tests of the contrary say so.
 os.environ.setdefault("MQREGISTRY_FRESH", "true")
 Store.__init__.__kwdefaults__["fresh"] = True
+Store.__init__.__kwdefaults__["timeout_ms"] = PATIENT_MS
 
 
 def pytest_addoption(parser):

@@ -11,6 +11,9 @@ from collections.abc import Callable
 from typing import Any
 
 _LOOK_AGAIN_S = 0.005
+# How long tests wait for an answer of Redis: on a busy machine it, or the test, may stand still for seconds. Tests of a
+# Redis that does not answer say another time.
+PATIENT_MS = 20_000
 
 
 async def until(holds: Callable[[], Any], what: str = "", within_s: float = 60.0) -> Any:

@@ -157,7 +157,7 @@ class ClusterSetup:
     def __init__(self, folder: Path, replica_of_slot: int | None) -> None:
         self._replica_of_slot = replica_of_slot
         options = [
-            "cluster-enabled yes", "cluster-config-file nodes.conf", "cluster-node-timeout 800",
+            "cluster-enabled yes", "cluster-config-file nodes.conf", "cluster-node-timeout 2000",
             "cluster-replica-validity-factor 0", "cluster-require-full-coverage no",
             "repl-diskless-sync yes", "repl-diskless-sync-delay 0",
         ]  # fmt: skip

@@ -19,7 +19,7 @@ async def look(side):
 async def test_a_server_that_takes_the_place_of_another_is_known_for_what_it_is():
     async with FakeNameServer() as server:
         answer_as_java(server, tables_of())
-        side = NameServerSide(NameServerAddress("127.0.0.1", server.port, ""), timeout_s=5, tls=None)
+        side = NameServerSide(NameServerAddress("127.0.0.1", server.port, ""), timeout_s=20, tls=None)
         assert (await look(side)).is_java
         assert (await look(side)).is_java
         assert side.what == "Java NameServer 5.3.3"

@@ -58,7 +58,9 @@ class Site:
 
 @contextlib.asynccontextmanager
 async def open_site(store, folder, *, lake=None, reach=None, base=HERE, **options):
-    async with Store(store.url, store.namespace, timeout_ms=2000 + BLOCK_MS, compat=store.compat) as tail_store:
+    async with Store(
+        store.url, store.namespace, timeout_ms=store.timeout_ms + BLOCK_MS, compat=store.compat
+    ) as tail_store:
         state = State(store, tail_store)
         settings = Settings(redis=store.url, namespace=store.namespace)
         if reach is not None and reach.login:
@@ -105,6 +107,7 @@ class Running(Process):
 def chromium():
     """One Chromium for all tests, in a thread of its own: Playwright's loop and that of the tests do not mix."""
     sync_api = pytest.importorskip("playwright.sync_api", reason="no playwright: pip install -e '.[dev]'")
+    sync_api.expect.set_options(timeout=60_000)
     with sync_api.sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         yield browser
@@ -116,7 +119,7 @@ def page(chromium, site):
     """A page of the module's ``site`` that fails the test when anything breaks the policy, or asks elsewhere."""
     context = chromium.new_context(base_url=site.url)
     page = context.new_page()
-    page.set_default_timeout(10_000)
+    page.set_default_timeout(60_000)
     faults = faults_of(page, site.url)
     yield page
     assert faults == []
@@ -129,7 +132,7 @@ def loop():
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
-    yield lambda work: asyncio.run_coroutine_threadsafe(work, loop).result(20)
+    yield lambda work: asyncio.run_coroutine_threadsafe(work, loop).result(60)
     loop.call_soon_threadsafe(loop.stop)
     thread.join()
     loop.close()

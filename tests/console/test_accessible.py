@@ -55,7 +55,7 @@ def findings(page):
 def test_no_page_has_a_serious_finding(chromium, site, scheme, width):
     context = chromium.new_context(base_url=site.url, color_scheme=scheme, viewport={"width": width, "height": 900})
     page = context.new_page()
-    page.set_default_timeout(20_000)
+    page.set_default_timeout(60_000)
     wrong = {}
 
     def look(name):

@@ -18,6 +18,7 @@ from .chromium import HOSTILE, faults_of, needs_chromium
 from .conftest import Running
 
 pytestmark = needs_chromium
+expect = pytest.importorskip("playwright.sync_api", reason="no playwright: pip install -e '.[dev]'").expect
 
 UNLABELLED = """[...document.querySelectorAll('input:not([type=hidden]), select')]
     .filter(one => !one.labels.length && !one.ariaLabel).length"""
@@ -67,7 +68,7 @@ def test_a_change_appears_by_itself_and_a_pause_holds_it_back(page, loop, filled
 
 def test_ten_tabs_share_one_stream_and_all_stay_true(chromium, site, loop, filled):
     context = chromium.new_context(base_url=site.url)
-    context.set_default_timeout(30_000)
+    context.set_default_timeout(60_000)
     streams = []
     context.on("request", lambda one: streams.append(one.url) if one.url.endswith("/events") else None)
     try:
@@ -87,7 +88,7 @@ def test_ten_tabs_share_one_stream_and_all_stay_true(chromium, site, loop, fille
         tabs[5][1].locator("#changes .change", has_text="tabs/second").wait_for()
         assert len(streams) == 2, streams
         for _, tab in tabs[1:]:
-            assert tab.locator("#status").text_content().strip() == "up to date"
+            expect(tab.locator("#status")).to_have_text("up to date")
     finally:
         context.close()
 
@@ -115,7 +116,7 @@ def test_a_refresh_keeps_what_is_selected(page, loop, filled):
 
 def test_one_zone_is_chosen_for_what_is_written_and_what_is_read(chromium, site, filled):
     context = chromium.new_context(base_url=site.url, timezone_id="Asia/Shanghai")
-    context.set_default_timeout(20_000)
+    context.set_default_timeout(60_000)
     page = context.new_page()
     try:
         page.goto("/brokers")
@@ -219,9 +220,9 @@ def test_a_console_that_ends_is_said_and_its_pages_come_back(chromium, filled, r
         page.goto(process.url + "/changes")
         page.locator("#status .ok").wait_for()
         process.end()
-        page.get_by_text("the console does not answer").wait_for(timeout=15_000)
+        page.get_by_text("the console does not answer").wait_for(timeout=60_000)
         process = Running(redis_url, filled.store.namespace, tmp_path, "--port", port)
-        page.locator("#status .ok").wait_for(timeout=15_000)
+        page.locator("#status .ok").wait_for(timeout=60_000)
     finally:
         process.end()
         with contextlib.suppress(Exception):
@@ -243,7 +244,7 @@ def registry(tmp_path_factory):
 def opened(chromium, registry):
     """Its pages Now and Front ends, open, and nothing is wrong."""
     context = chromium.new_context(base_url=registry[2].url)
-    context.set_default_timeout(30_000)
+    context.set_default_timeout(60_000)
     now, front_ends = context.new_page(), context.new_page()
     now.goto("/")
     front_ends.goto("/front-ends")
@@ -253,9 +254,8 @@ def opened(chromium, registry):
 
 
 def all_is_well(now, front_ends):
-    expect = pytest.importorskip("playwright.sync_api", reason="no playwright: pip install -e '.[dev]'").expect
     now.get_by_role("heading", name="Nothing is wrong").wait_for()
-    expect(state_of(front_ends)).to_have_text("ready", timeout=30_000)
+    expect(state_of(front_ends)).to_have_text("ready")
     for page in (now, front_ends):
         expect(page.locator("#status")).to_contain_text("up to date")
 
@@ -270,7 +270,8 @@ def assert_since(text, moment):
     assert clocks, text
     for clock in clocks:
         since = datetime.combine(moment, datetime.strptime(clock, "%H:%M:%S").time())
-        assert -3 <= (since - moment).total_seconds() <= 1, (text, moment)
+        # on a busy machine something may have been silent before, or be noticed later
+        assert -6 <= (since - moment).total_seconds() <= 4, (text, moment)
 
 
 def test_a_front_end_that_is_killed_is_said_with_since_when_and_open_pages_come_back(registry, opened):
@@ -283,7 +284,7 @@ def test_a_front_end_that_is_killed_is_said_with_since_when_and_open_pages_come_
     assert_since(now.locator(".findings").text_content(), killed)
     assert_since(state_of(front_ends).text_content(), killed)
     for page in opened:
-        assert page.locator("#status").text_content().strip() == "up to date", "what is shown is current all the same"
+        expect(page.locator("#status")).to_have_text("up to date")  # what is shown is current all the same
     front_end.start()
     all_is_well(*opened)
 

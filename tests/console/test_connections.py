@@ -37,7 +37,7 @@ async def served(monkeypatch, within_s=10.0):
 
 async def closed(reader) -> bool:
     try:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             return await reader.read() == b""
     except ConnectionResetError:
         return True
@@ -45,7 +45,7 @@ async def closed(reader) -> bool:
 
 async def test_an_address_has_some_connections_and_headers_come_in_time(monkeypatch, caplog):
     caplog.set_level(logging.WARNING)
-    server, task, port = await served(monkeypatch, within_s=0.5)
+    server, task, port = await served(monkeypatch, within_s=4.0)
     attackers = [
         await asyncio.open_connection("127.0.0.1", port, local_addr=("127.0.0.2", 0)) for _ in range(MOST_OF_ADDRESS)
     ]

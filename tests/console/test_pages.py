@@ -269,18 +269,18 @@ async def test_an_address_that_makes_no_sense_says_what_was_expected(site):
 
 
 async def test_a_console_that_was_held_does_not_say_that_redis_was_away(bed, monkeypatch):
-    monkeypatch.setattr("mqregistry.console.state.BLOCK_MS", 100)
-    async with Store(bed.store.url, bed.store.namespace, timeout_ms=200) as tail_store:
+    monkeypatch.setattr("mqregistry.console.state.BLOCK_MS", 500)
+    async with Store(bed.store.url, bed.store.namespace, timeout_ms=1500) as tail_store:
         state = State(bed.store, tail_store)
         following = asyncio.create_task(state.follow())
         try:
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 while state.stale_since_ms is not None:  # noqa: ASYNC110
                     await asyncio.sleep(0.01)
                 told = []
                 monkeypatch.setattr(state, "_unheard", told.append)
-                for _ in range(3):
-                    time.sleep(0.4)  # noqa: ASYNC251 - nothing else runs meanwhile
+                for _ in range(2):
+                    time.sleep(2.0)  # noqa: ASYNC251 - nothing else runs meanwhile
                     await bed.register(f"10.0.0.{len(state.tables.brokers) + 1}:10911", f"b{state.seq}")
                     while state.seq < (await bed.head()).seq:  # noqa: ASYNC110
                         await asyncio.sleep(0.01)

@@ -28,7 +28,7 @@ class Stream:
     """Events of an open page."""
 
     def __init__(self, http, url, **headers):
-        self._opened = http.stream("GET", url, headers=headers, timeout=20)
+        self._opened = http.stream("GET", url, headers=headers, timeout=60)
         self.seen = []
 
     async def __aenter__(self):
@@ -122,7 +122,7 @@ def test_redis_away_is_said_and_over_when_it_is_back(module_runner, tmp_path):
 def refused(*options):
     return subprocess.run(
         [sys.executable, "-m", "mqregistry", "console", "--redis", "redis://127.0.0.1:1", *options],
-        capture_output=True, text=True, timeout=30, check=False, env={**os.environ},
+        capture_output=True, text=True, timeout=60, check=False, env={**os.environ},
     )  # fmt: skip
 
 

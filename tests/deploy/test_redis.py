@@ -213,7 +213,7 @@ def test_a_console_with_a_login_says_which_redis_login_it_needs(deployed, namesp
     ended = subprocess.run(
         [sys.executable, "-m", "mqregistry", "console", "--login", "--port", "0", "--namespace", namespace,
          "--redis", login(deployed, "mqoperator"), "--checkpoints", tmp_path],
-        capture_output=True, text=True, timeout=30,
+        capture_output=True, text=True, timeout=60,
     )  # fmt: skip
     assert ended.returncode == 253
     assert "Log in to Redis as mqconsole of deploy/users.acl" in ended.stderr

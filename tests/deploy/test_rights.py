@@ -325,7 +325,7 @@ def test_redis_does_not_start_with_the_file_as_it_is_shipped(tmp_path, version, 
 def said_at_start(program: str, acl_file: Path) -> str:
     """What a server says that ends at once."""
     command = [program, "--port", "0", "--unixsocket", str(acl_file.parent / "s"), "--aclfile", str(acl_file)]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=30, cwd=acl_file.parent)
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=acl_file.parent)
     assert ended.returncode != 0
     return ended.stdout + ended.stderr
 

@@ -129,8 +129,8 @@ def test_front_ends_and_sweeper_run_from_the_wheel_and_are_healthy(installed, de
                     preexec_fn=die_with_parent,
                 )
             )
-        wait_until(healthy, "the health check says yes", 60)
-        wait_until(lambda: asyncio.run(is_swept(login(deployed, "mqregistry"), namespace)), "the sweeper sweeps", 60)
+        wait_until(healthy, "the health check says yes")
+        wait_until(lambda: asyncio.run(is_swept(login(deployed, "mqregistry"), namespace)), "the sweeper sweeps")
         for process in running:  # docker stop, systemctl stop
             process.terminate()
         for process in running:

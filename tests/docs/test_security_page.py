@@ -126,7 +126,7 @@ def test_the_runbook_leads_from_off_to_enforce_and_nobody_who_was_told_of_is_ref
         (observe,) = [command for command in steps[4] if command == "mqregistry auth observe"]
         lets_in = f"mqregistry auth user add broker-b --role broker --cluster {CLUSTER} --broker broker-b"
         lets_in += f" --network {OLD_BROKER_HOST}"
-        wait_until(lambda: lets_in in site.mends(observe), "the old broker is told of", 20)
+        wait_until(lambda: lets_in in site.mends(observe), "the old broker is told of")
         by_hand = re.search(r"`(mqregistry auth user add broker-b [^`]*)`", section("### Brokers before 5.3"))
         assert by_hand is not None
         assert by_hand[1].replace("10.1.2.3", OLD_BROKER_HOST) == lets_in
@@ -144,7 +144,7 @@ def test_the_runbook_leads_from_off_to_enforce_and_nobody_who_was_told_of_is_ref
         # 6: somebody was forgotten
         refused_with(broker_c.register(forgotten), "broker-c")
         lets_in = lets_in.replace("broker-b", "broker-c").replace(OLD_BROKER_HOST, FORGOTTEN_HOST)
-        wait_until(lambda: lets_in in site.mends(observe), "he is told of", 20)
+        wait_until(lambda: lets_in in site.mends(observe), "he is told of")
         (meanwhile,) = [command for command in steps[6] if " mode " in command]
         site.run(meanwhile)
         assert broker_c.register(forgotten).code == 0

@@ -210,7 +210,7 @@ class Live:
             self.control.close()
         self.process.terminate()
         try:
-            self.process.wait(30)
+            self.process.wait(60)
         finally:
             self.process.kill()
             self._drain.join(10)

@@ -63,7 +63,7 @@ def test_what_was_found_once_stays_found(name: str) -> None:
         live.try_stream(Stream(FOUND[name](), framed=True))
         assert live.check() < HELD_UP_S
         refusal = re.compile(r"request 103 .*: at most \d+ are taken")
-        wait_until("its refusal is logged", lambda: any(map(refusal.search, list(live.log))), 10)
+        wait_until("its refusal is logged", lambda: any(map(refusal.search, list(live.log))), 60)
     finally:
         live.close()
 

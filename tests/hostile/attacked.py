@@ -138,7 +138,7 @@ class Attacked:
         began = time.monotonic()
         strike()
         names = {broker.name for broker in self.brokers}
-        self.front_end.wait_until(lambda: self.rules.names("brokers") == names, "its brokers are gone with it", 30)
+        self.front_end.wait_until(lambda: self.rules.names("brokers") == names, "its brokers are gone with it")
         took_s = time.monotonic() - began
         p99_ms = self.p99_ms(began)
         self.look()
@@ -168,8 +168,8 @@ class Attacked:
     def wait_until_over(self) -> None:
         """The attacker's connections are closed, and nothing is held for them."""
         told = self.front_end.poll
-        self.front_end.wait_until(lambda: told().get("connections") == 2, "its connections are closed", 30)
-        self.front_end.wait_until(lambda: told().get("held_bytes") == 0, "nothing is held", 30)
+        self.front_end.wait_until(lambda: told().get("connections") == 2, "its connections are closed")
+        self.front_end.wait_until(lambda: told().get("held_bytes") == 0, "nothing is held")
 
     def _peak(self) -> int:
         with open(f"/proc/{self.worker.pid}/status") as status:

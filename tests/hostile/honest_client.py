@@ -36,7 +36,7 @@ def answers(connection: socket.socket, reader: FrameReader) -> list[bytes]:
 
 def main(port: int, topic: str) -> None:
     request, reader, asked = lookup(topic), FrameReader(), deque[float]()
-    with socket.create_connection(("127.0.0.1", port), timeout=20) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection.sendall(request)
         expected: list[bytes] = []

@@ -147,7 +147,7 @@ class Caller(Client):
 
     def __init__(
         self, port: int, access_key: str | None = None, secret_key: str | None = None, *, source: str = "127.0.0.1",
-        version: int = 479, timeout_s: float = 10.0,
+        version: int = 479, timeout_s: float = 20.0,
     ) -> None:  # fmt: skip
         super().__init__(port, version=version, timeout_s=timeout_s, host=source)
         self.access_key = access_key

@@ -24,6 +24,7 @@ from mqregistry.protocol.frame import FrameReader
 from mqregistry.server.process.worker import Spec
 
 from ..forked import Forked, worker
+from ..waiting import PATIENT_MS
 
 
 def wait_until(condition: Callable[[], Any], what: str, timeout_s: float = 60.0) -> Any:
@@ -49,9 +50,8 @@ class FrontEnd:
         self, redis_url: str, namespace: str, *, front_end: str | None = None, fresh: bool = True,
         command: Sequence[str] | None = None, constants: Mapping[str, float] | None = None, **settings: Any,
     ) -> None:  # fmt: skip
-        self.settings = Settings(
-            **{"redis": redis_url, "namespace": namespace, "bind_address": "127.0.0.1", "http_port": 0, **settings}
-        )
+        given = {"redis": redis_url, "namespace": namespace, "bind_address": "127.0.0.1", "http_port": 0}
+        self.settings = Settings(**{**given, "redis_timeout_ms": PATIENT_MS, **settings})
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.port = self.listener.getsockname()[1]
         self.front_end = front_end or secrets.token_hex(8)
@@ -133,7 +133,7 @@ class FrontEnd:
     def kill(self, number: int = signal.SIGKILL) -> None:
         self.process.send_signal(number)
         if number in (signal.SIGKILL, signal.SIGTERM):
-            self.process.wait(20)
+            self.process.wait(60)
             self.poll()
 
     def close(self) -> None:

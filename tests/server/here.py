@@ -54,7 +54,7 @@ class Here:
             own_store=self.store,
         )
         self.front_end = RequestContext(
-            Settings(redis=redis_url, namespace=namespace),
+            Settings(redis=redis_url, namespace=namespace, redis_timeout_ms=self.store.timeout_ms),
             self.view, routes, KvStore(self.store), channels, Counters(), self.follower,
         )  # fmt: skip
 

@@ -20,6 +20,7 @@ from bench.servers.processes import free_port
 from mqregistry.server.process.metrics import PREFIX
 
 from ..forked import Forked, command
+from ..waiting import PATIENT_MS
 from .harness import Client, wait_until
 
 
@@ -75,7 +76,7 @@ class Serving:
         self.log_file = folder / f"serve-{self.port}.log"
         given = {
             "redis": redis_url, "host": "127.0.0.1", "port": self.port, "http_port": self.http_port,
-            "namespace": self.namespace, "fresh": "true", **settings,
+            "namespace": self.namespace, "fresh": "true", "redis_timeout_ms": PATIENT_MS, **settings,
         }  # fmt: skip
         self.port, self.http_port, self.namespace = given["port"], given["http_port"], given["namespace"]
         environ = {name: value for name, value in os.environ.items() if not name.startswith("MQREGISTRY_")}
@@ -130,6 +131,6 @@ class Serving:
             self.process.send_signal(signal.SIGCONT)
             self.process.terminate()
             try:
-                self.process.wait(20)
+                self.process.wait(60)
             finally:
                 self.process.kill()

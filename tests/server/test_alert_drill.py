@@ -105,7 +105,7 @@ def test_mass_expiry(drill, tmp_path):
         serve.wait_until(lambda: serve.metrics()["brokers_alive"] == 4, "all are there")
         watched = Watched(serve, tmp_path)
         clients[0].close()
-        serve.wait_until(lambda: lost(serve) == 3, "three are lost", 30)
+        serve.wait_until(lambda: lost(serve) == 3, "three are lost")
         serve.wait_until(lambda: serve.metrics()["brokers_alive"] == 1, "one is left")
         watched.assert_fires("MassExpiry")
 
@@ -114,25 +114,25 @@ def test_worker_restarting(drill, tmp_path):
     _, serve, _ = drill
     watched = Watched(serve, tmp_path)
     for number in range(1, 4):
-        serve.wait_until(lambda: serve.metrics()["workers"] == 1, "a worker answers", 30)
+        serve.wait_until(lambda: serve.metrics()["workers"] == 1, "a worker answers")
         for worker in serve.workers():
             worker.send_signal(signal.SIGKILL)
         serve.wait_until(
             lambda number=number: serve.metrics()["worker_restarts_total"] == number, "it is started again", 30
         )
-    serve.wait_until(lambda: serve.metrics()["workers"] == 1, "a worker answers", 30)
+    serve.wait_until(lambda: serve.metrics()["workers"] == 1, "a worker answers")
     watched.assert_fires("WorkerRestarting")
 
 
 def test_no_sweeper(drill, tmp_path):
     redis, serve, sweeper = drill
-    serve.wait_until(lambda: serve.metrics().get("sweepers") == 1, "the sweeper is known", 30)
+    serve.wait_until(lambda: serve.metrics().get("sweepers") == 1, "the sweeper is known")
     watched = Watched(serve, tmp_path)
     sweeper.kill()
     sweeper.wait()
     with contextlib.closing(redis_client(redis)) as client:  # ten seconds pass
         client.hset(f"mq:{{{serve.namespace}}}:meta", "clock_offset_ms", 10_001)
-    serve.wait_until(lambda: serve.metrics().get("sweepers") == 0, "no sweeper is left", 30)
+    serve.wait_until(lambda: serve.metrics().get("sweepers") == 0, "no sweeper is left")
     watched.assert_fires("NoSweeper")
 
 
@@ -141,7 +141,7 @@ def test_redis_away(drill, tmp_path):
     assert serve.metrics()["redis_away"] == 0
     watched = Watched(serve, tmp_path)
     os.kill(redis_pid(redis), signal.SIGKILL)
-    serve.wait_until(lambda: serve.metrics()["redis_away"] == 1, "Redis is away", 30)
+    serve.wait_until(lambda: serve.metrics()["redis_away"] == 1, "Redis is away")
     watched.assert_fires("RedisAway")
 
 

@@ -116,8 +116,7 @@ def test_a_storm_of_alike_brokers_decodes_and_encodes_their_topics_once(redis_ur
     brokers = [java_broker(number, topics(number), f"c{number % 2}") for number in range(32)]
 
     async def run():
-        # the brokers' bodies are made in this same loop, which may take a slow machine more than a second
-        async with Here(redis_url, timeout_ms=20_000) as here:
+        async with Here(redis_url) as here:
             encoded = []
             encode = here.front_end.routes.encode
 

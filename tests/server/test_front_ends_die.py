@@ -37,7 +37,7 @@ def test_a_front_end_that_goes_takes_no_route_along(pair, how):
         if how == "drained":
             assert going.process.returncode == 0
         # until its lease has run out and it was reaped, and on: the watch goes on all the time
-        staying.wait_until(lambda: reaped(staying, going), "nothing is left of the one that went", 20)
+        staying.wait_until(lambda: reaped(staying, going), "nothing is left of the one that went")
         going.start()
         wait_until(answers_for([staying, going]), "after its restart both answer alike")
 
@@ -74,7 +74,7 @@ def test_a_front_end_paused_longer_than_its_lease_takes_its_channels_again(pair)
     fleet_ports = [staying, pausing]
     with beating(BROKERS, fleet_ports), watching([staying], KNOWN):
         pausing.process.send_signal(signal.SIGSTOP)
-        staying.wait_until(lambda: reaped(staying, pausing), "the paused one was reaped", 30)
+        staying.wait_until(lambda: reaped(staying, pausing), "the paused one was reaped")
         pausing.process.send_signal(signal.SIGCONT)
         wait_until(answers_for([staying, pausing]), "both answer alike")
         wait_until(lambda: not reaped(staying, pausing), "it holds its channels again")
@@ -93,7 +93,7 @@ def test_what_a_dead_broker_sent_to_a_paused_front_end_takes_nothing_from_the_li
         wait_until(lambda: broker.register(living).code == 0, "its successor registers")
         with watching([staying], {"topic1": {"b"}}):
             paused.process.send_signal(signal.SIGCONT)
-            paused.wait_until(lambda: "its connection closed before it was stored" in paused.log, "it reads on", 20)
+            paused.wait_until(lambda: "its connection closed before it was stored" in paused.log, "it reads on")
             paused.wait_until(lambda: paused.poll().get("connections") == 0, "it has seen the close")
         route = json.loads(client.route("topic1").body)
         assert [broker["brokerAddrs"] for broker in route["brokerDatas"]] == [{"0": living.addr}]
@@ -107,7 +107,7 @@ def test_a_broker_that_dies_while_the_front_ends_live_is_gone_at_once(pair):
         pass
     for front_end in pair:
         with front_end.client() as client:
-            front_end.wait_until(lambda c=client: c.route("only-x").code == 17, "the route is gone", 20)
+            front_end.wait_until(lambda c=client: c.route("only-x").code == 17, "the route is gone")
 
 
 def test_a_silent_broker_expires_and_its_connection_is_closed(front_end_with):
@@ -119,7 +119,7 @@ def test_a_silent_broker_expires_and_its_connection_is_closed(front_end_with):
         sweeper = threading.Thread(target=sweep_until, args=(front_end, stop))
         sweeper.start()
         try:
-            front_end.wait_until(lambda: client.route("topic1").code == 17, "it expired", 30)
+            front_end.wait_until(lambda: client.route("topic1").code == 17, "it expired")
             assert connection.closed()
         finally:
             stop.set()

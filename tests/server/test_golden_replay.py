@@ -214,7 +214,7 @@ def hung_up_on(front_end, client):
                 await LeaseStore(store).expire(10)
 
     compat = front_end.settings.compat
-    asyncio.run(asyncio.wait_for(sweep(), 30))
+    asyncio.run(asyncio.wait_for(sweep(), 60))
     assert client.closed()
     client.close()
 

@@ -155,7 +155,7 @@ def test_a_limit_is_named_by_its_setting():
 
 def test_a_scraper_may_ask_for_open_metrics(fleet, http_port):
     fleet.told(0, told())
-    with socket.create_connection(("127.0.0.1", http_port), timeout=5) as client:
+    with socket.create_connection(("127.0.0.1", http_port), timeout=60) as client:
         client.sendall(b"GET /metrics HTTP/1.0\r\nAccept: application/openmetrics-text; version=1.0.0\r\n\r\n")
         text = client.makefile("rb").read().decode()
     assert "Content-Type: application/openmetrics-text" in text
@@ -287,7 +287,7 @@ def test_another_method_is_refused(http_port, method):
     ],
 )
 def test_garbage_is_answered_with_an_error_or_a_close(http_port, sent):
-    with socket.create_connection(("127.0.0.1", http_port), timeout=10) as client:
+    with socket.create_connection(("127.0.0.1", http_port), timeout=60) as client:
         with contextlib.suppress(OSError):  # ENOTCONN, too: the server may have closed it already
             client.sendall(sent)
             client.shutdown(socket.SHUT_WR)
@@ -323,7 +323,7 @@ def test_a_client_that_does_not_read_holds_nobody_up(fleet, http_port):
         client.connect(("127.0.0.1", http_port))
         client.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
         assert client.recv(10).startswith(b"HTTP/1.0 2")
-        assert get(http_port, "/healthz", timeout_s=5).status == 200
+        assert get(http_port, "/healthz", timeout_s=20).status == 200
 
 
 # start
@@ -389,12 +389,12 @@ def test_what_a_front_end_does_is_counted(serving):
             return found == expected
 
         with contextlib.suppress(AssertionError):
-            serve.wait_until(all_is_there, "the counts", 20)
+            serve.wait_until(all_is_there, "the counts")
         assert found == expected
         after = serve.metrics()
         assert after["view_seq"] > before["view_seq"]
-        assert 0 < after["script_seconds_sum{register_broker}"] < 5
-        assert 0 < after["request_seconds_sum{registration}"] < 10
+        assert 0 < after["script_seconds_sum{register_broker}"] < 60
+        assert 0 < after["request_seconds_sum{registration}"] < 60
         assert after["loop_delay_seconds_count"] > 10
         user.socket.sendall(b"\xff" * 64)
         assert user.closed()
@@ -443,9 +443,9 @@ def test_counters_never_go_back_when_workers_die(serving):
 
 
 def test_expired_brokers_are_counted(serving):
-    serve = serving(broker_channel_expired_time_ms=1000)
+    serve = serving()
     with serve.client() as broker:
-        assert broker.register(Broker()).code == 0
+        broker.falls_silent(Broker())
         serve.wait_until(lambda: serve.metrics()["grace"] == 0, "grace is over")
         serve.wait_until(lambda: serve.metrics()["brokers_expired_total"] == 1, "it fell silent")
         serve.wait_until(lambda: serve.metrics()["brokers_alive"] == 0, "it is gone")
@@ -458,7 +458,7 @@ def test_grace_is_shown(serving):
 
 def test_redis_away_is_ready_and_stale(serving):
     with tempfile.TemporaryDirectory(prefix="mq") as folder, EmbeddedRedis(Path(folder)) as own:
-        serve = serving(own.url, redis_timeout_ms=300)
+        serve = serving(own.url)
         with serve.client() as user:
             assert user.register(Broker()).code == 0
             assert user.route("topic1").code == 0
@@ -523,15 +523,15 @@ def test_draining_is_not_ready(serving):
     with serve.client() as client:
         assert client.request(106).code == 0
         serve.process.terminate()
-        wait_until(lambda: serve.readyz() == (503, ["draining"]), "load balancers are told", 9)
-    assert serve.process.wait(30) == 0
+        wait_until(lambda: serve.readyz() == (503, ["draining"]), "load balancers are told")
+    assert serve.process.wait(60) == 0
 
 
 def test_a_taken_http_port_is_253_and_nothing_is_left(serving):
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         serve = serving(booted=False, http_port=port)
-        assert serve.process.wait(30) == 253
+        assert serve.process.wait(60) == 253
         assert f"cannot serve metrics on 127.0.0.1:{port}" in serve.log
     socket.create_server(("127.0.0.1", serve.port)).close()
 

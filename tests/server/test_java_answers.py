@@ -180,14 +180,13 @@ def test_the_variable_of_java_chooses_the_serializer():
 
 
 def test_a_drain_answers_clients_that_do_not_know_go_away_to_the_end(front_end_with):
-    front_end = front_end_with(shutdown_wait_time_seconds=3)
+    front_end = front_end_with(shutdown_wait_time_seconds=5)
     with front_end.client() as new, front_end.client(version=475) as old:
+        began_s = time.monotonic()
         front_end.process.send_signal(signal.SIGTERM)
         wait_until(lambda: new.request(106).code == 1500, "it drains")
-        answered_s = began_s = time.monotonic()
         with contextlib.suppress(ConnectionError):
             while old.send(106) and (reply := old.receive()) is not None:
                 assert reply.code == 0
-                answered_s = time.monotonic()
-        assert answered_s - began_s > 2
-        assert front_end.process.wait(10) == 0
+        assert time.monotonic() - began_s > 4, "it was hung up on before the end"
+        assert front_end.process.wait(60) == 0

@@ -9,7 +9,6 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 
 import psutil
@@ -32,26 +31,24 @@ def serve(tmp_path, redis_url):
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_front_end_that_was_killed_serves_again_at_once(serve, workers):
-    first = serve(workers=workers)
+    first = serve(workers=workers, shutdown_wait_time_seconds=300)
     family = first.workers()
     assert len(family) == workers
     with Client(first.port, version=300) as staying:
         assert staying.register(Broker()).code == 0
         first.process.kill()
-        first.process.wait(5)
-        began = time.monotonic()
+        first.process.wait(60)
 
         def gone():
-            with contextlib.suppress(
-                OSError
-            ):  # a drain would wait for a client that asks and is too old to be sent away
+            # a drain would wait for a client that asks and is too old to be sent away
+            with contextlib.suppress(OSError):
                 staying.send(105, {"topic": "topic1"})
             return not any(map(running, family))
 
-        wait_until(gone, "its workers end", 2)
+        wait_until(gone, "its workers end")
         assert staying.closed()
         second = serve(workers=workers, port=first.port, http_port=first.http_port, namespace=first.namespace)
-        assert time.monotonic() - began < 8
+        assert "is held by" not in second.log
         with Client(second.port) as client:
             assert client.route("topic1").code == 0
 
@@ -82,14 +79,15 @@ time.sleep(60)
             assert process.stdout is not None
             child = psutil.Process(int(process.stdout.readline()))
             process.kill()
-            wait_until(lambda child=child: not running(child), f"it ends ({how})", 5)
+            wait_until(lambda child=child: not running(child), f"it ends ({how})")
 
 
 def test_a_start_waits_for_a_port_that_is_given_free(serve):
     (port,) = free_ports(1)
-    held = socket.create_server(("127.0.0.1", port))
-    threading.Timer(2.0, held.close).start()
-    front_end = serve(port=port)
+    with socket.create_server(("127.0.0.1", port)):
+        front_end = serve(port=port, booted=False)
+        front_end.wait_until(lambda: "is held by" in front_end.log, "it says what it waits for")
+    front_end.wait_until(lambda: "boot success" in front_end.log, "it serves")
     said = re.search(rf"port {port} is held by (.*): waiting up to 5 s", front_end.log)
     assert said is not None
     assert f"process {os.getpid()} (" in said[1]
@@ -97,22 +95,22 @@ def test_a_start_waits_for_a_port_that_is_given_free(serve):
 
 def test_a_port_that_is_not_given_free_ends_the_start_and_names_its_holder(serve):
     with socket.create_server(("127.0.0.1", 0)) as held:
-        front_end = serve(booted=False, port=held.getsockname()[1])
         began = time.monotonic()
-        assert front_end.process.wait(30) == 253
+        front_end = serve(booted=False, port=held.getsockname()[1])
+        assert front_end.process.wait(60) == 253
         assert time.monotonic() - began > 4
     assert f"port taken; process {os.getpid()} (" in front_end.log
 
 
 def test_a_stopped_supervisor_that_goes_on_keeps_its_workers(serve):
-    front_end = serve(worker_silence_timeout_ms=2000)
+    front_end = serve(worker_silence_timeout_ms=5000)
     (worker,) = front_end.workers()
     front_end.process.send_signal(signal.SIGSTOP)
     with Client(front_end.port) as client:
-        until = time.monotonic() + 3.0  # longer than a worker may be silent: a real duration is what is tested
+        until = time.monotonic() + 6.0  # longer than a worker may be silent: a real duration is what is tested
         while time.monotonic() < until:
             assert client.route("t").code == 17
     front_end.process.send_signal(signal.SIGCONT)
-    assert front_end.get("/readyz").status == 200
+    front_end.wait_until(lambda: front_end.get("/readyz").status == 200, "it has heard of its worker")
     assert front_end.workers() == [worker]
     assert running(worker)

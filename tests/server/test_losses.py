@@ -264,7 +264,7 @@ async def test_the_clock_of_redis_after_a_loss_does_not_matter(here, other, cloc
 async def test_a_waiter_is_not_woken_when_another_change_takes_the_lost_number(here):
     await send(here, 100, namespace="ns", key="k", value="1")
     saved = await everything(here)
-    waiting = asyncio.ensure_future(here.front_end.effects.wait_for(here.view.seq + 1, 5))
+    waiting = asyncio.ensure_future(here.front_end.effects.wait_for(here.view.seq + 1, 60))
     await asyncio.sleep(0)
     here._tail.cancel()
     await asyncio.gather(here._tail, return_exceptions=True)

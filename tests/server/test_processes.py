@@ -136,7 +136,7 @@ def test_what_is_not_used_is_gone_when_the_start_fails(tmp_path, redis_url):
     with socket.create_server(("127.0.0.1", 0)) as other:
         serve = Serving(tmp_path, redis_url, booted=False, forked=False, workers=3, port=other.getsockname()[1])
         try:
-            assert serve.process.wait(20) == 253
+            assert serve.process.wait(60) == 253
         finally:
             serve.close()
     assert not processes_of(serve)
@@ -174,7 +174,7 @@ def test_forked_workers_end_with_a_supervisor_that_is_killed(tmp_path, redis_url
         workers = serve.workers()
         assert len(workers) == 2
         os.kill(serve.process.pid, signal.SIGKILL)
-        serve.process.wait(30)
+        serve.process.wait(60)
         gone, alive = psutil.wait_procs(workers, 30)
         assert not alive
         assert len(gone) == 2
@@ -208,7 +208,7 @@ with fork_workers(1) as forked:
     (port,) = free_ports(1)
     done = subprocess.run(
         [sys.executable, "-c", source, str(port), redis_url, "h-forked-killed"],
-        capture_output=True, text=True, timeout=30, check=True,
+        capture_output=True, text=True, timeout=60, check=True,
     )  # fmt: skip
     assert done.stdout == "killed by SIGKILL\n"
     assert done.stderr == ""

@@ -259,7 +259,7 @@ def test_refused_connections_leave_no_trace(front_end_with):
     with front_end.client() as first:
         assert answers(first)
         for _ in range(30):
-            with front_end.client(timeout_s=5) as client:
+            with front_end.client(timeout_s=20) as client:
                 assert not answers(client)
     front_end.wait_until(lambda: front_end.poll().get("connections") == 0, "all are gone")
     with front_end.client() as client:

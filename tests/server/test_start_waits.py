@@ -71,7 +71,7 @@ def test_what_waiting_does_not_mend_ends_it_with_253(serving, own):
     serve = serving()
     waits(serve)
     with EmbeddedRedis(own.folder, extra=("--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru")):
-        assert serve.process.wait(20) == 253
+        assert serve.process.wait(60) == 253
     assert "maxmemory-policy allkeys-lru" in serve.log
     assert "Traceback" not in serve.log
 
@@ -80,6 +80,6 @@ def test_it_can_be_stopped_while_it_waits(serving):
     serve = serving()
     waits(serve)
     serve.process.terminate()
-    assert serve.process.wait(20) == 0
+    assert serve.process.wait(60) == 0
     assert "Traceback" not in serve.log
     assert "boot success" not in serve.log

@@ -304,7 +304,7 @@ def test_a_front_end_that_drains_sends_watchers_away(served):
     reply = one.receive()
     assert (reply.opaque, reply.code) == (watch, 1500)
     one.close()
-    front_end.process.wait(20)
+    front_end.process.wait(60)
 
 
 def test_watchers_that_went_leave_nothing_and_redis_away_disturbs_none(front_end_with):

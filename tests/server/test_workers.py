@@ -7,7 +7,6 @@ import os
 import re
 import secrets
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -21,6 +20,7 @@ from mqregistry.protocol.bodies.route import decode_route
 from ..forked import Forked, command
 from .fleet import Beating, Watching
 from .harness import Client, wait_until
+from .serving import free_ports
 from .test_outages import BROKERS, KNOWN
 
 
@@ -28,8 +28,7 @@ class Serving:
     """A whole `mqregistry serve`."""
 
     def __init__(self, redis_url: str, workers: int, tmp_path, *options: str) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("127.0.0.1", 0)) as other:
-            self.port, self.http_port = one.getsockname()[1], other.getsockname()[1]
+        self.port, self.http_port = free_ports(2)
         self.log = tmp_path / f"serve-{self.port}.log"
         with open(os.devnull, "rb") as nothing, self.log.open("wb") as log:
             self.process = Forked(
@@ -48,14 +47,14 @@ class Serving:
         return psutil.Process(self.process.pid).children()
 
     def metric(self, name: str) -> float:
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.http_port}/metrics", timeout=5) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.http_port}/metrics", timeout=60) as answer:
             return float(re.search(rf"^mqregistry_{name} (\S+)$", answer.read().decode(), re.M)[1])
 
     def close(self) -> None:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGCONT)
             self.process.terminate()
-            self.process.wait(20)
+            self.process.wait(60)
 
 
 @pytest.fixture
@@ -126,13 +125,11 @@ def test_a_worker_paused_longer_than_its_lease_loses_no_route(serving):
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_worker_that_hangs_is_killed_and_another_takes_its_place(serving, workers):
-    serve = serving(workers, "--set", "workerSilenceTimeoutMs=2500")
+    serve = serving(workers, "--set", "workerSilenceTimeoutMs=5000")
     before = {process.pid for process in serve.workers()}
     hanging = serve.workers()[0]
     hanging.suspend()
-    wait_until(
-        lambda: len(now := {p.pid for p in serve.workers()}) == workers and hanging.pid not in now, "a new one", 15
-    )
+    wait_until(lambda: len(now := {p.pid for p in serve.workers()}) == workers and hanging.pid not in now, "a new one")
     wait_until(lambda: serve.metric("workers") == workers, "a new one tells of itself")
     with Client(serve.port) as client:
         assert client.request(106).code == 0
@@ -154,11 +151,11 @@ def test_a_second_server_on_the_port_is_refused_with_253(serving, redis_url):
 
 
 def test_sigterm_drains_within_its_bound_and_ends_with_0(serving):
-    serve = serving(1, "--set", "shutdownWaitTimeSeconds=3")
+    serve = serving(1, "--set", "shutdownWaitTimeSeconds=6")
     with Client(serve.port, version=479) as new, Client(serve.port, version=317) as old:
         assert new.request(106).code == 0
         assert old.request(106).code == 0
         serve.process.terminate()
-        wait_until(lambda: new.request(106).code == 1500, "clients that know it are sent away", 3)
+        wait_until(lambda: new.request(106).code == 1500, "clients that know it are sent away")
         assert old.request(106).code == 0
-        assert serve.process.wait(12) == 0
+        assert serve.process.wait(60) == 0

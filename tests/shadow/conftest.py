@@ -27,7 +27,7 @@ class Bed:
         self.relay = self.repeats = None
 
     @contextlib.asynccontextmanager
-    async def open(self, *, lasting_ms=200, most_per_s=10_000, timeout_s=1.0, tap=None):
+    async def open(self, *, lasting_ms=200, most_per_s=10_000, timeout_s=20.0, tap=None):
         async with self.java, self.ours, contextlib.AsyncExitStack() as stack:
             java, ours = (NameServerAddress("127.0.0.1", each.port, "") for each in (self.java, self.ours))
             self.repeats = await stack.enter_async_context(

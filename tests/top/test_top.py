@@ -195,7 +195,7 @@ def in_terminal(*arguments, keys=(), timeout_s=40):
                     break
             if waiting and waiting[0][0] in out:
                 os.write(master, waiting.pop(0)[1])
-        return process.wait(5), out
+        return process.wait(60), out
     finally:
         process.kill()
         process.wait()
@@ -222,7 +222,7 @@ def test_it_ends_by_itself_after_as_many_looks_as_were_asked_for(runner, bed):
 def test_without_a_terminal_it_says_what_needs_none(bed):
     found = subprocess.run(
         [sys.executable, "-m", "mqregistry", "top", "--redis", bed.store.url, "--namespace", bed.store.namespace],
-        capture_output=True, text=True, timeout=30, check=False, stdin=subprocess.DEVNULL,
+        capture_output=True, text=True, timeout=60, check=False, stdin=subprocess.DEVNULL,
     )  # fmt: skip
     assert found.returncode == 2
     assert "top needs a terminal" in found.stderr

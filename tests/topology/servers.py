@@ -40,7 +40,7 @@ class SentinelSetup:
         folder: Path,
         *,
         name: str = "mymaster",
-        down_after_ms: int = 500,
+        down_after_ms: int = 1500,
         node_options: Sequence[str] = REPLICATOR,
         sentinel_options: Sequence[str] = (),
         login: dict[str, Any] | None = None,
@@ -65,7 +65,7 @@ class SentinelSetup:
             ]
             sentinel.start()
         for sentinel in self.sentinels:
-            wait_until(lambda s=sentinel: self._knows_all(s), "the Sentinels know each other and the replica", 20)
+            wait_until(lambda s=sentinel: self._knows_all(s), "the Sentinels know each other and the replica")
 
     def _knows_all(self, sentinel: RedisProcess) -> bool:
         flat = sentinel.call("SENTINEL", "MASTER", self.name)
@@ -101,7 +101,7 @@ class SentinelSetup:
         wait_until(lambda: master.call("ROLE")[2] == [], "the master has no replica")
 
     def wait_for_failover(self, promoted: RedisProcess) -> None:
-        wait_until(lambda: promoted.call("ROLE")[0] == b"master" and self.master is promoted, "failover", 20)
+        wait_until(lambda: promoted.call("ROLE")[0] == b"master" and self.master is promoted, "failover")
 
     def end(self) -> None:
         for server in (*self.sentinels, *self.nodes):

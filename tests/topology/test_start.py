@@ -102,7 +102,7 @@ async def test_redis_unreachable_is_told_quickly(stub_with, own_namespace):
             began = time.monotonic()
             with pytest.raises(StoreUnavailable, match="cannot use Redis at"):
                 await store.connect()
-            assert time.monotonic() - began < 2
+            assert time.monotonic() - began < 15
 
 
 @pytest.mark.parametrize("command", ["serve", "sweep"])

@@ -112,21 +112,24 @@ def test_where_there_is_no_room_for_a_copy_what_is_cut_off_is_kept(which, folder
     assert kept.read_bytes() == bytes(77)
 
 
+MANY = 20_000
+
+
 def test_a_server_that_loads_is_waited_for_and_its_progress_said(which, folder, monkeypatch, caplog):
     """It takes three times as long as a server that says nothing may take."""
     with EmbeddedRedis(folder) as started, redis.Redis.from_url(started.url) as client:
         pipeline = client.pipeline(transaction=False)
-        for index in range(6000):  # it answers after each thousand
+        for index in range(MANY):  # it answers after each thousand
             pipeline.set(f"key {index}", index)
         pipeline.execute()
-    monkeypatch.setattr(server, "_SILENCE_S", 1.0)
+    monkeypatch.setattr(server, "_SILENCE_S", 2.5)
     monkeypatch.setattr(server, "_TOLD_EVERY_S", 0.5)
     caplog.set_level(logging.INFO)
     began = time.monotonic()
-    with EmbeddedRedis(folder, extra=("--key-load-delay", "500")) as started:
-        assert time.monotonic() - began > 2.5
+    with EmbeddedRedis(folder, extra=("--key-load-delay", "400")) as started:
+        assert time.monotonic() - began > 7.5
         with redis.Redis.from_url(started.url) as client:
-            assert client.dbsize() == 6000
+            assert client.dbsize() == MANY
     assert any("Redis reads its file: " in record.getMessage() for record in caplog.records)
 
 

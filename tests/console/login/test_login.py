@@ -197,7 +197,7 @@ async def test_a_page_hears_that_the_rules_are_others_than_those_it_was_made_by(
         open_page = asyncio.create_task(browser.get("/events"))
         await until(lambda: console.console.state.listeners, "the page is open")
         await users.change(ENDINGS["disabled"])
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             stream = (await open_page).text
         told = [json.loads(data)["rules"] for data in re.findall(r"event: state\ndata: (.*)\n", stream)]
         assert told

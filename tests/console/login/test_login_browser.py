@@ -102,7 +102,7 @@ def test_who_is_disabled_while_a_page_is_open_is_out_within_seconds(page, loop, 
     page.locator("#status .ok").wait_for()
     off = lambda one: msgspec.structs.replace(one, enabled=False)  # noqa: E731
     change(loop, filled, lambda policy: changes.edit_user(policy, name, off))
-    page.get_by_role("heading", name="Log in").wait_for(timeout=15_000)
+    page.get_by_role("heading", name="Log in").wait_for(timeout=60_000)
     log_in(page, name)
     page.get_by_text("the user is disabled").wait_for()
 
@@ -115,7 +115,7 @@ def test_who_loses_a_right_while_a_page_is_open_is_told(page, loop, filled):
     page.get_by_text("10.0.0.2:10911").wait_for()
     blind = next(one for one in _users(loop, filled) if one.name == "blind")
     change(loop, filled, lambda policy: changes.add_rules(policy, "loser", blind.rules))
-    page.get_by_role("heading", name="You do not have the right").wait_for(timeout=15_000)
+    page.get_by_role("heading", name="You do not have the right").wait_for(timeout=60_000)
     assert page.get_by_text("10.0.0.2:10911").count() == 0
     page.get_by_text("mqregistry auth deny loser list '*' --remove").wait_for()
 
@@ -179,9 +179,9 @@ def test_a_page_of_a_console_that_was_started_again_asks_who_it_is(chromium, fil
         log_in(page, "ops")
         page.locator("#status .ok").wait_for()
         process.end()
-        page.get_by_text("the console does not answer").wait_for(timeout=25_000)
+        page.get_by_text("the console does not answer").wait_for(timeout=60_000)
         process = Running(redis_url, filled.store.namespace, tmp_path, "--login", "--port", port)
-        page.get_by_role("heading", name="Log in").wait_for(timeout=15_000)
+        page.get_by_role("heading", name="Log in").wait_for(timeout=60_000)
         log_in(page, "ops")
         page.locator("#status .ok").wait_for()
     finally:

@@ -283,7 +283,7 @@ def test_the_options_are_checked_before_anything_starts():
     ended = subprocess.run(
         [sys.executable, "-m", "mqregistry", "console", "--redis", "redis://127.0.0.1:1", "--host", "0.0.0.0",
          "--login"],
-        capture_output=True, text=True, timeout=30,
+        capture_output=True, text=True, timeout=60,
     )  # fmt: skip
     assert ended.returncode == 2
     assert re.search(r"--tls-cert and --tls-key, or --proxy", ended.stderr)
