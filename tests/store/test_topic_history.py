@@ -11,6 +11,7 @@ from mqregistry.events.changes import Parts
 from mqregistry.model import QueueData
 from mqregistry.store.change_reader import ChangeReader, find_change, read_back, read_first
 from mqregistry.store.operator_reads import read_rows, read_topic_tables
+from mqregistry.store.store import Store
 from mqregistry.tables.tables import Tables
 from mqregistry.tables.topic_history import Place, TopicHistory
 from tests.pipeline.world import TOPICS, World
