@@ -78,7 +78,7 @@ def test_cluster_node_killed_its_namespace_goes_on_and_the_other_notices_nothing
     killed = cluster.node_of(SLOT)
     here = namespace_on(cluster, killed)
     there = namespace_on(cluster, cluster.nodes[1])
-    settings = {"broker_channel_expired_time_ms": 10_000}
+    settings = {"broker_channel_expired_time_ms": 10_000, "redis_timeout_ms": 2000}
     front_ends = [front_end_with(cluster.url, namespace=here, **settings) for _ in range(2)]
     unharmed = front_end_with(cluster.url, namespace=there, **settings)
     sweeper_for(cluster.url, namespace=here)

@@ -17,7 +17,7 @@ from ..server.harness import Broker, wait_until
 from .service import alike, contents, events, settled
 
 LIFE_MS = 10_000
-SETTINGS = {"broker_channel_expired_time_ms": LIFE_MS}
+SETTINGS = {"broker_channel_expired_time_ms": LIFE_MS, "redis_timeout_ms": 2000}
 BROKERS = [
     Broker("broker-a", "127.0.0.1:10911", topics=["topic1", "only-a"]),
     Broker("broker-b", "127.0.0.1:10931", topics=["topic1", "only-b"]),

@@ -43,7 +43,7 @@ def test_changes_of_rules_that_a_failover_lost_are_in_force_all_the_time(sentine
     brokers = brokers_of(2)
     rules = Rules(sentinel.url, own_namespace)
     rules.begin("observe", *users_of(brokers), user("mallory", Role.OPERATOR))
-    settings = {"broker_channel_expired_time_ms": LIFE_MS}
+    settings = {"broker_channel_expired_time_ms": LIFE_MS, "redis_timeout_ms": 2000}
     front_ends = [front_end_with(url, **settings) for _ in range(2)]
     fleet = [SignedBeating(f"user-{b.name}", b, [f.port for f in front_ends], period_s=0.2) for b in brokers]
     old, new = sentinel.master, sentinel.replica

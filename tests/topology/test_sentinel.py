@@ -37,7 +37,7 @@ def sentinel(folder):
 
 @pytest.fixture
 def two_front_ends(sentinel, front_end_with, sweeper_for):
-    settings = {"broker_channel_expired_time_ms": LIFE_MS}
+    settings = {"broker_channel_expired_time_ms": LIFE_MS, "redis_timeout_ms": 2000}
     front_ends = [front_end_with(sentinel.url, **settings), front_end_with(sentinel.url, **settings)]
     sweeper_for(sentinel.url)
     return front_ends
