@@ -187,7 +187,8 @@ def test_a_console_with_a_login_runs_with_these_rights(deployed, namespace, no_d
     filled = login(deployed, "mqregistry")
     asyncio.run(_fill(filled, namespace))
     rules = Rules(filled, namespace)
-    rules.change(lambda policy: add_user(policy, user("ops", Role.OPERATOR)))
+    for name in ("ops", "another-admin"):
+        rules.change(lambda policy, name=name: add_user(policy, user(name, Role.ADMIN)))
     process = Running(login(deployed, "mqconsole"), namespace, tmp_path, "--login")
     try:
         with httpx.Client(base_url=process.url, follow_redirects=True) as browser:
@@ -196,7 +197,7 @@ def test_a_console_with_a_login_runs_with_these_rights(deployed, namespace, no_d
             assert ">ops<" in page.text
             for path in PAGES:
                 if path not in ("/events", "/actions", "/action", "/report/page", "/dismiss", "/changes/{seq}/undo"):
-                    name = {"/topic": "t1", "/broker": "broker-a"}.get(path)
+                    name = {"/topic": "t1", "/broker": "broker-a", "/cluster": "c1"}.get(path)
                     answer = browser.get(path.format(seq=1), params={"name": name} if name else None)
                     assert answer.status_code == 200, answer.text
             rules.change(
