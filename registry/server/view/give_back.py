@@ -24,6 +24,11 @@ from .view import View
 
 logger = logging.getLogger(__name__)
 
+Lives = list[tuple[str, LiveInfo]]
+"""Processes (who), each with its live info under one brokerName."""
+Places = dict[tuple[str, str], Lives]
+"""brokerName and brokerAddr -> the processes that have this address under this name."""
+
 # How long to wait for another one who knows as much and is giving back.
 _WAIT_S: Final = 0.1
 
@@ -78,11 +83,12 @@ class GiveBack:
 
     async def _give_all(self) -> Status:
         at_seq = self._loaded.seq
+        known, there = _by_place(self._view.lives), _by_place(self._loaded.lives)
         for gift in lost(self._view.tables, self._loaded.tables, self._touched, whole=self._whole):
             if str(gift) in self._refused:
                 continue
             try:
-                status = await self._give(gift, at_seq)
+                status = await self._give(gift, at_seq, known, there)
             except StoreError as error:
                 logger.error("Redis does not take back what it lost, %s: %s", str(gift)[:200], error)
                 self._refused.add(str(gift))
@@ -93,28 +99,28 @@ class GiveBack:
             at_seq = self._giver.seq
         return await self._giver.done(at_seq)
 
-    async def _give(self, gift: Gift, at_seq: int) -> Status:
+    async def _give(self, gift: Gift, at_seq: int, known: Places, there: Places) -> Status:
         if isinstance(gift, LostBroker):
-            return await self._restore(gift, at_seq)
+            return await self._restore(gift, at_seq, known.get((gift.broker_name, gift.addr), []))
         if isinstance(gift, GoneBroker):
-            return await self._remove(gift, at_seq)
+            return await self._remove(at_seq, there.get((gift.broker_name, gift.addr), []))
         given = [(key, _text(value)) for key, value in gift.given.items()]
         return await self._giver.give(at_seq, gift.kind, gift.name, given, gift.gone)
 
-    async def _remove(self, gift: GoneBroker, at_seq: int) -> Status:
+    async def _remove(self, at_seq: int, lives: Lives) -> Status:
         self._giver.seq = at_seq
-        for who, _ in _lives_of(self._loaded.lives, gift):
+        for who, _ in lives:
             status = await self._giver.give(self._giver.seq, "remove", who, [(str(self._view.last_ms), "")])
             if status != "OK":
                 return status
         return "OK"
 
-    async def _restore(self, gift: LostBroker, at_seq: int) -> Status:
+    async def _restore(self, gift: LostBroker, at_seq: int, lives: Lives) -> Status:
         """Register the address as each process that it was alive as: under two clusters, only one of them may live."""
         row = self._view.tables.brokers[gift.broker_name]
         nobody = LiveInfo(row.cluster, gift.addr, gift.broker_id, 0, None, None, None, None)
         self._giver.seq = at_seq
-        for who, info in _lives_of(self._view.lives, gift) or [("", nobody)]:
+        for who, info in lives or [("", nobody)]:
             if await self._register(gift, row, who, info) != "OK":
                 return "RETRY"
         return "OK"
@@ -145,10 +151,12 @@ class GiveBack:
         return "RETRY" if done.status == "RETRY" else "OK"
 
 
-def _lives_of(lives: LiveTable, gift: LostBroker | GoneBroker) -> list[tuple[str, LiveInfo]]:
-    """The processes that have this address under this brokerName, with their live info."""
-    names_of = list(lives.by_who.items())
-    return [(who, info) for who, names in names_of if (info := names.get(gift.broker_name)) and info.addr == gift.addr]
+def _by_place(lives: LiveTable) -> Places:
+    places: Places = {}
+    for who, names in lives.by_who.items():
+        for name, info in names.items():
+            places.setdefault((name, info.addr), []).append((who, info))
+    return places
 
 
 def _text(value: str | QueueData) -> str:
