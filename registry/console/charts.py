@@ -7,7 +7,7 @@ from typing import Final
 
 from markupsafe import Markup
 
-from .state import MINUTES
+from .state import MINUTE_MS, MINUTES
 
 _WIDTH: Final = 600
 _HEIGHT: Final = 48
@@ -23,7 +23,7 @@ def minutes_chart(
         is_level: each minute has how many there were, not how many came. changes: the address of the page of changes:
             a range that somebody draws in the chart leads there (console.js).
     """
-    last = now_ms // 60_000
+    last = now_ms // MINUTE_MS
     counts = [per_minute.get(minute, 0) for minute in range(last - MINUTES + 1, last + 1)]
     most = max(counts) or 1
     step = _WIDTH / MINUTES

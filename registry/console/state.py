@@ -37,6 +37,7 @@ _GATHERED_S: Final = 0.15
 # 50 pages are told within 30 ms. Told one at a time they cost a third more: what wakes one costs as much as to tell it.
 _PAGES_AT_ONCE: Final = 2
 MOMENT_S: Final = 0.001
+MINUTE_MS: Final = 60_000
 MINUTES: Final = 60
 """Of which the changes are counted, one by one: the last hour."""
 
@@ -192,7 +193,7 @@ class State:
                 f"no namespace {self.store.namespace!r} in this Redis: it was emptied, or no front end served it yet"
             )
         loaded = await Loaded.read(self.store, self.tail_store)
-        this_minute_ms = (round(time.time() * 1000) // 60_000 + 1) * 60_000 - 1
+        this_minute_ms = (round(time.time() * 1000) // MINUTE_MS + 1) * MINUTE_MS - 1
         counted = await count_by_minute(self.store, this_minute_ms, MINUTES, last_seq=loaded.seq)
         self.per_minute, self.counted_ms = counted
         self.tables, self.epoch, self.seq = loaded.tables, loaded.epoch, loaded.seq
@@ -220,7 +221,7 @@ class State:
 
     def _apply(self, change: Change) -> None:
         self.tables.apply(change)
-        minute = change.ms // 60_000
+        minute = change.ms // MINUTE_MS
         self.per_minute[minute] = self.per_minute.get(minute, 0) + change.seq - self.seq
         while len(self.per_minute) > MINUTES:
             del self.per_minute[min(self.per_minute)]

@@ -15,7 +15,7 @@ from ..operators.history import whole
 from ..store.change_reader import read_back
 from ..store.operator_reads import BrokerInfo, read_brokers
 from ..store.processes import Fleet, read_fleet
-from ..store.snapshot import read_head
+from ..store.snapshot import NamespaceHead, read_head
 from ..store.store import Store
 from ..store.streams import EntryReader
 
@@ -107,9 +107,10 @@ class Watched:
         head = await read_head(store)
         anew = self._follow is None
         try:
-            changes = await self._new_changes(self._follow or await self._begin(head.now_ms))
+            changes = await self._new_changes(self._follow or await self._begin(head))
         except StreamGap:
-            anew, changes = True, await self._new_changes(await self._begin(head.now_ms))
+            head = await read_head(store)
+            anew, changes = True, await self._new_changes(await self._begin(head))
         except StoreError:
             self._follow = None
             raise
@@ -122,13 +123,12 @@ class Watched:
         brokers = sorted(await read_brokers(store), key=lambda one: one.expires_in_ms)
         return Look(head.now_ms, head.up_since_ms, brokers, fleet, rates, changes, anew)
 
-    async def _begin(self, now_ms: int) -> Follow:
+    async def _begin(self, head: NamespaceHead) -> Follow:
         """Start at the present, with the last changes before it."""
-        store = self._store
+        store, now_ms = self._store, head.now_ms
         self._lookups_seen, self._beats_seen, self._changes_seen = _Window(2), _Window(3), _Window(1)
         self._lookups = EntryReader(store, LOOKUPS, now_ms - WINDOW_MS)
         self._beats = EntryReader(store, HEARTBEATS, now_ms - WINDOW_MS)
-        head = await read_head(store)
         ms, _, number = head.last_id.partition("-")
         found: list[list[Change]] = []
         async for parts in read_back(store, before=f"{ms}-{int(number) + 1}"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator
 from typing import Any, Final
 
 import click
@@ -93,18 +93,15 @@ async def audit(
         number,
     )
     if as_csv:
-        _show_csv(found)
-    for change in () if as_csv else found:
-        if as_json:
+        click.echo(csv_head(), nl=False)
+    for change in found:
+        if as_csv:
+            click.echo(csv_line(change), nl=False)
+        elif as_json:
             output.json_line(change)
         else:
             output.show(line(change))
     await _say_what_is_not_shown(store, since_ms, len(found), more=more)
-
-
-def _show_csv(changes: Iterable[Change]) -> None:
-    for text in (csv_head(), *map(csv_line, changes)):
-        click.echo(text, nl=False)
 
 
 # which changes
@@ -157,9 +154,11 @@ async def _show_topic(
     steps = [step for step in every if step.change.ms >= since_ms and all(one(step.change) for one in wanted)]
     shown = steps[-number:]
     if as_csv:
-        _show_csv(step.change for step in shown)
-    for step in () if as_csv else shown:
-        if as_json:
+        click.echo(csv_head(), nl=False)
+    for step in shown:
+        if as_csv:
+            click.echo(csv_line(step.change), nl=False)
+        elif as_json:
             output.json_line({"change": step.change, "before": _json(step.before), "after": _json(step.after)})
         else:
             output.show(*_lines(step))

@@ -15,11 +15,10 @@ from ...events.journal import HEARTBEATS
 from ...store.snapshot import read_head
 from ...store.streams import EntryReader
 from ...tasks import cancelled, pause
-from ..state import MINUTES, State
+from ..state import MINUTE_MS, MINUTES, State
 
 logger = logging.getLogger(__name__)
 
-_MINUTE_MS: Final = 60_000
 _EVERY_S: Final = 2.0
 _PAGE: Final = 500
 _PAGE_PAUSE_S: Final = 0.005  # an hour of 3,000 brokers is a million entries, and pages are answered in between
@@ -69,11 +68,11 @@ class Beats:
         if reader is None:
             if not await store.exists():  # a script would make it
                 return
-            begin_ms = (await read_head(store)).now_ms - MINUTES * _MINUTE_MS
+            begin_ms = (await read_head(store)).now_ms - MINUTES * MINUTE_MS
             reader = self._reader = EntryReader(store, HEARTBEATS, begin_ms)
             self.per_minute, self.is_known = Counter(), False
         while (entries := await reader.read(_PAGE)) and reader is self._reader:
-            self.per_minute.update(_beat.decode(entry).ms // _MINUTE_MS for entry in entries)
+            self.per_minute.update(_beat.decode(entry).ms // MINUTE_MS for entry in entries)
             await asyncio.sleep(_PAGE_PAUSE_S)
         self.is_known = self.is_known or reader is self._reader
         oldest = max(self.per_minute, default=0) - MINUTES

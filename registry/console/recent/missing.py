@@ -19,11 +19,10 @@ from ...events.journal import LOOKUPS
 from ...store.snapshot import read_head
 from ...store.streams import EntryReader
 from ...tasks import cancelled, pause
-from ..state import State
+from ..state import MINUTE_MS, State
 
 logger = logging.getLogger(__name__)
 
-MINUTE_MS: Final = 60_000
 HOUR_MS: Final = 3_600_000
 HOURS: Final = 24
 OTHERS: Final = "(others)"

@@ -14,8 +14,8 @@ from ...events.journal import CHANGES, HEARTBEATS, LOOKUPS, STREAMS, Stream, dec
 from ...store.leases import DIRECT
 from ...store.store import Store
 from ...store.streams import StreamEntry, StreamState, Survey, entries_back, first_entry, last_entry_by
+from ..state import MINUTE_MS
 
-MINUTE_MS: Final = 60_000
 # Of a minute no more than so many are looked at: enough for 3,000 brokers at three front ends, and for a page's time.
 _BEATS: Final = 20_000
 _REPORTS: Final = 200
