@@ -17,8 +17,9 @@ def decide(
 ) -> Decision:
     """What the rules say of a request; what follows from it is the mode's.
 
-    A rule that denies wins. Then each resource has to be allowed, by a role or by a rule. What is left of a read is
-    allowed to everybody, unless a rule denies it to anonymous.
+    A rule that denies wins. Then each resource has to be allowed, by a role or by a rule; who may register, and has no
+    rule of which topics, may register all topics. What is left of a read is allowed to everybody, unless a rule denies
+    it to anonymous.
 
     Args:
         user: as the request proved; None: anonymous.
@@ -82,7 +83,7 @@ def _not_allowed(
     """The resources that no rule allows, and whether other addresses may; GRANTED: all are allowed."""
     allow = rules.allow.get(right, ())
     elsewhere, refused = True, []
-    all_topics = right is Right.REGISTER and all(rule.kind is not Kind.TOPIC for rule in allow)
+    all_topics = right is Right.REGISTER and allow and all(rule.kind is not Kind.TOPIC for rule in allow)
     for resource in resources or (None,):
         if all_topics and resource is not None and resource.kind is Kind.TOPIC:
             continue

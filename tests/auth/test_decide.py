@@ -8,7 +8,7 @@ import re
 import shlex
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mqregistry.auth.compiled import Pattern
@@ -164,8 +164,10 @@ class Model:
             return False
         if any(right in ROLES[role] for role in user.roles):
             return True
-        left = [one for one in wanted if not any(
-            rule.effect is Effect.ALLOW and self.hits(rule, right, one, source) for rule in user.rules)]  # fmt: skip
+        allow = [rule for rule in user.rules if rule.effect is Effect.ALLOW and right in rule.rights]
+        left = [one for one in wanted if not any(self.hits(rule, right, one, source) for rule in allow)]
+        if right is Right.REGISTER and allow and T not in {rule.kind for rule in allow}:
+            left = [one for one in left if one is None or one.kind is not T]
         if not left:
             return True
         return right in READING and not any(
@@ -178,6 +180,10 @@ class Model:
     st.lists(st.sampled_from(NETWORKS), max_size=1), st.lists(READ_DENIED, max_size=3), st.sampled_from(Right),
     RESOURCES, st.sampled_from([None, *ADDRESSES]), st.booleans(),
 )  # fmt: skip
+@example(False, [], [], [], [], Right.REGISTER, [Resource(T, "a")], None, True)
+@example(
+    True, [Rule(Effect.ALLOW, (Right.REGISTER,), B, "a")], [], [], [], Right.REGISTER, [Resource(T, "a")], None, True
+)
 def test_decisions_are_those_of_a_plain_model(
     known, rules, roles, sources, anonymous_rules, right, resources, source, enabled
 ):  # fmt: skip
