@@ -340,8 +340,7 @@ def test_a_power_cut_is_survived_and_said(world):
     up = world.up("--data-dir", world.folder / "d")
     with up.client() as client:
         assert put(client, "kept").code == 0
-    up.process.kill()
-    up.process.wait(60)
+    up.kill()
     wait_until(lambda: not up.descendants(), "its Redis ends")
     (file,) = [*world.folder.glob("d/appendonly.aof"), *world.folder.glob("d/appendonlydir/*.incr.aof")]
     torn = file.read_bytes() + bytes(3000)
@@ -360,17 +359,18 @@ def test_a_redis_that_loads_for_long_is_waited_for_until_somebody_ends_it(world,
     folder = world.folder / "d"
     with EmbeddedRedis(folder) as redis_server, redis.Redis.from_url(redis_server.url) as client:
         pipeline = client.pipeline(transaction=False)
-        for index in range(4000):
+        for index in range(40_000):  # Redis looks for a signal after each 1,024 of them
             pipeline.set(f"key {index}", index)
         pipeline.execute()
     slow = world.folder / "slow-server"
     slow.write_text(
         f'#!/bin/sh\n[ "$1" = --version ] && exec {find_server()} --version\n'
-        f'exec {find_server()} "$@" --key-load-delay 50000\n'
+        f'exec {find_server()} "$@" --key-load-delay 5000\n'
     )
     slow.chmod(0o700)
     up = world.start("up", "--data-dir", folder, "--port", free_port(), MQREGISTRY_REDIS_SERVER=str(slow))
     up.wait_for("Redis reads its file: ")
+    assert up.redis_processes()
     up.process.send_signal(number)
     assert up.process.wait(60) == 130  # the file takes 200 s
     assert not up.descendants()
