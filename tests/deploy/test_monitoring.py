@@ -9,10 +9,13 @@ import shlex
 import shutil
 import subprocess
 from types import SimpleNamespace
+from urllib.parse import parse_qs
 
 import pytest
 import yaml
 
+from mqregistry.cli.run.console import PORT
+from mqregistry.console.app import PAGES
 from mqregistry.events.changes import TYPES
 from mqregistry.server.process.figures.table import METRICS, PREFIX
 
@@ -26,6 +29,9 @@ CHANGED = ("NoSweeper", "MassExpiry", "WorkerRestarting", "PipelineBehind", "Cer
 ALERTS = {rule["alert"]: rule for rule in EVERY_RULE if "alert" in rule}
 RECORDED = {rule["record"] for rule in EVERY_RULE if "record" in rule}
 RUNBOOK = (ROOT / "docs" / "alerts.md").read_text()
+BOARD = json.loads((MONITORING / "dashboard.json").read_text())
+FRONT = [panel for panel in BOARD["panels"] if panel["type"] != "row"]
+FOLDED = [panel for row in BOARD["panels"] for panel in row.get("panels", ())]
 
 
 @pytest.fixture(scope="module")
@@ -92,18 +98,90 @@ def test_the_dashboard_is_up_to_date(dashboard):
     assert dashboard.FILE.read_text() == dashboard.text(), "python deploy/monitoring/dashboard.py writes it"
 
 
-def test_every_metric_is_on_the_dashboard_once(dashboard):
-    shown = [name for names in dashboard.ROWS.values() for name in names]
-    assert sorted(shown) == sorted(METRICS)
-    panels = json.loads(dashboard.FILE.read_text())["panels"]
-    assert len({panel["id"] for panel in panels}) == len(panels)
-    used = {
-        name
-        for panel in panels
-        for one in panel.get("targets", ())
-        for name in re.findall(rf"\b{PREFIX}\w+", one["expr"])
-    }
-    assert used == {*series_of_the_table()}
+def queries(panels):
+    return [one["expr"] for panel in panels for one in panel["targets"]]
+
+
+def test_every_metric_is_on_the_dashboard_and_in_one_folded_row_at_most(dashboard):
+    folded = [name for names in dashboard.ROWS.values() for name in names]
+    assert len({*folded}) == len(folded)
+    assert {*folded} <= {*METRICS}
+    in_front = {metric for metric in METRICS if re.search(rf"{PREFIX}{metric}\b", " ".join(queries(FRONT)))}
+    assert {*folded, *in_front} == {*METRICS}
+    for expr in queries([*FRONT, *FOLDED]):
+        used = re.findall(rf"\b{PREFIX}(\w+)", expr)
+        assert {PREFIX + name for name in used} <= {*series_of_the_table()}
+        labels = {"namespace", "instance", "le", *(label for name in used for label in metric_of(PREFIX + name).labels)}
+        asked = [*re.findall(r"(\w+)=~?\"", expr), *re.findall(r"\w+", " ".join(re.findall(r"by \(([^)]*)\)", expr)))]
+        assert {*asked} <= labels | {"alertname", "alertstate"}, expr
+
+
+def test_twelve_panels_are_in_front_and_each_judges_what_it_shows():
+    assert len(FRONT) == 12
+    assert sum(panel["type"] == "stat" for panel in FRONT) >= 8
+    for panel in FRONT:
+        defaults, overrides = panel["fieldConfig"]["defaults"], panel["fieldConfig"]["overrides"]
+        properties = [defaults, *({one["id"]: one["value"] for one in each["properties"]} for each in overrides)]
+        named = [each["matcher"]["options"] for each in overrides]
+        assert named == [target["legendFormat"] for target in panel["targets"][1:]], panel["title"]
+        for one in properties:
+            assert one["unit"] in ("short", "s", "reqps", "percentunit")
+            steps = one["thresholds"]["steps"]
+            assert steps[0]["value"] is None
+            values = [step["value"] for step in steps[1:]]
+            assert values == sorted(values) != [], panel["title"]
+            assert {"green"} < {step["color"] for step in steps} <= {"green", "orange", "red"}
+        assert panel["type"] == "stat" or defaults["custom"]["thresholdsStyle"] == {"mode": "line"}
+        assert panel["description"]
+
+
+def test_what_is_not_in_front_is_in_folded_rows():
+    rows = BOARD["panels"][12:]
+    assert [(row["type"], row["collapsed"]) for row in rows] == [("row", True)] * len(rows)
+    assert all(row["panels"] for row in rows)
+    assert len({panel["id"] for panel in [*FRONT, *rows, *FOLDED]}) == len([*FRONT, *rows, *FOLDED])
+    heights = [(one["gridPos"]["y"], one["gridPos"]["y"] + one["gridPos"]["h"]) for one in (*FRONT, *rows)]
+    assert max(end for _, end in heights[:12]) == heights[12][0]
+    assert [start for start, _ in heights[12:]] == [*range(heights[12][0], heights[12][0] + len(rows))]
+
+
+def test_no_two_panels_in_front_lie_on_each_other():
+    cells = [
+        (x, y)
+        for place in (panel["gridPos"] for panel in FRONT)
+        for x in range(place["x"], place["x"] + place["w"])
+        for y in range(place["y"], place["y"] + place["h"])
+    ]
+    assert len({*cells}) == len(cells)
+    assert max(x for x, _ in cells) < 24
+
+
+def test_panels_link_to_pages_of_the_console_at_the_moment_that_they_show():
+    variables = {one["name"]: one for one in BOARD["templating"]["list"]}
+    assert variables["console"]["query"] == f"http://127.0.0.1:{PORT}"
+    for panel in [*FRONT, *FOLDED]:
+        (link,) = panel["fieldConfig"]["defaults"]["links"]
+        variable, _, address = link["url"].partition("/")
+        assert variable == "${console:raw}"
+        path, _, query = address.partition("?")
+        assert f"/{path}" in PAGES
+        when = "${__to}" if panel["type"] == "stat" else "${__value.time}"
+        assert parse_qs(query)["at"] == [when]
+        assert link["title"]
+
+
+def test_the_queries_of_the_dashboard_are_promql(tmp_path):
+    promtool = shutil.which("promtool")
+    if promtool is None:
+        pytest.skip("no promtool on PATH: apt-get install prometheus")
+    rules = [
+        {"record": f"panel:{number}", "expr": expr.replace("$namespace", "a|b")}
+        for number, expr in enumerate(queries([*FRONT, *FOLDED]))
+    ]
+    (tmp_path / "panels.yml").write_text(yaml.safe_dump({"groups": [{"name": "panels", "rules": rules}]}))
+    done = subprocess.run([promtool, "check", "rules", "panels.yml"], cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    assert f"SUCCESS: {len(rules)} rules found" in done.stdout
 
 
 def test_the_rules_do_as_their_tests_say_and_not_when_they_are_changed(tmp_path):
