@@ -26,13 +26,13 @@ class Durations:
         self.total_s = 0.0
 
     def add(self, seconds: float) -> None:
-        """Count one."""
+        """Count one duration, in seconds."""
         self.counts[bisect_left(BOUNDS_S, seconds)] += 1
         self.total_s += seconds
 
     @property
     def times(self) -> int:
-        """How many there were."""
+        """How many durations were counted."""
         return sum(self.counts)
 
     def told(self) -> Told:

@@ -88,7 +88,7 @@ class PrintableFormatter(logging.Formatter):
     """
 
     def formatMessage(self, record: logging.LogRecord) -> str:
-        """The record's line."""
+        """Return the line of a record, made safe to print."""
         return printable(super().formatMessage(record))
 
     def format(self, record: logging.LogRecord) -> str:

@@ -128,7 +128,7 @@ class QueuedStream:
         return len(text)
 
     def writelines(self, texts: list[str]) -> None:
-        """As of a text file."""
+        """Queue several texts, as a text file does."""
         self.write("".join(texts))
 
     def flush(self) -> None:
@@ -143,7 +143,7 @@ class QueuedStream:
         return os.isatty(self._fd)
 
     def writable(self) -> bool:
-        """It is."""
+        """Return True: this stream can only be written."""
         return True
 
     closed = False

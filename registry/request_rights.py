@@ -35,7 +35,7 @@ class Changes(enum.Enum):
     SETTINGS = "settings of all"
 
 
-class Tables(Protocol):
+class RowClusters(Protocol):
     """What is asked of the tables to know which rows a request would change."""
 
     def cluster_of(self, broker_name: str) -> str | None:
@@ -81,7 +81,7 @@ def needs_of(command: Command, rows: Resources = ()) -> tuple[Need, ...]:
     return request.needs(command, rows) if request is not None else ()
 
 
-def rows_of(command: Command, tables: Tables) -> Resources:
+def rows_of(command: Command, tables: RowClusters) -> Resources:
     """The clusters of the rows that a request would change or show, as far as these tables say it."""
     ext = command.ext_fields or {}
     found: Iterable[str | None] = ()

@@ -48,7 +48,7 @@ async def trim(streams: StreamStore, settings: Settings) -> Trimmed:
 
 
 def explained(alarm: Alarm, settings: Settings) -> str:
-    """An alarm in words."""
+    """Return what an alarm means, in words."""
     if alarm.kind == "near":
         return (
             f"reader {alarm.reader} is far behind on the stream {alarm.stream}: more than 80 % of the "

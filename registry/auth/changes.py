@@ -36,7 +36,7 @@ class RefusedChange(RegistryError):
 
 
 def add_user(policy: Policy, user: User) -> Policy:
-    """Make a user."""
+    """Make a user with these roles and rules."""
     if user.name == ANONYMOUS:
         raise RefusedChange(f"{ANONYMOUS!r} stands for everybody who is not known: it can only be denied something")
     if user.name in policy.users:

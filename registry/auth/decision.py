@@ -49,7 +49,7 @@ class Decision(NamedTuple):
 
     @property
     def user_name(self) -> str:
-        """Who asked."""
+        """Name of the user who asked for it."""
         return ANONYMOUS if self.user is None else self.user.name
 
     @property

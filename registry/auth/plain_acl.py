@@ -42,14 +42,14 @@ class Account(NamedTuple):
         return f"Account({self.name!r})"
 
 
-class Listed(NamedTuple):
+class ListedAccounts(NamedTuple):
     """What a list says, and what of it was left out."""
 
     accounts: list[Account]
     notes: list[str]
 
 
-def read_list(content: Any) -> Listed:
+def read_list(content: Any) -> ListedAccounts:
     """The users of a file of ACL 1.0 (``accounts``) or in ACL 2.0's words (``users`` and ``acls``), or both.
 
     Raises:
@@ -79,7 +79,7 @@ def read_list(content: Any) -> Listed:
             raise BadFile(f"{place}: there is no user {name!r} among 'users'")
         account = by_name[name]
         by_name[name] = account._replace(rules=(*account.rules, *rules))
-    return Listed(list(by_name.values()), notes)
+    return ListedAccounts(list(by_name.values()), notes)
 
 
 def _account(place: str, entry: Mapping[str, Any], notes: list[str]) -> Account:

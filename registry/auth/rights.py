@@ -31,7 +31,7 @@ WRITING: Final = frozenset(Right) - READING
 
 
 class Kind(enum.StrEnum):
-    """A kind of resource."""
+    """What a right can be granted on: the kind of a resource."""
 
     TOPIC = "topic"
     CLUSTER = "cluster"

@@ -126,7 +126,7 @@ class ReconnectingConnection:
             connection.abort()
 
     async def close(self) -> None:
-        """Close for good."""
+        """Close the connection for good."""
         self._closed = True
         await asyncio.gather(*(connection.close() for connection in self._all()))
 

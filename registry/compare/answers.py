@@ -41,7 +41,7 @@ _ABSENT: Final[dict[int, int]] = {
 """The code that says that there is no such thing."""
 
 
-class Asked(NamedTuple):
+class ReadRequest(NamedTuple):
     """A read, without what its answer does not depend on. fields: names and values."""
 
     code: int
@@ -61,16 +61,16 @@ class Asked(NamedTuple):
         return self.field("topic") + (f" (zone {zone})" if zone else "")
 
 
-def asked_of(request: Command) -> Asked | None:
+def asked_of(request: Command) -> ReadRequest | None:
     """What a request asks; None when it is no read, or nobody waits for an answer."""
     names = _FIELDS.get(request.code)
     if names is None or request.is_oneway or request.is_response:
         return None
     ext = request.ext_fields or {}
-    return Asked(request.code, tuple((name, ext[name]) for name in names if name in ext))
+    return ReadRequest(request.code, tuple((name, ext[name]) for name in names if name in ext))
 
 
-def content_of_answer(asked: Asked, answer: Command, *, is_java: bool) -> Content:
+def content_of_answer(asked: ReadRequest, answer: Command, *, is_java: bool) -> Content:
     """What an answer says, as the content of a side that tells nothing else.
 
     The remark of a failure is not compared: it has the text of an exception.
@@ -94,7 +94,7 @@ def content_of_answer(asked: Asked, answer: Command, *, is_java: bool) -> Conten
 _ANSWER_ALONE: Final = dict.fromkeys(("cluster", "broker", "topic", "kv", "config"), "the request failed")
 
 
-def _decoded(asked: Asked, answer: Command) -> tuple[dict[str, Any], Parts]:
+def _decoded(asked: ReadRequest, answer: Command) -> tuple[dict[str, Any], Parts]:
     """The tables of a Content that the answer says something of, and what is in none of them."""
     body = bytes(answer.body or b"{}")
     match asked.code:
@@ -114,7 +114,7 @@ def _decoded(asked: Asked, answer: Command) -> tuple[dict[str, Any], Parts]:
     return {}, _parts(asked, body)
 
 
-def _parts(asked: Asked, body: bytes) -> Parts:
+def _parts(asked: ReadRequest, body: bytes) -> Parts:
     """The parts of an answer that is a list of names, or the members of a group."""
     plain = loads(body)
     if not isinstance(plain, dict):

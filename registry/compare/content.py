@@ -84,7 +84,7 @@ def row_parts(row: BrokerRow, at: str = "") -> Parts:
 
 
 def route_parts(route: TopicRoute) -> Parts:
-    """The parts of a route."""
+    """The parts of a route that are compared one by one."""
     parts: Parts = {}
     for name, data in route.queue_datas.items():
         parts["queues", name] = f"{data.read_queue_nums} read, {data.write_queue_nums} write"

@@ -54,7 +54,7 @@ class Lasted(msgspec.Struct, frozen=True):
 
     @property
     def cell(self) -> Cell:
-        """The cell that differs."""
+        """The cell of the tables that differs."""
         return Cell(self.kind, self.name, self.part, self.at)
 
 
@@ -126,7 +126,7 @@ class Lasting:
 
     @property
     def cells(self) -> list[Cell]:
-        """The cells that differ."""
+        """The cells of the tables that differ."""
         return list(self._cells)
 
     def open_cells(self) -> list[Cell]:

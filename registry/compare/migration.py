@@ -25,7 +25,7 @@ class Step(StrEnum):
     STOP = "stop"
 
 
-class State(StrEnum):
+class StepState(StrEnum):
     """NEXT: may be done now. LATER: one before it is not done. WRONG: another was done too early. UNKNOWN: see why."""
 
     DONE = "done"
@@ -52,7 +52,7 @@ class Done(msgspec.Struct, frozen=True):
     """How far a step is. why: what is lacking, or what speaks for it."""
 
     step: Step
-    state: State
+    state: StepState
     why: str = ""
 
 
@@ -81,18 +81,24 @@ def steps(old: Sequence[Server], new: Sequence[Server], differences: Sequence[st
     found, ready = list[Done](), True
     for step, is_done, why in checks:
         state = (
-            State.DONE if is_done else State.LATER if not ready else State.UNKNOWN if is_done is None else State.NEXT
+            StepState.DONE
+            if is_done
+            else StepState.LATER
+            if not ready
+            else StepState.UNKNOWN
+            if is_done is None
+            else StepState.NEXT
         )
         found.append(Done(step, state, why))
         ready = ready and bool(is_done)
     gone = sorted(here - there)
     if clients is False and gone:
         found[3] = Done(
-            Step.CLIENTS_LEAVE, State.WRONG,
+            Step.CLIENTS_LEAVE, StepState.WRONG,
             f"brokers have left before the clients: {some_of(gone)}. {who}: these are told that there is no route "
             "(code 17). Let the brokers know all name servers again first",
         )  # fmt: skip
-        found[4:] = [Done(step, State.LATER, "see above") for step in (Step.BROKERS_LEAVE, Step.STOP)]
+        found[4:] = [Done(step, StepState.LATER, "see above") for step in (Step.BROKERS_LEAVE, Step.STOP)]
     return found
 
 

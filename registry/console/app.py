@@ -26,7 +26,7 @@ from ..operators.previews import Mistaken
 from ..operators.zone import choose_zone
 from ..store.store import Store
 from .connections import bounded
-from .context import BadRequest, Console, NotAllowed, NotKnown, NotThere
+from .context import BadRequest, Console, NotKnown, NotThere, PageNotAllowed
 from .guard import guards
 from .login.logins import Logins
 from .login.needs import needs_of_page
@@ -65,7 +65,7 @@ _ERRORS: Final[tuple[tuple[type[RegistryError], int, str], ...]] = (
     (BadRequest, 400, "This address makes no sense"),
     (Mistaken, 400, "Nothing was changed"),
     (RefusedChange, 400, "Nothing was changed"),
-    (NotAllowed, 403, "Nothing was changed"),
+    (PageNotAllowed, 403, "Nothing was changed"),
     (NotThere, 404, "There is no such thing"),
     (NotKnown, 404, "Not known any more"),
     (NoReport, 404, "There is no report"),

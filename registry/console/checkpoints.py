@@ -20,7 +20,7 @@ _NAME: Final = re.compile(r"(\d{15})-(\d{12})-(\d+-\d+)\.checkpoint")
 _MOST: Final = 400
 
 
-class Place(NamedTuple):
+class StreamPlace(NamedTuple):
     """Where in the stream the tables of a checkpoint are. ms: of the last change in it. seq, last_id: its numbers."""
 
     ms: int
@@ -28,7 +28,7 @@ class Place(NamedTuple):
     last_id: str
 
 
-class _Content(msgspec.Struct, array_like=True):
+class _CheckpointContent(msgspec.Struct, array_like=True):
     topics: dict[str, dict[str, QueueData]]
     brokers: dict[str, BrokerRow]
     clusters: dict[str, list[str]]
@@ -39,12 +39,12 @@ class _Content(msgspec.Struct, array_like=True):
     config_rev: int
 
 
-_decode: Final = msgspec.msgpack.Decoder(_Content).decode
+_decode: Final = msgspec.msgpack.Decoder(_CheckpointContent).decode
 
 
 def encode_tables(tables: Tables) -> bytes:
-    """Tables as bytes."""
-    content = _Content(
+    """Encode tables, as a checkpoint holds them."""
+    content = _CheckpointContent(
         tables.topics, tables.brokers, {name: sorted(members) for name, members in tables.clusters.items()},
         tables.filter_servers, tables.mappings, tables.kv, tables.config, tables.config_rev,
     )  # fmt: skip
@@ -87,18 +87,18 @@ class Checkpoints:
         of = hashlib.sha256("\0".join((redis, namespace, epoch)).encode()).hexdigest()[:20]
         self.folder = folder / of
 
-    def places(self) -> list[Place]:
+    def places(self) -> list[StreamPlace]:
         """Where there are checkpoints, the oldest first."""
         try:
             names = os.listdir(self.folder)
         except OSError:
             return []
-        return sorted(Place(int(m[1]), int(m[2]), m[3]) for name in names if (m := _NAME.fullmatch(name)))
+        return sorted(StreamPlace(int(m[1]), int(m[2]), m[3]) for name in names if (m := _NAME.fullmatch(name)))
 
-    def _path(self, place: Place) -> Path:
+    def _path(self, place: StreamPlace) -> Path:
         return self.folder / f"{place.ms:015}-{place.seq:012}-{place.last_id}.checkpoint"
 
-    def write(self, place: Place, data: bytes) -> None:
+    def write(self, place: StreamPlace, data: bytes) -> None:
         """Keep a checkpoint, and no more than ``_MOST`` in all.
 
         Raises:
@@ -113,13 +113,13 @@ class Checkpoints:
         for old in self.places()[:-_MOST]:
             self.remove(old)
 
-    def read(self, place: Place) -> Tables | None:
+    def read(self, place: StreamPlace) -> Tables | None:
         """The tables of a checkpoint; None: it is not there any more, or is no whole file."""
         try:
             return decode_tables(self._path(place).read_bytes())
         except (OSError, ValueError):
             return None
 
-    def remove(self, place: Place) -> None:
-        """Keep it no longer."""
+    def remove(self, place: StreamPlace) -> None:
+        """Remove the file of a checkpoint."""
         self._path(place).unlink(missing_ok=True)

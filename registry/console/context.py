@@ -47,7 +47,7 @@ class BadRequest(RegistryError):
     """What the address of the page says makes no sense; the message says what was expected."""
 
 
-class NotAllowed(RegistryError):
+class PageNotAllowed(RegistryError):
     """Nothing may be changed here, or by this request; the message says why."""
 
 
@@ -131,7 +131,7 @@ class Console:
         return self._names[1]
 
     def fragment(self, template: str, **values: Any) -> str:
-        """A piece of a page."""
+        """Answer with a piece of a page."""
         return self._templates.get_template(template).render(**values)
 
     async def page(self, request: Request, template: str, status: int = 200, **values: Any) -> Response:
@@ -298,4 +298,6 @@ def _zone() -> dict[str, Any]:
     return {"name": zone_name(), "text": now.strftime("%Z (UTC%z)"), "offset_min": minutes}
 
 
-__all__ = ["BadRequest", "Console", "NotAllowed", "NotKnown", "NotThere", "change_number", "page_number", "route_json"]
+__all__ = [
+    "BadRequest", "Console", "NotKnown", "NotThere", "PageNotAllowed", "change_number", "page_number", "route_json",
+]  # fmt: skip

@@ -24,7 +24,7 @@ _UNREACHABLE_MOST: Final = 10
 _RECENT_MS: Final = 3_600_000
 
 
-class Finding(NamedTuple):
+class ConsoleFinding(NamedTuple):
     """One sentence or two.
 
     page: where there is more, as a path with its query. dismiss: the departure that it tells of, which an operator can
@@ -68,17 +68,17 @@ def clock(ms: int, now_ms: int) -> str:
 def find(
     facts: Facts | None, tables: Tables, sums: TopicSums, *, stale_since_ms: int | None, reason: str,
     away: tuple[int, int] | None, recent: Iterable[Change] = (),
-) -> list[Finding]:  # fmt: skip
+) -> list[ConsoleFinding]:  # fmt: skip
     """Everything but what happened to brokers that somebody should look at.
 
     Args:
         stale_since_ms: when Redis last answered, None while it does. reason: why it does not. away: from when to when
             it last did not. recent: the last changes, to see which of them a front end lacks.
     """
-    found: list[Finding] = []
+    found: list[ConsoleFinding] = []
     if stale_since_ms is not None:
         at = moment(stale_since_ms)[11:19]
-        found.append(Finding("bad", f"What is shown here is of {at}: {reason}"))
+        found.append(ConsoleFinding("bad", f"What is shown here is of {at}: {reason}"))
     if facts is not None:
         found += _hearing(facts, away) if stale_since_ms is None else ()
         found += _empty(facts, tables) if stale_since_ms is None else ()
@@ -91,30 +91,30 @@ def find(
     return found
 
 
-def worst_first(findings: Iterable[Finding]) -> list[Finding]:
+def worst_first(findings: Iterable[ConsoleFinding]) -> list[ConsoleFinding]:
     """The same, sorted by their level."""
     order = {"bad": 0, "warn": 1, "note": 2}
     return sorted(findings, key=lambda finding: order[finding.level])
 
 
-def find_then(tables: Tables, sums: TopicSums, signs: Signs, at_ms: int) -> list[Finding]:
+def find_then(tables: Tables, sums: TopicSums, signs: Signs, at_ms: int) -> list[ConsoleFinding]:
     """Everything that somebody should have looked at, as far as the tables of an instant and the signs of life before
     it tell, the worst first.
     """
     found = []
     if tables.brokers and signs.heard_ms is not None and at_ms - signs.heard_ms > DEFAULT_HEARTBEAT_TIMEOUT_MS:
         text = f"No broker was heard since {clock(signs.heard_ms, at_ms)}: every front end was away, or Redis was."
-        found.append(Finding("bad", text, "/front-ends"))
+        found.append(ConsoleFinding("bad", text, "/front-ends"))
     return [*found, *_routes(tables, sums)]
 
 
-def _hearing(facts: Facts, away: tuple[int, int] | None) -> Iterator[Finding]:
+def _hearing(facts: Facts, away: tuple[int, int] | None) -> Iterator[ConsoleFinding]:
     now_ms, up_ms = facts.head.now_ms, facts.head.up_since_ms
     told_ms = (one.told_ms for one in facts.fleet.front_ends)  # also of leases that are gone by now
     last_ms = max((*(worker.heard_ms or 0 for worker in facts.workers), *told_ms), default=0)
     if last_ms < now_ms - _HEARD_MS:
         since = f"since {clock(last_ms, now_ms)}" if last_ms else "now"
-        yield Finding(
+        yield ConsoleFinding(
             "bad",
             f"No front end hears brokers {since}: none renews its lease. Clients get no answer from this registry; no "
             "broker is removed until a front end was back for as long as brokers may be silent.",
@@ -133,62 +133,64 @@ def _hearing(facts: Facts, away: tuple[int, int] | None) -> Iterator[Finding]:
         else f"because Redis, or every front end, was away until {clock(up_ms, now_ms)}"
     )
     if until_ms > now_ms:
-        yield Finding("note", f"Nobody is removed until {clock(until_ms, now_ms)}, {why}.", "/brokers")
+        yield ConsoleFinding("note", f"Nobody is removed until {clock(until_ms, now_ms)}, {why}.", "/brokers")
 
 
-def _empty(facts: Facts, tables: Tables) -> Iterator[Finding]:
+def _empty(facts: Facts, tables: Tables) -> Iterator[ConsoleFinding]:
     addresses = sorted({one.address for one in facts.fleet.front_ends if one.state == "ready" and one.address})
     if not tables.brokers and addresses:
         text = f"No broker is registered. Brokers and clients find this registry by namesrvAddr={';'.join(addresses)}"
-        yield Finding("note", text, "/front-ends")
+        yield ConsoleFinding("note", text, "/front-ends")
 
 
-def _fleet(facts: Facts, recent: Iterable[Change]) -> Iterator[Finding]:
+def _fleet(facts: Facts, recent: Iterable[Change]) -> Iterator[ConsoleFinding]:
     now_ms, fleet = facts.head.now_ms, facts.fleet
     old = [(change.seq, change.ms) for change in recent]
     for one in fleet.front_ends:
         views = sorted({worker.facts.view for worker in one.workers if not worker.gone} - {"fresh", ""})
         missing = sum(seq > one.seq and ms < one.told_ms - _BEHIND_MS for seq, ms in old)
         if one.state == "gone":
-            yield Finding(
+            yield ConsoleFinding(
                 "warn", f"The front end {one.name} is gone since {clock(one.told_ms, now_ms)}.", "/front-ends"
             )
         elif one.state == "not ready":
-            yield Finding("warn", f"The front end {one.name} is not ready: it answers nobody yet.", "/front-ends")
+            yield ConsoleFinding(
+                "warn", f"The front end {one.name} is not ready: it answers nobody yet.", "/front-ends"
+            )
         elif one.state == "draining":
-            yield Finding("note", f"The front end {one.name} is draining: it sends clients away.", "/front-ends")
+            yield ConsoleFinding("note", f"The front end {one.name} is draining: it sends clients away.", "/front-ends")
         elif views:
             text = f"The front end {one.name} answers with tables that may be old ({', '.join(views)})."
-            yield Finding("warn", text, "/front-ends")
+            yield ConsoleFinding("warn", text, "/front-ends")
         elif missing:
             text = f"The front end {one.name} is behind: it lacks {counted(missing, 'change')} of more than "
-            yield Finding("warn", f"{text}{_BEHIND_MS // 1000} s ago.", "/front-ends")
+            yield ConsoleFinding("warn", f"{text}{_BEHIND_MS // 1000} s ago.", "/front-ends")
     there = [one for one in fleet.sweepers if not one.gone]
     if fleet.sweepers and not there:
         last_ms = max(one.last_sweep_ms for one in fleet.sweepers)
         text = f"No sweeper is there since {clock(last_ms, now_ms)}: brokers that fall silent stay in every route."
-        yield Finding("bad", text, "/front-ends")
+        yield ConsoleFinding("bad", text, "/front-ends")
 
 
-def _unreachable(facts: Facts) -> Iterator[Finding]:
+def _unreachable(facts: Facts) -> Iterator[ConsoleFinding]:
     told = {text.partition(", over ")[0]: text for one in facts.fleet.front_ends for worker in one.workers
             if not worker.gone for text in worker.facts.unreachable}  # fmt: skip
     for text in sorted(told.values())[:_UNREACHABLE_MOST]:
-        yield Finding(
+        yield ConsoleFinding(
             "warn",
             f"{text[0].upper()}{text[1:]}: clients will not reach it. Set brokerIP1 in its broker.conf.",
             "/brokers",
         )
 
 
-def _overdue(facts: Facts) -> Iterator[Finding]:
+def _overdue(facts: Facts) -> Iterator[ConsoleFinding]:
     overdue = sorted((one for one in facts.brokers if one.expires_in_ms < 0), key=lambda one: one.expires_in_ms)
     if not overdue:
         return
     worst_ms = -overdue[0].expires_in_ms
     names = some(_process(broker) for broker in overdue)
     if worst_ms > _SWEPT_MS:
-        yield Finding(
+        yield ConsoleFinding(
             "bad",
             f"No sweeper removes brokers that are overdue, for {duration(worst_ms)}: {names}. Clients are still sent "
             "to them. 'mqregistry sweep' is one; front ends have one unless they were started with --no-sweep.",
@@ -196,30 +198,30 @@ def _overdue(facts: Facts) -> Iterator[Finding]:
         )
     else:
         what = "broker is" if len(overdue) == 1 else "brokers are"
-        yield Finding("warn", f"{len(overdue)} {what} overdue and about to be removed: {names}.", "/brokers")
+        yield ConsoleFinding("warn", f"{len(overdue)} {what} overdue and about to be removed: {names}.", "/brokers")
 
 
 def _process(broker: BrokerInfo) -> str:
     return f"{broker.broker_name} {broker.broker_addr}"
 
 
-def _streams(facts: Facts) -> Iterator[Finding]:
+def _streams(facts: Facts) -> Iterator[ConsoleFinding]:
     for name, reader in sorted(facts.survey.readers.items()):
         if reader.silent:
             since = clock(reader.seen_ms, facts.head.now_ms)
-            yield Finding(
+            yield ConsoleFinding(
                 "warn",
                 f"The reader {name} is silent since {since}: the streams keep nothing for it any more.",
                 "/streams",
             )
         for stream, position in sorted(reader.positions.items()):
             if position.state == "lost":
-                yield Finding(
+                yield ConsoleFinding(
                     "bad", f"The reader {name} lost entries of {stream} that were trimmed before it had read them.",
                     "/streams",
                 )  # fmt: skip
             elif position.state == "near":
-                yield Finding(
+                yield ConsoleFinding(
                     "warn",
                     f"The reader {name} is {counted(position.behind, 'entry', 'entries')} behind in {stream}, and "
                     "about to lose some.",
@@ -227,14 +229,14 @@ def _streams(facts: Facts) -> Iterator[Finding]:
                 )
 
 
-def _refused(facts: Facts) -> Iterator[Finding]:
+def _refused(facts: Facts) -> Iterator[ConsoleFinding]:
     since_ms = facts.head.now_ms - _RECENT_MS
     recent = [one for one in facts.refused or () if one.last_ms > since_ms and one.mode == Mode.ENFORCE]
     if not recent:
         return
     last = recent[0]
     who = last.kind.user or "somebody who signed nothing"
-    yield Finding(
+    yield ConsoleFinding(
         "warn",
         f"Requests of {counted(len({one.kind.user for one in recent}), 'user')} were refused within the last hour, the "
         f"last at {clock(last.last_ms, facts.head.now_ms)} of {who} from {last.last.source or 'an unknown address'}. "
@@ -243,17 +245,17 @@ def _refused(facts: Facts) -> Iterator[Finding]:
     )
 
 
-def _routes(tables: Tables, sums: TopicSums) -> Iterator[Finding]:
+def _routes(tables: Tables, sums: TopicSums) -> Iterator[ConsoleFinding]:
     without = sorted(name for name, row in tables.brokers.items() if _has_no_master(row))
     if without:
         what = "broker name has" if len(without) == 1 else "broker names have"
-        yield Finding(
+        yield ConsoleFinding(
             "warn", f"{len(without)} {what} no master, so nobody can write there: {some(without)}.", "/brokers"
         )
     if sums.unwritable:
         what = "topic has" if sums.unwritable == 1 else "topics have"
         more = f" {sums.without_route} of them have no route at all." if sums.without_route else ""
-        yield Finding(
+        yield ConsoleFinding(
             "warn", f"{sums.unwritable} {what} nowhere to write to.{more}", "/topics?state=unwritable"
         )  # fmt: skip
 

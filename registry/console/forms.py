@@ -1,4 +1,4 @@
-"""Reads what a form sent."""
+"""Reads the fields of a form that a browser sent."""
 
 from __future__ import annotations
 

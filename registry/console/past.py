@@ -26,7 +26,7 @@ from ..store.snapshot import read_head
 from ..store.store import Store
 from ..tables.tables import Tables
 from ..tasks import cancelled, pause
-from .checkpoints import Checkpoints, Place, encode_tables
+from .checkpoints import Checkpoints, StreamPlace, encode_tables
 from .state import State
 
 logger = logging.getLogger(__name__)
@@ -49,19 +49,19 @@ class NotYet(NotKnown):
     """That instant has not come."""
 
 
-class Reach(NamedTuple):
+class KnownPast(NamedTuple):
     """Since when the past is known. whole: from the first change of the namespace on; origin: where a replay begins."""
 
     since_ms: int
     whole: bool
-    places: list[Place]
+    places: list[StreamPlace]
 
 
 class Beginning(NamedTuple):
     """Tables from which a replay goes forward, and their place in the stream. since_ms: all is known from then on."""
 
     tables: Tables
-    place: Place
+    place: StreamPlace
     since_ms: int
 
 
@@ -163,7 +163,7 @@ class Past:
         known = checkpoints.places()
         id_ms = int(last_id.partition("-")[0])
         ms = max(found[1][-1].ms, latest_ms, id_ms, *(one.ms for one in known if one.seq < seq))
-        place = Place(ms, seq, last_id)
+        place = StreamPlace(ms, seq, last_id)
         first = await read_first(state.store)
         for old in known:
             if first is None or old.seq < first.seq - 1 or old.seq > place.seq:
@@ -180,7 +180,7 @@ class Past:
             self._lake_ms = time.monotonic(), found
         return found
 
-    async def reach(self) -> Reach | None:
+    async def reach(self) -> KnownPast | None:
         """Since when the past is known; None: nothing was ever changed."""
         state = self._state
         first = await read_first(state.store)
@@ -188,10 +188,10 @@ class Past:
             return None
         places = [place for place in self._checkpoints().places() if place.seq >= first.seq - 1]
         if first.seq == 1:
-            return Reach(first.ms, True, places)
+            return KnownPast(first.ms, True, places)
         while places and await _has_vanished(state.tail_store, places[0]):
             self._checkpoints().remove(places.pop(0))
-        return Reach(places[0].ms if places else round(time.time() * 1000), False, places)
+        return KnownPast(places[0].ms if places else round(time.time() * 1000), False, places)
 
     async def at(self, at_ms: int) -> Then:
         """The tables of an instant.
@@ -257,7 +257,7 @@ class Past:
             begin = await self._begin(reach, max(at_ms, reach.since_ms))
             return None if begin is None else begin._replace(since_ms=max(at_ms, begin.since_ms))
 
-    async def _begin(self, reach: Reach, at_ms: int) -> Beginning | None:
+    async def _begin(self, reach: KnownPast, at_ms: int) -> Beginning | None:
         """The last checkpoint before an instant, or the empty tables before change 1."""
         checkpoints = self._checkpoints()
         for place in reversed([one for one in reach.places if one.ms <= at_ms]):
@@ -267,9 +267,9 @@ class Past:
             if tables is not None:
                 return Beginning(tables, place, place.ms)
             checkpoints.remove(place)
-        return Beginning(Tables(), Place(0, 0, "0-0"), reach.since_ms) if reach.whole else None
+        return Beginning(Tables(), StreamPlace(0, 0, "0-0"), reach.since_ms) if reach.whole else None
 
-    async def _forward(self, tables: Tables, place: Place, at_ms: int) -> Then:
+    async def _forward(self, tables: Tables, place: StreamPlace, at_ms: int) -> Then:
         """Apply what was changed behind a place, up to an instant."""
         follow = Follow(self._state.tail_store, seq=place.seq, last_id=place.last_id)
         seq, ms, latest_ms, count = place.seq, place.ms, place.ms, 0
@@ -285,11 +285,11 @@ class Past:
                     count += 1
             if count >= _REPLAYED_EVERY and seq == changes[-1].seq:
                 count = 0
-                self._write_of_replay(tables, Place(latest_ms, seq, follow.last_id))
+                self._write_of_replay(tables, StreamPlace(latest_ms, seq, follow.last_id))
             await asyncio.sleep(0)
         return Then(at_ms, seq, ms, tables, since)
 
-    def _write_of_replay(self, tables: Tables, place: Place) -> None:
+    def _write_of_replay(self, tables: Tables, place: StreamPlace) -> None:
         """So that the next replay of about the same time is short."""
         try:
             self._checkpoints().write(place, encode_tables(tables))
@@ -309,7 +309,7 @@ def _note(change: Change, since: dict[str, tuple[int, By | None]]) -> None:
         since[change.broker_name] = change.ms, change.by
 
 
-async def _has_vanished(tail_store: Store, place: Place) -> bool:
+async def _has_vanished(tail_store: Store, place: StreamPlace) -> bool:
     """Whether Redis has lost the change of a place; a stream that was trimmed behind it does not say so."""
     if await last_change_id(tail_store) == place.last_id:
         return False  # of a stream that was trimmed whole nothing else tells

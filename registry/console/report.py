@@ -18,7 +18,7 @@ class NoReport(RegistryError):
     """There is no report to show; the message says how to get one."""
 
 
-class Report(NamedTuple):
+class GoldReport(NamedTuple):
     """html: a whole page, which brings all that it needs. made_ms: when it was made. until_ms: up to when it knows what
     happened, None: only the page itself says so. source: where it is from.
     """
@@ -39,10 +39,10 @@ class ReportSource:
     def __init__(self, file: Path | None, lake: Lake | None) -> None:
         self._file = file
         self._lake = lake
-        self._made: tuple[float, Report] | None = None
+        self._made: tuple[float, GoldReport] | None = None
         self._busy = asyncio.Lock()
 
-    async def get(self) -> Report:
+    async def get(self) -> GoldReport:
         """The report.
 
         Raises:
@@ -62,16 +62,16 @@ class ReportSource:
                 except RegistryError as error:
                     raise NoReport(str(error)) from error
                 made_ms = round(time.time() * 1000)
-                self._made = time.monotonic(), Report(html, made_ms, until_ms, "the lake")
+                self._made = time.monotonic(), GoldReport(html, made_ms, until_ms, "the lake")
             return self._made[1]
 
 
-def _read(file: Path) -> Report:
+def _read(file: Path) -> GoldReport:
     try:
         about = file.stat()
         if about.st_size > _MOST_BYTES:
             raise NoReport(f"{file} has {about.st_size} bytes, which is no report")
-        return Report(file.read_text(encoding="utf-8"), round(about.st_mtime * 1000), None, file.name)
+        return GoldReport(file.read_text(encoding="utf-8"), round(about.st_mtime * 1000), None, file.name)
     except (OSError, ValueError) as error:
         raise NoReport(
             f"{file} cannot be read: {error}; 'mqregistry pipeline report --out {file}' writes it"

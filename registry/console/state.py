@@ -42,7 +42,7 @@ MINUTES: Final = 60
 """Of which the changes are counted, one by one: the last hour."""
 
 
-class Pace:
+class WakingPace:
     """Wakes open pages for which something is new, two at a time, with a moment in between, in which the processor is
     anybody's.
 
@@ -50,9 +50,9 @@ class Pace:
     """
 
     def __init__(self) -> None:
-        self._due: dict[Listener, None] = {}  # who waited longest first
+        self._due: dict[OpenPage, None] = {}  # who waited longest first
 
-    def add(self, listener: Listener) -> None:
+    def add(self, listener: OpenPage) -> None:
         """Something is new for this page."""
         if not self._due:
             asyncio.get_running_loop().call_later(MOMENT_S, self._next)
@@ -66,7 +66,7 @@ class Pace:
             asyncio.get_running_loop().call_later(MOMENT_S, self._next)
 
 
-class Listener:
+class OpenPage:
     """A browser that shows pages: woken when something is new."""
 
     def __init__(self, state: State) -> None:
@@ -74,11 +74,11 @@ class Listener:
         self._new = asyncio.Event()
 
     def note(self) -> None:
-        """Something is new."""
+        """Note that something is new for this page."""
         self._state.pace.add(self)
 
     def wake(self) -> None:
-        """Have :meth:`wait` go on."""
+        """Have :meth:`wait` return at once."""
         self._new.set()
 
     async def wait(self, most_s: float) -> None:
@@ -90,7 +90,7 @@ class Listener:
             end.cancel()
         self._new.clear()
 
-    def __enter__(self) -> Listener:
+    def __enter__(self) -> OpenPage:
         self._state.listeners.add(self)
         return self
 
@@ -125,8 +125,8 @@ class State:
         self.counted_ms: int | None = None
         self.latest_ms = 0
         self.recent: deque[Change] = deque(maxlen=_RECENT)
-        self.listeners: set[Listener] = set()
-        self.pace = Pace()
+        self.listeners: set[OpenPage] = set()
+        self.pace = WakingPace()
         self.stopping = False
         self.on_load: list[Callable[[], None]] = []
         self.on_change: list[Callable[[Change], None]] = []

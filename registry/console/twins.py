@@ -75,7 +75,7 @@ def wants_json(request: Request) -> bool:
 
 
 def page_twin(head: PageHead, twin: Twin, values: Mapping[str, Any]) -> Response:
-    """The answer of a page."""
+    """Answer with a page's content as JSON."""
     data = {name: _plain(values.get(name, values.get(f"{name}_"))) for name in twin.fields}
     return Response(msgspec.json.encode({**msgspec.to_builtins(head), "data": data}), media_type=JSON)
 

@@ -44,7 +44,7 @@ class Persistence:
         self.close()
 
     def close(self) -> None:
-        """End the connection."""
+        """Close the connection to the server."""
         if self._socket is not None:
             self._socket.close()
         self._socket, self._got = None, b""

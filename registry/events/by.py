@@ -54,7 +54,7 @@ class By(msgspec.Struct, frozen=True, omit_defaults=True):
     login: str | None = None
 
     def encoded(self) -> bytes:
-        """As events have it."""
+        """Return it as JSON, as events hold it."""
         return msgspec.json.encode(self)
 
     def __str__(self) -> str:

@@ -63,5 +63,5 @@ async def begin_maintenance(store: Store, name: str, reason: str, until_ms: int 
 
 
 async def end_maintenance(store: Store, name: str) -> None:
-    """Note that it is over."""
+    """Note in KV that the maintenance of a broker is over."""
     await KvStore(store).delete(NAMESPACE, name)

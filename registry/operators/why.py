@@ -15,7 +15,7 @@ from ..store.operator_reads import read_rows, read_topic_names, read_topic_table
 from ..store.snapshot import read_head
 from ..store.store import Store
 from ..store.streams import EntryReader
-from ..tables.topic_history import Route, Step
+from ..tables.topic_history import Route, RouteStep
 from .history import read_history
 from .routes import closest_names, route_of
 from .words import counted, moment, perm, some_of
@@ -24,7 +24,7 @@ _DAY_MS: Final = 86_400_000
 _CLIENTS: Final = 10
 
 
-class _Report(msgspec.Struct):
+class _VainReport(msgspec.Struct):
     """What is needed of an entry of the stream of lookups."""
 
     ms: int
@@ -32,10 +32,10 @@ class _Report(msgspec.Struct):
     clients: dict[str, list[str]] = {}
 
 
-_report: Final = msgspec.json.Decoder(_Report)
+_report: Final = msgspec.json.Decoder(_VainReport)
 
 
-class Asked(NamedTuple):
+class VainLookups(NamedTuple):
     """How often clients asked for a name in vain within the last day, when that was counted last, and addresses of
     some of them: front ends keep a sample.
     """
@@ -55,10 +55,10 @@ class Why(NamedTuple):
 
     topic: str
     route: TopicRoute | None
-    lost: Step | None
+    lost: RouteStep | None
     began_ms: int | None
     close: list[str]
-    asked: Asked = Asked()
+    asked: VainLookups = VainLookups()
 
 
 async def explain(store: Store, own: Settings, topic: str) -> Why:
@@ -82,7 +82,7 @@ async def explain(store: Store, own: Settings, topic: str) -> Why:
     return Why(topic, None, lost, first.ms if first else None, close, asked)
 
 
-async def _asked_in_vain(store: Store, topic: str) -> Asked:
+async def _asked_in_vain(store: Store, topic: str) -> VainLookups:
     reader, times, last_ms = EntryReader(store, LOOKUPS, (await read_head(store)).now_ms - _DAY_MS), 0, 0
     clients: dict[str, None] = {}
     while entries := await reader.read():
@@ -92,7 +92,7 @@ async def _asked_in_vain(store: Store, topic: str) -> Asked:
             for client in report.clients.get(topic, ()):
                 clients.pop(client, None)
                 clients[client] = None
-    return Asked(times, last_ms, tuple(clients)[: -_CLIENTS - 1 : -1])
+    return VainLookups(times, last_ms, tuple(clients)[: -_CLIENTS - 1 : -1])
 
 
 def lost_text(why: Why) -> str:

@@ -12,7 +12,7 @@ Slices = Generator[None, None, T]
 
 
 def finish(slices: Slices[T]) -> T:
-    """Do all of it now."""
+    """Run all slices at once; returns the result."""
     while True:
         try:
             next(slices)

@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 CONNECT_TIMEOUT_S: Final = 3.0
 
 
-class Listener(Protocol):
+class RelayListener(Protocol):
     """Listens to one connection. What it raises ends its listening, not the connection."""
 
     def sent(self, data: bytes) -> None:
@@ -35,7 +35,7 @@ class Relay:
         listener: called for each connection.
     """
 
-    def __init__(self, host: str, port: int, to_host: str, to_port: int, listener: Callable[[], Listener]) -> None:
+    def __init__(self, host: str, port: int, to_host: str, to_port: int, listener: Callable[[], RelayListener]) -> None:
         self._here = host, port
         self.to = to_host, to_port
         self.listener = listener
@@ -111,7 +111,7 @@ class _FromClient(_End):
     def __init__(self, relay: Relay) -> None:
         super().__init__()
         self._relay = relay
-        self._listener: Listener | None = None
+        self._listener: RelayListener | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Called by the event loop."""

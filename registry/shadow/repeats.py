@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, Self
 from ..client.addresses import NameServerAddress
 from ..client.connection import PeerConnection
 from ..client.reconnecting import ReconnectingConnection
-from ..compare.answers import Asked, content_of_answer
+from ..compare.answers import ReadRequest, content_of_answer
 from ..compare.content import Content
 from ..compare.differences import Cell, Difference, differences
 from ..compare.lasting import Lasted, Lasting, Sort, now_ms
@@ -33,7 +33,7 @@ _MOST_OPEN: Final = 1000
 
 
 class _Read(NamedTuple):
-    asked: Asked
+    asked: ReadRequest
     request: Command
     answer: Command
     java_s: float
@@ -67,8 +67,8 @@ class Repeats:
         self._queued_bytes = 0
         self._second, self._in_second = 0, 0
         self._lasting = Lasting(lasting_ms)
-        self._open: dict[Asked, Command] = {}
-        self._differing: dict[Asked, list[Cell]] = {}
+        self._open: dict[ReadRequest, Command] = {}
+        self._differing: dict[ReadRequest, list[Cell]] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self.away = ""
         """Why ours did not answer the last read; "" = it did."""
@@ -84,7 +84,7 @@ class Repeats:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await asyncio.gather(self._java.close(), self._ours.close())
 
-    def offer(self, asked: Asked, request: Command, answer: Command, java_s: float) -> None:
+    def offer(self, asked: ReadRequest, request: Command, answer: Command, java_s: float) -> None:
         """Take a read that the Java server answered, or skip it when there is too much to do."""
         second, size = int(time.monotonic()), len(answer.body)
         if second != self._second:
@@ -132,7 +132,9 @@ class Repeats:
             request.code, request.ext_fields, bytes(request.body), timeout_s=self._timeout_s, version=request.version
         )
 
-    async def _compare(self, asked: Asked, request: Command, java: Command, ours: Command, *, first: bool) -> None:
+    async def _compare(
+        self, asked: ReadRequest, request: Command, java: Command, ours: Command, *, first: bool
+    ) -> None:
         if len(java.body) + len(ours.body) > _LARGE_BYTES:  # connections are passed through meanwhile
             contents, found = await asyncio.to_thread(_compared, asked, java, ours)
         else:
@@ -169,7 +171,7 @@ class Repeats:
         return [one for one in self.standing() if one.sort is sort]
 
 
-def _compared(asked: Asked, java: Command, ours: Command) -> tuple[dict[str, Content], list[Difference]]:
+def _compared(asked: ReadRequest, java: Command, ours: Command) -> tuple[dict[str, Content], list[Difference]]:
     contents = {
         JAVA: content_of_answer(asked, java, is_java=True), OURS: content_of_answer(asked, ours, is_java=False)
     }  # fmt: skip

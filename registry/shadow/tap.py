@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from ..compare.answers import Asked, asked_of
+from ..compare.answers import ReadRequest, asked_of
 from ..errors import RemoteProtocolError
 from ..protocol.command import Command, decode_command
 from ..protocol.frame import FrameReader
@@ -15,12 +15,12 @@ from .counts import Counts
 _TLS_HANDSHAKE: Final = 0x16  # the first byte of a connection with TLS
 _MOST_WAITING: Final = 256
 
-Offer = Callable[[Asked, Command, Command, float], object]
+Offer = Callable[[ReadRequest, Command, Command, float], object]
 """Called with a read, its request, the answer, and the seconds between them."""
 
 
 class Tap:
-    """Listens to one connection (:class:`.relay.Listener`).
+    """Listens to one connection (:class:`.relay.RelayListener`).
 
     Args:
         offer: called for each read that was answered.
@@ -31,11 +31,11 @@ class Tap:
         self._offer = offer
         self._requests: FrameReader | None = FrameReader()
         self._answers = FrameReader()
-        self._waiting: dict[int, tuple[Asked, Command, float]] = {}
+        self._waiting: dict[int, tuple[ReadRequest, Command, float]] = {}
         self._begun = False
 
     def sent(self, data: bytes) -> None:
-        """The client's bytes."""
+        """Take in bytes that the client sent."""
         if not self._begun:
             self._begun = True
             if data[0] == _TLS_HANDSHAKE:
@@ -52,7 +52,7 @@ class Tap:
             self._unreadable()
 
     def answered(self, data: bytes) -> None:
-        """The server's bytes."""
+        """Take in bytes that the server answered."""
         if self._requests is None:
             return
         try:

@@ -17,7 +17,7 @@ from ..protocol.bodies.route import decode_cluster_info
 from ..protocol.bodies.tables import encode_data_version
 from ..protocol.codes import VERSION_V4_8_0, VERSION_V5_5_0, RequestCode, ResponseCode, with_name
 from ..protocol.command import Command
-from .day import Kind, Member, Op
+from .day import Member, Op, OpKind
 
 REQUEST_TIMEOUT_S: Final = 10.0
 _EFFECT_WITHIN_S: Final = 15.0
@@ -25,7 +25,7 @@ _SUCCESS: Final = with_name(ResponseCode.SUCCESS, ResponseCode)
 _CLUSTERS: Final = with_name(RequestCode.GET_BROKER_CLUSTER_INFO, RequestCode)
 
 
-class Server(NamedTuple):
+class SimulatedServer(NamedTuple):
     """A name server; TLS is spoken with one that has a context."""
 
     host: str
@@ -69,7 +69,7 @@ class Table:
 
     def change(self, op: Op) -> None:
         """Set or drop a topic (PUT_TOPIC, DROP_TOPIC), and give the table its next data version."""
-        if op.kind is Kind.PUT_TOPIC:
+        if op.kind is OpKind.PUT_TOPIC:
             assert op.queues is not None
             self.topics[op.topic] = op.queues
         else:
@@ -92,7 +92,7 @@ class BrokerProcess:
     Its caller awaits each request before it makes the next one.
     """
 
-    def __init__(self, member: Member, table: Table, servers: list[Server]) -> None:
+    def __init__(self, member: Member, table: Table, servers: list[SimulatedServer]) -> None:
         self.member = member
         self._table = table
         self._servers = servers
@@ -126,9 +126,9 @@ class BrokerProcess:
             enable_acting_master=True if member.acting else None,
             body_crc32=body_crc32(self._body),
         ).to_ext_fields()
-        await self.beat(Kind.BEAT)
+        await self.beat(OpKind.BEAT)
 
-    async def beat(self, kind: Kind) -> None:
+    async def beat(self, kind: OpKind) -> None:
         """Send one sign of life to all name servers.
 
         Args:
@@ -139,9 +139,9 @@ class BrokerProcess:
             NotAsPlanned: a name server refuses it, or says that it knows another table.
         """
         member = self.member
-        if kind is Kind.BEAT:
+        if kind is OpKind.BEAT:
             await self._everywhere(RequestCode.REGISTER_BROKER, self._header, self._body)
-        elif kind is Kind.ASK:
+        elif kind is OpKind.ASK:
             ask = headers.QueryDataVersion(member.broker, member.addr, member.cluster, member.id)
             for answer in await self._everywhere(RequestCode.QUERY_DATA_VERSION, ask.to_ext_fields(), self._version):
                 if headers.QueryDataVersionReply.from_ext_fields(answer.ext_fields).changed is not False:
@@ -215,7 +215,7 @@ class _Connected:
     Name servers close a connection over which nothing came for two minutes.
     """
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: SimulatedServer) -> None:
         self._server = server
         self._connection: PeerConnection | None = None
         self._connecting = asyncio.Lock()
@@ -240,7 +240,7 @@ class _Connected:
 class Administrator:
     """Reads the tables of all name servers and makes the administrator's requests, over connections of its own."""
 
-    def __init__(self, servers: list[Server]) -> None:
+    def __init__(self, servers: list[SimulatedServer]) -> None:
         self._connections = [_Connected(server) for server in servers]
 
     async def open(self) -> None:
@@ -253,7 +253,7 @@ class Administrator:
             await connected.get()
 
     async def close(self) -> None:
-        """Close the connections."""
+        """Close the connections to all name servers."""
         await asyncio.gather(*(connected.close() for connected in self._connections))
 
     async def administer(self, code: int, ext_fields: dict[str, str]) -> None:
@@ -292,10 +292,10 @@ class Administrator:
         return row is not None and row.broker_addrs.get(member.id) == member.addr
 
 
-class Client:
+class SimulatedClient:
     """An application that looks up topics at one name server."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: SimulatedServer) -> None:
         self._connected = _Connected(server)
 
     async def look_up(self, topic: str) -> bool:
@@ -316,5 +316,5 @@ class Client:
         return answer.code == ResponseCode.SUCCESS
 
     async def close(self) -> None:
-        """Close the connection."""
+        """Close the connections to all name servers."""
         await self._connected.close()

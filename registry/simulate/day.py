@@ -105,7 +105,7 @@ class DayShape(msgspec.Struct, frozen=True, kw_only=True):
         return cls(**{**fields, **periods, **given})  # type: ignore[arg-type]
 
 
-class Kind(StrEnum):
+class OpKind(StrEnum):
     """The kinds of operations. Each is one thing that a broker, an administrator or a client does."""
 
     START = "start"  # connect to every name server, and register there
@@ -141,7 +141,7 @@ class Op(msgspec.Struct, frozen=True, omit_defaults=True):
     """
 
     at_ms: int
-    kind: Kind
+    kind: OpKind
     broker: str = ""
     id: int | None = None
     server: int | None = None
@@ -205,7 +205,7 @@ class DayPlan(msgspec.Struct, frozen=True):
 
     def heartbeats(self) -> int:
         """How many entries the heartbeat stream gets, at most."""
-        heard = (Kind.START, Kind.REGISTER, Kind.BEAT, Kind.ASK, Kind.TOUCH)
+        heard = (OpKind.START, OpKind.REGISTER, OpKind.BEAT, OpKind.ASK, OpKind.TOUCH)
         return sum(op.kind in heard for op in self.ops) * self.shape.servers
 
     def json_lines(self) -> bytes:

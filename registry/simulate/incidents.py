@@ -9,7 +9,7 @@ import random
 from collections.abc import Callable
 from typing import Final
 
-from .day import DayShape, Kind, Op, SimulatedBroker
+from .day import DayShape, Op, OpKind, SimulatedBroker
 
 # A sweeper expires brokers within 50 ms of the deadline; on a busy machine it takes longer.
 _SWEEP_MS: Final = 300
@@ -34,25 +34,25 @@ class Timeline:
 
     def start(self, at_ms: int, member: int) -> None:
         """The process starts, or starts again."""
-        self.ops.append(Op(at_ms, Kind.START, self.broker.name, member))
+        self.ops.append(Op(at_ms, OpKind.START, self.broker.name, member))
         self._up[member].append([at_ms, _FOREVER])
 
-    def end(self, at_ms: int, member: int, kind: Kind) -> None:
+    def end(self, at_ms: int, member: int, kind: OpKind) -> None:
         """The process ends: it closes its connections, falls silent, or unregisters."""
         self.ops.append(Op(at_ms, kind, self.broker.name, member))
         self._up[member][-1][1] = at_ms
 
     def hang(self, at_ms: int, member: int, until_ms: int) -> None:
         """The process falls silent; name servers have dropped it by ``until_ms``."""
-        self.end(at_ms, member, Kind.SILENCE)
-        self.ops.append(Op(until_ms, Kind.EXPIRE, self.broker.name, member))
+        self.end(at_ms, member, OpKind.SILENCE)
+        self.ops.append(Op(until_ms, OpKind.EXPIRE, self.broker.name, member))
         self._hung.append((at_ms - _SETTLE_MS, until_ms))
 
     def stall(self, at_ms: int, member: int, until_ms: int) -> None:
         """The process misses heartbeats until ``until_ms``, too few to be dropped."""
         self._stalls.append((member, at_ms, until_ms))
 
-    def add(self, at_ms: int, kind: Kind, member: int | None = None, server: int | None = None) -> None:
+    def add(self, at_ms: int, kind: OpKind, member: int | None = None, server: int | None = None) -> None:
         """Plan an operation that neither starts nor ends a process."""
         self.ops.append(Op(at_ms, kind, self.broker.name, member, server))
 
@@ -78,7 +78,7 @@ class Timeline:
 _Incident = Callable[[DayShape, Timeline, int, random.Random], int | None]
 
 
-def _restart(kind: Kind, least_ms: int, shortest: float, longest: float) -> _Incident:
+def _restart(kind: OpKind, least_ms: int, shortest: float, longest: float) -> _Incident:
     """One process ends in this way, and starts again after a part of the day between these two, or ``least_ms``."""
 
     def restart(shape: DayShape, line: Timeline, at_ms: int, chance: random.Random) -> int:
@@ -95,7 +95,7 @@ def _lose_master(shape: DayShape, line: Timeline, at_ms: int, chance: random.Ran
     if len(line.broker.members) == 1:
         return None
     back_ms = at_ms + max(200, round(shape.duration_ms * chance.uniform(0.02, 0.08)))
-    line.end(at_ms, 0, Kind.CLOSE)
+    line.end(at_ms, 0, OpKind.CLOSE)
     line.start(back_ms, 0)
     return back_ms
 
@@ -105,7 +105,7 @@ def _outage(shape: DayShape, line: Timeline, at_ms: int, chance: random.Random) 
     members = [member.id for member in line.broker.members]
     chance.shuffle(members)
     for member in members:
-        line.end(at_ms, member, Kind.CLOSE)
+        line.end(at_ms, member, OpKind.CLOSE)
         at_ms += chance.randint(20, 120)
     at_ms += max(200, round(shape.duration_ms * chance.uniform(0.01, 0.05)))
     chance.shuffle(members)
@@ -140,20 +140,20 @@ def _unlink(shape: DayShape, line: Timeline, at_ms: int, chance: random.Random) 
         return None
     member, server = chance.choice(line.broker.members).id, chance.randrange(shape.servers)
     back_ms = at_ms + chance.randint(100, 2 * shape.beat_ms)
-    line.add(at_ms, Kind.UNLINK, member, server)
-    line.add(back_ms, Kind.RELINK, member, server)
+    line.add(at_ms, OpKind.UNLINK, member, server)
+    line.add(back_ms, OpKind.RELINK, member, server)
     return back_ms
 
 
 def _wipe(shape: DayShape, line: Timeline, at_ms: int, chance: random.Random) -> int | None:
     back_ms = at_ms + max(200, round(shape.duration_ms * chance.uniform(0.01, 0.05)))
-    line.add(at_ms, Kind.WIPE)
-    line.add(back_ms, Kind.ADD)
+    line.add(at_ms, OpKind.WIPE)
+    line.add(back_ms, OpKind.ADD)
     return back_ms
 
 
-_flap = _restart(Kind.CLOSE, 50, 0.002, 0.008)
-_leave = _restart(Kind.LEAVE, 100, 0.01, 0.05)
+_flap = _restart(OpKind.CLOSE, 50, 0.002, 0.008)
+_leave = _restart(OpKind.LEAVE, 100, 0.01, 0.05)
 _CALM: Final[tuple[_Incident, ...]] = (_stall, _unlink, _wipe)
 _DECK: Final[tuple[_Incident, ...]] = (_flap, _flap, _lose_master, _outage, _silence, _leave, *_CALM)
 
@@ -191,11 +191,11 @@ def incidents(shape: DayShape, brokers: tuple[SimulatedBroker, ...], chance: ran
                 deck = []
         if broker.name == leaver:
             for member in reversed(broker.members):
-                line.end(last_ms, member.id, Kind.LEAVE)
+                line.end(last_ms, member.id, OpKind.LEAVE)
         if shape.goodbye:
             for member in reversed(broker.members):
                 if line.is_up(member.id):
-                    line.end(shape.duration_ms, member.id, Kind.LEAVE)
+                    line.end(shape.duration_ms, member.id, OpKind.LEAVE)
         for member in broker.members:
             if line.is_up(member.id):
                 line.up(member.id)[-1][1] = shape.duration_ms

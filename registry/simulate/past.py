@@ -24,7 +24,7 @@ from ..tables.registration import compare
 from ..tables.route import pick_up_route
 from ..tables.tables import Tables
 from .broker import NotAsPlanned, Table
-from .day import DayPlan, Kind, Member, Op
+from .day import DayPlan, Member, Op, OpKind
 from .run import TIMESTAMP, Outcome
 
 HEARTBEATS_KEPT: Final = 400_000
@@ -85,9 +85,9 @@ class PastDay:
             if op.at_ms // LOOKUPS_WRITTEN_MS > self.elapsed_ms // LOOKUPS_WRITTEN_MS:
                 await self._write_lookups(op.at_ms // LOOKUPS_WRITTEN_MS * LOOKUPS_WRITTEN_MS)
             self.elapsed_ms = op.at_ms
-            if op.kind is not Kind.LOOKUP:
+            if op.kind is not OpKind.LOOKUP:
                 await self._set_clock(op.at_ms)
-            self._behind |= op.kind not in (Kind.LOOKUP, Kind.BEAT, Kind.ASK, Kind.TOUCH)
+            self._behind |= op.kind not in (OpKind.LOOKUP, OpKind.BEAT, OpKind.ASK, OpKind.TOUCH)
             try:
                 await self._do(op)
             except NotAsPlanned as error:
@@ -115,15 +115,15 @@ class PastDay:
 
     async def _do(self, op: Op) -> None:
         match op.kind:
-            case Kind.LOOKUP:
+            case OpKind.LOOKUP:
                 await self._look_up(op)
-            case Kind.PUT_TOPIC | Kind.DROP_TOPIC:
+            case OpKind.PUT_TOPIC | OpKind.DROP_TOPIC:
                 self._tables[op.broker].change(op)
-            case Kind.DELETE_TOPIC:
+            case OpKind.DELETE_TOPIC:
                 await self._routes.delete_topic(op.topic)
-            case Kind.WIPE:
+            case OpKind.WIPE:
                 await self._routes.set_write_perm(op.broker, "wipe")
-            case Kind.ADD:
+            case OpKind.ADD:
                 await self._routes.set_write_perm(op.broker, "add")
             case _:
                 assert op.id is not None
@@ -132,30 +132,30 @@ class PastDay:
     async def _do_process(self, op: Op, member: Member) -> None:
         channels = self._channels[member.broker, member.id]
         match op.kind:
-            case Kind.START:
+            case OpKind.START:
                 for server in range(self.plan.shape.servers):
                     self._connect(channels, server)
                 await self._register(member, channels.values())
-            case Kind.REGISTER | Kind.BEAT:
+            case OpKind.REGISTER | OpKind.BEAT:
                 await self._register(member, channels.values())
-            case Kind.ASK | Kind.TOUCH:
+            case OpKind.ASK | OpKind.TOUCH:
                 for channel in channels.values():
                     if not (await self._routes.touch_broker(member.cluster, member.addr, channel)).refreshed:
                         raise NotAsPlanned("the process is not known")
-            case Kind.EXPIRE:
+            case OpKind.EXPIRE:
                 gone = (await self._leases.expire(1000)).whos
                 if gone != [member.who]:
                     raise NotAsPlanned(f"{gone or 'nobody'} expired, expected {member.who}")
                 channels.clear()
-            case Kind.CLOSE:
+            case OpKind.CLOSE:
                 for server in list(channels):
                     await self._disconnect(member, server)
-            case Kind.LEAVE:
+            case OpKind.LEAVE:
                 await self._leave(member)
-            case Kind.UNLINK:
+            case OpKind.UNLINK:
                 assert op.server is not None
                 await self._disconnect(member, op.server)
-            case Kind.RELINK:
+            case OpKind.RELINK:
                 assert op.server is not None
                 self._connect(channels, op.server)
                 await self._register(member, [channels[op.server]])

@@ -8,7 +8,7 @@ import random
 from collections.abc import Iterator
 from typing import Final
 
-from .day import DayPlan, DayShape, Kind, Member, Op, SimulatedBroker
+from .day import DayPlan, DayShape, Member, Op, OpKind, SimulatedBroker
 from .incidents import Timeline, incidents
 
 _ZIPF: Final = 1.1
@@ -25,8 +25,8 @@ def make_plan(shape: DayShape) -> DayPlan:
     timed = [op for timeline in timelines.values() for op in timeline.ops] + topic_ops
     for timeline in timelines.values():
         timed += _beats(shape, timeline, _random(shape, f"beats {timeline.broker.name}"))
-    added = sorted({op.topic for op in topic_ops if op.kind is Kind.PUT_TOPIC and op.topic not in topics})
-    deleted = {op.topic for op in topic_ops if op.kind is Kind.DELETE_TOPIC}
+    added = sorted({op.topic for op in topic_ops if op.kind is OpKind.PUT_TOPIC and op.topic not in topics})
+    deleted = {op.topic for op in topic_ops if op.kind is OpKind.DELETE_TOPIC}
     chosen = _random(shape, "quiet")
     quiet = tuple(topic for topic in [*topics, *added] if chosen.random() < 0.15)
     never = tuple(f"sim-missing-{number}" for number in range(6))
@@ -107,7 +107,7 @@ def _topic_ops(
             topic = f"sim-new-{number:03d}"
             for name in sorted(chance.sample(places, chance.randint(min(1, len(places)), len(places)))):
                 held[name][topic] = _queues(chance)
-                yield Op(at_ms, Kind.PUT_TOPIC, name, topic=topic, queues=held[name][topic])
+                yield Op(at_ms, OpKind.PUT_TOPIC, name, topic=topic, queues=held[name][topic])
             continue
         movable = [
             topic
@@ -122,20 +122,20 @@ def _topic_ops(
             name = chance.choice(places)
             old = held[name][topic]
             held[name][topic] = (old[0] + 4, old[1] + 4, 6)
-            yield Op(at_ms, Kind.PUT_TOPIC, name, topic=topic, queues=held[name][topic])
+            yield Op(at_ms, OpKind.PUT_TOPIC, name, topic=topic, queues=held[name][topic])
         else:
             changeable.remove(topic)
             for name in places:
                 del held[name][topic]
-                yield Op(at_ms, Kind.DROP_TOPIC, name, topic=topic)
-            yield Op(at_ms, Kind.DELETE_TOPIC, topic=topic, brokers=tuple(places))
+                yield Op(at_ms, OpKind.DROP_TOPIC, name, topic=topic)
+            yield Op(at_ms, OpKind.DELETE_TOPIC, topic=topic, brokers=tuple(places))
 
 
 def _beats(shape: DayShape, timeline: Timeline, chance: random.Random) -> Iterator[Op]:
     """The heartbeats of each process while it is up, with a jitter of 10 %."""
     for member in timeline.broker.members:
-        touch = Kind.TOUCH if timeline.touches else Kind.ASK
-        every = [(Kind.BEAT, shape.beat_ms), *([(touch, shape.touch_ms)] if member.acting else [])]
+        touch = OpKind.TOUCH if timeline.touches else OpKind.ASK
+        every = [(OpKind.BEAT, shape.beat_ms), *([(touch, shape.touch_ms)] if member.acting else [])]
         for kind, period_ms in every:
             for up_ms, down_ms in timeline.up(member.id):
                 at_ms = up_ms + period_ms * chance.uniform(0.5, 1.0)
@@ -160,7 +160,7 @@ def _lookups(shape: DayShape, names: list[str], never: tuple[str, ...]) -> Itera
         missing = not names or chance.random() < _MISSING_SHARE
         pool, weight = (never, weights[1]) if missing else (names, weights[0])
         topic = pool[bisect.bisect(weight, chance.random() * weight[-1])]
-        yield Op(int(at_ms), Kind.LOOKUP, topic=topic, client=client)
+        yield Op(int(at_ms), OpKind.LOOKUP, topic=topic, client=client)
 
 
 def _with_registrations(brokers: tuple[SimulatedBroker, ...], ops: list[Op]) -> Iterator[Op]:
@@ -170,11 +170,11 @@ def _with_registrations(brokers: tuple[SimulatedBroker, ...], ops: list[Op]) -> 
     for op in ops:
         yield op
         if op.id is not None:
-            if op.kind is Kind.START:
+            if op.kind is OpKind.START:
                 up.add((op.broker, op.id))
-            elif op.kind in (Kind.CLOSE, Kind.SILENCE, Kind.LEAVE):
+            elif op.kind in (OpKind.CLOSE, OpKind.SILENCE, OpKind.LEAVE):
                 up.discard((op.broker, op.id))
-        elif op.kind in (Kind.PUT_TOPIC, Kind.DROP_TOPIC):
+        elif op.kind in (OpKind.PUT_TOPIC, OpKind.DROP_TOPIC):
             for member in members[op.broker]:
                 if (op.broker, member.id) in up:
-                    yield Op(op.at_ms, Kind.REGISTER, op.broker, member.id)
+                    yield Op(op.at_ms, OpKind.REGISTER, op.broker, member.id)

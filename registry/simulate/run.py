@@ -17,8 +17,8 @@ from typing import Final
 from ..errors import RegistryError
 from ..protocol import headers
 from ..protocol.codes import RequestCode
-from .broker import Administrator, BrokerProcess, Client, NotAsPlanned, Server, Table
-from .day import DayPlan, Kind, Op
+from .broker import Administrator, BrokerProcess, NotAsPlanned, SimulatedClient, SimulatedServer, Table
+from .day import DayPlan, Op, OpKind
 
 _FAULTS_KEPT: Final = 100
 _LEAVE_WITHIN_S: Final = 10.0
@@ -37,7 +37,7 @@ class Outcome:
     """
 
     def __init__(self) -> None:
-        self.done: Counter[Kind] = Counter()
+        self.done: Counter[OpKind] = Counter()
         self.faults: list[str] = []
         self.fault_count = 0
         self.lookups: Counter[tuple[str, bool]] = Counter()
@@ -59,7 +59,7 @@ class Simulation:
         servers: host and port of the name servers, as many as the plan's shape says.
     """
 
-    def __init__(self, plan: DayPlan, servers: list[Server]) -> None:
+    def __init__(self, plan: DayPlan, servers: list[SimulatedServer]) -> None:
         assert len(servers) == plan.shape.servers
         self.plan = plan
         self.outcome = Outcome()
@@ -69,7 +69,7 @@ class Simulation:
         self._processes = {
             key: BrokerProcess(member, self._tables[key[0]], servers) for key, member in plan.members().items()
         }
-        self._clients = [Client(servers[number % len(servers)]) for number in range(plan.shape.clients)]
+        self._clients = [SimulatedClient(servers[number % len(servers)]) for number in range(plan.shape.clients)]
         self._always, self._never = set(plan.always), set(plan.never)
         self._last: dict[Hashable, asyncio.Task[None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -130,12 +130,12 @@ class Simulation:
     def _begin(self, op: Op) -> None:
         keys = _order(op)
         before = {self._last[key] for key in keys if key in self._last}
-        if op.kind is Kind.LOOKUP:
+        if op.kind is OpKind.LOOKUP:
             before.update(task for task in self._first_starts if not task.done())
         task = asyncio.create_task(self._perform(op, before))
         for key in keys:
             self._last[key] = task
-        if op.kind is Kind.START and op.at_ms <= self.plan.shape.started_ms:
+        if op.kind is OpKind.START and op.at_ms <= self.plan.shape.started_ms:
             self._first_starts.append(task)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -152,17 +152,17 @@ class Simulation:
 
     async def _do(self, op: Op) -> None:
         match op.kind:
-            case Kind.LOOKUP:
+            case OpKind.LOOKUP:
                 await self._look_up(op)
-            case Kind.PUT_TOPIC | Kind.DROP_TOPIC:
+            case OpKind.PUT_TOPIC | OpKind.DROP_TOPIC:
                 self._tables[op.broker].change(op)
-            case Kind.DELETE_TOPIC:
+            case OpKind.DELETE_TOPIC:
                 header: headers.Header = headers.DeleteTopic(op.topic)
                 await self._watcher.administer(RequestCode.DELETE_TOPIC_IN_NAMESRV, header.to_ext_fields())
-            case Kind.WIPE:
+            case OpKind.WIPE:
                 header = headers.WipeWritePerm(op.broker)
                 await self._watcher.administer(RequestCode.WIPE_WRITE_PERM_OF_BROKER, header.to_ext_fields())
-            case Kind.ADD:
+            case OpKind.ADD:
                 header = headers.AddWritePerm(op.broker)
                 await self._watcher.administer(RequestCode.ADD_WRITE_PERM_OF_BROKER, header.to_ext_fields())
             case _:
@@ -171,28 +171,28 @@ class Simulation:
 
     async def _do_process(self, op: Op, process: BrokerProcess) -> None:
         match op.kind:
-            case Kind.START:
+            case OpKind.START:
                 await process.start()
-            case Kind.REGISTER:
+            case OpKind.REGISTER:
                 await process.register()
-            case Kind.BEAT | Kind.ASK | Kind.TOUCH:
+            case OpKind.BEAT | OpKind.ASK | OpKind.TOUCH:
                 await process.beat(op.kind)
-            case Kind.SILENCE:
+            case OpKind.SILENCE:
                 pass  # no beats are planned until it is back
-            case Kind.EXPIRE:
+            case OpKind.EXPIRE:
                 await self._watcher.until_gone(process.member)
                 process.is_registered = False
                 process.abort()
-            case Kind.CLOSE:
+            case OpKind.CLOSE:
                 await process.close()
                 await self._watcher.until_gone(process.member)
-            case Kind.LEAVE:
+            case OpKind.LEAVE:
                 await process.leave()
                 await self._watcher.until_gone(process.member)
-            case Kind.UNLINK:
+            case OpKind.UNLINK:
                 assert op.server is not None
                 await process.unlink(op.server)
-            case Kind.RELINK:
+            case OpKind.RELINK:
                 assert op.server is not None
                 await process.relink(op.server)
 
@@ -224,10 +224,10 @@ class Simulation:
 
 def _order(op: Op) -> list[Hashable]:
     """What an operation must not overtake: it waits for the last earlier one with any of these keys."""
-    if op.kind is Kind.LOOKUP:
+    if op.kind is OpKind.LOOKUP:
         return [("client", op.client)]
     keys: list[Hashable] = [("process", op.broker, op.id)] if op.id is not None else []
-    if op.kind not in (Kind.BEAT, Kind.ASK, Kind.TOUCH, Kind.SILENCE, Kind.UNLINK, Kind.RELINK):
+    if op.kind not in (OpKind.BEAT, OpKind.ASK, OpKind.TOUCH, OpKind.SILENCE, OpKind.UNLINK, OpKind.RELINK):
         keys += [("broker", name) for name in op.brokers or (op.broker,)]
     if op.topic:
         keys.append(("topic", op.topic))

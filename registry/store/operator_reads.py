@@ -134,7 +134,7 @@ async def read_brokers(store: Store) -> list[BrokerInfo]:
 
 
 async def read_topics(store: Store) -> list[TopicInfo]:
-    """Every topic, by name."""
+    """Read every topic, sorted by its name."""
     found: dict[str, dict[str, QueueData]] = {}
     async for name, cells in read_queues(store):
         for raw, data in cells.items():

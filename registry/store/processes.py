@@ -122,7 +122,7 @@ def this_process() -> ThisProcess:
     }  # fmt: skip
 
 
-class Peer(NamedTuple):
+class PeerAddress(NamedTuple):
     """Where a broker's connection comes from: ``host:port``, and that of the proxy before it ("" = none)."""
 
     address: str
@@ -191,10 +191,10 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _facts = msgspec.json.Decoder(WorkerFacts | SweeperFacts)
-_peers = msgspec.json.Decoder(dict[str, Peer])
+_peers = msgspec.json.Decoder(dict[str, PeerAddress])
 
 
-def encode_peers(peers: Iterable[tuple[str, Peer]]) -> bytes:
+def encode_peers(peers: Iterable[tuple[str, PeerAddress]]) -> bytes:
     """Who -> its peer, as Redis keeps it; the first ``PEERS_MOST`` of them."""
     return msgspec.json.encode({who: peer for (who, peer), _ in zip(peers, range(PEERS_MOST), strict=False)})
 
@@ -304,10 +304,10 @@ class BrokerConnection(msgspec.Struct, frozen=True, rename="camel"):
         return printable(text)
 
 
-class Connections:
+class BrokerConnections:
     """Gives the front ends of brokers their names; made by :func:`read_connections`."""
 
-    def __init__(self, workers: Mapping[str, WorkerFacts], peers: Mapping[str, Mapping[str, Peer]]) -> None:
+    def __init__(self, workers: Mapping[str, WorkerFacts], peers: Mapping[str, Mapping[str, PeerAddress]]) -> None:
         self._workers = workers
         self._peers = peers
 
@@ -318,7 +318,7 @@ class Connections:
             incarnation = channel.partition(b"/")[0].decode("utf-8", "replace")
             facts = self._workers.get(incarnation)
             told_nothing = "direct" if front_end.startswith(b"direct:") else front_end.decode("utf-8", "replace")
-            peer = self._peers.get(incarnation, {}).get(who, Peer(""))
+            peer = self._peers.get(incarnation, {}).get(who, PeerAddress(""))
             found.append(
                 BrokerConnection(
                     facts.name if facts else told_nothing, facts.address if facts else "", incarnation, peer.address,
@@ -328,10 +328,10 @@ class Connections:
         return sorted(found, key=lambda one: (one.front_end, one.worker))
 
 
-async def read_connections(store: Store, now_ms: int) -> Connections:
+async def read_connections(store: Store, now_ms: int) -> BrokerConnections:
     """What names the front ends of brokers, and where brokers' connections come from."""
     workers, _ = await _read_processes(store, now_ms)
-    peers: dict[str, dict[str, Peer]] = {}
+    peers: dict[str, dict[str, PeerAddress]] = {}
     if workers:
         told = await store.read(
             *(("HGET", keys.peers(store.namespace), worker.incarnation) for worker in workers)
@@ -341,4 +341,4 @@ async def read_connections(store: Store, now_ms: int) -> Connections:
                 peers[worker.incarnation] = _peers.decode(text or b"{}")
             except msgspec.DecodeError as error:
                 logger.debug("the peers of the worker %s cannot be read: %s", worker.incarnation, error)
-    return Connections({worker.incarnation: worker.facts for worker in workers}, peers)
+    return BrokerConnections({worker.incarnation: worker.facts for worker in workers}, peers)

@@ -44,7 +44,7 @@ class CallTimes:
         self.away = self.refused = 0
 
     def script(self, name: str) -> Durations:
-        """The times of a script."""
+        """Return the times that a script took."""
         times = self.scripts.get(name)
         if times is None:
             times = self.scripts[name] = Durations()
@@ -68,7 +68,7 @@ class CallTimes:
         return {**scripts, "redis_read_seconds": self.reads.told()}
 
     def counters(self) -> dict[str, int]:
-        """The failures, by metric."""
+        """The failures so far, by the name of the metric."""
         return {
             'redis_failures_total{kind="away"}': self.away,
             'redis_failures_total{kind="refused"}': self.refused,
@@ -147,7 +147,7 @@ class Store:
         return other
 
     async def close(self) -> None:
-        """Close every connection."""
+        """Close every connection to Redis."""
         await self.client.aclose()
 
     async def is_answered_anew(self, within_s: float) -> bool:

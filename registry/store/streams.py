@@ -83,7 +83,7 @@ class ReaderPosition(msgspec.Struct, frozen=True):
     exact: bool = False
 
 
-class Reader(msgspec.Struct, frozen=True):
+class StreamReader(msgspec.Struct, frozen=True):
     """A reader of the streams. silent: nothing is kept for it any more."""
 
     seen_ms: int
@@ -96,7 +96,7 @@ class Survey(msgspec.Struct, frozen=True):
 
     now_ms: int
     streams: dict[str, StreamState]
-    readers: dict[str, Reader]
+    readers: dict[str, StreamReader]
 
 
 class _Made(msgspec.Struct):

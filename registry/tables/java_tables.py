@@ -14,7 +14,7 @@ from .tables import Tables
 
 
 class JavaQueueData(msgspec.Struct, frozen=True, rename="camel"):
-    """QueueData."""
+    """RocketMQ's QueueData: one row of topicQueueTable."""
 
     broker_name: str
     read_queue_nums: int
@@ -24,7 +24,7 @@ class JavaQueueData(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class JavaBrokerData(msgspec.Struct, frozen=True, rename="camel"):
-    """BrokerData."""
+    """RocketMQ's BrokerData: one row of brokerAddrTable."""
 
     cluster: str
     broker_name: str
@@ -34,7 +34,7 @@ class JavaBrokerData(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class JavaDataVersion(msgspec.Struct, frozen=True, rename="camel"):
-    """DataVersion."""
+    """RocketMQ's DataVersion of a broker's topics."""
 
     counter: int
     state_version: int

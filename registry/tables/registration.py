@@ -120,7 +120,7 @@ def compare(
     return diff
 
 
-class Role(NamedTuple):
+class BrokerRole(NamedTuple):
     """What a registration is for its brokerName.
 
     counts: its topics are the brokerName's. wipes_write: without write permission. is_new: nobody had its id.
@@ -131,7 +131,7 @@ class Role(NamedTuple):
     is_new: bool
 
 
-def role_of(registration: Registration, row: BrokerRow | None) -> Role:
+def role_of(registration: Registration, row: BrokerRow | None) -> BrokerRole:
     """Work out the role of a registration, given the brokerName's row before it."""
     ids = _ids_after(registration, row)
     is_new = row is None or registration.broker_id not in ids
@@ -140,7 +140,7 @@ def role_of(registration: Registration, row: BrokerRow | None) -> Role:
     is_prime_slave = (
         registration.enable_acting_master is not None and not is_master and registration.broker_id == min(ids)
     )
-    return Role(is_master or is_prime_slave, is_prime_slave and bool(registration.enable_acting_master), is_new)
+    return BrokerRole(is_master or is_prime_slave, is_prime_slave and bool(registration.enable_acting_master), is_new)
 
 
 def _ids_after(registration: Registration, row: BrokerRow | None) -> set[int]:

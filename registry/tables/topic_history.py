@@ -23,7 +23,7 @@ class Place(NamedTuple):
 Route = dict[str, Place]
 
 
-class Step(NamedTuple):
+class RouteStep(NamedTuple):
     """A change of the route. change: with this topic alone."""
 
     change: Change
@@ -93,7 +93,7 @@ class TopicHistory:
 
     def steps(
         self, now: Mapping[str, QueueData], rows_now: Mapping[str, BrokerRow], *, complete: bool
-    ) -> Iterator[Step]:
+    ) -> Iterator[RouteStep]:
         """Every change of the route.
 
         Args:
@@ -130,7 +130,7 @@ class TopicHistory:
                 queue_datas.pop(name, None)
                 rows.pop(name, None)
             if touches and before != (after := route()):
-                yield Step(change, before, after)
+                yield RouteStep(change, before, after)
 
     def _queue_datas_before(self, now: Mapping[str, QueueData]) -> dict[str, QueueData | None]:
         """What the topic had at each brokerName before the first change; None: something, or it is not known."""

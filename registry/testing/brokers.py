@@ -142,7 +142,7 @@ class FakeCluster:
             broker.put_topic(name, read_queue_nums, write_queue_nums, perm)
 
     def stop(self) -> None:
-        """Every broker leaves."""
+        """Have every broker unregister and end."""
         for broker in self._all():
             broker.stop()
 

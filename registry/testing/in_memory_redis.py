@@ -157,7 +157,7 @@ class _Lua:
         return self._compiled[source]()
 
 
-class _Socket(AsyncFakeSocket):
+class _FakeSocket(AsyncFakeSocket):
     def _get_server_runtime(self, server: FakeServer) -> Any:
         runtime = super()._get_server_runtime(server)
         if not isinstance(runtime, _Lua):
@@ -177,9 +177,9 @@ class _Socket(AsyncFakeSocket):
         return _INFO.replace(b"\n", b"\r\n")
 
 
-class _Connection(FakeAsyncRedisConnection):
+class _FakeConnection(FakeAsyncRedisConnection):
     async def _connect(self) -> None:
-        self._sock = _Socket(self._server, self.db, client_class=self._client_class, client_info=self._client_info)
+        self._sock = _FakeSocket(self._server, self.db, client_class=self._client_class, client_info=self._client_info)
         self._reader, self._writer = FakeReader(self._sock), FakeWriter(self._sock)
 
 
@@ -206,4 +206,4 @@ class InMemoryRedis:
         OPENERS.pop(self.url, None)
 
     def _open(self) -> Any:
-        return FakeAsyncRedis(server=self._server, connection_class=_Connection)
+        return FakeAsyncRedis(server=self._server, connection_class=_FakeConnection)

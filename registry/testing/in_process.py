@@ -53,7 +53,7 @@ class InProcessRegistry(AnyRegistry):
 
     @property
     def is_running(self) -> bool:
-        """Whether it answers."""
+        """Whether the registry answers."""
         return self._thread is not None and self._thread.is_alive()
 
     def start(self) -> None:

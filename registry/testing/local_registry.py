@@ -75,7 +75,7 @@ class AnyRegistry:
         raise NotImplementedError
 
     def close(self) -> None:
-        """End it for good."""
+        """End the process for good."""
         raise NotImplementedError
 
     def brokers(self) -> dict[str, dict[int, str]]:

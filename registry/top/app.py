@@ -20,7 +20,7 @@ from ..names import printable
 from ..operators.words import counted, duration, what
 from ..store.operator_reads import BrokerInfo
 from ..tasks import cancelled, pause
-from .watched import Look, Rates, Watched
+from .watched import Look, ShownRates, Watched
 
 _EVERY_S: Final = 1.0
 _ROWS: Final = 200
@@ -81,7 +81,7 @@ class Top(App[None]):
         yield Footer(compact=True)
 
     def on_mount(self) -> None:
-        """Begin to look."""
+        """Begin to look, once the screen is there."""
         table = self.query_one("#brokers", DataTable)
         table.add_columns(*_COLUMNS)
         table.focus()
@@ -191,7 +191,7 @@ class Top(App[None]):
         line.focus()
 
     def action_unfilter(self) -> None:
-        """Show everything again."""
+        """Show every broker and change again."""
         line = self.query_one("#filter", Input)
         line.value = ""
         line.remove_class("open")
@@ -221,7 +221,7 @@ def _who_is_there(look: Look) -> str:
     return text + (f"; {unwell[0]}" + (f" and {len(unwell) - 1} more" if unwell[1:] else "") if unwell else "")
 
 
-def _rates(rates: Rates) -> str:
+def _rates(rates: ShownRates) -> str:
     return (
         f"a second: lookups {_number(rates.lookups)} ({_number(rates.missing)} in vain), registrations "
         f"{_number(rates.registrations)}, beats {_number(rates.heartbeats)}, changes {_number(rates.changes)}"

@@ -26,7 +26,7 @@ _PAGE: Final = 1000
 _PAGES: Final = 20
 
 
-class Rates(NamedTuple):
+class ShownRates(NamedTuple):
     """How often a second, over the last minute. missing: lookups of names that do not exist; they are lookups, too."""
 
     lookups: float
@@ -46,7 +46,7 @@ class Look(NamedTuple):
     up_since_ms: int
     brokers: list[BrokerInfo]
     fleet: Fleet
-    rates: Rates
+    rates: ShownRates
     changes: list[Change]
     anew: bool
 
@@ -118,7 +118,7 @@ class Watched:
         lookups, missing = self._lookups_seen.per_second(head.now_ms)
         registrations, changed, beats = self._beats_seen.per_second(head.now_ms)
         (changes_rate,) = self._changes_seen.per_second(head.now_ms)
-        rates = Rates(lookups, missing, registrations, changed, beats, changes_rate)
+        rates = ShownRates(lookups, missing, registrations, changed, beats, changes_rate)
         fleet = await read_fleet(store)
         brokers = sorted(await read_brokers(store), key=lambda one: one.expires_in_ms)
         return Look(head.now_ms, head.up_since_ms, brokers, fleet, rates, changes, anew)

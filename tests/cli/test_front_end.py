@@ -8,7 +8,7 @@ import pytest
 
 from mqregistry.cli.run.front_end import run_front_end
 from mqregistry.config.settings import Settings
-from mqregistry.server.process.metrics import Fleet, Status
+from mqregistry.server.process.metrics import FrontEndWorkers, Status
 from mqregistry.store.snapshot import read_kv
 from tests.store.bed import Bed
 from tests.waiting import until
@@ -19,7 +19,7 @@ class Supervisor:
 
     def __init__(self, store, *, sweep):
         self.store, self.settings = store, Settings(sweep=sweep, scan_not_active_broker_interval_ms=100)
-        self.fleet, self.stopping = Fleet(1), asyncio.Event()
+        self.fleet, self.stopping = FrontEndWorkers(1), asyncio.Event()
         self.beside = []
 
     async def run(self, *, beside):

@@ -10,8 +10,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from mqregistry.server.counting.counters import Counters
 from mqregistry.server.process.figures.table import OF_PIPELINE
-from mqregistry.server.process.metrics import METRICS, PREFIX, SILENT_S, Fleet, Status, exposition
-from mqregistry.store.streams import Alarm, Reader, ReaderPosition, StreamState, Survey
+from mqregistry.server.process.metrics import METRICS, PREFIX, SILENT_S, FrontEndWorkers, Status, exposition
+from mqregistry.store.streams import Alarm, ReaderPosition, StreamReader, StreamState, Survey
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "metrics.md"
 
@@ -29,7 +29,7 @@ def exported(fleet):
 
 
 def test_exported_is_what_the_table_says():
-    families = exported(Fleet(1))
+    families = exported(FrontEndWorkers(1))
     shown = {name: metric for name, metric in METRICS.items() if name not in OF_PIPELINE}
     assert {name for name in families} == {PREFIX + name.removesuffix("_total") for name in shown}
     for name, metric in shown.items():
@@ -49,8 +49,8 @@ def test_everything_that_a_worker_counts_is_in_the_table():
 
 
 def test_streams_and_their_readers_are_shown_as_long_as_somebody_can_see_them():
-    fleet = Fleet(1)
-    reader = Reader(
+    fleet = FrontEndWorkers(1)
+    reader = StreamReader(
         seen_ms=1_000,
         positions={"changes": ReaderPosition("5-0", 3, 300, 2500), "lookups": ReaderPosition("1-0", state="lost")},
     )
@@ -77,7 +77,7 @@ def test_streams_and_their_readers_are_shown_as_long_as_somebody_can_see_them():
 
 
 def test_fleet_sums_counters_over_workers_and_their_lives():
-    fleet = Fleet(2)
+    fleet = FrontEndWorkers(2)
     for index in range(2):
         fleet.told(index, Status(ready=True, counters={'lookups_total{result="found"}': 3}, rebuilds=1))
     fleet.gone(0)
@@ -88,7 +88,7 @@ def test_fleet_sums_counters_over_workers_and_their_lives():
 
 
 def test_fleet_gauges_take_the_worst_or_the_sum():
-    fleet = Fleet(2)
+    fleet = FrontEndWorkers(2)
     fleet.told(0, Status(ready=True, seq=5, lag_ms=10, connections=2, stale=True, brokers=4, grace=True))
     fleet.told(1, Status(ready=True, seq=7, lag_ms=250, connections=3, redis_away=True, brokers=5))
     values = {series.name: series.value for series in fleet.series()}
@@ -100,14 +100,14 @@ def test_fleet_gauges_take_the_worst_or_the_sum():
 
 
 def test_fleet_redis_away_is_ready_all_the_same():
-    fleet = Fleet(1)
+    fleet = FrontEndWorkers(1)
     fleet.told(0, Status(ready=True, stale=True, redis_away=True))
     assert fleet.not_ready() == []
 
 
 def test_fleet_silent_draining_or_missing_worker_is_not_ready():
     clock = Clock()
-    fleet = Fleet(3, clock=clock)
+    fleet = FrontEndWorkers(3, clock=clock)
     fleet.told(0, Status(ready=True))
     clock.now += SILENT_S + 1
     fleet.told(1, Status(ready=True, draining=True))

@@ -16,7 +16,7 @@ from mqregistry.client.routes.tables import FoundBroker
 from mqregistry.errors import ClientClosed, NoRoute, PeerUnavailable, RemoteProtocolError
 from mqregistry.protocol.command import Command
 from mqregistry.server.process.http import HttpServer
-from mqregistry.server.process.metrics import Fleet as Workers
+from mqregistry.server.process.metrics import FrontEndWorkers as Workers
 from tests.waiting import until
 
 from .fake_name_server import FakeNameServer, never, route_of

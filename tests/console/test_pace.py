@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from itertools import pairwise
 
-from mqregistry.console.state import Listener, State
+from mqregistry.console.state import OpenPage, State
 
 
 async def test_pages_are_told_two_at_a_time_and_once_for_all_that_is_new():
@@ -16,7 +16,7 @@ async def test_pages_are_told_two_at_a_time_and_once_for_all_that_is_new():
         await page.wait(10)
         told.append(loop.time())
 
-    pages = [Listener(state) for _ in range(10)]
+    pages = [OpenPage(state) for _ in range(10)]
     for _ in range(3):
         for page in pages:
             page.note()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mqregistry.console.checkpoints import Checkpoints, Place, decode_tables, encode_tables
+from mqregistry.console.checkpoints import Checkpoints, StreamPlace, decode_tables, encode_tables
 from mqregistry.console.past import NotKnown
 from mqregistry.embedded import EmbeddedRedis
 from mqregistry.store.store import Store
@@ -169,7 +169,7 @@ async def test_checkpoints_hold_everything(bed):
 def test_a_checkpoint_that_is_no_whole_file_is_passed_over(tmp_path):
     checkpoints = Checkpoints(tmp_path, "redis://x", "default", "e")
 
-    place = Place(5, 1, "5-0")
+    place = StreamPlace(5, 1, "5-0")
     checkpoints.write(place, encode_tables(Tables())[:-3])
     assert checkpoints.places() == [place]
     assert checkpoints.read(place) is None

@@ -24,7 +24,7 @@ from mqregistry.model import who
 from mqregistry.networks import parse_address
 from mqregistry.store.auth.policies import PolicyStore
 from mqregistry.store.auth.refusals import RefusalStore
-from mqregistry.store.processes import Peer, encode_peers
+from mqregistry.store.processes import PeerAddress, encode_peers
 from mqregistry.store.store import Store
 from mqregistry.store.streams import StreamStore
 from tests.cli.conftest import command, env, home  # noqa: F401 - fixtures
@@ -87,7 +87,7 @@ def test_readme_what_it_shows_of_a_broker(run, bed, shell):
         r = await bed.register(
             "127.0.0.1:10911", cluster="DefaultCluster", topics={"TBW102": (8, 8, 7), "SELF_TEST_TOPIC": (1, 1, 6)}
         )
-        peers = encode_peers([(who(r.cluster, r.broker_addr), Peer("127.0.0.1:51234"))])
+        peers = encode_peers([(who(r.cluster, r.broker_addr), PeerAddress("127.0.0.1:51234"))])
         await bed.leases.renew("w1", process=worker(), peers=peers)
 
     run(fill())

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from bench.servers.processes import Processes
-from mqregistry.simulate.day import DayShape, Kind
+from mqregistry.simulate.day import DayShape, OpKind
 from mqregistry.simulate.plan import make_plan
 from mqregistry.simulate.run import Outcome, Simulation
 
@@ -30,5 +30,5 @@ def test_java_name_server_answers_a_day_as_planned(java_name_server: NameServer)
     outcome: Outcome = asyncio.run(Simulation(plan, [("127.0.0.1", java_name_server.port)]).run())
     assert outcome.faults == []
     assert outcome.is_complete
-    assert {op.kind for op in plan.ops} == set(outcome.done) == set(Kind) - {Kind.UNLINK, Kind.RELINK}
+    assert {op.kind for op in plan.ops} == set(outcome.done) == set(OpKind) - {OpKind.UNLINK, OpKind.RELINK}
     assert outcome.done.total() == len(plan.ops)

@@ -8,7 +8,7 @@ from collections import Counter, defaultdict
 import msgspec
 import pytest
 
-from mqregistry.simulate.day import DAY_MS, DayShape, Kind, Op, SimulatedBroker
+from mqregistry.simulate.day import DAY_MS, DayShape, Op, OpKind, SimulatedBroker
 from mqregistry.simulate.plan import make_plan
 from tests.simulate_oracle.expect import Expected
 
@@ -23,7 +23,7 @@ def test_same_shape_gives_the_same_plan_and_another_seed_another():
 
 def test_more_clients_make_no_other_incidents():
     def without_lookups(shape):
-        return [op for op in make_plan(shape).ops if op.kind is not Kind.LOOKUP]
+        return [op for op in make_plan(shape).ops if op.kind is not OpKind.LOOKUP]
 
     assert without_lookups(SHORT) == without_lookups(msgspec.structs.replace(SHORT, clients=50, lookups_per_s=200.0))
 
@@ -32,7 +32,7 @@ def test_more_clients_make_no_other_incidents():
 def test_every_kind_of_operation_occurs(shape):
     for seed in SEEDS[:6]:
         kinds = {op.kind for op in make_plan(msgspec.structs.replace(shape, seed=seed)).ops}
-        assert kinds == set(Kind), seed
+        assert kinds == set(OpKind), seed
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -40,21 +40,21 @@ def test_operations_are_in_order_and_each_process_does_what_it_can(seed):
     plan = make_plan(msgspec.structs.replace(SHORT, seed=seed))
     assert all(one.at_ms <= other.at_ms for one, other in itertools.pairwise(plan.ops))
     may_follow = {
-        "down": {Kind.START},
-        "up": {Kind.BEAT, Kind.ASK, Kind.TOUCH, Kind.REGISTER, Kind.CLOSE, Kind.SILENCE, Kind.LEAVE, Kind.UNLINK,
-               Kind.RELINK},
-        "hung": {Kind.EXPIRE},
+        "down": {OpKind.START},
+        "up": {OpKind.BEAT, OpKind.ASK, OpKind.TOUCH, OpKind.REGISTER, OpKind.CLOSE, OpKind.SILENCE, OpKind.LEAVE,
+               OpKind.UNLINK, OpKind.RELINK},
+        "hung": {OpKind.EXPIRE},
     }  # fmt: skip
     state = defaultdict(lambda: "down")
     for op in plan.ops:
         if op.id is not None:
             process = op.broker, op.id
             assert op.kind in may_follow[state[process]], op
-            if op.kind in (Kind.CLOSE, Kind.LEAVE, Kind.EXPIRE):
+            if op.kind in (OpKind.CLOSE, OpKind.LEAVE, OpKind.EXPIRE):
                 state[process] = "down"
-            elif op.kind in (Kind.START, Kind.SILENCE):
-                state[process] = "up" if op.kind is Kind.START else "hung"
-        elif op.kind is not Kind.LOOKUP:  # nobody knows to the millisecond when a broker that hangs is dropped
+            elif op.kind in (OpKind.START, OpKind.SILENCE):
+                state[process] = "up" if op.kind is OpKind.START else "hung"
+        elif op.kind is not OpKind.LOOKUP:  # nobody knows to the millisecond when a broker that hangs is dropped
             hung = {name for (name, _), its in state.items() if its == "hung"}
             assert not hung.intersection([op.broker, *op.brokers]), op
     assert set(state.values()) == {"down"}, "every broker says goodbye"
@@ -68,9 +68,9 @@ def test_planned_silence_is_longer_than_any_other(seed):
     for op in plan.ops:
         if op.id is not None:
             process = op.broker, op.id
-            if op.kind in (Kind.BEAT, Kind.ASK, Kind.TOUCH) and process in last:
+            if op.kind in (OpKind.BEAT, OpKind.ASK, OpKind.TOUCH) and process in last:
                 longest[process] = max(longest[process], op.at_ms - last[process])
-            if op.kind in (Kind.CLOSE, Kind.LEAVE, Kind.SILENCE):
+            if op.kind in (OpKind.CLOSE, OpKind.LEAVE, OpKind.SILENCE):
                 last.pop(process, None)
             else:
                 last[process] = op.at_ms
@@ -80,7 +80,7 @@ def test_planned_silence_is_longer_than_any_other(seed):
 
 def test_topics_are_looked_up_by_zipf_some_never_and_some_do_not_exist():
     plan = make_plan(msgspec.structs.replace(SHORT, lookups_per_s=500.0))
-    asked = Counter(op.topic for op in plan.ops if op.kind is Kind.LOOKUP)
+    asked = Counter(op.topic for op in plan.ops if op.kind is OpKind.LOOKUP)
     known = {topic for broker in plan.brokers for topic in broker.topics}
     assert set(plan.never) & set(asked)
     assert not set(plan.never) & known
@@ -94,7 +94,7 @@ def test_topics_are_looked_up_by_zipf_some_never_and_some_do_not_exist():
 
 def test_goodbye_is_left_out_when_it_is_not_wanted():
     ops = make_plan(msgspec.structs.replace(SHORT, goodbye=False)).ops
-    gone = {(op.broker, op.id) for op in ops if op.at_ms == SHORT.duration_ms and op.kind is Kind.LEAVE}
+    gone = {(op.broker, op.id) for op in ops if op.at_ms == SHORT.duration_ms and op.kind is OpKind.LEAVE}
     assert not gone
 
 
@@ -122,48 +122,48 @@ def expected(kind: str, *ids: int, topics: dict | None = None) -> Expected:
 
 def test_a_slave_brings_no_topics_unless_it_acts():
     pair = expected("pair", 0, 1)
-    assert pair.apply(Op(0, Kind.START, "b", 1)).topics == {}
-    assert pair.apply(Op(1, Kind.START, "b", 0)).topics == {"t": (4, 4, 6), "u": (2, 2, 7)}
+    assert pair.apply(Op(0, OpKind.START, "b", 1)).topics == {}
+    assert pair.apply(Op(1, OpKind.START, "b", 0)).topics == {"t": (4, 4, 6), "u": (2, 2, 7)}
     acting = expected("acting", 0, 1)
-    assert acting.apply(Op(0, Kind.START, "b", 1)).topics == {"t": (4, 4, 4), "u": (2, 2, 5)}
-    assert acting.apply(Op(1, Kind.START, "b", 0)).topics == {"t": (4, 4, 6), "u": (2, 2, 7)}
+    assert acting.apply(Op(0, OpKind.START, "b", 1)).topics == {"t": (4, 4, 4), "u": (2, 2, 5)}
+    assert acting.apply(Op(1, OpKind.START, "b", 0)).topics == {"t": (4, 4, 6), "u": (2, 2, 7)}
 
 
 def test_a_name_that_loses_its_master_cannot_be_written_to_where_masters_are_stood_in_for():
     for kind, topics in (("pair", {}), ("acting", {"t": (4, 4, 4), "u": (2, 2, 5)})):
         model = expected(kind, 0, 1)
-        model.apply(Op(0, Kind.START, "b", 0))
-        model.apply(Op(1, Kind.START, "b", 1))
-        gone = model.apply(Op(2, Kind.CLOSE, "b", 0))
+        model.apply(Op(0, OpKind.START, "b", 0))
+        model.apply(Op(1, OpKind.START, "b", 1))
+        gone = model.apply(Op(2, OpKind.CLOSE, "b", 0))
         assert (gone.type, gone.addrs, gone.topics) == ("broker_closed", {1: "127.10.0.1:1"}, topics)
-        assert model.apply(Op(3, Kind.BEAT, "b", 1)) is None
+        assert model.apply(Op(3, OpKind.BEAT, "b", 1)) is None
 
 
 def test_a_wiped_permission_survives_beats_and_ends_with_a_changed_table():
     model = expected("single", 0)
-    model.apply(Op(0, Kind.START, "b", 0))
-    assert model.apply(Op(1, Kind.WIPE, "b")).topics == {"t": (4, 4, 4), "u": (2, 2, 5)}
-    assert model.apply(Op(2, Kind.WIPE, "b")) is None
-    assert model.apply(Op(3, Kind.BEAT, "b", 0)) is None
-    model.apply(Op(4, Kind.PUT_TOPIC, "b", topic="v", queues=(1, 1, 6)))
-    assert model.apply(Op(4, Kind.REGISTER, "b", 0)).topics == {"t": (4, 4, 6), "u": (2, 2, 7), "v": (1, 1, 6)}
-    assert model.apply(Op(5, Kind.ADD, "b")).topics == {"u": (2, 2, 6)}
+    model.apply(Op(0, OpKind.START, "b", 0))
+    assert model.apply(Op(1, OpKind.WIPE, "b")).topics == {"t": (4, 4, 4), "u": (2, 2, 5)}
+    assert model.apply(Op(2, OpKind.WIPE, "b")) is None
+    assert model.apply(Op(3, OpKind.BEAT, "b", 0)) is None
+    model.apply(Op(4, OpKind.PUT_TOPIC, "b", topic="v", queues=(1, 1, 6)))
+    assert model.apply(Op(4, OpKind.REGISTER, "b", 0)).topics == {"t": (4, 4, 6), "u": (2, 2, 7), "v": (1, 1, 6)}
+    assert model.apply(Op(5, OpKind.ADD, "b")).topics == {"u": (2, 2, 6)}
 
 
 def test_a_deleted_topic_returns_with_the_next_beat_of_a_broker_that_has_it():
     model = expected("single", 0)
-    model.apply(Op(0, Kind.START, "b", 0))
-    assert model.apply(Op(1, Kind.DELETE_TOPIC, topic="t", brokers=("b",))).brokers == ("b",)
-    assert model.apply(Op(2, Kind.DELETE_TOPIC, topic="t", brokers=("b",))) is None
-    assert model.apply(Op(3, Kind.BEAT, "b", 0)).topics == {"t": (4, 4, 6)}
+    model.apply(Op(0, OpKind.START, "b", 0))
+    assert model.apply(Op(1, OpKind.DELETE_TOPIC, topic="t", brokers=("b",))).brokers == ("b",)
+    assert model.apply(Op(2, OpKind.DELETE_TOPIC, topic="t", brokers=("b",))) is None
+    assert model.apply(Op(3, OpKind.BEAT, "b", 0)).topics == {"t": (4, 4, 6)}
 
 
 def test_beats_are_counted_where_there_is_a_connection():
     model = Expected(make_plan(msgspec.structs.replace(EMPTY.shape, servers=3, incidents=0.0)))
     name = EMPTY.brokers[0].name
-    model.apply(Op(0, Kind.START, name, 0))
-    model.apply(Op(1, Kind.UNLINK, name, 0, 1))
-    model.apply(Op(2, Kind.BEAT, name, 0))
-    model.apply(Op(3, Kind.RELINK, name, 0, 1))
-    model.apply(Op(4, Kind.TOUCH, name, 0))
+    model.apply(Op(0, OpKind.START, name, 0))
+    model.apply(Op(1, OpKind.UNLINK, name, 0, 1))
+    model.apply(Op(2, OpKind.BEAT, name, 0))
+    model.apply(Op(3, OpKind.RELINK, name, 0, 1))
+    model.apply(Op(4, OpKind.TOUCH, name, 0))
     assert list(model.beats.values()) == [3 + 2 + 1 + 3]

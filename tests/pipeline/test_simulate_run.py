@@ -22,8 +22,8 @@ from mqregistry.protocol.bodies.route import decode_cluster_info
 from mqregistry.protocol.codes import RequestCode
 from mqregistry.protocol.command import Command
 from mqregistry.protocol.headers import WipeWritePerm
-from mqregistry.simulate.broker import Administrator, Client, Server
-from mqregistry.simulate.day import DayShape, Kind
+from mqregistry.simulate.broker import Administrator, SimulatedClient, SimulatedServer
+from mqregistry.simulate.day import DayShape, OpKind
 from mqregistry.simulate.plan import make_plan
 from mqregistry.simulate.run import Simulation
 from mqregistry.store.store import Store
@@ -83,16 +83,16 @@ async def test_a_day_goes_as_planned_and_redis_says_the_same(front_ends, redis_u
     assert day.outcome.faults == []
     assert day.truth.differences == []
     assert day.outcome.is_complete
-    assert set(day.outcome.done) == set(Kind)
+    assert set(day.outcome.done) == set(OpKind)
     assert shown == {}
     tables = day.truth.figures
     assert {row["broker_name"] for row in tables["broker"]} == {broker.name for broker in simulation.plan.brokers}
     hours = [row for row in tables["broker"] if row["grain"] == "hour"]
     planned = [op.kind for op in simulation.plan.ops]
-    for column, kind in (("closes", Kind.CLOSE), ("expiries", Kind.EXPIRE), ("unregistrations", Kind.LEAVE)):
+    for column, kind in (("closes", OpKind.CLOSE), ("expiries", OpKind.EXPIRE), ("unregistrations", OpKind.LEAVE)):
         assert sum(row[column] for row in hours) == planned.count(kind) > 0
     asked = [row for table in ("topic", "missing_topic") for row in tables[table] if row["grain"] == "hour"]
-    assert 0 < sum(row["lookups"] for row in asked) <= planned.count(Kind.LOOKUP)  # the last come after the end
+    assert 0 < sum(row["lookups"] for row in asked) <= planned.count(OpKind.LOOKUP)  # the last come after the end
 
 
 async def test_breaking_off_leaves_nobody_behind(front_ends, redis_url, namespace):
@@ -100,7 +100,7 @@ async def test_breaking_off_leaves_nobody_behind(front_ends, redis_url, namespac
     stop = asyncio.Event()
 
     async def soon():
-        await until(lambda: simulation.outcome.done[Kind.BEAT] >= 20, "it runs")
+        await until(lambda: simulation.outcome.done[OpKind.BEAT] >= 20, "it runs")
         assert await rows(front_ends[1].port)
         stop.set()
 
@@ -118,7 +118,7 @@ async def test_what_somebody_else_changes_is_told(front_ends, redis_url, namespa
     name = simulation.plan.brokers[0].name
 
     async def meddle():
-        await until(lambda: simulation.outcome.done[Kind.BEAT] >= 12, "it runs")
+        await until(lambda: simulation.outcome.done[OpKind.BEAT] >= 12, "it runs")
         connection = await PeerConnection.connect("127.0.0.1", front_ends[0].port)
         await connection.request(RequestCode.WIPE_WRITE_PERM_OF_BROKER, WipeWritePerm(name).to_ext_fields())
         await connection.close()
@@ -138,7 +138,10 @@ async def test_whom_a_name_server_hung_up_on_is_heard_again():
             return await server.usual_answer(request) if request.code == 105 else Command(code=0)
 
         server.answer = take
-        administrator, client = Administrator([address := Server("127.0.0.1", server.port)]), Client(address)
+        administrator, client = (
+            Administrator([address := SimulatedServer("127.0.0.1", server.port)]),
+            SimulatedClient(address),
+        )
         await administrator.open()
         for times in (1, 2):
             await administrator.administer(RequestCode.DELETE_TOPIC_IN_NAMESRV, {"topic": "orders"})

@@ -8,7 +8,7 @@ from collections import Counter
 import msgspec
 import pytest
 
-from mqregistry.simulate.day import DayShape, Kind
+from mqregistry.simulate.day import DayShape, OpKind
 from mqregistry.simulate.plan import make_plan
 from tests.simulate_oracle.expect import Expected
 from tests.simulate_oracle.history import History, Steps
@@ -254,7 +254,7 @@ def as_planned():
         if effect.topics:
             event["topics"] = {topic: {"r": r, "w": w, "p": p, "f": 0} for topic, (r, w, p) in effect.topics.items()}
         changes.append(event)
-    answers = Counter((op.topic, op.topic not in PLAN.never) for op in PLAN.ops if op.kind is Kind.LOOKUP)
+    answers = Counter((op.topic, op.topic not in PLAN.never) for op in PLAN.ops if op.kind is OpKind.LOOKUP)
     lookups = [{"ms": 5_000, "found": {}, "missing": {}}]
     for (topic, was_found), count in answers.items():
         lookups[0]["found" if was_found else "missing"][topic] = count

@@ -24,10 +24,10 @@ from mqregistry.server.auth.tally import Tally
 from mqregistry.server.counting.counters import Counters
 from mqregistry.server.process.figures.table import OF_PIPELINE, Series
 from mqregistry.server.process.http import HttpServer
-from mqregistry.server.process.metrics import METRICS, PREFIX, SILENT_S, Fleet, Status
+from mqregistry.server.process.metrics import METRICS, PREFIX, SILENT_S, FrontEndWorkers, Status
 from mqregistry.server.rates.rates import Rates
 from mqregistry.store.store import CallTimes, RedisFigures
-from mqregistry.store.streams import Alarm, Reader, ReaderPosition, StreamState, Survey
+from mqregistry.store.streams import Alarm, ReaderPosition, StreamReader, StreamState, Survey
 
 from .harness import Broker, wait_until
 from .serving import Metrics, Serving, free_ports, get
@@ -48,7 +48,7 @@ def clock():
 
 @pytest.fixture
 def fleet(clock):
-    return Fleet(2, clock=clock)
+    return FrontEndWorkers(2, clock=clock)
 
 
 @pytest.fixture
@@ -112,7 +112,7 @@ def page(port):
 
 def test_every_documented_metric_is_exported_and_every_exported_one_is_documented(fleet, http_port):
     fleet.told(0, told())
-    reader = Reader(1, {"changes": ReaderPosition("1-0")})
+    reader = StreamReader(1, {"changes": ReaderPosition("1-0")})
     fleet.survey(Survey(1, {"changes": StreamState(1, 1)}, {"reader": reader}))
     fleet.alarmed(Alarm("near", "changes", "reader"))
     fleet.show("redis", [Series(f"redis_{name}", "", 1) for name in RedisFigures._fields])

@@ -13,7 +13,7 @@ from mqregistry.config.settings import Settings
 from mqregistry.errors import PeerUnavailable
 from mqregistry.server.process.http import HttpServer
 from mqregistry.server.process.known_fleet import KnownFleet
-from mqregistry.server.process.metrics import Fleet as Workers
+from mqregistry.server.process.metrics import FrontEndWorkers as Workers
 from mqregistry.server.process.port.sockets import advertised
 from mqregistry.store.processes import Fleet, SweeperFacts, SweeperNow, WorkerFacts, WorkerNow, front_ends_of
 from tests.waiting import until

@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from mqregistry.simulate.day import DayPlan, Kind, Member, Op, SimulatedBroker
+from mqregistry.simulate.day import DayPlan, Member, Op, OpKind, SimulatedBroker
 
 Queues = tuple[int, int, int]
 """Read queues, write queues, permission."""
@@ -21,7 +21,7 @@ Queues = tuple[int, int, int]
 _WRITE: Final = 2
 
 REGISTERED: Final = "broker_registered"
-_GONE_BY: Final = {Kind.CLOSE: "broker_closed", Kind.EXPIRE: "broker_expired", Kind.LEAVE: "broker_unregistered"}
+_GONE_BY: Final = {OpKind.CLOSE: "broker_closed", OpKind.EXPIRE: "broker_expired", OpKind.LEAVE: "broker_unregistered"}
 
 
 class Effect(msgspec.Struct, frozen=True):
@@ -65,26 +65,26 @@ class Expected:
     def apply(self, op: Op) -> Effect | None:
         """Apply the next operation; its effect, or None when it changes no table."""
         match op.kind:
-            case Kind.START | Kind.REGISTER | Kind.BEAT | Kind.RELINK:
+            case OpKind.START | OpKind.REGISTER | OpKind.BEAT | OpKind.RELINK:
                 return self._register(op, self._member(op))
-            case Kind.ASK | Kind.TOUCH:
+            case OpKind.ASK | OpKind.TOUCH:
                 self._beat(self._member(op))
-            case Kind.CLOSE | Kind.EXPIRE | Kind.LEAVE:
+            case OpKind.CLOSE | OpKind.EXPIRE | OpKind.LEAVE:
                 return self._remove(op, self._member(op))
-            case Kind.UNLINK:
+            case OpKind.UNLINK:
                 self._unlinked[op.broker, self._member(op).id] += 1
-            case Kind.PUT_TOPIC:
+            case OpKind.PUT_TOPIC:
                 assert op.queues is not None
                 table = self._tables[op.broker]
                 table.topics[op.topic] = op.queues
                 table.counter += 1
-            case Kind.DROP_TOPIC:
+            case OpKind.DROP_TOPIC:
                 table = self._tables[op.broker]
                 del table.topics[op.topic]
                 table.counter += 1
-            case Kind.DELETE_TOPIC:
+            case OpKind.DELETE_TOPIC:
                 return self._delete(op)
-            case Kind.WIPE | Kind.ADD:
+            case OpKind.WIPE | OpKind.ADD:
                 return self._set_perm(op)
         return None
 
@@ -97,7 +97,7 @@ class Expected:
 
     def _register(self, op: Op, member: Member) -> Effect | None:
         name, process = member.broker, (member.broker, member.id)
-        if op.kind is Kind.RELINK:
+        if op.kind is OpKind.RELINK:
             self._unlinked[process] -= 1
             self.beats[member.who] += 1
         else:
@@ -150,7 +150,7 @@ class Expected:
     def _set_perm(self, op: Op) -> Effect | None:
         present = self._queues.get(op.broker, {})
         said = {
-            topic: _without_write(data) if op.kind is Kind.WIPE else (*data[:2], 6) for topic, data in present.items()
+            topic: _without_write(data) if op.kind is OpKind.WIPE else (*data[:2], 6) for topic, data in present.items()
         }
         topics = {topic: data for topic, data in said.items() if data != present[topic]}
         present.update(topics)

@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from mqregistry.errors import StoreError
-from mqregistry.simulate.day import DayPlan, Kind
+from mqregistry.simulate.day import DayPlan, OpKind
 from mqregistry.store import keys
 from mqregistry.store.connection.client import open_client
 from mqregistry.store.connection.errors import mapped_errors
@@ -222,7 +222,7 @@ def _lookups(plan: DayPlan, entries: list[Event], answers: Counter[tuple[str, bo
     counted: Counter[tuple[str, bool]] = Counter()
     for topic, found, count in lookups(entries):
         counted[topic, found] += count
-    planned = Counter(op.topic for op in plan.ops if op.kind is Kind.LOOKUP)
+    planned = Counter(op.topic for op in plan.ops if op.kind is OpKind.LOOKUP)
     asked: Counter[str] = Counter()
     for (topic, _), count in answers.items():
         asked[topic] += count

@@ -9,7 +9,7 @@ from mqregistry.model import who
 from mqregistry.store.operator_reads import read_brokers
 from mqregistry.store.processes import (
     PEERS_MOST,
-    Peer,
+    PeerAddress,
     SweeperFacts,
     WorkerFacts,
     encode_peers,
@@ -75,7 +75,7 @@ async def test_one_that_is_silent_for_a_lease_is_gone_and_after_an_hour_forgotte
 
 
 async def test_the_entry_of_one_that_is_gone_is_forgotten_by_sweepers_too_with_its_peers(bed):
-    await bed.leases.renew("w1", process=worker(), peers=encode_peers([("c1|a:1", Peer("p:1"))]))
+    await bed.leases.renew("w1", process=worker(), peers=encode_peers([("c1|a:1", PeerAddress("p:1"))]))
     await bed.move_clock(HOUR_MS + 1)
     await bed.leases.reap(10, sweeper="s", process=SWEEPER)
     assert set(await bed.hash("processes")) == {"s"}
@@ -90,13 +90,13 @@ async def test_one_that_is_gone_is_not_shown_beside_its_successor(bed):
 
 
 async def test_a_drained_worker_leaves_nothing(bed):
-    await bed.leases.renew("w1", process=worker(), peers=encode_peers([("c1|a:1", Peer("p:1"))]))
+    await bed.leases.renew("w1", process=worker(), peers=encode_peers([("c1|a:1", PeerAddress("p:1"))]))
     await bed.leases.release("w1")
     assert (await bed.hash("processes"), await bed.hash("peers")) == ({}, {})
 
 
 async def test_a_renewal_that_tells_nothing_leaves_what_was_told(bed):
-    await bed.leases.renew("w1", process=worker(), peers=encode_peers([("c1|a:1", Peer("p:1"))]))
+    await bed.leases.renew("w1", process=worker(), peers=encode_peers([("c1|a:1", PeerAddress("p:1"))]))
     before = await bed.hash("processes"), await bed.hash("peers")
     await bed.leases.renew("w1")
     assert (await bed.hash("processes"), await bed.hash("peers")) == before
@@ -122,7 +122,9 @@ async def test_brokers_name_the_front_end_and_where_they_come_from(bed):
     r = await bed.register()
     name = who(r.cluster, r.broker_addr)
     await bed.fe2.register(r, connection="2")
-    await bed.leases.renew("w1", process=worker(), peers=encode_peers([(name, Peer("10.0.0.1:51234", "10.0.0.8:4"))]))
+    await bed.leases.renew(
+        "w1", process=worker(), peers=encode_peers([(name, PeerAddress("10.0.0.1:51234", "10.0.0.8:4"))])
+    )
     (info,) = await read_brokers(bed.store)
     assert info.front_ends == 2
     assert [str(one) for one in info.connections] == ["fe2", "ns1:9876 from 10.0.0.1:51234 via 10.0.0.8:4"]
@@ -142,7 +144,7 @@ async def test_peers_that_cannot_be_read_are_not_known(bed):
 
 
 def test_so_many_peers_are_told_and_no_more():
-    told = msgspec.json.decode(encode_peers((f"c1|{i}", Peer(f"p:{i}")) for i in range(PEERS_MOST + 5)))
+    told = msgspec.json.decode(encode_peers((f"c1|{i}", PeerAddress(f"p:{i}")) for i in range(PEERS_MOST + 5)))
     assert len(told) == PEERS_MOST
 
 

@@ -15,7 +15,7 @@ from mqregistry.store import keys, scripts
 from mqregistry.store.auth.policies import PolicyStore, new_secret
 from mqregistry.store.auth.refusals import RefusalStore, read_last_use
 from mqregistry.store.processes import (
-    Peer,
+    PeerAddress,
     SweeperFacts,
     WorkerFacts,
     encode_peers,
@@ -57,7 +57,7 @@ async def use_everything(bed: Bed) -> None:
     """Run it all; fails when a script was left out."""
     store, routes, kv, leases = bed.store, bed.routes, bed.kv, bed.leases
     worker = WorkerFacts(**this_process(), front_end="fe1", name="ns1:9876", address="10.0.0.9:9876", ready=True)
-    peers = encode_peers([(who("c1", "10.0.0.1:10911"), Peer("10.0.0.1:51234"))])
+    peers = encode_peers([(who("c1", "10.0.0.1:10911"), PeerAddress("10.0.0.1:51234"))])
     await leases.renew("w1", 600_000, process=msgspec.json.encode(worker), peers=peers)
     await leases.renew("w2", 1)
     many = [f"t{i}" for i in range(1200)]

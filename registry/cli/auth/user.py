@@ -81,7 +81,7 @@ async def set_(store: Store, name: str, clear: tuple[str, ...], as_json: bool, *
 @user_argument
 @target_command
 async def enable(store: Store, name: str, as_json: bool) -> None:
-    """Let USER work again."""
+    """Let USER work again, after a disable."""
     await _edit(store, name, as_json, "enabled", enabled=True)
 
 
@@ -118,7 +118,7 @@ async def remove(store: Store, name: str, as_json: bool) -> None:
 @user.command("list")
 @target_command
 async def list_(store: Store, as_json: bool) -> None:
-    """Show every user."""
+    """Show every user that the registry knows."""
     policy = await PolicyStore(store).read()
     used = await read_last_use(store)
     now_ms = (await read_head(store)).now_ms

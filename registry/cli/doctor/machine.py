@@ -33,7 +33,7 @@ _SPARK_EXTRA: Final = ("pyspark", "pyarrow", "deltalake", "pandas", "altair", "v
 
 
 def release() -> Finding:
-    """What runs here."""
+    """The release of mqregistry and of what it runs on."""
     system = f"{platform.system()} {platform.machine()}"
     return Finding("release", "ok", f"mqregistry {__version__}, Python {platform.python_version()}, {system}")
 

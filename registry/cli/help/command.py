@@ -8,7 +8,7 @@ from typing import Final
 import click
 
 from ...names import printable
-from .entries import Entry, entries, search
+from .entries import HelpEntry, entries, search
 
 _LINK: Final = re.compile(r"\[((?:[^\]`]|`[^`]*`)+)\]\([^)]*\)")
 
@@ -54,6 +54,6 @@ def _show_command(ctx: click.Context, words: tuple[str, ...]) -> bool:
     return True
 
 
-def _shown(entry: Entry) -> str:
+def _shown(entry: HelpEntry) -> str:
     """An entry for a terminal: links are their text alone."""
     return f"{entry.title}\n{'-' * len(entry.title)}\n\n{_LINK.sub(lambda link: link[1], entry.text)}"

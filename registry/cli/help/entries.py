@@ -33,7 +33,7 @@ _OF_KINDS: Final = (
 OTHERWISE: Final = "unclear"
 
 
-class Entry(NamedTuple):
+class HelpEntry(NamedTuple):
     """A section of the page. messages: texts that it is about; … stands for anything. text: as it is in the page."""
 
     name: str
@@ -43,7 +43,7 @@ class Entry(NamedTuple):
 
 
 @cache
-def entries() -> dict[str, Entry]:
+def entries() -> dict[str, HelpEntry]:
     """Every entry by its name, in the order of the page."""
     page = (files(__package__) / "troubleshooting.md").read_text(encoding="utf-8")
     found = list(_HEADING.finditer(page))
@@ -52,7 +52,7 @@ def entries() -> dict[str, Entry]:
         _, title, name, about = heading.groups()
         until = found[at + 1].start() if at + 1 < len(found) else len(page)
         messages = tuple(" ".join(text.split()) for text in re.findall(r"`([^`]+)`", about))
-        parts[name] = Entry(name, title.replace("`", ""), messages, page[heading.end() : until].strip())
+        parts[name] = HelpEntry(name, title.replace("`", ""), messages, page[heading.end() : until].strip())
     return parts
 
 
@@ -79,7 +79,7 @@ def entry_of(error: BaseException, text: str) -> str:
     return entry_of_text(text) or next(kind, OTHERWISE)
 
 
-def search(words: str) -> list[Entry]:
+def search(words: str) -> list[HelpEntry]:
     """What words mean: a name, a message or a part of one, or words of an entry; the best first, none: nothing fits."""
     every = entries()
     name = words.strip().lower().replace(" ", "-")
@@ -91,7 +91,7 @@ def search(words: str) -> list[Entry]:
     return sorted((one for one in every.values() if scores[one] > 0), key=lambda one: -scores[one])[:_SHOWN]
 
 
-def _score(asked: set[str], entry: Entry) -> float:
+def _score(asked: set[str], entry: HelpEntry) -> float:
     """How well words fit an entry: rare ones count for more, and so do those of its name, title and messages."""
     said, more = _words(" ".join((entry.name, entry.title, *entry.messages))), _words(entry.text)
     score = 0.0

@@ -204,7 +204,7 @@ def _show(report: Report) -> None:
 
 
 def exposition(report: Report) -> list[Metric]:
-    """The page for Prometheus."""
+    """Return the differences as text for Prometheus."""
     oldest = [report.at_ms - one.since_ms for one in report.of(Sort.COUNTED)]
     return [
         family(f"{_PREFIX}same", "gauge", "1 when all sides were read, and no difference counts.",

@@ -12,7 +12,7 @@ import msgspec
 from ...compare.differences import differences, topics_of
 from ...compare.lasting import Lasting, Sort, now_ms
 from ...compare.report import Report, SideNow
-from .sides import Looked, Side, look_at, now_of
+from .sides import Side, SidesSeen, look_at, now_of
 
 _AGAIN_S: Final = 1.0
 _LEAST_AGAIN_S: Final = 0.05
@@ -46,7 +46,7 @@ class Comparing:
         self._looked_ms = 0
 
     async def look(self) -> Report:
-        """Compare everything."""
+        """Read every side, and compare all of them."""
         started = time.monotonic()
         looked = await self._look(self._topics)
         self._whole = [now_of(side, looked) for side in self._sides]
@@ -66,7 +66,7 @@ class Comparing:
             ]
         return self.report()
 
-    async def _look(self, topics: Collection[str] | None) -> Looked:
+    async def _look(self, topics: Collection[str] | None) -> SidesSeen:
         looked = await look_at(self._sides, topics, self._kv_namespaces)
         self._looks += 1
         self._looked_ms = now_ms()
@@ -77,7 +77,7 @@ class Comparing:
         return looked
 
     def report(self) -> Report:
-        """What is known now."""
+        """Return what is known of the differences now."""
         order = {side.name: place for place, side in enumerate(self._sides)}
         return Report(
             self._looked_ms, self._lasting_ms, self._looks, self._look_ms, self._whole,

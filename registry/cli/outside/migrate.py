@@ -15,7 +15,7 @@ import msgspec
 from ...client.addresses import NameServerAddress, NameServerAddresses
 from ...compare.differences import differences
 from ...compare.lasting import Lasting, Sort, now_ms
-from ...compare.migration import Done, Server, State, Step, steps
+from ...compare.migration import Done, Server, Step, StepState, steps
 from ...compare.report import alike
 from ...errors import ConfigError
 from ...operators.words import counted
@@ -33,7 +33,7 @@ _AGAIN_S: Final = 1.0
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
-class Seen(msgspec.Struct, frozen=True):
+class MigrationSeen(msgspec.Struct, frozen=True):
     """What there is, and how far each step is. clusters: of the brokers. whats: address -> what it is, in words."""
 
     old: list[Server]
@@ -42,8 +42,8 @@ class Seen(msgspec.Struct, frozen=True):
     whats: dict[str, str]
     steps: list[Done]
 
-    def state(self, step: Step) -> State:
-        """How far a step is."""
+    def state(self, step: Step) -> StepState:
+        """How far a step of the migration is."""
         return next(one.state for one in self.steps if one.step is step)
 
 
@@ -114,7 +114,7 @@ async def _run(given: dict[str, Any], *, back: bool, is_plan: bool) -> int:
     try:
         seen = await look.look()
         end_s = time.monotonic() + given["within_ms"] / 1000
-        while until_done and seen.state(until_done) is not State.DONE and time.monotonic() < end_s:
+        while until_done and seen.state(until_done) is not StepState.DONE and time.monotonic() < end_s:
             await asyncio.sleep(_AGAIN_S)
             seen = await look.look()
     finally:
@@ -128,10 +128,10 @@ async def _run(given: dict[str, Any], *, back: bool, is_plan: bool) -> int:
     if before:
         return 0 if _is_allowed(seen, before) else _FAILED
     if until_done:
-        return 0 if seen.state(until_done) is State.DONE else _FAILED
+        return 0 if seen.state(until_done) is StepState.DONE else _FAILED
     if all(one.error for one in (*seen.old, *seen.new)):
         return _UNREACHABLE
-    return 0 if is_plan or all(one.state is State.DONE for one in seen.steps) else _FAILED
+    return 0 if is_plan or all(one.state is StepState.DONE for one in seen.steps) else _FAILED
 
 
 class _Look:
@@ -154,7 +154,7 @@ class _Look:
                 raise click.UsageError(f"--peers {text}: expected HOST:PORT=FILE with one of {', '.join(self._sides)}")
             self._peers[address] = Path(file)
 
-    async def look(self) -> Seen:
+    async def look(self) -> MigrationSeen:
         """What there is now."""
         looked = await look_at(self._sides.values(), None, self._kv_namespaces)
         for wanted, side, is_java in ((self._java, "JAVA", True), (self._ours, "OURS", False)):
@@ -184,7 +184,7 @@ class _Look:
             lasting.look(moment, differences(looked.contents), looked.contents)
             standing = [one for one in lasting.standing(moment) if one.sort in (Sort.COUNTED, Sort.YOUNG)]
             found = [what_differs(group) for group in alike(standing)]
-        return Seen(
+        return MigrationSeen(
             old, new, clusters, {name: side.what for name, side in self._sides.items()}, steps(old, new, found)
         )  # fmt: skip
 
@@ -200,15 +200,15 @@ class _Look:
             await side.close()
 
 
-def _is_allowed(seen: Seen, step: Step) -> bool:
-    return seen.state(step) in (State.NEXT, State.DONE) or (
-        step is Step.CLIENTS_LEAVE and seen.state(step) is State.UNKNOWN
+def _is_allowed(seen: MigrationSeen, step: Step) -> bool:
+    return seen.state(step) in (StepState.NEXT, StepState.DONE) or (
+        step is Step.CLIENTS_LEAVE and seen.state(step) is StepState.UNKNOWN
     )
 
 
-def _may(seen: Seen, step: Step, *, back: bool) -> int:
+def _may(seen: MigrationSeen, step: Step, *, back: bool) -> int:
     """Say whether a step may be done now, and show its commands only then."""
-    if seen.state(step) is State.DONE:
+    if seen.state(step) is StepState.DONE:
         output.show(f"{step.value} is done already")
         return 0
     if _is_allowed(seen, step):
@@ -216,36 +216,38 @@ def _may(seen: Seen, step: Step, *, back: bool) -> int:
         output.show(*(f"  {line}" for line in commands(step, _lists(seen), back=back)))
         return 0
     for one in seen.steps:
-        if one.step is step and one.state is not State.WRONG:
+        if one.step is step and one.state is not StepState.WRONG:
             break
-        if one.state is not State.DONE:
+        if one.state is not StepState.DONE:
             output.show(f"not now: {one.step.value} is {_words(one)}")
             break
     return _FAILED
 
 
 def _words(one: Done) -> str:
-    state = "not done" if one.state in (State.NEXT, State.LATER) else one.state.value
+    state = "not done" if one.state in (StepState.NEXT, StepState.LATER) else one.state.value
     return state + (f": {one.why}" if one.why else "")
 
 
-def _lists(seen: Seen) -> tuple[list[str], list[str], list[str]]:
+def _lists(seen: MigrationSeen) -> tuple[list[str], list[str], list[str]]:
     return [one.address for one in seen.old], [one.address for one in seen.new], seen.clusters
 
 
-def _show(seen: Seen, *, back: bool, is_plan: bool) -> None:
+def _show(seen: MigrationSeen, *, back: bool, is_plan: bool) -> None:
     for side, servers in (("from", seen.old), ("to", seen.new)):
         for server in servers:
             state = server.error or counted(len(server.brokers), "broker")
             output.show(f"{side:4}  {server.address}  {seen.whats[server.address]}, {state}")
             side = ""
     output.show("")
-    wrong = any(one.state is State.WRONG for one in seen.steps)
+    wrong = any(one.state is StepState.WRONG for one in seen.steps)
     for number, one in enumerate(seen.steps, 1):
         output.show(f"{number}  {one.step.value:13}  {one.state.value:9}  {title(one.step, back=back)}")
         if one.why:
             output.show(f"   {one.why}")
-        if one.state is State.WRONG:
+        if one.state is StepState.WRONG:
             output.show(*(f"     {line}" for line in commands(Step.BROKERS_JOIN, _lists(seen), back=back)))
-        elif (is_plan and one.state is not State.DONE) or (one.state in (State.NEXT, State.UNKNOWN) and not wrong):
+        elif (is_plan and one.state is not StepState.DONE) or (
+            one.state in (StepState.NEXT, StepState.UNKNOWN) and not wrong
+        ):
             output.show(*(f"     {line}" for line in commands(one.step, _lists(seen), back=back)))

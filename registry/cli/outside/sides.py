@@ -44,7 +44,7 @@ _RELEASES: Final = {
 _SILENCE_S: Final = 1.0  # a Java NameServer of 4.x does not answer a code that it does not know
 
 
-class Listed(NamedTuple):
+class ListedNames(NamedTuple):
     """What a side has to be asked for. topics: None = it does not tell. kv_namespaces: those that it knows."""
 
     topics: Collection[str] | None
@@ -57,7 +57,7 @@ class Side(Protocol):
     name: str
     what: str
 
-    async def list_names(self, topics: Collection[str] | None) -> Listed:
+    async def list_names(self, topics: Collection[str] | None) -> ListedNames:
         """Tell what there is; a look begins with it. topics: the only ones that are wanted; None: all."""
 
     async def look(self, topics: Collection[str], kv_namespaces: Collection[str]) -> Content:
@@ -76,16 +76,18 @@ class NameServerSide:
         self._is_java = False
         self._known: PeerConnection | None = None
 
-    async def list_names(self, topics: Collection[str] | None) -> Listed:
-        """See :class:`Side`."""
+    async def list_names(self, topics: Collection[str] | None) -> ListedNames:
+        """List what the side can be asked for (:class:`Side`)."""
         server = await self._connection.connected(now=True)
         if topics is not None:
-            return Listed(topics)
+            return ListedNames(topics)
         answer = await server.request(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, timeout_s=self._timeout_s)
-        return Listed(decode_topic_list(bytes(answer.body or b"{}")) if answer.code == ResponseCode.SUCCESS else None)
+        return ListedNames(
+            decode_topic_list(bytes(answer.body or b"{}")) if answer.code == ResponseCode.SUCCESS else None
+        )
 
     async def look(self, topics: Collection[str], kv_namespaces: Collection[str]) -> Content:
-        """See :class:`Side`."""
+        """Read the content of the side (:class:`Side`)."""
         server = await self._connection.connected(now=True)
         if server is not self._known:  # another server may have taken its place
             await self._find_out_what_it_is(server)
@@ -128,7 +130,7 @@ class NameServerSide:
         self.what = f"Java NameServer {release}" if self._is_java else f"front end, as {release}"
 
     async def close(self) -> None:
-        """Close the connection."""
+        """Close the connection of this side."""
         await self._connection.close()
 
 
@@ -141,12 +143,12 @@ class TablesSide:
         self.name = name
         self._tables, self._compat = tables, compat
 
-    async def list_names(self, topics: Collection[str] | None) -> Listed:
-        """See :class:`Side`."""
-        return Listed(self._tables.topics if topics is None else topics, self._tables.kv)
+    async def list_names(self, topics: Collection[str] | None) -> ListedNames:
+        """List what the side can be asked for (:class:`Side`)."""
+        return ListedNames(self._tables.topics if topics is None else topics, self._tables.kv)
 
     async def look(self, topics: Collection[str], kv_namespaces: Collection[str]) -> Content:
-        """See :class:`Side`."""
+        """Read the content of the side (:class:`Side`)."""
         return content_of(self._tables, topics, self._compat)
 
 
@@ -159,7 +161,7 @@ class RedisSide(TablesSide):
         super().__init__(name, Tables(), "")
         self._url, self._namespace, self._timeout_ms = url, namespace, timeout_ms
 
-    async def list_names(self, topics: Collection[str] | None) -> Listed:
+    async def list_names(self, topics: Collection[str] | None) -> ListedNames:
         """See :class:`Side`: reads all tables."""
         async with open_existing(self._url, self._namespace, timeout_ms=self._timeout_ms) as store:
             _, self._tables = await read_tables(store)
@@ -195,14 +197,14 @@ def _content(
     )  # fmt: skip
 
 
-class Looked(NamedTuple):
+class SidesSeen(NamedTuple):
     """What a look found. contents: side -> content. errors: side -> why it could not be read."""
 
     contents: dict[str, Content]
     errors: dict[str, str]
 
 
-async def look_at(sides: Iterable[Side], topics: Collection[str] | None, kv_namespaces: Collection[str]) -> Looked:
+async def look_at(sides: Iterable[Side], topics: Collection[str] | None, kv_namespaces: Collection[str]) -> SidesSeen:
     """Ask all sides at the same time.
 
     Args:
@@ -211,7 +213,7 @@ async def look_at(sides: Iterable[Side], topics: Collection[str] | None, kv_name
             configuration; no request lists them.
     """
     sides, errors = list(sides), dict[str, str]()
-    listed: dict[str, Listed] = {}
+    listed: dict[str, ListedNames] = {}
     contents: dict[str, Content] = {}
 
     async def list_names(side: Side) -> None:
@@ -238,10 +240,10 @@ async def look_at(sides: Iterable[Side], topics: Collection[str] | None, kv_name
         contents[side.name] = content
 
     await asyncio.gather(*(look(side) for side in sides if side.name in listed))
-    return Looked(contents, errors)
+    return SidesSeen(contents, errors)
 
 
-def now_of(side: Side, looked: Looked) -> SideNow:
+def now_of(side: Side, looked: SidesSeen) -> SideNow:
     """A side as it was at a look."""
     content = looked.contents.get(side.name, Content())
     return SideNow(

@@ -21,7 +21,7 @@ Lists = tuple[list[str], list[str], list[str]]
 
 
 def title(step: Step, *, back: bool) -> str:
-    """What a step does."""
+    """What a step of a migration does, in words."""
     old, new = reversed(_KINDS) if back else _KINDS
     return _TITLES[step].format(old=old, new=new)
 

@@ -17,7 +17,7 @@ from ...store.auth.refusals import RefusalStore
 from ...store.change_reader import read_back, read_first
 from ...store.operator_reads import read_rows, read_topic_tables
 from ...store.store import Store
-from ...tables.topic_history import Place, Route, Step
+from ...tables.topic_history import Place, Route, RouteStep
 from .. import complete_names, output
 from ..at_option import instant
 from ..target import target_command
@@ -168,7 +168,7 @@ async def _show_topic(
     await _say_what_is_not_shown(store, since_ms, len(shown), more=len(shown) < len(steps))
 
 
-def _lines(step: Step) -> list[str]:
+def _lines(step: RouteStep) -> list[str]:
     return [line(step.change), *route_lines("before", step.before), *route_lines("after", step.after)]
 
 

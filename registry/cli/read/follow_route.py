@@ -31,7 +31,7 @@ from .audit import route_lines
 from .watch import BLOCK_MS, RedisAway, line
 
 
-class _Seen(NamedTuple):
+class _SeenRoute(NamedTuple):
     """A route at one moment: values that no later change alters."""
 
     places: dict[str, Place]
@@ -40,7 +40,7 @@ class _Seen(NamedTuple):
     rest: tuple[str, ...]
 
 
-_NONE: Final = _Seen({}, b"null", "none: a producer gets 'No route info of this topic'", ())
+_NONE: Final = _SeenRoute({}, b"null", "none: a producer gets 'No route info of this topic'", ())
 
 
 class _Followed:
@@ -72,7 +72,7 @@ class _Followed:
                     operation = SetMappings([one for one in operation.mappings if one[0] == self._topic])
                 self._tables.apply_operation(operation)
 
-    def seen(self) -> _Seen:
+    def seen(self) -> _SeenRoute:
         """The route as clients of a front end with these settings are told."""
         settings = in_force(self._own, self._tables.config, compat=self._compat)
         route = pick_up_route(
@@ -83,7 +83,7 @@ class _Followed:
         return _NONE if route is None else _seen(self._topic, route)
 
 
-def _seen(topic: str, route: TopicRoute) -> _Seen:
+def _seen(topic: str, route: TopicRoute) -> _SeenRoute:
     places = {}
     for name, data in sorted(route.queue_datas.items()):
         row = route.broker_rows.get(name)
@@ -92,7 +92,7 @@ def _seen(topic: str, route: TopicRoute) -> _Seen:
     rest += [f"static queues at {name}: {mapping}" for name, mapping in sorted((route.mappings or {}).items())]
     if route.order_topic_conf is not None:
         rest.append(f"order configuration: {route.order_topic_conf}")
-    return _Seen(places, encode_route(route, quoted_keys=True), _producers(topic, route), tuple(rest))
+    return _SeenRoute(places, encode_route(route, quoted_keys=True), _producers(topic, route), tuple(rest))
 
 
 def _producers(topic: str, route: TopicRoute) -> str:
@@ -142,13 +142,13 @@ async def follow_route(settings: Settings, topic: str, as_json: bool, stop: asyn
                     now = _tell(topic, change, now, followed.seen(), as_json)
 
 
-def _tell(topic: str, change: Change | None, before: _Seen, after: _Seen, as_json: bool) -> _Seen:
+def _tell(topic: str, change: Change | None, before: _SeenRoute, after: _SeenRoute, as_json: bool) -> _SeenRoute:
     if before != after:
         _show(topic, change, before, after, as_json)
     return after
 
 
-def _show(topic: str, change: Change | None, before: _Seen, after: _Seen, as_json: bool) -> None:
+def _show(topic: str, change: Change | None, before: _SeenRoute, after: _SeenRoute, as_json: bool) -> None:
     if as_json:
         told: dict[str, Any] = {
             "change": change, "before": msgspec.Raw(before.encoded), "after": msgspec.Raw(after.encoded),

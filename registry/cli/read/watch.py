@@ -39,7 +39,7 @@ class RedisAway:
         await asyncio.sleep(RETRY_S)
 
     def over(self) -> None:
-        """It answered."""
+        """Note that Redis answers, and say so once."""
         if self.now:
             click.echo("mqregistry: Redis is back", err=True)
         self.now = False
@@ -107,7 +107,7 @@ async def _watch(
 
 
 def line(change: Change) -> str:
-    """One change for a reader."""
+    """Return one change as a line for people."""
     part = f" ({change.part}/{change.parts})" if change.parts > 1 else ""
     by = f"; by {change.by}" if change.by is not None else ""
     return f"{output.moment(change.ms)}  {change.seq:>8}  {change.type:<19} {what(change)}{part}{by}"

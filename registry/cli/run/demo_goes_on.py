@@ -45,7 +45,7 @@ class LookingUp:
         self._settings, self._topic = settings, topic
 
     async def run(self) -> None:
-        """Ask until cancelled."""
+        """Ask for the topic's route again and again, until cancelled."""
         connection: PeerConnection | None = None
         try:
             while True:

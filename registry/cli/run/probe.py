@@ -24,7 +24,7 @@ from ..tls import tls_options
 _FAILED: Final = 1
 
 
-class Answer(msgspec.Struct, frozen=True):
+class ProbeAnswer(msgspec.Struct, frozen=True):
     """What one name server answered.
 
     Attributes:
@@ -49,7 +49,7 @@ class Answer(msgspec.Struct, frozen=True):
 class Probed(msgspec.Struct, frozen=True):
     """The answers of all; differ: requests to which those that answered gave different contents."""
 
-    answers: list[Answer]
+    answers: list[ProbeAnswer]
     differ: list[str]
 
     @property
@@ -114,7 +114,7 @@ async def _probe(
 
 async def _ask(
     address: NameServerAddress, topics: Sequence[str], timeout_s: float, tls: ssl.SSLContext | None
-) -> Answer:  # fmt: skip
+) -> ProbeAnswer:  # fmt: skip
     seconds: dict[str, float] = {}
     told: dict[str, str] = {}
     no_route: list[str] = []
@@ -137,8 +137,8 @@ async def _ask(
         finally:
             await server.close()
     except RegistryError as error:
-        return Answer(str(address), seconds, str(error), no_route, told)
-    return Answer(str(address), seconds, "", no_route, told)
+        return ProbeAnswer(str(address), seconds, str(error), no_route, told)
+    return ProbeAnswer(str(address), seconds, "", no_route, told)
 
 
 def _show(found: Probed) -> None:
@@ -167,7 +167,7 @@ def _show(found: Probed) -> None:
 
 
 def exposition(found: Probed) -> list[Metric]:
-    """The page for Prometheus."""
+    """Return what was found as text for Prometheus."""
     return [
         family("mqregistry_probe_up", "gauge",
                "1 when a name server answers all requests, with a route for each topic.",

@@ -24,7 +24,7 @@ from .state_files import find_running
 
 if TYPE_CHECKING:
     from ...config.settings import Settings
-    from ...simulate.broker import Server
+    from ...simulate.broker import SimulatedServer
     from ...simulate.day import DayPlan
     from ...simulate.past import PastDay
     from ...simulate.run import Outcome, Simulation
@@ -100,7 +100,7 @@ def simulate(
     given = {name: value for name, value in shape.items() if value is not None}
     if "timeout_ms" in given:
         given["acting_timeout_ms"] = given["timeout_ms"]
-    servers: list[Server] = []
+    servers: list[SimulatedServer] = []
     if past is not None:
         if namesrv:
             raise click.UsageError("--past writes to Redis, --namesrv names name servers: choose one")
@@ -129,8 +129,8 @@ def simulate(
         raise RegistryError("not everything was answered as planned")
 
 
-async def _servers(namesrv: str | None, tls: ssl.SSLContext | None) -> list[Server]:
-    from ...simulate.broker import Server
+async def _servers(namesrv: str | None, tls: ssl.SSLContext | None) -> list[SimulatedServer]:
+    from ...simulate.broker import SimulatedServer
 
     given = namesrv or os.environ.get(NAMESRV_ADDR, "")
     if not given:
@@ -138,10 +138,10 @@ async def _servers(namesrv: str | None, tls: ssl.SSLContext | None) -> list[Serv
         if len(running) != 1:
             raise ConfigError(f"say which name servers: --namesrv 'HOST:PORT;HOST:PORT' (or {NAMESRV_ADDR})")
         given = f"{running[0].host}:{running[0].port}"
-    return [Server(address.host, address.port, tls) for address in await NameServerAddresses(given).refresh()]
+    return [SimulatedServer(address.host, address.port, tls) for address in await NameServerAddresses(given).refresh()]
 
 
-async def _play(plan: DayPlan, servers: list[Server], scale: float) -> Outcome:
+async def _play(plan: DayPlan, servers: list[SimulatedServer], scale: float) -> Outcome:
     from ...simulate.run import Simulation
 
     return await _watched(Simulation(plan, servers), scale)

@@ -15,7 +15,7 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 def yes_option(function: _Function) -> _Function:
-    """The option ``--yes``."""
+    """Give a command the option ``--yes``, which asks nothing."""
     return click.option("-y", "--yes", is_flag=True, help="Do it without asking.")(function)
 
 

@@ -70,7 +70,7 @@ async def list_(store: Store, kv_namespace: str | None, as_json: bool) -> None:
 @_key
 @target_command
 async def get(store: Store, kv_namespace: str, key: str, as_json: bool) -> None:
-    """Print the value of KEY."""
+    """Print the value of KEY in NAMESPACE."""
     tables = await _read(store)
     table = tables.get(kv_namespace)
     if table is None:
@@ -90,7 +90,7 @@ async def get(store: Store, kv_namespace: str, key: str, as_json: bool) -> None:
 @yes_option
 @target_command
 async def put(store: Store, kv_namespace: str, key: str, value: str, yes: bool, as_json: bool) -> None:
-    """Set KEY to VALUE."""
+    """Set KEY of NAMESPACE to VALUE."""
     await carry_out(previews.set_kv(store, kv_namespace, key, value), yes=yes, as_json=as_json)
 
 

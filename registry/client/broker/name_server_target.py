@@ -120,7 +120,7 @@ class NameServerTarget:
         await connection.oneway(RequestCode.BROKER_HEARTBEAT, beat.to_ext_fields(), version=config.version)
 
     async def unregister(self) -> None:
-        """Send request 104."""
+        """Send request 104 for this broker."""
         config = self._config()
         header = headers.UnregisterBroker(
             config.broker_name, config.broker_addr, config.cluster_name, config.broker_id

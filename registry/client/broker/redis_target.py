@@ -152,7 +152,7 @@ class RedisTarget:
             await self._writer.close()
 
     def abort(self) -> None:
-        """Close without waiting."""
+        """Close the connection without waiting."""
         if self._leave():
             self._writer.abort()
 

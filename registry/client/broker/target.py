@@ -97,7 +97,7 @@ class RegistrationTarget(Protocol):
         """Drop the connection; the next ``open`` makes another."""
 
     async def close(self) -> None:
-        """Close the connection."""
+        """Close the connection to the target."""
 
     def abort(self) -> None:
         """Close the connection without waiting."""

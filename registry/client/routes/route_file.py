@@ -29,12 +29,12 @@ class KeptRoute(msgspec.Struct, frozen=True):
     route: TopicRoute
 
 
-class _Content(msgspec.Struct, frozen=True):
+class _RouteFileContent(msgspec.Struct, frozen=True):
     format: Literal[1]
     routes: dict[str, KeptRoute]
 
 
-_decoder = msgspec.json.Decoder(_Content)
+_decoder = msgspec.json.Decoder(_RouteFileContent)
 
 
 class RouteFile:
@@ -73,7 +73,7 @@ class RouteFile:
         self._is_new = True
 
     def drop(self, topic: str) -> None:
-        """Take a topic out."""
+        """Take the route of a topic out of the file."""
         self._is_new |= self.kept.pop(topic, None) is not None
 
     def write(self) -> None:
@@ -82,7 +82,7 @@ class RouteFile:
             if not self._is_new:
                 return
             self._is_new = False
-            content = msgspec.json.encode(_Content(1, dict(self.kept)))
+            content = msgspec.json.encode(_RouteFileContent(1, dict(self.kept)))
             try:
                 self._replace(content)
             except OSError as error:

@@ -29,7 +29,7 @@ _SECURE: Final = "__Host-"  # browsers keep such a cookie only from https, for t
 _WRONG: Final = "The name or the secret is not right."
 
 
-class Answer(NamedTuple):
+class LoginAnswer(NamedTuple):
     """What comes of a try to log in.
 
     text: why it failed, as the page says it. wait_s: how long no other try is looked at.
@@ -72,7 +72,7 @@ class Logins:
                 )  # fmt: skip
         return None
 
-    async def log_in(self, request: Request, name: str, secret: str) -> Answer:
+    async def log_in(self, request: Request, name: str, secret: str) -> LoginAnswer:
         """Try a name and a secret. Neither stands in the log unless it is the name of a user."""
         source = source_of(request)
         if not self.tries.wait_s(source):
@@ -80,7 +80,7 @@ class Logins:
         wait_s = self.tries.wait_s(source)  # nothing waits from here on: of many tries at a time none is overlooked
         if wait_s > 0:
             logger.warning("too many wrong logins from %s: none is looked at for %d s", _where(request), wait_s)
-            return Answer(text="Too many tries from your address were wrong.", wait_s=wait_s)
+            return LoginAnswer(text="Too many tries from your address were wrong.", wait_s=wait_s)
         known = self.rules.policy.users.get(name)
         slow_s = self.tries.slow_s(source, known.name) if known else 0.0
         if slow_s:
@@ -93,18 +93,18 @@ class Logins:
                 self.tries.failed(source, known.name if known else "")
             who = f"user {printable(known.name)}" if known else "a user that there is not"
             logger.warning("a wrong login as %s from %s", who, _where(request))
-            return Answer(text=_WRONG)
+            return LoginAnswer(text=_WRONG)
         self.tries.let_in(source, proven.user.name)
         why = _why_out(proven.user, source)
         if why:
             logger.warning("user %s is not let in from %s: %s", printable(name), _where(request), why)
-            return Answer(text=f"You are not let in: {why}.")
+            return LoginAnswer(text=f"You are not let in: {why}.")
         before = self.viewer(request)
         if before is not None:
             self.sessions.end(before.session)
         value, session = self.sessions.open(proven.user.name, proven.secret_id)
         logger.info("user %s logged in from %s", printable(name), _where(request))
-        return Answer(session, value)
+        return LoginAnswer(session, value)
 
     def log_out(self, request: Request) -> None:
         """End the session of a request."""

@@ -88,7 +88,7 @@ class Sessions:
         return gone
 
     def end(self, session: Session) -> None:
-        """End a session."""
+        """End a session: its cookie counts no more."""
         session.over = True
         for key, one in self._sessions.items():
             if one is session:

@@ -58,7 +58,7 @@ class Viewer:
             raise Refused(decision)
 
     def may(self, needs: Needs) -> bool:
-        """Whether it is allowed."""
+        """Whether the viewer has one of these rights."""
         decision = self.decide(needs) if needs else None
         return decision is None or decision.allowed
 

@@ -23,7 +23,7 @@ from ...operators.words import perm
 from ...store.change_reader import find_change
 from ...store.store import Store
 from ...tables.tables import Tables
-from ..context import BadRequest, Console, NotAllowed, NotThere, change_number
+from ..context import BadRequest, Console, NotThere, PageNotAllowed, change_number
 from ..forms import read_form
 from ..guard import is_token
 from ..login.needs import needs_of_action, needs_of_change, needs_of_preview
@@ -70,13 +70,15 @@ ACTION_TWIN: Final = Twin(
 
 def _check_allowed(console: Console) -> None:
     if not console.actions:
-        raise NotAllowed("this console only reads: 'mqregistry console --actions' starts one that may change something")
+        raise PageNotAllowed(
+            "this console only reads: 'mqregistry console --actions' starts one that may change something"
+        )
     if console.state.stale_since_ms is not None:
-        raise NotAllowed(f"what is shown is out of date, so nothing is changed: {console.state.reason}")
+        raise PageNotAllowed(f"what is shown is out of date, so nothing is changed: {console.state.reason}")
 
 
 async def actions(console: Console, request: Request) -> Response:
-    """What there is to do."""
+    """The page of what can be changed by hand."""
     _check_allowed(console)
     return await console.page(request, "actions.html", names=sorted(console.state.tables.brokers))
 
@@ -108,7 +110,7 @@ async def do(console: Console, request: Request) -> Response:
     _check_allowed(console)
     form = await read_form(request)
     if not is_token(form.get("token", ""), viewer_of(request).token):
-        raise NotAllowed("the form is of another run of this console, or of another login: open the page again")
+        raise PageNotAllowed("the form is of another run of this console, or of another login: open the page again")
     asked = {name: form.get(name, "") for name in _FIELDS}
     preview = await _preview(console, request, asked)
     if form.get("seen") != _digest(preview):

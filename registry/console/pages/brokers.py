@@ -33,7 +33,7 @@ _CHANGES: Final = 20
 _SCANNED: Final = 5_000
 
 
-class Row(NamedTuple):
+class ProcessLine(NamedTuple):
     """A broker process as the page shows it. Of the past only the first five are known."""
 
     cluster: str
@@ -52,7 +52,7 @@ class Row(NamedTuple):
     by: By | None = None
 
 
-_SORTS: Final[dict[str, Callable[[Row], Any]]] = {
+_SORTS: Final[dict[str, Callable[[ProcessLine], Any]]] = {
     "cluster": lambda row: (row.cluster, row.broker_name, row.broker_id),
     "name": lambda row: (row.broker_name, row.broker_id),
     "address": lambda row: (row.addr.rpartition(":")[0], row.addr),
@@ -66,7 +66,7 @@ _STATES: Final = {
 }
 
 
-def _fits(tables: Tables, state: str, row: Row) -> bool:
+def _fits(tables: Tables, state: str, row: ProcessLine) -> bool:
     """Whether a broker is in one of the states that the page can show alone."""
     if state == "overdue":
         return row.left_ms == 0
@@ -75,21 +75,21 @@ def _fits(tables: Tables, state: str, row: Row) -> bool:
     return is_read_only(tables, row.broker_name)
 
 
-_LISTED: Final = {"rows": list[Row], "count": int, "number": int, "pages": int, "gone": list[Gone]}
+_LISTED: Final = {"rows": list[ProcessLine], "count": int, "number": int, "pages": int, "gone": list[Gone]}
 BROKERS_TWIN: Final = Twin(
     "Each broker process; gone: those that left.", _LISTED,
     ("at", "filter", "cluster", "state", "sort", "lane", "page"),
 )  # fmt: skip
 BROKER_TWIN: Final = Twin(
     "One broker name.",
-    {"name": str, "rows": list[Row], "row": BrokerRow | None, "topics": int, "gone": list[Gone],
+    {"name": str, "rows": list[ProcessLine], "row": BrokerRow | None, "topics": int, "gone": list[Gone],
      "changes": list[Change], "maintenance": Maintenance | None, "drain": DrainNow | None},
     ("name", "at"),
 )  # fmt: skip
 
 
 async def brokers(console: Console, request: Request) -> Response:
-    """The page."""
+    """The page of all broker processes."""
     text = request.query_params.get("filter", "").strip()
     cluster = request.query_params.get("cluster", "")
     state = request.query_params.get("state", "")
@@ -126,7 +126,7 @@ async def brokers(console: Console, request: Request) -> Response:
     )  # fmt: skip
 
 
-def listed(console: Console, request: Request, rows: list[Row], redis_ms: int, span_ms: int) -> dict[str, Any]:
+def listed(console: Console, request: Request, rows: list[ProcessLine], redis_ms: int, span_ms: int) -> dict[str, Any]:
     """What a page shows of these processes: those of one page, sorted as its address says, each with its lane.
 
     Raises:
@@ -143,14 +143,14 @@ def listed(console: Console, request: Request, rows: list[Row], redis_ms: int, s
     }  # fmt: skip
 
 
-def _drawn(console: Console, row: Row, redis_ms: int, span_ms: int) -> Row:
+def _drawn(console: Console, row: ProcessLine, redis_ms: int, span_ms: int) -> ProcessLine:
     """The row with its lane; of the past there is none."""
     if not row.timeout_ms:
         return row
     return row._replace(lane=console.lanes.draw(row.broker_name, row.addr, redis_ms, span_ms))
 
 
-def live_rows(console: Console, facts: Facts | None) -> list[Row]:
+def live_rows(console: Console, facts: Facts | None) -> list[ProcessLine]:
     """Each process as it is; none: Redis never answered."""
     if facts is None:
         return []
@@ -158,9 +158,9 @@ def live_rows(console: Console, facts: Facts | None) -> list[Row]:
     return [_live(info, len(topics.get(info.broker_name, ())), now_ms) for info in facts.brokers]
 
 
-def _live(info: BrokerInfo, topics: int, now_ms: int) -> Row:
+def _live(info: BrokerInfo, topics: int, now_ms: int) -> ProcessLine:
     left = max(0, info.expires_in_ms)
-    return Row(
+    return ProcessLine(
         info.cluster, info.broker_name, info.broker_id, info.broker_addr, topics,
         f"{info.data_version.counter}", now_ms + info.expires_in_ms, info.heartbeat_timeout_millis, left,
         _left(left), _front_ends(info),
@@ -179,11 +179,11 @@ def _left(ms: int) -> str:
     return (f"{ms // 1000}s" if ms < 60_000 else duration(ms)) if ms else "overdue"
 
 
-def past_rows(then: Then) -> list[Row]:
-    """Each process as it was."""
+def past_rows(then: Then) -> list[ProcessLine]:
+    """Each broker process as it was at an instant."""
     nothing: tuple[int | None, By | None] = (None, None)
     return [
-        Row(
+        ProcessLine(
             row.cluster, name, broker_id, addr, len(then.tables.broker_topics.get(name, ())),
             since_ms=then.since.get(name, nothing)[0], by=then.since.get(name, nothing)[1],
         )

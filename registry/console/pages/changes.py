@@ -22,7 +22,7 @@ from ...store.streams import last_entry_by
 from ..context import BadRequest, Console, NotThere, change_number
 from ..login.needs import needs_of_change
 from ..login.viewer import Viewer, viewer_of
-from ..state import Listener
+from ..state import OpenPage
 from ..twins import Twin
 
 _PER_PAGE: Final = 100
@@ -159,7 +159,7 @@ async def _exported(store: Store, asked: Range, is_csv: bool) -> AsyncIterator[b
 
 
 async def change(console: Console, request: Request) -> Response:
-    """One change, whole."""
+    """The page of one change with all its members."""
     seq = change_number(request.path_params["seq"])
     located = await find_change(console.state.store, seq)
     if located is None:
@@ -192,7 +192,7 @@ async def events(console: Console, request: Request) -> StreamingResponse:
 
 async def _events(console: Console, viewer: Viewer) -> AsyncIterator[bytes]:
     state = console.state
-    with Listener(state) as listener:
+    with OpenPage(state) as listener:
         yield b"retry: 1000\n\n"
         while not state.stopping:
             if not viewer.is_on():

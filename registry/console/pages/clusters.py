@@ -18,12 +18,12 @@ from ...tables.writable import is_read_only
 from ..context import Console, NotThere
 from ..recent.lanes import SPANS
 from ..twins import Twin
-from .brokers import Row, changes_of, listed, live_rows, past_rows
+from .brokers import ProcessLine, changes_of, listed, live_rows, past_rows
 
 TWIN: Final = Twin(
     "One cluster; lookups: of its topics, by minute of the last hour.",
     {"name": str, "names": list[str], "no_master": list[str], "read_only": list[str], "topics": int,
-     "lookups": dict[int, int] | None, "rows": list[Row], "count": int, "number": int, "pages": int,
+     "lookups": dict[int, int] | None, "rows": list[ProcessLine], "count": int, "number": int, "pages": int,
      "changes": list[Change]},
     ("name", "at", "sort", "page"),
 )  # fmt: skip
@@ -31,7 +31,7 @@ _NOBODY: Final = frozenset[str]()
 
 
 async def cluster(console: Console, request: Request) -> Response:
-    """The page."""
+    """The page of one cluster: its brokers, topics and sizes."""
     name = request.query_params.get("name", "")
     then = await console.then(request)
     facts = await console.facts.now() if then is None else None

@@ -17,7 +17,7 @@ from ..login.viewer import Viewer, viewer_of
 from ..twins import Twin
 
 
-class Difference(NamedTuple):
+class ShownDifference(NamedTuple):
     """One cell. before, after: None: it was not there."""
 
     kind: str
@@ -28,7 +28,7 @@ class Difference(NamedTuple):
 
 TWIN: Final = Twin(
     "What differs between two instants.",
-    {"differences": list[Difference], "count": int, "number": int, "pages": int},
+    {"differences": list[ShownDifference], "count": int, "number": int, "pages": int},
     ("at", "and", "page"),
 )
 
@@ -36,7 +36,7 @@ TWIN: Final = Twin(
 async def compare(console: Console, request: Request) -> Response:
     """The page: ``at`` and ``and``; without ``and`` now."""
     at_ms, and_ms = await console.instant(request), await console.instant(request, "and")
-    found: list[Difference] = []
+    found: list[ShownDifference] = []
     if at_ms is not None:
         before = (await console.past.at(at_ms)).tables
         after = console.state.tables if and_ms is None else (await console.past.at(and_ms)).tables
@@ -49,7 +49,7 @@ async def compare(console: Console, request: Request) -> Response:
     )  # fmt: skip
 
 
-def differences(before: Tables, after: Tables, viewer: Viewer) -> list[Difference]:
+def differences(before: Tables, after: Tables, viewer: Viewer) -> list[ShownDifference]:
     """What differs of what somebody may see, brokers first, then topics, KV and settings."""
     found = _cells("broker", _addrs(before.brokers), _addrs(after.brokers))
     for topic in sorted({*before.topics, *after.topics}):
@@ -62,9 +62,9 @@ def differences(before: Tables, after: Tables, viewer: Viewer) -> list[Differenc
     return found
 
 
-def _cells(kind: str, before: Mapping[str, str], after: Mapping[str, str]) -> list[Difference]:
+def _cells(kind: str, before: Mapping[str, str], after: Mapping[str, str]) -> list[ShownDifference]:
     return [
-        Difference(kind, name, before.get(name), after.get(name))
+        ShownDifference(kind, name, before.get(name), after.get(name))
         for name in sorted({*before, *after})
         if before.get(name) != after.get(name)
     ]

@@ -45,7 +45,7 @@ TWIN: Final = Twin(
 
 
 async def kv(console: Console, request: Request) -> Response:
-    """The page."""
+    """The page of the KV configuration."""
     text = request.query_params.get("filter", "").strip()
     then = await console.then(request)
     tables = console.state.tables if then is None else then.tables

@@ -37,7 +37,7 @@ def ask(console: Console, request: Request) -> Response:
 
 
 async def login(console: Console, request: Request, logins: Logins) -> Response:
-    """The form."""
+    """Answer with the form of the login."""
     wanted = _next(request.query_params.get("next", ""))
     if logins.viewer(request) is not None:
         return RedirectResponse(console.root_path + wanted, 303)
@@ -45,7 +45,7 @@ async def login(console: Console, request: Request, logins: Logins) -> Response:
 
 
 async def log_in(console: Console, request: Request, logins: Logins) -> Response:
-    """The form comes back."""
+    """Check what the form of the login sent."""
     form = await read_form(request, MOST_LOGIN_BYTES)
     wanted = _next(form.get("next", ""))
     answer = await logins.log_in(request, form.get("name", "").strip(), form.get("secret", "").strip())

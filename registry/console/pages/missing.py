@@ -8,17 +8,17 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ..context import PER_PAGE, Console, page_number
-from ..recent.missing import Asked
+from ..recent.missing import AskedName
 from ..twins import Twin
 
 TWIN: Final = Twin(
     "Names that clients asked for in vain within a day.",
-    {"rows": list[Asked], "count": int, "number": int, "pages": int}, ("at", "filter", "page"),
+    {"rows": list[AskedName], "count": int, "number": int, "pages": int}, ("at", "filter", "page"),
 )  # fmt: skip
 
 
 async def missing(console: Console, request: Request) -> Response:
-    """The page."""
+    """The page of names that clients asked for in vain."""
     text = request.query_params.get("filter", "").strip()
     at_ms, then, unknown = await console.then_if_known(request)
     rows = console.missing.names() if at_ms is None else await console.missing.names_by(at_ms)

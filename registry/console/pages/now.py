@@ -19,9 +19,9 @@ from ...operators.history import whole
 from ...store.change_reader import count_by_minute, read_back
 from ...store.store import Store
 from ...store.streams import last_entry_by
-from ..context import BadRequest, Console, NotAllowed, NotThere
+from ..context import BadRequest, Console, NotThere, PageNotAllowed
 from ..facts import Facts
-from ..findings import Finding, TopicSums, find, find_then, sum_topics, worst_first
+from ..findings import ConsoleFinding, TopicSums, find, find_then, sum_topics, worst_first
 from ..forms import read_form
 from ..guard import is_token
 from ..login.viewer import Viewer, viewer_of
@@ -41,7 +41,8 @@ _KEY: Final = re.compile(r"([a-z_]{1,40}):(\d{1,15}):(\d{1,15})")
 
 TWIN: Final = Twin(
     "What is wrong, in words, the worst first; and the sizes.",
-    {"findings": list[Finding], "dismissed": list[tuple[Finding, Dismissed]], "seq": int | None, "sums": TopicSums,
+    {"findings": list[ConsoleFinding], "dismissed": list[tuple[ConsoleFinding, Dismissed]], "seq": int | None,
+     "sums": TopicSums,
      "brokers": int, "front_ends": int | None, "per_minute": dict[int, int],
      "alive": dict[int, int] | None, "lookups": dict[int, int] | None, "in_vain": dict[int, int] | None,
      "beats": dict[int, int] | None, "beats_s": float | None,
@@ -87,7 +88,9 @@ def _of_hour(counts: Mapping[int, int], now_ms: int) -> dict[int, int]:
     return {minute: count for minute, count in counts.items() if minute > now_ms // 60_000 - MINUTES}
 
 
-async def _incidents(console: Console, facts: Facts | None) -> tuple[list[Finding], list[tuple[Finding, Dismissed]]]:
+async def _incidents(
+    console: Console, facts: Facts | None
+) -> tuple[list[ConsoleFinding], list[tuple[ConsoleFinding, Dismissed]]]:
     """What happened to brokers; and what of it was dismissed, by whom."""
     tables, lanes = console.state.tables, console.lanes
     if facts is None or lanes.since_ms is None:
@@ -116,7 +119,7 @@ async def do_dismiss(console: Console, request: Request) -> RedirectResponse:
     """Take it off, and go back to the page."""
     form, viewer = await read_form(request), viewer_of(request)
     if not is_token(form.get("token", ""), viewer.token):
-        raise NotAllowed("the form is of another run of this console, or of another login: open the page again")
+        raise PageNotAllowed("the form is of another run of this console, or of another login: open the page again")
     name, key = viewer.name or form.get("name", "").strip(), form.get("key", "")
     match = _KEY.fullmatch(key)
     if not 0 < len(name) <= 64 or match is None:
@@ -125,7 +128,9 @@ async def do_dismiss(console: Console, request: Request) -> RedirectResponse:
     try:
         await asyncio.to_thread(dismiss, console.past.folder, one)
     except OSError as error:
-        raise NotAllowed(f"it cannot be kept: {error}; --checkpoints names a folder that can be written to") from None
+        raise PageNotAllowed(
+            f"it cannot be kept: {error}; --checkpoints names a folder that can be written to"
+        ) from None
     return RedirectResponse(console.url("/"), 303)
 
 

@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from ..context import Console
-from ..report import NoReport, Report
+from ..report import GoldReport, NoReport
 from ..twins import Twin
 
 # The page brings its own scripts, which draw the charts and compile what they draw. So it is no page of this site: it
@@ -24,7 +24,7 @@ TWIN: Final = Twin("Whether there is a report of the pipeline; fault: why not.",
 
 async def report(console: Console, request: Request) -> Response:
     """The page around it: how old it is."""
-    found: Report | None = None
+    found: GoldReport | None = None
     fault = ""
     try:
         found = await console.report.get()

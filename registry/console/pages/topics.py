@@ -16,7 +16,7 @@ from ...operators.words import perm
 from ...protocol.bodies.route import encode_route
 from ...store.operator_reads import read_rows, read_topic_tables
 from ...tables.tables import Tables
-from ...tables.topic_history import Step
+from ...tables.topic_history import RouteStep
 from ...tables.writable import is_unwritable, is_writable
 from ..context import PER_PAGE, BadRequest, Console, NotThere, page_number, route_json
 from ..login.needs import of_route
@@ -34,7 +34,7 @@ _SORTS: Final[dict[str, Callable[[str, dict[str, QueueData]], Any]]] = {
 _NAMES: Final = 4
 
 
-class Row(NamedTuple):
+class TopicLine(NamedTuple):
     """A topic as the list shows it; names: the first few of its broker names, more: how many others there are.
 
     shown: whether its route may be seen by who asks; else there is nothing but its name.
@@ -51,19 +51,19 @@ class Row(NamedTuple):
 
 
 TOPICS_TWIN: Final = Twin(
-    "Topics.", {"rows": list[Row], "count": int, "total": int, "number": int, "pages": int},
+    "Topics.", {"rows": list[TopicLine], "count": int, "total": int, "number": int, "pages": int},
     ("at", "filter", "state", "broker", "cluster", "sort", "page"),
 )  # fmt: skip
 TOPIC_TWIN: Final = Twin(
     "One topic: its queues as clients get them, and its last changes with the route before and after.",
-    {"name": str, "queues": list[tuple[str, BrokerRow | None, QueueData]], "steps": list[Step], "hidden": int,
+    {"name": str, "queues": list[tuple[str, BrokerRow | None, QueueData]], "steps": list[RouteStep], "hidden": int,
      "uncertain": list[str], "asked": str},
     ("name", "at"),
 )  # fmt: skip
 
 
 async def topics(console: Console, request: Request) -> Response:
-    """The list."""
+    """The page with the list of topics."""
     text, state = request.query_params.get("filter", "").strip(), request.query_params.get("state", "")
     broker, sort = request.query_params.get("broker", ""), request.query_params.get("sort", "topic")
     cluster = request.query_params.get("cluster", "")
@@ -96,10 +96,10 @@ async def topics(console: Console, request: Request) -> Response:
     )  # fmt: skip
 
 
-def _row(tables: Tables, topic: str) -> Row:
+def _row(tables: Tables, topic: str) -> TopicLine:
     cells = tables.topics[topic]
     names = sorted(cells)
-    return Row(
+    return TopicLine(
         topic, names[:_NAMES], max(0, len(names) - _NAMES), sum(data.read_queue_nums for data in cells.values()),
         sum(data.write_queue_nums for data in cells.values()),
         ", ".join(perm(value) for value in sorted({data.perm for data in cells.values()})),
@@ -107,8 +107,8 @@ def _row(tables: Tables, topic: str) -> Row:
     )  # fmt: skip
 
 
-def _unseen(topic: str) -> Row:
-    return Row(topic, [], 0, 0, 0, "", writable=True, shown=False)
+def _unseen(topic: str) -> TopicLine:
+    return TopicLine(topic, [], 0, 0, 0, "", writable=True, shown=False)
 
 
 async def topic(console: Console, request: Request) -> Response:
@@ -118,7 +118,7 @@ async def topic(console: Console, request: Request) -> Response:
     tables = console.state.tables if then is None else then.tables
     store = console.state.store
     route = route_of(tables, console.settings, name, store.compat)
-    steps: list[Step] = []
+    steps: list[RouteStep] = []
     uncertain: list[str] = []
     if console.state.stale_since_ms is None:
         history, complete = await read_history(store, name)

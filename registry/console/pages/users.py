@@ -66,7 +66,7 @@ TWIN: Final = Twin(
 
 
 async def users(console: Console, request: Request) -> Response:
-    """The page."""
+    """The page of users, their rules and refused requests."""
     text = request.query_params.get("filter", "").strip()
     store = console.state.store
     policy, refused = await PolicyStore(store).read(), await RefusalStore(store).summary()

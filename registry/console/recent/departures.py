@@ -50,7 +50,7 @@ class Departure(NamedTuple):
 
     @property
     def why(self) -> str:
-        """The cause in words."""
+        """The cause of a departure, in words."""
         if self.author is not None:
             return f"{self.author} had them removed"
         return _CAUSES.get(self.cause, self.cause)
@@ -69,7 +69,7 @@ class Departure(NamedTuple):
 
     @property
     def size(self) -> str:
-        """How many they are."""
+        """How many processes went together."""
         return counted(len(self.brokers), "broker")
 
 

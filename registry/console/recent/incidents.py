@@ -11,7 +11,7 @@ from ...operators.maintenance import Maintenance, maintained
 from ...operators.words import counted, some
 from ...tables.tables import Tables
 from ...tables.writable import is_read_only
-from ..findings import Finding, Level, clock
+from ..findings import ConsoleFinding, Level, clock
 from .departures import Departure
 
 _SHOWN: Final = 12
@@ -19,7 +19,7 @@ _SHOWN: Final = 12
 
 def incidents(
     tables: Tables, departures: Collection[Departure], perm_changes: Mapping[str, WritePermSet], now_ms: int
-) -> list[Finding]:
+) -> list[ConsoleFinding]:
     """What happened to brokers, the latest first.
 
     Args:
@@ -32,7 +32,7 @@ def incidents(
     ]  # fmt: skip
 
 
-def left(departures: Collection[Departure], now_ms: int, at_work: Container[str] = ()) -> Iterator[Finding]:
+def left(departures: Collection[Departure], now_ms: int, at_work: Container[str] = ()) -> Iterator[ConsoleFinding]:
     """One sentence for each departure; one of broker names that are all in maintenance is no fault."""
     for one in list(departures)[:_SHOWN]:
         began, ended = clock(one.since_ms, now_ms), clock(one.until_ms, now_ms)
@@ -41,13 +41,13 @@ def left(departures: Collection[Departure], now_ms: int, at_work: Container[str]
         text += f"{one.why}. At {one.places}: {one.names}."
         is_meant = all(gone.broker_name in at_work for gone in one.brokers)
         level: Level = "note" if is_meant else "warn" if one.is_planned else "bad"
-        yield Finding(level, text, f"/changes/{one.seq}", dismiss=one.key)
+        yield ConsoleFinding(level, text, f"/changes/{one.seq}", dismiss=one.key)
     if len(departures) > _SHOWN:
         more = sum(len(one.brokers) for one in list(departures)[_SHOWN:])
-        yield Finding("warn", f"{counted(more, 'broker')} went earlier and are not back.", "/brokers?lane=day")
+        yield ConsoleFinding("warn", f"{counted(more, 'broker')} went earlier and are not back.", "/brokers?lane=day")
 
 
-def _shared(tables: Tables) -> Iterator[Finding]:
+def _shared(tables: Tables) -> Iterator[ConsoleFinding]:
     """Two broker names at one address: usually a configuration that was copied, with brokerName or listenPort left."""
     names: dict[str, set[str]] = {}
     for name, row in tables.brokers.items():
@@ -55,7 +55,7 @@ def _shared(tables: Tables) -> Iterator[Finding]:
             names.setdefault(addr, set()).add(name)
     for addr, sharing in sorted(names.items()):
         if len(sharing) > 1:
-            yield Finding(
+            yield ConsoleFinding(
                 "bad",
                 f"{counted(len(sharing), 'broker name')} have registered one address, {addr}: {some(sharing)}. Clients "
                 "of each are sent to the same process. Was a broker's configuration copied?",
@@ -63,16 +63,18 @@ def _shared(tables: Tables) -> Iterator[Finding]:
             )
 
 
-def _maintained(at_work: Mapping[str, Maintenance], now_ms: int) -> Iterator[Finding]:
+def _maintained(at_work: Mapping[str, Maintenance], now_ms: int) -> Iterator[ConsoleFinding]:
     for name, one in sorted(at_work.items()):
         is_late = one.until_ms is not None and one.until_ms < now_ms
         late = f" It should be over: 'mqregistry broker restore {name}' ends it." if is_late else ""
-        yield Finding("warn" if is_late else "note", f"{name} is {one}.{late}", f"/broker?{urlencode({'name': name})}")
+        yield ConsoleFinding(
+            "warn" if is_late else "note", f"{name} is {one}.{late}", f"/broker?{urlencode({'name': name})}"
+        )
 
 
 def _wiped(
     tables: Tables, perm_changes: Mapping[str, WritePermSet], at_work: Container[str], now_ms: int
-) -> Iterator[Finding]:
+) -> Iterator[ConsoleFinding]:
     for name in sorted(tables.brokers):
         if name in at_work or not is_read_only(tables, name):
             continue
@@ -82,4 +84,6 @@ def _wiped(
         text = (
             f"No topic of {name} can be written to{by}. 'mqregistry broker restore {name}' gives the permission back."
         )
-        yield Finding("warn", text, f"/changes/{change.seq}" if change is not None else f"/brokers?filter={name}")
+        yield ConsoleFinding(
+            "warn", text, f"/changes/{change.seq}" if change is not None else f"/brokers?filter={name}"
+        )

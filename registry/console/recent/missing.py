@@ -34,7 +34,7 @@ _FRONT_ENDS: Final = 20
 _CLIENTS: Final = 10
 
 
-class _Report(msgspec.Struct):
+class _MissingReport(msgspec.Struct):
     """What of an entry is needed: the found names, nearly all of it, are passed over."""
 
     ms: int
@@ -49,11 +49,11 @@ class _Found(msgspec.Struct):
     found: dict[str, int] = {}
 
 
-_report: Final = msgspec.json.Decoder(_Report)
+_report: Final = msgspec.json.Decoder(_MissingReport)
 _found: Final = msgspec.json.Decoder(_Found)
 
 
-class Asked(NamedTuple):
+class AskedName(NamedTuple):
     """A name that clients asked for. times: how often within the last day; first_ms, last_ms: when that was counted;
     front_ends: the ids of those that were asked; clients: addresses of some that asked. ``(others)``: names beyond
     those that are counted one by one.
@@ -66,15 +66,15 @@ class Asked(NamedTuple):
     front_ends: tuple[str, ...]
     clients: tuple[str, ...] = ()
 
-    def and_also(self, other: Asked) -> Asked:
-        """Both together."""
+    def and_also(self, other: AskedName) -> AskedName:
+        """Add up what two counts say of one name."""
         front_ends = self.front_ends
         if any(one not in front_ends for one in other.front_ends):
             front_ends = tuple(sorted({*front_ends, *other.front_ends}))[:_FRONT_ENDS]
         clients = self.clients
         if any(one not in clients for one in other.clients):
             clients = tuple(dict.fromkeys((*other.clients, *clients)))[:_CLIENTS]
-        return Asked(
+        return AskedName(
             self.name, self.times + other.times, min(self.first_ms, other.first_ms), max(self.last_ms, other.last_ms),
             front_ends, clients,
         )  # fmt: skip
@@ -93,9 +93,9 @@ class MissingNames:
         self._reader: EntryReader | None = None
         self._due = asyncio.Event()
         self._busy = asyncio.Lock()
-        self._hours: dict[int, dict[str, Asked]] = {}
+        self._hours: dict[int, dict[str, AskedName]] = {}
         self._begins: dict[int, str] = {}  # of each hour: the place in the stream before its first entry
-        self._sorted: list[Asked] | None = None
+        self._sorted: list[AskedName] | None = None
         self.since_ms: int | None = None
         self.lookups, self.in_vain = Counter[int](), Counter[int]()
         self.of_cluster: defaultdict[str, Counter[int]] = defaultdict(Counter)
@@ -174,19 +174,19 @@ class MissingNames:
         rows = (tables.brokers.get(name) for name in tables.topics.get(topic, ()))
         return tuple({row.cluster for row in rows if row is not None})
 
-    def names(self) -> list[Asked]:
+    def names(self) -> list[AskedName]:
         """All of them, the most wanted first; counted once for each state of the stream."""
         if self._sorted is None:
             self._sorted = _sort(self._hours.values())
         return self._sorted
 
-    async def names_by(self, at_ms: int) -> list[Asked]:
+    async def names_by(self, at_ms: int) -> list[AskedName]:
         """Those that were asked for from ``since_ms`` to an instant: its own hour is read again, up to then.
 
         Raises:
             StoreUnavailable: Redis does not answer. StoreError: this login may not read the stream.
         """
-        own, last = at_ms // HOUR_MS, dict[str, Asked]()
+        own, last = at_ms // HOUR_MS, dict[str, AskedName]()
         hours = [names for hour, names in self._hours.items() if hour < own]
         if own in self._begins:
             reader = EntryReader(self._state.store, LOOKUPS, self._begins[own])
@@ -201,20 +201,20 @@ class MissingNames:
         return _sort([*hours, last])
 
 
-def _add(names: dict[str, Asked], report: _Report) -> None:
+def _add(names: dict[str, AskedName], report: _MissingReport) -> None:
     for name, times in report.missing.items():
         if name not in names and len(names) >= _NAMES:
             name = OTHERS
-        one = Asked(name, times, report.ms, report.ms, (report.front_end,))
+        one = AskedName(name, times, report.ms, report.ms, (report.front_end,))
         names[name] = names[name].and_also(one) if name in names else one
     for name, clients in report.clients.items():  # in the entry of the counts, or in one behind it
         if name in names:
             names[name] = names[name].and_also(names[name]._replace(times=0, clients=tuple(clients)))
 
 
-def _sort(hours: Iterable[Mapping[str, Asked]]) -> list[Asked]:
+def _sort(hours: Iterable[Mapping[str, AskedName]]) -> list[AskedName]:
     """Those of several hours together, the most wanted first."""
-    found: dict[str, Asked] = {}
+    found: dict[str, AskedName] = {}
     for names in hours:
         for name, one in names.items():
             found[name] = found[name].and_also(one) if name in found else one

@@ -94,11 +94,11 @@ class StreamThen(NamedTuple):
     seq: int | None = None
 
 
-class _Numbered(msgspec.Struct):
+class _NumberedEntry(msgspec.Struct):
     seq: int
 
 
-_number: Final = msgspec.json.Decoder(_Numbered)
+_number: Final = msgspec.json.Decoder(_NumberedEntry)
 
 
 async def streams_by(store: Store, now: Survey, at_ms: int) -> dict[Stream, StreamThen]:

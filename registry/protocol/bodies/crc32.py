@@ -28,7 +28,7 @@ def check_crc32(body: bytes, header_crc: int | None) -> bool:
     return bool(body) and body_crc32(body) == header_crc
 
 
-class _Seen(NamedTuple):
+class _SeenBody(NamedTuple):
     """The CRC-32 of a body's beginning, and of the whole; shift: of what follows the beginning, 0 = not needed yet."""
 
     begin: int
@@ -41,7 +41,7 @@ class BodyCrcs:
 
     def __init__(self, most: int = _MOST_BODIES) -> None:
         self._most = most
-        self._seen: dict[str, _Seen] = {}
+        self._seen: dict[str, _SeenBody] = {}
 
     def check(self, digest: str, body: bytes, begin_bytes: int, header_crc: int | None) -> bool:
         """Do what :func:`check_crc32` does.
@@ -54,7 +54,7 @@ class BodyCrcs:
         begin = zlib.crc32(memoryview(body)[:begin_bytes])
         seen = self._seen.get(digest)
         if seen is None:
-            seen = _Seen(begin, zlib.crc32(body), 0)
+            seen = _SeenBody(begin, zlib.crc32(body), 0)
         elif not seen.shift:
             seen = seen._replace(shift=_shift(len(body) - begin_bytes))
         whole = seen.whole ^ (_multiply(seen.shift, begin ^ seen.begin) if begin != seen.begin else 0)

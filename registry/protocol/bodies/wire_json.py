@@ -147,7 +147,7 @@ class WireMapping(msgspec.Struct, rename="camel"):
     curr_id_map: dict[Int32, Int32] | None = msgspec.field(default_factory=dict)
 
     def value(self) -> TopicQueueMapping:
-        """The model's value."""
+        """The same as a value of the model."""
         return TopicQueueMapping(
             topic=self.topic,
             bname=self.bname,

@@ -21,10 +21,10 @@ from ...auth.users import User
 from ...networks import Address, Networks, parse_address
 from ...protocol.codes import RequestCode, with_name
 from ...protocol.command import Command
-from ...request_rights import FOR_A_BROKER, REQUESTS, Resources, Tables, broker_addr_of, needs_of, parsed, rows_of
+from ...request_rights import FOR_A_BROKER, REQUESTS, Resources, RowClusters, broker_addr_of, needs_of, parsed, rows_of
 from .caller import LARGE_BYTES, NOBODY, Caller, How, Origin, Signer, Unproven, source_of
 from .open_lookups import OpenLookups
-from .proofs import NO_FAILURES, Failures, Proofs, Verified
+from .proofs import NO_FAILURES, FailureLimit, Proofs, Verified
 from .refusal import Refusal
 
 logger = logging.getLogger(__name__)
@@ -33,20 +33,20 @@ _REGISTER: Final = int(RequestCode.REGISTER_BROKER)
 _LOOKUP: Final = int(RequestCode.GET_ROUTEINFO_BY_TOPIC)
 
 
-class Tally(Protocol):
+class DecisionTally(Protocol):
     """Counts what was decided, and tells of what was refused."""
 
     def allowed(self) -> None:
-        """A request is allowed."""
+        """Count a request that is allowed."""
 
     def refused(self, refusal: Refusal, *, enforced: bool) -> None:
         """A request is refused; not enforced: it would be."""
 
     def signed(self, caller: Caller) -> None:
-        """A secret was used."""
+        """Note that a secret was used to sign."""
 
 
-class Looked(NamedTuple):
+class LastDecision(NamedTuple):
     """The last registration that was looked at, and what came of it: the same header of the same caller fares alike, as
     long as it is about the same rows.
     """
@@ -65,7 +65,7 @@ class NoTables:
         """None: there is no such row."""
 
     def clusters_with(self, topic: str, cluster: str) -> tuple[str, ...]:
-        """None."""
+        """Return nothing: no tables are known here."""
         return ()
 
 
@@ -82,7 +82,7 @@ class Sender(Origin, Protocol):
     last_caller: Caller | None
     own_caller: Caller | None
     verified: Verified | None
-    looked: Looked | None
+    looked: LastDecision | None
 
 
 class Authorization:
@@ -98,9 +98,9 @@ class Authorization:
     """
 
     def __init__(
-        self, policy: Policy, tally: Tally, *, require_tls: bool, clock: Callable[[], float] = time.monotonic,
-        tables: Tables = NoTables(),  # noqa: B008 (it has no state)
-        failures: Failures = NO_FAILURES,
+        self, policy: Policy, tally: DecisionTally, *, require_tls: bool, clock: Callable[[], float] = time.monotonic,
+        tables: RowClusters = NoTables(),  # noqa: B008 (it has no state)
+        failures: FailureLimit = NO_FAILURES,
     ) -> None:  # fmt: skip
         self.policy = policy
         self.enforces = policy.mode is Mode.ENFORCE
@@ -286,7 +286,7 @@ class Authorization:
         if last and last.by is self and last.caller is caller and last.rows == rows and last.ext_fields == ext_fields:
             return last.refusal
         refusal = self._look(command, sender, caller, rows)
-        sender.looked = Looked(self, ext_fields, caller, rows, refusal)
+        sender.looked = LastDecision(self, ext_fields, caller, rows, refusal)
         return refusal
 
     def _look(

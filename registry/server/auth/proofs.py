@@ -19,8 +19,8 @@ VERIFIED_FOR_S: Final = 60.0
 _REGISTER: Final = int(RequestCode.REGISTER_BROKER)
 
 
-class Failures(Protocol):
-    """Counts wrong signatures."""
+class FailureLimit(Protocol):
+    """Limits how many wrong signatures an address may send."""
 
     def too_many(self, host: str, user: str) -> str:
         """Why a signature is not looked at; "" = it is."""
@@ -58,7 +58,7 @@ class Signing(Origin, Protocol):
 class Proofs:
     """What signatures prove, by one policy."""
 
-    def __init__(self, policy: Policy, failures: Failures, clock: Callable[[], float]) -> None:
+    def __init__(self, policy: Policy, failures: FailureLimit, clock: Callable[[], float]) -> None:
         self._policy = policy
         self._failures = failures
         self._clock = clock

@@ -33,7 +33,7 @@ class Refusal(NamedTuple):
 
     @property
     def text(self) -> str:
-        """What the peer is told."""
+        """What the peer is answered, in words."""
         text = self.words()[0]
         return f"no permission: {printable(text[:_TEXT_CHARS])}{'...' if len(text) > _TEXT_CHARS else ''}"
 
@@ -46,7 +46,7 @@ class Refusal(NamedTuple):
 
     @classmethod
     def of_decision(cls, decision: Decision, how: How, origin: Origin) -> Self:
-        """What the rules refuse."""
+        """Make a refusal of a decision that denies."""
         return cls(
             RefusedKind.of(decision), how, origin.source,
             lambda: (f"{decision.text}{_proxied(origin)}", decision.mend),
@@ -86,7 +86,7 @@ class Refusal(NamedTuple):
 
     @classmethod
     def undecided(cls, origin: Origin, why: str) -> Self:
-        """A decision that failed."""
+        """Make a refusal of a decision that failed."""
         kind = RefusedKind(ANONYMOUS, None, (), UNDECIDED)
         return cls(kind, How.ANONYMOUS, origin.source, lambda: (f"the decision failed: {why}", ""))
 

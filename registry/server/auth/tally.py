@@ -87,7 +87,7 @@ class Tally:
     # counting, on the way of a request
 
     def allowed(self) -> None:
-        """A request is allowed."""
+        """Count a request that is allowed."""
         self._allowed += 1
 
     def refused(self, refusal: Refusal, *, enforced: bool) -> None:
@@ -121,7 +121,7 @@ class Tally:
         return kind
 
     def signed(self, caller: Caller) -> None:
-        """A secret was used."""
+        """Note that a secret was used to sign."""
         self._used.add((caller.name, caller.secret_id))
 
     def _log(self, refusal: Refusal, enforced: bool) -> None:
@@ -190,7 +190,7 @@ class Tally:
         self._made_up.clear()
 
     async def close(self) -> None:
-        """Tell what is left, once."""
+        """Write what is left to Redis, once, and end."""
         self._used.update(self._signed_again())
         await self._tell(list(self._untold))
         await self._note_used()

@@ -20,7 +20,7 @@ from ..requests.context import RequestContext
 from ..requests.lookup_cache import LookupCache
 from ..requests.reads import reads
 from ..requests.writes import Write, writes
-from ..view.drains import Asked
+from ..view.drains import RoutesAsked
 from ..view.freshness import Freshness
 from ..view.route_watches import Watcher
 
@@ -41,7 +41,7 @@ class Asker(Sender, Watcher, Protocol):
     address: str
     host: str
     known: KnownLookups
-    asked: Asked
+    asked: RoutesAsked
     active_at_s: float
 
     def queue(self, write: Write, command: Command, opaque: int, frame_bytes: int) -> None:

@@ -19,7 +19,7 @@ from ...protocol.watch import ROUTE_WATCH, WatchAnswer
 from ..counting.closed import Closed
 from ..counting.lookup_samples import KnownLookups
 from ..requests.writes import Write
-from ..view.drains import Asked
+from ..view.drains import RoutesAsked
 from .connections import Connections
 from .held_memory import request_bytes
 from .large_frames import LARGE_FRAME_BYTES
@@ -52,7 +52,7 @@ class ServerConnection(Remote, asyncio.Protocol):
         self._writes = WriteQueue(self._context)
         self._watched_bytes = self._progress_bytes = 0
         self._closing = self._lost = self._reading_paused = False
-        self.closed_as, self.asked = Closed.CLIENT, Asked()
+        self.closed_as, self.asked = Closed.CLIENT, RoutesAsked()
         self._large = self._waits = self._sends_large = self._out_of_time = False
         self._skip_bytes = 0  # of a frame that is too long, and answered: hanging up before could take its answer along
         self.channel = self._context.channels.new_channel()

@@ -62,7 +62,7 @@ class OpenConnection(Asker, Protocol):
 
     @property
     def lost(self) -> bool:
-        """Whether it is closed."""
+        """Whether the connection is closed."""
 
     def measure(self) -> None:
         """Look how much of its answers the client has not read."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..auth.authorization import Looked
+from ..auth.authorization import LastDecision
 from ..auth.caller import NO_CERTIFICATE, Caller
 from ..auth.proofs import Verified
 from .sent import Sent
@@ -27,7 +27,7 @@ class Remote(Sent):
         self.own_caller: Caller | None = None
         self.last_caller: Caller | None = None
         self.verified: Verified | None = None
-        self.looked: Looked | None = None
+        self.looked: LastDecision | None = None
 
     def named_by_proxy(self, address: str, *, counts: bool) -> None:
         """A PROXY header names the client; counts: also for rules, else its address counts as not known."""

@@ -37,7 +37,7 @@ class Writing(Peer, Protocol):
         """When the bytes that were read just now were sent."""
 
     def write_done(self, command: Command, answer: bytes) -> None:
-        """A write has its answer."""
+        """Note that a write has its answer."""
 
     def writes_done(self) -> None:
         """None is left, or the connection was dropped while one was worked on."""
@@ -105,7 +105,7 @@ class WriteQueue:
 
 
 async def run_write(context: RequestContext, write: Write, command: Command, opaque: int, connection: Peer) -> bytes:
-    """Answer one write."""
+    """Run one write to its end, and send its answer."""
     try:
         if command.code != _GOODBYE:
             _check_sender(command, connection)

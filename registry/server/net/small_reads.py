@@ -30,7 +30,7 @@ class SmallReads(asyncio.BufferedProtocol):
 
     @abstractmethod
     def data_received(self, data: bytes) -> None:
-        """Take the next piece."""
+        """Take the next piece of what the peer sent."""
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Called by the event loop before it reads."""
@@ -41,7 +41,7 @@ class SmallReads(asyncio.BufferedProtocol):
         self.data_received(bytes(_LARGE[:nbytes]))
 
 
-class Reader(Protocol):
+class ByteReader(Protocol):
     """A connection that is told what came."""
 
     @property
@@ -49,16 +49,16 @@ class Reader(Protocol):
         """Whether the next piece may be large."""
 
     def data_received(self, data: bytes) -> None:
-        """Take the next piece."""
+        """Take the next piece of what the peer sent."""
 
     def pause_writing(self) -> None:
-        """The peer does not read."""
+        """The peer does not read: its buffer is full."""
 
     def resume_writing(self) -> None:
-        """The peer reads again."""
+        """The peer reads again: its buffer has room."""
 
     def connection_lost(self, error: Exception | None) -> None:
-        """The socket is closed."""
+        """The socket was closed, by the peer or by us."""
 
 
 class LargeFrameSender(SmallReads):
@@ -66,7 +66,7 @@ class LargeFrameSender(SmallReads):
 
     __slots__ = ("_reader",)
 
-    def __init__(self, reader: Reader) -> None:
+    def __init__(self, reader: ByteReader) -> None:
         self._reader = reader
 
     @property
@@ -75,7 +75,7 @@ class LargeFrameSender(SmallReads):
         return self._reader.reads_much
 
     def data_received(self, data: bytes) -> None:
-        """Take the next piece."""
+        """Take the next piece of what the peer sent."""
         self._reader.data_received(data)
 
     def pause_writing(self) -> None:

@@ -106,7 +106,7 @@ class TlsTransport(SmallReads):
     # towards the connection: as much of asyncio.Transport as it uses
 
     def write(self, data: bytes) -> None:
-        """Encrypt and send."""
+        """Encrypt the bytes and send them."""
         if self._transport.is_closing():
             return
         try:
@@ -124,7 +124,7 @@ class TlsTransport(SmallReads):
         self._transport.set_write_buffer_limits(high=high)
 
     def get_extra_info(self, name: str) -> Any:
-        """Of the socket."""
+        """Return what the transport of the socket knows."""
         return self._transport.get_extra_info(name)
 
     def get_write_buffer_size(self) -> int:

@@ -82,7 +82,7 @@ class Authentication:
         }
 
     def counters(self) -> dict[str, int]:
-        """Its counters by metric."""
+        """What was counted, by the name of the metric."""
         return self._tally.report()
 
     def _is_known(self, kind: RefusedKind) -> bool:

@@ -171,7 +171,7 @@ class HttpServer(http.server.ThreadingHTTPServer):
         logger.debug("an HTTP client went away", exc_info=True)
 
     def close(self) -> None:
-        """Stop answering."""
+        """Stop answering, and close the port."""
         self.shutdown()
         self._thread.join()
         self.server_close()

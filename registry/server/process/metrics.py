@@ -80,7 +80,7 @@ class _Totals:
         self.add({**status.counters, "view_rebuilds_total": status.rebuilds}, status.durations)
 
 
-class Fleet:
+class FrontEndWorkers:
     """The workers of one front end, by their last status. Written by the event loop, read by HTTP threads."""
 
     def __init__(self, workers: int, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -267,10 +267,10 @@ def _stream_series(survey: Survey) -> Iterator[Series]:
 
 
 class Shows(Protocol):
-    """What the HTTP port shows: a front end's :class:`Fleet`, or a sweeper by itself."""
+    """What the HTTP port shows: a front end's :class:`FrontEndWorkers`, or a sweeper by itself."""
 
     def not_ready(self) -> list[str]:
-        """Why /readyz answers 503."""
+        """Why /readyz answers 503; "" = it answers 200."""
 
     def warnings(self) -> list[str]:
         """What /readyz says beside the reasons."""
@@ -315,7 +315,7 @@ class _Collector:
                 families[series.name].add_metric(labels, buckets=buckets(series.counts), sum_value=series.value)
             else:
                 families[series.name].add_metric(labels, series.value)
-        whole = isinstance(self._fleet, Fleet)  # a sweeper or pipeline by itself has a part of the table
+        whole = isinstance(self._fleet, FrontEndWorkers)  # a sweeper or pipeline by itself has a part of the table
         for name, family in families.items():
             if family.samples or (whole and name not in OF_PIPELINE):
                 yield family

@@ -48,7 +48,7 @@ class WorkerProcess(Protocol):
 
     @property
     def pid(self) -> int:
-        """The process id."""
+        """The id of the worker's process."""
 
     async def wait(self) -> int:
         """Its exit status once it has ended; the negative number of the signal that killed it."""

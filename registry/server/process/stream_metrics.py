@@ -12,14 +12,14 @@ from ...store.store import RedisFigures, Store
 from ...store.streams import StreamStore
 from ...tasks import cancelled, pause
 from .figures.table import Series
-from .metrics import Fleet
+from .metrics import FrontEndWorkers
 
 logger = logging.getLogger(__name__)
 
 SURVEY_EVERY_S: Final = 10.0
 
 
-async def survey(store: Store, fleet: Fleet, brokers_most: int = 0) -> None:
+async def survey(store: Store, fleet: FrontEndWorkers, brokers_most: int = 0) -> None:
     """Tell ``fleet`` every ten seconds, and that nothing is known while Redis is away. Runs until cancelled.
 
     Args:

@@ -1,7 +1,7 @@
 """The parent process of a front end: owns the port, keeps its worker processes running, answers /metrics.
 
 It handles no requests. What the workers write to stderr goes into this process's log under their name; what they
-report over their status pipes goes into :class:`Fleet`.
+report over their status pipes goes into :class:`FrontEndWorkers`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ...errors import ConfigError, StartError, StoreError, StoreUnavailable
 from ...events.by import SWEEPER, front_end_name, this_process
 from ...store.store import Store
 from .known_fleet import KnownFleet
-from .metrics import Fleet, Status
+from .metrics import FrontEndWorkers, Status
 from .pipes import lines, open_pipe
 from .port.acceptor import Acceptor, open_acceptor
 from .port.holder import when_free
@@ -94,7 +94,7 @@ class Supervisor:
     ) -> None:
         self.settings = settings
         self.front_end = secrets.token_hex(8)
-        self.fleet = Fleet(settings.workers)
+        self.fleet = FrontEndWorkers(settings.workers)
         self.known = KnownFleet(self.front_end, settings.namespace, lambda: self.fleet.draining, self.fleet.show)
         self.booted = asyncio.Event()
         self.stopping = asyncio.Event()

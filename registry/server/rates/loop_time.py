@@ -49,7 +49,7 @@ class Slice:
         return not self._time.has(self._account, now_ns)
 
     def end(self, now_ns: int = 0) -> None:
-        """Note how long it took."""
+        """Note how long the work took that was begun."""
         now_ns = now_ns or self._time.now_ns()
         self._time.spent(self._account, now_ns - self._since_ns, now_ns)
         self._since_ns = now_ns

@@ -18,7 +18,7 @@ _ADDRESSES: Final = 1000
 _SHOWN: Final = 5
 
 
-class _Kind:
+class _LoggedKind:
     """What happened of one kind since the last summary.
 
     lines: addresses that get lines of their own. told: how many lines each of them has. more: address -> times, of what
@@ -34,7 +34,7 @@ class SummaryLog:
     """What happened since the last summary. A kind that did not happen for that long begins again."""
 
     def __init__(self) -> None:
-        self._kinds: dict[str, _Kind] = {}
+        self._kinds: dict[str, _LoggedKind] = {}
         self._summary_at_s: float | None = None
 
     def tell(self, kind: str, address: str, text: str, level: int = logging.WARNING, lines: int = LINES) -> None:
@@ -47,7 +47,7 @@ class SummaryLog:
             kind = "others"
         one = self._kinds.get(kind)
         if one is None:
-            one = self._kinds[kind] = _Kind(level, lines)
+            one = self._kinds[kind] = _LoggedKind(level, lines)
         if one.told[address] < min(one.lines, LINES_EACH) and (address in one.told or len(one.told) < one.lines):
             one.told[address] += 1
             logger.log(level, "%s", text)

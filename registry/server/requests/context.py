@@ -79,7 +79,7 @@ class Peer(Sender, Closable, Protocol):
         """How long ago the write that is being worked on was sent."""
 
     def has_hung_up(self) -> bool:
-        """The same, asked anew."""
+        """Ask the socket anew whether the peer has hung up."""
 
 
 def log_write(logger: logging.Logger, by: By, text: str, *arguments: object) -> None:

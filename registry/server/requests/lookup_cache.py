@@ -210,10 +210,10 @@ class NoLookups:
     """Knows no lookup, for connections over which a lookup may be decided otherwise than over others."""
 
     def answer(self, data: bytes, asked: NoteAsked) -> bytes | None:
-        """Nothing."""
+        """Return None: nothing is kept here."""
 
     def answer_several(self, data: bytes, out: list[bytes], max_bytes: int, asked: NoteAsked) -> int:
-        """None of them."""
+        """Answer none of them: nothing is kept here."""
         return 0
 
 

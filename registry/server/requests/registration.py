@@ -30,7 +30,7 @@ from ...protocol.headers import RegisterBroker
 from ...protocol.registration import LARGE_BYTES, cut, dated, decoding, digest_of, sender_of, with_body
 from ...protocol.slices import finish
 from ...store.route_writes import TOPICS_PER_EVENT, EncodedTopics, HeartbeatReply, Registered
-from ...tables.registration import RegistrationDiff, Role, compare, role_of
+from ...tables.registration import BrokerRole, RegistrationDiff, compare, role_of
 from .chunk_cache import LastBody
 from .context import Peer, RequestContext, log_write
 from .touching import touch
@@ -312,7 +312,7 @@ async def _write(
 
 
 def _encoded(
-    context: RequestContext, diff: RegistrationDiff, role: Role, chunks: Sequence[TopicChunk]
+    context: RequestContext, diff: RegistrationDiff, role: BrokerRole, chunks: Sequence[TopicChunk]
 ) -> list[EncodedTopics] | None:
     """The chunks as they were encoded for this broker or another one, if every topic of theirs is written as it is."""
     if not chunks or role.wipes_write or len(diff.topics) != sum(chunk.size for chunk in chunks):
@@ -325,7 +325,7 @@ def _remember(
     chunks: Sequence[TopicChunk],
     diff: RegistrationDiff,
     load_id: int,
-    role: Role,
+    role: BrokerRole,
     result: Registered,
 ) -> None:
     """Keep the body for the broker's next one, if the tables hold it now."""

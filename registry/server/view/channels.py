@@ -14,7 +14,7 @@ from ...events.by import ANONYMOUS, By
 from ...events.changes import BrokerExpired
 from ...networks import why_unreachable
 from ...store.leases import opened_now
-from ...store.processes import Peer
+from ...store.processes import PeerAddress
 from ...store.route_writes import Channel, RouteStore
 from ...tasks import cancelled, pause
 from ..counting.closed import Closed, cause_of
@@ -33,7 +33,7 @@ class Known(Protocol):
 
     @property
     def how(self) -> str:
-        """A word of events/by.py."""
+        """The cause of a close, one of events/by.py."""
 
     @property
     def name(self) -> str:
@@ -181,9 +181,9 @@ class ChannelOwner:
         """(who, channel value) of every broker that has a connection here, as far as Redis has been told."""
         return [*((who, connection.channel.value) for who, connection in self._owners.items()), *self._untold]
 
-    def peers(self) -> Iterator[tuple[str, Peer]]:
+    def peers(self) -> Iterator[tuple[str, PeerAddress]]:
         """Who, and where its connection comes from, of every broker that has one here."""
-        return ((who, Peer(connection.address, connection.via)) for who, connection in self._owners.items())
+        return ((who, PeerAddress(connection.address, connection.via)) for who, connection in self._owners.items())
 
     def unreachable(self) -> list[str]:
         """The brokers among these that others will hardly reach, with the reason; the first ones of them."""

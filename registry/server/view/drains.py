@@ -22,7 +22,7 @@ _NAMES_MOST: Final = 20
 _ADDRESSES_MOST: Final = 20
 
 
-class Asked:
+class RoutesAsked:
     """The routes that one connection looked up. note: called with each route that it gets, known or not.
 
     What is noted is gone through later, connection by connection: a set of its own for each of thousands of
@@ -39,7 +39,7 @@ class Asked:
 
     @property
     def routes(self) -> set[KeptAnswer]:
-        """All of them until now."""
+        """The routes that were looked up until now."""
         if self._new:
             self._routes.update(self._new)
             self._new.clear()
@@ -51,16 +51,16 @@ class Asked:
         self.note = deque[Any](maxlen=0).append
 
 
-class Client(Protocol):
+class DrainClient(Protocol):
     """A connection. active_at_s: when it was last heard."""
 
     address: str
-    asked: Asked
+    asked: RoutesAsked
     active_at_s: float
 
     @property
     def lost(self) -> bool:
-        """Whether it is closed."""
+        """Whether the connection is closed."""
 
 
 class _Drain:
@@ -71,7 +71,7 @@ class _Drain:
 
     def __init__(self) -> None:
         self.seq = 0
-        self.waiting: dict[Client, set[str]] = {}
+        self.waiting: dict[DrainClient, set[str]] = {}
         self.closed: dict[str, float] = {}
         self.not_known = 0
 
@@ -84,7 +84,11 @@ class Drains:
     """
 
     def __init__(
-        self, view: View, answers: RouteAnswers, clients: Callable[[], Collection[Client]], clock_s: Callable[[], float]
+        self,
+        view: View,
+        answers: RouteAnswers,
+        clients: Callable[[], Collection[DrainClient]],
+        clock_s: Callable[[], float],
     ) -> None:
         self._view = view
         self._answers = answers

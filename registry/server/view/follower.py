@@ -18,7 +18,7 @@ from ...tasks import cancelled, pause
 from .fork import find_fork
 from .freshness import Freshness, Seen
 from .give_back import GiveBack
-from .view import Entry, View
+from .view import LastEntry, View
 
 logger = logging.getLogger(__name__)
 
@@ -113,7 +113,7 @@ class Follower:
         for seq, chain in loaded.chains:
             view.history.add(seq, chain)
         self._follow = loaded.follow
-        view.last_entry = Entry(loaded.follow.last_id, loaded.seq) if loaded.follow.last_id != START else None
+        view.last_entry = LastEntry(loaded.follow.last_id, loaded.seq) if loaded.follow.last_id != START else None
         view.load(loaded.tables, loaded.epoch, loaded.seq, lives=loaded.lives)
         self.heard_at = time.monotonic()
 
@@ -160,6 +160,6 @@ class Follower:
             self.lag_ms = max(0.0, now_ms - changes[-1].ms)
             for change in changes:
                 self.visible_after.add(max(0.0, now_ms - change.ms) / 1000)
-            self._view.last_entry = Entry(follow.last_id, changes[-1].seq)
+            self._view.last_entry = LastEntry(follow.last_id, changes[-1].seq)
             changes.clear()  # waiting for the next ones must not hold on to the topics of these
             await asyncio.sleep(0)  # who waits for these changes is answered before the next ones are asked for

@@ -33,7 +33,7 @@ class Applied(NamedTuple):
     row_before: BrokerRow | None
 
 
-class Entry(NamedTuple):
+class LastEntry(NamedTuple):
     """An entry of the change stream that was applied, and the seq of its change."""
 
     entry_id: str
@@ -63,7 +63,7 @@ class View:
         self.seq = -1
         self.last_ms = 0
         self.losses = 0
-        self.last_entry: Entry | None = None
+        self.last_entry: LastEntry | None = None
         self.load_id = 0
         self.freshness = Freshness.LOADING
         self.has_lost = False

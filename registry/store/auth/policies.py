@@ -107,11 +107,11 @@ class PolicyStore:
         for first in range(0, len(flat), _PAIRS_PER_CALL * 2):
             await self._call("note_auth_used", *flat[first : first + _PAIRS_PER_CALL * 2])
 
-    async def _read(self) -> _Read:
+    async def _read(self) -> _ReadPolicy:
         revision, mode, users, fields = await self._call("read_auth")
         kept = _by_name(fields)
         changed = {name.removeprefix(_CHANGED): int(at) for name, at in kept.items() if name.startswith(_CHANGED)}
-        return _Read(int(revision), mode.decode(), _by_name(users), changed, int(kept.get("forgotten", -1)))
+        return _ReadPolicy(int(revision), mode.decode(), _by_name(users), changed, int(kept.get("forgotten", -1)))
 
     async def _send(self, revision: int, mode: Mode, users: Mapping[str, bytes]) -> int | None:
         """Send a change; the new revision, None: the policy is another one than the change was worked out from."""
@@ -120,7 +120,7 @@ class PolicyStore:
         return int(reply[1]) if reply[0] == b"OK" else None
 
 
-class _Read(NamedTuple):
+class _ReadPolicy(NamedTuple):
     revision: int
     mode: str
     users: dict[str, bytes]

@@ -54,7 +54,7 @@ class BlockingStream:
         self._client: Any = None
 
     def close(self) -> None:
-        """Close the connection."""
+        """Close the connection to Redis."""
         if self._client is not None:
             self._client.close()
 

@@ -57,22 +57,22 @@ class PipelineStatus:
             self._last_s, self._round_s, self._seqs[namespace] = time.time(), seconds, seq
 
     def round_failed(self, why: str) -> None:
-        """A round ended early."""
+        """Note that a round ended with an error."""
         with self._lock:
             self._rounds[why] += 1
 
     # as the HTTP port shows it
 
     def not_ready(self) -> list[str]:
-        """Why /readyz answers 503."""
+        """Why /readyz answers 503; "" = it answers 200."""
         return [] if self._last_s else ["no round has gone through yet"]
 
     def warnings(self) -> list[str]:
-        """There are none."""
+        """Return nothing: the pipeline warns of nothing here."""
         return []
 
     def series(self) -> Iterator[Series]:
-        """Every value."""
+        """Every value of /metrics, by its name."""
         with self._lock:
             rounds = dict(self._rounds)
             behind_s: dict[str, float] = {}

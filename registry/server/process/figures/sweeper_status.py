@@ -28,7 +28,7 @@ class SweepPasses:
         self._failed = 0
 
     def passed(self, seconds: float, well: bool) -> None:
-        """One pass."""
+        """Note that the sweeper went through once."""
         self._times.add(seconds)
         self._failed += not well
 
@@ -37,7 +37,7 @@ class SweepPasses:
         return {"sweep_seconds": self._times.told()}
 
     def counters(self) -> dict[str, int]:
-        """The failures, by metric."""
+        """The failures so far, by the name of the metric."""
         return {"sweep_failures_total": self._failed}
 
 
@@ -66,7 +66,7 @@ class SweeperStatus:
             self._alarms[alarm.kind] += 1
 
     def swept(self) -> None:
-        """A sweep went through."""
+        """Note that a sweep went through, and when."""
         self._swept_s = time.time()
 
     def passed(self, seconds: float, well: bool) -> None:
@@ -80,15 +80,15 @@ class SweeperStatus:
         return f"it has made no pass for {silent_s:.0f} s" if silent_s > _HANGS_S else ""
 
     def not_ready(self) -> list[str]:
-        """Why /readyz answers 503."""
+        """Why /readyz answers 503; "" = it answers 200."""
         return [] if self._swept_s else ["it has not swept yet"]
 
     def warnings(self) -> list[str]:
-        """There are none."""
+        """Return nothing: a sweeper warns of nothing here."""
         return []
 
     def series(self) -> Iterator[Series]:
-        """Every value."""
+        """Every value of /metrics, by its name."""
         with self._lock:
             removed, alarms = dict(self._removed), dict(self._alarms)
         for name in ("brokers_expired_total", "brokers_reaped_total"):

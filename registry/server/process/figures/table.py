@@ -35,7 +35,7 @@ class Metric(NamedTuple):
 
     @property
     def labels(self) -> list[str]:
-        """The names of its labels."""
+        """The names of the labels of the metric."""
         return self.label.split(",") if self.label else []
 
 

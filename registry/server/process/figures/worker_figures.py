@@ -87,7 +87,7 @@ class ChangeCounts:
             self._counted[kind if kind in TYPES else "later"] += 1
 
     def report(self) -> dict[str, int]:
-        """The counts by metric."""
+        """What was counted, by the name of the metric."""
         return {f'changes_total{{type="{kind}"}}': number for kind, number in self._counted.items()}
 
 

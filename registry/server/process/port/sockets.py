@@ -66,7 +66,7 @@ def listen(host: str, port: int, backlog: int) -> socket.socket:
 
 
 def close_all(sockets: Iterable[socket.socket]) -> None:
-    """Close every one of them."""
+    """Close every one of these sockets."""
     for each in sockets:
         each.close()
 
