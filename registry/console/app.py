@@ -6,10 +6,11 @@ import asyncio
 import contextlib
 import logging
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
 import uvicorn
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -26,12 +27,13 @@ from ..operators.previews import Mistaken
 from ..operators.zone import choose_zone
 from ..store.store import Store
 from .connections import bounded
-from .context import BadRequest, Console, NotKnown, NotThere, PageNotAllowed
+from .context import BadRequest, Console, NotKnown, NotThere, PageNotAllowed, PageWriter
 from .guard import guards
 from .login.logins import Logins
 from .login.needs import needs_of_page
 from .login.reach import Reach
 from .login.viewer import Refused
+from .namespaces import Namespaces
 from .pages import (
     actions,
     brokers,
@@ -53,7 +55,7 @@ from .pages.zone import ZONE_COOKIE
 from .past import Lake, Past
 from .report import NoReport, ReportSource
 from .state import BLOCK_MS, State
-from .twins import Twin, openapi, twin_path, wants_json
+from .twins import Twin, openapi, twin_path
 from .undo import NotUndone
 
 logger = logging.getLogger(__name__)
@@ -75,7 +77,7 @@ _ERRORS: Final[tuple[tuple[type[RegistryError], int, str], ...]] = (
 _OTHER: Final = (500, "This does not work")
 
 Handler = Callable[[Console, Request], Awaitable[Response]]
-LoginHandler = Callable[[Console, Request, Logins], Awaitable[Response]]
+LoginHandler = Callable[[PageWriter, Request, Logins], Awaitable[Response]]
 
 _HERE: Final = Reach()
 
@@ -116,42 +118,98 @@ class _Static(StaticFiles):
 
 
 def make_app(console: Console, reach: Reach = _HERE) -> Starlette:
-    """The application; its lifespan runs the loops of the console."""
+    """The application of one namespace; its lifespan runs the loops."""
+    return Starlette(
+        routes=[*_doors(console, console.logins), *_pages(console), *_shared([console])],
+        middleware=guards(console.root_path, reach), exception_handlers=_errors(console), lifespan=_lifespan([console]),
+    )  # fmt: skip
 
-    def endpoint(handler: Handler, twin: Twin | None = None, of: str = "") -> Callable[[Request], Awaitable[Response]]:
-        """Answers a page; as JSON if ``of`` is set: the address of the page, whose rights hold."""
 
-        async def answer(request: Request) -> Response:
-            request.state.twin, request.state.is_twin = twin, bool(of)
-            if of:
-                request.scope["path"] = of.format_map(request.path_params)
-            viewer = console.who(request)
-            if viewer is None and wants_json(request):
-                return console.failure(401, "Log in", "A form of name and secret to /login gives the cookie.")
-            if viewer is None:
-                return login.ask(console, request)
-            request.state.viewer = viewer
-            choose_zone(request.cookies.get(ZONE_COOKIE, ""))
-            try:
-                viewer.check(needs_of_page(request))
-                return await handler(console, request)
-            except Refused as refused:
-                return await _refuse(console, request, refused)
-            except RegistryError as error:
-                status, title = next((one[1:] for one in _ERRORS if isinstance(error, one[0])), _OTHER)
-                return await console.page(request, "error.html", status, title=title, text=str(error))
+def make_app_of_several(consoles: Sequence[Console], reach: Reach = _HERE) -> Starlette:
+    """The application of several namespaces, of which each has an application of its own below its root_path."""
+    apps = {one: Starlette(routes=_pages(one), exception_handlers=_errors(one)) for one in consoles}
+    first_page = Namespaces(apps, consoles[0].version)
+    return Starlette(
+        routes=[*_doors(first_page, consoles[0].logins), *first_page.routes(), *_shared(consoles)],
+        middleware=guards(first_page.root_path, reach), exception_handlers={404: first_page.elsewhere},
+        lifespan=_lifespan(consoles),
+    )  # fmt: skip
 
-        return answer
+
+def _endpoint(
+    console: Console, handler: Handler, twin: Twin | None = None, of: str = ""
+) -> Callable[[Request], Awaitable[Response]]:
+    """Answers a page; as JSON if ``of`` is set: the address of the page, whose rights hold."""
+
+    async def answer(request: Request) -> Response:
+        request.state.twin, request.state.is_twin = twin, bool(of)
+        if of:
+            request.scope["path"] = of.format_map(request.path_params)
+        viewer = console.who(request)
+        if viewer is None:
+            return login.ask(console, request)
+        request.state.viewer = viewer
+        choose_zone(request.cookies.get(ZONE_COOKIE, ""))
+        try:
+            viewer.check(needs_of_page(request))
+            return await handler(console, request)
+        except Refused as refused:
+            return await _refuse(console, request, refused)
+        except RegistryError as error:
+            status, title = next((one[1:] for one in _ERRORS if isinstance(error, one[0])), _OTHER)
+            return await console.page(request, "error.html", status, title=title, text=str(error))
+
+    return answer
+
+
+def _pages(console: Console) -> list[Route]:
+    """The addresses of a namespace."""
+    return [
+        *(
+            Route(twin_path(path), _endpoint(console, PAGES[path], one, path), methods=["GET"])
+            for path, one in TWINS.items()
+        ),
+        *(Route(path, _endpoint(console, page, TWINS.get(path)), methods=["GET"]) for path, page in PAGES.items()),
+        Route("/openapi.json", _endpoint(console, describe), methods=["GET"]),
+        Route("/action", _endpoint(console, actions.do), methods=["POST"]),
+        Route("/dismiss", _endpoint(console, now.do_dismiss), methods=["POST"]),
+        Route("/zone", _endpoint(console, zone.choose), methods=["GET"]),
+    ]
+
+
+def _doors(pages: PageWriter, logins: Logins | None) -> list[Route]:
+    """The addresses of the login, which all namespaces share."""
 
     def outside(handler: LoginHandler, logins: Logins) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
             try:
-                return await handler(console, request, logins)
+                return await handler(pages, request, logins)
             except BadRequest as error:
                 return PlainTextResponse(f"{error}\n", 400, {"connection": "close"})  # the rest of it is not read
 
         return answer
 
+    if logins is None:
+        return []
+    return [
+        Route("/login", outside(login.login, logins), methods=["GET"]),
+        Route("/login", outside(login.log_in, logins), methods=["POST"]),
+        Route("/logout", outside(login.log_out, logins), methods=["POST"]),
+    ]
+
+
+def _shared(consoles: Sequence[Console]) -> list[Route | Mount]:
+    async def healthy(_: Request) -> Response:
+        stale = all(console.state.stale_since_ms is not None for console in consoles)  # they are of one Redis
+        return PlainTextResponse("stale\n" if stale else "ok\n", 503 if stale else 200)
+
+    return [
+        Route("/healthz", healthy, methods=["GET"]),
+        Mount("/static", _Static(directory=Path(__file__).parent / "static"), name="static"),
+    ]
+
+
+def _errors(console: Console) -> dict[Any, Callable[[Request, Exception], Awaitable[Response]]]:
     async def not_found(request: Request, error: Exception) -> Response:
         status = error.status_code if isinstance(error, HTTPException) else 404
         viewer = console.who(request)
@@ -163,56 +221,29 @@ def make_app(console: Console, reach: Reach = _HERE) -> Starlette:
             request, "error.html", status, title="There is no such page", text="The pages are at the top."
         )
 
-    async def healthy(_: Request) -> Response:
-        stale = console.state.stale_since_ms is not None
-        return PlainTextResponse("stale\n" if stale else "ok\n", 503 if stale else 200)
+    return {404: not_found, 405: not_found}
+
+
+def _lifespan(consoles: Sequence[Console]) -> Callable[[Starlette], contextlib.AbstractAsyncContextManager[None]]:
+    """Runs the loops of these namespaces."""
 
     @contextlib.asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        works = (
-            console.state.follow(),
-            console.past.keep(),
-            console.lanes.keep(),
-            console.missing.keep(),
-            console.beats.keep(),
-        )
-        loops = [asyncio.create_task(work) for work in works]
-        if console.logins is not None:
-            loops.append(asyncio.create_task(console.logins.rules.follow()))
-        deadline = asyncio.get_running_loop().time() + _LOADING_S
-        while not console.state.loaded and asyncio.get_running_loop().time() < deadline:  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
+        loops = [asyncio.create_task(work) for console in consoles for work in console.loops()]
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_LOADING_S):
+                while not all(console.state.loaded for console in consoles):  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
         try:
             yield
         finally:
-            console.state.stop()
+            for console in consoles:
+                console.state.stop()
             for loop in loops:
                 loop.cancel()
             await asyncio.gather(*loops, return_exceptions=True)
 
-    doors = []
-    if console.logins is not None:
-        doors = [
-            Route("/login", outside(login.login, console.logins), methods=["GET"]),
-            Route("/login", outside(login.log_in, console.logins), methods=["POST"]),
-            Route("/logout", outside(login.log_out, console.logins), methods=["POST"]),
-        ]
-    return Starlette(
-        routes=[
-            *doors,
-            *(Route(twin_path(path), endpoint(PAGES[path], one, path), methods=["GET"]) for path, one in TWINS.items()),
-            *(Route(path, endpoint(page, TWINS.get(path)), methods=["GET"]) for path, page in PAGES.items()),
-            Route("/openapi.json", endpoint(describe), methods=["GET"]),
-            Route("/action", endpoint(actions.do), methods=["POST"]),
-            Route("/dismiss", endpoint(now.do_dismiss), methods=["POST"]),
-            Route("/zone", endpoint(zone.choose), methods=["GET"]),
-            Route("/healthz", healthy, methods=["GET"]),
-            Mount("/static", _Static(directory=Path(__file__).parent / "static"), name="static"),
-        ],
-        middleware=guards(console.root_path, reach),
-        exception_handlers={404: not_found, 405: not_found},
-        lifespan=lifespan,
-    )
+    return lifespan
 
 
 TWINS: Final[dict[str, Twin]] = {
@@ -244,9 +275,9 @@ async def _refuse(console: Console, request: Request, refused: Refused) -> Respo
 class _Server(uvicorn.Server):
     """Ends with a signal as with its work done: an end that was asked for is no fault."""
 
-    def __init__(self, config: uvicorn.Config, state: State) -> None:
+    def __init__(self, config: uvicorn.Config, consoles: Sequence[Console]) -> None:
         super().__init__(config)
-        self._state = state
+        self._consoles = consoles
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -262,43 +293,53 @@ class _Server(uvicorn.Server):
 
     def _end(self) -> None:
         self.should_exit = True
-        self._state.stop()  # streams of open pages end only when they are told
+        for console in self._consoles:
+            console.state.stop()  # streams of open pages end only when they are told
 
 
 async def serve(
-    store: Store, settings: Settings, folder: Path, *, host: str, port: int, may_act: bool, root_path: str,
-    version: str, when_ready: Callable[[str], None], lake: Lake | None = None, report_file: Path | None = None,
-    reach: Reach = _HERE,
+    stores: Sequence[Store], settings: Settings, folder: Path, *, host: str, port: int, may_act: bool, root_path: str,
+    version: str, when_ready: Callable[[str], None], open_lake: Callable[[str], Lake | None] = lambda _: None,
+    report_file: Path | None = None, reach: Reach = _HERE,
 ) -> None:  # fmt: skip
     """Serve until SIGTERM or SIGINT.
 
     Args:
-        store: on a namespace that exists. folder: for checkpoints. host: the caller has checked it, with reach.
-            when_ready: is called with the address of the console once it answers. lake: what knows an older past,
-            and makes the report. report_file: the report, made by somebody.
+        stores: on namespaces that exist; with several, each has its pages below ``/ns/NAME``. folder: for checkpoints.
+        host: the caller has checked it, with reach. when_ready: is called with the address of the console once it
+            answers. open_lake: gives what knows an older past of a namespace, and makes the report. report_file: the
+            report, made by somebody.
 
     Raises:
         StartError: the port is taken; or users log in, and cannot be read.
     """
-    async with Store(
-        settings.redis, settings.namespace, timeout_ms=settings.redis_timeout_ms + BLOCK_MS, compat=store.compat
-    ) as tail_store:
-        state = State(store, tail_store)
-        logins = Logins(store, state, root_path=root_path) if reach.login else None
-        if logins is not None:
-            await logins.rules.start()
-            if not any(user.enabled and user.secrets for user in logins.rules.policy.users.values()):
+    async with contextlib.AsyncExitStack() as stack:
+        consoles = []
+        for store in stores:
+            tail_store = await stack.enter_async_context(Store(
+                store.url, store.namespace, timeout_ms=settings.redis_timeout_ms + BLOCK_MS, compat=store.compat
+            ))  # fmt: skip
+            state, lake = State(store, tail_store), open_lake(store.namespace)
+            consoles.append(Console(
+                state, Past(state, folder, lake),
+                msgspec.structs.replace(settings, namespace=store.namespace, compat=store.compat), actions=may_act,
+                root_path=f"{root_path}/ns/{store.namespace}" if len(stores) > 1 else root_path, home_path=root_path,
+                version=version, report=ReportSource(report_file, lake),
+                logins=Logins(store, state, root_path=root_path) if reach.login else None,
+            ))  # fmt: skip
+        logins = [console.logins for console in consoles if console.logins is not None]
+        if logins:
+            Logins.join(logins)
+            await asyncio.gather(*(one.rules.start() for one in logins))
+            if not any(user.enabled and user.secrets for one in logins for user in one.rules.policy.users.values()):
                 logger.warning(
                     "nobody can log in yet: 'mqregistry auth user add NAME --role operator', then "
                     "'mqregistry auth secret add NAME'"
                 )
-        console = Console(
-            state, Past(state, folder, lake), settings, actions=may_act, root_path=root_path, version=version,
-            report=ReportSource(report_file, lake), logins=logins,
-        )  # fmt: skip
         logging.getLogger("uvicorn.error").setLevel(logging.WARNING)  # that it starts, the console says itself
+        app = make_app(consoles[0], reach) if len(consoles) == 1 else make_app_of_several(consoles, reach)
         config = uvicorn.Config(
-            make_app(console, reach), host=host, port=port, log_config=None, access_log=False, lifespan="on",
+            app, host=host, port=port, log_config=None, access_log=False, lifespan="on",
             timeout_graceful_shutdown=_STOP_S, server_header=False, proxy_headers=False, ssl_certfile=reach.cert,
             ssl_keyfile=reach.key, http=bounded(reach.is_proxy),
         )  # fmt: skip
@@ -307,16 +348,16 @@ async def serve(
         except SystemExit:
             raise StartError(f"cannot listen on {host}:{port}: the port is taken, --port names another") from None
         port = listener.getsockname()[1]
-        if logins is not None:
-            logins.port = port
-        server = _Server(config, state)
+        for one in logins:
+            one.port = port
+        server = _Server(config, consoles)
 
         async def tell() -> None:
             while not server.started:  # noqa: ASYNC110 - uvicorn tells nobody
                 await asyncio.sleep(0.01)
             shown = f"[{host}]" if ":" in host else host
             address = f"{'https' if reach.is_tls else 'http'}://{shown}:{port}"
-            when_ready(f"{reach.origins[0] if reach.origins else address}{console.root_path}/")
+            when_ready(f"{reach.origins[0] if reach.origins else address}{consoles[0].home_path}/")
 
         telling = asyncio.create_task(tell())
         try:

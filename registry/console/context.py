@@ -1,12 +1,13 @@
-"""What the handlers of all pages work with, and how a page is made from a template."""
+"""What the handlers of all pages of a namespace work with, and how a page is made from a template."""
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import re
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -55,8 +56,48 @@ class NotThere(RegistryError):
     """There is no such thing; the message may say what there is."""
 
 
-class Console:
-    """One console.
+class PageWriter:
+    """Makes HTML of templates, with the addresses that lead on from there.
+
+    root_path: what the addresses of its pages begin with. home_path: what those of the whole process begin with; it is
+    another one where a console has several namespaces, each with its pages below ``/ns/NAME``. namespace: whose pages
+    these are; empty: of none.
+    """
+
+    def __init__(self, root_path: str, home_path: str | None, version: str, namespace: str = "") -> None:
+        self.root_path = root_path.rstrip("/")
+        self.home_path = self.root_path if home_path is None else home_path.rstrip("/")
+        self.version = version
+        self.namespace = namespace
+
+    @property
+    def is_one_of_several(self) -> bool:
+        """Whether the process has pages of other namespaces, too."""
+        return self.home_path != self.root_path
+
+    def url(self, path: str, **query: Any) -> str:
+        """The address of a page, with what is set of a query."""
+        return _address(self.root_path + path, query)
+
+    def home_url(self, path: str, **query: Any) -> str:
+        """The address of what all namespaces of this process share."""
+        return _address(self.home_path + path, query)
+
+    def _static(self, name: str) -> str:
+        return self.home_url(f"/static/{name}", v=self.version)
+
+    def fragment(self, template: str, **values: Any) -> str:
+        """Answer with a piece of a page."""
+        ours = {"url": self.url, "home_url": self.home_url, "static": self._static, "version": self.version}
+        return _environment().get_template(template).render(ours | values)
+
+    def outside(self, template: str, status: int, **values: Any) -> HTMLResponse:
+        """A page for somebody who is not logged in: it shows nothing of the tables."""
+        return HTMLResponse(self.fragment(template, namespace=self.namespace, **values), status)
+
+
+class Console(PageWriter):
+    """One namespace of a console.
 
     actions: whether pages may change something. logins: None: it has no login, and everybody who reaches it is its
     operator; it is the viewer then.
@@ -70,15 +111,16 @@ class Console:
         *,
         actions: bool = False,
         root_path: str = "",
+        home_path: str | None = None,
         version: str = "",
         report: ReportSource | None = None,
         logins: Logins | None = None,
     ) -> None:
+        super().__init__(root_path, home_path, version, state.store.namespace)
         self.state = state
         self.past = past
         self.settings = settings
         self.actions = actions
-        self.root_path = root_path.rstrip("/")
         self.facts = FactReader(state)
         self.lanes = Lanes(state, past)
         self.missing = MissingNames(state)
@@ -88,33 +130,15 @@ class Console:
         self.operator = Viewer(secrets.token_urlsafe(32))
         self._sums: tuple[int, TopicSums] | None = None
         self._names: tuple[int, list[str]] | None = None
-        self._templates = jinja2.Environment(
-            loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"),
-            # Rows follow each other without white space ("-%}"), else a refresh moves them and a selection is lost.
-            autoescape=True, auto_reload=False, trim_blocks=True, lstrip_blocks=True,
-            undefined=jinja2.StrictUndefined, finalize=_shown,
-        )  # fmt: skip
-        # for what a form sends back: a name as it is, only escaped for HTML
-        self._templates.filters["raw_text"] = lambda text: Markup(escape(text))
-        self._templates.filters["commands"] = _COMMAND.split
-        self._templates.globals |= {
-            "url": self.url, "moment": moment, "duration": duration, "perm": perm, "what": what, "some": some,
-            "counted": counted, "clock": clock, "time_tag": time_tag, "minutes_chart": minutes_chart,
-            "number": lambda value: f"{value:,}", "can_undo": can_undo, "version": version, "static": self._static,
-        }  # fmt: skip
+
+    def loops(self) -> list[Coroutine[Any, Any, None]]:
+        """What runs as long as the console does."""
+        works = [self.state.follow(), self.past.keep(), self.lanes.keep(), self.missing.keep(), self.beats.keep()]
+        return works if self.logins is None else [*works, self.logins.rules.follow()]
 
     def who(self, request: Request) -> Viewer | None:
         """Who sends a request; None: nobody that is logged in."""
         return self.operator if self.logins is None else self.logins.viewer(request)
-
-    def url(self, path: str, **query: Any) -> str:
-        """The address of a page, with what is set of a query."""
-        given = {key: value for key, value in query.items() if value not in (None, "")}
-        mark = "&" if "?" in path else "?"
-        return self.root_path + path + (f"{mark}{urlencode(given)}" if given else "")
-
-    def _static(self, name: str) -> str:
-        return self.url(f"/static/{name}", v=self._templates.globals["version"])
 
     def sums(self) -> TopicSums:
         """Counted over all topics, once for each state of the tables."""
@@ -129,10 +153,6 @@ class Console:
         if self._names is None or self._names[0] != generation:
             self._names = generation, sorted(self.state.tables.topics)
         return self._names[1]
-
-    def fragment(self, template: str, **values: Any) -> str:
-        """Answer with a piece of a page."""
-        return self._templates.get_template(template).render(**values)
 
     async def page(self, request: Request, template: str, status: int = 200, **values: Any) -> Response:
         """A whole page, or its twin as JSON."""
@@ -153,7 +173,7 @@ class Console:
                 "console": self, "viewer": viewer_of(request), "connected": True, "state": state,
                 "path": request.scope["path"],
                 "query": query, "again": again, "at_ms": None, "live": at_ms is None, "here": str(request.url.query),
-                "now_ms": round(time.time() * 1000), "namespace": state.store.namespace, "zone": _zone(),
+                "now_ms": round(time.time() * 1000), "namespace": self.namespace, "zone": _zone(),
                 "status": self.status(), "position": state.position,
                 "sees_users": viewer_of(request).may(STRICTEST),
             } | values,
@@ -164,23 +184,15 @@ class Console:
         twin = getattr(request.state, "twin", None)
         if status >= 400 or twin is None:
             title = values.get("title", "Refused")
-            return self.failure(status, title, values.get("text", ""), values.get("mend", ""))
+            return failure_twin(Failure(status, title, values.get("text", ""), values.get("mend", "")))
         return page_twin(self._head(values.get("at_ms")), twin, values)
-
-    def failure(self, status: int, title: str, text: str, mend: str = "") -> Response:
-        """Why there is no page, as JSON; somebody who is not logged in learns nothing of the tables."""
-        return failure_twin(Failure(status, title, text, mend))
 
     def _head(self, at_ms: int | None) -> PageHead:
         state = self.state
         return PageHead(
-            version=VERSION, namespace=state.store.namespace, position=state.position, at_ms=at_ms,
+            version=VERSION, namespace=self.namespace, position=state.position, at_ms=at_ms,
             stale_since_ms=state.stale_since_ms,
         )  # fmt: skip
-
-    def outside(self, template: str, status: int, **values: Any) -> HTMLResponse:
-        """A page for somebody who is not logged in: it shows nothing of the tables."""
-        return HTMLResponse(self.fragment(template, namespace=self.state.store.namespace, **values), status)
 
     def status(self) -> str:
         """Since when what is shown may be out of date: the words at the top of each page."""
@@ -242,6 +254,32 @@ class Console:
         since_ms = min((ms for ms in (stream_ms, lake_ms) if ms is not None), default=None)
         whole = reach is not None and reach.whole
         return {"slider": {"since_ms": since_ms, "now_ms": now_ms, "whole": whole, "stream_ms": stream_ms}}
+
+
+@functools.cache
+def _environment() -> jinja2.Environment:
+    """The templates, compiled once for all namespaces."""
+    templates = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"),
+        # Rows follow each other without white space ("-%}"), else a refresh moves them and a selection is lost.
+        autoescape=True, auto_reload=False, trim_blocks=True, lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined, finalize=_shown,
+    )  # fmt: skip
+    # for what a form sends back: a name as it is, only escaped for HTML
+    templates.filters["raw_text"] = lambda text: Markup(escape(text))
+    templates.filters["commands"] = _COMMAND.split
+    templates.globals |= {
+        "moment": moment, "duration": duration, "perm": perm, "what": what, "some": some, "counted": counted,
+        "clock": clock, "time_tag": time_tag, "minutes_chart": minutes_chart, "number": lambda value: f"{value:,}",
+        "can_undo": can_undo,
+    }  # fmt: skip
+    return templates
+
+
+def _address(path: str, query: Mapping[str, Any]) -> str:
+    given = {key: value for key, value in query.items() if value not in (None, "")}
+    mark = "&" if "?" in path else "?"
+    return path + (f"{mark}{urlencode(given)}" if given else "")
 
 
 def change_number(text: str) -> int:

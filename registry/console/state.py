@@ -67,15 +67,15 @@ class WakingPace:
 
 
 class OpenPage:
-    """A browser that shows pages: woken when something is new."""
+    """A browser that shows pages, of one namespace or several: woken when something is new."""
 
-    def __init__(self, state: State) -> None:
-        self._state = state
+    def __init__(self, *states: State) -> None:
+        self._states = states
         self._new = asyncio.Event()
 
     def note(self) -> None:
         """Note that something is new for this page."""
-        self._state.pace.add(self)
+        self._states[0].pace.add(self)
 
     def wake(self) -> None:
         """Have :meth:`wait` return at once."""
@@ -91,11 +91,13 @@ class OpenPage:
         self._new.clear()
 
     def __enter__(self) -> OpenPage:
-        self._state.listeners.add(self)
+        for state in self._states:
+            state.listeners.add(self)
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._state.listeners.discard(self)
+        for state in self._states:
+            state.listeners.discard(self)
 
 
 class State:

@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from mqregistry.config.settings import Settings
-from mqregistry.console.app import make_app
+from mqregistry.console.app import make_app, make_app_of_several
 from mqregistry.console.context import Console
 from mqregistry.console.login.logins import Logins
 from mqregistry.console.login.reach import Reach
@@ -70,6 +70,33 @@ async def open_site(store, folder, *, lake=None, reach=None, base=HERE, **option
         app = make_app(console, reach or Reach())
         async with app.router.lifespan_context(app):
             site = Site(console, app, base)
+            async with site.http:
+                yield site
+
+
+@contextlib.asynccontextmanager
+async def open_several(stores, folder, *, login=False, root_path="", **options):
+    """A console with these namespaces."""
+    async with contextlib.AsyncExitStack() as stack:
+        consoles = []
+        for store in stores:
+            tail_store = await stack.enter_async_context(
+                Store(store.url, store.namespace, timeout_ms=store.timeout_ms + BLOCK_MS, compat=store.compat)
+            )
+            state = State(store, tail_store)
+            logins = Logins(store, state, root_path=root_path, port=9880) if login else None
+            consoles.append(Console(
+                state, Past(state, folder), Settings(redis=store.url, namespace=store.namespace), logins=logins,
+                root_path=f"{root_path}/ns/{store.namespace}", home_path=root_path, **options,
+            ))  # fmt: skip
+        if login:
+            Logins.join([console.logins for console in consoles])
+            for console in consoles:
+                await console.logins.rules.start()
+        app = make_app_of_several(consoles, Reach(login=login))
+        async with app.router.lifespan_context(app):
+            site = Site(consoles[0], app)
+            site.consoles = consoles
             async with site.http:
                 yield site
 

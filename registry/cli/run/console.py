@@ -7,6 +7,7 @@ import contextlib
 import logging
 import os
 import signal
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,7 +16,7 @@ import msgspec
 import uvloop
 
 from ... import __version__
-from ...config.settings import Settings
+from ...config.settings import Settings, options
 from ...config.sources import default_data_dir
 from ...console.login.reach import check_reach
 from ...embedded import end_with_parent
@@ -32,6 +33,16 @@ PORT: Final = 9880
 _LOOK_EVERY_S: Final = 1.0
 # A front end on the same core goes first. At the lowest priority a busy machine would show no page at all.
 _NICE: Final = 10
+
+
+def _namespaces(_: click.Context, __: click.Parameter, names: tuple[str, ...]) -> tuple[str, ...]:
+    option = options()["namespace"]
+    for name in names:
+        try:
+            option.parse(name)
+        except ValueError:
+            raise click.BadParameter(f"{name!r}: expected {option.allowed}") from None
+    return names
 
 
 @click.command()
@@ -83,13 +94,19 @@ _NICE: Final = 10
     "--wait", is_flag=True,
     help="Wait at the start for a Redis that is away, and for the first front end to make the namespace.",
 )  # fmt: skip
+@click.option(
+    "--also", "others", multiple=True, metavar="NAMESPACE", callback=_namespaces,
+    help="A further namespace of the same Redis; may be repeated. Each has its pages below /ns/NAME, and the "
+    "first page lists them.",
+)  # fmt: skip
 @click.option("--parent", type=int, hidden=True, help="End when this process, which started it, ends.")
 @setting_options("redis", "namespace", "log_level", "log_file")
 @config_file_option
 def console(
     host: str, port: int, actions: bool, root_path: str, checkpoints: Path | None, lake: str | None,
     report: Path | None, login: bool, tls_cert: Path | None, tls_key: Path | None, origins: tuple[str, ...],
-    proxies: tuple[str, ...], wait: bool, parent: int | None, config_file: Path | None, **flags: Any,
+    proxies: tuple[str, ...], wait: bool, others: tuple[str, ...], parent: int | None,
+    config_file: Path | None, **flags: Any,
 ) -> None:  # fmt: skip
     """Show the tables in a browser: what is, what was, and who changed it.
 
@@ -111,27 +128,35 @@ def console(
     except ImportError as error:
         raise StartError(f"{error.name} is not installed: pip install 'mqregistry[console]'") from error
     folder = checkpoints or default_data_dir(os.environ) / "console"
-    options: dict[str, Any] = {"host": host, "port": port, "may_act": actions, "root_path": root_path, "reach": reach}
-    options["report_file"] = report
+    namespaces = list(dict.fromkeys([settings.namespace, *others]))
+    if report is not None and len(namespaces) > 1:
+        raise click.UsageError("--report FILE is the page of one namespace: with --also, name the --lake")
+    arguments: dict[str, Any] = {"host": host, "port": port, "may_act": actions, "root_path": root_path, "reach": reach}
+    arguments["report_file"] = report
     if lake is not None:
         from ..read.lake_tables import LakePast
 
-        options["lake"] = LakePast(lake, settings.namespace)
+        arguments["open_lake"] = lambda namespace: LakePast(lake, namespace)
     os.nice(_NICE)
-    uvloop.run(_serve(settings, folder, options, wait=wait))
+    uvloop.run(_serve(settings, namespaces, folder, arguments, wait=wait))
 
 
-async def _serve(settings: Settings, folder: Path, options: dict[str, Any], *, wait: bool) -> None:
+async def _serve(
+    settings: Settings, namespaces: Sequence[str], folder: Path, arguments: dict[str, Any], *, wait: bool
+) -> None:
     from ...console.app import serve
 
     def tell(address: str) -> None:
-        click.echo(f"The console is at {address}" + (" and may change the tables" if options["may_act"] else ""))
+        click.echo(f"The console is at {address}" + (" and may change the tables" if arguments["may_act"] else ""))
 
     async with contextlib.AsyncExitStack() as stack:
-        store = await _open(settings, stack, wait=wait)
-        if store is not None:
-            settings = msgspec.structs.replace(settings, compat=store.compat)
-            await serve(store, settings, folder, version=__version__, when_ready=tell, **options)
+        stores = []
+        for namespace in namespaces:
+            store = await _open(msgspec.structs.replace(settings, namespace=namespace), stack, wait=wait)
+            if store is None:
+                return
+            stores.append(store)
+        await serve(stores, settings, folder, version=__version__, when_ready=tell, **arguments)
 
 
 async def _open(settings: Settings, stack: contextlib.AsyncExitStack, *, wait: bool) -> Store | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from starlette.requests import Request
@@ -16,9 +17,9 @@ from ...names import printable
 from ...networks import Address, Networks, parse_address
 from ...store.store import Store
 from ..state import State
-from .proof import prove
+from .proof import Proven, prove
 from .rules import Rules
-from .sessions import Session, Sessions
+from .sessions import Sessions
 from .tries import Tries
 from .viewer import LoggedIn
 
@@ -32,17 +33,20 @@ _WRONG: Final = "The name or the secret is not right."
 class LoginAnswer(NamedTuple):
     """What comes of a try to log in.
 
-    text: why it failed, as the page says it. wait_s: how long no other try is looked at.
+    opened: the sessions, each with the value of its cookie. text: why there is none, as the page says it. wait_s: how
+    long no other try is looked at.
     """
 
-    session: Session | None = None
-    value: str = ""
+    opened: Sequence[tuple[Logins, str]] = ()
     text: str = ""
     wait_s: float = 0.0
 
 
 class Logins:
-    """The login of one console.
+    """The login of one namespace of a console.
+
+    all: those of all namespaces of this console. A secret is tried in each of them, so that nobody learns which there
+    are; what was wrong counts for all together.
 
     Args:
         root_path: the path that the cookie is for, besides one that browsers keep for the whole host.
@@ -53,9 +57,18 @@ class Logins:
         self.rules = Rules(store, self._use)
         self.sessions = Sessions()
         self.tries = Tries()
+        self._guesses = Tries()  # that were wrong here, and right in another namespace
         self.port = port
+        self.namespace = store.namespace
+        self.all: Sequence[Logins] = (self,)
         self._state = state
         self._root_path = root_path
+
+    @staticmethod
+    def join(logins: Sequence[Logins]) -> None:
+        """Have the namespaces of one console share their login."""
+        for one in logins:
+            one.all, one.tries = logins, logins[0].tries
 
     # who it is
 
@@ -76,35 +89,48 @@ class Logins:
         """Try a name and a secret. Neither stands in the log unless it is the name of a user."""
         source = source_of(request)
         if not self.tries.wait_s(source):
-            await self.rules.look()  # a secret that was made this moment is known
+            await asyncio.gather(*(one.rules.look() for one in self.all))  # a secret that was made this moment is known
         wait_s = self.tries.wait_s(source)  # nothing waits from here on: of many tries at a time none is overlooked
         if wait_s > 0:
             logger.warning("too many wrong logins from %s: none is looked at for %d s", _where(request), wait_s)
             return LoginAnswer(text="Too many tries from your address were wrong.", wait_s=wait_s)
-        known = self.rules.policy.users.get(name)
-        slow_s = self.tries.slow_s(source, known.name) if known else 0.0
+        is_user = any(name in one.rules.policy.users for one in self.all)
+        slow_s = self.tries.slow_s(source, name) if is_user else 0.0
         if slow_s:
             logger.warning("too many wrong logins as user %s: those from new addresses wait", printable(name))
             self.tries.failed(source, name)  # now: of many at a time none is overlooked
             await asyncio.sleep(slow_s)
-        proven = prove(self.rules.policy, name, secret)
-        if proven is None:
+        proven = [(one, one._prove(source, name, secret)) for one in self.all]
+        if not any(found for _, found in proven):
             if not slow_s:
-                self.tries.failed(source, known.name if known else "")
-            who = f"user {printable(known.name)}" if known else "a user that there is not"
+                self.tries.failed(source, name if is_user else "")
+            who = f"user {printable(name)}" if is_user else "a user that there is not"
             logger.warning("a wrong login as %s from %s", who, _where(request))
             return LoginAnswer(text=_WRONG)
-        self.tries.let_in(source, proven.user.name)
-        why = _why_out(proven.user, source)
-        if why:
-            logger.warning("user %s is not let in from %s: %s", printable(name), _where(request), why)
-            return LoginAnswer(text=f"You are not let in: {why}.")
-        before = self.viewer(request)
-        if before is not None:
-            self.sessions.end(before.session)
-        value, session = self.sessions.open(proven.user.name, proven.secret_id)
-        logger.info("user %s logged in from %s", printable(name), _where(request))
-        return LoginAnswer(session, value)
+        opened, refused = [], ""
+        for one, found in proven:
+            if found is None:
+                if name in one.rules.policy.users:
+                    one._guesses.failed(source)
+                continue
+            self.tries.let_in(source, found.user.name)
+            why = _why_out(found.user, source)
+            if why:
+                logger.warning("user %s is not let in from %s: %s", printable(name), _where(request), why)
+                refused = refused or f"You are not let in: {why}."
+                continue
+            before = one.viewer(request)
+            if before is not None:
+                one.sessions.end(before.session)
+            opened.append((one, one.sessions.open(found.user.name, found.secret_id)[0]))
+            logger.info("user %s logged in from %s%s", printable(name), _where(request), one._to())
+        return LoginAnswer(opened, "" if opened else refused)
+
+    def _prove(self, source: Address | None, name: str, secret: str) -> Proven | None:
+        """Who it is here. Somebody who may make users of another namespace cannot guess the secrets of this one
+        without end: after too many that were right only there, none is looked at here.
+        """
+        return None if self._guesses.wait_s(source) else prove(self.rules.policy, name, secret)
 
     def log_out(self, request: Request) -> None:
         """End the session of a request."""
@@ -112,7 +138,11 @@ class Logins:
         if viewer is not None:
             self.sessions.end(viewer.session)
             self._tell()
-            logger.info("user %s logged out from %s", printable(viewer.name), _where(request))
+            logger.info("user %s logged out from %s%s", printable(viewer.name), _where(request), self._to())
+
+    def _to(self) -> str:
+        """Which namespace the log means, where there are several."""
+        return f" (namespace {self.namespace})" if len(self.all) > 1 else ""
 
     # cookies
 
@@ -130,7 +160,8 @@ class Logins:
         return self._cookie(True), self._cookie(False)
 
     def _cookie(self, secure: bool) -> str:
-        return f"{_SECURE if secure else ''}{_COOKIE}-{self.port}"
+        of = f"-{self.namespace}" if len(self.all) > 1 else ""
+        return f"{_SECURE if secure else ''}{_COOKIE}-{self.port}{of}"
 
     def _about(self, secure: bool) -> dict[str, Any]:
         path = "/" if secure else self._root_path or "/"

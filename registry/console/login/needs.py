@@ -30,7 +30,8 @@ from ...request_rights import needs_of
 
 Needs = tuple[Need, ...]
 
-_LIST: Final = needs_of(Command(code=RequestCode.GET_BROKER_CLUSTER_INFO))
+LIST: Final = needs_of(Command(code=RequestCode.GET_BROKER_CLUSTER_INFO))
+"""What the lists of all tables need."""
 STRICTEST: Final[Needs] = (Need(Right.CONFIG_WRITE),)
 """What only an admin has."""
 READ_CONFIG: Final = needs_of(Command(code=RequestCode.GET_NAMESRV_CONFIG))
@@ -51,7 +52,7 @@ def needs_of_page(request: Request) -> Needs:
         return STRICTEST  # no request reads users and their rules
     if path == "/topic":
         return of_route(request.query_params.get("name", ""))
-    return _LIST
+    return LIST
 
 
 def of_route(topic: str) -> Needs:
@@ -121,7 +122,7 @@ def needs_of_preview(asked: Mapping[str, str]) -> Needs:
     """What the preview of an action needs besides: it shows what is there now."""
     if asked["do"] in ("put-kv", "delete-kv"):
         return of_kv(asked["kv_namespace"])
-    return of_route(asked["topic"]) if asked["do"] in ("delete-topic", "set-topic") else _LIST
+    return of_route(asked["topic"]) if asked["do"] in ("delete-topic", "set-topic") else LIST
 
 
 def _needs(code: RequestCode, body: bytes = b"", **fields: str) -> Needs:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -182,24 +182,45 @@ async def change(console: Console, request: Request) -> Response:
 
 
 async def events(console: Console, request: Request) -> StreamingResponse:
-    """The stream of a browser, which its open pages share (static/stream.js).
+    """The stream of a browser, which its open pages share (static/stream.js)."""
+    return stream([(console, viewer_of(request))])
 
-    Each ``state`` event says which change the tables have, by which rules pages are made, and the words of the status.
-    It comes when something of it is new, at most once a second, and every few seconds. ``ended``: the session is over.
+
+def stream(watched: Sequence[tuple[Console, Viewer]]) -> StreamingResponse:
+    """The stream of a browser, of the namespaces that it may see.
+
+    Each ``state`` event says which change the tables have, by which rules pages are made, and the words of the status;
+    where a console has several namespaces, of which. It comes when something of it is new, at most once a second, and
+    every few seconds. ``ended``: the session is over.
     """
-    return StreamingResponse(_events(console, viewer_of(request)), media_type="text/event-stream")
+    return StreamingResponse(_events(dict(watched)), media_type="text/event-stream")
 
 
-async def _events(console: Console, viewer: Viewer) -> AsyncIterator[bytes]:
-    state = console.state
-    with OpenPage(state) as listener:
+async def _events(watched: dict[Console, Viewer]) -> AsyncIterator[bytes]:
+    sent: dict[Console, dict[str, str]] = {}
+    sent_all_at = -_TOLD_EVERY_S
+    with OpenPage(*(console.state for console in watched)) as listener:
         yield b"retry: 1000\n\n"
-        while not state.stopping:
-            if not viewer.is_on():
-                yield b"event: ended\ndata:\n\n"
-                return
-            told = {"position": state.position, "rules": viewer.rules, "status": str(console.status())}
-            yield b"event: state\ndata: " + msgspec.json.encode(told) + b"\n\n"
+        while not any(console.state.stopping for console in watched):
             told_at = time.monotonic()
+            if told_at - sent_all_at >= _TOLD_EVERY_S:
+                sent, sent_all_at = {}, told_at
+            for console, viewer in list(watched.items()):
+                of = {"namespace": console.namespace} if console.is_one_of_several else {}
+                if not viewer.is_on():
+                    yield f"event: ended\ndata:{of.get('namespace', '')}\n\n".encode()
+                    del watched[console]
+                    continue
+                told = {
+                    "position": console.state.position,
+                    "rules": viewer.rules,
+                    "status": str(console.status()),
+                    **of,
+                }
+                if told != sent.get(console):
+                    sent[console] = told
+                    yield b"event: state\ndata: " + msgspec.json.encode(told) + b"\n\n"
+            if not watched:
+                return
             await listener.wait(_TOLD_EVERY_S)
             await asyncio.sleep(max(0.0, told_at + _LEAST_S - time.monotonic()))

@@ -8,69 +8,77 @@ from urllib.parse import urlencode
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from ..context import Console
+from ...operators.words import some
+from ..context import PageWriter
 from ..forms import MOST_LOGIN_BYTES, read_form
 from ..guard import is_token
 from ..login.logins import Logins
+from ..twins import Failure, failure_twin, wants_json
 
 _MOST_NEXT: Final = 2000
 
 
-def ask(console: Console, request: Request) -> Response:
+def ask(pages: PageWriter, request: Request) -> Response:
     """The answer to somebody who is not logged in, and wants a page.
 
     A link on another site leads here without the cookie, which is SameSite=Strict, also for who is logged in: the page
     that then loads itself again is no other site.
     """
     path = request.scope["path"]
+    if wants_json(request):
+        return failure_twin(Failure(401, "Log in", "A form of name and secret to /login gives the cookie."))
     if path == "/events":  # an open page, whose session is over
         return Response("retry: 5000\n\nevent: ended\ndata: \n\n", media_type="text/event-stream")
     if "hx-request" in request.headers:
         return Response(status_code=401, headers={"hx-refresh": "true"})
     if request.method not in ("GET", "HEAD"):
-        return console.outside("login.html", 401, next="/", text="You are not logged in any more. Nothing was changed.")
+        return pages.outside("login.html", 401, next="/", text="You are not logged in any more. Nothing was changed.")
     if request.headers.get("sec-fetch-site") == "cross-site" and request.headers.get("sec-fetch-mode") == "navigate":
         return HTMLResponse('<!doctype html><html lang="en"><title>mqregistry</title><meta http-equiv="refresh" '
                             'content="0">')  # fmt: skip
     wanted = path + (f"?{request.url.query}" if request.url.query else "")
-    return RedirectResponse(console.url("/login") + f"?{urlencode({'next': wanted})}", 303)
+    return RedirectResponse(pages.home_url("/login") + f"?{urlencode({'next': wanted})}", 303)
 
 
-async def login(console: Console, request: Request, logins: Logins) -> Response:
+async def login(pages: PageWriter, request: Request, logins: Logins) -> Response:
     """Answer with the form of the login."""
     wanted = _next(request.query_params.get("next", ""))
-    if logins.viewer(request) is not None:
-        return RedirectResponse(console.root_path + wanted, 303)
-    return console.outside("login.html", 200, next=wanted, text="")
+    known = [one.namespace for one in logins.all if one.viewer(request) is not None]
+    if known and len(logins.all) == 1:
+        return RedirectResponse(pages.home_path + wanted, 303)
+    text = f"You are logged in to {some(known)}. What you asked for needs a user of another namespace." if known else ""
+    return pages.outside("login.html", 200, next=wanted, text=text)
 
 
-async def log_in(console: Console, request: Request, logins: Logins) -> Response:
-    """Check what the form of the login sent."""
+async def log_in(pages: PageWriter, request: Request, logins: Logins) -> Response:
+    """The form comes back."""
     form = await read_form(request, MOST_LOGIN_BYTES)
     wanted = _next(form.get("next", ""))
     answer = await logins.log_in(request, form.get("name", "").strip(), form.get("secret", "").strip())
-    if answer.session is None:
+    if not answer.opened:
         if not answer.wait_s:
-            return console.outside("login.html", 401, next=wanted, text=answer.text)
+            return pages.outside("login.html", 401, next=wanted, text=answer.text)
         seconds = str(int(answer.wait_s) + 1)
         text = f"{answer.text} Try again in {seconds} s."
-        page = console.outside("login.html", 429, next=wanted, text=text)
+        page = pages.outside("login.html", 429, next=wanted, text=text)
         page.headers["retry-after"] = seconds
         return page
-    response = RedirectResponse(console.root_path + wanted, 303)
-    logins.give(request, response, answer.value)
+    response = RedirectResponse(pages.home_path + wanted, 303)
+    for one, value in answer.opened:
+        one.give(request, response, value)
     return response
 
 
-async def log_out(console: Console, request: Request, logins: Logins) -> Response:
-    """End the session, also of its other open pages."""
+async def log_out(pages: PageWriter, request: Request, logins: Logins) -> Response:
+    """End the session, also of its other open pages; with several namespaces that in each."""
     form = await read_form(request, MOST_LOGIN_BYTES)
-    viewer = logins.viewer(request)
-    response = RedirectResponse(console.url("/login"), 303)
-    if viewer is not None and not is_token(form.get("token", ""), viewer.token):
-        return RedirectResponse(console.url("/"), 303)
-    logins.log_out(request)
-    logins.take(response)
+    viewers = [viewer for one in logins.all if (viewer := one.viewer(request)) is not None]
+    response = RedirectResponse(pages.home_url("/login"), 303)
+    if viewers and not any(is_token(form.get("token", ""), viewer.token) for viewer in viewers):
+        return RedirectResponse(pages.home_url("/"), 303)
+    for one in logins.all:
+        one.log_out(request)
+        one.take(response)
     return response
 
 

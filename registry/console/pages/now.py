@@ -57,14 +57,7 @@ async def now(console: Console, request: Request) -> Response:
         return await _then(console, request, then)
     facts = await console.facts.now()
     state, sums = console.state, console.sums()
-    happened, dismissed = await _incidents(console, facts)
-    findings = worst_first([
-        *happened,
-        *find(
-            facts, state.tables, sums, stale_since_ms=state.stale_since_ms, reason=state.reason, away=state.away,
-            recent=tuple(state.recent),
-        ),
-    ])  # fmt: skip
+    findings, dismissed = await wrong_now(console, facts)
     now_ms, viewer = round(time.time() * 1000), viewer_of(request)
     last = next(filter(viewer.may_see, reversed(state.recent)), None)
     if last is None and state.stale_since_ms is None:
@@ -86,6 +79,19 @@ async def now(console: Console, request: Request) -> Response:
 def _of_hour(counts: Mapping[int, int], now_ms: int) -> dict[int, int]:
     """What was counted in the minutes that the charts show."""
     return {minute: count for minute, count in counts.items() if minute > now_ms // 60_000 - MINUTES}
+
+
+async def wrong_now(
+    console: Console, facts: Facts | None
+) -> tuple[list[ConsoleFinding], list[tuple[ConsoleFinding, Dismissed]]]:
+    """What somebody should look at, the worst first; and what was dismissed, by whom."""
+    state = console.state
+    happened, dismissed = await _incidents(console, facts)
+    found = find(
+        facts, state.tables, console.sums(), stale_since_ms=state.stale_since_ms, reason=state.reason, away=state.away,
+        recent=tuple(state.recent),
+    )  # fmt: skip
+    return worst_first([*happened, *found]), dismissed
 
 
 async def _incidents(

@@ -20,7 +20,7 @@ async def choose(console: Console, request: Request) -> RedirectResponse:
         back = "/"
     answer = RedirectResponse(console.url(back), 303)
     name = request.query_params.get("name", "")[:64]
-    path = console.root_path or "/"
+    path = console.home_path or "/"
     if name:
         answer.set_cookie(ZONE_COOKIE, name, max_age=_YEAR_S, path=path, httponly=True, samesite="strict")
     else:

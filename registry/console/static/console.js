@@ -59,17 +59,21 @@ function refresh() {
 }
 
 function follow_server() {
-  const { events, position, rules } = document.body.dataset;
+  const { events, namespace, position, rules } = document.body.dataset;
   if (!events) return;
-  const shown = { position, rules, status: null };
-  share_stream(events, (state) => {
-    document.getElementById("status").innerHTML = state.status; // made by our templates, which escape
+  const is_list = "namespaces" in document.body.dataset;
+  const known = new Map(); // namespace -> what this page shows of it
+  share_stream(events, namespace, (state) => {
+    const shown = known.get(state.namespace) ?? (is_list ? { ...state } : { position, rules, status: null });
+    known.set(state.namespace, shown);
+    if (is_list) document.getElementById("status").replaceChildren();
+    else document.getElementById("status").innerHTML = state.status; // made by our templates, which escape
     if (state.rules !== shown.rules) htmx.trigger(document.body, "rules");
     const is_new = state.position !== shown.position || state.rules !== shown.rules ||
       (shown.status !== null && state.status !== shown.status);
     Object.assign(shown, state);
     if (is_new) refresh();
-  }, () => htmx.trigger(document.body, "rules"));
+  }, () => { if (is_list) refresh(); else htmx.trigger(document.body, "rules"); });
   document.addEventListener("visibilitychange", refresh);
 }
 

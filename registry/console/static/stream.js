@@ -2,21 +2,41 @@
 // The tab that holds the lock reads it and passes each event on; when that tab closes, another one gets the lock.
 "use strict";
 
-// Calls hear(state) with each state of the server, and ended() when the session is over.
-function share_stream(address, hear, ended) {
+// Calls hear(state) with each state of the server, and ended() when the session is over. A console with several
+// namespaces has one stream, too: namespace is that of this page; undefined: it shows all, or there is only one.
+function share_stream(address, namespace, hear, ended) {
   let source = null;
-  let last = null;
+  let pass_on = () => {};
+  const last = new Map(); // namespace -> its last state
 
-  function read(pass_on) {
+  const is_ours = (of) => namespace === undefined || !of || of === namespace;
+  const note = (state) => { if (is_ours(state.namespace)) hear(state); };
+  const end = (of) => { if (is_ours(of)) ended(); };
+
+  function read() {
     source = new EventSource(address);
-    source.addEventListener("state", (event) => { last = JSON.parse(event.data); hear(last); pass_on({ state: last }); });
-    source.addEventListener("ended", () => { source.close(); ended(); pass_on({ ended: true }); });
+    source.addEventListener("state", (event) => {
+      const state = JSON.parse(event.data);
+      last.set(state.namespace, state);
+      note(state);
+      pass_on({ state });
+    });
+    source.addEventListener("ended", ({ data }) => {
+      if (data) {
+        last.delete(data);
+      } else {
+        last.clear();
+        source.close();
+      }
+      end(data);
+      pass_on({ ended: true, of: data });
+    });
   }
 
   // Without locks (an origin that is not secure) each tab reads a stream of its own while somebody can see it.
   if (!navigator.locks || !window.BroadcastChannel) {
     const follow_visibility = () => {
-      if (document.hidden) { source?.close(); source = null; } else if (source === null) read(() => {});
+      if (document.hidden) { source?.close(); source = null; } else if (source === null) read();
     };
     document.addEventListener("visibilitychange", follow_visibility);
     follow_visibility();
@@ -25,10 +45,21 @@ function share_stream(address, hear, ended) {
 
   const channel = new BroadcastChannel(address);
   channel.addEventListener("message", ({ data }) => {
-    if (data.asks && last) channel.postMessage({ state: last });
-    else if (data.ended) ended();
-    else if (data.state && source === null) hear(data.state);
+    if (data.asks && source !== null) answer(data.namespace);
+    else if (data.ended) end(data.of);
+    else if (data.state && source === null) note(data.state);
   });
-  channel.postMessage({ asks: true }); // a tab that has just opened need not wait for the next event
-  navigator.locks.request(address, () => new Promise(() => read((message) => channel.postMessage(message))));
+
+  function answer(asked) {
+    for (const state of last.values()) if (!asked || state.namespace === asked) channel.postMessage({ state });
+    if (!asked || last.has(asked)) return;
+    source.close(); // somebody has logged in to this namespace since: the stream must begin again
+    read();
+  }
+
+  channel.postMessage({ asks: true, namespace }); // a tab that has just opened need not wait for the next event
+  navigator.locks.request(address, () => new Promise(() => {
+    pass_on = (message) => channel.postMessage(message);
+    read();
+  }));
 }

@@ -1,0 +1,154 @@
+"""Several namespaces of one Redis in one console: a first page that lists them; each has its pages below ``/ns/NAME``.
+
+Users and rules are those of a namespace. To whoever is not logged in to a namespace it is as if there were none of this
+name: every address of it has the same answer as that of a name which there is not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.routing import BaseRoute, Mount, Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from .context import Console, PageWriter
+from .login.needs import LIST
+from .login.viewer import Viewer
+from .pages import changes, login
+from .pages.now import wrong_now
+from .twins import VERSION, PageHead, Twin, openapi, page_twin, wants_json
+
+_FIRST_TWIN: Final = "/namespaces.json"
+_ORDER: Final = ("bad", "warn", "note", "")
+
+
+class NamespaceLine(NamedTuple):
+    """A namespace on the first page.
+
+    level: of the worst that is wrong, empty: nothing is. text: what that is. wrong: how many things need a look.
+    user: as whom somebody is logged in there. The numbers are None for somebody who may not list its tables.
+    """
+
+    name: str
+    level: str
+    text: str
+    wrong: int
+    user: str
+    page: str
+    brokers: int | None = None
+    broker_names: int | None = None
+    clusters: int | None = None
+    topics: int | None = None
+    front_ends: int | None = None
+
+
+TWIN: Final = Twin(
+    "The namespaces of this console, and what is wrong in each, the worst first.",
+    {"namespaces": list[NamespaceLine]}, (),
+)  # fmt: skip
+
+
+class Namespaces(PageWriter):
+    """The first page of a console with several namespaces, and what leads to the pages of each.
+
+    Args:
+        apps: the pages of each namespace; the first one is that which addresses without a namespace mean.
+    """
+
+    def __init__(self, apps: Mapping[Console, ASGIApp], version: str) -> None:
+        first = next(iter(apps))
+        super().__init__(first.home_path, None, version)
+        self._first = first
+        self._apps = {console.namespace: (console, app) for console, app in apps.items()}
+
+    def _seen(self, request: Request) -> list[tuple[Console, Viewer]]:
+        """The namespaces that somebody may know of."""
+        viewers = ((console, console.who(request)) for console, _ in self._apps.values())
+        return [(console, viewer) for console, viewer in viewers if viewer is not None]
+
+    def routes(self) -> list[BaseRoute]:
+        """The addresses of this page, and those of all namespaces."""
+        return [
+            Route("/", self.first_page, methods=["GET"]),
+            Route(_FIRST_TWIN, self.first_twin, methods=["GET"]),
+            Route("/openapi.json", self.describe, methods=["GET"]),
+            Route("/events", self.events, methods=["GET"]),
+            Mount("/ns", self),
+        ]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Whatever is below ``/ns``."""
+        request = Request(scope, receive)
+        name, slash, rest = scope["path"].removeprefix("/ns/").partition("/")
+        console, app = self._apps.get(name, (None, None))
+        answer: ASGIApp
+        if console is None or app is None or console.who(request) is None:
+            request.state.is_twin = rest.endswith(".json")
+            answer = self._no_namespace(request)
+        elif not slash:
+            answer = RedirectResponse(self.url(f"/ns/{name}/"))
+        else:
+            answer, path = app, f"/{rest}"
+            scope = {**scope, "path": path, "raw_path": path.encode(), "root_path": ""}
+        await answer(scope, receive, send)
+
+    def _no_namespace(self, request: Request) -> Response:
+        if self._first.logins is not None:
+            return login.ask(self, request)
+        return PlainTextResponse("this console has no such namespace; its first page lists those that it has\n", 404)
+
+    async def first_page(self, request: Request) -> Response:
+        """The namespaces, and what is wrong in each."""
+        seen = self._seen(request)
+        if not seen:
+            return login.ask(self, request)
+        lines = sorted(
+            await asyncio.gather(*(self._line(console, viewer) for console, viewer in seen)),
+            key=lambda line: (_ORDER.index(line.level), -line.wrong, line.name),
+        )
+        if wants_json(request):
+            return page_twin(PageHead(version=VERSION, namespace="", position=""), TWIN, {"namespaces": lines})
+        return HTMLResponse(self.fragment("namespaces.html", lines=lines, viewer=seen[0][1]))
+
+    async def first_twin(self, request: Request) -> Response:
+        """The same as JSON."""
+        request.state.is_twin = True
+        return await self.first_page(request)
+
+    async def describe(self, _: Request) -> Response:
+        """OpenAPI's description of that; each namespace has one of its own pages."""
+        return JSONResponse(openapi({_FIRST_TWIN: TWIN}, self.version, self.root_path))
+
+    async def _line(self, console: Console, viewer: Viewer) -> NamespaceLine:
+        page = console.url("/")
+        if not viewer.may(LIST):
+            return NamespaceLine(console.namespace, "note", "Your rights do not show its lists.", 0, viewer.name, page)
+        facts = await console.facts.now()
+        findings, _ = await wrong_now(console, facts)
+        tables = console.state.tables
+        return NamespaceLine(
+            console.namespace, findings[0].level if findings else "", findings[0].text if findings else "",
+            sum(finding.level != "note" for finding in findings), viewer.name, page,
+            brokers=len(facts.brokers) if facts else 0, broker_names=len(tables.brokers),
+            clusters=len(tables.clusters), topics=len(tables.topics),
+            front_ends=sum(one.state != "gone" for one in facts.fleet.front_ends) if facts else 0,
+        )  # fmt: skip
+
+    async def events(self, request: Request) -> Response:
+        """The stream of a browser, of all namespaces that it may see: six connections are all that a host gets."""
+        seen = self._seen(request)
+        if not seen:
+            return login.ask(self, request)
+        listed = [(console, viewer) for console, viewer in seen if viewer.may(LIST)]  # as each one's own stream
+        return changes.stream(listed) if listed else PlainTextResponse("no right to list anything here\n", 403)
+
+    async def elsewhere(self, request: Request, _: Exception) -> Response:
+        """An address without a namespace, as it was before there were several: it means the first one."""
+        if self._first.who(request) is None:
+            return login.ask(self, request)
+        query = f"?{request.url.query}" if request.url.query else ""
+        return RedirectResponse(self._first.url(request.scope["path"]) + query, 307)
