@@ -18,7 +18,7 @@ if name == "" or #name > 200 then
   return redis.error_reply("MQREADER a reader's name has 1 to 200 bytes, this one has " .. #name)
 elseif ARGV[2] ~= "" and ARGV[2] ~= epoch then
   return redis.error_reply("MQREADER " .. name .. " has read entries of epoch " .. ARGV[2] .. ", this namespace is of "
-    .. epoch .. ": Redis was emptied or is another one; start again with a snapshot")
+    .. epoch .. ": Redis was emptied or replaced; start again with a snapshot")
 end
 local present = call("HGET", P .. "readers", name)
 if not present and call("HLEN", P .. "readers") >= MOST_READERS then

@@ -5,9 +5,9 @@
   ARGV[3...] pairs of a user's name and its JSON, "" removes the user
   DERIVED mqauth: policy, users, used
   RETURNS {"OK", revision, seq}: the new revision
-          {"STALE", revision}: it is another one; nothing was changed, and the caller works it out anew
+          {"STALE", revision}: the policy has changed; nothing was written, and the caller works it out anew
   EVENTS  auth_changed, ignorable; of what changed it tells nothing
-  REPEAT  STALE, for the revision is another one then
+  REPEAT  STALE, for the revision has changed then
   COST    O(users that change)
   SOURCE  A revision is the time in ms, or one more than the last: so one that was made after a loss of the last changes
           is higher than any that was lost ]]

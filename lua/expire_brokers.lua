@@ -9,7 +9,7 @@
           heard 0: no process that hears brokers renews its lease; nobody is removed, and next deadline says when to
           look again
   EVENTS  broker_expired, one for each place one stood in, or broker_reaped: it has no connection any more, one was seen
-          closing, and the process that held another one has ended; write_perm_set where an earlier removal left topics
+          closing, and the process that held another connection has ended; write_perm_set where an earlier removal left topics
   REPEAT  no effect      COST O(limit + topics)
   SOURCE  RouteInfoManager.scanNotActiveBroker; which silence counts: include/seen, include/disconnected ]]
 --- @include "include/open"

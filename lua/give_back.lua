@@ -15,7 +15,7 @@
   DERIVED every table of the namespace; given_by, losses, lost_ms in meta
   RETURNS {"OK", seq}
           {"RETRY", seq}: it is not at_seq; nothing is written
-          {"BUSY", seq}: another one, who knew as much, is giving back
+          {"BUSY", seq}: another worker, which knew as much, is giving back
           {"OUTDONE", seq}: it has done so
   EVENTS  kv_put, kv_deleted, config_set, write_perm_set, topic_deleted, broker_unregistered, each with what the giver
           knew (include/emit)

@@ -8,7 +8,7 @@
   ARGV[6] front_end
   ARGV[7] channel      <worker incarnation>/<connection>@b<opened_ms>, "" = none
   ARGV[8] bytes        size of the body
-  ARGV[9] owner        who asks, see include/owner; of another user, or in another cluster, it is another registration
+  ARGV[9] owner        who asks, see include/owner; of another user, or in another cluster, it is a new registration
   DERIVED live:<who>, beat:<who>, deadlines, channels:<who>, broker:<brokerName>, heartbeats, held:, leases
   RETURNS {"SAME", seq, masterAddr, haServerAddr}
           {"DIFF", seq, n, counter, timestamp, stateVersion, another body than last time 0|1}: decode it, and call

@@ -1,5 +1,5 @@
 --[[ read_broker: what a registration of one brokerName is compared with, read only
-  For writers that keep no view of all the tables. Everything is of one moment; whoever pages through many topics
+  For writers that keep no view of all the tables. Everything is of one moment; a caller that pages through many topics
   keeps the first page's rev: any change of the row or of its queue data since then has moved it, and
   register_broker notices.
   KEYS[1] meta         HASH

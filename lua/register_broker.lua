@@ -80,7 +80,7 @@ local live_key, row_key = P .. "live:" .. who, P .. "broker:" .. name
 local live, row = hash(live_key), hash(row_key)
 local new_version = {counter = ARGV[14], timestamp = ARGV[15], state_version = ARGV[16]}
 
--- Before all else: whose is what would change? What another user's broker is told says nothing of this one. No
+-- Before all else: whose is what would change? An answer to another user's broker says nothing of this one. No
 -- stateVersion counts here.
 local holder = row[id]
 local caller, enforced = asked_by(ARGV[27])

@@ -2,7 +2,7 @@
   Between two calls other changes have their turn. Each topic that the name has all the time is changed once.
   KEYS[1] meta         HASH
   ARGV[1] broker_name
-  ARGV[2] mode         "wipe": the write bit goes; "add": the perm becomes 6, whatever it was; "give": the given
+  ARGV[2] mode         "wipe": the write bit goes; "add": the perm becomes 6; "give": the given
                        topics get the write bit, and the others stay as they are
   ARGV[3] topics       int   topics a call, about
   ARGV[4] rest         "" begins; else what the call before returned

@@ -3,7 +3,7 @@
   have deleted a key by hand.
   KEYS[1] meta      HASH
   ARGV[1] topics    int   a call, about
-  ARGV[2] pause_ms  int   Redis is left to others for so long between two calls, whoever made them
+  ARGV[2] pause_ms  int   Redis is left to others for this time between two calls, of any caller
   DERIVED arriving, leaving, leaving:<number>, topics, topic:<topic>, brokers, queues:<brokerName>
   RETURNS {seq, more 0|1, mended entries}
   EVENTS  none: the tables hold the same

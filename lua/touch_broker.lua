@@ -9,7 +9,7 @@
   DERIVED live:<who>, beat:<who>, deadlines, channels:<who>, heartbeats, held:, leases
   RETURNS {"OK", seq, counter, timestamp, stateVersion, other owner ("" = none)}; {"UNKNOWN", seq}: nothing was refreshed
           {"OTHER", seq, counter, timestamp, stateVersion}: nothing was refreshed, the broker has this other version
-          {"FOREIGN", seq, owner}: nothing was refreshed, the broker is another user's
+          {"FOREIGN", seq, owner}: nothing was refreshed, the broker belongs to another user
           {"ASK", seq, resource, ...}: nothing was refreshed, see include/owner
   EVENTS  none (an entry on heartbeats)
   REPEAT  the same answer      COST O(1)

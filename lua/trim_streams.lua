@@ -4,7 +4,7 @@
   are removed at a time, and never the last entry.
   KEYS[1] meta               HASH
   ARGV[1] most               int   entries to remove in this call; it also ends after some 4 MB
-  ARGV[2] reader_timeout_ms  int   a reader that was not heard of for so long holds nothing back
+  ARGV[2] reader_timeout_ms  int   a reader that was not heard of for this time holds nothing back
   ARGV[3...] for each of changes, heartbeats, lookups: age (ms), entries, bytes, hard entries, hard bytes; 0 bytes = not
              counted. For changes and lookups, bytes of the entries' JSON; heartbeats do not count these, so there it
              is the memory that Redis uses for the stream

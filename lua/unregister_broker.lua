@@ -9,12 +9,12 @@
   DERIVED every table of the namespace
   RETURNS {"OK", seq, removed 0|1, other owner ("" = none)}
           {"LATE", seq}: the broker was heard since; nothing was removed
-          {"FOREIGN", seq, owner}: the broker is another user's, and nothing was removed
+          {"FOREIGN", seq, owner}: the broker belongs to another user, and nothing was removed
           {"ASK", seq, resource, ...}: nothing was removed, see include/owner
   EVENTS  broker_unregistered: one for the row it stood in, one for each cluster that it was alive under;
           write_perm_set: it stood nowhere, but the name has no master while acting masters are enabled
   REPEAT  no effect      COST O(topics that lose write permission)
-  SOURCE  RouteInfoManager.unRegisterBroker (5.x: by address, whatever the id); docs/differences.md D4: a wrong cluster
+  SOURCE  RouteInfoManager.unRegisterBroker (5.x: by address, with any id); docs/differences.md D4: a wrong cluster
           leaves nothing dead behind ]]
 --- @include "include/open"
 --- @include "include/expect"
@@ -41,7 +41,7 @@ for field, value in pairs(row) do
 end
 local whos, clusters_of = {cluster .. "|" .. addr}, {cluster}
 if is_in_row then
-  -- whatever cluster it says: it may be alive under each one that names the brokerName
+  -- in any cluster that it names: it may be alive under each one that names the brokerName
   local clusters = call("SMEMBERS", P .. "clusters")
   for i = 1, #clusters do
     if clusters[i] ~= cluster and call("SISMEMBER", P .. "cluster:" .. clusters[i], name) == 1 then

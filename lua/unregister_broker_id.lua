@@ -1,7 +1,7 @@
---[[ unregister_broker_id: a broker says goodbye (104), as in 4.8: the id is removed, whatever address has it
+--[[ unregister_broker_id: a broker says goodbye (104), as in 4.8: the id is removed, at any address
   KEYS[1] meta         HASH
   ARGV[1] who          |<brokerAddr>
-  ARGV[2] broker_addr  its live info and filter servers are removed, whatever id it has; "" = no address
+  ARGV[2] broker_addr  its live info and filter servers are removed, under any id; "" = no address
   ARGV[3] broker_name  "" = no id is removed
   ARGV[4] broker_id    decimal
   ARGV[5] cluster      as the broker says it, for the event; "" = that of the row
@@ -11,7 +11,7 @@
   DERIVED every table of the namespace
   RETURNS {"OK", seq, removed 0|1, other owner ("" = none)}
           {"LATE", seq}: one of them was heard since; nothing was removed
-          {"FOREIGN", seq, owner}: the broker is another user's, and nothing was removed
+          {"FOREIGN", seq, owner}: the broker belongs to another user, and nothing was removed
           {"ASK", seq, resource, ...}: nothing was removed, see include/owner
   EVENTS  broker_unregistered: for the removed id (without who, if another address had it), and for the live info
           of an address that did not have this id

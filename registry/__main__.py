@@ -2,7 +2,7 @@
 
 import sys
 
-signal = __import__("_signal")  # signal.py imports enum first, which takes so long that Ctrl-C may hit it
+signal = __import__("_signal")  # signal.py imports enum first, which takes long enough for Ctrl-C to hit it
 
 
 def main() -> None:

@@ -52,7 +52,7 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     """topicSynFlag, and neither enableActingMaster nor zoneName."""
 
     black_list: frozenset[str]  # 19
-    """Keys that 318 refuses whatever configBlackList says."""
+    """Keys that 318 refuses in addition to configBlackList."""
     ignored_settings: frozenset[str]  # 22
     """Keys of the other version: they have no effect, 318 takes them as unknown ones, 319 does not show them."""
     shown_settings: tuple[str, ...]  # 22

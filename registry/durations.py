@@ -36,7 +36,7 @@ class Durations:
         return sum(self.counts)
 
     def told(self) -> Told:
-        """As other processes are told it."""
+        """The form that is sent to other processes."""
         return self.counts, self.total_s
 
 

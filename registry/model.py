@@ -55,7 +55,7 @@ class QueueData(
 
     @property
     def numbers(self) -> tuple[int, int, int, int]:
-        """What clients are told: readQueueNums, writeQueueNums, perm, topicSysFlag."""
+        """What clients get: readQueueNums, writeQueueNums, perm, topicSysFlag."""
         return self.read_queue_nums, self.write_queue_nums, self.perm, self.topic_sys_flag
 
 

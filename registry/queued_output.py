@@ -219,7 +219,7 @@ def pause_output() -> None:
 
 
 def flush_output(within_s: float = _FLUSH_S) -> None:
-    """At the end of a process: wait for what is not written yet, for so long at most."""
+    """At the end of a process: wait at most ``within_s`` for what is not written yet."""
     if _owner == os.getpid():
         until = time.monotonic() + within_s
         for outlet in _outlets:

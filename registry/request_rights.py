@@ -61,7 +61,7 @@ MAX_PROPERTIES_BYTES: Final = 64 << 10
 
 
 def too_long(code: int, body_bytes: int) -> str:
-    """What is told of a request whose body is longer than its code can use."""
+    """The error text for a request whose body is longer than its code can use."""
     return (
         f"request {with_name(code, RequestCode)} with a body of {body_bytes} bytes: at most "
         f"{REQUESTS[code].body_bytes} are taken; nothing was changed"
@@ -144,7 +144,7 @@ def _register_topic(command: Command, rows: Resources) -> tuple[Need, ...]:
     needs = [Need(Right.TOPIC_WRITE, (named,))]
     try:
         queue_datas = decode_queue_datas(command.body)
-    except RemoteProtocolError:  # whoever may send it is told
+    except RemoteProtocolError:  # a sender that may send it gets the error later
         queue_datas = {}
     if rows:
         needs.append(Need(Right.TOPIC_WRITE, rows))

@@ -1,8 +1,9 @@
-"""A class name means one thing, and the docstring of a public thing says what it is for, to somebody who is new."""
+"""A class name means one thing, docstrings of public things say what they are for, and sentences are read once."""
 
 from __future__ import annotations
 
 import ast
+import re
 from collections import defaultdict
 
 import pytest
@@ -11,7 +12,17 @@ from .test_structure import ROOT, product_files
 
 LEAST_CHARACTERS = 25
 FILES = [path for path in product_files() if path.relative_to(ROOT).parts[0] != "pipeline"]
-PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "lua").rglob("*.lua")]
+TEXTS = [
+    *FILES,
+    *(ROOT / "lua").rglob("*.lua"),
+    *(ROOT / "docs").glob("[!p]*.md"),
+    ROOT / "docs/python.md",
+    ROOT / "README.md",
+]
+# Readers whose first language is not English read sentences with these twice: name the thing or the person instead.
+TWICE_READ = re.compile(
+    r"\bwhoever\b|\b(is|are) told(?! to\b)|\bso (many|long|much)\b(?! (as|that)\b)|\b(is|are) another\b", re.I
+)
 
 
 def name(path):
@@ -54,7 +65,13 @@ def test_docstrings_of_public_things_say_something(path):
     assert short(path.read_text()) == []
 
 
+@pytest.mark.parametrize("path", TEXTS, ids=name)
+def test_sentences_are_read_once(path):
+    assert [found[0] for found in TWICE_READ.finditer(path.read_text())] == []
+
+
 def test_what_is_wrong_would_be_found():
     one = '"""A module that does it all."""\nclass Row:\n    """Too short."""\n    def f(self):\n        "Shorter."\n'
     assert homonyms([("a", one), ("b", one)]) == {"Row": ["a", "b"]}
+    assert TWICE_READ.search("Whoever asks is told so many names.")
     assert short(one) == ["Row: Too short.", "f: Shorter."]

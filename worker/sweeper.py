@@ -30,7 +30,7 @@ from .trim import trim
 
 logger = logging.getLogger(__name__)
 
-# One script removes at most so many brokers, and takes write permission of TOPICS_AT_ONCE topics: Redis does nothing
+# One script removes at most this many brokers, and takes write permission of TOPICS_AT_ONCE topics: Redis does nothing
 # else then.
 BROKERS_PER_CALL: Final = 50
 # Of dead workers; nobody is removed with them.

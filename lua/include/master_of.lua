@@ -1,4 +1,4 @@
---[[ master_of: what a slave is told about its master
+--[[ master_of: the answer to a slave about its master
   NEEDS  open
   GIVES  master_of(cluster, broker_name, broker_id) -> masterAddr or "", haServerAddr or false; only for slaves,
          and only while the master is alive under the slave's own cluster name ("" with compat 4.8) ]]

@@ -7,9 +7,9 @@
          ask_for(argument, resources) -> {"ASK", seq, resource, ...}: those of these that were not decided on: to be
          returned before anything is changed. nil: all were
          names_in(asks, fields) adds broker:NAME for each brokerName among the fields of a live info
-         foreign(caller, user, n) -> the owner if it is another than the caller, else nil. user and n are fields of the
+         foreign(caller, user, n) -> the owner if it is not the caller, else nil. user and n are fields of the
          live info: "<n> <owner>" counts only for the registration n. A release that knows no owners leaves it as it was.
-         foreign_at(caller, addr) -> the owner of an address in any cluster, if it is another than the caller ]]
+         foreign_at(caller, addr) -> the owner of an address in any cluster, if it is not the caller ]]
 local function asked_by(argument)
   if argument == "" then
     return nil, false

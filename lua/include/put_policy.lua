@@ -1,4 +1,4 @@
---[[ put_policy: write users and the mode of authentication, and tell every front end that there is another revision
+--[[ put_policy: write users and the mode of authentication, and tell every front end that there is a new revision
   NEEDS  open, expect, emit, auth
   GIVES  put_policy(revision, mode, mode_changed, users): users is a list of {name, JSON, changed}, JSON "" removes the
          user; changed and mode_changed are the revisions at which they became so. Secrets that are gone take the time

@@ -4,7 +4,7 @@
          topics each), write(), rest; change(data, topic) returns the new queue data. Only write() writes. It looks at
          about most topics, nil: at all. rest "": those were all; else a later script goes on with it.
          with_perm(data, change) -> the queue data with the perm change(perm) ]]
-local TOPICS_AT_ONCE = 250 -- half an event; the names of so many are in memory (collect)
+local TOPICS_AT_ONCE = 250 -- half an event; the names of this many are in memory (collect)
 
 local function with_perm(data, change)
   return (string.gsub(data, '("p":)(%-?%d+)', function(name, perm)

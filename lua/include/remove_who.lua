@@ -131,7 +131,7 @@ local function remove_who(who, reason, cause)
       local name = string.sub(field, 6)
       expect("hash", P .. "broker:" .. name)
       if call("HGET", P .. "broker:" .. name, "acting") == "1" then
-        expect("hash", P .. "queues:" .. name) -- else it is only taken away, whatever it is
+        expect("hash", P .. "queues:" .. name) -- else it is only taken away, of any type
       end
     end
   end

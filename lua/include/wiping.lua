@@ -7,7 +7,7 @@
          wipe_names(): the same of all such names -> whether those were all
          What is left of a wipe is done by expire_brokers, and before the name registers (finish_wipe). Meanwhile
          the name keeps its write permission for the topics that are left. 217 may set it for one of them, and loses it.
-  EVENTS write_perm_set for each part but the first, which is told with what took the master away ]]
+  EVENTS write_perm_set for each part but the first, which is part of the event that took the master away ]]
 local room = 3000
 expect("hash", P .. "wiping")
 

@@ -1,4 +1,4 @@
-"""Changes of a policy: each gives another one, or is refused with what has to be done first."""
+"""Changes of a policy: each gives a new policy, or is refused with what has to be done first."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ def _checked(before: Policy, after: Policy) -> Policy:
 
 
 _LAST_ADMIN: Final = (
-    "this would leave no admin that is enabled and has a secret, certificate or network: make another one first "
+    "this would leave no admin that is enabled and has a secret, certificate or network: make another admin first "
     "(or switch authentication off: mqregistry auth mode off)"
 )
 

@@ -12,7 +12,7 @@ from .users import Effect, Rule, User
 class Pattern:
     """A name in which ``*`` stands for any characters, none included. Nothing else is special.
 
-    Cost: linear in the name, whatever the pattern: an unfit pattern of an operator cannot block a front end.
+    Cost: linear in the name for every pattern: an unfit pattern of an operator cannot block a front end.
     """
 
     __slots__ = ("_first", "_last", "_least", "_middle", "_one")
@@ -76,7 +76,7 @@ def compile_rules(user: User, everybody: frozenset[Right] = frozenset()) -> User
     """Work out a user's rules.
 
     Args:
-        everybody: rights that everybody has, whatever his roles.
+        everybody: rights that everybody has, in any role.
 
     Raises:
         ValueError: a network of a rule is none, or a rule without a kind of resource has a pattern.

@@ -59,7 +59,7 @@ class Decision(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The refusal as the peer is told: user, right, resource, address, and what is missing. Names are foreign."""
+        """The refusal for the peer: user, right, resource, address, and what is missing. Names are foreign."""
         who = "nobody known (anonymous)" if self.user is None else f"user {self.user.name}"
         address = self.source or "an unknown address"
         return f"{who} has no right {self.right} on {self.resource} from {address}: {_MISSING[self.reason]}"

@@ -28,7 +28,7 @@ class Mode(enum.StrEnum):
 
 
 class Policy:
-    """All that decides on requests in one namespace at one moment. Never changed: a change makes another one.
+    """All that decides on requests in one namespace at one moment. Never changed in place: a change makes a new one.
 
     revision: rises with every change; of two policies the one with the higher revision is in force.
     changed: user -> the revision at which it became what it is, or was removed; "" is the mode. forgotten: a user that

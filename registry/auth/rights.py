@@ -52,7 +52,7 @@ KINDS: Final[dict[Right, frozenset[Kind]]] = {
 }
 """The kinds of resources that a right can be on. A request for everything (all clusters, all topics) names none.
 
-Rules on the topics that a broker may bring are optional: whoever has none that allows may bring every topic.
+Rules on the topics that a broker may bring are optional: without one that allows, a broker may bring every topic.
 """
 
 

@@ -42,7 +42,7 @@ class SigningKey:
 
 
 def access_key_of(fields: Mapping[str, str] | None) -> str | None:
-    """The access key of whoever signed; None when nobody did.
+    """The access key of the signer; None when nobody signed.
 
     A blank one, with which the client for C++ signs when it has none, is nobody.
     """

@@ -14,7 +14,7 @@ from ..errors import RegistryError
 from .rights import ROLES, WRITING, Kind, Right, Role
 
 ANONYMOUS: Final = "anonymous"
-"""Whoever does not say who he is. A user of this name has rules only, and they can only take reading rights away."""
+"""A caller without proof of a user. A user of this name has rules only, and they can only take reading rights away."""
 
 MOST_SECRETS: Final = 2
 """Of one user at a time: an old one and a new one while programs change over."""
@@ -70,7 +70,7 @@ class User(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
 
     name: also the AccessKey that its requests are signed with.
     certificates: names in client certificates, ``URI:...``, ``DNS:...``, ``CN:...``, by which it is known as well.
-    networks: whoever comes from them, and shows neither signature nor certificate, is this user.
+    networks: callers from them that show neither signature nor certificate are this user.
     sources: networks; if there are any, the user may do nothing from anywhere else.
     """
 

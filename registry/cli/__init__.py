@@ -31,7 +31,7 @@ _COMMANDS: Final = {
     "clusters": ("read.clusters", "Show clusters, their broker names and addresses"),
     "brokers": ("read.brokers", "Show each broker, and how long it has left"),
     "topics": ("read.topics", "Show topics with their queues"),
-    "route": ("read.route", "Show where a topic is, as clients are told"),
+    "route": ("read.route", "Show a topic's route as clients get it"),
     "why": ("read.why", "Say why a topic has a route, or has none"),
     "tables": ("read.tables", "Show the tables as a Java NameServer holds them"),
     "front-ends": ("read.front_ends", "Show each front end and sweeper: ready, how far behind"),

@@ -60,7 +60,7 @@ def open_target(settings: Settings) -> AbstractAsyncContextManager[Store]:
 def target_command(work: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
     """Make a click callback of ``async def work(store, ..., as_json)``, with the options of :func:`target_options`.
 
-    ``work`` gets the store of the target, and whatever arguments and options the command has besides; an argument
+    ``work`` gets the store of the target, and the command's other arguments and options; an argument
     ``settings`` gets the settings of the command.
     """
     wants_settings = "settings" in inspect.signature(work).parameters

@@ -154,7 +154,7 @@ class PeerConnection(asyncio.Protocol):
         timeout_s: float = REQUEST_TIMEOUT_S,
         version: int = SERVER_VERSION,
     ) -> Command:
-        """Send one request and wait for its answer, whatever its code (but 1500); answers may come in any order.
+        """Send one request and wait for its answer with any code (but 1500); answers may come in any order.
 
         Args:
             timeout_s: until the answer, waiting for a free slot included.

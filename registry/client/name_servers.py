@@ -158,7 +158,7 @@ class NameServers:
         """Send the next request to another server than that of this connection, whose answers cannot be used."""
         for server in self._servers.values():
             if server.is_current(connection):
-                self._turn_from(server, PeerUnavailable("another one is asked"))
+                self._turn_from(server, PeerUnavailable("another name server is asked"))
 
     async def _choose(self, failures: dict[NameServerAddress, Exception]) -> ReconnectingConnection:
         """The chosen server, or the next one if that is among the failures."""

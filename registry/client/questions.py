@@ -24,7 +24,7 @@ async def ask_clusters(
     """BrokerName -> its row, and cluster -> its brokerNames (106).
 
     Raises:
-        PeerUnavailable: no answer, or another one than success.
+        PeerUnavailable: no answer, or an answer that is not success.
         RemoteProtocolError: an answer that cannot be read.
     """
     answer = await server.request(RequestCode.GET_BROKER_CLUSTER_INFO, timeout_s=timeout_s)

@@ -2,7 +2,7 @@
 
 A difference counts when two sides were seen to differ in a cell for longer than a heartbeat period, and were not seen
 to agree meanwhile. One in which Java NameServers differ among themselves is then named apart, and one that this project
-means is whatever its age.
+means is, at any age.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class Lasting:
 
         Args:
             contents: what ``found`` was found in.
-            seen: the cells that were looked at, besides those of ``found``; None: all. What differed in another one
+            seen: the cells that were looked at, besides those of ``found``; None: all. What differed in another cell
                 stays as it was.
         """
         now = {difference.cell: difference for difference in found}

@@ -95,7 +95,7 @@ def steps(old: Sequence[Server], new: Sequence[Server], differences: Sequence[st
     if clients is False and gone:
         found[3] = Done(
             Step.CLIENTS_LEAVE, StepState.WRONG,
-            f"brokers have left before the clients: {some_of(gone)}. {who}: these are told that there is no route "
+            f"brokers have left before the clients: {some_of(gone)}. {who}: these are answered that there is no route "
             "(code 17). Let the brokers know all name servers again first",
         )  # fmt: skip
         found[4:] = [Done(step, StepState.LATER, "see above") for step in (Step.BROKERS_LEAVE, Step.STOP)]

@@ -45,7 +45,7 @@ def java_paths(environ: Mapping[str, str], config_file: Path | None, in_file: Ma
     """The paths that a Java NameServer says in 319 when it is started so (NamesrvConfig, NamesrvStartup).
 
     Args:
-        environ: of the process. config_file: of ``-c``: there Java writes what a 318 changes, whatever the file says.
+        environ: of the process. config_file: of ``-c``: there Java writes what a 318 changes.
         in_file: what the file has of the keys of this module.
     """
     folder = home(environ) / "namesrv"

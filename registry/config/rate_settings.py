@@ -10,7 +10,7 @@ from .option import About, RunTime
 
 NETWORKS: Final = "addresses and networks, separated by ; (127.0.0.0/8;::1;10.1.2.3)"
 
-_GUARDS: Final = RunTime(False, "whoever is limited would lift the limit")
+_GUARDS: Final = RunTime(False, "a limited client could lift the limit")
 
 
 def _mode(key: str, what: str) -> About:
@@ -82,7 +82,7 @@ class RateSettings(msgspec.Struct, frozen=True, kw_only=True):
     rate_burst_seconds: Annotated[
         int,
         About(
-            "rateBurstSeconds", "So many seconds' worth of what a limit grants may come at once.",
+            "rateBurstSeconds", "What a limit grants in this time may come at once.",
             shared=True, run_time=_GUARDS, least=1, most=3600,
         ),
     ] = 60  # fmt: skip

@@ -30,7 +30,7 @@ _ADDRESSES: Final = (
     "addresses host:port, separated by ;",
 )
 _DOMAIN: Final = (rf"(?:[\w.-]+|\[[0-9A-Fa-f:.]+\])?(?::{_PORT})?", "host or host:port")
-# Request 319 answers with one line for each key: a value with a line end would be read as another key.
+# Request 319 answers with one line for each key: the rest of a value after a line end would be read as a key.
 _LINE: Final = (r"[^\r\n]{0,1000}", "one line of at most 1000 characters")
 
 _Port = Annotated[int, About("listenPort", "Port of the name server.", least=1, most=65535, flag="port")]
@@ -88,7 +88,7 @@ class Settings(StreamSettings, frozen=True, kw_only=True):
     ] = "text"
     log_file: Annotated[str, About("logFile", "Rotating log file; empty = stderr.", metavar="FILE")] = ""
     server_channel_max_idle_time_seconds: Annotated[
-        int, About("serverChannelMaxIdleTimeSeconds", "Idle connections are closed after so long.", least=1)
+        int, About("serverChannelMaxIdleTimeSeconds", "Idle connections are closed after this time.", least=1)
     ] = 120
     server_socket_backlog: Annotated[
         int, About("serverSocketBacklog", "Connections waiting to be accepted.", least=1, most=65535)
@@ -100,7 +100,7 @@ class Settings(StreamSettings, frozen=True, kw_only=True):
         ),
     ] = 4 * MIB
     slow_client_timeout_seconds: Annotated[
-        int, About("slowClientTimeoutSeconds", "A paused client that reads nothing for so long is closed.", least=1)
+        int, About("slowClientTimeoutSeconds", "A paused client that reads nothing for this time is closed.", least=1)
     ] = 30
     max_connections: Annotated[int, About("maxConnections", "Connections of one worker.", least=1)] = 20_000
     max_in_flight: Annotated[int, About("maxInFlight", "Requests of one worker that wait for Redis.", least=1)] = 10_000
@@ -111,7 +111,7 @@ class Settings(StreamSettings, frozen=True, kw_only=True):
         int,
         About(
             "workerSilenceTimeoutMs",
-            "A worker that runs and tells the supervisor nothing for so long is killed and started again; 0: never.",
+            "A worker that runs and sends the supervisor nothing for this time is killed and started again; 0: never.",
             most=3_600_000,
         ),
     ] = 30_000

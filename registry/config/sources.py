@@ -60,7 +60,7 @@ def build(
         assigned: attribute -> value from --set; a flag of its own is used before it.
         config_file: a properties file.
         environ: default: the process environment.
-        defaults: attribute -> default, where the command has another one than the table.
+        defaults: attribute -> default, where the command's differs from the table's.
         warn: gets one line for each unknown key or variable.
 
     Raises:

@@ -54,7 +54,7 @@ class StreamSettings(RateSettings, frozen=True, kw_only=True):
     stream_reader_timeout_hours: Annotated[
         int,
         _kept(
-            "streamReaderTimeoutHours", "Nothing is kept for a reader that was silent for so long.",
+            "streamReaderTimeoutHours", "Nothing is kept for a reader that was silent for this time.",
             most=100_000,
         ),
     ] = 24  # fmt: skip

@@ -294,7 +294,7 @@ class _Server(uvicorn.Server):
     def _end(self) -> None:
         self.should_exit = True
         for console in self._consoles:
-            console.state.stop()  # streams of open pages end only when they are told
+            console.state.stop()  # streams of open pages end only when they are told to
 
 
 async def serve(

@@ -12,7 +12,7 @@ from uvicorn.protocols.http.auto import AutoHTTPProtocol
 MOST: Final = 1000
 MOST_OF_ADDRESS: Final = 64
 WITHIN_S: Final = 10.0
-"""So long after its first byte the header of a request is whole; so long a form may take after that."""
+"""The header of a request is whole within this time from its first byte; a form within this time after that."""
 
 _Protocol: Any = AutoHTTPProtocol
 

@@ -60,7 +60,7 @@ def sum_topics(tables: Tables) -> TopicSums:
 
 
 def clock(ms: int, now_ms: int) -> str:
-    """A time of day, with its date if that is another one."""
+    """A time of day, with its date if that is not today's."""
     text = moment(ms)
     return text[11:19] if text[:10] == moment(now_ms)[:10] else text[:19]
 

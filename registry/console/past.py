@@ -2,7 +2,7 @@
 
 Events hold new values, so a replay can only go forward, from tables that are known as a whole: the empty ones before
 change 1, while the stream still has that, or a checkpoint. The console writes one when it starts, one each hour, and
-one each so many changes of a replay. What the past was is therefore known exactly, or it is said since when it is.
+one after a number of changes of a replay. What the past was is therefore known exactly, or it is said since when it is.
 What is older, or was before Redis was emptied, is asked of the lake if the console was given one.
 """
 

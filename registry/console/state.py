@@ -34,7 +34,7 @@ _RECENT: Final = 500
 # The first change after a quiet time is read at once. Those that follow are read together: told one by one they cost
 # twice as much, and each would be read in the moment in which front ends on the same core apply it.
 _GATHERED_S: Final = 0.15
-# 50 pages are told within 30 ms. Told one at a time they cost a third more: what wakes one costs as much as to tell it.
+# 50 pages are notified within 30 ms. One at a time they cost a third more: to wake one costs as much as to notify it.
 _PAGES_AT_ONCE: Final = 2
 MOMENT_S: Final = 0.001
 MINUTE_MS: Final = 60_000
@@ -103,7 +103,7 @@ class OpenPage:
 class State:
     """The tables now, and since when they may be out of date.
 
-    generation: another number whenever anything is another. stale_since_ms: when Redis last answered (time of this
+    generation: changes whenever any of the data changes. stale_since_ms: when Redis last answered (time of this
     machine), None while it does. away: the last time that Redis was away, from and to. per_minute: the entries of the
     stream of changes in the last hour, by minute since 1970; counted_ms: since when. latest_ms: the latest time of a
     change that this process saw. on_load, on_change: called when the tables were read, and with each change that is
@@ -140,7 +140,7 @@ class State:
 
     @property
     def position(self) -> str:
-        """Which change the tables have: another one whenever a page would show something else."""
+        """The last change that the tables have; it differs whenever a page would show something else."""
         return f"{self.epoch}:{self.seq}"
 
     @property

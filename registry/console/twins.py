@@ -1,7 +1,7 @@
 """Pages as JSON, for programs: what each page has there, in a form with a version; and OpenAPI's description of all.
 
-A page names what its twin has, with the types (:class:`Twin`); the values are those that its template gets, so whoever
-asks sees what he would see on the page.
+A page names what its twin has, with the types (:class:`Twin`); the values are those that its template gets, so a
+caller sees what he would see on the page.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ..events.by import By
 from ..events.changes import Change
 
 VERSION: Final = 1
-"""Another one when a member goes, or means something else; that members are added does not count."""
+"""Raised when a member goes, or changes its meaning; new members do not count."""
 JSON: Final = "application/json"
 
 

@@ -42,7 +42,7 @@ def current_file(folder: Path) -> Path | None:
 
 
 def cut_torn_end(folder: Path, server: str) -> bool:
-    """Cut off what follows the last whole command; False: its end is whole, whatever else may be wrong.
+    """Cut off what follows the last whole command; False: its end is whole; other parts may be wrong.
 
     Raises:
         StartError: the damage is no torn end, or the file cannot be changed; nothing was changed.

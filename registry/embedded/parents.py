@@ -17,13 +17,13 @@ _LOOK_EVERY_S: Final = 0.1
 
 
 def die_with_parent(number: signal.Signals = signal.SIGTERM) -> None:
-    """For ``preexec_fn``: the child gets this signal when its parent ends, in whatever way; on Linux alone."""
+    """For ``preexec_fn``: the child gets this signal when its parent ends in any way; on Linux alone."""
     if _PRCTL is not None:
         _PRCTL(_PR_SET_PDEATHSIG, number)
 
 
 def end_with_parent(parent: int) -> None:
-    """Kill this process when its parent ends, in whatever way, also while nothing else of it gets a turn.
+    """Kill this process when its parent ends in any way, also while nothing else of it gets a turn.
 
     Where the kernel tells nobody (not Linux), a thread looks.
     """

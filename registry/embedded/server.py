@@ -194,7 +194,7 @@ class EmbeddedRedis:
     def _launch(self) -> bool:
         """Start the process, unless an earlier one is still ending; returns whether it did.
 
-        Two must not append to one file, and one that ends removes the socket, even if it is another's by then.
+        Two must not append to one file, and one that ends removes the socket, even if another server has it by then.
         """
         with (self.folder / _LOCK).open("ab") as lock:
             try:

@@ -1,6 +1,6 @@
 """What each event means: the cells of the registry's tables that it sets and removes.
 
-:func:`operations` turns an event into a few operations. Whatever keeps tables applies them: ``Tables`` and the live
+:func:`operations` turns an event into a few operations. All that keep tables apply them: ``Tables`` and the live
 table in memory (with them the view, the audit and every replay), silver in the lake. Operations are plain values, so
 that they can be sent to another process, and know nothing of the tables: an operation that removes a brokerName does
 not list what the brokerName had. (The tags are numbers to keep them short; processes of one release exchange them.)

@@ -170,8 +170,8 @@ class BrokerExpired(BrokerLost, frozen=True, tag="broker_expired"):
 
 
 class BrokerReaped(BrokerLost, frozen=True, tag="broker_reaped"):
-    """The process has no connection any more: one was seen closing, and the worker that held another one ended. It was
-    not heard since.
+    """The process has no connection any more: one was seen closing, and the worker that held another ended. It was not
+    heard since.
     """
 
 
@@ -239,7 +239,7 @@ class StreamAlarm(Change, frozen=True, tag="stream_alarm"):
 class AuthChanged(Change, frozen=True, tag="auth_changed"):
     """Users, rules or the mode of authentication were changed. Changes no table, ignorable.
 
-    revision: of the policy, which whoever may read it reads from Redis: the event tells nothing of it.
+    revision: of the policy; a process that may read it reads it from Redis: the event has nothing of it.
     """
 
     revision: int = 0

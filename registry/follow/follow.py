@@ -89,7 +89,7 @@ class Follow:
         """Ask Redis whether it still has the history that is followed: a stream that vanished says nothing.
 
         Raises:
-            StreamGap: it has another one, or its stream was trimmed up to its end.
+            StreamGap: it has another epoch, or its stream was trimmed up to its end.
             NoNamespace: it has none. StoreUnavailable: no answer.
         """
         if not await self._store.exists():  # reading the head would make it

@@ -16,7 +16,7 @@ Wanted = Callable[[Change], bool]
 
 
 def by_author(user: str | None, peer: str | None) -> Wanted:
-    """What this user caused, or what came from this address; None: whoever, wherever."""
+    """What this user caused, or what came from this address; None: any user, any address."""
 
     def wanted(change: Change) -> bool:
         by = change.by

@@ -1,4 +1,4 @@
-"""A topic's route as clients are told it, and names that are nearly those that somebody asked for."""
+"""A topic's route as clients get it, and existing names close to one that somebody asked for."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..tables.tables import Tables
 
 
 async def read_route(store: Store, own: Settings, topic: str) -> TopicRoute | None:
-    """One topic's route as clients of a front end with these settings are told; None: there is no such topic."""
+    """One topic's route as clients of a front end with these settings get it; None: there is no such topic."""
     return route_of(await read_topic_tables(store, topic), own, topic, store.compat)
 
 

@@ -48,7 +48,7 @@ class VainLookups(NamedTuple):
 class Why(NamedTuple):
     """What is known of a topic's name.
 
-    route: as clients are told it now, None: code 17. lost: the last change after which it had no route. began_ms: the
+    route: as clients get it now, None: code 17. lost: the last change after which it had no route. began_ms: the
     first change that the stream holds, None: the stream holds every change that ever was. close: names that are nearly
     the same. asked: how often clients asked for it in vain within the last day.
     """

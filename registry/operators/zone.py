@@ -1,4 +1,4 @@
-"""The time zone in which times are written and read: that of this machine, unless a page asks for another one."""
+"""The time zone in which times are written and read: that of this machine, unless a page asks for another zone."""
 
 from __future__ import annotations
 

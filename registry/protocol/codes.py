@@ -84,7 +84,7 @@ class ResponseCode(IntEnum):
 
 
 def with_name(code: int, kind: type[RequestCode] | type[ResponseCode]) -> str:
-    """A code as people are told of it, with RocketMQ's name: ``17 (TOPIC_NOT_EXIST)``; alone where it has none here."""
+    """A code for people, with RocketMQ's name: ``17 (TOPIC_NOT_EXIST)``; alone where it has none here."""
     try:
         return f"{code:d} ({kind(code).name})"
     except ValueError:

@@ -1,6 +1,6 @@
 """Passes connections through to a name server, byte for byte, and lets somebody listen to them.
 
-Bytes are passed on before anybody else sees them, and whoever listens cannot hold them up: it gets copies, is called
+Bytes are passed on before anybody else sees them, and a listener cannot hold them up: it gets copies, is called
 without waiting, and is no longer called once it fails.
 """
 

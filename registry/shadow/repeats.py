@@ -43,7 +43,7 @@ class Repeats:
     """Works during an ``async with``; :meth:`offer` never waits.
 
     A read whose answers differ is asked again at both servers each second, until they agree: a change may have been on
-    its way. What the Java server answers differently the second time is told apart so, too.
+    its way. This also shows what the Java server itself answers differently the second time.
 
     Args:
         java, ours: the two servers.

@@ -94,7 +94,7 @@ class DayShape(msgspec.Struct, frozen=True, kw_only=True):
         """A day that is written as time that is over: at the periods of RocketMQ, and heard by two name servers.
 
         But acting-master groups send their heartbeats as seldom as registrations: one each second would be nearly all
-        that the streams have. Whoever is registered at the end stays so.
+        that the streams have. Brokers that are registered at the end stay so.
 
         Args:
             given: other fields.

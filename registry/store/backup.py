@@ -1,6 +1,6 @@
 """Copies all keys of a namespace into a file, and back: tables, KV, settings, users with their secrets, streams.
 
-The file has values as they are, not as a server keeps them, so that any server reads what another one wrote. What is no
+The file has values as they are, not as a server keeps them, so that any server reads what any server wrote. What is no
 stream is read in one transaction: it is of one moment. Streams only grow, and are read up to that moment.
 """
 

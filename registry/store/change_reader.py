@@ -181,7 +181,7 @@ _numbered: Final = msgspec.json.Decoder(_Numbered)
 
 
 async def count_by_minute(store: Store, at_ms: int, minutes: int, *, last_seq: int | None = None) -> Minutes:
-    """The entries of so many minutes, up to an instant in the last of them.
+    """The number of entries in each of the last ``minutes``, up to an instant in the last of them.
 
     Changes have numbers, so only the last one of each minute is read: in one round trip, however many there are.
 

@@ -23,7 +23,7 @@ _CLOCK: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 _PAIRS_PER_CALL = 500
 _RELEASES_PER_CALL = 500
 
-# A call takes some 4 ms of Redis, and all sweepers together make one in so many milliseconds.
+# A call takes some 4 ms of Redis; all sweepers together make one in TIDY_PAUSE_MS.
 _SETS_PER_CALL = 1000
 TIDY_PAUSE_MS = 10
 
@@ -117,7 +117,7 @@ class LeaseStore:
     async def release(self, incarnation: str, *, ends: bool = True) -> None:
         """Give up every channel of this worker, its lease, and what it told of itself; or the latter of a sweeper.
 
-        No broker is removed by that. One that has no channel any more, and of which another one closed since its last
+        No broker is removed by that. A broker that has no channel any more, and that lost one since its last
         heartbeat, has the time to beat once.
 
         Args:

@@ -18,7 +18,7 @@ _pack: Final = msgspec.msgpack.encode
 
 
 class Giver:
-    """One who knew so many losses, and the history up to known_seq; lua/give_back explains what it is answered.
+    """A worker that knew ``losses`` losses, and the history up to known_seq; lua/give_back explains the answers.
 
     routes: for registrations that it gives back. seq: of Redis, after the last call.
     """
@@ -30,7 +30,7 @@ class Giver:
         self.seq = 0
 
     async def begin(self) -> Status:
-        """Become the one who gives back."""
+        """Become the worker that gives back."""
         return await self._call("begin", 0)
 
     async def done(self, at_seq: int) -> Status:

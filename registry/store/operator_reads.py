@@ -155,7 +155,7 @@ async def read_topics(store: Store) -> list[TopicInfo]:
 async def read_topic_tables(store: Store, topic: str) -> Tables:
     """What of the tables makes the route of one topic, and the shared configuration.
 
-    Some commands and, for every 500 brokerNames that there are, one short script, whatever the topics.
+    Some commands and, for every 500 brokerNames that there are, one short script, for any number of topics.
     """
     namespace = store.namespace
     queue_datas = await read_topic_queues(store, topic)

@@ -63,7 +63,7 @@ async def read_broker(
         if mapping is not None:
             tables.set_mapping(topic, mapped_name, mapping.decode())
     if all_topics and flat_row:
-        # later than the rest: whoever writes sends the row's rev, which moves with each of its topics
+        # later than the rest: a writer sends the row's rev, which moves with each of its topics
         (cells,) = await read_hashes(store, [keys.queues(store.namespace, broker_name)])
         for name, queue_data in cells.items():
             topic = name.decode()

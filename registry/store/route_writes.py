@@ -22,13 +22,13 @@ TOPICS_AT_ONCE: Final = 3000
 """A script changes the perm of no more topics: Redis needs up to 10 microseconds for each."""
 
 ENTRIES_PER_CALL: Final = 10_000
-"""One call writes so many topics, up to 3 microseconds each; a larger registration takes several calls, in turn."""
+"""The topics that one call writes, up to 3 microseconds each; a larger registration takes several calls, in turn."""
 
 _BROKERS_PER_CALL: Final = 2000
 """Of which one call takes a topic: some 10 microseconds each."""
 
 _NAMES_PER_ARGUMENT: Final = 250
-"""Scripts unpack and free so many foreign names at a time (lua/include/collect)."""
+"""The foreign names that scripts unpack and free at a time (lua/include/collect)."""
 
 # The least and the longest heartbeat timeout; other values become the nearer of these (docs/differences.md, D28).
 _TIMEOUT_MS = (1000, 3_600_000)
@@ -56,7 +56,7 @@ class HeartbeatReply(NamedTuple):
     """The reply of the heartbeat script.
 
     same: the registration is the one of last time; master_addr and ha_server_addr are then the answer to it. Otherwise
-    it is compared with n and data_version (None: the broker is not known); is_new_body: its body is another one.
+    it is compared with n and data_version (None: the broker is not known); is_new_body: its body changed.
     """
 
     same: bool

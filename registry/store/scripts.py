@@ -46,7 +46,7 @@ FOR_READERS: Final = ("acknowledge", "read_auth", "read_broker", "read_streams",
 class Script(NamedTuple):
     """One script, ready to run.
 
-    arguments: the fixed number of ARGV in its header. more: others may follow. emits: it appends events, and is told
+    arguments: the fixed number of ARGV in its header. more: others may follow. emits: it appends events, and gets
     who causes them.
     """
 

@@ -224,7 +224,7 @@ class Store:
             return reply
 
     async def _load_for_readers(self) -> None:
-        """Have Redis know the scripts of logins that may not send any; whoever calls does not depend on it."""
+        """Have Redis know the scripts of logins that may not send any; no caller depends on it."""
         if time.monotonic() < self._load_again_at_s:
             return
         self._load_again_at_s = time.monotonic() + _LOAD_AGAIN_S

@@ -16,7 +16,7 @@ from .store import Store
 
 # One call of the trim takes about a millisecond of Redis at most.
 ENTRIES_PER_TRIM = 5000
-# An entry of lookups holds so many topics, and about so many bytes, at most.
+# The most topics, and about the most bytes, that an entry of lookups holds.
 TOPICS_PER_ENTRY = 500
 BYTES_PER_ENTRY = 32 * 1024
 # What a reader has still to read is counted one by one up to here, and estimated beyond.
@@ -215,7 +215,7 @@ class StreamEntry(NamedTuple):
 
     @property
     def behind(self) -> str:
-        """The id of whatever may come next: entries before it are this one and all earlier ones."""
+        """The id after this one: entries before it are this one and all earlier ones."""
         ms, _, number = self.id.partition("-")
         return f"{ms}-{int(number) + 1}"
 

@@ -51,7 +51,7 @@ class LiveTable:
         """Apply one operation of an event.
 
         Returns:
-            the brokerNames under which the live info of the operation's process is another one now; None: gone.
+            the brokerNames whose live info for the operation's process changed; None: gone.
         """
         if type(operation) is SetLive:
             return self._set(operation)

@@ -17,10 +17,10 @@ _MORE_BYTES: Final = 24
 
 
 def entries_of(count: int, text_bytes: int) -> int:
-    """How much work so many names are for a script, in topics of an ordinary length.
+    """How much work a number of names is for a script, in topics of an ordinary length.
 
-    Longer ones count for more, those of 255 bytes for nine: Redis may need so much longer for them when somebody chose
-    them for that (lua/include/collect).
+    Longer ones count for more, those of 255 bytes for nine: Redis may need nine times as long for them when somebody
+    chose them for that (lua/include/collect).
     """
     return count + max(0, text_bytes - _ORDINARY_BYTES * count) // _MORE_BYTES
 
@@ -113,7 +113,7 @@ def compare(
         dropped += sorted(tables.broker_topics.get(name, set()) - registration.topics.keys())
     if everything or is_part:
         for topic, (mapped_name, mapping) in registration.mappings.items():
-            # Mappings outlive their brokerName, and may be those of another one: then no rev tells that one changed.
+            # Mappings outlive their brokerName, and may be of another brokerName: then no rev tells that one changed.
             guarded = row is not None and mapped_name == name
             if not guarded or tables.mappings.get(topic, {}).get(mapped_name) != mapping:
                 mappings.append((topic, mapped_name, mapping))

@@ -95,7 +95,7 @@ class FakeCluster:
 
     Args:
         name_servers: as FakeBroker.
-        masters, slaves: so many broker names (broker-a, broker-b, ...), each with so many slaves.
+        masters: the number of broker names (broker-a, broker-b, ...). slaves: of each.
         topics, system_topics, settings: of every broker.
 
     Attributes:

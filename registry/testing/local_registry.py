@@ -79,7 +79,7 @@ class AnyRegistry:
         raise NotImplementedError
 
     def brokers(self) -> dict[str, dict[int, str]]:
-        """BrokerName -> broker id -> address, as a client is told (106)."""
+        """BrokerName -> broker id -> address, as a client gets it (106)."""
 
         async def ask(server: PeerConnection) -> dict[str, dict[int, str]]:
             rows, _ = await ask_clusters(server)
@@ -88,7 +88,7 @@ class AnyRegistry:
         return _run(self._asked(ask))
 
     def route(self, topic: str) -> TopicRoute | None:
-        """A topic's route, as a client is told (105); None: there is no such topic."""
+        """A topic's route, as a client gets it (105); None: there is no such topic."""
         return _run(self._asked(lambda server: ask_route(server, topic)))
 
     def clear(self) -> None:

@@ -34,7 +34,7 @@ class Top(App[None]):
     """The screen.
 
     Args:
-        watched: what is shown. title: of which namespace, where. looks: end after so many; None: never.
+        watched: what is shown. title: of which namespace, where. looks: end after this number; None: never.
     """
 
     TITLE = "mqregistry top"

@@ -244,7 +244,7 @@ def test_check_tells_who_is_not_bound_to_an_address(auth):
     auth("allow", "ruled", "perm", "broker:b", "--from", "10.0.0.0/8")
     binds = "mqregistry auth user set anywhere --from NETWORK"
     assert auth("check").stdout == (
-        f"anywhere is not bound to an address, whoever has its key may use it from anywhere: {binds}\n"
+        f"anywhere is not bound to an address: its key may be used from anywhere: {binds}\n"
     )
     assert json.loads(auth("check", "--json").stdout) == {"not_bound": ["anywhere"], "mode": "observe"}
     done = auth("check", "anywhere", "register", "cluster:c1", "broker:anywhere")

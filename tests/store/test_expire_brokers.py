@@ -75,7 +75,7 @@ async def test_expire_goes_by_each_brokers_own_timeout(bed, watched):
     assert (await bed.leases.expire(10)).whos == ["c1|10.0.0.2:1"]
 
 
-async def test_expire_spares_whoever_beat_since(bed, watched):
+async def test_expire_spares_those_that_beat_since(bed, watched):
     r = await bed.register()
     await bed.let_pass(100_000)
     await bed.routes.touch_broker("c1", ADDR)

@@ -203,7 +203,7 @@ async def test_redis_elsewhere_without_a_password_is_warned_of(folder, own_names
     with RedisProcess(folder / "node") as server:
         async with Store(server.url, own_namespace) as store:
             await store.connect()
-    assert "whoever reaches it can change every route" in caplog.text
+    assert "anybody who reaches it can change every route" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,7 @@ def user_options(function: _Function) -> _Function:
         from_option,
         click.option(
             "--network", "networks", multiple=True, metavar="NETWORK", callback=_each(canonical_network),
-            help="Whoever comes from there, and shows neither signature nor certificate, is this user.",
+            help="Callers from there that show neither signature nor certificate are this user.",
         ),
         click.option(
             "--certificate", "certificates", multiple=True, metavar="NAME", callback=_each(canonical_certificate),

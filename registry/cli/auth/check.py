@@ -32,7 +32,7 @@ async def check(
     """Tell whether USER may do ACTION on all of RESOURCE, and if not, which command would allow it.
 
     USER may be "anonymous". ACTION is a right. Without RESOURCE: on everything together. Ends with 0 if it is allowed,
-    with 1 if not, whatever the mode is.
+    with 1 if not, in every mode.
 
     Without any of them: tell which users may change something from any address, since no --from binds them.
     """
@@ -81,7 +81,7 @@ def _show_who_is_not_bound(policy: Policy, *, as_json: bool) -> None:
 
 def _binds(user: User) -> str:
     return (
-        f"{user.name} is not bound to an address, whoever has its key may use it from anywhere: "
+        f"{user.name} is not bound to an address: its key may be used from anywhere: "
         f"mqregistry auth user set {user.name} --from NETWORK"
     )
 

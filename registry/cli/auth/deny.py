@@ -16,7 +16,7 @@ from .rules import change_rules, rule_arguments
 @rule_arguments
 @target_command
 async def deny(store: Store, **words: Any) -> None:
-    """Deny USER these RIGHTS on each RESOURCE, whatever else allows them. The words are those of 'auth allow'.
+    """Deny USER these RIGHTS on each RESOURCE, even if another rule allows them. The words are those of 'auth allow'.
 
     The user "anonymous" is everybody who does not say who he is: it can be denied what everybody may read.
     """

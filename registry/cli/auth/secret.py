@@ -30,7 +30,7 @@ def secret() -> None:
 async def add(store: Store, name: str, stdin: bool, as_json: bool) -> None:
     """Make a secret for USER and print it, this once.
 
-    Another one that the user has goes on being taken until 'auth secret drop'.
+    An older secret of the user stays valid until 'auth secret drop'.
     """
     given = _read_secret() if stdin else None
     if given is not None:

@@ -32,7 +32,7 @@ class _Socket(NamedTuple):
 
 
 def clients_here(host: str, port: int, brokers: Collection[str]) -> list[str] | None:
-    """Connections to a port of this machine that are no broker's, nor of this process; None: it is another machine's.
+    """Connections to a port of this machine that are no broker's, nor of this process; None: it is not of this machine.
 
     A connection is a broker's if its process listens on the port of a broker's address, or if it comes from another
     machine that has a broker.
@@ -126,7 +126,7 @@ def _owners(inodes: Collection[str]) -> dict[str, set[int]]:
     """Inode of a socket -> the processes that have it, as far as this user may see them."""
     found: dict[str, set[int]] = {}
     for folder in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):  # it has ended, or is another user's
+        with contextlib.suppress(OSError):  # it has ended, or belongs to another user
             for file in (folder / "fd").iterdir():
                 with contextlib.suppress(OSError):
                     inode = os.readlink(file).removeprefix("socket:[").removesuffix("]")

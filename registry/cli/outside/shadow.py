@@ -34,7 +34,7 @@ _DIFFERENT: Final = 1
 
 
 class _Now:
-    """A shadow at work: what it has found so far, as people, programs and Prometheus are told it."""
+    """A shadow at work: what it has found so far, for people, programs and Prometheus."""
 
     def __init__(self, relay: Relay, repeats: Repeats, counts: Counts) -> None:
         self._relay, self._repeats, self._counts = relay, repeats, counts
@@ -135,7 +135,7 @@ def _histogram(name: str, text: str, took: dict[str, Durations]) -> Metric:
 @length_option("--every", "every_ms", "Report so often.", "10s")
 @length_option("--lasting", "lasting_ms", "A difference counts when it is older: a heartbeat period.", "30s")
 @click.option("--most", "most_per_s", type=click.IntRange(1, 100_000), default=500, show_default=True, metavar="N",
-              help="Repeat at most so many reads a second.")  # fmt: skip
+              help="Repeat at most this many reads a second.")  # fmt: skip
 @click.option("--timeout", "timeout_s", type=click.FloatRange(0.01, 60), default=3.0, show_default=True, metavar="S",
               help="For a connection to ours, and for each of its answers.")  # fmt: skip
 @click.option("--listen", metavar="[HOST:]PORT", help="Also serve /metrics for Prometheus. HOST: 127.0.0.1.")

@@ -73,7 +73,7 @@ class _Followed:
                 self._tables.apply_operation(operation)
 
     def seen(self) -> _SeenRoute:
-        """The route as clients of a front end with these settings are told."""
+        """The route as clients of a front end with these settings get it."""
         settings = in_force(self._own, self._tables.config, compat=self._compat)
         route = pick_up_route(
             self._tables, self._topic, acting_master=settings.support_acting_master,

@@ -37,7 +37,7 @@ def route(
     topic: str, namesrv: str | None, follow: bool, tls: ssl.SSLContext | None, as_json: bool,
     config_file: Path | None, at_ms: int | None, lake: str, **flags: Any,
 ) -> None:  # fmt: skip
-    """Show where TOPIC is: its queues at each broker name, and the addresses, as clients are told.
+    """Show where TOPIC is: its queues at each broker name, and the addresses, as clients get them.
 
     The tables in Redis are read, unless --namesrv names a name server; with --at: where it was then.
     """

@@ -67,7 +67,7 @@ for _command in (wipe, drain, restore, forget):
     default="127.0.0.1:10911",
     show_default=True,
     metavar="HOST:PORT",
-    help="brokerAddr: what clients are told.",
+    help="brokerAddr: what clients connect to.",
 )
 @click.option("--ha-addr", "ha_server_addr", default="", metavar="HOST:PORT", help="Where slaves replicate from.")
 @click.option("--topics", "files", multiple=True, type=click.Path(path_type=Path, dir_okay=False, exists=True),
@@ -124,7 +124,7 @@ def run_broker(files: tuple[Path, ...], texts: tuple[str, ...], **options: Any) 
         drill = _Drill(config, topics, len({topic.topic_name for topic in given}), options)
     except (ConfigError, ValueError) as error:  # ValueError: of a topic
         raise click.UsageError(str(error)) from error
-    queue_output()  # it has to beat, whoever reads what it says
+    queue_output()  # it has to beat, also when nobody reads what it says
     logging.getLogger("mqregistry.client").addHandler(logging.NullHandler())  # this command prints what is logged there
     asyncio.run(drill.run())
     if not drill.was_registered:

@@ -73,7 +73,7 @@ class LookingUp:
                 await connection.close()
 
     async def wait_for_answers(self, number: int) -> None:
-        """Until it got so many more."""
+        """Wait for ``number`` more answers."""
         wanted = self.answers + number
         while self.answers < wanted:  # noqa: ASYNC110
             await asyncio.sleep(_AGAIN_S)
@@ -101,7 +101,7 @@ async def play_minute(
     """A minute of the registry's life, in which somebody takes a broker's write permission and deletes a topic.
 
     Args:
-        come_back: has the master register again that died. at_s: so long a second of that minute takes.
+        come_back: has the master register again that died. at_s: how long a second of that minute takes.
     """
     routes = RouteStore(store)
     await asyncio.sleep(20 * at_s)

@@ -54,7 +54,7 @@ async def run_front_end(supervisor: Supervisor, *, beside: Sequence[Beside] = ()
         from ..write.take_over_kv import take_over_kv  # few start with a file of a Java NameServer
 
         await take_over_kv(store, supervisor.settings, stopping)
-        await stopping.wait()  # whatever ends earlier ends the front end
+        await stopping.wait()  # a part that ends earlier ends the front end
 
     of_java = [take_over] if "kvConfigPath" in supervisor.settings.without_effect else []
     await supervisor.run(beside=[*beside, sweep, *of_java])

@@ -1,6 +1,6 @@
 """Keeps what ``up`` writes to its user: the folder 0700, the files in it 0600.
 
-Whoever may read the append-only file reads every table; whoever may write the socket changes them.
+A user who may read the append-only file reads every table; one who may write to the socket changes them.
 """
 
 from __future__ import annotations

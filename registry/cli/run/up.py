@@ -73,7 +73,7 @@ async def run_console(settings: Settings) -> None:
     )  # fmt: skip
     try:
         status = await process.wait()
-        logger.error("the console ended with status %d; 'mqregistry console' starts another one", status)
+        logger.error("the console ended with status %d; 'mqregistry console' starts a new one", status)
         await asyncio.Event().wait()
     finally:
         with contextlib.suppress(ProcessLookupError):

@@ -13,7 +13,7 @@ from .confirm import carry_out, yes_option
 
 @click.command()
 @name_argument
-@click.option("--all", "every", is_flag=True, help="Give every topic permission 6, whatever it had, as 327 does.")
+@click.option("--all", "every", is_flag=True, help="Give every topic permission 6, as 327 does, not what it had.")
 @yes_option
 @target_command
 async def restore(store: Store, name: str, every: bool, yes: bool, as_json: bool) -> None:

@@ -22,7 +22,7 @@ class TopicTable(Mapping[str, TopicConfig]):
     """What a broker registers: its topics, static-topic mappings and their DataVersion.
 
     Every change moves the DataVersion once (counter + 1, timestamp = now, stateVersion as set), however many topics
-    it is about; a change that changes nothing moves nothing. The registrars that were given the table are told, and
+    it is about; a change that changes nothing moves nothing. The registrars that were given the table are notified, and
     register at once. Any thread may change it; ``lock`` keeps it unchanged while more than one value is read.
 
     Args:

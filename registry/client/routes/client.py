@@ -37,7 +37,7 @@ POLL_EVERY_S: Final = 30.0
 LOCK_TIMEOUT_S: Final = 3.0
 CALL_TIMEOUT_S: Final = 3.0
 _NOBODY: Final = "no name server answers"
-# A change is in the file so soon; and without changes it says anew how old its routes are.
+# A change is in the file within this time; and without changes it says anew how old its routes are.
 _WRITE_AFTER_S: Final = 1.0
 _WRITE_EVERY_S: Final = 24 * 3600.0
 
@@ -184,7 +184,7 @@ class RouteClient:
         self.in_use_changed.set()
 
     def _use(self, use: Callable[[tuple[str, ...]], bool], topics: tuple[str, ...], group: str | None = None) -> None:
-        """Use topics for a group; None: for whoever uses them already, or the one without a name."""
+        """Use topics for a group; None: for the groups that use them already, or the one without a name."""
         if use(topics):
             self.in_use_changed.set()
         for topic in topics:

@@ -120,7 +120,7 @@ def logical_broker_name(scope: str) -> str:
 
 
 def default_topic_route(route: TopicRoute, default_topic_queue_nums: int = DEFAULT_TOPIC_QUEUE_NUMS) -> TopicRoute:
-    """The route of a topic that does not exist yet: that of TBW102 with at most so many queues at each broker."""
+    """The route of a topic that does not exist yet: that of TBW102, its queues at each broker limited."""
     queue_datas = {}
     for name, data in route.queue_datas.items():
         nums = min(default_topic_queue_nums, data.read_queue_nums)

@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 _DAY_MS: Final = 24 * 3600 * 1000
 KEPT_MS: Final = 30 * _DAY_MS
-"""A route that no name server confirmed for so long is not kept any more."""
+"""A route that no name server confirmed for this time is not kept any more."""
 
 
 class KeptRoute(msgspec.Struct, frozen=True):
@@ -78,7 +78,7 @@ class RouteFile:
 
     def write(self) -> None:
         """Replace the file as a whole, if anything is new; from any thread. Nobody ever meets half of it."""
-        with self._lock:  # whoever comes last writes what is kept by then
+        with self._lock:  # the thread that comes last writes what is kept by then
             if not self._is_new:
                 return
             self._is_new = False

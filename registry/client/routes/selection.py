@@ -15,9 +15,9 @@ from typing import Final, NamedTuple
 from ..checks import check_optional
 from .queues import MessageQueue, PublishInfo
 
-# A send that took so long (ms) -> its broker is avoided for so long (ms).
+# The time of a send (ms) -> how long its broker is avoided (ms).
 _AVOIDED_MS: Final = ((15_000, 30_000), (5_000, 10_000), (3_000, 6_000), (1_800, 5_000), (550, 2_000))
-# A send that failed counts as one that took so long.
+# A send that failed counts as one of this time.
 _FAILED_MS: Final = 10_000
 
 
@@ -51,7 +51,7 @@ class QueueSelector:
         """Return the next queue; None when there is none.
 
         Args:
-            last_broker_name: where sending this message failed just before; another one is taken if there is any.
+            last_broker_name: where sending this message failed just before; another broker is taken if there is any.
 
         Raises:
             TypeError: last_broker_name is no str.

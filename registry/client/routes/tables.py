@@ -22,7 +22,7 @@ from .queues import (
 
 
 class FoundBroker(NamedTuple):
-    """A broker to read from (FindBrokerResult). is_slave: whether it is another than the master."""
+    """A broker to read from (FindBrokerResult). is_slave: whether it is not the master."""
 
     broker_addr: str
     is_slave: bool

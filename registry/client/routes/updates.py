@@ -32,8 +32,8 @@ class RouteChange(NamedTuple):
 
     Attributes:
         before: None when the topic's route was not known.
-        is_stale: it is of the file of routes, as no name server answers. The first answer is told, too, if it is the
-            same route.
+        is_stale: it is of the file of routes, as no name server answers. The first answer is reported, too, even if
+            it is the same route.
     """
 
     topic: str
@@ -188,7 +188,7 @@ class RouteUpdater:
             self._lock.release()
 
     def _level(self, topic: str) -> int:
-        """How loud a fault with a topic is told: as in Java, not that there are no retries or no default topic."""
+        """The log level of a fault with a topic: as in Java, not that there are no retries or no default topic."""
         return logging.INFO if topic.startswith(_RETRY) or topic == self._default_topic else logging.WARNING
 
     def _is_unknown(self, topic: str, is_default: bool) -> None:
@@ -199,7 +199,7 @@ class RouteUpdater:
             logger.warning("the name server knows neither the topic %s nor %s", topic, self._default_topic)
         elif not is_default and topic not in self.unknown:
             is_known = topic in self.tables.routes
-            # of one to send to the default topic is asked for next, and what comes of that is told
+            # of one to send to the default topic is asked for next, and its outcome is reported
             level = logging.INFO if topic in self.tables.published and not is_known else self._level(topic)
             kept = "; what is known is kept" if is_known else ""
             logger.log(level, "the name server does not know the topic %s%s", topic, kept)
@@ -231,7 +231,7 @@ class RouteUpdater:
         for listener in list(self.listeners):
             try:
                 listener(RouteChange(topic, before, route, is_stale))
-            except Exception:  # of the application's function: the other listeners are told
+            except Exception:  # of the application's function: the other listeners are called
                 logger.exception("a listener failed with the change of %s", topic)
         return True
 

@@ -1,4 +1,4 @@
-"""Lets users in, and out again: cookies, sessions, tries, and what open pages are told when any of that changes."""
+"""Lets users in, and out again: cookies, sessions, tries, and what open pages get when any of that changes."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Logins:
 
     Args:
         root_path: the path that the cookie is for, besides one that browsers keep for the whole host.
-        port: of this console: another one on this machine has cookies of its own.
+        port: of this console: other consoles on this machine have cookies of their own.
     """
 
     def __init__(self, store: Store, state: State, *, root_path: str = "", port: int = 0) -> None:

@@ -36,7 +36,7 @@ STRICTEST: Final[Needs] = (Need(Right.CONFIG_WRITE),)
 """What only an admin has."""
 READ_CONFIG: Final = needs_of(Command(code=RequestCode.GET_NAMESRV_CONFIG))
 
-# Pages that show only what whoever looks may see of it, or that ask by themselves for what they do.
+# Pages that show only what the viewer may see, or that check rights themselves for what they do.
 _BY_PART: Final = frozenset(("/kv", "/action", "/zone"))
 
 

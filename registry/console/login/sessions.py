@@ -14,10 +14,10 @@ from typing import Final
 from ...auth.policy import Policy
 
 IDLE_S: Final = 3600.0
-"""A session ends when nobody did anything for so long. What a page does by itself to stay current does not count."""
+"""A session ends when its user did nothing for this time. What a page does by itself to stay current does not count."""
 
 LONGEST_S: Final = 12 * 3600.0
-"""A session ends after so long, whatever happened."""
+"""A session ends after this time in any case."""
 
 MOST_OF_A_USER: Final = 20
 MOST: Final = 2000

@@ -13,14 +13,14 @@ from ...networks import Address
 MOST_TRIES: Final = 10
 WITHIN_S: Final = 600.0
 SLOW_S: Final = 3.0
-"""So long a try waits when a user's were wrong too often, unless it comes from where he was let in before."""
+"""How long a try waits when a user's were wrong too often, unless it comes from where he was let in before."""
 _MOST_USERS: Final = 10_000
 _MOST_ADDRESSES: Final = 10_000
-_IPV6_HOST_BITS: Final = 64  # one customer has so many addresses
+_IPV6_HOST_BITS: Final = 64  # one customer has all of these addresses
 
 
 class Tries:
-    """Tries that failed, by address. A success takes none of them back: else whoever has one secret could try others.
+    """Tries that failed, by address. A success takes none of them back: else the owner of one secret could try others.
 
     Those of addresses that are not known count together.
     """

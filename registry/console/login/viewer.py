@@ -20,7 +20,7 @@ from .sessions import Session
 
 
 class Refused(RegistryError):
-    """Whoever looks has not the right that this needs; the message says which."""
+    """The viewer lacks the right that this needs; the message says which."""
 
     def __init__(self, decision: Decision) -> None:
         super().__init__(decision.text)
@@ -28,7 +28,7 @@ class Refused(RegistryError):
 
 
 class Viewer:
-    """Whoever looks at a console without a login: its operator, who may do what its Redis login may.
+    """The viewer of a console without a login: its operator, who may do what its Redis login may.
 
     token: what forms prove with that a page made them.
     """
@@ -63,7 +63,7 @@ class Viewer:
         return decision is None or decision.allowed
 
     def check_may_give(self) -> None:
-        """Refuse whoever lacks a right: only who may do everything gives somebody else a right.
+        """Refuse a viewer who lacks a right: only a user who may do everything gives somebody else a right.
 
         Raises:
             Refused: there is one.
@@ -114,7 +114,7 @@ class LoggedIn(Viewer):
         return parse_address(self._peer[0]) if self._peer else None
 
     def decide(self, needs: Needs) -> Decision:
-        """What the rules say; whoever is not among the users any more may nothing."""
+        """What the rules say; a user who was removed may do nothing."""
         policy = self._policy()
         user = policy.users.get(self.name)
         if user is None:  # not anonymous, who may read

@@ -131,7 +131,7 @@ async def _ask(
 
 
 def _store(console: Console, request: Request) -> Store:
-    """The store, as of whoever asks: the events of what he does name him."""
+    """The store for the viewer's changes: their events name him."""
     by = viewer_of(request).by()
     return console.state.store if by is None else console.state.store.on_behalf_of(by)
 

@@ -72,7 +72,7 @@ def front_ends_then(
     """Those that there were by an instant, as far as anything tells; and those that were started later.
 
     Args:
-        told: those that told something of themselves within the last hour. name: gives the name of another one's id.
+        told: front ends that reported within the last hour. name: gives the name for the id of another.
     """
     rows = [
         FrontEndThen(

@@ -16,7 +16,7 @@ from ...store.store import Store
 from ...store.streams import StreamEntry, StreamState, Survey, entries_back, first_entry, last_entry_by
 from ..state import MINUTE_MS
 
-# Of a minute no more than so many are looked at: enough for 3,000 brokers at three front ends, and for a page's time.
+# The most that are looked at for a minute: enough for 3,000 brokers at three front ends, and for a page's time.
 _BEATS: Final = 20_000
 _REPORTS: Final = 200
 # Of a stream that is longer it is estimated how many entries it had; lookups have up to 32 KiB each.
@@ -83,7 +83,7 @@ async def signs_by(store: Store, at_ms: int) -> Signs:
 class StreamThen(NamedTuple):
     """A stream as it was at an instant, as far as it still has the entries of then.
 
-    entries: made by then, of those that are kept now; is_exact: or about so many. first, last: None: it has none.
+    entries: made by then, of those that are kept now; is_exact: or about. first, last: None: it has none.
     seq: the number of the last one, where they have numbers.
     """
 

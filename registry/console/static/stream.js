@@ -1,5 +1,5 @@
 // One stream of events for all tabs of a browser: browsers allow six connections to a host over HTTP/1.1.
-// The tab that holds the lock reads it and passes each event on; when that tab closes, another one gets the lock.
+// The tab that holds the lock reads it and passes each event on; when that tab closes, another tab gets the lock.
 "use strict";
 
 // Calls hear(state) with each state of the server, and ended() when the session is over. A console with several

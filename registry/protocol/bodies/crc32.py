@@ -67,7 +67,7 @@ class BodyCrcs:
 
 
 def _shift(length_bytes: int) -> int:
-    """What a CRC-32 is multiplied by when so many bytes follow: x to the (8 * length_bytes)."""
+    """What a CRC-32 is multiplied by when ``length_bytes`` bytes follow: x to the (8 * length_bytes)."""
     power, square, bits = _ONE, _ONE >> 1, 8 * length_bytes
     while bits:
         if bits & 1:

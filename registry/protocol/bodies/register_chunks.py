@@ -2,7 +2,7 @@
 
 A body's topic table is cut between two topics, every 20 KiB or so. Where it is cut depends on the topics' names, not on
 how many topics came before: a broker's next body, and the bodies of other brokers of its cluster, have mostly the same
-chunks, and a chunk is known by the digest of its text. Whatever does not look exactly as Java's writers write it is
+chunks, and a chunk is known by the digest of its text. Text that does not look exactly as Java's writers write it is
 left to ``decode_register_body``, which reads everything.
 
 Why the chunks tell the whole: the text before the table is matched whole, so the table begins where it is thought to.

@@ -52,7 +52,7 @@ def begins_like_zlib(body: bytes) -> bool:
 def measuring(body: bytes) -> Slices[BodySize]:
     """Measure a body that is compressed; of one that does not inflate, as far as it does.
 
-    Cost: 3 ms for each MB of text; little memory, whatever the body says.
+    Cost: 3 ms for each MB of text; little memory for any body.
     """
     front, size = b"", 0
     try:

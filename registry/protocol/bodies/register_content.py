@@ -17,7 +17,7 @@ MAX_INFLATED_BYTES: Final = 64 * 1024 * 1024
 """Of the compressed form."""
 
 ENTRIES_PER_SLICE: Final = 2000
-"""So many take a few milliseconds."""
+"""The entries that take a few milliseconds."""
 
 
 class RegisterBody(msgspec.Struct, frozen=True):

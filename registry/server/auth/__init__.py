@@ -1,1 +1,1 @@
-"""Who sends a request, whether the rules allow it, and what is told of those that they do not."""
+"""Who sends a request, whether the rules allow it, and how refusals are reported."""

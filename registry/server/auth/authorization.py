@@ -159,7 +159,7 @@ class Authorization:
             return self._undecided(command, sender, error)
 
     def of_head(self, command: Command, sender: Sender) -> Refusal | None:
-        """Why a write is refused whatever its body is, which has not come yet; None: it may be allowed."""
+        """Why a write is refused with any body, before its body has come; None: it may be allowed."""
         by_header = command.code == _REGISTER or self.own_caller(sender).user is None
         if not by_header or access_key_of(command.ext_fields) is not None:
             return None
@@ -320,7 +320,7 @@ class Authorization:
         return None
 
     def _reserved(self, command: Command) -> Resources:
-        """The clusters that a brokerName without a row is kept for, if the request names it in another one."""
+        """The clusters that a brokerName without a row is kept for, if the request names another cluster."""
         ext = command.ext_fields or {}
         clusters = self.policy.reserved.get(ext.get("brokerName", ""), ()) if command.code in FOR_A_BROKER else ()
         return () if ext.get("clusterName") in clusters else tuple(Resource(Kind.CLUSTER, one) for one in clusters)
@@ -386,7 +386,7 @@ def _named(command: Command) -> Resources:
 
 
 def _open_reads(policy: Policy) -> frozenset[int]:
-    """Requests that nobody needs to be known for, whatever they are on."""
+    """Requests for which no caller needs to be known, on any resource."""
     anonymous, rules = policy.anonymous, policy.rules_of(policy.anonymous)
     if not anonymous.enabled or rules.sources is not None:
         return frozenset()

@@ -35,8 +35,8 @@ class Caller(NamedTuple):
 
     user: None: nobody that is known. secret_id: of the secret that it is signed with.
     digest: of a registration, when it was worked out to recognise the request. refused: the request would be refused
-    if the mode were enforce; that is told already. decided: resources that his right was decided on: what a script may
-    change for him.
+    if the mode were enforce; that is reported already. decided: resources that his right was decided on: what a script
+    may change for him.
     """
 
     how: How
@@ -99,7 +99,7 @@ class Origin(Protocol):
 class Callers:
     """Tells who sends a request, by the users of one policy.
 
-    Cost: of a signed request an HMAC, 4 µs and 1.4 ms for each MB of body; of another one less than a microsecond.
+    Cost: of a signed request an HMAC, 4 µs and 1.4 ms for each MB of body; of an unsigned one less than a microsecond.
     """
 
     def __init__(self, policy: Policy) -> None:

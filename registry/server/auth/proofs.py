@@ -12,7 +12,7 @@ from ...protocol.command import Command
 from ...protocol.registration import digest_of
 from .caller import TOO_MANY_FAILURES, WRONG_SIGNATURE, Caller, Callers, How, Origin, Unproven
 
-# The signature of a registration that a connection repeats is checked again after so long.
+# The signature of a registration that a connection repeats is checked again after this time.
 VERIFIED_FOR_S: Final = 60.0
 
 

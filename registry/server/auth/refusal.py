@@ -1,4 +1,4 @@
-"""A request that is refused, or would be: what the peer is told, and what an operator sees."""
+"""A request that is refused, or would be: the peer's error text, and what an operator sees."""
 
 from __future__ import annotations
 

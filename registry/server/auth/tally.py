@@ -1,6 +1,6 @@
 """Counts decisions for /metrics, and tells Redis and the log of what was refused.
 
-The first of a kind is told at once, then come summaries. All of it is bounded: kinds have names from peers who have
+The first of a kind is reported at once, then come summaries. All of it is bounded: kinds have names from peers who have
 proved nothing.
 """
 
@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 _SUMMARY_EVERY_S: Final = 10.0
 USED_EVERY_S: Final = 60.0
-# Of requests that are refused for the first time: so soon they are told, and so many kinds at a time.
+# Requests that are refused for the first time: reported after this time, this many kinds at a time.
 _SOON_S: Final = 0.2
 _NEW_AT_A_TIME: Final = 10
 # Lines in the log between two summaries: a fleet that is only observed must not fill it.
@@ -129,7 +129,7 @@ class Tally:
             self._unlogged += 1
             return
         self._lines += 1
-        # While the mode is observe, nothing fails: whoever looks for it asks `mqregistry auth observe`.
+        # While the mode is observe, nothing fails; operators ask `mqregistry auth observe`.
         logger.log(
             logging.WARNING if enforced else logging.INFO,
             "%s: %s%s", "refused" if enforced else "would be refused", refusal.text,

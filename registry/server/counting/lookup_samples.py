@@ -19,7 +19,7 @@ from ...protocol.frame import is_frame
 from .counters import Counters
 
 AT_A_TIME: Final = 32
-"""So many connections are sampled at most, twice a second."""
+"""At most this many connections are sampled, twice a second."""
 _LOOKUP: Final = int(RequestCode.GET_ROUTEINFO_BY_TOPIC)
 _MAX_FRAME_BYTES: Final = 4096  # longer ones are no lookups worth a second decoding
 

@@ -29,9 +29,9 @@ from .small_reads import LargeFrameSender, switch_protocol
 
 # Answers of one read are written in pieces of about this size, so that a client that does not read shows early.
 _WRITE_BYTES = 1 << 20
-# So much of its answers may wait for a client whose address holds more than its share, then its reading pauses.
+# Unread answers of a client whose address holds more than its share; with more, its reading pauses.
 _SMALL_BUFFER_BYTES = 64 << 10
-_PROGRESS_BYTES = 64 << 10  # a frame that got so much longer makes progress: it has time as if it began now
+_PROGRESS_BYTES = 64 << 10  # a frame that grew by this makes progress: its time begins anew
 
 
 class ServerConnection(Remote, asyncio.Protocol):
@@ -341,7 +341,7 @@ class ServerConnection(Remote, asyncio.Protocol):
     # bounds
 
     def _hold(self) -> None:
-        """Account for the memory that this connection takes; it, or another one, may be dropped for that."""
+        """Account for the memory that this connection takes; this or another connection may be dropped for that."""
         size = self._reader.pending_bytes + self._writes.bytes + self._watched_bytes + self.unread_bytes
         self._connections.held.holds(self, size)
 

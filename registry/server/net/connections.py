@@ -28,7 +28,7 @@ class ConnectionLimits(NamedTuple):
     idle_s: a connection that sends nothing for this long is closed. slow_client_s: so is one that does not read its
     answers for this long. connections: more of them are turned away. in_flight: more writes of all connections are
     answered with SYSTEM_BUSY. held_bytes: unfinished frames, waiting writes and unread answers of all connections
-    together. frame_s: a frame is whole, or much longer, after so long. queued_writes, queued_bytes: of one connection
+    together. frame_s: within it a frame must be whole, or much longer. queued_writes, queued_bytes: of one connection
     before its reading pauses. write_buffer_bytes: of answers that a client has not read yet, before its reading pauses.
     """
 
@@ -186,7 +186,7 @@ class Connections:
         return self.known if self.context.authorization is None else self._unknown
 
     def policy_changed(self) -> None:
-        """Forget what was decided by other rules; hang up on whoever is no user any more."""
+        """Forget what was decided by other rules; close the connections of users that are gone."""
         self.known.clear()
         authorization = self.context.authorization
         for connection in list(self.all):
@@ -197,7 +197,7 @@ class Connections:
                 connection.close(Closed.RULES, why)
 
     def revoked(self, certificates: Container[tuple[bytes, int]]) -> None:
-        """Hang up on whoever showed one of these certificates."""
+        """Close the connections that showed one of these certificates."""
         for connection in list(self.all):
             if connection.certificate.id in certificates:
                 connection.close(Closed.RULES, "its certificate was revoked")

@@ -1,8 +1,8 @@
 """Bounds the bytes that clients make one worker hold, and decides whose connection goes when it is too much.
 
-They are unfinished frames, requests that wait for Redis, and answers that nobody reads. Whoever fills the memory must
-not keep others out: the largest holder goes, not the newcomer. One address has a share: what is beyond it goes as soon
-as it makes no progress.
+They are unfinished frames, requests that wait for Redis, and answers that nobody reads. A peer that fills the memory
+must not keep others out: the largest holder goes, not the newcomer. One address has a share: what is beyond it goes as
+soon as it makes no progress.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from typing import Final, Protocol
 from ...protocol.command import Command
 
 SHARE: Final = 8
-"""The part of the memory (one in so many) that one address may always have."""
+"""One address may always have the memory divided by this."""
 STALLED_S: Final = 3.0
-"""A frame that is neither whole nor much longer after so long, and answers that were not read for so long, make no
+"""A frame that is neither whole nor much longer after this time, and answers that stayed unread for it, make no
 progress; it matters for an address that holds more than its share."""
 _ROOM: Final = 16
-"""So much (one part in so many) is freed at a time: to look at all holders for each frame would cost too much."""
+"""The memory divided by this is freed at a time: to look at all holders for each frame would cost too much."""
 # A header takes more memory once it is decoded: up to four bytes a character, and two objects for each field.
 _CHARACTER_BYTES: Final = 4
 _FIELD_BYTES: Final = 160
 
 
 def request_bytes(command: Command, frame_bytes: int) -> int:
-    """What a request holds that waits, and that came as a frame of so many bytes."""
+    """The bytes that a waiting request holds, from the size of its frame."""
     body_bytes = len(command.body)
     return body_bytes + _CHARACTER_BYTES * (frame_bytes - body_bytes) + _FIELD_BYTES * len(command.ext_fields or ())
 
@@ -90,7 +90,7 @@ class HeldMemory:
             self._make_room()
 
     def has_room(self, holder: Holder, more: int) -> bool:
-        """Whether the address of this connection may hold so many bytes more; one without limits of its own may."""
+        """Whether the address of this connection may hold ``more`` bytes; one without limits of its own may."""
         account = self._limited_account(holder.host)
         return not account or self._by_account.get(account, 0) + more <= self.share_bytes
 

@@ -4,7 +4,7 @@ When a whole fleet registers at once, everything that is read waits in memory fo
 never used before costs more than the work on it (a page takes some microseconds in a virtual machine), and it displaces
 the tables from the caches. When the frames wait in the sockets instead, the whole fleet takes a sixth less time.
 
-Large frames of one address must also have room in its share of the memory, or whoever sends the beginnings of some
+Large frames of one address must also have room in its share of the memory, or a peer that sends the beginnings of some
 would fill it: what has no room stays in the sockets, too.
 """
 
@@ -20,10 +20,10 @@ LARGE_FRAME_BYTES: Final = 2 * SMALL_READ_BYTES
 """Frames from this size on take turns."""
 
 TURN_BYTES: Final = 3 << 20
-"""So many bytes may be sent at a time, by so many senders at least:"""
+"""This many bytes may be sent at a time, by AT_ONCE senders at least."""
 AT_ONCE: Final = 3
 PATIENCE_S: Final = 1.0
-# So many times the bytes that may be sent at a time go on at once, of those that have waited for too long.
+# Senders that waited too long may exceed the limit of bytes by this factor.
 _LATE: Final = 4
 
 
@@ -70,7 +70,7 @@ class LargeFrames:
 
     Args:
         now: a clock in seconds; may be coarse.
-        at_once: so many have a turn, however large their frames are.
+        at_once: senders that have a turn, however large their frames are.
         turn_bytes: more have one while their frames are no more than this together.
         share_bytes: the large frames of one address have no more together, but for a single one.
         room_bytes: how much memory is there for those that have waited for too long.

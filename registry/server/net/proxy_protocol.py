@@ -3,7 +3,7 @@
 Java accepts such a header from every peer, and so does this server unless ``proxyProtocol`` is false. Anybody may send
 one: limits and rules use its address only if the peer is in one of the networks of ``proxyProtocolFrom``. Otherwise
 limits go by the peer's own address, and rules take the client's as not known. The
-address is told in events, together with the balancer's.
+address is in events, together with the balancer's.
 
 Source: https://www.haproxy.org/download/3.0/doc/proxy-protocol.txt, sections 2.1 and 2.2; the 5.x NameServer accepts
 the headers that Netty's HAProxyMessageDecoder accepts.

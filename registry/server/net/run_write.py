@@ -153,7 +153,7 @@ async def run_write(context: RequestContext, write: Write, command: Command, opa
 def _check_sender(command: Command, connection: Peer) -> None:
     """Refuse what a connection sent that has closed since: nobody waits for it, and others may have gone on.
 
-    A process that was paused reads such requests when it goes on. Whoever sent them may have done the contrary
+    A process that was paused reads such requests when it goes on. Their senders may have done the contrary
     elsewhere meanwhile, or be gone.
 
     Raises:

@@ -37,12 +37,12 @@ class SmallReads(asyncio.BufferedProtocol):
         return _LARGE if self.reads_much else _SMALL
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Called by the event loop when it has read so many bytes."""
+        """Called by the event loop when it has read ``nbytes``."""
         self.data_received(bytes(_LARGE[:nbytes]))
 
 
 class ByteReader(Protocol):
-    """A connection that is told what came."""
+    """A connection that gets the bytes that were read."""
 
     @property
     def reads_much(self) -> bool:

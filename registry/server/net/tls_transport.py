@@ -120,7 +120,7 @@ class TlsTransport(SmallReads):
         self._flush()
 
     def set_write_buffer_limits(self, high: int | None = None) -> None:
-        """Say from how many bytes on that have not gone out the connection is told not to write."""
+        """Set how many unsent bytes pause the connection's writing."""
         self._transport.set_write_buffer_limits(high=high)
 
     def get_extra_info(self, name: str) -> Any:

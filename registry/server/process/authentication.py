@@ -1,4 +1,4 @@
-"""Puts together what one worker needs to decide on requests: rules that follow Redis, decisions, and what is told."""
+"""Puts together what a worker needs to decide on requests: rules that follow Redis, decisions, reports of refusals."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from ..view.view import Applied
 logger = logging.getLogger(__name__)
 
 WHAT_STRANGERS_MAY: Final = (
-    "authentication refuses nothing (mode %s), and %s:%d is not loopback: whoever reaches that port may take a "
+    "authentication refuses nothing (mode %s), and %s:%d is not loopback: anybody who reaches that port may take a "
     "master's place, evict brokers, delete topics and change the configuration. See 'mqregistry auth mode' and "
     "docs/security.md"
 )

@@ -22,10 +22,10 @@ from .figures.table import Series
 logger = logging.getLogger(__name__)
 
 READ_EVERY_S: Final = 2.0
-# Redis came back with less than before, perhaps with nothing: for so long, in which every front end renews its lease,
+# Redis came back with less than before, perhaps with nothing: for this time, in which every front end renews its lease,
 # those that were known stay in the lists.
 _SETTLE_MS: Final = 10_000
-# A sweeper that is replaced by another one, or starts after the front ends, is away for no longer.
+# A sweeper that is replaced, or starts after the front ends, is away for no longer.
 _UNSWEPT_MS: Final = 15_000
 _UNSWEPT: Final = (
     "no sweeper runs: brokers that fall silent stay in every route; start 'mqregistry sweep', or a front end without "

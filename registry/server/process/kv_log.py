@@ -1,6 +1,6 @@
 """Logs the KV configuration now and then, as the Java NameServer does.
 
-Anybody who reaches the port may have put it there: so the log gets the beginning of each value, and so many keys.
+Anybody who reaches the port may have put it there: so the log gets the beginning of each value, of some of the keys.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ LARGE_BLOCK_BYTES: Final = 8 << 20
 
 QUIET_S: Final = 10.0
 BURST: Final = 8
-"""From so many changed registrations on it is worth it."""
+"""The number of changed registrations from which on it is worth it."""
 
 
 def _libc() -> Any:

@@ -22,7 +22,7 @@ from .figures.table import METRICS, OF_PIPELINE, PREFIX, Series, of_counters, of
 
 # A worker tells its status every second; one that is silent this long may be paused or hang.
 SILENT_S: Final = 5.0
-# A sweeper removes a broker within milliseconds of its deadline: when one is overdue for so long, none runs.
+# A sweeper removes a broker within milliseconds of its deadline: when one is overdue for this time, none runs.
 UNSWEPT_S: Final = 30.0
 
 
@@ -115,7 +115,7 @@ class FrontEndWorkers:
                 self._ended.add_status(told.status)
 
     def removed(self, expired: int, reaped: int) -> None:
-        """A sweeper of this process removed so many brokers for silence, and after a dead worker."""
+        """Count brokers that a sweeper of this process removed: for silence, and after a dead worker."""
         with self._lock:
             self.brokers_expired += expired
             self.brokers_reaped += reaped
@@ -130,7 +130,7 @@ class FrontEndWorkers:
         self._swept_s = time.time()
 
     def passed(self, seconds: float, well: bool) -> None:
-        """A pass of a sweeper of this process took so long, and went well or failed."""
+        """Count a pass of a sweeper of this process: its duration, and whether it went well."""
         self._passes.passed(seconds, well)
 
     def survey(self, survey: Survey | None) -> None:

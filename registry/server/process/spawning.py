@@ -110,7 +110,7 @@ class ForkedWorker:
 
     def send_signal(self, number: int, /) -> None:
         """Raises ProcessLookupError when it is gone."""
-        if self._ended_as is not None:  # its number may be another's by now
+        if self._ended_as is not None:  # another process may have its number by now
             raise ProcessLookupError(self.pid)
         os.kill(self.pid, number)
 
@@ -124,7 +124,7 @@ class ForkedWorker:
 
 @contextlib.contextmanager
 def fork_workers(count: int) -> Iterator[list[ForkedWorker]]:
-    """Fork so many workers, to be used once each within the context; fewer where forking fails or is not safe.
+    """Fork this number of workers, to be used once each within the context; fewer where forking fails or is not safe.
 
     Call it before there is an event loop. The garbage collector is enabled afterwards, in a worker when it serves.
     """

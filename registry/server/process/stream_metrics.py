@@ -23,7 +23,7 @@ async def survey(store: Store, fleet: FrontEndWorkers, brokers_most: int = 0) ->
     """Tell ``fleet`` every ten seconds, and that nothing is known while Redis is away. Runs until cancelled.
 
     Args:
-        brokers_most: of how many broker processes the last beat is told.
+        brokers_most: of how many broker processes the last beat is shown.
     """
     streams = StreamStore(store)
     while not cancelled():

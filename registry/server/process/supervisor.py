@@ -37,7 +37,7 @@ logger = logging.getLogger(__name__)
 
 _RESTART_FIRST_S: Final = 0.1
 _RESTART_MOST_S: Final = 5.0
-# After a worker has run for so long, the next restart is quick again.
+# After a worker has run for this time, the next restart is quick again.
 _LIVED_S: Final = 10.0
 # New clients wait for a worker that restarts within this (and its start); otherwise they go to others.
 _WAITED_FOR_S: Final = 0.5
@@ -121,7 +121,7 @@ class Supervisor:
 
         Args:
             signals: SIGTERM, SIGINT and SIGHUP (the terminal is gone) stop it.
-            beside: begin once Redis has answered, and are cancelled at the end; whatever ends earlier ends the front
+            beside: begin once Redis has answered, and are cancelled at the end; one that ends earlier ends the front
                 end.
 
         Raises:
@@ -218,7 +218,7 @@ class Supervisor:
         keepers = [asyncio.create_task(self._keep(index)) for index in range(self.settings.workers)]
         stopping = asyncio.create_task(self.stopping.wait())
         try:
-            # Whatever ends by itself ends everything: a keeper ends only when no worker can start at all.
+            # A part that ends by itself ends everything: a keeper ends only when no worker can start at all.
             await asyncio.wait([stopping, *keepers, *tasks], return_when=asyncio.FIRST_COMPLETED)
         finally:
             self.fleet.draining = True

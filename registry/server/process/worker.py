@@ -64,7 +64,7 @@ from .removal_log import log_removal
 
 logger = logging.getLogger(__name__)
 
-# The collector starts when the worker serves, at the latest after so long.
+# The collector starts when the worker serves, at the latest after this time.
 _COLLECT_AFTER_S: Final = 10.0
 
 EXIT_COULD_NOT_START = 253
@@ -82,8 +82,8 @@ Server = asyncio.Server | ReceivedConnections
 
 
 class Spec(msgspec.Struct, frozen=True):
-    """What a worker is told: its settings, the front end it belongs to, where its connections come from (the listening
-    socket, or a channel of :mod:`mqregistry.server.process.port.acceptor`), and its status pipe.
+    """What a worker needs to start: its settings, the front end it belongs to, where its connections come from (the
+    listening socket, or a channel of :mod:`mqregistry.server.process.port.acceptor`), and its status pipe.
 
     wait: whether it waits for a Redis that is away at the start, and answers every request with code 1 until then.
     fresh: whether nothing was ever in this Redis.

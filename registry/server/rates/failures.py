@@ -18,7 +18,7 @@ OF_USER_BURST: Final = 60
 _MOST_ADDRESSES: Final = 8192
 _MOST_USERS: Final = 10_000
 _MEMORY_S: Final = 600
-"""An address counts as one that fails for so long."""
+"""An address counts as one that fails for this time."""
 
 
 class Failures:

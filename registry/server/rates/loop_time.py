@@ -10,11 +10,11 @@ from typing import Final, Protocol
 from .token_buckets import SECOND_NS, TokenBuckets
 
 PART: Final = 4
-"""The part of the time (one in so many) that one address may have for long."""
+"""One address may have the time divided by this for long."""
 AT_ONCE_S: Final = 0.05
-"""So much it may have at once."""
+"""The time that it may have at once."""
 SLICE_S: Final = 0.005
-"""So long a connection works before it is looked whether its address has time left."""
+"""A connection works for this time before it checks whether its address has time left."""
 _MOST_ADDRESSES: Final = 8192
 
 
@@ -60,7 +60,7 @@ class LoopTime:
 
     Args:
         limited_account: the address, or the network, for which a host counts; "" = no limit holds for it.
-        later: calls a function after so many seconds.
+        later: calls a function after a number of seconds.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class LoopTime:
         return account not in self._waiting and self._buckets.has_token(account, now_ns)
 
     def spent(self, account: str, spent_ns: int, now_ns: int) -> None:
-        """Work for this address took so long."""
+        """Count the time that work for this address took."""
         self._buckets.take(account, now_ns, for_ns=PART * spent_ns)
 
     def worked(self, host: str, spent_ns: int) -> None:

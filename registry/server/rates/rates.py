@@ -27,7 +27,7 @@ MOST_ADDRESSES: Final = 8192
 """Addresses whose buckets are kept, of each kind."""
 
 PLACES: Final = 2
-"""The part of the places for writes that wait (one in so many) that one address may have."""
+"""One address may have the places for waiting writes divided by this."""
 
 _ALL: Final = ""
 _IPV6_BITS: Final = 64
@@ -124,7 +124,7 @@ class Rates:
         return self._limited(host)
 
     def loop_time(self, later: Callable[[float, Callable[[], None]], object]) -> LoopTime:
-        """The event loop's time by address; ``later`` calls a function after so many seconds."""
+        """The event loop's time by address; ``later`` calls a function after a number of seconds."""
         return LoopTime(self.limited_account, later)
 
     def opened(self, host: str) -> str:
@@ -184,7 +184,7 @@ class Rates:
         """Count a request that is refused by the rules: for its address alone, never for all together.
 
         Raises:
-            RateExceeded: its address sends so many that it is not even told why.
+            RateExceeded: its address sends too many even for an answer that says why.
         """
         kind = _KIND_OF.get(code, "writes")
         self.check(kind, host, of_all=False)
@@ -242,7 +242,7 @@ class Rates:
         if refused:
             raise RateExceeded(f"[OVERLOAD]{said}; nothing was done, try again later")
 
-    # what is told
+    # reports
 
     def tell(self, kind: str, host: str, text: str, level: int = logging.WARNING) -> None:
         """Log what was wrong with a frame or a request: the first of its kind and address, then summaries."""

@@ -1,6 +1,6 @@
 """Token buckets: how often something may happen, of one and of many. Pure: the caller brings the time.
 
-A bucket holds so many seconds' worth of tokens and is filled again at its rate. Each is one whole number, the moment
+A bucket holds the tokens of ``burst_s`` seconds and is filled again at its rate. Each is one whole number, the moment
 at which it will be full again: taking a token moves that moment on by the time that one token needs, and there is a
 token as long as the moment lies no further ahead than a whole bucket takes to fill. A bucket whose moment has passed
 is full, and need not be kept.
@@ -15,13 +15,13 @@ SECOND_NS: Final = 1_000_000_000
 
 
 class TokenBuckets:
-    """Buckets of one rate, each by its key; at most so many are kept, those that were used last.
+    """Buckets of one rate, each by its key; at most ``most`` are kept, those that were used last.
 
-    A bucket that is forgotten begins again as a full one. So whoever has more keys than are kept escapes these buckets,
+    A bucket that is forgotten begins again as a full one. So a peer with more keys than are kept escapes these buckets,
     and needs a bucket for all keys together beside them.
 
     Args:
-        rate: tokens a second. burst_s: so many seconds' worth of them a full bucket holds. most: buckets that are kept.
+        rate: tokens a second. burst_s: a full bucket holds the tokens of this time. most: buckets that are kept.
     """
 
     def __init__(self, rate: int, burst_s: float, most: int = 1) -> None:
@@ -50,7 +50,7 @@ class TokenBuckets:
         return self._full_at_ns.get(key, 0) > now_ns
 
     def take(self, key: str, now_ns: int, for_ns: int | None = None) -> None:
-        """Take a token that is there; for_ns: or what takes so long to fill again, from a bucket that may owe it."""
+        """Take a token that is there; for_ns: or what takes this time to fill again, from a bucket that may owe it."""
         buckets = self._full_at_ns
         buckets[key] = max(buckets.get(key, 0), now_ns) + (self._token_ns if for_ns is None else for_ns)
         buckets.move_to_end(key)

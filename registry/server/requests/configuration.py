@@ -114,7 +114,7 @@ def _with_effect(option: Option, text: str, settings: Settings) -> str | None:
     key = option.key
     in_effect = _shown(option, settings)
     if not option.about.shared or not _may_change(option, settings):
-        # What 319 shows may be sent back. Of other keys nobody is told that a guess was right: one is a password.
+        # What 319 shows may be sent back. For other keys no answer says that a guess was right: one is a password.
         if value == in_effect and (option.about.shared or key in SHOWN_BY_JAVA):
             return None
         raise _Refused(f"{_reason(option)}. Nothing was changed.")

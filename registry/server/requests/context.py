@@ -43,7 +43,7 @@ _MOST_DECISIONS: Final = 10
 # A Redis that lost changes has got them back by then, also if the front end that gives back ends half way: the next one
 # goes on after GIVER_TIMEOUT_MS (lua/give_back).
 _GIVEN_BACK_S: Final = 6.0
-# So many topics of a registration are looked at, then others are served.
+# Topics of a registration that are looked at before others are served.
 _CHECKED_AT_ONCE: Final = 500
 
 

@@ -20,14 +20,14 @@ from ...protocol.slices import Slices, finish
 
 T = TypeVar("T")
 
-# One is decoded while Redis works on another's.
+# One is decoded while Redis works on the other.
 LARGE_AT_ONCE: Final = 2
 # Of what they take once they are decoded. With the chunks that are kept (chunk_cache): 64 MiB.
 LARGE_ROOM_BYTES: Final = 32 << 20
 SMALL_ROOM_BYTES: Final = 8 << 20
 _SMALL_AT_ONCE: Final = 1000
 OBJECT_BYTES: Final = 256
-"""What a topic takes beside its name: about so much."""
+"""About what a topic takes beside its name."""
 # Decoding less takes no millisecond.
 _AT_ONCE_BYTES: Final = 16 << 10
 
@@ -38,7 +38,7 @@ def decoded_bytes(size: BodySize) -> int:
 
 
 class _Room:
-    """Room for so many registrations that take so many bytes together, first come, first served.
+    """Room for a number of registrations, and for their bytes together; first come, first served.
 
     One that is larger than all of it has it for itself.
     """
@@ -82,7 +82,7 @@ class _Room:
     def _admit(self) -> None:
         while self._waiting:
             size_bytes, turn = self._waiting[0]
-            if turn.cancelled():  # whoever waited does not know it yet
+            if turn.cancelled():  # the task that waited does not know it yet
                 self._waiting.popleft()
             elif self._take(size_bytes):
                 self._waiting.popleft()
@@ -122,7 +122,7 @@ class DecodingTurns:
             room.leave(takes)
 
     async def work(self, host: str, slices: Slices[T], size: BodySize | None = None) -> T:
-        """Do this work; between two slices, of this or of another one, the event loop serves others.
+        """Do this work; between two slices, of any work, the event loop serves others.
 
         Args:
             size: of the body that is worked on, when it is known: a small one is not cut.

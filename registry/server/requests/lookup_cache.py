@@ -33,7 +33,7 @@ from .reads import quoted_wanted
 
 # Frames of lookups have about 150 bytes; a topic's name has 255 at most.
 MAX_FRAME_BYTES: Final = 1023
-# The cache has two generations of so many lookups, or of as many as there are topics, 250 bytes each: the older one is
+# The cache has two generations of this many lookups, or of as many as there are topics, 250 bytes each: the older is
 # dropped when the newer one is full. With 160,000 topics and room for 100,000, a quarter of the lookups would miss.
 MAX_KNOWN: Final = 100_000
 _MAX_HEADS: Final = 10_000
@@ -49,7 +49,7 @@ _PLAIN_FIELDS: Final = frozenset(
     ("code", "extFields", "flag", "language", "opaque", "remark", "serializeTypeCurrentRPC", "version")
 )
 # The last three are those of RocketMQ's ACL: the same lookup has the same signature. A lookup is learned only if it is
-# allowed to whoever sends these bytes (Authorization.keeps), and forgotten when the rules change.
+# allowed to every sender of these bytes (Authorization.keeps), and forgotten when the rules change.
 _PLAIN_EXT_FIELDS: Final = frozenset(("topic", "acceptStandardJsonOnly", "AccessKey", "Signature", "SecurityToken"))
 NoteAsked = Callable[[KeptAnswer], object]
 _PROBES: Final = (1, 2**31 - 1)

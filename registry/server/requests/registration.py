@@ -314,7 +314,7 @@ async def _write(
 def _encoded(
     context: RequestContext, diff: RegistrationDiff, role: BrokerRole, chunks: Sequence[TopicChunk]
 ) -> list[EncodedTopics] | None:
-    """The chunks as they were encoded for this broker or another one, if every topic of theirs is written as it is."""
+    """The chunks as they were encoded for any broker, if every topic of theirs is written as it is."""
     if not chunks or role.wipes_write or len(diff.topics) != sum(chunk.size for chunk in chunks):
         return None
     return context.chunks.encoded(chunks)

@@ -88,7 +88,7 @@ class Replies:
         )
 
     def watched(self, opaque: int, answer: WatchAnswer) -> bytes:
-        """The answer to a route watch; encoded once for all who are told the same in a row."""
+        """The answer to a route watch; encoded once for clients in a row that get the same."""
         encoded, body = self._watch_answer(answer)
         return encoded.reply(opaque, body)
 

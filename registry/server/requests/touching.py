@@ -18,7 +18,7 @@ async def touch(
         only_version: refresh only if this is the broker's data version; None: always.
 
     Raises:
-        NotAllowed: it is another user's, or in another cluster, and nothing was refreshed.
+        NotAllowed: it belongs to another user, or is in another cluster; nothing was refreshed.
         StoreUnavailable: Redis is away.
     """
     context.begin_write()

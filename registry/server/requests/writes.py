@@ -62,7 +62,7 @@ async def unregister_broker(context: RequestContext, command: Command, opaque: i
 
 
 async def unregister_broker_id(context: RequestContext, command: Command, opaque: int, peer: Peer) -> bytes:
-    """104 as in 4.8: remove a broker by its id, whatever address has it; the address loses its live info.
+    """104 as in 4.8: remove a broker by its id, at any address; the address loses its live info.
 
     Only the id must be there.
     """

@@ -23,7 +23,7 @@ from .view import Applied
 logger = logging.getLogger(__name__)
 
 _RETRY_S = (0.1, 0.2, 0.5, 1.0)
-# Brokers that others will hardly reach: so many are told to Redis, and logged.
+# Brokers that others will hardly reach: this many are noted in Redis, and logged.
 _UNREACHABLE_MOST = 10
 _TOLD_MOST = 1000
 
@@ -232,7 +232,7 @@ class ChannelOwner:
         if outcome == "REMOVED":
             logger.info("the broker's channel is destroyed, %s is removed at once", who)
         elif outcome == "KEPT":
-            logger.info("a channel of broker %s closed here, it is kept: it has another one, or may come back", who)
+            logger.info("a channel of broker %s closed here, it is kept: it has another channel, or may come back", who)
         return True
 
     async def closes_told(self) -> None:

@@ -29,7 +29,7 @@ Lives = list[tuple[str, LiveInfo]]
 Places = dict[tuple[str, str], Lives]
 """brokerName and brokerAddr -> the processes that have this address under this name."""
 
-# How long to wait for another one who knows as much and is giving back.
+# How long to wait for another worker that knows as much and is giving back.
 _WAIT_S: Final = 0.1
 
 

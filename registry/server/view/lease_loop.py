@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 # the time that one read of it lasts.
 BEHIND_S: Final = 1.0
 _SILENT_S: Final = 1.0
-# A renewal that is not answered for so long may have gone to a Redis that is silent, while another one has its place.
+# A renewal that is not answered for this time may have gone to a silent Redis whose place another has taken.
 _PATIENCE_S: Final = 0.25
 # What an answer to a busy Redis' older call may take longer than that to a new one.
 _BUSY_S: Final = 0.1
@@ -102,7 +102,7 @@ class LeaseLoop:
         """Renew once. Connections to a Redis that is silent are given up as soon as new ones are answered.
 
         A master that was paused, or whose host is gone without a word, keeps its connections open. Without this each
-        of them would wait for its whole timeout, although Sentinel, or an address that moved, leads to another one.
+        of them would wait for its whole timeout, although Sentinel, or an address that moved, leads to a new master.
 
         Raises:
             StoreUnavailable, StoreError: as ``renew``.

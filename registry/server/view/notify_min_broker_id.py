@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 _CONNECT_S = 3.0
 # How many notices wait for one broker; more means that it cannot be reached, and the oldest are out of date.
 _WAITING = 100
-# How many connections are kept, and how many brokers are told at the same time.
+# How many connections are kept, and how many brokers are notified at the same time.
 _CONNECTIONS = 512
 _AT_ONCE = 256
 

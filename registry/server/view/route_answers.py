@@ -20,7 +20,7 @@ class KeptAnswer:
     """An encoded route, and how often it was given since LookupCounts last set that to 0.
 
     body: None when it has to be encoded again. That also tells LookupCache, which keeps this object, of a change: the
-    object is never exchanged for another one while its topic exists.
+    object is never replaced while its topic exists.
     """
 
     __slots__ = ("asked", "body")  # counting takes a third of the time that a Struct needs for it

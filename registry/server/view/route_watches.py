@@ -24,9 +24,9 @@ from .view import Applied
 MAX_HOLD_S: Final = 60.0
 # How many topics the history holds at most.
 _HISTORY_TOPICS: Final = 100_000
-# For so long clients are told of a change, then other requests are answered.
+# Clients are notified of a change for this time, then other requests are answered.
 _TELL_S: Final = 0.001
-# So many of them are told before the time is looked at.
+# Clients that are notified before the time is checked.
 AT_A_TIME: Final = 20
 # Before every change that the history has.
 _BEFORE_ALL: Final = -1

@@ -76,7 +76,7 @@ class PolicyStore:
         )
 
     async def switch_off(self) -> int:
-        """Set the mode off, whatever the rules are, also if they cannot be read; returns the revision."""
+        """Set the mode off, also if the rules cannot be read; returns the revision."""
         for _ in range(_ATTEMPTS):
             before = await self._read()
             if before.mode == Mode.OFF:
@@ -90,7 +90,7 @@ class PolicyStore:
         """Give Redis what it lost of this policy: of each user, and of the mode, the last change counts.
 
         Returns:
-            the revision that Redis has now; another one than the policy's if it has changes that this policy lacks.
+            the revision that Redis has now; it differs from the policy's if Redis has changes that this policy lacks.
         """
         users = {name: encode_user(user) for name, user in policy.users.items()}
         names = policy.users.keys() | policy.changed.keys() - {""}
@@ -114,7 +114,7 @@ class PolicyStore:
         return _ReadPolicy(int(revision), mode.decode(), _by_name(users), changed, int(kept.get("forgotten", -1)))
 
     async def _send(self, revision: int, mode: Mode, users: Mapping[str, bytes]) -> int | None:
-        """Send a change; the new revision, None: the policy is another one than the change was worked out from."""
+        """Send a change; the new revision, None: the policy has changed since the change was worked out."""
         flat: list[Any] = [part for pair in users.items() for part in pair]
         reply = await self._call("change_auth", revision, mode.value, *flat)
         return int(reply[1]) if reply[0] == b"OK" else None

@@ -138,7 +138,7 @@ class _Cluster(RedisCluster):
     """A cluster client whose calls wait for a free connection, and which goes on when the node it began with is dead.
 
     redis-py asks a node for the key of an XREAD (COMMAND GETKEYS): before every read, always the same node, and it
-    does not look for another one when that is dead. Here the key is found without asking.
+    does not look for another node when that one is dead. Here the key is found without asking.
     """
 
     def __init__(self, *, max_connections: int, wait_s: float, **options: Any) -> None:

@@ -25,7 +25,7 @@ _NO_WRITES_NOW: Final = {
     "BUSY": "another script is running for long",
     "UNBLOCKED": "it has just become a replica",
 }
-# Those that mean that the master is another server now, which has to be looked up.
+# Those that mean that another server is the master now; it has to be looked up.
 _DEMOTED: Final = ("READONLY", "UNBLOCKED")
 
 # redis-py makes a class of some codes and drops them from the text. Redis 6.2 names them inside a script's error, later

@@ -85,8 +85,8 @@ def server_findings(info: Info, url: str) -> Iterator[Finding]:
     if is_open_to_others(url):
         yield Finding(
             "password", "warning",
-            f"Redis at {where} is used without a password, and is not on this machine: whoever reaches it can change "
-            "every route",
+            f"Redis at {where} is used without a password, and is not on this machine: anybody who reaches it can "
+            "change every route",
             advice="set up users (deploy/users.acl), or keep its network to yourself",
         )  # fmt: skip
     if int(info.get("aof_enabled", 0)):
@@ -110,7 +110,7 @@ def _mended(info: Info, version: str, told: str, url: str) -> Finding:
         return Finding("version", "ok", told)
     return Finding(
         "version", "warning", told, f"{_first(numbers, least)} or later, which mends CVE-2025-49844",
-        "update it: until then whoever may run a script there may run any program as its user",
+        "update it: until then anybody who may run a script there may run any program as its user",
     )  # fmt: skip
 
 

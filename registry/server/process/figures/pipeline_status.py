@@ -34,12 +34,12 @@ class PipelineStatus:
     # as pipeline/progress.py has them
 
     def behind(self, stream: str, seconds: float, namespace: str) -> None:
-        """So much time lies between the last entry of a stream that the lake has and the stream's last one."""
+        """Note the time between the last entry of a stream that the lake has and the stream's last one."""
         with self._lock:
             self._behind_s[stream, namespace] = seconds
 
     def took(self, stream: str, rows: int, quarantined: int) -> None:
-        """A batch of a stream is in the lake; so many entries are in quarantine."""
+        """Count a batch of a stream that is in the lake, and its entries that are in quarantine."""
         with self._lock:
             self._rows[stream] += rows
             self._quarantined[stream] += quarantined

@@ -55,7 +55,7 @@ class SweeperStatus:
         self._started_s = time.time()
 
     def removed(self, expired: int, reaped: int) -> None:
-        """So many brokers were removed for silence, and after a dead worker."""
+        """Count brokers that were removed: for silence, and after a dead worker."""
         with self._lock:
             self._removed["brokers_expired_total"] += expired
             self._removed["brokers_reaped_total"] += reaped
@@ -70,7 +70,7 @@ class SweeperStatus:
         self._swept_s = time.time()
 
     def passed(self, seconds: float, well: bool) -> None:
-        """A pass took so long, and went well or failed."""
+        """Count a pass: its duration, and whether it went well."""
         self._passes.passed(seconds, well)
         self._passed_s = time.monotonic()
 

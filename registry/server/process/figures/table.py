@@ -15,7 +15,7 @@ class Series(NamedTuple):
     """One value of one metric; ``label_value`` is empty when it has no label.
 
     counts: of a histogram, by bucket (``BOUNDS_S``); its value is the sum. second, third: the values of the second and
-    third label, where there are so many.
+    third label, where the metric has them.
     """
 
     name: str

@@ -20,7 +20,7 @@ from ...view.view import Applied
 _CLUSTERS_MOST: Final = 100
 _COUNT_EVERY_S: Final = 30.0
 _PAUSE_S: Final = 0.05
-# Topics are counted so many at a time, so that no lookup waits for longer than a fraction of a millisecond.
+# Topics that are counted at a time: no lookup waits for longer than a fraction of a millisecond.
 _TOPICS_AT_ONCE: Final = 500
 _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 
@@ -52,7 +52,7 @@ def process_figures() -> dict[str, Any]:
 
 
 class LoopDelays:
-    """How late the event loop comes back from short pauses: so long does a request wait at least that comes then."""
+    """How late the event loop comes back from short pauses: a request that comes then waits at least as long."""
 
     def __init__(self) -> None:
         self.durations = Durations()

@@ -269,7 +269,7 @@ class SharedAcceptor:
 
 
 def open_acceptor(host: str, port: int, backlog: int, workers: int) -> Acceptor:
-    """Open the port for so many workers.
+    """Open the port for this number of workers.
 
     Raises:
         StartError: as ``sockets.listen``.

@@ -43,7 +43,7 @@ def holder_of(port: int) -> str:
                     sockets.add(f"socket:[{words[9]}]")
     found = []
     for folder in Path("/proc").glob("[0-9]*") if sockets else ():
-        with contextlib.suppress(OSError):  # it has ended, or is another user's
+        with contextlib.suppress(OSError):  # it has ended, or belongs to another user
             if any(_link(file) in sockets for file in (folder / "fd").iterdir()):
                 found.append(f"process {folder.name} ({printable((folder / 'comm').read_text().strip())})")
     return " and ".join(sorted(found))

@@ -59,7 +59,7 @@ def listen(host: str, port: int, backlog: int) -> socket.socket:
     opened = bind(host, port)
     try:
         opened.listen(backlog)
-    except OSError as error:  # another one that was only bound listens by now
+    except OSError as error:  # a second socket that was only bound listens by now
         opened.close()
         raise _failure(host, port, error) from error
     return opened
