@@ -1,7 +1,7 @@
 """Several namespaces of one Redis in one console: a first page that lists them; each has its pages below ``/ns/NAME``.
 
-Users and rules are those of a namespace. To whoever is not logged in to a namespace it is as if there were none of this
-name: every address of it has the same answer as that of a name which there is not.
+Users and rules are those of a namespace. A viewer who is not logged in to a namespace learns nothing of it: each of its
+addresses has the same answer as that of a name that does not exist.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ class Namespaces(PageWriter):
         return HTMLResponse(self.fragment("namespaces.html", lines=lines, viewer=seen[0][1]))
 
     async def first_twin(self, request: Request) -> Response:
-        """The same as JSON."""
+        """The first page as JSON: the namespaces that this viewer may see."""
         request.state.is_twin = True
         return await self.first_page(request)
 

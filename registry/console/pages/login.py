@@ -51,7 +51,7 @@ async def login(pages: PageWriter, request: Request, logins: Logins) -> Response
 
 
 async def log_in(pages: PageWriter, request: Request, logins: Logins) -> Response:
-    """The form comes back."""
+    """Let a user in whose login form comes back, or show the form again with the reason."""
     form = await read_form(request, MOST_LOGIN_BYTES)
     wanted = _next(form.get("next", ""))
     answer = await logins.log_in(request, form.get("name", "").strip(), form.get("secret", "").strip())
