@@ -72,7 +72,7 @@ INNER = {
     "console.login": {"console.state"},
     "console.recent": {"console.findings", "console.past", "console.state"},
     "console.pages": {
-        "console.context", "console.facts", "console.findings", "console.forms", "console.guard", "console.login",
+        "console.context", "console.facts", "console.findings", "console.forms", "console.login",
         "console.past", "console.recent", "console.report", "console.state", "console.twins", "console.undo",
     },
     "store.auth": {"store.keys", "store.store"},

@@ -28,7 +28,7 @@ from ..operators.zone import choose_zone
 from ..store.store import Store
 from .connections import bounded
 from .context import BadRequest, Console, NotKnown, NotThere, PageNotAllowed, PageWriter
-from .guard import guards
+from .login.guard import guards
 from .login.logins import Logins
 from .login.needs import needs_of_page
 from .login.reach import Reach

@@ -25,7 +25,7 @@ from ...store.store import Store
 from ...tables.tables import Tables
 from ..context import BadRequest, Console, NotThere, PageNotAllowed, change_number
 from ..forms import read_form
-from ..guard import is_token
+from ..login.guard import is_token
 from ..login.needs import needs_of_action, needs_of_change, needs_of_preview
 from ..login.viewer import viewer_of
 from ..twins import Twin, twin_path, wants_json

@@ -11,7 +11,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from ...operators.words import some
 from ..context import PageWriter
 from ..forms import MOST_LOGIN_BYTES, read_form
-from ..guard import is_token
+from ..login.guard import is_token
 from ..login.logins import Logins
 from ..twins import Failure, failure_twin, wants_json
 

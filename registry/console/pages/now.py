@@ -23,7 +23,7 @@ from ..context import BadRequest, Console, NotThere, PageNotAllowed
 from ..facts import Facts
 from ..findings import ConsoleFinding, TopicSums, find, find_then, sum_topics, worst_first
 from ..forms import read_form
-from ..guard import is_token
+from ..login.guard import is_token
 from ..login.viewer import Viewer, viewer_of
 from ..past import Then
 from ..recent.departures import depart
