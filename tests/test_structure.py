@@ -70,9 +70,9 @@ ALLOWED = {
 # folder of a large room -> what of the same room it may import besides itself; "cli": every module directly in cli
 INNER = {
     "console.login": {"console.state"},
-    "console.recent": {"console.findings", "console.past", "console.state"},
+    "console.recent": {"console.findings", "console.links", "console.past", "console.state"},
     "console.pages": {
-        "console.context", "console.facts", "console.findings", "console.forms", "console.login",
+        "console.context", "console.facts", "console.findings", "console.forms", "console.links", "console.login",
         "console.past", "console.recent", "console.report", "console.state", "console.twins", "console.undo",
     },
     "store.auth": {"store.keys", "store.store"},

@@ -157,7 +157,9 @@ def _endpoint(
             return await _refuse(console, request, refused)
         except RegistryError as error:
             status, title = next((one[1:] for one in _ERRORS if isinstance(error, one[0])), _OTHER)
-            return await console.page(request, "error.html", status, title=title, text=str(error))
+            return await console.page(
+                request, "error.html", status, title=title, text=str(error), names=getattr(error, "names", ())
+            )
 
     return answer
 

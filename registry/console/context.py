@@ -7,7 +7,7 @@ import functools
 import re
 import secrets
 import time
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -28,6 +28,7 @@ from ..operators.zone import local_datetime, zone_name
 from .charts import minutes_chart
 from .facts import FactReader
 from .findings import TopicSums, clock, sum_topics
+from .links import Named, find_name, names_in
 from .login.logins import Logins
 from .login.needs import STRICTEST
 from .login.viewer import Viewer, viewer_of
@@ -53,7 +54,11 @@ class PageNotAllowed(RegistryError):
 
 
 class NotThere(RegistryError):
-    """There is no such thing; the message may say what there is."""
+    """There is no such thing; the message may say what there is, with names that have a page."""
+
+    def __init__(self, text: str, names: Iterable[Named] = ()) -> None:
+        super().__init__(text)
+        self.names = tuple(names)
 
 
 class PageWriter:
@@ -88,8 +93,25 @@ class PageWriter:
 
     def fragment(self, template: str, **values: Any) -> str:
         """Answer with a piece of a page."""
-        ours = {"url": self.url, "home_url": self.home_url, "static": self._static, "version": self.version}
-        return _environment().get_template(template).render(ours | values)
+        ours = {"url": self.url, "home_url": self.home_url, "static": self._static, "linked": self.linked}
+        return _environment().get_template(template).render(ours | {"version": self.version} | values)
+
+    def linked(self, text: str, names: Iterable[Named], prefix: str, at_ms: int | None = None) -> Markup:
+        """A sentence in which names lead to their pages.
+
+        Args:
+            names: in the order of the text, which may lack some. prefix: what the ids of the links begin with: by them
+                a refresh finds again which link has the focus.
+        """
+        made, place = Markup(), 0
+        for number, (kind, name) in enumerate(names, 1):
+            begin = find_name(text, name, place)
+            if begin >= 0:
+                address = self.url(f"/{kind}", name=name, at=at_ms)
+                link = Markup('<a id="{}-{}" href="{}">{}</a>').format(prefix, number, address, printable(name))
+                made += escape(printable(text[place:begin])) + link
+                place = begin + len(name)
+        return made + escape(printable(text[place:]))
 
     def outside(self, template: str, status: int, **values: Any) -> HTMLResponse:
         """A page for somebody who is not logged in: it shows nothing of the tables."""
@@ -271,7 +293,7 @@ def _environment() -> jinja2.Environment:
     templates.globals |= {
         "moment": moment, "duration": duration, "perm": perm, "what": what, "some": some, "counted": counted,
         "clock": clock, "time_tag": time_tag, "minutes_chart": minutes_chart, "number": lambda value: f"{value:,}",
-        "can_undo": can_undo,
+        "can_undo": can_undo, "names_in": names_in,
     }  # fmt: skip
     return templates
 

@@ -13,6 +13,7 @@ from ..store.operator_reads import BrokerInfo
 from ..tables.tables import Tables
 from ..tables.writable import is_unwritable
 from .facts import Facts
+from .links import Named, brokers_named
 from .recent.signs import Signs
 
 Level = Literal["bad", "warn", "note"]
@@ -27,14 +28,15 @@ _RECENT_MS: Final = 3_600_000
 class ConsoleFinding(NamedTuple):
     """One sentence or two.
 
-    page: where there is more, as a path with its query. dismiss: the departure that it tells of, which an operator can
-    take off the page.
+    names: which in it have a page. page: where there is more, as a path with its query. dismiss: the departure that it
+    tells of, which an operator can take off the page.
     """
 
     level: Level
     text: str
     page: str = ""
     dismiss: str = ""
+    names: tuple[Named, ...] = ()
 
 
 class TopicSums(NamedTuple):
@@ -188,17 +190,20 @@ def _overdue(facts: Facts) -> Iterator[ConsoleFinding]:
     if not overdue:
         return
     worst_ms = -overdue[0].expires_in_ms
-    names = some(_process(broker) for broker in overdue)
+    shown = sorted(overdue, key=_process)
+    names, linked = some(map(_process, shown)), brokers_named(one.broker_name for one in shown)
     if worst_ms > _SWEPT_MS:
         yield ConsoleFinding(
             "bad",
             f"No sweeper removes brokers that are overdue, for {duration(worst_ms)}: {names}. Clients are still sent "
             "to them. 'mqregistry sweep' is one; front ends have one unless they were started with --no-sweep.",
             "/brokers",
+            names=linked,
         )
     else:
         what = "broker is" if len(overdue) == 1 else "brokers are"
-        yield ConsoleFinding("warn", f"{len(overdue)} {what} overdue and about to be removed: {names}.", "/brokers")
+        text = f"{len(overdue)} {what} overdue and about to be removed: {names}."
+        yield ConsoleFinding("warn", text, "/brokers", names=linked)
 
 
 def _process(broker: BrokerInfo) -> str:
@@ -250,7 +255,10 @@ def _routes(tables: Tables, sums: TopicSums) -> Iterator[ConsoleFinding]:
     if without:
         what = "broker name has" if len(without) == 1 else "broker names have"
         yield ConsoleFinding(
-            "warn", f"{len(without)} {what} no master, so nobody can write there: {some(without)}.", "/brokers"
+            "warn",
+            f"{len(without)} {what} no master, so nobody can write there: {some(without)}.",
+            "/brokers",
+            names=brokers_named(without),
         )
     if sums.unwritable:
         what = "topic has" if sums.unwritable == 1 else "topics have"

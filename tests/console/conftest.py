@@ -30,6 +30,11 @@ from .chromium import CHROMIUM, HOSTILE, faults_of
 HERE = "http://127.0.0.1:9880"
 
 
+def unlinked(page):
+    """A page whose links are plain text: what a sentence says, wherever its names lead."""
+    return re.sub(r"</?a\b[^>]*>", "", page)
+
+
 class Site:
     """The application, and a browser without a window."""
 

@@ -8,6 +8,8 @@ from mqregistry.store.auth.refusals import RefusalStore
 from tests.store.test_processes import SWEEPER, worker
 from tests.waiting import until
 
+from .conftest import unlinked
+
 
 async def says(site, bed, text):
     """The page, once it has what was changed; facts are kept for a second."""
@@ -15,7 +17,7 @@ async def says(site, bed, text):
 
     async def page():
         shown = await site.get("/")
-        return shown if text in shown else None
+        return shown if text in unlinked(shown) else None
 
     return await until(page, text)
 

@@ -16,6 +16,7 @@ from ...operators.words import some
 from ...tables.tables import Tables
 from ...tables.writable import is_read_only
 from ..context import Console, NotThere
+from ..links import Named
 from ..recent.lanes import SPANS
 from ..twins import Twin
 from .brokers import ProcessLine, changes_of, listed, live_rows, past_rows
@@ -45,7 +46,10 @@ async def cluster(console: Console, request: Request) -> Response:
     if not names and not changes:
         close = difflib.get_close_matches(name, tables.clusters, 3) or tables.clusters
         there = f"; there {'is' if then is None else 'was'} {some(close)}" if close else ""
-        raise NotThere(f"No broker of a cluster {name!r} {'is' if then is None else 'was'} registered{there}.")
+        raise NotThere(
+            f"No broker of a cluster {name!r} {'is' if then is None else 'was'} registered{there}.",
+            [Named("cluster", one) for one in sorted(close)],
+        )
     rows = [row for row in (past_rows(then) if then else live_rows(console, facts)) if row.cluster == name]
     redis_ms = facts.head.now_ms if facts else 0
     return await console.page(

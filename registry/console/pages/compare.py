@@ -12,18 +12,20 @@ from ...model import BrokerRow, QueueData
 from ...operators.words import perm
 from ...tables.tables import Tables
 from ..context import PER_PAGE, Console, page_number
+from ..links import Named
 from ..login.needs import READ_CONFIG, of_kv, of_route
 from ..login.viewer import Viewer, viewer_of
 from ..twins import Twin
 
 
 class ShownDifference(NamedTuple):
-    """One cell. before, after: None: it was not there."""
+    """One cell. before, after: None: it was not there. names: what its name has that has a page."""
 
     kind: str
     name: str
     before: str | None
     after: str | None
+    names: tuple[Named, ...] = ()
 
 
 TWIN: Final = Twin(
@@ -58,33 +60,44 @@ def differences(before: Tables, after: Tables, viewer: Viewer) -> list[ShownDiff
             found += _cells("topic", _queues(topic, was), _queues(topic, now))
     found += _cells("KV", _flat(before.kv, viewer), _flat(after.kv, viewer))
     if viewer.may(READ_CONFIG):
-        found += _cells("setting", before.config, after.config)
+        found += _cells("setting", _settings(before), _settings(after))
     return found
 
 
-def _cells(kind: str, before: Mapping[str, str], after: Mapping[str, str]) -> list[ShownDifference]:
+# the name of a cell, and what of it has a page -> its value
+_Cells = Mapping[tuple[str, tuple[Named, ...]], str]
+
+
+def _cells(kind: str, before: _Cells, after: _Cells) -> list[ShownDifference]:
     return [
-        ShownDifference(kind, name, before.get(name), after.get(name))
-        for name in sorted({*before, *after})
-        if before.get(name) != after.get(name)
+        ShownDifference(kind, cell[0], before.get(cell), after.get(cell), cell[1])
+        for cell in sorted({*before, *after})
+        if before.get(cell) != after.get(cell)
     ]
 
 
-def _addrs(rows: Mapping[str, BrokerRow]) -> dict[str, str]:
+def _addrs(rows: Mapping[str, BrokerRow]) -> _Cells:
     return {
-        f"{row.cluster} / {name} id {broker_id}": addr
+        (f"{row.cluster} / {name} id {broker_id}", (Named("cluster", row.cluster), Named("broker", name))): addr
         for name, row in rows.items()
         for broker_id, addr in row.broker_addrs.items()
     }
 
 
-def _queues(topic: str, cells: Mapping[str, QueueData]) -> dict[str, str]:
+def _queues(topic: str, cells: Mapping[str, QueueData]) -> _Cells:
     return {
-        f"{topic} at {name}": f"{data.read_queue_nums} read, {data.write_queue_nums} write, {perm(data.perm)}"
+        (
+            f"{topic} at {name}",
+            (Named("topic", topic), Named("broker", name)),
+        ): f"{data.read_queue_nums} read, {data.write_queue_nums} write, {perm(data.perm)}"
         for name, data in cells.items()
     }
 
 
-def _flat(kv: Mapping[str, Mapping[str, str]], viewer: Viewer) -> dict[str, str]:
+def _flat(kv: Mapping[str, Mapping[str, str]], viewer: Viewer) -> _Cells:
     seen = {name: table for name, table in kv.items() if viewer.may(of_kv(name))}
-    return {f"{name} / {key}": value for name, table in seen.items() for key, value in table.items()}
+    return {(f"{name} / {key}", ()): value for name, table in seen.items() for key, value in table.items()}
+
+
+def _settings(tables: Tables) -> _Cells:
+    return {(key, ()): value for key, value in tables.config.items()}

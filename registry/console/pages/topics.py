@@ -19,6 +19,7 @@ from ...tables.tables import Tables
 from ...tables.topic_history import RouteStep
 from ...tables.writable import is_unwritable, is_writable
 from ..context import PER_PAGE, BadRequest, Console, NotThere, page_number, route_json
+from ..links import Named
 from ..login.needs import of_route
 from ..login.viewer import viewer_of
 from ..twins import Twin
@@ -135,7 +136,7 @@ async def topic(console: Console, request: Request) -> Response:
         text = f"No topic {name!r} at any broker, and the stream of changes holds none of this name."
         text += f" Did you mean {' or '.join(close)}?" if close else ""
         text += f" {asked}" if asked else ""
-        raise NotThere(text)
+        raise NotThere(text, [Named("topic", one) for one in close])
     body = None if route is None else route_json(encode_route(route, quoted_keys=True))
     queues: list[Any] = [] if route is None else [
         (broker_name, route.broker_rows.get(broker_name), data)

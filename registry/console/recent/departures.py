@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 from ...events.by import CLI, CONSOLE, By
 from ...model import BrokerRow
 from ...operators.words import counted, some_of
+from ..links import Named, brokers_named
 from .lanes import REPLACED, Gone
 
 # Brokers that leave for one cause, each within a minute of the one before, left together.
@@ -66,6 +67,11 @@ class Departure(NamedTuple):
     def names(self) -> str:
         """The brokers, the first few by name."""
         return some_of([f"{one.broker_name} {one.addr}" for one in self.brokers])
+
+    @property
+    def named(self) -> tuple[Named, ...]:
+        """Kind and name of those that :attr:`names` names."""
+        return brokers_named(one.broker_name for one in self.brokers)
 
     @property
     def size(self) -> str:

@@ -12,6 +12,7 @@ from ...operators.words import counted, some
 from ...tables.tables import Tables
 from ...tables.writable import is_read_only
 from ..findings import ConsoleFinding, Level, clock
+from ..links import brokers_named
 from .departures import Departure
 
 _SHOWN: Final = 12
@@ -41,7 +42,7 @@ def left(departures: Collection[Departure], now_ms: int, at_work: Container[str]
         text += f"{one.why}. At {one.places}: {one.names}."
         is_meant = all(gone.broker_name in at_work for gone in one.brokers)
         level: Level = "note" if is_meant else "warn" if one.is_planned else "bad"
-        yield ConsoleFinding(level, text, f"/changes/{one.seq}", dismiss=one.key)
+        yield ConsoleFinding(level, text, f"/changes/{one.seq}", dismiss=one.key, names=one.named)
     if len(departures) > _SHOWN:
         more = sum(len(one.brokers) for one in list(departures)[_SHOWN:])
         yield ConsoleFinding("warn", f"{counted(more, 'broker')} went earlier and are not back.", "/brokers?lane=day")
@@ -60,6 +61,7 @@ def _shared(tables: Tables) -> Iterator[ConsoleFinding]:
                 f"{counted(len(sharing), 'broker name')} have registered one address, {addr}: {some(sharing)}. Clients "
                 "of each are sent to the same process. Was a broker's configuration copied?",
                 f"/brokers?filter={addr}",
+                names=brokers_named(sorted(sharing)),
             )
 
 
@@ -68,7 +70,10 @@ def _maintained(at_work: Mapping[str, Maintenance], now_ms: int) -> Iterator[Con
         is_late = one.until_ms is not None and one.until_ms < now_ms
         late = f" It should be over: 'mqregistry broker restore {name}' ends it." if is_late else ""
         yield ConsoleFinding(
-            "warn" if is_late else "note", f"{name} is {one}.{late}", f"/broker?{urlencode({'name': name})}"
+            "warn" if is_late else "note",
+            f"{name} is {one}.{late}",
+            f"/broker?{urlencode({'name': name})}",
+            names=brokers_named([name]),
         )
 
 
@@ -85,5 +90,8 @@ def _wiped(
             f"No topic of {name} can be written to{by}. 'mqregistry broker restore {name}' gives the permission back."
         )
         yield ConsoleFinding(
-            "warn", text, f"/changes/{change.seq}" if change is not None else f"/brokers?filter={name}"
+            "warn",
+            text,
+            f"/changes/{change.seq}" if change is not None else f"/brokers?filter={name}",
+            names=brokers_named([name]),
         )
