@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections import Counter
 from typing import Final
 
 import msgspec
 
-from ...errors import RegistryError
 from ...events.journal import HEARTBEATS
 from ...store.snapshot import read_head
 from ...store.streams import EntryReader
-from ...tasks import cancelled, pause
 from ..state import MINUTE_MS, MINUTES, State
-
-logger = logging.getLogger(__name__)
+from .rereading import Rereading
 
 _EVERY_S: Final = 2.0
 _PAGE: Final = 500
@@ -31,50 +27,32 @@ class _Beat(msgspec.Struct):
 _beat: Final = msgspec.json.Decoder(_Beat)
 
 
-class Beats:
+class Beats(Rereading):
     """The heartbeats of a namespace.
 
     per_minute: minute since 1970 -> heartbeats in it. is_known: whether everything of the last hour was read.
     """
 
     def __init__(self, state: State) -> None:
-        self._state = state
+        super().__init__(state, HEARTBEATS, _EVERY_S)
         self._reader: EntryReader | None = None
         self.per_minute = Counter[int]()
         self.is_known = False
-        state.on_load.append(self._begin_again)
-
-    def _begin_again(self) -> None:
-        """After the tables were read again: it may be another Redis."""
-        self._reader = None
-
-    async def keep(self) -> None:
-        """Read what is new, every few seconds. Runs until cancelled."""
-        while not cancelled():
-            try:
-                if self._state.loaded:
-                    await self.read()
-            except RegistryError as error:
-                logger.info("the stream heartbeats is read later: %s", error)
-            await pause(_EVERY_S)
 
     async def read(self) -> None:
-        """Read what is new.
-
-        Raises:
-            StoreUnavailable: Redis does not answer. StoreError: this login may not read the stream.
-        """
+        """Count the heartbeats that are new."""
         store, reader = self._state.store, self._reader
-        if reader is None:
+        if reader is None or self._due.is_set():
             if not await store.exists():  # a script would make it
                 return
+            self._due.clear()
             begin_ms = (await read_head(store)).now_ms - MINUTES * MINUTE_MS
             reader = self._reader = EntryReader(store, HEARTBEATS, begin_ms)
             self.per_minute, self.is_known = Counter(), False
-        while (entries := await reader.read(_PAGE)) and reader is self._reader:
+        while (entries := await reader.read(_PAGE)) and not self._due.is_set():
             self.per_minute.update(_beat.decode(entry).ms // MINUTE_MS for entry in entries)
             await asyncio.sleep(_PAGE_PAUSE_S)
-        self.is_known = self.is_known or reader is self._reader
+        self.is_known = self.is_known or not self._due.is_set()
         oldest = max(self.per_minute, default=0) - MINUTES
         for minute in [one for one in self.per_minute if one <= oldest]:
             del self.per_minute[minute]

@@ -6,28 +6,22 @@ The stream holds a day, and 32 MiB, at most; it is read once, and then what is n
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import logging
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 import msgspec
 
-from ...errors import RegistryError
 from ...events.journal import LOOKUPS
 from ...store.snapshot import read_head
 from ...store.streams import EntryReader
-from ...tasks import cancelled, pause
 from ..state import MINUTE_MS, State
-
-logger = logging.getLogger(__name__)
+from .rereading import Rereading
 
 HOUR_MS: Final = 3_600_000
 HOURS: Final = 24
 OTHERS: Final = "(others)"
 _EVERY_S: Final = 5.0
-_RETRY_S: Final = 1.0
 _PAGE: Final = 25  # each may have 32 KiB, and pages are answered in between
 _NAMES: Final = 20_000  # in an hour; each worker names 10,000 at most
 _FRONT_ENDS: Final = 20
@@ -80,7 +74,7 @@ class AskedName(NamedTuple):
         )  # fmt: skip
 
 
-class MissingNames:
+class MissingNames(Rereading):
     """The names that clients of a namespace asked for in vain.
 
     since_ms: since when they are known; None: nothing was read yet. lookups, in_vain: how many lookups were counted in
@@ -89,9 +83,8 @@ class MissingNames:
     """
 
     def __init__(self, state: State) -> None:
-        self._state = state
+        super().__init__(state, LOOKUPS, _EVERY_S)
         self._reader: EntryReader | None = None
-        self._due = asyncio.Event()
         self._busy = asyncio.Lock()
         self._hours: dict[int, dict[str, AskedName]] = {}
         self._begins: dict[int, str] = {}  # of each hour: the place in the stream before its first entry
@@ -99,29 +92,9 @@ class MissingNames:
         self.since_ms: int | None = None
         self.lookups, self.in_vain = Counter[int](), Counter[int]()
         self.of_cluster: defaultdict[str, Counter[int]] = defaultdict(Counter)
-        state.on_load.append(self._due.set)
-
-    async def keep(self) -> None:
-        """Read what is new, every few seconds. Runs until cancelled."""
-        while not cancelled():
-            try:
-                if self._state.loaded:
-                    await self.read()
-            except RegistryError as error:
-                logger.info("the stream lookups is read later: %s", error)
-                await pause(_RETRY_S)
-            if cancelled():  # else a cancellation that was swallowed costs this whole wait
-                return
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_EVERY_S):
-                    await self._due.wait()
 
     async def read(self) -> None:
-        """Read what is new; everything again after the tables were read again.
-
-        Raises:
-            StoreUnavailable: Redis does not answer. StoreError: this login may not read the stream.
-        """
+        """Count the lookups that are new."""
         async with self._busy:
             await self._read()
 

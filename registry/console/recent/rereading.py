@@ -1,0 +1,56 @@
+"""Keeps what is counted from a stream current: what is new is read every few seconds, everything after a reload."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from abc import ABC, abstractmethod
+
+from ...errors import RegistryError
+from ...events.journal import Stream
+from ...tasks import cancelled, pause
+from ..state import State
+
+logger = logging.getLogger(__name__)
+
+_RETRY_S = 1.0
+
+
+class Rereading(ABC):
+    """What is counted from a stream of a namespace.
+
+    Args:
+        stream: which one. every_s: how long what is new may wait.
+    """
+
+    def __init__(self, state: State, stream: Stream, every_s: float) -> None:
+        self._state = state
+        self._stream = stream
+        self._every_s = every_s
+        self._due = asyncio.Event()  # the tables were read again: it may be another Redis
+        state.on_load.append(self._due.set)
+
+    @abstractmethod
+    async def read(self) -> None:
+        """Read what is new; everything again after the tables were read again.
+
+        Raises:
+            StoreUnavailable: Redis does not answer. StoreError: this login may not read the stream.
+        """
+
+    async def keep(self) -> None:
+        """Read it again and again. Runs until cancelled."""
+        while not cancelled():
+            try:
+                if self._state.loaded:
+                    await self.read()
+            except RegistryError as error:
+                logger.info("the stream %s is read later: %s", self._stream, error)
+            if self._due.is_set():  # the namespace is gone, or was read again meanwhile
+                await pause(_RETRY_S)
+            if cancelled():  # else a cancellation that was swallowed costs this whole wait
+                return
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._every_s):
+                    await self._due.wait()
