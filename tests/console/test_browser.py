@@ -66,6 +66,18 @@ def test_a_change_appears_by_itself_and_a_pause_holds_it_back(page, loop, filled
     page.locator("#changes .change", has_text="ns/live-two").wait_for()
 
 
+def test_new_changes_stand_out_and_nothing_of_the_page_is_painted_again_and_again(page, loop, filled):
+    page.goto("/changes")
+    page.locator("#changes .change").first.wait_for()
+    loop(filled.kv.put("ns", "stands-out", "1"))
+    new = page.locator("#changes .change.new", has_text="ns/stands-out")
+    new.wait_for()
+    assert page.evaluate("document.getAnimations().length") == 0  # each frame of one costs the main thread
+    plain = page.locator("#changes .change:not(.new)").first
+    colour = "one => getComputedStyle(one).backgroundColor"
+    assert new.evaluate(colour) != plain.evaluate(colour)
+
+
 def test_ten_tabs_share_one_stream_and_all_stay_true(chromium, site, loop, filled):
     context = chromium.new_context(base_url=site.url)
     context.set_default_timeout(60_000)
