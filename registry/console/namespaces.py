@@ -16,6 +16,7 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from .context import Console, PageWriter
+from .findings import ConsoleFinding
 from .login.needs import LIST
 from .login.viewer import Viewer
 from .pages import changes, login
@@ -29,8 +30,9 @@ _ORDER: Final = ("bad", "warn", "note", "")
 class NamespaceLine(NamedTuple):
     """A namespace on the first page.
 
-    level: of the worst that is wrong, empty: nothing is. text: what that is. wrong: how many things need a look.
-    user: as whom somebody is logged in there. The numbers are None for somebody who may not list its tables.
+    level: of the worst that is wrong, empty: nothing is. text: what that is. show: where there is more of it. wrong:
+    how many things need a look. user: as whom somebody is logged in there. The numbers are None for somebody who may
+    not list its tables.
     """
 
     name: str
@@ -39,6 +41,7 @@ class NamespaceLine(NamedTuple):
     wrong: int
     user: str
     page: str
+    show: str = ""
     brokers: int | None = None
     broker_names: int | None = None
     clusters: int | None = None
@@ -130,11 +133,12 @@ class Namespaces(PageWriter):
         facts = await console.facts.now()
         findings, _ = await wrong_now(console, facts)
         tables = console.state.tables
+        worst = findings[0] if findings else ConsoleFinding("note", "")
         return NamespaceLine(
-            console.namespace, findings[0].level if findings else "", findings[0].text if findings else "",
+            console.namespace, worst.level if findings else "", worst.text,
             sum(finding.level != "note" for finding in findings), viewer.name, page,
-            brokers=len(facts.brokers) if facts else 0, broker_names=len(tables.brokers),
-            clusters=len(tables.clusters), topics=len(tables.topics),
+            show=console.url(worst.page) if worst.page else "", brokers=len(facts.brokers) if facts else 0,
+            broker_names=len(tables.brokers), clusters=len(tables.clusters), topics=len(tables.topics),
             front_ends=sum(one.state != "gone" for one in facts.fleet.front_ends) if facts else 0,
         )  # fmt: skip
 

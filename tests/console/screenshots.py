@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import importlib.util
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import msgspec
@@ -54,10 +55,13 @@ PAGES = {
     "kv": "/kv", "users": "/users", "front-ends": "/front-ends", "streams": "/streams", "report": "/report",
     "compare": "/compare?at=-70m", "actions": "/actions", "action": "/action?do=wipe&name=orders-a",
     "refused": "/action?do=forget&name=orders-a", "past-now": "/?at=-70m", "past-missing": "/missing?at=-70m",
+    "namespaces": "/",  # of a console with several
     "past-changes": "/changes?at=-70m", "past-front-ends": "/front-ends?at=-70m", "past-streams": "/streams?at=-70m",
 }  # fmt: skip
 
 BY_ADMIN = {"users"}
+# further namespaces of the same Redis, and the brokers that each has
+NEIGHBOURS = {"billing": ("ledger-a",), "crm": ("orders-a", "orders-b"), "staging": ("events-a", "orders-b")}
 
 # What is kept in docs: the page as most see it, and the one that has the least room.
 KEPT = (("light", 1280), ("dark", 400))
@@ -204,6 +208,21 @@ class Story:
         await self.bed.leases.reap(10, sweeper="s1", process=msgspec.json.encode(sweeper))
 
 
+@contextlib.asynccontextmanager
+async def neighbour(url: str, namespace: str) -> AsyncIterator[Story]:
+    """Another namespace: in ``crm`` one broker left, in ``staging`` one may not be written to."""
+    async with Store(url, namespace) as store:
+        await store.connect()
+        story = Story(store)
+        await story.beat(*NEIGHBOURS[namespace])
+        if namespace == "crm":
+            await story.bed.register("10.4.0.51:10911", "leads-a", cluster="crm", topics=["leads", "visits"])
+            await story.leave("leads-a", "crm", "10.4.0.51:10911")
+        if namespace == "staging":
+            await story.by(ALICE).routes.set_write_perm("events-a", "wipe")
+        yield story
+
+
 class Registry(threading.Thread):
     """Plays the story, and then keeps everybody alive until it is told to stop."""
 
@@ -218,7 +237,7 @@ class Registry(threading.Thread):
         asyncio.run(self._play())
 
     async def _play(self) -> None:
-        async with Store(self._url, NAMESPACE) as store:
+        async with Store(self._url, NAMESPACE) as store, contextlib.AsyncExitStack() as stack:
             await store.connect()
             story = Story(store)
             await story.begin(200)
@@ -227,9 +246,13 @@ class Registry(threading.Thread):
             await asyncio.to_thread(self.watched.wait)
             await story.last_hour()
             await story.come(self._fleet)
+            neighbours = [await stack.enter_async_context(neighbour(self._url, name)) for name in NEIGHBOURS]
             while not self._stopped.is_set():
                 await story.stay()
                 await story.beat()
+                for one, names in zip(neighbours, NEIGHBOURS.values(), strict=True):
+                    await one.stay()
+                    await one.beat(*names)
                 self.done.set()
                 await asyncio.to_thread(self._stopped.wait, 1.0)
 
@@ -294,8 +317,8 @@ def shrink(file: Path) -> None:
         image.convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE).save(file, optimize=True)
 
 
-def take(url: str, folder: Path, names: list[str], everything: bool) -> list[Path]:
-    """Take the pictures; returns their files."""
+def take(url: str, several: str, folder: Path, names: list[str], everything: bool) -> list[Path]:
+    """Take the pictures; returns their files. several: the address of a console with several namespaces."""
     taken = []
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
@@ -304,6 +327,10 @@ def take(url: str, folder: Path, names: list[str], everything: bool) -> list[Pat
                 base_url=url, color_scheme=scheme, viewport={"width": width, "height": HEIGHT}, timezone_id="UTC"
             ).new_page()
             page.set_default_timeout(60_000)
+            if "namespaces" in names:
+                page.goto(several)
+                page.get_by_role("link", name="crm").wait_for()
+                taken.append(shoot(page, folder, "namespaces", scheme, width, whole))
             if "login" in names:
                 open_page(page, "login")
                 taken.append(shoot(page, folder, "login", scheme, width, whole))
@@ -312,7 +339,7 @@ def take(url: str, folder: Path, names: list[str], everything: bool) -> list[Pat
                     page.context.clear_cookies()
                     log_in(page, who)
                 for name in names:
-                    if name != "login" and name in own and open_page(page, name):
+                    if name not in ("login", "namespaces") and name in own and open_page(page, name):
                         taken.append(shoot(page, folder, name, scheme, width, whole))
         browser.close()
     return taken
@@ -349,11 +376,14 @@ def main() -> None:
         process = Running(server.url, NAMESPACE, work, "--login", "--actions", *report_file(work))
         registry.watched.set()
         registry.done.wait(60)
+        also = [word for one in NEIGHBOURS for word in ("--also", one)]
+        several = Running(server.url, NAMESPACE, work, *also)
         try:
-            for file in take(process.url, asked.folder, asked.page or list(PAGES), asked.all):
+            for file in take(process.url, several.url, asked.folder, asked.page or list(PAGES), asked.all):
                 print(file, file.stat().st_size // 1024, "kB")
         finally:
             registry.stop()
+            several.end()
             process.end()
             if "Traceback" in process.err:
                 print(process.err)

@@ -91,6 +91,7 @@ async def test_the_first_page_lists_all_namespaces_the_worst_first(several, two)
     for line in lines:
         findings = own[line["name"]]["findings"]
         assert line["text"] == findings[0]["text"]  # what its own page says first
+        assert line["show"] == f"/ns/{line['name']}{findings[0]['page']}"
         assert line["wrong"] == sum(one["level"] != "note" for one in findings)
     assert by_name[second]["wrong"] > by_name[first]["wrong"]
     assert [line["name"] for line in lines] == [second, first]
