@@ -96,19 +96,23 @@ class PageWriter:
         ours = {"url": self.url, "home_url": self.home_url, "static": self._static, "linked": self.linked}
         return _environment().get_template(template).render(ours | {"version": self.version} | values)
 
-    def linked(self, text: str, names: Iterable[Named], prefix: str, at_ms: int | None = None) -> Markup:
+    def linked(
+        self, text: str, names: Iterable[Named], prefix: str, at_ms: int | None = None, *, in_list: bool = False
+    ) -> Markup:
         """A sentence in which names lead to their pages.
 
         Args:
             names: in the order of the text, which may lack some. prefix: what the ids of the links begin with: by them
-                a refresh finds again which link has the focus.
+                a refresh finds again which link has the focus. in_list: of many such sentences, each with a page of
+                its own: the links are no stops of the Tab key.
         """
+        stop = Markup(' tabindex="-1"') if in_list else ""
         made, place = Markup(), 0
         for number, (kind, name) in enumerate(names, 1):
             begin = find_name(text, name, place)
             if begin >= 0:
                 address = self.url(f"/{kind}", name=name, at=at_ms)
-                link = Markup('<a id="{}-{}" href="{}">{}</a>').format(prefix, number, address, printable(name))
+                link = Markup('<a id="{}-{}" href="{}"{}>{}</a>').format(prefix, number, address, stop, printable(name))
                 made += escape(printable(text[place:begin])) + link
                 place = begin + len(name)
         return made + escape(printable(text[place:]))
