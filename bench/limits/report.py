@@ -86,6 +86,7 @@ def _sizes(found: Sequence[Found]) -> str:
         return [f"p50 {one[name]['p50_ms']:.2f}, p99 {one[name]['p99_ms']:.2f} ms" for one in found]
 
     longest = [f"{one['rebuild']['longest_ms']:.1f} ms" if "longest_ms" in one["rebuild"] else "" for one in found]
+    routes = [f"{one['rebuild']['lookup_s']:.2f} s" if "lookup_s" in one["rebuild"] else "" for one in found]
     rows = [
         ["all brokers register at once", *cost("fill")],
         ["1,000 small lookups/s meanwhile", *latency("small lookups while all register")],
@@ -102,6 +103,7 @@ def _sizes(found: Sequence[Found]) -> str:
         [f"{found[0]['leavers']} brokers leave", *cost("brokers leave")],
         ["and come again", *cost("and come again")],
         ["a front end starts again and reads everything", *cost("rebuild")],
+        ["a client that asks for routes is without an answer for", *routes],
         ["Redis' longest script meanwhile", *longest],
         ["memory then", *memory("rebuilt")],
     ]

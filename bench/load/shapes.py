@@ -48,7 +48,9 @@ class ShapeBroker:
 
 @dataclass(frozen=True)
 class TableShape:
-    """changed_by: which brokers have the variants with changed topics (they are long)."""
+    """ten_by, all_by: how many brokers have the variants with changed topics (they are long). timeout_ms: after which a
+    broker expires that is silent; None: two minutes.
+    """
 
     name: str
     what: str
@@ -56,6 +58,7 @@ class TableShape:
     brokers: tuple[ShapeBroker, ...]
     ten_by: int = 0
     all_by: int = 0
+    timeout_ms: int | None = None
 
     @cached_property
     def owners(self) -> dict[int, list[ShapeBroker]]:
@@ -135,6 +138,7 @@ class TableShape:
             cluster_name=broker.cluster,
             ha_server_addr=broker.addr.replace(":10911", ":10912"),
             broker_id=0,
+            heartbeat_timeout_millis=self.timeout_ms,
             enable_acting_master=False,
         )
         ext_fields = {**header.to_ext_fields(), "bodyCrc32": "0" * 10}

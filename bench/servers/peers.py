@@ -95,6 +95,10 @@ class MeasuredServer:
         """Memory in MB of each process: its command and number."""
         return {f"{process.name()} {process.pid}": process.memory_full_info().pss / 1e6 for process in self.processes()}
 
+    def tail(self) -> str:
+        """The last lines that its processes have logged."""
+        return "\n".join(f"{root.name}: {root.tail()}" for root in self._roots)
+
     def stop(self) -> None:
         for root in reversed(self._roots):
             root.end()

@@ -17,6 +17,7 @@ from ..auth.authorization import Sender
 from ..auth.refusal import Refusal
 from ..counting.lookup_samples import KnownLookups
 from ..requests.context import RequestContext
+from ..requests.early_lookups import EarlyLookups
 from ..requests.lookup_cache import LookupCache
 from ..requests.reads import reads
 from ..requests.writes import Write, writes
@@ -30,6 +31,14 @@ logger = logging.getLogger(__name__)
 _KNOWS_GO_AWAY = 476
 _LOADING = Freshness.LOADING
 _LOOKUP = int(RequestCode.GET_ROUTEINFO_BY_TOPIC)
+
+
+class TablesAwaited(Exception):
+    """A request needs the tables, which are being read; early: what to wait at."""
+
+    def __init__(self, early: EarlyLookups) -> None:
+        super().__init__()
+        self.early = early
 
 
 class Asker(Sender, Watcher, Protocol):
@@ -69,12 +78,17 @@ class Answering:
         self._not_sent_away = not_sent_away
         self.reads = reads(context.behaviour)
         self.writes = writes(context.behaviour)
+        self.early: EarlyLookups | None = None
+        """While the tables are read for the first time, and that takes long."""
 
     def answer(self, asker: Asker, command: Command, frame: bytes) -> bytes | None:
         """The answer, also if the client wants none; None: there is none yet, or never.
 
         Args:
             frame: what the command was decoded from.
+
+        Raises:
+            TablesAwaited: nothing was done yet.
         """
         context, code, opaque = self._context, command.code, command.opaque
         if opaque is None:
@@ -86,6 +100,9 @@ class Answering:
                 context.counters.answered(code, refused)
                 return refused
         if context.draining or context.authorization is not None or context.view.freshness is _LOADING:
+            if self.early is not None and not context.draining:
+                self._answer_early(self.early, asker, command, opaque, len(frame))
+                return None
             refusal = self._refusal(asker, command, opaque)
             if refusal is not None:
                 context.counters.answered(code, refusal)
@@ -164,6 +181,19 @@ class Answering:
             if asker.known is not self._known and authorization.may_ask_open(asker):
                 asker.known = self._known
         return None
+
+    def _answer_early(
+        self, early: EarlyLookups, asker: Asker, command: Command, opaque: int, frame_bytes: int
+    ) -> None:  # fmt: skip
+        """Have a lookup answered without the tables, unless rules are enforced: they go by what is in the tables."""
+        context = self._context
+        enforces = context.authorization is not None and context.authorization.enforces
+        if (
+            command.code != _LOOKUP or enforces or context.in_flight >= self._in_flight
+            or not context.rates.begun(asker.host, self._in_flight)
+        ):  # fmt: skip
+            raise TablesAwaited(early)
+        asker.queue(early.lookup, command, opaque, frame_bytes)
 
     def _refused_write(self, asker: Asker, command: Command, opaque: int, refusal: Refusal) -> bytes:
         """The answer to a write that the rules refuse: it takes no place, no turn, and of limits only its address's."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+from collections.abc import Callable
 from typing import Any
 
 from ...errors import RemoteProtocolError
@@ -20,6 +21,7 @@ from ..counting.closed import Closed
 from ..counting.lookup_samples import KnownLookups
 from ..requests.writes import Write
 from ..view.drains import RoutesAsked
+from .answering import TablesAwaited
 from .connections import Connections
 from .held_memory import request_bytes
 from .large_frames import LARGE_FRAME_BYTES
@@ -38,9 +40,9 @@ class ServerConnection(Remote, asyncio.Protocol):
     """The protocol object of one connection, as asyncio calls it. See the module."""
 
     __slots__ = (
-        "_backlog", "_closing", "_connections", "_context", "_large", "_lost", "_out_of_time", "_progress_bytes",
-        "_reader", "_reading_paused", "_sends_large", "_skip_bytes", "_waits", "_watched_bytes", "_writes",
-        "active_at_s", "asked", "channel", "closed_as", "frame_since_s", "known", "paused_at_s", "unread_bytes",
+        "_backlog", "_connections", "_context", "_is_waiting", "_large", "_progress_bytes", "_reader",
+        "_reading_paused", "_sends_large", "_skip_bytes", "_waits", "_watched_bytes", "_writes", "active_at_s", "asked",
+        "channel", "closed_as", "closing", "frame_since_s", "known", "lost", "paused_at_s", "unread_bytes",
     )  # fmt: skip
 
     def __init__(self, connections: Connections) -> None:
@@ -51,9 +53,9 @@ class ServerConnection(Remote, asyncio.Protocol):
         self._backlog: list[bytes] = []
         self._writes = WriteQueue(self._context)
         self._watched_bytes = self._progress_bytes = 0
-        self._closing = self._lost = self._reading_paused = False
+        self.closing = self.lost = self._reading_paused = False
         self.closed_as, self.asked = Closed.CLIENT, RoutesAsked()
-        self._large = self._waits = self._sends_large = self._out_of_time = False
+        self._large = self._waits = self._sends_large = self._is_waiting = False
         self._skip_bytes = 0  # of a frame that is too long, and answered: hanging up before could take its answer along
         self.channel = self._context.channels.new_channel()
         self.known: KnownLookups = connections.known_at_first
@@ -76,7 +78,7 @@ class ServerConnection(Remote, asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Answer every whole frame, and keep what is left for the next read."""
-        if self._closing:
+        if self.closing:
             self._skip(len(data))
             return
         connections = self._connections
@@ -89,7 +91,7 @@ class ServerConnection(Remote, asyncio.Protocol):
         self._receive(data)
 
     def _receive(self, data: bytes) -> None:
-        reader = self._reader
+        reader, connections = self._reader, self._connections
         out: list[bytes] = []
         if not reader.pending and not self._backlog:
             if is_frame(data):  # one, and whole, as most come
@@ -101,15 +103,18 @@ class ServerConnection(Remote, asyncio.Protocol):
             if not reader.pending:
                 self.frame_since_s = None
             elif frames or self.frame_since_s is None or reader.pending_bytes >= self._progress_bytes:
-                self.frame_since_s = self._connections.clock_s
+                self.frame_since_s = connections.clock_s
                 self._progress_bytes = reader.pending_bytes + _PROGRESS_BYTES
             self._hold()
-            if self._closing:
+            if self.closing:
                 return
         if self._backlog:
             self._backlog += frames
         elif frames or out:
             self._answer(frames, out)
+        if reader.pending and connections.answering.early is not None:  # no lookup is so large
+            self._wait_for(connections.answering.early.wait, [])
+            return
         if self._large or reader.announced_bytes >= LARGE_FRAME_BYTES:
             self._look_at_head()
             self._look_at_large_frame()
@@ -128,14 +133,14 @@ class ServerConnection(Remote, asyncio.Protocol):
         self.paused_at_s = None
         self.active_at_s = self._connections.clock_s
         self._transport.set_write_buffer_limits(high=self._connections.limits.write_buffer_bytes)
-        if not self._out_of_time:
+        if not self._is_waiting:
             self.go_on()
 
     def go_on(self) -> None:
         """Answer what has come meanwhile, and read on."""
-        self._out_of_time = False
+        self._is_waiting = False
         frames, self._backlog = self._backlog, []
-        if frames and not self._closing:
+        if frames and not self.closing:
             self._answer(frames, [])
         if self._reader.error is not None and not self._backlog:
             self.refuse(self._reader.error)
@@ -143,7 +148,7 @@ class ServerConnection(Remote, asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         """Forget the connection; its brokers lose their channel once its last write is done."""
-        self._lost = self._closing = self.hung_up = True
+        self.lost = self.closing = self.hung_up = True
         self.was_reset = error is not None
         self._connections.gone(self)
         self._context.watches.gone(self)
@@ -160,7 +165,7 @@ class ServerConnection(Remote, asyncio.Protocol):
 
     def measure(self) -> None:
         """Look how much of its answers the client has not read."""
-        unread_bytes = self._transport.get_write_buffer_size() if not self._lost else 0
+        unread_bytes = self._transport.get_write_buffer_size() if not self.lost else 0
         if self._backlog:
             unread_bytes += sum(map(len, self._backlog))
         if unread_bytes != self.unread_bytes:
@@ -178,26 +183,16 @@ class ServerConnection(Remote, asyncio.Protocol):
 
     # closing
 
-    @property
-    def lost(self) -> bool:
-        """Whether the socket is closed."""
-        return self._lost
-
-    @property
-    def closing(self) -> bool:
-        """Whether the connection is closed or about to be."""
-        return self._closing
-
     def close(self, closed_as: Closed, reason: str) -> None:
         """Hang up after what is written has gone out; the reason is logged."""
-        if not self._closing:
+        if not self.closing:
             self._closes(closed_as, "closing", reason, logging.INFO)
             self._transport.close()
 
     def abort(self, closed_as: Closed, reason: str, level: int = logging.WARNING) -> None:
         """Close the connection at once; the reason is logged."""
-        if not self._lost:
-            self._closes(self.closed_as if self._closing else closed_as, "dropping", reason, level)
+        if not self.lost:
+            self._closes(self.closed_as if self.closing else closed_as, "dropping", reason, level)
             self._transport.abort()
 
     def drop(self, reason: str) -> None:
@@ -212,7 +207,7 @@ class ServerConnection(Remote, asyncio.Protocol):
 
     def refuse(self, error: RemoteProtocolError, closed_as: Closed = Closed.BAD_FRAME) -> None:
         """Hang up because of bytes that are no frame, and count that."""
-        if self._closing:
+        if self.closing:
             return
         self._context.counters.bad_frames += 1
         length, came = self._reader.too_long or (0, b"")
@@ -226,7 +221,7 @@ class ServerConnection(Remote, asyncio.Protocol):
         self._send([answer])
 
     def _closes(self, closed_as: Closed, how: str, reason: str, level: int) -> None:
-        self._closing, self.closed_as = True, closed_as
+        self.closing, self.closed_as = True, closed_as
         told = f"{how} the connection of {self.address}: {reason}"
         self._context.rates.tell(f"connections closed, {closed_as}", self.host, told, level)
 
@@ -247,7 +242,7 @@ class ServerConnection(Remote, asyncio.Protocol):
         for number, frame in enumerate(frames):
             if slice_ is not None and slice_.is_over():
                 self._send(out)
-                self._wait_for_time(frames[number:])
+                self._wait_for(connections.loop_time.wait, frames[number:])
                 return
             try:
                 command = connections.decode(frame)
@@ -257,7 +252,11 @@ class ServerConnection(Remote, asyncio.Protocol):
                 return
             if command.flag & FLAG_RESPONSE:
                 continue
-            answer = connections.answering.answer(self, command, frame)
+            try:
+                answer = connections.answering.answer(self, command, frame)
+            except TablesAwaited as awaited:
+                self._wait_for(awaited.early.wait, frames[number:])
+                break
             if answer is not None and not command.flag & FLAG_ONEWAY:
                 out.append(answer)
                 out_bytes += len(answer)
@@ -271,13 +270,13 @@ class ServerConnection(Remote, asyncio.Protocol):
         if slice_ is not None:
             slice_.end()
 
-    def _wait_for_time(self, frames: list[bytes]) -> None:
-        """Its address has had its part of the loop's time: read nothing, and answer these frames later."""
+    def _wait_for(self, wait: Callable[[ServerConnection], None], frames: list[bytes]) -> None:
+        """Read nothing, and answer these frames later: when its address has time again, or the tables are there."""
         self._backlog = frames + self._backlog
-        if not self._out_of_time:
-            self._out_of_time = True
+        if not self._is_waiting:
+            self._is_waiting = True
             self._pause_reading()
-            self._connections.loop_time.wait(self)
+            wait(self)
         self.measure()
 
     def hold_watch(self, size: int) -> None:
@@ -293,7 +292,7 @@ class ServerConnection(Remote, asyncio.Protocol):
 
     def answer_watch(self, opaque: int, answer: WatchAnswer | None) -> None:
         """Answer a route watch that was held, unless the connection is gone; None tells the client to go away."""
-        if self._closing:
+        if self.closing:
             return
         replies = self._context.replies
         reply = replies.go_away.reply(opaque) if answer is None else replies.watched(opaque, answer)
@@ -301,18 +300,18 @@ class ServerConnection(Remote, asyncio.Protocol):
         self._send([reply])
 
     def _send(self, out: list[bytes]) -> None:
-        if out and not self._lost:
+        if out and not self.lost:
             self._transport.write(out[0] if len(out) == 1 else b"".join(out))
             if self._transport.get_write_buffer_size():
                 self.measure()
-                if not self._lost and not self._connections.held.has_room(self, 0):
+                if not self.lost and not self._connections.held.has_room(self, 0):
                     self._transport.set_write_buffer_limits(high=_SMALL_BUFFER_BYTES)
 
     # writes: in the order in which they came, one at a time
 
     def queue(self, write: Write, command: Command, opaque: int, frame_bytes: int) -> None:
         """Have a write done after those before it, and answered."""
-        if self._closing:
+        if self.closing:
             return
         self._writes.add(self, write, command, opaque, request_bytes(command, frame_bytes))
         self._hold()
@@ -335,7 +334,7 @@ class ServerConnection(Remote, asyncio.Protocol):
     def writes_done(self) -> None:
         """None is left, or the connection was dropped while one was worked on."""
         self._hold()
-        if self._lost:
+        if self.lost:
             self._context.channels.closed(self)
 
     # bounds
@@ -347,7 +346,7 @@ class ServerConnection(Remote, asyncio.Protocol):
 
     def _look_at_head(self) -> None:
         """Refuse a large request by its header, if that is enough; the rest of it is passed over."""
-        head = self._reader.head() if not self._backlog and not self._closing else None
+        head = self._reader.head() if not self._backlog and not self.closing else None
         try:
             answer = self._connections.answering.of_head(self, head, self._reader.announced_bytes) if head else None
         except RemoteProtocolError as error:
@@ -361,7 +360,7 @@ class ServerConnection(Remote, asyncio.Protocol):
     def _look_at_large_frame(self) -> None:
         """Ask for a turn when a large frame has begun; give it back when none is being received or worked on."""
         begun = self._reader.announced_bytes >= LARGE_FRAME_BYTES
-        if begun and not self._large and not self._closing:
+        if begun and not self._large and not self.closing:
             self._large = True
             if not (self._sends_large or self.is_tls or self._reading_paused):
                 self._sends_large = True
@@ -371,7 +370,7 @@ class ServerConnection(Remote, asyncio.Protocol):
             if not self._connections.large_frames.enter(self, self._turn_has_come, account, size):
                 self._waits = True
                 self._pause_reading()
-        elif self._large and not begun and (self._lost or not self._writes):
+        elif self._large and not begun and (self.lost or not self._writes):
             self._large = self._waits = False
             self._connections.large_frames.leave(self)
 
@@ -385,15 +384,15 @@ class ServerConnection(Remote, asyncio.Protocol):
         self._resume_reading()
 
     def _pause_reading(self) -> None:
-        if not self._reading_paused and not self._closing:
+        if not self._reading_paused and not self.closing:
             self._reading_paused = True
             if self.frame_since_s is not None:
                 self.frame_since_s = math.inf  # the time during which we do not read is not the client's
             self._transport.pause_reading()
 
     def _resume_reading(self) -> None:
-        waits = self._waits or self._out_of_time or self.paused_at_s is not None
-        if self._reading_paused and not waits and not self._closing:
+        waits = self._waits or self._is_waiting or self.paused_at_s is not None
+        if self._reading_paused and not waits and not self.closing:
             self._reading_paused = False
             if self.frame_since_s is not None:
                 self.frame_since_s = self._connections.clock_s

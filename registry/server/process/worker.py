@@ -17,6 +17,7 @@ import signal
 import socket
 import sys
 import time
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, Final
 
@@ -45,6 +46,7 @@ from ..net.connections import ConnectionLimits, Connections
 from ..net.first_bytes import Doorway
 from ..net.tls import Tls
 from ..requests.context import RequestContext
+from ..requests.early_lookups import EarlyLookups, answering_early
 from ..view.channels import ChannelOwner
 from ..view.follower import BLOCK_MS, Follower
 from ..view.lease_loop import LeaseLoop
@@ -156,6 +158,7 @@ class Worker:
         self._stop = asyncio.Event()
         self._waits_for_redis = False
         self._connections: Connections | None = None
+        self._server: Server | None = None
         self._answers = False
         address, http_address = advertised(settings)
         self._told = WorkerFacts(
@@ -216,9 +219,9 @@ class Worker:
                     ("tls", tls.watch(connections.revoked)),
                 )
             ]
-            server: Server | None = None
-            while not self._stop.is_set() and not await self._has_tables():
-                server = server or await self._listen(doorway, connections)
+            listening = partial(self._listening, doorway, connections)
+            while not self._stop.is_set() and not await self._has_tables(connections, listening):
+                await listening()
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(_REACH_EVERY_S):
                         await self._stop.wait()
@@ -236,8 +239,8 @@ class Worker:
                     ("memory", trim_after_bursts(lambda: self._counters.registrations_changed)),
                 )
             ]
-            # Without a wait connections stay in the backlog until here: their requests are answered from the tables.
-            server = server or await self._listen(doorway, connections)
+            # Small tables are read before this worker listens: connections stay in the backlog until here.
+            server = await listening()
             # The tables are long-lived: the collector need not look at them again and again, nor once now.
             if owns_process:
                 gc.freeze()
@@ -261,8 +264,11 @@ class Worker:
         await self._tail_store.close()
         await self._lease_store.close()
 
-    async def _has_tables(self) -> bool:
+    async def _has_tables(self, connections: Connections, listening: Callable[[], Awaitable[Server]]) -> bool:
         """Connect to Redis and read the tables; False: it is away, and this worker is to wait for it.
+
+        Args:
+            listening: called if that takes long, so that lookups are answered meanwhile.
 
         Raises:
             StoreUnavailable: it is away, and this worker is not to wait.
@@ -271,8 +277,9 @@ class Worker:
         try:
             await self._store.connect()
             await self._authentication.start()
-            await self._follower.start()
-            await self._lease_loop.renew()
+            async with answering_early(EarlyLookups(self._store, self._settings), connections.answering, listening):
+                await self._follower.start()
+                await self._lease_loop.renew()
         except StoreUnavailable as error:
             if not self._spec.wait:
                 raise
@@ -283,12 +290,16 @@ class Worker:
         self._waits_for_redis = False
         return True
 
-    async def _listen(self, doorway: Doorway, connections: Connections) -> Server:
-        source = socket.socket(fileno=self._spec.connections_fd)
-        if source.family == socket.AF_UNIX:
-            return ReceivedConnections(source, doorway, connections.all)
-        backlog = self._settings.server_socket_backlog
-        return await asyncio.get_running_loop().create_server(doorway, sock=source, backlog=backlog)
+    async def _listening(self, doorway: Doorway, connections: Connections) -> Server:
+        if self._server is None:
+            source = socket.socket(fileno=self._spec.connections_fd)
+            if source.family == socket.AF_UNIX:
+                self._server = ReceivedConnections(source, doorway, connections.all)
+            else:
+                self._server = await asyncio.get_running_loop().create_server(
+                    doorway, sock=source, backlog=self._settings.server_socket_backlog
+                )
+        return self._server
 
     async def _drain(self, server: Server, connections: Connections) -> None:
         """Send clients away, stop accepting, finish what is in flight; no broker is removed."""

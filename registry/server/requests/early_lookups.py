@@ -1,0 +1,149 @@
+"""Answers lookups (105) from Redis itself while a worker reads the tables: of a large fleet that takes seconds."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Final, Protocol
+
+from ...behaviour import behaviour_of
+from ...config.in_force import in_force
+from ...config.settings import Settings
+from ...names import fault_of_name
+from ...protocol import headers
+from ...protocol.codes import RequestCode
+from ...protocol.command import Command
+from ...store.operator_reads import read_topic_tables
+from ...store.store import Store
+from ..view.freshness import Freshness
+from ..view.route_answers import RouteAnswers
+from ..view.view import View
+from .context import Peer, RequestContext
+from .reads import quoted_wanted, reads
+from .writes import get_routeinfo_of_product
+
+_AFTER_S: Final = 0.5
+
+
+class AnsweringPlace(Protocol):
+    """Where requests are answered; early: what answers lookups before there are tables."""
+
+    early: EarlyLookups | None
+
+
+class WaitingConnection(Protocol):
+    """A connection with requests that need the tables."""
+
+    def go_on(self) -> None:
+        """Answer what has come meanwhile, and read on."""
+
+
+class EarlyLookups:
+    """The lookups of one worker before it has tables, and the connections that wait for these.
+
+    A route that Redis has is answered. That there is none, or that Redis has lost changes, is known with the tables
+    alone: such a lookup waits for them. One topic is read at a time, and then Redis and this worker are left to others
+    for as long, so that the tables come nearly as soon as without.
+
+    Args:
+        own: the settings of this process.
+    """
+
+    def __init__(self, store: Store, own: Settings) -> None:
+        self._store = store
+        self._own = own
+        self._behaviour = behaviour = behaviour_of(own.compat)
+        self._is_quoted = quoted_wanted(behaviour)
+        self._from_tables = reads(behaviour)[RequestCode.GET_ROUTEINFO_BY_TOPIC]
+        self._reading: dict[str, asyncio.Task[RouteAnswers]] = {}
+        self._turn = asyncio.Lock()
+        self._ended = asyncio.Event()
+        self._waiting: list[WaitingConnection] = []
+
+    def wait(self, waiter: WaitingConnection) -> None:
+        """Have a connection go on when the tables are there."""
+        self._waiting.append(waiter)
+
+    def end(self) -> None:
+        """Have everything that waits go on: the tables are there, or cannot be read now."""
+        self._ended.set()
+        waiting, self._waiting = self._waiting, []
+        for waiter in waiting:
+            waiter.go_on()
+
+    async def lookup(self, context: RequestContext, command: Command, opaque: int, peer: Peer) -> bytes:
+        """Answer a lookup that came before the tables.
+
+        Raises:
+            StoreUnavailable: Redis does not answer.
+        """
+        topic = (command.ext_fields or {}).get("topic")
+        if topic and fault_of_name(topic) is None and not self._ended.is_set():
+            body = self._body(command, topic, await self._route(topic))
+            if body is not None and not (context.authorization and context.authorization.enforces):
+                context.counters.lookups_found += 1
+                context.lookup_counts.found(topic)
+                return context.replies.success.reply(opaque, body)
+        await self._ended.wait()
+        if context.view.freshness is Freshness.LOADING:
+            return context.replies.no_tables_yet.reply(opaque)
+        refusal = context.authorization and context.authorization.of_read(command, peer)
+        if refusal:
+            return context.replies.no_permission(opaque, refusal.text)
+        answer = self._from_tables(context, command, opaque)
+        return await get_routeinfo_of_product(context, command, opaque, peer) if answer is None else answer
+
+    def _body(self, command: Command, topic: str, answers: RouteAnswers) -> bytes | None:
+        zone = headers.GetRouteInfo.from_ext_fields(command.ext_fields).zone_filter
+        if zone is not None and self._behaviour.zones:
+            return answers.zone_route_body(topic, zone)
+        kept = answers.kept_route(topic, quoted_keys=self._is_quoted(command))
+        return None if kept is None else kept.body
+
+    async def _route(self, topic: str) -> RouteAnswers:
+        """The topic's route as Redis has it; lookups of one topic that wait at the same time share it."""
+        reading = self._reading.get(topic)
+        if reading is None:
+            reading = self._reading[topic] = asyncio.create_task(self._read(topic))
+            reading.add_done_callback(lambda _: self._reading.pop(topic, None))
+        return await asyncio.shield(reading)
+
+    async def _read(self, topic: str) -> RouteAnswers:
+        view = View()
+        answers = RouteAnswers(view, self._behaviour)
+        await self._turn.acquire()
+        since_s = time.monotonic()
+        try:
+            if not self._ended.is_set():
+                view.tables = await read_topic_tables(self._store, topic)
+        finally:
+            asyncio.get_running_loop().call_later(time.monotonic() - since_s, self._turn.release)
+        settings = in_force(self._own, view.tables.config, compat=self._store.compat)
+        answers.configure(acting_master=settings.support_acting_master, order_messages=settings.has_order_in_routes)
+        return answers
+
+
+@contextlib.asynccontextmanager
+async def answering_early(
+    early: EarlyLookups, answering: AnsweringPlace, listen: Callable[[], Awaitable[object]]
+) -> AsyncIterator[None]:
+    """Listen, and answer lookups early, when reading the tables within takes longer than half a second.
+
+    With small tables everybody waits in the socket's backlog instead, which costs less.
+    """
+
+    async def begin() -> None:
+        answering.early = early
+        await listen()
+
+    loop, begun = asyncio.get_running_loop(), list[asyncio.Task[None]]()
+    timer = loop.call_later(_AFTER_S, lambda: begun.append(loop.create_task(begin())))
+    try:
+        yield
+    finally:
+        timer.cancel()
+        await asyncio.gather(*begun)
+        answering.early = None
+        early.end()
