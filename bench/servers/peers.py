@@ -153,7 +153,10 @@ def serve(
 
 
 class OurServer(MeasuredServer):
-    """Front ends, each with its sweeper, and their Redis; cores: of Redis, and of the front ends unless they differ."""
+    """Front ends, each with its sweeper, and their Redis.
+
+    cores: of Redis, and of the front ends unless they differ. settings: more options of the front ends.
+    """
 
     def __init__(
         self,
@@ -164,8 +167,10 @@ class OurServer(MeasuredServer):
         name: str,
         front_end_cores: Sequence[int] | None = None,
         checkout: Checkout | None = None,
+        settings: Sequence[str] = (),
     ) -> None:
         self._processes, self.workers_count, self._checkout = processes, workers, checkout
+        self._settings = settings
         self._front_end_cores = cores if front_end_cores is None else front_end_cores
         home = processes.home("redis")
         # A unix socket's path must be short, so it is not in `home`, as the data is.
@@ -185,7 +190,7 @@ class OurServer(MeasuredServer):
                 time.sleep(_LOOK_EVERY_S)
 
     def _serve(self, port: int) -> tuple[int, ChildProcess]:
-        options = ["--workers", str(self.workers_count)]
+        options = ["--workers", str(self.workers_count), *self._settings]
         command = {"mqregistry": self._checkout.command} if self._checkout else {}
         return port, serve(self._processes, f"unix://{self._socket}", port, self._front_end_cores, *options, **command)
 

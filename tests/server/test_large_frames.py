@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import math
+import struct
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -11,6 +13,7 @@ import pytest
 
 from mqregistry.protocol.command import Command, encode_command
 from mqregistry.server.net.connection import ServerConnection
+from mqregistry.server.net.connections import ConnectionLimits
 from mqregistry.server.net.large_frames import LARGE_FRAME_BYTES, LargeFrames
 
 from .pair import Pair, Wire, java
@@ -309,3 +312,28 @@ async def test_slow_senders_hold_up_nobody_for_long() -> None:
     for peer in peers:
         peer.connection.data_received(LARGE[HALF:])
         await until_answered(peer)
+
+
+async def test_a_connection_that_waits_for_its_turn_is_not_idle(monkeypatch):
+    """The server reads nothing of it until then, and that may take longer than the limit for idle connections."""
+    monkeypatch.setattr("mqregistry.server.net.connections._TICK_S", 0.01)
+    side = Pair().quick
+    connections, waiting = side.connections, side.connection
+    connections.limits = ConnectionLimits(idle_s=0.2, frame_s=1000)
+    for sender in range(20):
+        connections.large_frames.enter(sender, lambda: None, "", 3 << 20)
+    ticks = asyncio.create_task(connections.tick())
+    try:
+        monkeypatch.setattr(connections.large_frames, "tick", lambda: None)  # those have their turn for long
+        waiting.data_received(struct.pack(">i", 1 << 20) + b"x" * 1000)
+        assert waiting.frame_since_s == math.inf
+        since_s = connections.clock_s
+        async with asyncio.timeout(60):
+            while connections.clock_s < since_s + 1:  # noqa: ASYNC110 (five times the limit)
+                await asyncio.sleep(0.01)
+        assert not side.wire.closed
+        for sender in range(20):
+            connections.large_frames.leave(sender)
+        assert waiting.frame_since_s < math.inf
+    finally:
+        ticks.cancel()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable, Container
 from functools import partial
 from typing import Final, NamedTuple, Protocol
@@ -175,7 +176,9 @@ class Connections:
                     connection.abort(
                         Closed.SLOW_CLIENT, f"it has not read its answers for {self.limits.slow_client_s:g} s"
                     )
-                elif connection.active_at_s < idle_before:
+                elif (
+                    connection.active_at_s < idle_before and since_s != math.inf
+                ):  # else we do not read: it has no turn
                     connection.close(Closed.IDLE, f"idle for {self.limits.idle_s:g} s")
             if asked > MOST_ASKED:
                 self.drains.bound()
