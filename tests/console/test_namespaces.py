@@ -126,6 +126,19 @@ async def test_each_namespace_has_all_pages_below_its_own_address(several, two):
     assert json.loads(await several.get(f"/ns/{second}/openapi.json"))["servers"] == [{"url": f"/ns/{second}"}]
 
 
+async def test_below_a_path_of_a_proxy_every_address_has_it(two, tmp_path):
+    await two[0].register(topics=["orders", "bills"])
+    name = names(two)[0]
+    async with open_several([bed.store for bed in two], tmp_path, root_path="/registry") as site:
+        for before in ("/registry", ""):  # whether the proxy cuts it off or not
+            page = await site.get(f"{before}/ns/{name}/brokers")
+            assert f'href="/registry/ns/{name}/topics"' in page
+            assert 'data-events="/registry/events"' in page
+            assert 'src="/registry/static/console.js' in page
+            assert f'href="/registry/ns/{name}/"' in await site.get(f"{before}/")
+            assert "share_stream" in await site.get(f"{before}/static/stream.js")
+
+
 async def test_an_action_changes_its_own_namespace_alone(several, two):
     first, second = names(two)
     for bed in two:

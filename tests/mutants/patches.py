@@ -28,6 +28,7 @@ ROWS: Final = [
     "R01",
     "R02",
     "R03",
+    "R04",
 ]
 """Sequences (A), hostile inputs (B), and who may do what (R)."""
 
