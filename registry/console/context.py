@@ -21,6 +21,7 @@ from starlette.responses import HTMLResponse, Response
 
 from ..config.settings import Settings
 from ..errors import RegistryError, StoreUnavailable
+from ..events.changes import Change
 from ..names import printable
 from ..operators.instants import parse_instant
 from ..operators.words import counted, duration, moment, perm, some, what
@@ -42,6 +43,7 @@ from .twins import VERSION, Failure, PageHead, failure_twin, page_twin, wants_js
 from .undo import can_undo
 
 PER_PAGE: Final = 100
+_WORDS: Final = 1000
 _COMMAND: Final = re.compile(r"'(mqregistry [^']+)'")
 
 
@@ -106,16 +108,19 @@ class PageWriter:
                 a refresh finds again which link has the focus. in_list: of many such sentences, each with a page of
                 its own: the links are no stops of the Tab key.
         """
-        stop = Markup(' tabindex="-1"') if in_list else ""
-        made, place = Markup(), 0
+        made: list[str] = []
+        place, rest = 0, ' tabindex="-1">' if in_list else ">"
         for number, (kind, name) in enumerate(names, 1):
             begin = find_name(text, name, place)
             if begin >= 0:
-                address = self.url(f"/{kind}", name=name, at=at_ms)
-                link = Markup('<a id="{}-{}" href="{}"{}>{}</a>').format(prefix, number, address, stop, printable(name))
-                made += escape(printable(text[place:begin])) + link
+                made += (
+                    _plain(text[place:begin]),
+                    f'<a id="{prefix}-{number}" ',
+                    _link(self.root_path, kind, name, at_ms),
+                )
+                made += rest, _plain(name), "</a>"
                 place = begin + len(name)
-        return made + escape(printable(text[place:]))
+        return Markup("".join((*made, _plain(text[place:]))))
 
     def outside(self, template: str, status: int, **values: Any) -> HTMLResponse:
         """A page for somebody who is not logged in: it shows nothing of the tables."""
@@ -156,6 +161,8 @@ class Console(PageWriter):
         self.operator = Viewer(secrets.token_urlsafe(32))
         self._sums: tuple[int, TopicSums] | None = None
         self._names: tuple[int, list[str]] | None = None
+        self._words: dict[tuple[int, int], Markup] = {}
+        state.on_load.append(self._words.clear)
 
     def loops(self) -> list[Coroutine[Any, Any, None]]:
         """What runs as long as the console does."""
@@ -165,6 +172,17 @@ class Console(PageWriter):
     def who(self, request: Request) -> Viewer | None:
         """Who sends a request; None: nobody that is logged in."""
         return self.operator if self.logins is None else self.logins.viewer(request)
+
+    def words(self, change: Change) -> Markup:
+        """What a change says, in a list; kept, as each refresh of each open page shows nearly the same ones."""
+        key = change.seq, len(getattr(change, "topics", ()))  # of the newest one some parts may still have to come
+        made = self._words.get(key)
+        if made is None:
+            if len(self._words) >= _WORDS:
+                self._words.clear()
+            made = self.linked(what(change), names_in(change), f"c{change.seq}n", in_list=True)
+            self._words[key] = made
+        return made
 
     def sums(self) -> TopicSums:
         """Counted over all topics, once for each state of the tables."""
@@ -300,6 +318,15 @@ def _environment() -> jinja2.Environment:
         "can_undo": can_undo, "names_in": names_in,
     }  # fmt: skip
     return templates
+
+
+def _link(root_path: str, kind: str, name: str, at_ms: int | None) -> str:
+    return f'href="{escape(_address(f"{root_path}/{kind}", {"name": name, "at": at_ms}))}"'
+
+
+def _plain(text: str) -> str:
+    """A text in the HTML of a page."""
+    return str(escape(printable(text)))
 
 
 def _address(path: str, query: Mapping[str, Any]) -> str:

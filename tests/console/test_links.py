@@ -6,9 +6,11 @@ import html
 import re
 from urllib.parse import urlencode
 
+import msgspec
 import pytest
 
 from mqregistry.console.links import find_name, names_in
+from mqregistry.events.changes import BrokerRegistered
 from mqregistry.operators.history import whole
 from mqregistry.operators.words import what
 from mqregistry.store.change_reader import read_back
@@ -79,6 +81,18 @@ async def test_the_line_of_a_change_leads_to_cluster_broker_and_topics(site, bed
         ("c1", "/topic?name=c1"), (HOSTILE, f"/topic?{urlencode({'name': HOSTILE})}"),
     ]  # fmt: skip
     assert "ns/broker-a = c1" in page  # a KV entry names no broker
+
+
+async def test_words_that_are_kept_are_those_of_all_parts_that_have_come(site, bed):
+    await filled(site, bed)
+    change = next(one for one in site.console.state.recent if isinstance(one, BrokerRegistered))
+    part = msgspec.structs.replace(change, topics=dict(list(change.topics.items())[:1]))
+    assert "1 topic(s)" in site.console.words(part)
+    assert f"{len(change.topics)} topic(s)" in site.console.words(change)
+    for tell in site.console.state.on_load:  # another history may have other changes of the same numbers
+        tell()
+    other = msgspec.structs.replace(change, broker_name="other")
+    assert "other" in site.console.words(other)
 
 
 async def test_what_is_wrong_leads_to_the_brokers_that_it_names(site, bed):
