@@ -41,7 +41,7 @@ async def test_brokers_that_left_together_are_one_line_until_they_are_back(site,
     for number in range(29):  # 28 at their old addresses, one as a pod that was made again
         await bed.register(f"10.0.{3 + number % 2}.{number if number else 99}:10911", f"b{number:02}", counter=2)
     page = await shown(site, bed, "1 broker went at")
-    assert "is not back" in first_line(page)
+    assert "is not back: it unregistered itself" in first_line(page)
     assert "b29 10.0.4.29:10911" in first_line(page)
     await bed.register("10.0.4.29:10911", "b29", counter=2)
     await shown(site, bed, "Nothing is wrong")
@@ -52,7 +52,7 @@ async def test_a_departure_is_dismissed_with_a_name_and_stays_readable(site, bed
     await bed.register("10.0.0.7:10911", "broker-x")
     await bed.routes.unregister_broker("c1", "10.0.0.7:10911", "broker-x", 0, by=By(CLI, "ops", "laptop/7"))
     page = await shown(site, bed, "1 broker went at")
-    assert "ops (cli) on laptop/7 had them removed" in page
+    assert "ops (cli) on laptop/7 had it removed" in page
     asked = unescape(re.search(r'href="(/dismiss[^"]+)"', page)[1])
     form = await site.get(asked)
     fields = {name: unescape(value) for name, value in re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', form)}

@@ -17,11 +17,14 @@ _TOGETHER_MS: Final = 60_000
 _PLACES: Final = 3
 
 _BY_REQUEST: Final = "broker_unregistered"
-_CAUSES: Final = {
-    _BY_REQUEST: "they unregistered themselves (104)",
-    "broker_closed": "their last connections closed",
-    "broker_expired": "they fell silent until their timeout",
-    "broker_reaped": "their connections had closed, and the front end that knew of it ended",
+_CAUSES: Final = {  # of one broker, of several
+    _BY_REQUEST: ("it unregistered itself (104)", "they unregistered themselves (104)"),
+    "broker_closed": ("its last connection closed", "their last connections closed"),
+    "broker_expired": ("it fell silent until its timeout", "they fell silent until their timeouts"),
+    "broker_reaped": (
+        "its connections had closed, and the front end that knew of it ended",
+        "their connections had closed, and the front end that knew of it ended",
+    ),
 }
 
 
@@ -52,9 +55,11 @@ class Departure(NamedTuple):
     @property
     def why(self) -> str:
         """The cause of a departure, in words."""
+        is_one = len(self.brokers) == 1
         if self.author is not None:
-            return f"{self.author} had them removed"
-        return _CAUSES.get(self.cause, self.cause)
+            return f"{self.author} had {'it' if is_one else 'them'} removed"
+        of_one, of_several = _CAUSES.get(self.cause, (self.cause, self.cause))
+        return of_one if is_one else of_several
 
     @property
     def places(self) -> str:
