@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 # One script removes at most this many brokers, and takes write permission of TOPICS_AT_ONCE topics: Redis does nothing
 # else then.
 BROKERS_PER_CALL: Final = 50
-# Of dead workers; nobody is removed with them.
+# Entries of channels of dead workers that one call deletes; this removes no broker.
 ENTRIES_PER_CALL: Final = 500
 # Between two such scripts: heartbeats, registrations and lease renewals that came meanwhile have their turn.
 _BATCH_PAUSE_S: Final = 0.01
@@ -47,8 +47,8 @@ _RETRY_FIRST_S: Final = 0.2
 _RETRY_MOST_S: Final = 5.0
 # After a deadline, so that many sweepers do not all come in the same millisecond.
 _JITTER_S: Final = 0.05
-# The first lease of a front end that starts, or gets its Redis back, at the same time as a sweeper comes later than the
-# sweeper's first pass.
+# If a front end and a sweeper start (or get Redis back) together, the sweeper's first pass comes before the front end's
+# first lease: for this time a lack of front ends is no warning.
 _PATIENCE_S: Final = LEASE_MS / 1000
 _LEAVE_S: Final = 0.5
 
@@ -120,14 +120,14 @@ class Sweeper:
         self._full_told_at: float | None = None
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Sweep until ``stop`` is set. Redis away is waited out; nothing ends this early."""
+        """Sweep until ``stop`` is set. While Redis is away it waits; nothing ends this early."""
         try:
             await self._sweep_until(stop)
         finally:
             await self._leave()
 
     async def _leave(self) -> None:
-        """Take back what this sweeper told of itself: else it would seem to run for ten seconds more."""
+        """Delete what this sweeper reported of itself: else it would seem to run for ten seconds more."""
         if self._told_of_itself:
             self._told_of_itself = False
             with contextlib.suppress(RegistryError, TimeoutError):
@@ -167,7 +167,7 @@ class Sweeper:
         """One pass; returns the seconds until the next one is due.
 
         Raises:
-            StoreUnavailable, StoreError: Redis; what is due stays due.
+            StoreUnavailable, StoreError: Redis failed; the next pass does what is due.
         """
         now = time.monotonic()
         if now >= self._config_at:
@@ -214,7 +214,7 @@ class Sweeper:
         """Keep the sets of topics up to date; whether there is more to do now."""
         try:
             more, mended = await self._leases.tidy_topics()
-        except StoreError as error:  # they are for people: brokers expire anyway
+        except StoreError as error:  # only operators read them: brokers expire anyway
             logger.error("the sets topics and topic:<topic> cannot be kept up to date: %s", error)
             return False
         if mended:

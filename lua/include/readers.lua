@@ -3,13 +3,13 @@
   GIVES  STREAMS; stream_id(text) -> ms, number; before(a, b): is id a older than id b;
          decode_reader(text) -> {seen_ms, silent, positions}, or nil: it is no reader; read_readers() -> name -> reader;
          positions: stream -> {id, needs, seq, at, state}.
-         id is the last entry that the reader acknowledged. needs is the oldest entry that must still be there, or the
-         reader has a gap: id itself, or the oldest entry of all for a reader that has none yet.
+         id is the last entry that the reader acknowledged. needs: if this entry was trimmed,
+         the reader has a gap. It equals id; for a reader without an id it is the oldest entry of the stream.
          save_reader(name, reader);
          state_of(stream) -> {entries, bytes, first, last, first_seq, last_seq, first_at, last_at}
          behind(state, position) -> entries, bytes (-1 = not known), ms. Exact for changes, which are numbered;
-         of the other streams exact where the oldest entry is the last one that the reader has, else estimated from
-         the times. ]]
+         for other streams exact while the reader has not passed the oldest entry, else estimated from the
+         times. ]]
 local STREAMS = {"changes", "heartbeats", "lookups"}
 
 local function stream_id(text)
@@ -23,7 +23,7 @@ local function before(a, b)
   return a_ms < b_ms or (a_ms == b_ms and a_number < b_number)
 end
 
--- The logins of readers may write this HASH: what is no reader is passed over, so that it does not stop the trimming.
+-- Redis users of readers may write this HASH: a field that is no reader is ignored, so that it cannot block trimming.
 local function decode_reader(text)
   local fine, reader = pcall(cjson.decode, text)
   if not fine or type(reader) ~= "table" or type(reader.positions) ~= "table" or type(reader.seen_ms) ~= "number" then

@@ -18,14 +18,14 @@ from .users import ANONYMOUS, MOST_SECRETS, Rule, Secret, User, only_denies
 
 MOST_USERS: Final = 10_000
 MOST_RULES: Final = 500
-"""Of one user. A decision goes through those on its right."""
+"""The most rules of a user. A decision looks at every rule about the right that is asked for."""
 MOST_NAMES: Final = 100
 """Certificates, or networks, of one user."""
 SECRET_CHARACTERS: Final = (7, 256)
-"""The least and the most of a secret. ACL 1.0 of brokers asks for more than six as well."""
+"""The shortest and the longest secret. ACL 1.0 of brokers asks for more than six characters as well."""
 
 GIVEN_SECRET: Final = (16, 8)
-"""The least of a secret that is not made here: characters, and how many of them are different."""
+"""What a secret that a person chose needs at least: characters, and different characters."""
 
 _SECRET: Final = re.compile(r"[!-~]+")
 _CERTIFICATE: Final = re.compile(r"(URI|DNS|CN):(.+)", re.S)
@@ -80,7 +80,7 @@ def drop_secret(policy: Policy, name: str, secret_id: str) -> Policy:
 
 
 def add_rules(policy: Policy, name: str, rules: Iterable[Rule]) -> Policy:
-    """Add rules to a user. Rights of one effect on one resource from the same networks are one rule."""
+    """Add rules to a user. Rules of the same effect, resource and networks become one."""
     user = policy.anonymous if name == ANONYMOUS else find_user(policy, name)
     found = list(user.rules)
     for rule in rules:
@@ -113,7 +113,7 @@ def remove_rules(policy: Policy, name: str, rules: Iterable[Rule]) -> Policy:
 
 
 def set_mode(policy: Policy, mode: Mode) -> Policy:
-    """Change what follows from decisions."""
+    """Set the mode: off, observe (refusals are only noted) or enforce."""
     return _checked(policy, Policy(mode, policy.revision, policy.users.values()))
 
 
@@ -253,7 +253,7 @@ def _check_rule(rule: Rule) -> None:
 
 
 def _check_unique(policy: Policy) -> None:
-    """What tells who somebody is must be one user's."""
+    """Check that no certificate name, network or secret belongs to two users: each identifies one."""
     owners: dict[str, str] = {}
     for user in policy.users.values():
         for what in (*user.certificates, *(f"network {one}" for one in user.networks),

@@ -1,4 +1,4 @@
-"""``top``: brokers by the time that they have left, changes, and rates, in a terminal."""
+"""``top``: brokers sorted by the time until they expire, changes, and rates, in a terminal."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from .target import find_target, open_target, run
 
 
 @click.command()
-@click.option("-n", "--number", type=click.IntRange(min=1), metavar="N", help="End after N looks, one a second.")
+@click.option("-n", "--number", type=click.IntRange(min=1), metavar="N", help="End after N refreshes, one a second.")
 @setting_options("redis", "namespace")
 @config_file_option
 def top(number: int | None, config_file: Path | None, **flags: Any) -> None:
-    """Show the registry at a glance, in a terminal: who has how long left, what changes, how much is asked.
+    """Show the registry at a glance, in a terminal: when brokers expire, what changes, how many requests come.
 
-    Brokers by the time that they have left, the next to be removed first; changes with their authors as they come;
+    Brokers sorted by the time until they expire, the next first; changes with their authors as they come;
     lookups, registrations and heartbeats a second, over the last minute. q quits, p pauses, / filters. It only reads.
     """
     settings = find_target(flags, config_file)

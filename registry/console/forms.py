@@ -16,10 +16,10 @@ MOST_LOGIN_BYTES: Final = 4 * 1024
 
 
 async def read_form(request: Request, most_bytes: int = _MOST_BYTES) -> dict[str, str]:
-    """The fields of a form; of several with one name the last.
+    """The fields of a form. If a name occurs several times, its last value counts.
 
     Raises:
-        BadRequest: it is too large, or no form, or does not come.
+        BadRequest: the body is too large, cannot be read as a form, or did not come in time.
     """
     body = b""
     try:

@@ -1,8 +1,8 @@
 """The three streams of a namespace, and the schema of every entry in them.
 
 Each entry has one field, ``e``: a JSON object with ``ms``, the Redis time of the script that wrote it (with the clock
-offset of a test), a millisecond or so older than the entry's id at most. What :mod:`mqregistry.events.changes` says of
-a schema minor holds here too: members may be added, absent means "not known".
+offset of a test), at most about a millisecond earlier than the time in the entry's id. What
+:mod:`mqregistry.events.changes` says of a schema minor holds here too: members may be added, absent means "not known".
 
 ==============  ===================  ====================================================
 stream          an entry is          written by
@@ -37,13 +37,13 @@ TOUCH: Final = "touch"
 
 
 class Heartbeat(msgspec.Struct, frozen=True):
-    """One sign of life of a broker process, over one front end; a broker beats at each address in its list.
+    """One sign of life of a broker process, over one front end; a broker sends one to every address in its namesrvAddr.
 
-    who: ``<cluster>|<brokerAddr>``, the process; with compat 4.8 ``|<brokerAddr>``, its cluster is then in its
-    broker_registered events. broker_name: the name it registered under (103); "" for a touch, which is of the process
-    with all its names.
-    kind: ``same``: a registration that changes nothing; ``changed``: one that was decoded and stored (whether any
-    table changed, the event of that moment tells); ``refused``: one that was not taken, and is no sign of life;
+    who: ``<cluster>|<brokerAddr>``, the process; with compat 4.8 ``|<brokerAddr>``, and the cluster is in the
+    broker_registered event. broker_name: the name it registered under (103); "" for a touch: it counts for the
+    process under all its names.
+    kind: ``same``: a registration that changes nothing; ``changed``: one that was decoded and stored (an event
+    of the same time shows whether a table changed); ``refused``: one that was not taken, and is no sign of life;
     ``touch``: 322 or 904.
     interval_ms: since the previous sign of life of this process over whichever front end, -1 if there was none.
     bytes: size of the request's body.
@@ -67,10 +67,10 @@ class Lookups(msgspec.Struct, frozen=True):
     """Route lookups (105) that one worker of a front end answered between since_ms and ms.
 
     A worker writes one entry of up to 500 topics each ten seconds, more where there are more topics, none where there
-    was no lookup; after an outage of Redis, one for all the time since the last. All counts add up: no lookup is in two
-    entries. found: topic -> times it was answered with a route; missing: name -> times it was answered with "no such
-    topic" (17). Names beyond what a worker keeps are counted together, as ``(others)``. clients: name -> addresses of
-    the first clients that asked for it in vain in this time, three at most, of 1,000 names at most.
+    was no lookup; after an outage of Redis, one covers all the time since the previous one. All counts add up: no
+    lookup is in two entries. found: topic -> times it was answered with a route; missing: name -> times it was answered
+    with "no such topic" (17). Names beyond what a worker keeps are counted together, as ``(others)``. clients: name ->
+    addresses of the first clients that asked for it in vain in this time, at most three of each of 1,000 names.
     """
 
     ms: int

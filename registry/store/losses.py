@@ -1,4 +1,4 @@
-"""Gives a Redis that lost changes some of them back: runs the script give_back."""
+"""Restores some of the changes that a Redis has lost: runs the script give_back."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ _pack: Final = msgspec.msgpack.encode
 
 
 class Giver:
-    """A worker that knew ``losses`` losses, and the history up to known_seq; lua/give_back explains the answers.
+    """A worker that restores lost changes; lua/give_back explains the answers.
 
-    routes: for registrations that it gives back. seq: of Redis, after the last call.
+    losses: how many losses it knew of. known_seq: the last change that it knew. routes: writes the registrations that
+    it restores. seq: of Redis, after the last call.
     """
 
     def __init__(self, store: Store, losses: int, known_seq: int) -> None:
@@ -34,13 +35,13 @@ class Giver:
         return await self._call("begin", 0)
 
     async def done(self, at_seq: int) -> Status:
-        """Say that the tables of this seq lack nothing that is known here."""
+        """Report that the tables at at_seq have all that this worker knows; this ends the restoring."""
         return await self._call("done", at_seq)
 
     async def give(
         self, at_seq: int, kind: str, name: str, given: Iterable[tuple[str, str]] = (), gone: Iterable[str] = ()
     ) -> Status:
-        """Set and remove some cells, if the tables are still those of at_seq."""
+        """Set (given) and remove (gone) entries of one table, if the last change is still at_seq."""
         return await self._call(kind, at_seq, name, list(chain.from_iterable(given)), list(gone))
 
     async def _call(

@@ -56,8 +56,8 @@ class BrokerRegistrar:
     time (register_broker_timeout_ms). A server that is away raises nothing: ``results`` shows it, and it is tried
     again until it is back. From then on each server has its own schedule, and none waits for another.
 
-    Leaving it unregisters everywhere (104) unless ``unregister`` is false: then it only closes its connections, which
-    a name server takes for the broker's end as well, unless the broker is connected to another front end of the same
+    Leaving it unregisters everywhere (104) unless ``unregister`` is false: then it only closes its connections. A
+    name server takes that for the broker's end, too, unless the broker is connected to another front end of the same
     registry.
 
     Args:
@@ -67,8 +67,8 @@ class BrokerRegistrar:
             addresses when they are found; connections to those that are gone from the list are closed.
         transport: ``wire`` registers at name servers; ``redis`` runs the registry's scripts on Redis itself.
         redis: with transport ``redis``, its URL, or the RedisWriter that several registrars of a process share.
-        namespace: with a URL, of the registry.
-        create_namespace: with a URL, make the namespace if there is none; without a front end nobody serves it.
+        namespace: of the registry; only where redis is a URL.
+        create_namespace: with a URL, make the namespace if there is none; a front end has to serve it.
         tls: speak TLS with name servers, with this context.
         pace: how often it registers; None: as often as a Java broker.
         unregister: whether leaving it unregisters.
@@ -203,7 +203,7 @@ class BrokerRegistrar:
             fields: those of :class:`BrokerConfig` that change.
 
         Raises:
-            ConfigError: a setting that no name server takes, or one that makes another broker of this.
+            ConfigError: a value that no name server takes, or a change of brokerName, brokerAddr or cluster.
             TypeError: no such setting.
         """
         for name in _IDENTITY:
@@ -211,7 +211,7 @@ class BrokerRegistrar:
                 raise ConfigError(f"{name} is what a broker is known by: leave this registrar and enter another")
         config = msgspec.structs.replace(self._config, **fields)
         if config.broker_permission != self._config.broker_permission:
-            self.topics.advance()  # or servers would not look at permissions of topics that they know
+            self.topics.advance()  # with the old version servers would ignore new permissions of topics that they know
         self._config = config
         self._payloads.use(config)
         with self.topics.lock:

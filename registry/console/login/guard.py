@@ -1,4 +1,4 @@
-"""What every answer of the console has, and whose requests it takes: the headers, the Host, the Origin, the token."""
+"""The headers of every answer of the console, and the checks of requests: Host, Origin, form token."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ def host_of(value: str) -> str:
 
 
 class Guard:
-    """Refuses requests that name another host than this machine, and those that another site had a browser send.
+    """Refuses requests whose Host is not the console's, and requests that a page of another site had a browser send.
 
-    A page of somebody else whose name resolves to 127.0.0.1 (DNS rebinding) has its own name in Host. A form or a
-    script of another site has that site in Origin, or in Sec-Fetch-Site.
+    With DNS rebinding an attacker's site has a name that resolves to 127.0.0.1; its requests have that name in Host.
+    A form or a script of another site has that site in Origin, or in Sec-Fetch-Site.
 
     Args:
-        root_path: the path below which a proxy shows the console, whether the proxy cuts it off or not.
-        reach: under which other names browsers open it.
+        root_path: the path below which a proxy serves the console; the proxy may strip it or not.
+        reach: how browsers reach the console: declared origins, proxies, its own TLS.
     """
 
     def __init__(self, app: ASGIApp, root_path: str = "", reach: Reach = _HERE) -> None:
@@ -62,7 +62,7 @@ class Guard:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(raw=message.setdefault("headers", []))
                 for name, value in _HEADERS.items():
-                    headers.setdefault(name, value)  # a page that is stricter, or is shown in a frame, says so
+                    headers.setdefault(name, value)  # a page that is stricter, or may be framed, has set its own
                 if "cache-control" not in headers:
                     headers["cache-control"] = "no-store"
             await send(message)
@@ -98,14 +98,14 @@ class Guard:
         return None
 
     def _is_ours(self, origin: str, host: str) -> bool:
-        """Whether a page of this console sent a form: under the name that it names, or under one that was declared."""
+        """Whether the Origin is this console: a declared one, or a loopback name that equals Host."""
         if origin in self._reach.origins:
             return True
         return host_of(host) in LOOPBACK and origin.partition("://")[2] == host
 
 
 class Peers:
-    """Notes who a connection comes from before a proxy's word on it counts, and takes plain HTTP from proxies alone."""
+    """Records the peer before X-Forwarded-For replaces it. Without own TLS only proxies and loopback are served."""
 
     def __init__(self, app: ASGIApp, reach: Reach) -> None:
         self._app = app
@@ -116,7 +116,7 @@ class Peers:
         if scope["type"] == "http":
             peer = scope.get("client") or ("", 0)
             peer = (str(parse_address(peer[0]) or peer[0]), peer[1])  # IPv4 in an IPv6 socket is IPv4
-            scope["client"] = peer  # for who reads X-Forwarded-For
+            scope["client"] = peer  # for the middleware that reads X-Forwarded-For
             is_proxy = self._reach.is_proxy(peer[0])
             if not (is_proxy or self._reach.is_tls or is_loopback(peer[0])):
                 text = "this console takes requests from its proxy alone, and this one does not come from there\n"

@@ -1,4 +1,4 @@
-"""The first lines of the page Now: who went and is not back, who was wiped, who shares an address. Pure."""
+"""The first lines of the page Now: brokers that left, brokers without write permission, shared addresses. Pure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SHOWN: Final = 12
 def incidents(
     tables: Tables, departures: Collection[Departure], perm_changes: Mapping[str, WritePermSet], now_ms: int
 ) -> list[ConsoleFinding]:
-    """What happened to brokers, the latest first.
+    """What happened to brokers: departures, shared addresses, lost write permission, maintenance.
 
     Args:
         departures: those that nobody dismissed. perm_changes: the last change of write permission of each brokerName.
@@ -34,7 +34,7 @@ def incidents(
 
 
 def left(departures: Collection[Departure], now_ms: int, at_work: Container[str] = ()) -> Iterator[ConsoleFinding]:
-    """One sentence for each departure; one of broker names that are all in maintenance is no fault."""
+    """One sentence for each departure. If all its broker names are in maintenance, it is a note, no fault."""
     for one in list(departures)[:_SHOWN]:
         began, ended = clock(one.since_ms, now_ms), clock(one.until_ms, now_ms)
         when = f"at {began}" if began == ended else f"from {began} to {ended}"
@@ -49,7 +49,7 @@ def left(departures: Collection[Departure], now_ms: int, at_work: Container[str]
 
 
 def _shared(tables: Tables) -> Iterator[ConsoleFinding]:
-    """Two broker names at one address: usually a configuration that was copied, with brokerName or listenPort left."""
+    """Two broker names at one address: usually a copied configuration with its brokerIP1 or listenPort."""
     names: dict[str, set[str]] = {}
     for name, row in tables.brokers.items():
         for addr in row.broker_addrs.values():

@@ -1,7 +1,7 @@
-"""Reads the compressed form of a registerBroker body (103), as far as it is inflated, piece by piece.
+"""Decodes a compressed registerBroker body (103) while it is inflated, piece by piece.
 
-Anybody may send it, and 60 KB of it may inflate to 64 MiB: so each part has a bound, no more than a piece is held
-beside what was decoded, and the work comes in slices.
+Anybody may send it, and 60 KB of it may inflate to 64 MiB: so each part has a maximum size, only one inflated
+piece is held beside the decoded objects, and between slices of the work the event loop runs.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from . import wire_json
 from .register_content import ENTRIES_PER_SLICE, MAX_INFLATED_BYTES, RegisterBody, check_entries
 from .wire_json import TolerantDecoder, WireVersion
 
-# The longest parts; those of real brokers are a tenth of it at most.
+# Maximum sizes of the parts. Real brokers send at most a tenth of these.
 MAX_VERSION_BYTES: Final = 4 << 10
 MAX_TOPIC_BYTES: Final = 16 << 10
 MAX_FILTER_SERVERS_BYTES: Final = 512 << 10
 MAX_MAPPING_BYTES: Final = 64 << 10
 MAX_MAPPINGS_BYTES: Final = 8 << 20
-"""Of all of them together."""
+"""Of all static topic mappings together."""
 
 _INPUT_BYTES: Final = 1 << 16
 _PIECE_BYTES: Final = 1 << 18
@@ -50,7 +50,7 @@ def begins_like_zlib(body: bytes) -> bool:
 
 
 def measuring(body: bytes) -> Slices[BodySize]:
-    """Measure a body that is compressed; of one that does not inflate, as far as it does.
+    """Measure a compressed body; of a broken zlib stream the part before the error.
 
     Cost: 3 ms for each MB of text; little memory for any body.
     """
@@ -70,7 +70,7 @@ def measuring(body: bytes) -> Slices[BodySize]:
 
 
 def _topics_of(front: bytes) -> int:
-    """The number of topics that a text which begins like this says."""
+    """The number of topics that the beginning of the text names."""
     try:
         (version_bytes,) = _LENGTH.unpack_from(front)
         (count,) = _LENGTH.unpack_from(front, _LENGTH.size + max(0, version_bytes))
@@ -83,7 +83,7 @@ def _inflated(body: bytes) -> Iterator[bytes]:
     """The text in pieces.
 
     Raises:
-        RemoteProtocolError: it is no zlib stream. One without its end is no error here, nor in Java.
+        RemoteProtocolError: it is no zlib stream. A truncated stream is no error here, nor in Java.
     """
     inflater, compressed = zlib.decompressobj(), memoryview(body)
     try:
@@ -189,7 +189,7 @@ def _decode_topic_line(line: bytes) -> TopicConfig:
 
 
 def _decode_filter_servers(data: bytes) -> list[str] | None:
-    # Java keeps going without the list when it cannot read it, and reads nothing as null.
+    # As in Java an unreadable list is empty, and an empty part is null.
     if data.strip() in (b"", b"null"):
         return None
     try:

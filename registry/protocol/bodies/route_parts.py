@@ -1,7 +1,7 @@
 """Encodes the lists of brokers and of queue data in a route from parts that many topics have in common.
 
-Most topics of a cluster are on the same brokers, with the same queues on each. So the list of brokers is written once
-for all of them, and of the queue data only the numbers, once a topic.
+Most topics of a cluster are on the same brokers, with the same queues on each. So the list of brokers is encoded once
+for all of them; of the queue data only the numbers are encoded for each topic.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from ...model import BrokerRow, QueueData
 from .wire_json import integer_map, text
 
 _MAX_KEPT_BROKERS: Final = 20_000
-# The most sets of brokerNames that are kept, and the most names of one: a few hundred bytes a name.
+# How many sets of brokerNames are kept, and how many names a set has at most; a name takes a few hundred bytes.
 _MAX_KEPT_SETS: Final = 2_000
 _MAX_SET: Final = 64
-# Of larger ones, that of a default topic (TBW102) is on every broker, and is there for each change of one of them.
+# Larger sets are few: a default topic (TBW102) is on every broker, and its route is encoded after each change of one.
 _MAX_KEPT_LARGE_SETS: Final = 8
 
 # Rows are never changed, only replaced.

@@ -1,1 +1,1 @@
-"""What a worker counts and times of its requests and connections, so that doing so costs lookups nothing."""
+"""Counters and timers of a worker for requests and connections; they cost lookups nothing."""

@@ -2,8 +2,8 @@
 
 Java accepts such a header from every peer, and so does this server unless ``proxyProtocol`` is false. Anybody may send
 one: limits and rules use its address only if the peer is in one of the networks of ``proxyProtocolFrom``. Otherwise
-limits go by the peer's own address, and rules take the client's as not known. The
-address is in events, together with the balancer's.
+limits go by the peer's own address, and for rules the client's address is unknown. The address in the header is in
+events, together with the balancer's.
 
 Source: https://www.haproxy.org/download/3.0/doc/proxy-protocol.txt, sections 2.1 and 2.2; the 5.x NameServer accepts
 the headers that Netty's HAProxyMessageDecoder accepts.
@@ -37,7 +37,7 @@ _TRANSPORTS: Final = 3
 
 
 class ProxyHeaderReader:
-    """Reads the first bytes of one connection, cut anywhere, until it is known where its frames begin.
+    """Reads the first bytes of one connection, in pieces of any size, until the start of the first frame is known.
 
     It keeps at most ``V1_MOST_BYTES``, or the head and addresses of version 2; TLVs are skipped as they arrive.
     """

@@ -1,5 +1,5 @@
-"""Runs the writes of a connection one after the other: decides whether each may, has it done, and makes an answer of
-every failure.
+"""Runs the writes of a connection one after the other: checks whether each is allowed, executes it, and turns every
+failure into an error reply.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ logger = logging.getLogger(__name__)
 
 _REGISTER = int(RequestCode.REGISTER_BROKER)
 _LOOKUP = int(RequestCode.GET_ROUTEINFO_BY_TOPIC)
-# What says that a broker lives says nothing once its connection is closed.
+# Requests that prove that a broker is alive; after its connection has closed they prove nothing.
 _SIGNS_OF_LIFE = {RequestCode.REGISTER_BROKER, RequestCode.QUERY_DATA_VERSION, RequestCode.BROKER_HEARTBEAT}
-# A goodbye is said before a connection closes; its script knows who has come back since (lua/include/late).
+# An unregister (104) is followed by the close of its connection. Its script knows who came back since (include/late).
 _GOODBYE = int(RequestCode.UNREGISTER_BROKER)
-# What was sent right before its connection closed is read within this time, unless the process stood still.
+# A request that was sent right before the close is read within this time, unless this process was paused.
 _LATE_S = 0.1
 
 
 class Writing(Peer, Protocol):
-    """A connection, as far as its writes are concerned. said_s: when the one that is worked on was sent."""
+    """A connection, as far as its writes are concerned. said_s: when the write that is executed was sent."""
 
     said_s: float
 
@@ -40,13 +40,14 @@ class Writing(Peer, Protocol):
         """Note that a write has its answer."""
 
     def writes_done(self) -> None:
-        """None is left, or the connection was dropped while one was worked on."""
+        """Called when no write is left, or when the connection was dropped while one was executed."""
 
 
 class WriteQueue:
-    """The writes of one connection, in the order in which they came. bytes: what those hold that are not done.
+    """The writes of one connection, in the order in which they came. bytes: what unfinished writes hold.
 
-    The connection holds this queue, so the queue does not hold the connection: see process/collector.py.
+    The connection refers to this queue. The queue does not refer back: nobody would free that cycle
+    (registry/server/process/collector.py).
     """
 
     __slots__ = ("_context", "_waiting", "bytes", "task")
@@ -70,7 +71,7 @@ class WriteQueue:
             self.task = asyncio.get_running_loop().create_task(self._run(connection))
 
     def drop(self, connection: Writing) -> None:
-        """Do none of them any more."""
+        """Cancel all waiting writes, and the one that is executed."""
         task, self.task = self.task, None
         self._forget(connection.host)
         if task is not None:
@@ -105,14 +106,14 @@ class WriteQueue:
 
 
 async def run_write(context: RequestContext, write: Write, command: Command, opaque: int, connection: Peer) -> bytes:
-    """Run one write to its end, and send its answer."""
+    """Run one write to its end; returns its answer."""
     try:
         if command.code != _GOODBYE:
             _check_sender(command, connection)
         authorization = context.authorization
-        if authorization is None:  # what was decided of the write before, in another mode, says nothing of this one
+        if authorization is None:  # the caller that was found for an earlier write, in another mode, must not count
             connection.caller = None
-        elif command.code != _LOOKUP:  # on a lookup it was decided as on any read
+        elif command.code != _LOOKUP:  # a lookup was authorized already, as a read
             refusal = await authorization.of_write(command, connection)
             if refusal is not None:
                 context.rates.check_refused(command.code, connection.host)
@@ -121,11 +122,11 @@ async def run_write(context: RequestContext, write: Write, command: Command, opa
         await context.given_back()
         try:
             return await write(context, command, opaque, connection)
-        except ChangesLost:  # nothing was changed: once more, on what Redis gets back
+        except ChangesLost:  # nothing was written: once more when Redis has got back what it lost
             context.health.look_again(has_lost=True)
             await context.given_back()
             return await write(context, command, opaque, connection)
-    except RateExceeded as error:  # the rates log it: not each one
+    except RateExceeded as error:  # the rates log refusals in summary
         return context.replies.reply(opaque, ResponseCode.SYSTEM_BUSY, str(error))
     except NotAllowed as error:
         if command.code == _REGISTER:
@@ -151,13 +152,13 @@ async def run_write(context: RequestContext, write: Write, command: Command, opa
 
 
 def _check_sender(command: Command, connection: Peer) -> None:
-    """Refuse what a connection sent that has closed since: nobody waits for it, and others may have gone on.
+    """Refuse a request whose connection has closed: nobody waits for its answer, and newer requests may be done.
 
-    A process that was paused reads such requests when it goes on. Their senders may have done the contrary
-    elsewhere meanwhile, or be gone.
+    A process that was paused reads such requests when it goes on. Their senders may have sent the
+    opposite to another front end meanwhile, or have ended.
 
     Raises:
-        SenderGone: it is so, and the request said that a broker lives, or it has waited.
+        SenderGone: the connection is closed, and the request is a sign of life or older than 0.1 s.
     """
     late = connection.said_ago_s > _LATE_S
     if (late and connection.has_hung_up()) or (command.code in _SIGNS_OF_LIFE and connection.hung_up):

@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 _PATH_CHARS: Final = 1000
 
-# What the recorded 5.x replies show; of our own keys only those that a 318 has set come along.
+# The keys in the recorded 5.x replies to 319. Of our own keys, 319 shows those that the shared configuration has.
 SHOWN_BY_JAVA: Final = frozenset(KNOWN_TO_JAVA) | {
     "bindAddress", "clusterTest", "configBlackList", "deleteTopicWithBrokerRegistration", "enableAllTopicList",
     "enableShutdownGracefully", "enableTopicList", "listenPort", "needWaitForService", "notifyMinBrokerIdChanged",
@@ -39,7 +39,7 @@ class _Refused(Exception):
 
 
 async def update_namesrv_config(context: RequestContext, command: Command, opaque: int, peer: Peer) -> bytes:
-    """318: set shared settings. Answered once this front end works with them; the others follow the same event."""
+    """318: set shared settings. Answered once this front end uses them; other front ends follow the same event."""
     try:
         asked = {entry.key: entry.value for entry in properties.parse(command.body)}
     except properties.PropertiesSyntaxError:
@@ -101,7 +101,7 @@ def _without_effect(java: JavaKey | None, text: str) -> str | None:
     if java.default in ("true", "false"):
         return "true" if parse_boolean(text) else "false"
     if not java.default:
-        # a path (4.8 alone lets one be sent); 319 shows one line for each key
+        # a path, which 4.8 alone accepts in a 318; it is printable, because 319 has one line for each key
         return text if len(text) <= _PATH_CHARS and text.isprintable() else None
     number = parse_long(text)
     return None if number is None else str(number)
@@ -114,7 +114,7 @@ def _with_effect(option: Option, text: str, settings: Settings) -> str | None:
     key = option.key
     in_effect = _shown(option, settings)
     if not option.about.shared or not _may_change(option, settings):
-        # What 319 shows may be sent back. For other keys no answer says that a guess was right: one is a password.
+        # A value that 319 shows may be sent back unchanged. Other keys refuse theirs, too: no guess is confirmed.
         if value == in_effect and (option.about.shared or key in SHOWN_BY_JAVA):
             return None
         raise _Refused(f"{_reason(option)}. Nothing was changed.")
@@ -129,7 +129,7 @@ def _with_effect(option: Option, text: str, settings: Settings) -> str | None:
 
 
 def _java_value(option: Option, text: str) -> str | None:
-    """A value as Java reads it: every text is a boolean; None for text that should be a number and is not."""
+    """A value as Java reads it: any text is a boolean; None for text that should be a number and is not."""
     if option.kind == "bool":
         return "true" if parse_boolean(text) else "false"
     if option.kind == "str":
@@ -152,7 +152,7 @@ def _reason(option: Option) -> str:
 
 
 def _shown(option: Option, settings: Settings) -> str:
-    """The text of a setting in 319; 0 for the default of one whose default Java leaves to Netty, and shows as 0."""
+    """The text of a setting in 319. Java leaves some defaults to Netty and shows them as 0; so they are 0 here, too."""
     value = getattr(settings, option.name)
     return "0" if option.about.zero_is_default and value == option.default else option.show(value)
 

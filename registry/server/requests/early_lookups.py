@@ -1,4 +1,4 @@
-"""Answers lookups (105) from Redis itself while a worker reads the tables: of a large fleet that takes seconds."""
+"""Answers lookups (105) from Redis while a worker still reads the tables, which takes seconds for a large fleet."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ class WaitingConnection(Protocol):
 
 
 class EarlyLookups:
-    """The lookups of one worker before it has tables, and the connections that wait for these.
+    """The lookups of one worker before it has tables, and the connections that wait for the tables.
 
-    A route that Redis has is answered. That there is none, or that Redis has lost changes, is known with the tables
-    alone: such a lookup waits for them. One topic is read at a time, and then Redis and this worker are left to others
-    for as long, so that the tables come nearly as soon as without.
+    A route that Redis has is answered. Only the tables show whether a topic has no route, or whether Redis has lost
+    changes: a lookup without a route in Redis waits for them. Topics are read one at a time, with a pause after each
+    as long as the read took; so the tables are hardly delayed.
 
     Args:
         own: the settings of this process.
@@ -129,7 +129,7 @@ class EarlyLookups:
 async def answering_early(
     early: EarlyLookups, answering: AnsweringPlace, listen: Callable[[], Awaitable[object]]
 ) -> AsyncIterator[None]:
-    """Listen, and answer lookups early, when reading the tables within takes longer than half a second.
+    """If the code in this context, which reads the tables, needs more than 0.5 s: listen, and answer lookups early.
 
     With small tables everybody waits in the socket's backlog instead, which costs less.
     """

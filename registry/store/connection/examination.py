@@ -21,9 +21,9 @@ from .fitness import (
 _SECTIONS: Final = ("server", "memory", "persistence", "replication", "cluster", "commandstats")
 _ROUND_TRIPS: Final = 10
 
-# A call of each command that a front end uses, which changes nothing. KEY is a key that never exists, META the
+# For each command that a front end uses, a call that changes nothing. KEY is a key that never exists, META the
 # namespace's HASH, AUTH a key of authentication that never exists. Redis checks rights before it looks at values, so
-# wrong arguments, and types that do not fit, show that the right is there.
+# an error about arguments or types shows that the right is there.
 TRIES: Final[tuple[tuple[str, ...], ...]] = (
     ("EVAL", "return 1", "1", "KEY"),
     ("EVALSHA", "0" * 40, "1", "KEY"),
@@ -61,13 +61,13 @@ async def examine(store: Store) -> list[Finding]:
 
 
 async def read_schema_minor(store: Store) -> int:
-    """The highest schema minor that ever wrote in the namespace."""
+    """The highest schema minor of the releases that have written to the namespace."""
     (minor,) = await store.read(("HGET", keys.meta(store.namespace), "schema_minor"))
     return int(minor or 0)
 
 
 async def _round_trips(store: Store) -> tuple[list[float], float]:
-    """How long some small requests took, and how far the clock of Redis is ahead, by the fastest of them."""
+    """How long some small requests took, and how far the clock of Redis is ahead, measured with the fastest."""
     found = []
     for _ in range(_ROUND_TRIPS):
         before_s, started = time.time(), time.perf_counter()
