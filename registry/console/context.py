@@ -28,7 +28,7 @@ from ..operators.words import counted, duration, moment, perm, some, what
 from ..operators.zone import local_datetime, zone_name
 from .charts import minutes_chart
 from .facts import FactReader
-from .findings import TopicSums, clock, sum_topics
+from .findings import LEVEL_NAMES, TopicSums, clock, sum_topics
 from .links import Named, find_name, names_in
 from .login.logins import Logins
 from .login.needs import STRICTEST
@@ -315,7 +315,7 @@ def _environment() -> jinja2.Environment:
     templates.globals |= {
         "moment": moment, "duration": duration, "perm": perm, "what": what, "some": some, "counted": counted,
         "clock": clock, "time_tag": time_tag, "minutes_chart": minutes_chart, "number": lambda value: f"{value:,}",
-        "can_undo": can_undo, "names_in": names_in,
+        "can_undo": can_undo, "names_in": names_in, "level_names": LEVEL_NAMES,
     }  # fmt: skip
     return templates
 

@@ -17,6 +17,8 @@ from .links import Named, brokers_named
 from .recent.signs import Signs
 
 Level = Literal["bad", "warn", "note"]
+LEVEL_NAMES: Final[dict[Level, str]] = {"bad": "Wrong", "warn": "Look", "note": "Note"}
+"""What pages call a level."""
 
 _HEARD_MS: Final = 5_000
 _SWEPT_MS: Final = 10_000

@@ -83,8 +83,8 @@ async def signs_by(store: Store, at_ms: int) -> Signs:
 class StreamThen(NamedTuple):
     """A stream as it was at an instant, as far as it still has the entries of then.
 
-    entries: made by then, of those that are kept now; is_exact: or about. first, last: None: it has none.
-    seq: the number of the last one, where they have numbers.
+    entries: made by then, of those that are kept now; is_exact: whether that is the exact number. first, last: None: it
+    has none. seq: the number of the last one, where they have numbers.
     """
 
     entries: int

@@ -394,6 +394,7 @@ class ServerConnection(Remote, asyncio.Protocol):
         waits = self._waits or self._is_waiting or self.paused_at_s is not None
         if self._reading_paused and not waits and not self.closing:
             self._reading_paused = False
+            self.active_at_s = self._connections.clock_s
             if self.frame_since_s is not None:
-                self.frame_since_s = self._connections.clock_s
+                self.frame_since_s = self.active_at_s
             self._transport.resume_reading()

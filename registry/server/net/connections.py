@@ -176,9 +176,9 @@ class Connections:
                     connection.abort(
                         Closed.SLOW_CLIENT, f"it has not read its answers for {self.limits.slow_client_s:g} s"
                     )
-                elif (
-                    connection.active_at_s < idle_before and since_s != math.inf
-                ):  # else we do not read: it has no turn
+                elif since_s == math.inf:
+                    continue  # its frame waits for a turn, and nothing is read of it: that is not idle
+                elif connection.active_at_s < idle_before:
                     connection.close(Closed.IDLE, f"idle for {self.limits.idle_s:g} s")
             if asked > MOST_ASKED:
                 self.drains.bound()

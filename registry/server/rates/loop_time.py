@@ -19,14 +19,14 @@ _MOST_ADDRESSES: Final = 8192
 
 
 class Waiter(Protocol):
-    """A connection that waits for time."""
+    """A connection that waits, for time or for the tables."""
 
     @property
     def host(self) -> str:
         """The client's address without its port."""
 
     def go_on(self) -> None:
-        """Its address has time again."""
+        """Answer what has come meanwhile, and read on: what it waited for is there."""
 
 
 class Slice:

@@ -17,6 +17,7 @@ from ...protocol.codes import RequestCode
 from ...protocol.command import Command
 from ...store.operator_reads import read_topic_tables
 from ...store.store import Store
+from ..rates.loop_time import Waiter
 from ..view.freshness import Freshness
 from ..view.route_answers import RouteAnswers
 from ..view.view import View
@@ -31,13 +32,6 @@ class AnsweringPlace(Protocol):
     """Where requests are answered; early: what answers lookups before there are tables."""
 
     early: EarlyLookups | None
-
-
-class WaitingConnection(Protocol):
-    """A connection with requests that need the tables."""
-
-    def go_on(self) -> None:
-        """Answer what has come meanwhile, and read on."""
 
 
 class EarlyLookups:
@@ -60,9 +54,9 @@ class EarlyLookups:
         self._reading: dict[str, asyncio.Task[RouteAnswers]] = {}
         self._turn = asyncio.Lock()
         self._ended = asyncio.Event()
-        self._waiting: list[WaitingConnection] = []
+        self._waiting: list[Waiter] = []
 
-    def wait(self, waiter: WaitingConnection) -> None:
+    def wait(self, waiter: Waiter) -> None:
         """Have a connection go on when the tables are there."""
         self._waiting.append(waiter)
 
