@@ -69,11 +69,13 @@ ALLOWED = {
 
 # folder of a large room -> what of the same room it may import besides itself; "cli": every module directly in cli
 INNER = {
+    "console.locale": set(),
     "console.login": {"console.state"},
     "console.recent": {"console.findings", "console.links", "console.past", "console.state"},
     "console.pages": {
         "console.context", "console.facts", "console.findings", "console.forms", "console.links", "console.login",
-        "console.past", "console.recent", "console.report", "console.state", "console.twins", "console.undo",
+        "console.locale", "console.past", "console.recent", "console.report", "console.state", "console.twins",
+        "console.undo",
     },
     "store.auth": {"store.keys", "store.store"},
     "store.connection": {"store.keys", "store.store"},
@@ -104,6 +106,7 @@ THIRD_PARTY = {
     "duckdb": PIPELINE_ONLY,
     "vl_convert": PIPELINE_ONLY,
     "jinja2": {*PIPELINE_ONLY, "console"},
+    "babel": {"console"},
     "starlette": {"console"},
     "uvicorn": {"console"},
     "textual": {"top"},

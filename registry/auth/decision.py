@@ -22,7 +22,7 @@ class Reason(enum.StrEnum):
     DISABLED = "disabled"  # the user is
 
 
-_MISSING: Final = {
+MISSING: Final = {
     Reason.GRANTED: "it is allowed",
     Reason.DENIED: "a rule denies it",
     Reason.NO_RULE: "no rule allows it",
@@ -30,6 +30,7 @@ _MISSING: Final = {
     Reason.USER_SOURCE: "the user may do nothing from this address",
     Reason.DISABLED: "the user is disabled",
 }
+"""Why a request is allowed or refused, in words."""
 
 
 class Decision(NamedTuple):
@@ -62,7 +63,7 @@ class Decision(NamedTuple):
         """The refusal for the peer: user, right, resource, address, and what is missing. Names are foreign."""
         who = "nobody known (anonymous)" if self.user is None else f"user {self.user.name}"
         address = self.source or "an unknown address"
-        return f"{who} has no right {self.right} on {self.resource} from {address}: {_MISSING[self.reason]}"
+        return f"{who} has no right {self.right} on {self.resource} from {address}: {MISSING[self.reason]}"
 
     @property
     def mend(self) -> str:

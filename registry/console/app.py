@@ -23,11 +23,13 @@ from .. import __version__
 from ..auth.changes import RefusedChange
 from ..config.settings import Settings
 from ..errors import RegistryError, StartError, StoreUnavailable
+from ..operators.language import marked, say
 from ..operators.previews import Mistaken
 from ..operators.zone import choose_zone
 from ..store.store import Store
 from .connections import bounded
 from .context import BadRequest, Console, NotKnown, NotThere, PageNotAllowed, PageWriter
+from .locale.chosen import speak
 from .login.guard import guards
 from .login.logins import Logins
 from .login.needs import needs_of_page
@@ -55,7 +57,7 @@ from .pages.zone import ZONE_COOKIE
 from .past import Lake, Past
 from .report import NoReport, ReportSource
 from .state import BLOCK_MS, State
-from .twins import Twin, openapi, twin_path
+from .twins import Twin, openapi, twin_path, wants_json
 from .undo import NotUndone
 
 logger = logging.getLogger(__name__)
@@ -64,17 +66,17 @@ _LOADING_S: Final = 5.0
 _STOP_S: Final = 1
 
 _ERRORS: Final[tuple[tuple[type[RegistryError], int, str], ...]] = (
-    (BadRequest, 400, "This address makes no sense"),
-    (Mistaken, 400, "Nothing was changed"),
-    (RefusedChange, 400, "Nothing was changed"),
-    (PageNotAllowed, 403, "Nothing was changed"),
-    (NotThere, 404, "There is no such thing"),
-    (NotKnown, 404, "Not known any more"),
-    (NoReport, 404, "There is no report"),
-    (NotUndone, 400, "There is nothing to put back"),
-    (StoreUnavailable, 503, "Redis does not answer"),
+    (BadRequest, 400, marked("This address makes no sense")),
+    (Mistaken, 400, marked("Nothing was changed")),
+    (RefusedChange, 400, marked("Nothing was changed")),
+    (PageNotAllowed, 403, marked("Nothing was changed")),
+    (NotThere, 404, marked("There is no such thing")),
+    (NotKnown, 404, marked("Not known any more")),
+    (NoReport, 404, marked("There is no report")),
+    (NotUndone, 400, marked("There is nothing to put back")),
+    (StoreUnavailable, 503, marked("Redis does not answer")),
 )
-_OTHER: Final = (500, "This does not work")
+_OTHER: Final = (500, marked("This does not work"))
 
 Handler = Callable[[Console, Request], Awaitable[Response]]
 LoginHandler = Callable[[PageWriter, Request, Logins], Awaitable[Response]]
@@ -145,6 +147,7 @@ def _endpoint(
         request.state.twin, request.state.is_twin = twin, bool(of)
         if of:
             request.scope["path"] = of.format_map(request.path_params)
+        speak(request, english=wants_json(request))
         viewer = console.who(request)
         if viewer is None:
             return login.ask(console, request)
@@ -158,7 +161,7 @@ def _endpoint(
         except RegistryError as error:
             status, title = next((one[1:] for one in _ERRORS if isinstance(error, one[0])), _OTHER)
             return await console.page(
-                request, "error.html", status, title=title, text=str(error), names=getattr(error, "names", ())
+                request, "error.html", status, title=say(title), text=str(error), names=getattr(error, "names", ())
             )
 
     return answer
@@ -184,6 +187,7 @@ def _doors(pages: PageWriter, logins: Logins | None) -> list[Route]:
 
     def outside(handler: LoginHandler, logins: Logins) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
+            speak(request)
             try:
                 return await handler(pages, request, logins)
             except BadRequest as error:
@@ -213,14 +217,15 @@ def _shared(consoles: Sequence[Console]) -> list[Route | Mount]:
 
 def _errors(console: Console) -> dict[Any, Callable[[Request, Exception], Awaitable[Response]]]:
     async def not_found(request: Request, error: Exception) -> Response:
+        speak(request, english=wants_json(request))
         status = error.status_code if isinstance(error, HTTPException) else 404
         viewer = console.who(request)
         if viewer is None:
-            return PlainTextResponse("there is no such page\n", status)
+            return PlainTextResponse(say("there is no such page") + "\n", status)
         choose_zone(request.cookies.get(ZONE_COOKIE, ""))
         request.state.viewer = viewer
         return await console.page(
-            request, "error.html", status, title="There is no such page", text="The pages are at the top."
+            request, "error.html", status, title=say("There is no such page"), text=say("The pages are at the top.")
         )
 
     return {404: not_found, 405: not_found}

@@ -7,6 +7,7 @@ from typing import Final
 
 from markupsafe import Markup
 
+from ..operators.language import say
 from .state import MINUTE_MS, MINUTES
 
 _WIDTH: Final = 600
@@ -14,14 +15,15 @@ _HEIGHT: Final = 48
 
 
 def minutes_chart(
-    per_minute: Mapping[int, int], now_ms: int, *, of: str = "within the last hour", what: str = "changes",
+    per_minute: Mapping[int, int], now_ms: int, *, of: str = "", what: str = "",
     is_level: bool = False, changes: str = "",
 ) -> Markup:  # fmt: skip
     """What was counted in each minute of the hour until then, as bars; the label says the same to who cannot see them.
 
     Args:
-        is_level: each minute has how many there were, not how many came. changes: the address of the page of changes:
-            a range that somebody draws in the chart leads there (console.js).
+        of, what: the time, and what was counted, in the language of the page. is_level: each minute has how many
+            there were, not how many came. changes: the address of the page of changes: a range that somebody draws in
+            the chart leads there (console.js).
     """
     last = now_ms // MINUTE_MS
     counts = [per_minute.get(minute, 0) for minute in range(last - MINUTES + 1, last + 1)]
@@ -34,10 +36,13 @@ def minutes_chart(
         for number, count in enumerate(counts)
         if count
     )
-    label = f"{sum(counts):,} {what} {of}, at most {max(counts):,} in a minute"
+    of, what = of or say("within the last hour"), what or say("changes")
+    label = say("{sum} {what} {of}, at most {most} in a minute", sum=f"{sum(counts):,}", what=what, of=of,
+                most=f"{max(counts):,}")  # fmt: skip
     if is_level:
         known = [per_minute[minute] for minute in range(last - MINUTES + 1, last + 1) if minute in per_minute] or [0]
-        label = f"{known[-1]:,} {what} now, {min(known):,} to {max(known):,} {of}"
+        label = say("{now} {what} now, {least} to {most} {of}", now=f"{known[-1]:,}", what=what, of=of,
+                    least=f"{min(known):,}", most=f"{max(known):,}")  # fmt: skip
     return Markup(
         '<svg class="minutes" viewBox="0 0 {w} {h}" preserveAspectRatio="none" role="img" aria-label="{label}"{range}>'
         '<line x1="0" y1="{b}" x2="{w}" y2="{b}"/>{bars}</svg>'

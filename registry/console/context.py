@@ -9,12 +9,12 @@ import secrets
 import time
 from collections.abc import Coroutine, Iterable, Mapping
 from datetime import UTC, datetime
+from gettext import NullTranslations
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlencode
 
 import jinja2
-import msgspec
 from markupsafe import Markup, escape
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
@@ -24,12 +24,14 @@ from ..errors import RegistryError, StoreUnavailable
 from ..events.changes import Change
 from ..names import printable
 from ..operators.instants import parse_instant
+from ..operators.language import language, say
 from ..operators.words import counted, duration, moment, perm, some, what
 from ..operators.zone import local_datetime, zone_name
 from .charts import minutes_chart
 from .facts import FactReader
 from .findings import LEVEL_NAMES, TopicSums, clock, sum_topics
 from .links import Named, find_name, names_in
+from .locale.chosen import keep_language, of_page, say_html, say_number_html
 from .login.logins import Logins
 from .login.needs import STRICTEST
 from .login.viewer import Viewer, viewer_of
@@ -122,9 +124,11 @@ class PageWriter:
                 place = begin + len(name)
         return Markup("".join((*made, _plain(text[place:]))))
 
-    def outside(self, template: str, status: int, **values: Any) -> HTMLResponse:
+    def outside(self, request: Request, template: str, status: int, **values: Any) -> HTMLResponse:
         """A page for somebody who is not logged in: it shows nothing of the tables."""
-        return HTMLResponse(self.fragment(template, namespace=self.namespace, **values), status)
+        page = HTMLResponse(self.fragment(template, namespace=self.namespace, **of_page(request), **values), status)
+        keep_language(request, page, self.home_path)
+        return page
 
 
 class Console(PageWriter):
@@ -161,7 +165,7 @@ class Console(PageWriter):
         self.operator = Viewer(secrets.token_urlsafe(32))
         self._sums: tuple[int, TopicSums] | None = None
         self._names: tuple[int, list[str]] | None = None
-        self._words: dict[tuple[int, int], Markup] = {}
+        self._words: dict[tuple[int, int, NullTranslations], Markup] = {}
         state.on_load.append(self._words.clear)
 
     def loops(self) -> list[Coroutine[Any, Any, None]]:
@@ -175,7 +179,8 @@ class Console(PageWriter):
 
     def words(self, change: Change) -> Markup:
         """What a change says, in a list; kept, as each refresh of each open page shows nearly the same ones."""
-        key = change.seq, len(getattr(change, "topics", ()))  # of the newest one some parts may still have to come
+        key = change.seq, len(getattr(change, "topics", ())), language()
+        # the topics: of the newest one some parts may still have to come
         made = self._words.get(key)
         if made is None:
             if len(self._words) >= _WORDS:
@@ -204,8 +209,8 @@ class Console(PageWriter):
         at_ms = values.get("at_ms")
         if wants_json(request):
             return self._twin(request, status, values)
-        query = {key: value for key, value in request.query_params.items() if key not in ("at", "and")}
-        asked = dict(request.query_params)
+        query = {key: value for key, value in request.query_params.items() if key not in ("at", "and", "lang")}
+        asked = {key: value for key, value in request.query_params.items() if key != "lang"}
 
         def again(**changed: Any) -> str:
             """The address of the page with some of its query changed; None takes a field away."""
@@ -219,10 +224,12 @@ class Console(PageWriter):
                 "query": query, "again": again, "at_ms": None, "live": at_ms is None, "here": str(request.url.query),
                 "now_ms": round(time.time() * 1000), "namespace": self.namespace, "zone": _zone(),
                 "status": self.status(), "position": state.position,
-                "sees_users": viewer_of(request).may(STRICTEST),
+                "sees_users": viewer_of(request).may(STRICTEST), **of_page(request),
             } | values,
         )  # fmt: skip
-        return HTMLResponse(text, status)
+        page = HTMLResponse(text, status)
+        keep_language(request, page, self.home_path)
+        return page
 
     def _twin(self, request: Request, status: int, values: Mapping[str, Any]) -> Response:
         twin = getattr(request.state, "twin", None)
@@ -253,7 +260,7 @@ class Console(PageWriter):
             return None
         if text.isascii() and text.isdigit() and len(text) > 8:
             if len(text) > 14:
-                raise BadRequest(f"{text[:30]} ms is no time")
+                raise BadRequest(say("{text} ms is no time", text=text[:30]))
             return int(text)
         try:
             return parse_instant(text)
@@ -315,7 +322,8 @@ def _environment() -> jinja2.Environment:
     templates.globals |= {
         "moment": moment, "duration": duration, "perm": perm, "what": what, "some": some, "counted": counted,
         "clock": clock, "time_tag": time_tag, "minutes_chart": minutes_chart, "number": lambda value: f"{value:,}",
-        "can_undo": can_undo, "names_in": names_in, "level_names": LEVEL_NAMES,
+        "say": say_html, "say_number": say_number_html, "can_undo": can_undo, "names_in": names_in,
+        "level_names": LEVEL_NAMES,
     }  # fmt: skip
     return templates
 
@@ -342,7 +350,7 @@ def change_number(text: str) -> int:
         BadRequest: it is none.
     """
     if not (text.isascii() and text.isdigit() and len(text) < 16):
-        raise BadRequest(f"{text[:30]!r}: expected the number of a change")
+        raise BadRequest(say("{text}: expected the number of a change", text=repr(text[:30])))
     return int(text)
 
 
@@ -355,7 +363,7 @@ def page_number(request: Request, count: int) -> tuple[int, int]:
     pages = max(1, -(-count // PER_PAGE))
     text = request.query_params.get("page", "1")
     if not (text.isascii() and text.isdigit() and len(text) < 9):
-        raise BadRequest(f"page={text[:30]}: expected a number from 1 to {pages}")
+        raise BadRequest(say("page={text}: expected a number from 1 to {pages}", text=text[:30], pages=pages))
     return min(max(1, int(text)), pages), pages
 
 
@@ -368,11 +376,6 @@ def time_tag(ms: int) -> Markup:
         f'<time datetime="{iso}"><span class="day">{day}</span> {clock_time[:8]}'
         f'<span class="ms">{clock_time[8:]}</span></time>'
     )
-
-
-def route_json(body: bytes) -> str:
-    """An answer of 105 for a reader: the same JSON, indented."""
-    return msgspec.json.format(body, indent=2).decode()
 
 
 def _shown(value: Any) -> Any:
@@ -390,5 +393,5 @@ def _zone() -> dict[str, Any]:
 
 
 __all__ = [
-    "BadRequest", "Console", "NotKnown", "NotThere", "PageNotAllowed", "change_number", "page_number", "route_json",
+    "BadRequest", "Console", "NotKnown", "NotThere", "PageNotAllowed", "change_number", "page_number",
 ]  # fmt: skip

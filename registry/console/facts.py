@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 from ..auth.refused import RefusedSummary
 from ..errors import RegistryError, StoreUnavailable
+from ..operators.language import say
 from ..store.auth.refusals import RefusalStore
 from ..store.operator_reads import BrokerInfo, WorkerInfo, read_brokers, read_workers
 from ..store.processes import Fleet, FrontEnd, read_fleet
@@ -61,7 +62,7 @@ class FactReader:
 
     def front_end(self, front_end: str) -> str:
         """The name of a front end; of one that told its name for the last time before this console looked, its id."""
-        return self._names.get(front_end) or f"a front end that is gone (id {front_end})"
+        return self._names.get(front_end) or say("a front end that is gone (id {id})", id=front_end)
 
     def remember(self, front_ends: Iterable[FrontEnd]) -> None:
         """Keep their names: Redis forgets them an hour after their end, streams have their ids for a day."""

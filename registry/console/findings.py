@@ -8,6 +8,7 @@ from typing import Final, Literal, NamedTuple
 from ..auth.policy import Mode
 from ..events.changes import Change
 from ..model import DEFAULT_HEARTBEAT_TIMEOUT_MS, MASTER_ID, BrokerRow
+from ..operators.language import marked, say, say_number
 from ..operators.words import counted, duration, moment, some
 from ..store.operator_reads import BrokerInfo
 from ..tables.tables import Tables
@@ -17,8 +18,8 @@ from .links import Named, brokers_named
 from .recent.signs import Signs
 
 Level = Literal["bad", "warn", "note"]
-LEVEL_NAMES: Final[dict[Level, str]] = {"bad": "Wrong", "warn": "Look", "note": "Note"}
-"""What pages call a level."""
+LEVEL_NAMES: Final[dict[Level, str]] = {"bad": marked("Wrong"), "warn": marked("Look"), "note": marked("Note")}
+"""What pages call a level, in English."""
 
 _HEARD_MS: Final = 5_000
 _SWEPT_MS: Final = 10_000
@@ -82,7 +83,7 @@ def find(
     found: list[ConsoleFinding] = []
     if stale_since_ms is not None:
         at = moment(stale_since_ms)[11:19]
-        found.append(ConsoleFinding("bad", f"What is shown here is of {at}: {reason}"))
+        found.append(ConsoleFinding("bad", say("What is shown here is of {time}: {reason}", time=at, reason=reason)))
     if facts is not None:
         found += _hearing(facts, away) if stale_since_ms is None else ()
         found += _empty(facts, tables) if stale_since_ms is None else ()
@@ -107,7 +108,10 @@ def find_then(tables: Tables, sums: TopicSums, signs: Signs, at_ms: int) -> list
     """
     found = []
     if tables.brokers and signs.heard_ms is not None and at_ms - signs.heard_ms > DEFAULT_HEARTBEAT_TIMEOUT_MS:
-        text = f"No broker was heard since {clock(signs.heard_ms, at_ms)}: every front end was away, or Redis was."
+        text = say(
+            "No broker was heard since {time}: every front end was away, or Redis was.",
+            time=clock(signs.heard_ms, at_ms),
+        )
         found.append(ConsoleFinding("bad", text, "/front-ends"))
     return [*found, *_routes(tables, sums)]
 
@@ -117,11 +121,14 @@ def _hearing(facts: Facts, away: tuple[int, int] | None) -> Iterator[ConsoleFind
     told_ms = (one.told_ms for one in facts.fleet.front_ends)  # also of leases that are gone by now
     last_ms = max((*(worker.heard_ms or 0 for worker in facts.workers), *told_ms), default=0)
     if last_ms < now_ms - _HEARD_MS:
-        since = f"since {clock(last_ms, now_ms)}" if last_ms else "now"
+        since = say("since {time}", time=clock(last_ms, now_ms)) if last_ms else say("now")
         yield ConsoleFinding(
             "bad",
-            f"No front end hears brokers {since}: none renews its lease. Clients get no answer from this registry; no "
-            "broker is removed until a front end was back for as long as brokers may be silent.",
+            say(
+                "No front end hears brokers {since}: none renews its lease. Clients get no answer from this registry; "
+                "no broker is removed until a front end was back for as long as brokers may be silent.",
+                since=since,
+            ),
             "/front-ends",
         )
         return
@@ -131,19 +138,24 @@ def _hearing(facts: Facts, away: tuple[int, int] | None) -> Iterator[ConsoleFind
         return
     until_ms = min(now_ms + broker.expires_in_ms for broker in facts.brokers)
     seen = away is not None and abs(away[1] - up_ms) < _SWEPT_MS
+    end = clock(up_ms, now_ms)
     why = (
-        f"because Redis was away {duration(away[1] - away[0])}, until {clock(up_ms, now_ms)}"
+        say("because Redis was away {duration}, until {time}", duration=duration(away[1] - away[0]), time=end)
         if away is not None and seen
-        else f"because Redis, or every front end, was away until {clock(up_ms, now_ms)}"
+        else say("because Redis, or every front end, was away until {time}", time=end)
     )
     if until_ms > now_ms:
-        yield ConsoleFinding("note", f"Nobody is removed until {clock(until_ms, now_ms)}, {why}.", "/brokers")
+        text = say("Nobody is removed until {time}, {why}.", time=clock(until_ms, now_ms), why=why)
+        yield ConsoleFinding("note", text, "/brokers")
 
 
 def _empty(facts: Facts, tables: Tables) -> Iterator[ConsoleFinding]:
     addresses = sorted({one.address for one in facts.fleet.front_ends if one.state == "ready" and one.address})
     if not tables.brokers and addresses:
-        text = f"No broker is registered. Brokers and clients find this registry by namesrvAddr={';'.join(addresses)}"
+        text = say(
+            "No broker is registered. Brokers and clients find this registry by namesrvAddr={addresses}",
+            addresses=";".join(addresses),
+        )
         yield ConsoleFinding("note", text, "/front-ends")
 
 
@@ -154,25 +166,33 @@ def _fleet(facts: Facts, recent: Iterable[Change]) -> Iterator[ConsoleFinding]:
         views = sorted({worker.facts.view for worker in one.workers if not worker.gone} - {"fresh", ""})
         missing = sum(seq > one.seq and ms < one.told_ms - _BEHIND_MS for seq, ms in old)
         if one.state == "gone":
-            yield ConsoleFinding(
-                "warn", f"The front end {one.name} is gone since {clock(one.told_ms, now_ms)}.", "/front-ends"
-            )
+            text = say("The front end {name} is gone since {time}.", name=one.name, time=clock(one.told_ms, now_ms))
+            yield ConsoleFinding("warn", text, "/front-ends")
         elif one.state == "not ready":
-            yield ConsoleFinding(
-                "warn", f"The front end {one.name} is not ready: it answers nobody yet.", "/front-ends"
-            )
+            text = say("The front end {name} is not ready: it answers nobody yet.", name=one.name)
+            yield ConsoleFinding("warn", text, "/front-ends")
         elif one.state == "draining":
-            yield ConsoleFinding("note", f"The front end {one.name} is draining: it sends clients away.", "/front-ends")
+            text = say("The front end {name} is draining: it sends clients away.", name=one.name)
+            yield ConsoleFinding("note", text, "/front-ends")
         elif views:
-            text = f"The front end {one.name} answers with tables that may be old ({', '.join(views)})."
+            text = say(
+                "The front end {name} answers with tables that may be old ({views}).", name=one.name,
+                views=", ".join(views),
+            )  # fmt: skip
             yield ConsoleFinding("warn", text, "/front-ends")
         elif missing:
-            text = f"The front end {one.name} is behind: it lacks {counted(missing, 'change')} of more than "
-            yield ConsoleFinding("warn", f"{text}{_BEHIND_MS // 1000} s ago.", "/front-ends")
+            text = say(
+                "The front end {name} is behind: it lacks {changes} of more than {seconds} s ago.", name=one.name,
+                changes=counted(missing, "change"), seconds=_BEHIND_MS // 1000,
+            )  # fmt: skip
+            yield ConsoleFinding("warn", text, "/front-ends")
     there = [one for one in fleet.sweepers if not one.gone]
     if fleet.sweepers and not there:
         last_ms = max(one.last_sweep_ms for one in fleet.sweepers)
-        text = f"No sweeper is there since {clock(last_ms, now_ms)}: brokers that fall silent stay in every route."
+        text = say(
+            "No sweeper is there since {time}: brokers that fall silent stay in every route.",
+            time=clock(last_ms, now_ms),
+        )
         yield ConsoleFinding("bad", text, "/front-ends")
 
 
@@ -182,7 +202,10 @@ def _unreachable(facts: Facts) -> Iterator[ConsoleFinding]:
     for text in sorted(told.values())[:_UNREACHABLE_MOST]:
         yield ConsoleFinding(
             "warn",
-            f"{text[0].upper()}{text[1:]}: clients will not reach it. Set brokerIP1 in its broker.conf.",
+            say(
+                "{what}: clients will not reach it. Set brokerIP1 in its broker.conf.",
+                what=f"{text[0].upper()}{text[1:]}",
+            ),
             "/brokers",
         )
 
@@ -197,14 +220,20 @@ def _overdue(facts: Facts) -> Iterator[ConsoleFinding]:
     if worst_ms > _SWEPT_MS:
         yield ConsoleFinding(
             "bad",
-            f"No sweeper removes brokers that are overdue, for {duration(worst_ms)}: {names}. Clients are still sent "
-            "to them. 'mqregistry sweep' is one; front ends have one unless they were started with --no-sweep.",
+            say(
+                "No sweeper removes brokers that are overdue, for {duration}: {names}. Clients are still sent to them. "
+                "'mqregistry sweep' is one; front ends have one unless they were started with --no-sweep.",
+                duration=duration(worst_ms),
+                names=names,
+            ),
             "/brokers",
             names=linked,
         )
     else:
-        what = "broker is" if len(overdue) == 1 else "brokers are"
-        text = f"{len(overdue)} {what} overdue and about to be removed: {names}."
+        text = say_number(
+            "{number} broker is overdue and about to be removed: {names}.",
+            "{number} brokers are overdue and about to be removed: {names}.", len(overdue), names=names,
+        )  # fmt: skip
         yield ConsoleFinding("warn", text, "/brokers", names=linked)
 
 
@@ -218,20 +247,30 @@ def _streams(facts: Facts) -> Iterator[ConsoleFinding]:
             since = clock(reader.seen_ms, facts.head.now_ms)
             yield ConsoleFinding(
                 "warn",
-                f"The reader {name} is silent since {since}: the streams keep nothing for it any more.",
+                say(
+                    "The reader {name} is silent since {time}: the streams keep nothing for it any more.",
+                    name=name,
+                    time=since,
+                ),
                 "/streams",
             )
         for stream, position in sorted(reader.positions.items()):
             if position.state == "lost":
                 yield ConsoleFinding(
-                    "bad", f"The reader {name} lost entries of {stream} that were trimmed before it had read them.",
+                    "bad",
+                    say("The reader {name} lost entries of {stream} that were trimmed before it had read them.",
+                        name=name, stream=stream),
                     "/streams",
                 )  # fmt: skip
             elif position.state == "near":
                 yield ConsoleFinding(
                     "warn",
-                    f"The reader {name} is {counted(position.behind, 'entry', 'entries')} behind in {stream}, and "
-                    "about to lose some.",
+                    say(
+                        "The reader {name} is {entries} behind in {stream}, and about to lose some.",
+                        name=name,
+                        entries=counted(position.behind, "entry", "entries"),
+                        stream=stream,
+                    ),
                     "/streams",
                 )
 
@@ -242,12 +281,17 @@ def _refused(facts: Facts) -> Iterator[ConsoleFinding]:
     if not recent:
         return
     last = recent[0]
-    who = last.kind.user or "somebody who signed nothing"
+    who = last.kind.user or say("somebody who signed nothing")
     yield ConsoleFinding(
         "warn",
-        f"Requests of {counted(len({one.kind.user for one in recent}), 'user')} were refused within the last hour, the "
-        f"last at {clock(last.last_ms, facts.head.now_ms)} of {who} from {last.last.source or 'an unknown address'}. "
-        "'mqregistry auth observe' says which rule allows them.",
+        say(
+            "Requests of {users} were refused within the last hour, the last at {time} of {user} from {address}. "
+            "'mqregistry auth observe' says which rule allows them.",
+            users=counted(len({one.kind.user for one in recent}), "user"),
+            time=clock(last.last_ms, facts.head.now_ms),
+            user=who,
+            address=last.last.source or say("an unknown address"),
+        ),
         "/users",
     )
 
@@ -255,19 +299,24 @@ def _refused(facts: Facts) -> Iterator[ConsoleFinding]:
 def _routes(tables: Tables, sums: TopicSums) -> Iterator[ConsoleFinding]:
     without = sorted(name for name, row in tables.brokers.items() if _has_no_master(row))
     if without:
-        what = "broker name has" if len(without) == 1 else "broker names have"
         yield ConsoleFinding(
             "warn",
-            f"{len(without)} {what} no master, so nobody can write there: {some(without)}.",
+            say_number(
+                "{number} broker name has no master, so nobody can write there: {names}.",
+                "{number} broker names have no master, so nobody can write there: {names}.",
+                len(without),
+                names=some(without),
+            ),
             "/brokers",
             names=brokers_named(without),
         )
     if sums.unwritable:
-        what = "topic has" if sums.unwritable == 1 else "topics have"
-        more = f" {sums.without_route} of them have no route at all." if sums.without_route else ""
-        yield ConsoleFinding(
-            "warn", f"{sums.unwritable} {what} nowhere to write to.{more}", "/topics?state=unwritable"
+        text = say_number(
+            "{number} topic has nowhere to write to.", "{number} topics have nowhere to write to.", sums.unwritable
         )  # fmt: skip
+        if sums.without_route:
+            text += say(" {number} of them have no route at all.", number=sums.without_route)
+        yield ConsoleFinding("warn", text, "/topics?state=unwritable")
 
 
 def _has_no_master(row: BrokerRow) -> bool:

@@ -8,6 +8,7 @@ from urllib.parse import parse_qsl
 
 from starlette.requests import ClientDisconnect, Request
 
+from ..operators.language import say
 from .connections import WITHIN_S
 from .context import BadRequest
 
@@ -27,12 +28,12 @@ async def read_form(request: Request, most_bytes: int = _MOST_BYTES) -> dict[str
             async for chunk in request.stream():
                 body += chunk
                 if len(body) > most_bytes:
-                    raise BadRequest(f"the form has more than {most_bytes} bytes")
+                    raise BadRequest(say("the form has more than {number} bytes", number=most_bytes))
     except TimeoutError:
-        raise BadRequest(f"the form was not whole within {WITHIN_S:g} s") from None
+        raise BadRequest(say("the form was not whole within {seconds} s", seconds=f"{WITHIN_S:g}")) from None
     except ClientDisconnect:  # nobody reads the answer
-        raise BadRequest("the browser hung up before the form was whole") from None
+        raise BadRequest(say("the browser hung up before the form was whole")) from None
     try:
         return dict(parse_qsl(body.decode("utf-8"), keep_blank_values=True, strict_parsing=True, errors="strict"))
     except ValueError:
-        raise BadRequest("the form cannot be read") from None
+        raise BadRequest(say("the form cannot be read")) from None

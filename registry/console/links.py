@@ -18,7 +18,8 @@ from ..events.changes import (
 )
 
 _MOST: Final = 10  # sentences name fewer
-_BEHIND: Final = re.compile(r"[ /,;?]|[.:](?: |\Z)|\Z")
+_BEHIND: Final = re.compile(r"[ /,;?，。；：？）]|[.:](?: |\Z)|\Z")
+_BEFORE: Final = frozenset(("", " ", "/", "，", "：", "（"))
 
 
 class Named(NamedTuple):
@@ -62,7 +63,7 @@ def _topics(names: Iterable[str]) -> Iterator[Named]:
 def find_name(text: str, name: str, begin: int) -> int:
     """Where a name stands in a text as a whole word, from a place on; -1: nowhere."""
     while (place := text.find(name, begin)) >= 0:
-        if text[place - 1 : place] in ("", " ", "/") and _BEHIND.match(text, place + len(name)):
+        if text[max(0, place - 1) : place] in _BEFORE and _BEHIND.match(text, place + len(name)):
             return place
         begin = place + 1
     return -1

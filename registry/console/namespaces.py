@@ -15,8 +15,10 @@ from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, R
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from ..operators.language import say
 from .context import Console, PageWriter
 from .findings import ConsoleFinding
+from .locale.chosen import keep_language, of_page, speak
 from .login.needs import LIST
 from .login.viewer import Viewer
 from .pages import changes, login
@@ -86,6 +88,7 @@ class Namespaces(PageWriter):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Whatever is below ``/ns``."""
         request = Request(scope, receive)
+        speak(request)
         name, slash, rest = scope["path"].removeprefix("/ns/").partition("/")
         console, app = self._apps.get(name, (None, None))
         answer: ASGIApp
@@ -102,10 +105,13 @@ class Namespaces(PageWriter):
     def _no_namespace(self, request: Request) -> Response:
         if self._first.logins is not None:
             return login.ask(self, request)
-        return PlainTextResponse("this console has no such namespace; its first page lists those that it has\n", 404)
+        return PlainTextResponse(
+            say("this console has no such namespace; its first page lists those that it has") + "\n", 404
+        )
 
     async def first_page(self, request: Request) -> Response:
         """The namespaces, and what is wrong in each."""
+        speak(request, english=wants_json(request))
         seen = self._seen(request)
         if not seen:
             return login.ask(self, request)
@@ -115,7 +121,9 @@ class Namespaces(PageWriter):
         )
         if wants_json(request):
             return page_twin(PageHead(version=VERSION, namespace="", position=""), TWIN, {"namespaces": lines})
-        return HTMLResponse(self.fragment("namespaces.html", lines=lines, viewer=seen[0][1]))
+        page = HTMLResponse(self.fragment("namespaces.html", lines=lines, viewer=seen[0][1], **of_page(request)))
+        keep_language(request, page, self.home_path)
+        return page
 
     async def first_twin(self, request: Request) -> Response:
         """The first page as JSON: the namespaces that this viewer may see."""
@@ -129,7 +137,9 @@ class Namespaces(PageWriter):
     async def _line(self, console: Console, viewer: Viewer) -> NamespaceLine:
         page = console.url("/")
         if not viewer.may(LIST):
-            return NamespaceLine(console.namespace, "note", "Your rights do not show its lists.", 0, viewer.name, page)
+            return NamespaceLine(
+                console.namespace, "note", say("Your rights do not show its lists."), 0, viewer.name, page
+            )
         facts = await console.facts.now()
         findings, _ = await wrong_now(console, facts)
         tables = console.state.tables
@@ -144,14 +154,18 @@ class Namespaces(PageWriter):
 
     async def events(self, request: Request) -> Response:
         """The stream of a browser, of all namespaces that it may see: six connections are all that a host gets."""
+        speak(request)
         seen = self._seen(request)
         if not seen:
             return login.ask(self, request)
         listed = [(console, viewer) for console, viewer in seen if viewer.may(LIST)]  # as each one's own stream
-        return changes.stream(listed) if listed else PlainTextResponse("no right to list anything here\n", 403)
+        return (
+            changes.stream(listed) if listed else PlainTextResponse(say("no right to list anything here") + "\n", 403)
+        )
 
     async def elsewhere(self, request: Request, _: Exception) -> Response:
         """An address without a namespace, as it was before there were several: it means the first one."""
+        speak(request)
         if self._first.who(request) is None:
             return login.ask(self, request)
         query = f"?{request.url.query}" if request.url.query else ""

@@ -19,6 +19,7 @@ from ..errors import RegistryError
 from ..events.by import By
 from ..events.changes import BrokerChange, Change
 from ..follow.follow import Follow, StreamGap
+from ..operators.language import marked, say
 from ..operators.words import moment
 from ..store.change_reader import ChangeReader, find_change, last_change_id, read_first
 from ..store.connection.url import without_password
@@ -34,7 +35,7 @@ logger = logging.getLogger(__name__)
 _EVERY_S: Final = 3600
 _REPLAYED_EVERY: Final = 20_000
 _KEPT: Final = 2
-_LAKE: Final = (
+_LAKE: Final = marked(
     "'mqregistry pipeline run' keeps longer: with its --lake the console shows that too, as 'mqregistry route TOPIC "
     "--at TIME' does"
 )
@@ -221,27 +222,32 @@ class Past:
         try:
             return await asyncio.to_thread(self._lake.at, at_ms)
         except RegistryError as error:
-            raise NotKnown(f"{str(unknown).removesuffix(_LAKE)}Nor does the lake know it: {error}") from error
+            text = str(unknown).removesuffix(say(_LAKE)) + say("Nor does the lake know it: {error}", error=error)
+            raise NotKnown(text) from error
 
     async def _replay(self, at_ms: int) -> Then:
         reach = await self.reach()
         head = await read_head(self._state.store)
         if at_ms > head.now_ms + 1000:
-            raise NotYet(f"{moment(at_ms)} has not come yet: it is {moment(head.now_ms)}")
+            raise NotYet(say("{time} has not come yet: it is {now}", time=moment(at_ms), now=moment(head.now_ms)))
         if reach is None:
-            raise NotKnown("nothing was changed yet: the stream of changes is empty")
+            raise NotKnown(say("nothing was changed yet: the stream of changes is empty"))
         if at_ms < reach.since_ms:
             why = (
-                "the first change of this namespace was made then, or Redis was emptied before"
+                say("the first change of this namespace was made then, or Redis was emptied before")
                 if reach.whole
-                else "of what was before, the stream does not hold every change any more, and no checkpoint is older"
+                else say(
+                    "of what was before, the stream does not hold every change any more, and no checkpoint is older"
+                )
             )
-            raise NotKnown(
-                f"{moment(at_ms)} is before {moment(reach.since_ms)}, and the past is known since then: {why}. {_LAKE}"
-            )
+            text = say(
+                "{time} is before {since}, and the past is known since then: {why}. ", time=moment(at_ms),
+                since=moment(reach.since_ms), why=why,
+            )  # fmt: skip
+            raise NotKnown(text + say(_LAKE))
         begin = await self._begin(reach, at_ms)
         if begin is None:
-            raise NotKnown(f"no checkpoint before {moment(at_ms)} can be read: choose a later instant")
+            raise NotKnown(say("no checkpoint before {time} can be read: choose a later instant", time=moment(at_ms)))
         return await self._forward(begin.tables, begin.place, at_ms)
 
     async def begin(self, at_ms: int) -> Beginning | None:
@@ -301,7 +307,7 @@ async def _next(follow: Follow) -> list[Change]:
     try:
         return await follow.read(block_ms=0)
     except StreamGap as gap:
-        raise NotKnown(f"{gap}; choose a later instant") from gap
+        raise NotKnown(say("{error}; choose a later instant", error=gap)) from gap
 
 
 def _note(change: Change, since: dict[str, tuple[int, By | None]]) -> None:

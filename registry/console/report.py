@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from ..errors import RegistryError
+from ..operators.language import say
 from .past import Lake
 
 _FOR_S: Final = 60.0
@@ -20,7 +21,7 @@ class NoReport(RegistryError):
 
 class GoldReport(NamedTuple):
     """html: a whole page, which brings all that it needs. made_ms: when it was made. until_ms: up to when it knows what
-    happened, None: only the page itself says so. source: where it is from.
+    happened, None: only the page itself says so. source: the file that it is from; empty: made of the lake.
     """
 
     html: str
@@ -51,10 +52,10 @@ class ReportSource:
         if self._file is not None:
             return await asyncio.to_thread(_read, self._file)
         if self._lake is None:
-            raise NoReport(
+            raise NoReport(say(
                 "this console was given no report: start it with --lake DIR, the folder of 'mqregistry pipeline run', "
                 "or with --report FILE, a page that 'mqregistry pipeline report --out FILE' wrote"
-            )
+            ))  # fmt: skip
         async with self._busy:
             if self._made is None or time.monotonic() - self._made[0] > _FOR_S:
                 try:
@@ -62,7 +63,7 @@ class ReportSource:
                 except RegistryError as error:
                     raise NoReport(str(error)) from error
                 made_ms = round(time.time() * 1000)
-                self._made = time.monotonic(), GoldReport(html, made_ms, until_ms, "the lake")
+                self._made = time.monotonic(), GoldReport(html, made_ms, until_ms, "")
             return self._made[1]
 
 
@@ -70,9 +71,10 @@ def _read(file: Path) -> GoldReport:
     try:
         about = file.stat()
         if about.st_size > _MOST_BYTES:
-            raise NoReport(f"{file} has {about.st_size} bytes, which is no report")
+            raise NoReport(say("{file} has {number} bytes, which is no report", file=file, number=about.st_size))
         return GoldReport(file.read_text(encoding="utf-8"), round(about.st_mtime * 1000), None, file.name)
     except (OSError, ValueError) as error:
-        raise NoReport(
-            f"{file} cannot be read: {error}; 'mqregistry pipeline report --out {file}' writes it"
-        ) from error
+        raise NoReport(say(
+            "{file} cannot be read: {error}; 'mqregistry pipeline report --out {file}' writes it", file=file,
+            error=error,
+        )) from error  # fmt: skip

@@ -12,13 +12,14 @@ import time
 from collections import deque
 from collections.abc import Callable
 from itertools import islice
-from typing import Final
+from typing import Any, Final
 
 from ..errors import NoNamespace, RegistryError, StoreUnavailable
 from ..events.changes import Change, UnknownChange
 from ..follow.follow import Follow, StreamGap
 from ..follow.loading import Loaded
 from ..names import printable
+from ..operators.language import marked, say
 from ..store.change_reader import count_by_minute
 from ..store.store import Store
 from ..tables.tables import Tables
@@ -121,7 +122,7 @@ class State:
         self.generation = 0
         self.loaded = False
         self.stale_since_ms: int | None = round(time.time() * 1000)
-        self.reason = "the tables are being read"
+        self._why: tuple[str, dict[str, Any]] = marked("the tables are being read"), {}
         self.away: tuple[int, int] | None = None
         self.per_minute: dict[int, int] = {}
         self.counted_ms: int | None = None
@@ -137,6 +138,12 @@ class State:
         self._last_seq = -1  # of the last event that was read
         self._asked = False
         self._heard_ms = round(time.time() * 1000)
+
+    @property
+    def reason(self) -> str:
+        """Why what is shown may be old, in the language of the page; empty while Redis answers."""
+        message, values = self._why
+        return say(message, **values) if message else ""
 
     @property
     def position(self) -> str:
@@ -168,7 +175,7 @@ class State:
                 await pause(_RETRY_S)
             except StoreUnavailable as error:
                 if not await self._answers():
-                    self._unheard(f"Redis does not answer: {error}")
+                    self._unheard(marked("Redis does not answer: {error}"), error=error)
                 await pause(_RETRY_S)
             except RegistryError as error:
                 self._follow = None
@@ -242,16 +249,18 @@ class State:
             return
         if self.generation > 1:  # not the start
             self.away = self.stale_since_ms, now_ms
-        self.stale_since_ms, self.reason = None, ""
+        self.stale_since_ms, self._why = None, ("", {})
         self._tell()
 
-    def _unheard(self, reason: str) -> None:
-        if self.stale_since_ms is None:
+    def _unheard(self, reason: str, **values: Any) -> None:
+        why = reason, {name: str(value) for name, value in values.items()}
+        is_new, is_other = self.stale_since_ms is None, why != self._why
+        self._why = why
+        if is_new:
             self.stale_since_ms = self._heard_ms
-            logger.warning("%s; pages show what was known", printable(reason))
-        elif reason == self.reason:
+            logger.warning("%s; pages show what was known", printable(self.reason))
+        elif not is_other:
             return
-        self.reason = reason
         self._tell()
 
     def _tell(self) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from ..errors import RegistryError
 from ..events.changes import Change, KvDeleted, KvPut, TopicDeleted, TopicRegistered, WritePermSet
 from ..model import PERM_WRITE, QueueData
+from ..operators.language import say
 from ..tables.tables import Tables
 
 
@@ -44,15 +45,16 @@ def undo_of(change: Change, before: Tables, now: Tables) -> dict[str, str]:
             return _queues(change.topic, {name: had[name] for name in change.queue_datas if name in had}, now)
         case WritePermSet():
             return _perm(change, now)
-    raise NotUndone("A broker, or a process of the registry, did this; no action puts it back.")
+    raise NotUndone(say("A broker, or a process of the registry, did this; no action puts it back."))
 
 
 def _queues(topic: str, had: Mapping[str, QueueData], now: Tables) -> dict[str, str]:
     there = {name: data for name, data in sorted(had.items()) if name in now.brokers}
     if not there:
-        raise NotUndone(
-            f"No broker name at which {topic} was is registered now: it comes back with a broker that has it."
-        )
+        raise NotUndone(say(
+            "No broker name at which {topic} was is registered now: it comes back with a broker that has it.",
+            topic=topic,
+        ))  # fmt: skip
     queues = " ".join(
         f"{name}={data.read_queue_nums}:{data.write_queue_nums}:{data.perm}" for name, data in there.items()
     )
@@ -65,5 +67,7 @@ def _perm(change: WritePermSet, now: Tables) -> dict[str, str]:
         return {"do": "restore", "name": name}
     given = {topic for topic in now.broker_topics.get(name, ()) if now.topics[topic][name].perm & PERM_WRITE}
     if given - change.topics.keys():
-        raise NotUndone(f"Other topics of {name} can be written to, too: a wipe would take more than this gave.")
+        raise NotUndone(say(
+            "Other topics of {name} can be written to, too: a wipe would take more than this gave.", name=name
+        ))  # fmt: skip
     return {"do": "wipe", "name": name}

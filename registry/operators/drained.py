@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from ..store.processes import DRAIN_SEEN_MS, FrontEnd, WorkerNow, read_fleet
 from ..store.store import Store
+from .language import say, say_number
 from .maintenance import Maintenance, read_maintenance
 from .words import counted, some_of
 
@@ -28,13 +29,20 @@ class DrainNow(NamedTuple):
 
     def __str__(self) -> str:
         if self.is_done:
-            return "drained: every client that was heard within the last 3 minutes has the new routes"
+            return say("drained: every client that was heard within the last 3 minutes has the new routes")
         told = []
         if self.waiting:
-            have = "client has" if self.waiting == 1 else "clients have"
-            told.append(f"{self.waiting} {have} not looked up the new routes: {some_of(self.addresses)}")
+            told.append(
+                say_number(
+                    "{number} client has not looked up the new routes: {addresses}",
+                    "{number} clients have not looked up the new routes: {addresses}",
+                    self.waiting, addresses=some_of(self.addresses),
+                )
+            )  # fmt: skip
         if self.not_known:
-            told.append(f"{'; '.join(self.not_known)}: what clients do is known in {self.left_ms // 1000 + 1} s")
+            reasons = "; ".join(self.not_known)
+            seconds = self.left_ms // 1000 + 1
+            told.append(say("{reasons}: what clients do is known in {seconds} s", reasons=reasons, seconds=seconds))
         return "; ".join(told)
 
 
@@ -63,13 +71,14 @@ def drain_of(
 
 def _why_not_known(name: str, worker: WorkerNow, seq: int) -> str:
     if worker.gone:
-        return "is gone"
+        return say("is gone")
     told = worker.facts.drains.get(name)
     if worker.facts.seq < seq:
-        return "has not this change yet"
+        return say("has not this change yet")
     if told is None:
-        return "started, or read its tables again, after the write permission was taken"
-    return f"has {counted(told.not_known, 'client')} of too many topics to remember" if told.not_known else ""
+        return say("started, or read its tables again, after the write permission was taken")
+    clients = counted(told.not_known, "client")
+    return say("has {clients} of too many topics to remember", clients=clients) if told.not_known else ""
 
 
 async def read_drain(store: Store, name: str, seq: int) -> DrainNow:

@@ -6,6 +6,7 @@ import re
 import time
 from datetime import datetime, timedelta
 
+from .language import marked, say
 from .zone import in_zone, local_datetime
 
 _AGO = re.compile(r"-(?:\d+(?:\.\d+)?(?:ms|[smhdw]))+\Z")
@@ -13,7 +14,7 @@ _LENGTH = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|[smhdw]))+\Z")
 _STEP = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhdw])")
 _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _CLOCK = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2})(?:\.(\d{1,6}))?)?\Z")
-EXPECTED = "expected e.g. 2026-11-21T14:03, 2026-11-21T14:03:05.250Z, 14:03 (the last one), -2h, -1h30m or now"
+EXPECTED = marked("expected e.g. 2026-11-21T14:03, 2026-11-21T14:03:05.250Z, 14:03 (the last one), -2h, -1h30m or now")
 
 
 def parse_instant(text: str, *, now_ms: int | None = None) -> int:
@@ -46,7 +47,7 @@ def parse_instant(text: str, *, now_ms: int | None = None) -> int:
             return round(of_day.timestamp() * 1000)
         return round(in_zone(datetime.fromisoformat(text)).timestamp() * 1000)
     except (ValueError, OverflowError, OSError):
-        raise ValueError(f"{text!r} is no time: {EXPECTED}") from None
+        raise ValueError(say("{text} is no time: ", text=repr(text)) + say(EXPECTED)) from None
 
 
 def parse_length_ms(text: str) -> int:
@@ -56,7 +57,7 @@ def parse_length_ms(text: str) -> int:
         ValueError: it is none of these.
     """
     if not _LENGTH.match(text.strip()):
-        raise ValueError(f"{text!r} is no length of time: expected e.g. 500ms, 30s, 10m or 1h30m")
+        raise ValueError(say("{text} is no length of time: expected e.g. 500ms, 30s, 10m or 1h30m", text=repr(text)))
     return round(_length_ms(text))
 
 

@@ -14,6 +14,7 @@ import msgspec
 from ..store.config_writes import KvStore
 from ..store.operator_reads import read_kv_value
 from ..store.store import Store
+from .language import say
 from .words import moment
 
 NAMESPACE: Final = "MQREGISTRY_MAINTENANCE"
@@ -28,9 +29,13 @@ class Maintenance(msgspec.Struct, frozen=True, omit_defaults=True):
     until_ms: int | None = None
 
     def __str__(self) -> str:
-        until = f", until {moment(self.until_ms)[:16]}" if self.until_ms is not None else ""
-        why = f": {self.reason}" if self.reason else ""
-        return f"in maintenance since {moment(self.since_ms)[:16]}{until}, by {self.by}{why}"
+        until = say(", until {time}", time=moment(self.until_ms)[:16]) if self.until_ms is not None else ""
+        return (
+            say("in maintenance since {time}", time=moment(self.since_ms)[:16])
+            + until
+            + say(", by {author}", author=self.by)
+            + (say(": {reason}", reason=self.reason) if self.reason else "")
+        )
 
 
 def maintained(kv: Mapping[str, Mapping[str, str]]) -> dict[str, Maintenance]:

@@ -24,6 +24,7 @@ from ..store.operator_reads import (
 from ..store.read_broker import read_broker
 from ..store.route_writes import RouteStore
 from ..store.store import Store
+from .language import marked, say, say_number
 from .maintenance import begin_maintenance, end_maintenance, read_maintenance
 from .routes import closest_names
 from .wiped import read_taken
@@ -70,12 +71,14 @@ def unknown_broker(name: str, known: Iterable[str]) -> str:
     names = sorted(known)
     close = difflib.get_close_matches(name, names, 3, 0.6)
     if close:
-        return f"no broker name {name!r}; did you mean {' or '.join(close)}?"
-    return f"no broker name {name!r}; there is {some(names) or 'none'}"
+        return say("no broker name {name}; did you mean {names}?", name=repr(name), names=say(" or ").join(close))
+    return say("no broker name {name}; there is {names}", name=repr(name), names=some(names) or say("none"))
 
 
 def _head(name: str, row: BrokerRow) -> str:
-    return f"broker name {name} of cluster {row.cluster}, {', '.join(a for _, a in sorted(row.broker_addrs.items()))}"
+    addresses = ", ".join(addr for _, addr in sorted(row.broker_addrs.items()))
+    return say("broker name {name} of cluster {cluster}, {addresses}", name=name, cluster=row.cluster,
+               addresses=addresses)  # fmt: skip
 
 
 async def wipe(store: Store, name: str) -> Preview:
@@ -84,21 +87,25 @@ async def wipe(store: Store, name: str) -> Preview:
     losing = [topic for topic, data in queue_datas.items() if data.perm & PERM_WRITE]
     result = {"broker_name": name, "topics": sorted(losing)}
     if not losing:
-        return Preview([], None, f"{name} has no topic with the write bit", result)
-    lose = f"{counted(len(losing), 'topic')} lose{'s' * (len(losing) == 1)} the write bit: {some(losing)}"
+        return Preview([], None, say("{name} has no topic with the write bit", name=name), result)
+    lose = say_number(
+        "{number} topic loses the write bit: {names}", "{number} topics lose the write bit: {names}", len(losing),
+        names=some(losing),
+    )  # fmt: skip
     return Preview(
         [_head(name, row), lose], lambda: RouteStore(store).set_write_perm(name, "wipe"),
-        f"{name}: {counted(len(losing), 'topic')} wiped", result,
+        say("{name}: {topics} wiped", name=name, topics=counted(len(losing), "topic")), result,
     )  # fmt: skip
 
 
 async def drain(store: Store, name: str, reason: str = "", until_ms: int | None = None) -> Preview:
     """Put a brokerName into maintenance: note why and until when, and take its write permission (205)."""
     wiping, already = await wipe(store, name), await read_maintenance(store, name)
-    until = f", until {moment(until_ms)[:16]}" if until_ms is not None else ""
+    until = say(", until {time}", time=moment(until_ms)[:16]) if until_ms is not None else ""
+    begins = say("{name} is in maintenance from now on", name=name) + until
     lines = [
-        f"{name} is in maintenance from now on{until}" + (f": {reason}" if reason else ""),
-        *([f"it was {already}"] if already else []), *wiping.lines,
+        begins + (say(": {reason}", reason=reason) if reason else ""),
+        *([say("it was {state}", state=already)] if already else []), *wiping.lines,
     ]  # fmt: skip
 
     async def work() -> None:
@@ -106,7 +113,7 @@ async def drain(store: Store, name: str, reason: str = "", until_ms: int | None 
         if wiping.work is not None:
             await wiping.work()
 
-    return Preview(lines, work, f"{name} is in maintenance: {wiping.done}", wiping.result)
+    return Preview(lines, work, say("{name} is in maintenance: {done}", name=name, done=wiping.done), wiping.result)
 
 
 async def restore(store: Store, name: str) -> Preview:
@@ -119,15 +126,21 @@ async def restore(store: Store, name: str) -> Preview:
     result = {"broker_name": name, "topics": back, "stay": stay}
     lines = [_head(name, row)]
     if taken.last is not None:
-        by = taken.last.by or "somebody not known"
-        lines.append(f"the last wipe was at {moment(taken.last.ms)[:19]}, by {by}")
+        by, at = taken.last.by or say("somebody not known"), moment(taken.last.ms)[:19]
+        lines.append(say("the last wipe was at {time}, by {author}", time=at, author=by))
     if back:
-        lines.append(f"{counted(len(back), 'topic')} get{'s' * (len(back) == 1)} the write bit back: {some(back)}")
+        lines.append(say_number(
+            "{number} topic gets the write bit back: {names}", "{number} topics get the write bit back: {names}",
+            len(back), names=some(back),
+        ))  # fmt: skip
     if stay:
-        why = "no wipe took it" if not taken.not_known else "the stream tells of no wipe that took it"
-        lines.append(f"{counted(len(stay), 'topic')} stay{'s' * (len(stay) == 1)} without it: {why}: {some(stay)}")
+        why = say("the stream tells of no wipe that took it") if taken.not_known else say("no wipe took it")
+        lines.append(say_number(
+            "{number} topic stays without it: {why}: {names}", "{number} topics stay without it: {why}: {names}",
+            len(stay), why=why, names=some(stay),
+        ))  # fmt: skip
     if maintenance is not None:
-        lines.append(f"its maintenance ends: it was {maintenance}")
+        lines.append(say("its maintenance ends: it was {state}", state=maintenance))
 
     async def work() -> None:
         if back:
@@ -135,13 +148,18 @@ async def restore(store: Store, name: str) -> Preview:
         if maintenance is not None:
             await end_maintenance(store, name)
 
-    done = f"{name}: {counted(len(back), 'topic')} restored" if back else f"{name}: no wipe took what is missing"
-    if not without:
-        done = f"{name}: every topic can be written to"
+    if back:
+        done = say("{name}: {topics} restored", name=name, topics=counted(len(back), "topic"))
+    elif without:
+        done = say("{name}: no wipe took what is missing", name=name)
+    else:
+        done = say("{name}: every topic can be written to", name=name)
     if stay:
-        done += f"; without write permission: {some(stay)}; --all gives permission 6 to every topic"
+        done += say(
+            "; without write permission: {names}; --all gives permission 6 to every topic", names=some(stay)
+        )  # fmt: skip
     if maintenance is not None:
-        done += "; its maintenance is over"
+        done += say("; its maintenance is over")
     return Preview(lines, work if back or maintenance is not None else None, done, result)
 
 
@@ -152,14 +170,20 @@ async def restore_all(store: Store, name: str) -> Preview:
     other = {topic: data.perm for topic, data in queue_datas.items() if data.perm != _RESTORED}
     result = {"broker_name": name, "topics": sorted(other)}
     if not other and maintenance is None:
-        return Preview([], None, f"{name}: every topic has permission 6 RW", result)
+        return Preview([], None, say("{name}: every topic has permission 6 RW", name=name), result)
     lines = [
-        f"{counted(count, 'topic')} with permission {perm(value)} get{'s' * (count == 1)} {perm(_RESTORED)}: "
-        + some(topic for topic, had in other.items() if had == value)
+        say_number(
+            "{number} topic with permission {was} gets {now}: {names}",
+            "{number} topics with permission {was} get {now}: {names}",
+            count,
+            was=perm(value),
+            now=perm(_RESTORED),
+            names=some(topic for topic, had in other.items() if had == value),
+        )
         for value, count in sorted(Counter(other.values()).items())
     ]
     if maintenance is not None:
-        lines.append(f"its maintenance ends: it was {maintenance}")
+        lines.append(say("its maintenance ends: it was {state}", state=maintenance))
 
     async def work() -> None:
         if other:
@@ -167,9 +191,8 @@ async def restore_all(store: Store, name: str) -> Preview:
         if maintenance is not None:
             await end_maintenance(store, name)
 
-    return Preview(
-        [_head(name, row), *lines], work, f"{name}: {counted(len(other), 'topic')} restored", result
-    )  # fmt: skip
+    done = say("{name}: {topics} restored", name=name, topics=counted(len(other), "topic"))
+    return Preview([_head(name, row), *lines], work, done, result)
 
 
 async def forget(store: Store, name: str) -> Preview:
@@ -180,12 +203,16 @@ async def forget(store: Store, name: str) -> Preview:
     lines = [_head(name, row)]
     for broker_id, addr in sorted(row.broker_addrs.items()):
         info = live.get(addr)
-        heard = f"last heard {duration(info.heard_ms_ago)} ago" if info else "does not count as alive"
-        back = "; it registers again as long as it lives" if info and info.expires_in_ms > 0 else ""
-        lines.append(f"goes: {addr} id {broker_id}, {heard}{back}")
-    lines.append(f"{counted(len(queue_datas), 'topic')} lose{'s' * (len(queue_datas) == 1)} the route to it")
+        goes = say("goes: {addr} id {broker_id}", addr=addr, broker_id=broker_id)
+        heard = heard_text(duration(info.heard_ms_ago)) if info else say(", does not count as alive")
+        back = say("; it registers again as long as it lives") if info and info.expires_in_ms > 0 else ""
+        lines.append(goes + heard + back)
+    lines.append(say_number(
+        "{number} topic loses the route to it", "{number} topics lose the route to it", len(queue_datas)
+    ))  # fmt: skip
     if alone:
-        lines.append(f"{counted(len(alone), 'topic')} of these will have no route at all: {some(alone)}")
+        topics = counted(len(alone), "topic")
+        lines.append(say("{topics} of these will have no route at all: {names}", topics=topics, names=some(alone)))
 
     async def work() -> None:
         for broker_id, addr in row.broker_addrs.items():
@@ -193,11 +220,17 @@ async def forget(store: Store, name: str) -> Preview:
 
     return Preview(
         lines, work,
-        f"{name}: {counted(len(row.broker_addrs), 'address', 'addresses')} and "
-        f"{counted(len(queue_datas), 'topic')} forgotten",
+        say("{name}: {addresses} and {topics} forgotten", name=name,
+            addresses=counted(len(row.broker_addrs), "address", "addresses"),
+            topics=counted(len(queue_datas), "topic")),
         {"broker_name": name, "addrs": sorted(row.broker_addrs.values()), "topics": sorted(queue_datas),
          "topics_without_route": sorted(alone)},
     )  # fmt: skip
+
+
+def heard_text(ago: str) -> str:
+    """When a broker was heard last; the time since then changes by itself."""
+    return say(", last heard {ago} ago", ago=ago)
 
 
 async def delete_topic(
@@ -209,22 +242,26 @@ async def delete_topic(
         show: a topic's queues at each broker name, as lines.
     """
     if cluster and not behaviour_of(store.compat).deletes_in_one_cluster:
-        raise Mistaken(f"a namespace with compat {store.compat} deletes a topic everywhere, not in one cluster")
+        raise Mistaken(say(
+            "a namespace with compat {compat} deletes a topic everywhere, not in one cluster", compat=store.compat
+        ))  # fmt: skip
     tables = await read_topic_tables(store, topic)
     going = tables.topics.get(topic, {})
     if not going:
         close = closest_names(topic, await read_topic_names(store))
-        raise Mistaken(f"no topic {topic!r}" + (f"; did you mean {' or '.join(close)}?" if close else ""))
+        hint = say("; did you mean {names}?", names=say(" or ").join(close)) if close else ""
+        raise Mistaken(say("no topic {name}", name=repr(topic)) + hint)
     if cluster:
         members = (await read_clusters(store))[0].get(cluster, [])
         stay, going = set(going).difference(members), {name: going[name] for name in going if name in members}
         if not going:
-            raise Mistaken(f"topic {topic} is not in cluster {cluster!r}, but at {some(stay)}")
+            text = marked("topic {name} is not in cluster {cluster}, but at {places}")
+            raise Mistaken(say(text, name=topic, cluster=repr(cluster), places=some(stay)))
     return Preview(
-        [*show(topic, going, tables.brokers).split("\n"), "goes from all of these broker names",
+        [*show(topic, going, tables.brokers).split("\n"), say("goes from all of these broker names"),
          *await _comes_back(store, topic, going)],
         lambda: RouteStore(store).delete_topic(topic, cluster),
-        f"topic {topic} deleted at {some(going)}", {"topic": topic, "before": going},
+        say("topic {name} deleted at {places}", name=topic, places=some(going)), {"topic": topic, "before": going},
     )  # fmt: skip
 
 
@@ -235,15 +272,17 @@ async def _comes_back(store: Store, topic: str, going: Iterable[str]) -> list[st
         return []
     names, clusters = sorted({info.broker_name for info in alive}), sorted({info.cluster for info in alive})
     when = (
-        "with the next registration, within 30 s as a rule, also at an unchanged data version"
+        say("with the next registration, within 30 s as a rule, also at an unchanged data version")
         if behaviour_of(store.compat).restores_deleted_topics
-        else "when their data version changes"
+        else say("when their data version changes")
     )
     return [
-        f"comes back {when}, while it is at brokers that live: {some(names)}; delete it there, which deletes it here, "
-        "too:",
+        say(
+            "comes back {when}, while it is at brokers that live: {names}; delete it there, which deletes it here, "
+            "too:", when=when, names=some(names),
+        ),
         *(f"  mqadmin deleteTopic -n HOST:PORT -c {cluster} -t {topic}" for cluster in clusters),
-    ]
+    ]  # fmt: skip
 
 
 async def set_topic(store: Store, topic: str, asked: Mapping[str, tuple[int, int, int]]) -> Preview:
@@ -254,7 +293,7 @@ async def set_topic(store: Store, topic: str, asked: Mapping[str, tuple[int, int
     """
     fault = fault_of_name(topic)
     if fault is not None:
-        raise Mistaken(f"the topic {fault}")
+        raise Mistaken(say("the topic {fault}", fault=say(fault)))
     known = (await read_clusters(store))[1]
     for name in asked:
         if name not in known:
@@ -267,19 +306,21 @@ async def set_topic(store: Store, topic: str, asked: Mapping[str, tuple[int, int
     }
     result = {"topic": topic, "before": before, "changed": changed}
     if not changed:
-        return Preview([], None, f"topic {topic} is so already", result)
-    lines = [f"topic {topic}" + ("" if before else ", which is new")]
+        return Preview([], None, say("topic {name} is so already", name=topic), result)
+    lines = [f"topic {topic}" + ("" if before else say(", which is new"))]
     for name, data in changed.items():
-        was = f", was {_queues(before[name])}" if name in before else ""
-        lines.append(f"{name}: {_queues(data)}{was}")
+        was = say(", was {queues}", queues=queues_text(before[name])) if name in before else ""
+        lines.append(f"{name}: {queues_text(data)}{was}")
     return Preview(
         lines, lambda: RouteStore(store).register_topic(topic, changed.items()),
-        f"topic {topic} set at {some(changed)}", result,
+        say("topic {name} set at {places}", name=topic, places=some(changed)), result,
     )  # fmt: skip
 
 
-def _queues(data: QueueData) -> str:
-    return f"{data.read_queue_nums} read, {data.write_queue_nums} write, {perm(data.perm)}"
+def queues_text(data: QueueData) -> str:
+    """The queues of a topic at a broker name, with its permission there."""
+    return say("{read} read, {write} write, {perm}", read=data.read_queue_nums, write=data.write_queue_nums,
+               perm=perm(data.perm))  # fmt: skip
 
 
 async def set_kv(store: Store, kv_namespace: str, key: str, value: str | None) -> Preview:
@@ -287,23 +328,25 @@ async def set_kv(store: Store, kv_namespace: str, key: str, value: str | None) -
     for name in (kv_namespace, key):
         fault = fault_of_name(name)
         if fault is not None and (value is not None or not name):
-            raise Mistaken(f"the name {name[:100]!r} {fault}; nothing was changed")
+            raise Mistaken(say("the name {name} {fault}; nothing was changed", name=repr(name[:100]), fault=say(fault)))
     if kv_namespace == ORDER_TOPIC_CONFIG and value is not None and not _ORDER.fullmatch(value):
-        raise Mistaken(
-            f"the order configuration of a topic is like broker-a:4;broker-b:4, not {value[:100]!r}: clients could not "
-            "read the topic's route; nothing was changed"
-        )
+        raise Mistaken(say(
+            "the order configuration of a topic is like broker-a:4;broker-b:4, not {value}: clients could not "
+            "read the topic's route; nothing was changed", value=repr(value[:100]),
+        ))  # fmt: skip
     before = await read_kv_value(store, kv_namespace, key)
     result = {"kv_namespace": kv_namespace, "key": key, "value": value, "before": before}
-    was = "" if before is None else " (as before)" if before == value else f" (was {before})"
+    was = "" if before is None else say(" (as before)") if before == value else say(" (was {value})", value=before)
     if value is None:
-        line = f"{kv_namespace}/{key} deleted{was}" if before is not None else f"{kv_namespace}/{key} was not there"
+        name = f"{kv_namespace}/{key}"
+        line = say("{name} deleted", name=name) + was if before is not None else say("{name} was not there", name=name)
         return Preview(
-            [f"{kv_namespace}/{key} goes", f"its value is {before}"],
+            [say("{name} goes", name=name), say("its value is {value}", value=before)],
             None if before is None else lambda: KvStore(store).delete(kv_namespace, key), line, result,
         )  # fmt: skip
     line = f"{kv_namespace}/{key} = {value}{was}"
     return Preview(
-        [f"{kv_namespace}/{key} becomes {value}", f"its value is {before}" if before is not None else "it is new"],
+        [say("{name} becomes {value}", name=f"{kv_namespace}/{key}", value=value),
+         say("its value is {value}", value=before) if before is not None else say("it is new")],
         None if before == value else lambda: KvStore(store).put(kv_namespace, key, value), line, result,
     )  # fmt: skip

@@ -17,6 +17,7 @@ from ..store.store import Store
 from ..store.streams import EntryReader
 from ..tables.topic_history import Route, RouteStep
 from .history import read_history
+from .language import say
 from .routes import closest_names, route_of
 from .words import counted, moment, perm, some_of
 
@@ -100,7 +101,7 @@ def lost_text(why: Why) -> str:
     if why.lost is None:
         return ""
     change = why.lost.change
-    return f"since {moment(change.ms)}: {change.type}, by {change.by or 'somebody not known'}"
+    return f"since {moment(change.ms)}: {change.type}, by {change.by or say('somebody not known')}"
 
 
 def sentences(why: Why) -> list[str]:
@@ -126,11 +127,14 @@ def sentences(why: Why) -> list[str]:
 
 def asked_text(times: int, last_ms: int, clients: Sequence[str]) -> str:
     """How often clients asked for a name in vain, when last, and some of their addresses."""
-    who = f" Some of them: {', '.join(clients)}." if clients else ""
+    who = say(" Some of them: {clients}.", clients=", ".join(clients)) if clients else ""
     return (
-        f"Clients asked for it {counted(times, 'time')} in vain within the last day, the last time at about "
-        f"{moment(last_ms)[:19]}.{who}"
-    )
+        say(
+            "Clients asked for it {times} in vain within the last day, the last time at about {time}.",
+            times=counted(times, "time"), time=moment(last_ms)[:19],
+        )
+        + who
+    )  # fmt: skip
 
 
 def _places(route: Route) -> str:

@@ -20,6 +20,7 @@ from ..events.changes import (
     WritePermSet,
 )
 from ..model import PERM_READ, PERM_WRITE
+from .language import say, say_number
 from .zone import local_datetime
 
 _NAMES_SHOWN: Final = 5
@@ -34,15 +35,16 @@ def what(change: Change) -> str:
         case ConfigSet():
             return ", ".join(f"{key}={value}" for key, value in change.config.items())
         case AuthChanged():
-            return f"revision {change.revision}"
+            return say("revision {number}", number=change.revision)
         case StreamAlarm():
-            return f"reader {change.reader}: {change.alarm}" + (f" on {change.stream}" if change.stream else "")
+            told = say("reader {reader}: {alarm}", reader=change.reader, alarm=change.alarm)
+            return told + (say(" on {stream}", stream=change.stream) if change.stream else "")
         case TopicDeleted():
-            return f"{change.topic} at {some_of(change.broker_names)}"
+            return say("{name} at {places}", name=change.topic, places=some_of(change.broker_names))
         case TopicRegistered():
-            return f"{change.topic} at {some_of(list(change.queue_datas))}"
+            return say("{name} at {places}", name=change.topic, places=some_of(list(change.queue_datas)))
         case WritePermSet():
-            return change.broker_name + _topics("", change.topics)
+            return change.broker_name + _topics(change.topics)
         case BrokerChange():
             return _what_of_broker(change)
     return ""
@@ -56,16 +58,23 @@ def _what_of_broker(change: BrokerChange) -> str:
         facts.append(change.addr)
     text = " ".join(facts)
     if isinstance(change, BrokerRegistered):
-        text += "; new" if change.new else ""
-        text += _topics("", change.topics) + _topics("dropped ", change.dropped)
+        text += say("; new") if change.new else ""
+        text += _topics(change.topics)
+        text += _dropped(change.dropped)
     elif isinstance(change, BrokerRemoved):
-        text += "; the broker name is gone with its topics" if change.row is None else ""
-        text += _topics("", change.topics)
+        text += say("; the broker name is gone with its topics") if change.row is None else ""
+        text += _topics(change.topics)
     return text
 
 
-def _topics(verb: str, topics: Collection[str]) -> str:
-    return f"; {verb}{len(topics)} topic(s): {some_of(list(topics))}" if topics else ""
+def _topics(topics: Collection[str]) -> str:
+    return say("; {number} topic(s): {names}", number=len(topics), names=some_of(list(topics))) if topics else ""
+
+
+def _dropped(topics: Collection[str]) -> str:
+    if not topics:
+        return ""
+    return say("; dropped {number} topic(s): {names}", number=len(topics), names=some_of(list(topics)))
 
 
 def perm(value: int) -> str:
@@ -100,9 +109,9 @@ def some(names: Iterable[str]) -> str:
 def some_of(names: Sequence[str]) -> str:
     """The same, in the order in which they are given."""
     more = len(names) - _NAMES_SHOWN
-    return ", ".join(names[:_NAMES_SHOWN]) + (f" and {more} more" if more > 0 else "")
+    return ", ".join(names[:_NAMES_SHOWN]) + (say(" and {number} more", number=more) if more > 0 else "")
 
 
 def counted(number: int, what: str, plural: str = "") -> str:
     """``1 topic``, ``2 topics``."""
-    return f"{number} {what if number == 1 else plural or what + 's'}"
+    return say_number(f"{{number}} {what}", f"{{number}} {plural or what + 's'}", number)

@@ -15,6 +15,7 @@ from ...auth.policy import Policy
 from ...auth.users import User
 from ...names import printable
 from ...networks import Address, Networks, parse_address
+from ...operators.language import in_english, marked, say
 from ...store.store import Store
 from ..state import State
 from .proof import Proven, prove
@@ -27,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 _COOKIE: Final = "mqconsole"
 _SECURE: Final = "__Host-"  # browsers keep such a cookie only from https, for this very host
-_WRONG: Final = "The name or the secret is not right."
+_WRONG: Final = marked("The name or the secret is not right.")
 
 
 class LoginAnswer(NamedTuple):
@@ -93,7 +94,7 @@ class Logins:
         wait_s = self.tries.wait_s(source)  # nothing waits from here on: of many tries at a time none is overlooked
         if wait_s > 0:
             logger.warning("too many wrong logins from %s: none is looked at for %d s", _where(request), wait_s)
-            return LoginAnswer(text="Too many tries from your address were wrong.", wait_s=wait_s)
+            return LoginAnswer(text=say("Too many tries from your address were wrong."), wait_s=wait_s)
         is_user = any(name in one.rules.policy.users for one in self.all)
         slow_s = self.tries.slow_s(source, name) if is_user else 0.0
         if slow_s:
@@ -106,7 +107,7 @@ class Logins:
                 self.tries.failed(source, name if is_user else "")
             who = f"user {printable(name)}" if is_user else "a user that there is not"
             logger.warning("a wrong login as %s from %s", who, _where(request))
-            return LoginAnswer(text=_WRONG)
+            return LoginAnswer(text=say(_WRONG))
         opened, refused = [], ""
         for one, found in proven:
             if found is None:
@@ -114,10 +115,11 @@ class Logins:
                     one._guesses.failed(source)
                 continue
             self.tries.let_in(source, found.user.name)
-            why = _why_out(found.user, source)
+            with in_english():
+                why = _why_out(found.user, source)
             if why:
                 logger.warning("user %s is not let in from %s: %s", printable(name), _where(request), why)
-                refused = refused or f"You are not let in: {why}."
+                refused = refused or say("You are not let in: {why}.", why=_why_out(found.user, source))
                 continue
             before = one.viewer(request)
             if before is not None:
@@ -197,7 +199,8 @@ def _where(request: Request) -> str:
 def _why_out(user: User, source: Address | None) -> str:
     """Why a user may do nothing from there; "": he may."""
     if not user.enabled:
-        return f"the user is disabled ({Reason.DISABLED})"
+        return say("the user is disabled ({code})", code=Reason.DISABLED)
     if user.sources and not Networks(user.sources).has(source):
-        return f"the user may do nothing from {source or 'an unknown address'} ({Reason.USER_SOURCE})"
+        at = source or say("an unknown address")
+        return say("the user may do nothing from {address} ({code})", address=at, code=Reason.USER_SOURCE)
     return ""

@@ -8,13 +8,14 @@ from typing import cast
 from starlette.requests import Request
 
 from ...auth.decide import decide_any
-from ...auth.decision import Decision, Reason
+from ...auth.decision import MISSING, Decision, Reason
 from ...auth.policy import Policy
 from ...auth.rights import Need, Right
 from ...errors import RegistryError
 from ...events.by import CONSOLE, By
 from ...events.changes import Change
 from ...networks import Address, parse_address
+from ...operators.language import say
 from .needs import Needs, needs_of_change
 from .sessions import Session
 
@@ -23,8 +24,19 @@ class Refused(RegistryError):
     """The viewer lacks the right that this needs; the message says which."""
 
     def __init__(self, decision: Decision) -> None:
-        super().__init__(decision.text)
+        super().__init__(_refusal(decision))
         self.mend = decision.mend
+
+
+def _refusal(decision: Decision) -> str:
+    """As ``Decision.text``, in the language of the page."""
+    user = decision.user
+    return say(
+        "{who} has no right {right} on {resource} from {address}: {why}", right=decision.right,
+        who=say("nobody known (anonymous)") if user is None else say("user {name}", name=user.name),
+        resource=decision.resource, address=decision.source or say("an unknown address"),
+        why=say(MISSING[decision.reason]),
+    )  # fmt: skip
 
 
 class Viewer:

@@ -18,8 +18,8 @@ from ...names import printable
 from ...operators import previews
 from ...operators.history import whole
 from ...operators.instants import parse_length_ms
-from ...operators.previews import Mistaken, Preview
-from ...operators.words import perm
+from ...operators.language import in_english, language, marked, say
+from ...operators.previews import Mistaken, Preview, heard_text, queues_text
 from ...store.change_reader import find_change
 from ...store.store import Store
 from ...tables.tables import Tables
@@ -49,16 +49,16 @@ _FIELDS: Final = (
 )
 _QUEUES: Final = re.compile(r"(\S+)=(\d{1,5}):(\d{1,5})(?::([0-7]))?")
 _TITLES: Final = {
-    "wipe": "Take the write permission from a broker name",
-    "drain": "Put a broker name into maintenance",
-    "restore": "Put back what a wipe took",
-    "restore-all": "Give every topic of a broker name permission 6",
-    "forget": "Forget a broker name",
-    "delete-topic": "Delete a topic",
-    "set-topic": "Give a topic queues",
-    "put-kv": "Set a key",
-    "delete-kv": "Delete a key",
-    "allow": "Allow what was refused",
+    "wipe": marked("Take the write permission from a broker name"),
+    "drain": marked("Put a broker name into maintenance"),
+    "restore": marked("Put back what a wipe took"),
+    "restore-all": marked("Give every topic of a broker name permission 6"),
+    "forget": marked("Forget a broker name"),
+    "delete-topic": marked("Delete a topic"),
+    "set-topic": marked("Give a topic queues"),
+    "put-kv": marked("Set a key"),
+    "delete-kv": marked("Delete a key"),
+    "allow": marked("Allow what was refused"),
 }
 
 
@@ -70,11 +70,13 @@ ACTION_TWIN: Final = Twin(
 
 def _check_allowed(console: Console) -> None:
     if not console.actions:
-        raise PageNotAllowed(
+        raise PageNotAllowed(say(
             "this console only reads: 'mqregistry console --actions' starts one that may change something"
-        )
+        ))  # fmt: skip
     if console.state.stale_since_ms is not None:
-        raise PageNotAllowed(f"what is shown is out of date, so nothing is changed: {console.state.reason}")
+        raise PageNotAllowed(say(
+            "what is shown is out of date, so nothing is changed: {reason}", reason=console.state.reason
+        ))  # fmt: skip
 
 
 async def actions(console: Console, request: Request) -> Response:
@@ -88,7 +90,7 @@ async def undo(console: Console, request: Request) -> Response:
     _check_allowed(console)
     found = await find_change(console.state.store, change_number(request.path_params["seq"]))
     if found is None:
-        raise NotThere("This change is not in the stream any more.")
+        raise NotThere(say("This change is not in the stream any more."))
     change = whole(found[1])
     for needs in needs_of_change(change):
         viewer_of(request).check(needs)
@@ -110,24 +112,33 @@ async def do(console: Console, request: Request) -> Response:
     _check_allowed(console)
     form = await read_form(request)
     if not is_token(form.get("token", ""), viewer_of(request).token):
-        raise PageNotAllowed("the form is of another run of this console, or of another login: open the page again")
+        raise PageNotAllowed(
+            say("the form is of another run of this console, or of another login: open the page again")
+        )
     asked = {name: form.get(name, "") for name in _FIELDS}
-    preview = await _preview(console, request, asked)
+    spoken, preview = language(), await _preview(console, request, asked)
     if form.get("seen") != _digest(preview):
         return await _ask(console, request, asked, preview, changed=True)
     if preview.work is not None:
+        with in_english():  # reads all of it again if the page has another language
+            logged = preview if spoken is language() else await _preview(console, request, asked)
         await preview.work()
-        logger.info("%s: %s", printable(str(_store(console, request).by)), printable(preview.done))
-    return await console.page(request, "done.html", title=_TITLES[asked["do"]], text=preview.done, live=False)
+        logger.info("%s: %s", printable(str(_store(console, request).by)), printable(logged.done))
+    return await console.page(request, "done.html", title=_title(asked), text=preview.done, live=False)
 
 
 async def _ask(
     console: Console, request: Request, asked: Mapping[str, str], preview: Preview, *, changed: bool = False
 ) -> Response:
     return await console.page(
-        request, "action.html", asked=asked, title=_TITLES[asked["do"]], preview=preview, seen=_digest(preview),
+        request, "action.html", asked=asked, title=_title(asked), preview=preview, seen=_digest(preview),
         changed=changed, author=_store(console, request).by, live=False,
     )  # fmt: skip
+
+
+def _title(asked: Mapping[str, str]) -> str:
+    title = _TITLES[asked["do"]]
+    return say(title)
 
 
 def _store(console: Console, request: Request) -> Store:
@@ -139,7 +150,7 @@ def _store(console: Console, request: Request) -> Store:
 async def _preview(console: Console, request: Request, asked: Mapping[str, str]) -> Preview:
     what, name = asked["do"], asked["name"].strip()
     if what not in _TITLES:
-        raise BadRequest(f"do={what[:30]}: expected one of {', '.join(_TITLES)}")
+        raise BadRequest(say("{given}: expected one of {names}", given=f"do={what[:30]}", names=", ".join(_TITLES)))
     queues = _parse(asked["queues"]) if what == "set-topic" else {}
     viewer = viewer_of(request)
     viewer.check(needs_of_action(asked, queues, console.state.tables.brokers))
@@ -180,9 +191,7 @@ def _until_ms(text: str) -> int | None:
 
 def _shown(topic: str, queue_datas: Mapping[str, QueueData], rows: Mapping[str, BrokerRow]) -> str:
     return "\n".join([
-        f"topic {topic}",
-        *(f"{name}: {data.read_queue_nums} read, {data.write_queue_nums} write, {perm(data.perm)}"
-          for name, data in sorted(queue_datas.items())),
+        f"topic {topic}", *(f"{name}: {queues_text(data)}" for name, data in sorted(queue_datas.items())),
     ])  # fmt: skip
 
 
@@ -191,15 +200,18 @@ def _parse(text: str) -> dict[str, tuple[int, int, int]]:
     for part in text.split():
         match = _QUEUES.fullmatch(part)
         if match is None:
-            raise Mistaken(f"{part[:100]!r}: expected BROKER_NAME=READ:WRITE[:PERM], as broker-a=8:8:6")
+            raise Mistaken(say(
+                "{given}: expected BROKER_NAME=READ:WRITE[:PERM], as broker-a=8:8:6", given=repr(part[:100])
+            ))  # fmt: skip
         name, read, write, value = match.groups()
         found[name] = int(read), int(write), 6 if value is None else int(value)
     if not found:
-        raise Mistaken("no queues are given: expected BROKER_NAME=READ:WRITE[:PERM], as broker-a=8:8:6")
+        raise Mistaken(say("no queues are given: expected BROKER_NAME=READ:WRITE[:PERM], as broker-a=8:8:6"))
     return found
 
 
 def _digest(preview: Preview) -> str:
     """What somebody saw who confirmed it; the time since a heartbeat, which changes by itself, does not count."""
-    lines = [re.sub(r", last heard \S+ ago", "", line) for line in preview.lines]
+    heard = re.escape(heard_text("0")).replace("0", r"[\w.]+", 1)
+    lines = [re.sub(heard, "", line) for line in preview.lines]
     return hashlib.sha256("\n".join([*lines, preview.done]).encode()).hexdigest()

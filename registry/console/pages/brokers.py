@@ -14,6 +14,7 @@ from ...events.changes import Change
 from ...model import MASTER_ID, BrokerRow
 from ...operators.drained import DrainNow, drain_of
 from ...operators.history import Wanted, broker_names_of, whole
+from ...operators.language import marked, say
 from ...operators.maintenance import Maintenance, maintained
 from ...operators.words import duration
 from ...store.change_reader import read_back
@@ -60,9 +61,9 @@ _SORTS: Final[dict[str, Callable[[ProcessLine], Any]]] = {
     "left": lambda row: row.deadline_ms,
 }
 _STATES: Final = {
-    "overdue": "overdue",
-    "read-only": "no topic can be written to",
-    "no-master": "broker name without a master",
+    "overdue": marked("overdue"),
+    "read-only": marked("no topic can be written to"),
+    "no-master": marked("broker name without a master"),
 }
 
 
@@ -94,11 +95,11 @@ async def brokers(console: Console, request: Request) -> Response:
     cluster = request.query_params.get("cluster", "")
     state = request.query_params.get("state", "")
     if state and state not in _STATES:
-        raise BadRequest(f"state={state[:30]}: expected one of {', '.join(_STATES)}")
+        raise BadRequest(say("{given}: expected one of {names}", given=f"state={state[:30]}", names=", ".join(_STATES)))
     then = await console.then(request)
     span = request.query_params.get("lane", "hour")
     if span not in SPANS:
-        raise BadRequest(f"lane={span[:30]}: expected one of {', '.join(SPANS)}")
+        raise BadRequest(say("{given}: expected one of {names}", given=f"lane={span[:30]}", names=", ".join(SPANS)))
     facts: Any = None
     if then is None:
         facts = await console.facts.now()
@@ -134,7 +135,10 @@ def listed(console: Console, request: Request, rows: list[ProcessLine], redis_ms
     """
     sort = request.query_params.get("sort", "cluster")
     if sort.removeprefix("-") not in _SORTS:
-        raise BadRequest(f"sort={sort[:30]}: expected one of {', '.join(_SORTS)}, or one of them behind a '-'")
+        raise BadRequest(say(
+            "{given}: expected one of {names}, or one of them behind a '-'", given=f"sort={sort[:30]}",
+            names=", ".join(_SORTS),
+        ))  # fmt: skip
     rows = sorted(rows, key=_SORTS[sort.removeprefix("-")], reverse=sort.startswith("-"))
     number, pages = page_number(request, len(rows))
     here = [_drawn(console, row, redis_ms, span_ms) for row in rows[(number - 1) * PER_PAGE : number * PER_PAGE]]
@@ -176,7 +180,7 @@ def _front_ends(info: BrokerInfo) -> str:
 
 def _left(ms: int) -> str:
     """Whole seconds, as console.js counts them down."""
-    return (f"{ms // 1000}s" if ms < 60_000 else duration(ms)) if ms else "overdue"
+    return (f"{ms // 1000}s" if ms < 60_000 else duration(ms)) if ms else say("overdue")
 
 
 def past_rows(then: Then) -> list[ProcessLine]:
@@ -203,7 +207,9 @@ async def broker(console: Console, request: Request) -> Response:
     redis_ms = facts.head.now_ms if facts else 0
     gone = [] if then else [one for one in console.lanes.gone(redis_ms, DAY_MS) if one.broker_name == name]
     if not rows and not gone and name not in tables.broker_topics:
-        raise NotThere(f"No broker name {name!r} is registered, and none of this name left within the last day.")
+        raise NotThere(say(
+            "No broker name {name} is registered, and none of this name left within the last day.", name=repr(name)
+        ))  # fmt: skip
     changes = await changes_of(console, request, lambda one: name in broker_names_of(one)) if then is None else []
     rows = [_drawn(console, one, redis_ms, DAY_MS) for one in rows]
     maintenance = maintained(tables.kv).get(name)

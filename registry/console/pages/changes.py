@@ -15,6 +15,7 @@ from ...events.changes import TYPES, Change, KvDeleted, KvPut, TopicDeleted, Top
 from ...events.journal import CHANGES
 from ...operators.export import csv_head, csv_line
 from ...operators.history import Wanted, broker_names_of, whole
+from ...operators.language import ENGLISH, choose_language, say
 from ...operators.words import moment
 from ...store.change_reader import find_change, read_back, read_first
 from ...store.store import Store
@@ -55,9 +56,11 @@ async def range_of(console: Console, request: Request) -> Range:
     viewer = viewer_of(request)
     since_ms, until_ms = await console.instant(request, "since") or 0, await console.instant(request, "until")
     if until_ms is not None and until_ms < since_ms:
-        raise BadRequest(f"until {moment(until_ms)} is before since {moment(since_ms)}")
+        raise BadRequest(say("until {until} is before since {since}", until=moment(until_ms), since=moment(since_ms)))
     if kind and kind not in TYPES:
-        raise BadRequest(f"kind={kind[:40]}: expected one of {', '.join(sorted(TYPES))}")
+        raise BadRequest(
+            say("{given}: expected one of {names}", given=f"kind={kind[:40]}", names=", ".join(sorted(TYPES)))
+        )
 
     def wanted(change: Change) -> bool:
         return (
@@ -102,7 +105,7 @@ async def changes(console: Console, request: Request) -> Response:
     if before:
         located = await find_change(store, change_number(before))
         if located is None:
-            raise NotThere(f"Change {before[:20]} is not in the stream any more.")
+            raise NotThere(say("Change {number} is not in the stream any more.", number=before[:20]))
         start = located[0]
     oldest: Change | None = None
     if console.state.stale_since_ms is None:
@@ -142,6 +145,7 @@ async def _read_range(store: Store, since_ms: int, before: str) -> AsyncIterator
 async def export(console: Console, request: Request) -> StreamingResponse:
     """All changes of a range as a file, the newest first: ``as=csv``, else JSON, one on each line."""
     asked = await range_of(console, request)
+    choose_language(ENGLISH)  # for programs
     is_csv = request.query_params.get("as") == "csv"
     name = "changes.csv" if is_csv else "changes.jsonl"
     media = "text/csv; charset=utf-8" if is_csv else "application/x-ndjson"
@@ -164,10 +168,10 @@ async def change(console: Console, request: Request) -> Response:
     located = await find_change(console.state.store, seq)
     if located is None:
         first = await read_first(console.state.store)
-        raise NotThere(
-            f"Change {seq} is not in the stream."
-            + (f" It begins with change {first.seq}, of what was before the lake may know." if first else "")
-        )
+        text = say("Change {number} is not in the stream.", number=seq)
+        if first:
+            text += say(" It begins with change {number}, of what was before the lake may know.", number=first.seq)
+        raise NotThere(text)
     entry_id, parts = located
     one = whole(parts)
     for needs in needs_of_change(one):

@@ -12,6 +12,7 @@ from starlette.responses import Response
 from ...events.changes import Change
 from ...model import MASTER_ID
 from ...operators.history import broker_names_of
+from ...operators.language import say
 from ...operators.words import some
 from ...tables.tables import Tables
 from ...tables.writable import is_read_only
@@ -45,9 +46,15 @@ async def cluster(console: Console, request: Request) -> Response:
     changes = await changes_of(console, request, is_of_it) if then is None and name else []
     if not names and not changes:
         close = difflib.get_close_matches(name, tables.clusters, 3) or tables.clusters
-        there = f"; there {'is' if then is None else 'was'} {some(close)}" if close else ""
+        text = (
+            say("No broker of a cluster {name} is registered", name=repr(name)) if then is None
+            else say("No broker of a cluster {name} was registered", name=repr(name))
+        )  # fmt: skip
+        if close:
+            there = say("; there is {names}", names=some(close))
+            text += there if then is None else say("; there was {names}", names=some(close))
         raise NotThere(
-            f"No broker of a cluster {name!r} {'is' if then is None else 'was'} registered{there}.",
+            say("{sentence}.", sentence=text),
             [Named("cluster", one) for one in sorted(close)],
         )
     rows = [row for row in (past_rows(then) if then else live_rows(console, facts)) if row.cluster == name]

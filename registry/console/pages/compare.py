@@ -9,7 +9,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ...model import BrokerRow, QueueData
-from ...operators.words import perm
+from ...operators.language import marked, say
+from ...operators.previews import queues_text
 from ...tables.tables import Tables
 from ..context import PER_PAGE, Console, page_number
 from ..links import Named
@@ -53,14 +54,14 @@ async def compare(console: Console, request: Request) -> Response:
 
 def differences(before: Tables, after: Tables, viewer: Viewer) -> list[ShownDifference]:
     """What differs of what somebody may see, brokers first, then topics, KV and settings."""
-    found = _cells("broker", _addrs(before.brokers), _addrs(after.brokers))
+    found = _cells(marked("broker"), _addrs(before.brokers), _addrs(after.brokers))
     for topic in sorted({*before.topics, *after.topics}):
         was, now = before.topics.get(topic, {}), after.topics.get(topic, {})
         if was != now and viewer.may(of_route(topic)):
-            found += _cells("topic", _queues(topic, was), _queues(topic, now))
+            found += _cells(marked("topic"), _queues(topic, was), _queues(topic, now))
     found += _cells("KV", _flat(before.kv, viewer), _flat(after.kv, viewer))
     if viewer.may(READ_CONFIG):
-        found += _cells("setting", _settings(before), _settings(after))
+        found += _cells(marked("setting"), _settings(before), _settings(after))
     return found
 
 
@@ -87,9 +88,9 @@ def _addrs(rows: Mapping[str, BrokerRow]) -> _Cells:
 def _queues(topic: str, cells: Mapping[str, QueueData]) -> _Cells:
     return {
         (
-            f"{topic} at {name}",
+            say("{name} at {places}", name=topic, places=name),
             (Named("topic", topic), Named("broker", name)),
-        ): f"{data.read_queue_nums} read, {data.write_queue_nums} write, {perm(data.perm)}"
+        ): queues_text(data)
         for name, data in cells.items()
     }
 

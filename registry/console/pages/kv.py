@@ -10,11 +10,15 @@ from starlette.responses import Response
 from ...config.in_force import SHARED, in_force
 from ...config.java_keys import KNOWN_TO_JAVA
 from ...config.settings import options, options_by_key
+from ...operators.language import marked, say
 from ..context import PER_PAGE, Console, page_number
 from ..facts import Facts
 from ..login.needs import READ_CONFIG, of_kv
 from ..login.viewer import viewer_of
 from ..twins import Twin
+
+_SET: Final = marked("set for all front ends")
+_IGNORED: Final = marked("set for all front ends, but ignored")
 
 
 class Setting(NamedTuple):
@@ -78,13 +82,13 @@ def _shared(console: Console, config: dict[str, str]) -> list[Setting]:
         is_set = option.key in config
         ignored = is_set and force.source(option.name) != SHARED
         value = config[option.key] if is_set else option.show(option.default)
-        source = "set for all front ends" + (", but ignored" if ignored else "") if is_set else "default"
-        found.append(Setting(option.key, value, source, option.about.help))
+        source = (_IGNORED if ignored else _SET) if is_set else marked("default")
+        found.append(Setting(option.key, value, say(source), say(option.about.help)))
     found += [
-        Setting(key, value, "set for all front ends", "A key of Java's NameServer, without effect here.")
+        Setting(key, value, say(_SET), say("A key of Java's NameServer, without effect here."))
         for key, value in config.items() if key in KNOWN_TO_JAVA and key not in {one.key for one in found}
     ]  # fmt: skip
-    return sorted(found, key=lambda one: (one.source == "default", one.key))
+    return sorted(found, key=lambda one: (one.source == say("default"), one.key))
 
 
 def _own(facts: Facts | None, config: dict[str, str]) -> list[OwnSetting]:
@@ -103,7 +107,7 @@ def _own(facts: Facts | None, config: dict[str, str]) -> list[OwnSetting]:
 def _counts(key: str, source: str, config: dict[str, str]) -> str:
     option = options_by_key().get(key)
     if option is None or not option.about.shared or key not in config:
-        return "counts"
+        return say("counts")
     if source.startswith(("environment ", "flag ")):  # as Settings.is_fixed
-        return f"counts, not {config[key]} of all front ends"
-    return f"does not count: {config[key]} is set for all front ends"
+        return say("counts, not {value} of all front ends", value=config[key])
+    return say("does not count: {value} is set for all front ends", value=config[key])

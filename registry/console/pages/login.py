@@ -8,6 +8,7 @@ from urllib.parse import urlencode
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
+from ...operators.language import say
 from ...operators.words import some
 from ..context import PageWriter
 from ..forms import MOST_LOGIN_BYTES, read_form
@@ -32,7 +33,9 @@ def ask(pages: PageWriter, request: Request) -> Response:
     if "hx-request" in request.headers:
         return Response(status_code=401, headers={"hx-refresh": "true"})
     if request.method not in ("GET", "HEAD"):
-        return pages.outside("login.html", 401, next="/", text="You are not logged in any more. Nothing was changed.")
+        return pages.outside(
+            request, "login.html", 401, next="/", text=say("You are not logged in any more. Nothing was changed.")
+        )
     if request.headers.get("sec-fetch-site") == "cross-site" and request.headers.get("sec-fetch-mode") == "navigate":
         return HTMLResponse('<!doctype html><html lang="en"><title>mqregistry</title><meta http-equiv="refresh" '
                             'content="0">')  # fmt: skip
@@ -46,8 +49,12 @@ async def login(pages: PageWriter, request: Request, logins: Logins) -> Response
     known = [one.namespace for one in logins.all if one.viewer(request) is not None]
     if known and len(logins.all) == 1:
         return RedirectResponse(pages.home_path + wanted, 303)
-    text = f"You are logged in to {some(known)}. What you asked for needs a user of another namespace." if known else ""
-    return pages.outside("login.html", 200, next=wanted, text=text)
+    text = ""
+    if known:
+        text = say(
+            "You are logged in to {names}. What you asked for needs a user of another namespace.", names=some(known)
+        )  # fmt: skip
+    return pages.outside(request, "login.html", 200, next=wanted, text=text)
 
 
 async def log_in(pages: PageWriter, request: Request, logins: Logins) -> Response:
@@ -57,10 +64,10 @@ async def log_in(pages: PageWriter, request: Request, logins: Logins) -> Respons
     answer = await logins.log_in(request, form.get("name", "").strip(), form.get("secret", "").strip())
     if not answer.opened:
         if not answer.wait_s:
-            return pages.outside("login.html", 401, next=wanted, text=answer.text)
+            return pages.outside(request, "login.html", 401, next=wanted, text=answer.text)
         seconds = str(int(answer.wait_s) + 1)
-        text = f"{answer.text} Try again in {seconds} s."
-        page = pages.outside("login.html", 429, next=wanted, text=text)
+        text = answer.text + say(" Try again in {seconds} s.", seconds=seconds)
+        page = pages.outside(request, "login.html", 429, next=wanted, text=text)
         page.headers["retry-after"] = seconds
         return page
     response = RedirectResponse(pages.home_path + wanted, 303)

@@ -16,6 +16,7 @@ from ...errors import StoreUnavailable
 from ...events.changes import Change
 from ...events.journal import CHANGES
 from ...operators.history import whole
+from ...operators.language import say
 from ...store.change_reader import count_by_minute, read_back
 from ...store.store import Store
 from ...store.streams import last_entry_by
@@ -117,7 +118,7 @@ async def ask_dismiss(console: Console, request: Request) -> Response:
     happened, _ = await _incidents(console, await console.facts.now())
     finding = next((one for one in happened if one.dismiss and one.dismiss == key), None)
     if finding is None:
-        raise NotThere("These brokers are back, or somebody has dismissed this already.")
+        raise NotThere(say("These brokers are back, or somebody has dismissed this already."))
     return await console.page(request, "dismiss.html", finding=finding, live=False)
 
 
@@ -125,18 +126,20 @@ async def do_dismiss(console: Console, request: Request) -> RedirectResponse:
     """Take it off, and go back to the page."""
     form, viewer = await read_form(request), viewer_of(request)
     if not is_token(form.get("token", ""), viewer.token):
-        raise PageNotAllowed("the form is of another run of this console, or of another login: open the page again")
+        raise PageNotAllowed(
+            say("the form is of another run of this console, or of another login: open the page again")
+        )
     name, key = viewer.name or form.get("name", "").strip(), form.get("key", "")
     match = _KEY.fullmatch(key)
     if not 0 < len(name) <= 64 or match is None:
-        raise BadRequest("a name of 1 to 64 characters is needed: the page says who dismissed it")
+        raise BadRequest(say("a name of 1 to 64 characters is needed: the page says who dismissed it"))
     one = Dismissed(match[1], int(match[2]), int(match[3]), name, round(time.time() * 1000))
     try:
         await asyncio.to_thread(dismiss, console.past.folder, one)
     except OSError as error:
-        raise PageNotAllowed(
-            f"it cannot be kept: {error}; --checkpoints names a folder that can be written to"
-        ) from None
+        raise PageNotAllowed(say(
+            "it cannot be kept: {error}; --checkpoints names a folder that can be written to", error=error
+        )) from None  # fmt: skip
     return RedirectResponse(console.url("/"), 303)
 
 

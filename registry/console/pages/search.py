@@ -10,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from ...errors import RegistryError
+from ...operators.language import marked, say
 from ...operators.routes import closest_names
 from ...store.auth.policies import PolicyStore
 from ...tables.tables import Tables
@@ -58,32 +59,34 @@ def _found(console: Console, viewer: Viewer, text: str) -> Iterator[Found]:
     now_ms = console.state.latest_ms
     for one in console.lanes.gone(now_ms, DAY_MS):
         if text in f"{one.broker_name} {one.addr}".lower() and one.broker_name not in tables.brokers:
-            yield Found("broker name that left", one.broker_name, url("/broker", name=one.broker_name), one.addr)
+            yield Found(
+                marked("broker name that left"), one.broker_name, url("/broker", name=one.broker_name), one.addr
+            )
     for topic in console.topic_names():
         if text in topic.lower():
-            yield Found("topic", topic, url("/topic", name=topic))
+            yield Found(marked("topic"), topic, url("/topic", name=topic))
     for namespace, keys in tables.kv.items():
         if viewer.may(of_kv(namespace)):
             for key in keys:
                 if text in key.lower():
-                    yield Found("KV key", key, url("/kv") + f"#{namespace}", namespace)
+                    yield Found(marked("KV key"), key, url("/kv") + f"#{namespace}", namespace)
     for asked in console.missing.names():
         if text in asked.name.lower() and asked.name not in tables.topics and viewer.may(of_route(asked.name)):
-            note = f"asked for in vain {asked.times} times"
-            yield Found("no topic", asked.name, url("/topic", name=asked.name), note)
+            note = say("asked for in vain {number} times", number=asked.times)
+            yield Found(marked("no topic"), asked.name, url("/topic", name=asked.name), note)
 
 
 def _in_tables(console: Console, tables: Tables, text: str) -> Iterator[Found]:
     url = console.url
     for cluster in sorted(tables.clusters):
         if text in cluster.lower():
-            yield Found("cluster", cluster, url("/cluster", name=cluster))
+            yield Found(marked("cluster"), cluster, url("/cluster", name=cluster))
     for name, row in sorted(tables.brokers.items()):
         if text in name.lower():
-            yield Found("broker name", name, url("/broker", name=name), row.cluster)
+            yield Found(marked("broker name"), name, url("/broker", name=name), row.cluster)
         for addr in row.broker_addrs.values():
             if text in addr.lower():
-                yield Found("address", addr, url("/broker", name=name), name)
+                yield Found(marked("address"), addr, url("/broker", name=name), name)
 
 
 async def _users(console: Console, viewer: Viewer, text: str) -> list[Found]:
@@ -96,4 +99,4 @@ async def _users(console: Console, viewer: Viewer, text: str) -> list[Found]:
         return []
     path, field = ("/users", "filter") if viewer.may(STRICTEST) else ("/changes", "author")
     names = (name for name in sorted(policy.users) if text in name.lower())
-    return [Found("user", name, console.url(path, **{field: name})) for name in names]
+    return [Found(marked("user"), name, console.url(path, **{field: name})) for name in names]

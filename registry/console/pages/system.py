@@ -11,6 +11,7 @@ from starlette.responses import Response
 
 from ...errors import StoreUnavailable
 from ...events.journal import STREAMS
+from ...operators.language import say
 from ...store.connection.url import without_password
 from ...store.leases import LEASE_MS
 from ...store.processes import SWEEPER_SILENT_MS, Fleet, FrontEnd, read_front_ends_of_the_hour
@@ -88,7 +89,7 @@ def front_ends_then(
     ]  # fmt: skip
     if direct:
         sign = Sign(max(one.last_ms for one in direct), sum(one.brokers for one in direct))
-        rows.append(FrontEndThen("brokers that write to Redis themselves", sign=sign))
+        rows.append(FrontEndThen(say("brokers that write to Redis themselves"), sign=sign))
     later = [one for one in told if one.started_ms > at_ms and one.id not in signs.of]
     return sorted(rows, key=lambda one: (one.gone_ms is not None, one.name, one.started_ms or 0)), later
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
 from ...model import BrokerRow, QueueData
 from ...operators.history import read_history
+from ...operators.language import say
 from ...operators.routes import closest_names, route_of
 from ...operators.why import asked_text
 from ...operators.words import perm
@@ -18,7 +20,7 @@ from ...store.operator_reads import read_rows, read_topic_tables
 from ...tables.tables import Tables
 from ...tables.topic_history import RouteStep
 from ...tables.writable import is_unwritable, is_writable
-from ..context import PER_PAGE, BadRequest, Console, NotThere, page_number, route_json
+from ..context import PER_PAGE, BadRequest, Console, NotThere, page_number
 from ..links import Named
 from ..login.needs import of_route
 from ..login.viewer import viewer_of
@@ -69,7 +71,10 @@ async def topics(console: Console, request: Request) -> Response:
     broker, sort = request.query_params.get("broker", ""), request.query_params.get("sort", "topic")
     cluster = request.query_params.get("cluster", "")
     if sort.removeprefix("-") not in _SORTS:
-        raise BadRequest(f"sort={sort[:30]}: expected one of {', '.join(_SORTS)}, or one of them behind a '-'")
+        raise BadRequest(say(
+            "{given}: expected one of {names}, or one of them behind a '-'", given=f"sort={sort[:30]}",
+            names=", ".join(_SORTS),
+        ))  # fmt: skip
     then, viewer = await console.then(request), viewer_of(request)
     tables = console.state.tables if then is None else then.tables
     names = console.topic_names() if then is None else sorted(tables.topics)
@@ -133,11 +138,11 @@ async def topic(console: Console, request: Request) -> Response:
     asked = "" if route is not None or then is not None else _asked(console, name)
     if not known and then is None:
         close = closest_names(name, set(tables.topics))
-        text = f"No topic {name!r} at any broker, and the stream of changes holds none of this name."
-        text += f" Did you mean {' or '.join(close)}?" if close else ""
+        text = say("No topic {name} at any broker, and the stream of changes holds none of this name.", name=repr(name))
+        text += say(" Did you mean {names}?", names=say(" or ").join(close)) if close else ""
         text += f" {asked}" if asked else ""
         raise NotThere(text, [Named("topic", one) for one in close])
-    body = None if route is None else route_json(encode_route(route, quoted_keys=True))
+    body = None if route is None else _route_json(encode_route(route, quoted_keys=True))
     queues: list[Any] = [] if route is None else [
         (broker_name, route.broker_rows.get(broker_name), data)
         for broker_name, data in sorted(route.queue_datas.items())
@@ -147,6 +152,11 @@ async def topic(console: Console, request: Request) -> Response:
         hidden=max(0, len(steps) - _STEPS), uncertain=uncertain, asked=asked, then=then,
         at_ms=then.at_ms if then else None, **await console.slider(),
     )  # fmt: skip
+
+
+def _route_json(body: bytes) -> str:
+    """An answer of 105 for a reader: the same JSON, indented."""
+    return msgspec.json.format(body, indent=2).decode()
 
 
 def _asked(console: Console, name: str) -> str:

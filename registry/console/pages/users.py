@@ -14,6 +14,7 @@ from ...auth.mending import is_allowed_now, mend_of, still_refused
 from ...auth.policy import Mode, Policy
 from ...auth.refused import RefusedSummary
 from ...auth.users import User
+from ...operators.language import say
 from ...operators.previews import Mistaken, Preview
 from ...store.auth.policies import PolicyStore
 from ...store.auth.refusals import RefusalStore
@@ -110,19 +111,29 @@ async def allow(store: Store, key: str) -> Preview:
     policy, refused = await PolicyStore(store).read(), await RefusalStore(store).summary()
     row = next((one for one in refused if _key(one) == key), None)
     if row is None:
-        raise Mistaken("this is not among the requests that were refused any more; the page Users has those that are")
-    what = f"{row.kind.user}: {row.kind.right or 'any right'} on {' '.join(row.kind.resources) or 'everything'}"
+        raise Mistaken(say(
+            "this is not among the requests that were refused any more; the page Users has those that are"
+        ))  # fmt: skip
+    what = say(
+        "{user}: {right} on {resources}", user=row.kind.user, right=row.kind.right or say("any right"),
+        resources=" ".join(row.kind.resources) or say("everything"),
+    )  # fmt: skip
+    allowed = say("{what} is allowed", what=what)
     if is_allowed_now(policy, row):
-        return Preview([], None, f"{what} is allowed", {"mend": ""})
+        return Preview([], None, allowed, {"mend": ""})
     mend = mend_of(policy, row)
     if mend.change is None:
         hint = f": {mend.command}" if mend.command else ""
-        raise Mistaken(f"{what}: no rule of one user that is there would allow this{hint}")
+        raise Mistaken(say("{what}: no rule of one user that is there would allow this", what=what) + hint)
     lines = [
-        f"{what}, which was refused ({row.kind.reason}), last from {row.last.source or 'an unknown address'}, becomes "
-        "allowed",
-        f"as with {mend.command}",
-        "the names in it come from the program that sent the request: allow what you know",
+        say(
+            "{what}, which was refused ({reason}), last from {address}, becomes allowed",
+            what=what,
+            reason=row.kind.reason,
+            address=row.last.source or say("an unknown address"),
+        ),
+        say("as with {command}", command=mend.command),
+        say("the names in it come from the program that sent the request: allow what you know"),
     ]
     change = mend.change
-    return Preview(lines, lambda: PolicyStore(store).change(change), f"{what} is allowed", {"mend": mend.command})
+    return Preview(lines, lambda: PolicyStore(store).change(change), allowed, {"mend": mend.command})

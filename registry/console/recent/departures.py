@@ -8,7 +8,8 @@ from typing import Final, NamedTuple
 
 from ...events.by import CLI, CONSOLE, By
 from ...model import BrokerRow
-from ...operators.words import counted, some_of
+from ...operators.language import marked, say
+from ...operators.words import some_of
 from ..links import Named, brokers_named
 from .lanes import REPLACED, Gone
 
@@ -18,14 +19,16 @@ _PLACES: Final = 3
 
 _BY_REQUEST: Final = "broker_unregistered"
 _CAUSES: Final = {  # of one broker, of several
-    _BY_REQUEST: ("it unregistered itself (104)", "they unregistered themselves (104)"),
-    "broker_closed": ("its last connection closed", "their last connections closed"),
-    "broker_expired": ("it fell silent until its timeout", "they fell silent until their timeouts"),
-    "broker_reaped": (
-        "its connections had closed, and the front end that knew of it ended",
-        "their connections had closed, and the front end that knew of it ended",
+    _BY_REQUEST: (marked("it unregistered itself (104)"), marked("they unregistered themselves (104)")),
+    "broker_closed": (marked("its last connection closed"), marked("their last connections closed")),
+    "broker_expired": (
+        marked("it fell silent until its timeout"), marked("they fell silent until their timeouts")
     ),
-}
+    "broker_reaped": (
+        marked("its connections had closed, and the front end that knew of it ended"),
+        marked("their connections had closed, and the front end that knew of it ended"),
+    ),
+}  # fmt: skip
 
 
 class Departure(NamedTuple):
@@ -57,16 +60,17 @@ class Departure(NamedTuple):
         """The cause of a departure, in words."""
         is_one = len(self.brokers) == 1
         if self.author is not None:
-            return f"{self.author} had {'it' if is_one else 'them'} removed"
+            text = marked("{author} had it removed") if is_one else marked("{author} had them removed")
+            return say(text, author=self.author)
         of_one, of_several = _CAUSES.get(self.cause, (self.cause, self.cause))
-        return of_one if is_one else of_several
+        return say(of_one if is_one else of_several)
 
     @property
     def places(self) -> str:
         """Where they were: networks of 256 addresses of IPv4, or hosts, the most frequent first."""
         found = Counter(_place(one.addr) for one in self.brokers).most_common()
         shown = [f"{place} ({number})" if len(found) > 1 else place for place, number in found[:_PLACES]]
-        return some_of(shown) + (f" and {len(found) - _PLACES} more" if len(found) > _PLACES else "")
+        return some_of(shown) + (say(" and {number} more", number=len(found) - _PLACES) if len(found) > _PLACES else "")
 
     @property
     def names(self) -> str:
@@ -77,11 +81,6 @@ class Departure(NamedTuple):
     def named(self) -> tuple[Named, ...]:
         """Kind and name of those that :attr:`names` names."""
         return brokers_named(one.broker_name for one in self.brokers)
-
-    @property
-    def size(self) -> str:
-        """How many processes went together."""
-        return counted(len(self.brokers), "broker")
 
 
 def depart(gone: Iterable[Gone], rows: Mapping[str, BrokerRow]) -> list[Departure]:

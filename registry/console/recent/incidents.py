@@ -7,6 +7,7 @@ from typing import Final
 from urllib.parse import urlencode
 
 from ...events.changes import WritePermSet
+from ...operators.language import say, say_number
 from ...operators.maintenance import Maintenance, maintained
 from ...operators.words import counted, some
 from ...tables.tables import Tables
@@ -37,15 +38,20 @@ def left(departures: Collection[Departure], now_ms: int, at_work: Container[str]
     """One sentence for each departure. If all its broker names are in maintenance, it is a note, no fault."""
     for one in list(departures)[:_SHOWN]:
         began, ended = clock(one.since_ms, now_ms), clock(one.until_ms, now_ms)
-        when = f"at {began}" if began == ended else f"from {began} to {ended}"
-        text = f"{one.size} went {when} and {'is' if len(one.brokers) == 1 else 'are'} not back: "
-        text += f"{one.why}. At {one.places}: {one.names}."
+        is_short = began == ended
+        when = say("at {time}", time=began) if is_short else say("from {begin} to {end}", begin=began, end=ended)
+        text = say_number(
+            "{number} broker went {when} and is not back: {why}. At {places}: {names}.",
+            "{number} brokers went {when} and are not back: {why}. At {places}: {names}.", len(one.brokers), when=when,
+            why=one.why, places=one.places, names=one.names,
+        )  # fmt: skip
         is_meant = all(gone.broker_name in at_work for gone in one.brokers)
         level: Level = "note" if is_meant else "warn" if one.is_planned else "bad"
         yield ConsoleFinding(level, text, f"/changes/{one.seq}", dismiss=one.key, names=one.named)
     if len(departures) > _SHOWN:
         more = sum(len(one.brokers) for one in list(departures)[_SHOWN:])
-        yield ConsoleFinding("warn", f"{counted(more, 'broker')} went earlier and are not back.", "/brokers?lane=day")
+        text = say("{brokers} went earlier and are not back.", brokers=counted(more, "broker"))
+        yield ConsoleFinding("warn", text, "/brokers?lane=day")
 
 
 def _shared(tables: Tables) -> Iterator[ConsoleFinding]:
@@ -58,8 +64,13 @@ def _shared(tables: Tables) -> Iterator[ConsoleFinding]:
         if len(sharing) > 1:
             yield ConsoleFinding(
                 "bad",
-                f"{counted(len(sharing), 'broker name')} have registered one address, {addr}: {some(sharing)}. Clients "
-                "of each are sent to the same process. Was a broker's configuration copied?",
+                say(
+                    "{number} broker names have registered one address, {addr}: {names}. Clients of each are sent to "
+                    "the same process. Was a broker's configuration copied?",
+                    number=len(sharing),
+                    addr=addr,
+                    names=some(sharing),
+                ),
                 f"/brokers?filter={addr}",
                 names=brokers_named(sorted(sharing)),
             )
@@ -68,10 +79,10 @@ def _shared(tables: Tables) -> Iterator[ConsoleFinding]:
 def _maintained(at_work: Mapping[str, Maintenance], now_ms: int) -> Iterator[ConsoleFinding]:
     for name, one in sorted(at_work.items()):
         is_late = one.until_ms is not None and one.until_ms < now_ms
-        late = f" It should be over: 'mqregistry broker restore {name}' ends it." if is_late else ""
+        late = say(" It should be over: 'mqregistry broker restore {name}' ends it.", name=name) if is_late else ""
         yield ConsoleFinding(
             "warn" if is_late else "note",
-            f"{name} is {one}.{late}",
+            say("{name} is {state}.", name=name, state=one) + late,
             f"/broker?{urlencode({'name': name})}",
             names=brokers_named([name]),
         )
@@ -84,11 +95,13 @@ def _wiped(
         if name in at_work or not is_read_only(tables, name):
             continue
         change = perm_changes.get(name)
-        by = "" if change is None else f" since {clock(change.ms, now_ms)}"
-        by += f", by {change.by}" if change is not None and change.by is not None else ""
-        text = (
-            f"No topic of {name} can be written to{by}. 'mqregistry broker restore {name}' gives the permission back."
-        )
+        by = "" if change is None else say(" since {time}", time=clock(change.ms, now_ms))
+        by += say(", by {author}", author=change.by) if change is not None and change.by is not None else ""
+        text = say(
+            "No topic of {name} can be written to{since}. 'mqregistry broker restore {name}' gives the permission "
+            "back.",
+            name=name, since=by,
+        )  # fmt: skip
         yield ConsoleFinding(
             "warn",
             text,

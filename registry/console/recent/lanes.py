@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections import Counter, deque
 from collections.abc import Iterator
+from gettext import NullTranslations
 from typing import Final, NamedTuple
 
 from markupsafe import Markup
@@ -20,6 +21,7 @@ from ...events.by import By
 from ...events.changes import BrokerChange, Change, WritePermSet
 from ...follow.follow import Follow, StreamGap
 from ...model import MASTER_ID
+from ...operators.language import language, marked, say
 from ...operators.words import counted
 from ...operators.zone import local_datetime, zone_name
 from ...store.snapshot import read_head
@@ -37,12 +39,16 @@ _EVENTS: Final = 300
 _RETRY_S: Final = 1.0
 _AT_ONCE: Final = 25  # each may hold 500 topics, and pages are answered in between
 
-CAME: Final = "registered"
-MASTER: Final = "became master"
-NO_MASTER: Final = "is no master any more"
+CAME: Final = marked("registered")
+MASTER: Final = marked("became master")
+NO_MASTER: Final = marked("is no master any more")
 # The marks of brokers.html: each has a shape of its own, for who sees no colours.
-GONE: Final = "gone"
-REPLACED: Final = "replaced"
+GONE: Final = marked("gone")
+REPLACED: Final = marked("replaced")
+_LEFT: Final = {
+    "broker_unregistered": marked("broker unregistered"), "broker_closed": marked("broker closed"),
+    "broker_expired": marked("broker expired"), "broker_reaped": marked("broker reaped"),
+}  # fmt: skip
 _MARKS: Final = {CAME: "came", MASTER: "master", NO_MASTER: "slave"}
 
 
@@ -71,7 +77,7 @@ class Lane:
     def __init__(self, *, before: bool) -> None:
         self.before = before
         self.moments: deque[Moment] = deque()
-        self._drawn: tuple[tuple[int, int, int, str], Markup] | None = None
+        self._drawn: tuple[tuple[int, int, int, str, NullTranslations], Markup] | None = None
 
     def add(self, moment: Moment) -> None:
         """The next moment; the oldest one goes when there are too many."""
@@ -98,7 +104,7 @@ class Lane:
     def draw(self, since_ms: int, now_ms: int, span_ms: int) -> Markup:
         """The lane as SVG, with the same in words; since_ms: what was before is not known."""
         pixel_ms = span_ms // _WIDTH
-        key = now_ms // pixel_ms, span_ms, since_ms, zone_name()
+        key = now_ms // pixel_ms, span_ms, since_ms, zone_name(), language()
         if self._drawn is None or self._drawn[0] != key:
             begin_ms = (now_ms // pixel_ms + 1) * pixel_ms - span_ms
             self._drawn = key, self._svg(max(begin_ms, since_ms), begin_ms, now_ms, pixel_ms)
@@ -140,13 +146,13 @@ class Lane:
 
 
 def _words(shown: list[Moment], there: bool, known_ms: int, begin_ms: int) -> str:
-    texts = [f"{_clock(moment.ms)} {moment.kind.replace('_', ' ')}" for moment in shown[-6:]]
+    texts = [f"{_clock(moment.ms)} {say(_LEFT.get(moment.kind, moment.kind))}" for moment in shown[-6:]]
     if len(shown) > len(texts):
-        texts.insert(0, f"{counted(len(shown) - len(texts), 'earlier moment')}")
+        texts.insert(0, counted(len(shown) - len(texts), "earlier moment"))
     if not texts:
-        texts = ["there all the time" if there else "not there"]
+        texts = [say("there all the time") if there else say("not there")]
     if known_ms > begin_ms:
-        texts.insert(0, f"known since {_clock(known_ms)}")
+        texts.insert(0, say("known since {time}", time=_clock(known_ms)))
     return ", ".join(texts)
 
 

@@ -8,6 +8,8 @@ let paused = false;
 let made_at = Date.now(); // when what is shown was made
 let newest = 0; // the last change that the page Changes has shown
 
+const spoken = JSON.parse(document.body.dataset.words ?? "{}"); // our words in the language of the page
+
 function words(ms) {
   const s = Math.floor(ms / 1000);
   if (s < 60) return `${s}s`;
@@ -20,7 +22,7 @@ function count_down() {
   for (const cell of document.querySelectorAll("[data-deadline]")) {
     const left = Number(cell.dataset.deadline) - now;
     const clock = cell.querySelector(".clock");
-    clock.textContent = left > 0 ? words(left) : "overdue";
+    clock.textContent = left > 0 ? words(left) : spoken.overdue;
     clock.classList.toggle("overdue", left <= 0);
     const part = Math.max(0, Math.min(1, left / Number(cell.dataset.timeout)));
     cell.querySelector(".fill").setAttribute("width", (part * 100).toFixed(1));
@@ -33,7 +35,7 @@ function tick() {
   if (live && !paused && Date.now() - made_at > TOO_OLD_MS) {
     const chip = document.createElement("span");
     chip.className = "chip bad";
-    chip.textContent = `stale since ${new Date(made_at).toTimeString().slice(0, 8)}: the console does not answer`;
+    chip.textContent = spoken.stale.replace("TIME", new Date(made_at).toTimeString().slice(0, 8));
     document.getElementById("status").replaceChildren(chip);
   } else {
     count_down();
@@ -98,7 +100,7 @@ function offer_zone_of_browser() {
   const select = document.getElementById("zone");
   if (!select) return;
   const name = Intl.DateTimeFormat().resolvedOptions().timeZone;
-  if (name && ![...select.options].some((one) => one.value === name)) select.add(new Option(`this browser (${name})`, name));
+  if (name && ![...select.options].some((one) => one.value === name)) select.add(new Option(spoken.browser.replace("ZONE", name), name));
   select.addEventListener("change", () => select.form.requestSubmit());
 }
 
@@ -131,7 +133,7 @@ document.addEventListener("DOMContentLoaded", () => {
     button.addEventListener("click", () => {
       paused = !paused;
       button.setAttribute("aria-pressed", String(paused));
-      button.textContent = paused ? "Go on" : "Pause";
+      button.textContent = paused ? spoken.go_on : spoken.pause;
       if (!paused) refresh();
     });
   }

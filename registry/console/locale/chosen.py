@@ -1,0 +1,108 @@
+"""Which language a page has: what its address says, else a cookie, else what the browser asks for."""
+
+from __future__ import annotations
+
+import functools
+import io
+from collections.abc import Mapping
+from gettext import GNUTranslations, NullTranslations
+from pathlib import Path
+from typing import Any, Final
+
+from babel.core import negotiate_locale
+from babel.messages.mofile import write_mo
+from babel.messages.pofile import read_po
+from markupsafe import Markup
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ...names import printable
+from ...operators.language import ENGLISH, choose_language, say_number, translated
+
+LANGUAGE_COOKIE: Final = "language"
+LANGUAGES: Final[Mapping[str, str]] = {"en": "English"}
+"""Code and own name of each language."""
+_TAGS: Final = {"en": "en", "zh": "zh-CN"}
+_HEADER: Final = "x-language"  # of what an open page asks for: it stays in its language when another tab changes it
+_YEAR_S: Final = 366 * 86_400
+_MOST_ACCEPTED: Final = 20
+
+
+@functools.cache
+def catalogue(code: str) -> NullTranslations:
+    """The sentences of a language, read once."""
+    if code == "en":
+        return ENGLISH
+    with (Path(__file__).parent / f"{code}.po").open("rb") as file:
+        words = read_po(file, locale=code)
+    compiled = io.BytesIO()
+    write_mo(compiled, words)
+    compiled.seek(0)
+    return GNUTranslations(compiled)
+
+
+def language_of(request: Request) -> str:
+    """The code of the language that a request asks for; of none that is known: English."""
+    asked = (request.headers.get(_HEADER, ""), request.query_params.get("lang", ""),
+             request.cookies.get(LANGUAGE_COOKIE, ""))  # fmt: skip
+    for code in asked:
+        if code in LANGUAGES:
+            return code
+    accepted = _accepted(request.headers.get("accept-language", ""))
+    return negotiate_locale(accepted, LANGUAGES, sep="-") or "en"
+
+
+def _accepted(header: str) -> list[str]:
+    """The languages that a browser accepts, the dearest first."""
+    found = []
+    for part in header.split(",")[:_MOST_ACCEPTED]:
+        name, _, weight = part.strip().partition(";q=")
+        try:
+            quality = float(weight or 1)
+        except ValueError:
+            continue
+        if name and quality > 0:
+            found.append((-quality, name))
+    return [name for _, name in sorted(found, key=lambda one: one[0])]
+
+
+def speak(request: Request, *, english: bool = False) -> None:
+    """Use the language of a request in this task. english: what programs read has no other."""
+    code = "en" if english else language_of(request)
+    request.state.language = code
+    choose_language(catalogue(code))
+
+
+def keep_language(request: Request, response: Response, path: str) -> None:
+    """Have the browser keep the language that an address asks for."""
+    code = request.query_params.get("lang", "")
+    if code in LANGUAGES and _HEADER not in request.headers and not request.scope["path"].endswith("/events"):
+        response.set_cookie(
+            LANGUAGE_COOKIE, code, max_age=_YEAR_S, path=path or "/", httponly=True, samesite="strict"
+        )  # fmt: skip
+
+
+def of_page(request: Request) -> dict[str, Any]:
+    """What a template needs of the language of its page."""
+    code = getattr(request.state, "language", "en")
+    return {"lang": code, "lang_tag": _TAGS[code], "languages": LANGUAGES}
+
+
+def say_html(message: str, **values: Any) -> Markup:
+    """A sentence of a template, which may have elements of HTML; what fills its holes is escaped."""
+    return Markup(translated(message)).format(**_shown(values))
+
+
+def say_number_html(one: str, several: str, number: int, **values: Any) -> Markup:
+    """The same of a sentence with a number."""
+    return Markup(
+        say_number(one, several, number, **{key: Markup.escape(each) for key, each in _shown(values).items()})
+    )
+
+
+def _shown(values: Mapping[str, Any]) -> dict[str, Any]:
+    """As each text that a template shows: nothing in it changes how the page around it is displayed."""
+    return {
+        key: printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+        for key, value in values.items()
+    }
