@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from typing import Final, Literal, NamedTuple
 
@@ -26,6 +27,8 @@ _SWEPT_MS: Final = 10_000
 _BEHIND_MS: Final = 3_000
 _UNREACHABLE_MOST: Final = 10
 _RECENT_MS: Final = 3_600_000
+# what a front end tells of one in Redis (channels.py)
+_REGISTERS: Final = re.compile(r"a broker registers as (\S+), (.+), over a connection from (\S+)")
 
 
 class ConsoleFinding(NamedTuple):
@@ -200,14 +203,15 @@ def _unreachable(facts: Facts) -> Iterator[ConsoleFinding]:
     told = {text.partition(", over ")[0]: text for one in facts.fleet.front_ends for worker in one.workers
             if not worker.gone for text in worker.facts.unreachable}  # fmt: skip
     for text in sorted(told.values())[:_UNREACHABLE_MOST]:
-        yield ConsoleFinding(
-            "warn",
-            say(
-                "{what}: clients will not reach it. Set brokerIP1 in its broker.conf.",
-                what=f"{text[0].upper()}{text[1:]}",
-            ),
-            "/brokers",
-        )
+        what = f"{text[0].upper()}{text[1:]}"
+        if told_of := _REGISTERS.fullmatch(text):
+            addr, why, source = told_of.groups()
+            what = say(
+                "A broker registers as {addr}, {why}, over a connection from {source}", addr=addr, why=say(why),
+                source=source,
+            )  # fmt: skip
+        text = say("{what}: clients will not reach it. Set brokerIP1 in its broker.conf.", what=what)
+        yield ConsoleFinding("warn", text, "/brokers")
 
 
 def _overdue(facts: Facts) -> Iterator[ConsoleFinding]:

@@ -31,6 +31,7 @@ BLOCK_MS: Final = 1000
 _RETRY_S: Final = 0.25
 _ANSWER_S: Final = 0.5
 _CHANGES_PER_READ: Final = 100
+_NONE: Final = marked("no namespace {name} in this Redis: it was emptied, or no front end served it yet")
 _RECENT: Final = 500
 # The first change after a quiet time is read at once. Those that follow are read together: told one by one they cost
 # twice as much, and each would be read in the moment in which front ends on the same core apply it.
@@ -177,6 +178,10 @@ class State:
                 if not await self._answers():
                     self._unheard(marked("Redis does not answer: {error}"), error=error)
                 await pause(_RETRY_S)
+            except NoNamespace:
+                self._follow = None
+                self._unheard(_NONE, name=repr(self.store.namespace))
+                await pause(_RETRY_S)
             except RegistryError as error:
                 self._follow = None
                 self._unheard(str(error))
@@ -198,9 +203,7 @@ class State:
 
     async def _load(self) -> None:
         if not await self.store.exists():  # a script would make the namespace
-            raise NoNamespace(
-                f"no namespace {self.store.namespace!r} in this Redis: it was emptied, or no front end served it yet"
-            )
+            raise NoNamespace(self.store.namespace)
         loaded = await Loaded.read(self.store, self.tail_store)
         this_minute_ms = (round(time.time() * 1000) // MINUTE_MS + 1) * MINUTE_MS - 1
         counted = await count_by_minute(self.store, this_minute_ms, MINUTES, last_seq=loaded.seq)

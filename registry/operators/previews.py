@@ -307,7 +307,7 @@ async def set_topic(store: Store, topic: str, asked: Mapping[str, tuple[int, int
     result = {"topic": topic, "before": before, "changed": changed}
     if not changed:
         return Preview([], None, say("topic {name} is so already", name=topic), result)
-    lines = [f"topic {topic}" + ("" if before else say(", which is new"))]
+    lines = [say("topic {name}", name=topic) + ("" if before else say(", which is new"))]
     for name, data in changed.items():
         was = say(", was {queues}", queues=queues_text(before[name])) if name in before else ""
         lines.append(f"{name}: {queues_text(data)}{was}")

@@ -20,7 +20,7 @@ PATHS = ["/", "/brokers", "/brokers?lane=day", "/cluster?name=c1",
          "/topics", "/topics?state=unwritable", "/topic?name=orders", "/missing",
          "/changes", "/changes/1", "/kv", "/users", "/front-ends", "/streams", "/report", "/compare?at=-1s", "/compare",
          "/actions", "/action?do=wipe&name=broker-a", "/action?do=forget&name=broker-a", "/brokers?at=never",
-         "/no-such-page"]  # fmt: skip
+         "/no-such-page", "/?lang=zh", "/brokers?lang=en"]  # fmt: skip
 # of an instant: each colour and each width once, the other two are the same pages
 THEN = ["/", "/brokers", "/cluster?name=c1", "/topics", "/topic?name=orders", "/topic?name=none", "/missing",
         "/changes", "/kv", "/front-ends", "/streams"]  # fmt: skip

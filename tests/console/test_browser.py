@@ -66,6 +66,25 @@ def test_a_change_appears_by_itself_and_a_pause_holds_it_back(page, loop, filled
     page.locator("#changes .change", has_text="ns/live-two").wait_for()
 
 
+def test_a_page_and_its_scripts_are_in_the_language_that_is_chosen(page, loop, filled):
+    page.goto("/changes")
+    page.locator("a.language").click()
+    page.wait_for_url("**/changes?lang=zh")
+    pause = page.locator("#pause")
+    assert pause.inner_text() == "暂停"
+    pause.click()
+    assert pause.inner_text() == "继续"
+    pause.click()
+    page.goto("/brokers")
+    loop(filled.register("10.0.0.71:10911", "broker-lang", topics=["orders", "bills"]))
+    page.locator("#live").get_by_text("10.0.0.71:10911").first.wait_for()  # by a request of the page itself
+    assert page.locator("#live th", has_text="剩余时间").count() == 1
+    assert page.locator("#status").inner_text() == "已是最新"
+    page.locator("a.language").click()
+    page.wait_for_url("**/brokers?lang=en")
+    assert page.locator("#live th", has_text="Time left").count() == 1
+
+
 def test_new_changes_stand_out_and_nothing_of_the_page_is_painted_again_and_again(page, loop, filled):
     page.goto("/changes")
     page.locator("#changes .change").first.wait_for()
@@ -82,7 +101,7 @@ def test_ten_tabs_share_one_stream_and_all_stay_true(chromium, site, loop, fille
     context = chromium.new_context(base_url=site.url)
     context.set_default_timeout(60_000)
     streams = []
-    context.on("request", lambda one: streams.append(one.url) if one.url.endswith("/events") else None)
+    context.on("request", lambda one: streams.append(one.url) if "/events?" in one.url else None)
     try:
         paths = ["/changes", "/", "/brokers", "/kv", "/topics"]
         tabs = [(path, context.new_page()) for path in paths * 2]

@@ -115,7 +115,7 @@ async def test_each_namespace_has_all_pages_below_its_own_address(several, two):
         assert f"orders-{first}" not in page
         if path != "/changes/export":
             assert f'data-namespace="{second}"' in page
-            assert 'data-events="/events"' in page
+            assert 'data-events="/events?lang=en"' in page
             lost = [link for link in ('href="/brokers', 'href="/topics', 'href="/broker?') if link in page]
             assert lost == []
         if path in TWINS:
@@ -133,7 +133,7 @@ async def test_below_a_path_of_a_proxy_every_address_has_it(two, tmp_path):
         for before in ("/registry", ""):  # whether the proxy cuts it off or not
             page = await site.get(f"{before}/ns/{name}/brokers")
             assert f'href="/registry/ns/{name}/topics"' in page
-            assert 'data-events="/registry/events"' in page
+            assert 'data-events="/registry/events?lang=en"' in page
             assert 'src="/registry/static/console.js' in page
             assert f'href="/registry/ns/{name}/"' in await site.get(f"{before}/")
             assert "share_stream" in await site.get(f"{before}/static/stream.js")

@@ -70,7 +70,7 @@ def test_tabs_of_several_namespaces_share_one_stream_and_all_stay_true(chromium,
     context = chromium.new_context(base_url=site.url)
     context.set_default_timeout(60_000)
     streams = []
-    context.on("request", lambda one: streams.append(one.url) if one.url.endswith("/events") else None)
+    context.on("request", lambda one: streams.append(one.url) if "/events?" in one.url else None)
     first, second = (bed.store.namespace for bed in beds)
     try:
         tabs = [(name, context.new_page()) for name in (first, second) * 4]

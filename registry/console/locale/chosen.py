@@ -20,7 +20,7 @@ from ...names import printable
 from ...operators.language import ENGLISH, choose_language, say_number, translated
 
 LANGUAGE_COOKIE: Final = "language"
-LANGUAGES: Final[Mapping[str, str]] = {"en": "English"}
+LANGUAGES: Final[Mapping[str, str]] = {"en": "English", "zh": "中文"}
 """Code and own name of each language."""
 _TAGS: Final = {"en": "en", "zh": "zh-CN"}
 _HEADER: Final = "x-language"  # of what an open page asks for: it stays in its language when another tab changes it
@@ -56,7 +56,7 @@ def _accepted(header: str) -> list[str]:
     """The languages that a browser accepts, the dearest first."""
     found = []
     for part in header.split(",")[:_MOST_ACCEPTED]:
-        name, _, weight = part.strip().partition(";q=")
+        name, _, weight = part.strip().lower().partition(";q=")
         try:
             quality = float(weight or 1)
         except ValueError:
@@ -76,7 +76,7 @@ def speak(request: Request, *, english: bool = False) -> None:
 def keep_language(request: Request, response: Response, path: str) -> None:
     """Have the browser keep the language that an address asks for."""
     code = request.query_params.get("lang", "")
-    if code in LANGUAGES and _HEADER not in request.headers and not request.scope["path"].endswith("/events"):
+    if code in LANGUAGES and _HEADER not in request.headers:
         response.set_cookie(
             LANGUAGE_COOKIE, code, max_age=_YEAR_S, path=path or "/", httponly=True, samesite="strict"
         )  # fmt: skip

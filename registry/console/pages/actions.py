@@ -191,7 +191,8 @@ def _until_ms(text: str) -> int | None:
 
 def _shown(topic: str, queue_datas: Mapping[str, QueueData], rows: Mapping[str, BrokerRow]) -> str:
     return "\n".join([
-        f"topic {topic}", *(f"{name}: {queues_text(data)}" for name, data in sorted(queue_datas.items())),
+        say("topic {name}", name=topic),
+        *(f"{name}: {queues_text(data)}" for name, data in sorted(queue_datas.items())),
     ])  # fmt: skip
 
 
