@@ -36,11 +36,6 @@ def language() -> NullTranslations:
     return _chosen.get()
 
 
-def translated(message: str) -> str:
-    """A sentence in the language in use, its holes unfilled."""
-    return _chosen.get().gettext(message)
-
-
 def say(message: str, **values: Any) -> str:
     """A sentence in the language in use, with these values in its holes."""
     text = _chosen.get().gettext(message)
