@@ -144,3 +144,10 @@ def test_a_sentence_that_is_not_spoken_would_be_noticed():
     ]
     page = '<p title="It is so">{{ say("This is said") }} and this not</p><td>{% if x %}Nor this{% endif %}</td>'
     assert list(unspoken_in_template(page)) == ["| and this not", "|Nor this|", "It is so"]
+
+
+def test_no_style_and_no_script_of_ours_depends_on_words():
+    """In another language a page would lose what they do."""
+    for name in ("console.css", "console.js", "stream.js"):
+        text = (CONSOLE / "static" / name).read_text()
+        assert re.findall(r"""\[[a-z-]+[*^$|~]?=["']?[A-Z][^\]]*\]""", text) == [], name
