@@ -214,7 +214,8 @@ class Console(PageWriter):
 
         def again(**changed: Any) -> str:
             """The address of the page with some of its query changed; None takes a field away."""
-            return self.url(request.scope["path"], **(asked | changed))
+            path = request.scope["path"] if request.method == "GET" else "/"  # what a form did has no address
+            return self.url(path, **(asked | changed))
 
         text = self.fragment(
             template,

@@ -272,6 +272,8 @@ async def test_what_is_done_is_written_down_in_english(chinese, bed, caplog):
     answer = await chinese.http.post("/action", data={**fields, **asked}, headers=ORIGIN)
     assert "已进入维护" in answer.text, answer.text
     assert "broker-a is in maintenance: broker-a: 2 topics wiped" in caplog.text
+    link = html.unescape(re.search(r'<a class="language"[^>]*href="([^"]*)"', answer.text)[1])
+    assert link == "/?lang=en"  # what a form did has no address
     written = [msgspec.json.encode(one).decode() for one in await bed.events()]
     assert [one for one in written if re.search(r"[\u4e00-\u9fff]", one.replace("换盘", ""))] == []
     await chinese.until_seen((await bed.head()).seq)
