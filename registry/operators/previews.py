@@ -37,6 +37,9 @@ _RESTORED: Final = PERM_READ | PERM_WRITE
 _ORDER: Final = re.compile(r"[^:;]+:\d{1,9}(?:;[^:;]+:\d{1,9})*;?")
 
 
+_TOO_LONG: Final = re.compile(r"has (\d+) bytes, at most (\d+) are allowed")
+
+
 class Mistaken(RegistryError):
     """What is to be changed is not there, or cannot be so; nothing was changed. The message says what there is."""
 
@@ -293,7 +296,7 @@ async def set_topic(store: Store, topic: str, asked: Mapping[str, tuple[int, int
     """
     fault = fault_of_name(topic)
     if fault is not None:
-        raise Mistaken(say("the topic {fault}", fault=say(fault)))
+        raise Mistaken(say("the topic {fault}", fault=_fault_text(fault)))
     known = (await read_clusters(store))[1]
     for name in asked:
         if name not in known:
@@ -323,12 +326,22 @@ def queues_text(data: QueueData) -> str:
                perm=perm(data.perm))  # fmt: skip
 
 
+def _fault_text(fault: str) -> str:
+    """What is wrong with a name, in the language of the page."""
+    sizes = _TOO_LONG.fullmatch(fault)
+    if sizes is None:
+        return say(fault)
+    return say("has {size} bytes, at most {most} are allowed", size=sizes[1], most=sizes[2])
+
+
 async def set_kv(store: Store, kv_namespace: str, key: str, value: str | None) -> Preview:
     """Set a key of the KV configuration (100), or delete it (102); value None: delete."""
     for name in (kv_namespace, key):
         fault = fault_of_name(name)
         if fault is not None and (value is not None or not name):
-            raise Mistaken(say("the name {name} {fault}; nothing was changed", name=repr(name[:100]), fault=say(fault)))
+            raise Mistaken(
+                say("the name {name} {fault}; nothing was changed", name=repr(name[:100]), fault=_fault_text(fault))
+            )
     if kv_namespace == ORDER_TOPIC_CONFIG and value is not None and not _ORDER.fullmatch(value):
         raise Mistaken(say(
             "the order configuration of a topic is like broker-a:4;broker-b:4, not {value}: clients could not "

@@ -44,7 +44,8 @@ QUERIES = {
     "/action": ["do=wipe&name=broker-a", "do=drain&name=broker-b&reason=disk&for=2h", "do=restore&name=broker-b",
                 "do=restore-all&name=broker-b", "do=forget&name=broker-a", "do=delete-topic&topic=orders",
                 "do=set-topic&topic=orders&queues=broker-a=8:8:6", "do=put-kv&kv_namespace=ns&key=k&value=w",
-                "do=delete-kv&kv_namespace=ns&key=k", "do=wipe&name=none", "do=x", "do=set-topic&topic=t&queues=x"],
+                "do=delete-kv&kv_namespace=ns&key=k", "do=wipe&name=none", "do=x", "do=set-topic&topic=t&queues=x",
+                f"do=put-kv&kv_namespace={'k' * 300}&key=k&value=w", "do=put-kv&kv_namespace=&key=k&value=w"],
     "/dismiss": ["key=x"],
 }  # fmt: skip
 
@@ -64,7 +65,7 @@ deleteTopic HOST PORT MB client operator admin"""
 # what the test put there, or a process says of itself
 DATA = r"""orders2?|bills|wanted|broker-[abc]|c[12]|ns|none|nothing-has-it|deleted|disk|boss|reader|secret|signature|
 |host\w*|t[0-9a-f]{10}|fe[12]|w1|s1|k|v|w|x|
-|ops|narrow|near|blind|off|nameless|ns1|perm"""
+|ops|narrow|near|blind|off|nameless|ns1|perm|k{100}"""
 KEPT = re.compile(
     r"'mqregistry [^']+'|(?<=复制 ).*|\S+ \(direct\) on [\w./-]+|nothing-has-it|mqregistry auth allow .*|'-'|"
     r"\w+=\S*|(?<!\w)--?[a-z][\w-]*|\b\d+(?:\.\d+)?(?:ms|[smhd])(?:\d\d[ms])?\b|\b(?:[A-Z]\w*_)+[A-Z]+\b|"
