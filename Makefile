@@ -12,12 +12,13 @@ BIN := $(VENV)/bin
 LINKS := src/mqregistry registry/worker registry/pipeline registry/lua
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: same-python help run test test-fast other-tests spark-tests test-redis62 test-redis k8s interop bench docs pictures lint types check release constraints clean
+.PHONY: same-python help run test test-fast other-tests spark-tests spark-tests-all test-redis62 test-redis k8s interop bench docs pictures lint types check release constraints clean
 
 help:
 	@echo "make run          start a registry here: Redis, name server, sweeper   (ARGS=... for mqregistry up)"
 	@echo "make test-fast    run what needs no process beside the tests           (ARGS=... for pytest)"
 	@echo "make test         run the tests, but those that need Java              (ARGS=... for pytest)"
+	@echo "make spark-tests-all  run all tests of the pipeline, also those that take minutes each"
 	@echo "make interop      run the tests with real brokers and clients: needs Java and Maven"
 	@echo "make test-redis62 run the tests that need a Redis on Redis 6.2 instead of Valkey"
 	@echo "make test-redis   the same on another one: SERVER=/usr/bin/redis-server"
@@ -72,10 +73,11 @@ NONE_IS_FINE := $(if $(ARGS),|| [ $$? -eq 5 ])
 
 # Tests start thousands of Python processes: what one has compiled is there for the next, also where the environment
 # (that of many container images) says otherwise. Without it a registry starts in twice the time.
-run test other-tests spark-tests test-redis62 test-redis interop: export PYTHONDONTWRITEBYTECODE :=
+run test other-tests spark-tests spark-tests-all test-redis62 test-redis interop: export PYTHONDONTWRITEBYTECODE :=
 
 # The tests with Spark share one session in one process, which leaves a core half idle: they run beside the others, and
-# what they say is shown after them. All of them are in tests/pipeline: to collect all others takes 7 s.
+# what they say is shown after them. All of them are in tests/pipeline: to collect all others takes 7 s. Those that are
+# marked long run by hand: make spark-tests-all.
 test: $(VENV)/dev.stamp
 	@status=0; $(MAKE) --no-print-directory --keep-going --jobs=2 spark-tests other-tests || status=$$?; \
 	  cat $(VENV)/spark.log; \
@@ -91,7 +93,10 @@ other-tests:
 	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist worksteal -m "not interop and not spark" $(ARGS) $(NONE_IS_FINE)
 
 spark-tests:
-	@$(BIN)/python -m pytest -m spark $(or $(ARGS),tests/pipeline) > $(VENV)/spark.log 2>&1 $(NONE_IS_FINE)
+	@$(BIN)/python -m pytest -m "spark and not long" $(or $(ARGS),tests/pipeline) > $(VENV)/spark.log 2>&1 $(NONE_IS_FINE)
+
+spark-tests-all: $(VENV)/dev.stamp
+	$(BIN)/python -m pytest -m spark $(or $(ARGS),tests/pipeline) $(NONE_IS_FINE)
 
 # What talks to Redis, on other servers than Valkey: on Redis 6.2, the oldest that is supported, where the extra dev
 # brings it (Linux on x86_64, Python up to 3.12), and on one of the distribution

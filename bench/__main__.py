@@ -37,8 +37,6 @@ SUITES = {
     ),
     "scale": Suite("limits.command", "the limits: one Redis, 10,000 brokers, namespaces over a Redis Cluster"),
     "pipeline": Suite("pipeline.throughput", "how fast streams become tables on Spark, and what it costs"),
-    "rounds": Suite("pipeline.rounds", "what a round of the pipeline costs early and late in a day"),
-    "large": Suite("pipeline.large", "ten million changes from bronze to gold: time, and memory of the driver"),
     "lag": Suite("delays.lag", "how long a change takes to reach every worker of every front end, under load"),
 }
 

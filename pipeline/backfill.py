@@ -2,47 +2,54 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
-from typing import Any
+from typing import Final
 
-import msgspec
+from pyspark.sql import DataFrame, SparkSession
 
-from . import gold
-from .lake.errors import OtherWriter
-from .lake.lake import NONE, Lake, owner
+from .lake.lake import Lake
 from .lake.schema import SILVER
-from .silver.job import SilverRun, Step
-from .silver.tables import PART, app, begun, load, save
+from .lake.tables import ensure, make_rows
+from .silver.advance import Silver
+from .silver.progress import Progress
+
+_AREA: Final = "_backfill"
 
 
-def backfill(spark: Any, lake: Lake, namespace: str, epoch: str) -> Iterator[Step]:
-    """Write silver again; nothing of it counts before all of it is written.
+def backfill(spark: SparkSession, lake: Lake, namespace: str, epoch: str) -> Iterator[Progress]:
+    """Write silver again, up to the change where it is; nothing of it counts before all of it is written.
 
     Raises:
-        LakeError: see :func:`mqregistry.pipeline.silver.advance`.
-        OtherWriter: a run brought silver on meanwhile.
+        LakeError: see :meth:`mqregistry.pipeline.silver.advance.Silver.advance`.
     """
-    before, name = load(lake, namespace, epoch), app(namespace, epoch)
-    rewritten, _ = begun(lake, namespace, epoch)
-    versions = {table: lake.table(f"silver/{table}").version(name) for table in SILVER}
-    run = SilverRun(spark, lake, namespace, epoch, area="silver")
-    yield from run.steps(upto_seq=before.content.seq if before else None)
-    assert run.tables is not None
-    backfills = before.content.backfills if before else 0
-    content = msgspec.structs.replace(run.tables.content, rewritten=rewritten + 1, backfills=backfills + 1)
-    state = lake.state(PART, namespace, epoch)
-    if (state.number if state else NONE) != (before.number if before else NONE):
-        raise OtherWriter(
-            f"silver of namespace {namespace!r} changed while it was written again: stop 'mqregistry pipeline run', "
-            "and run the backfill again"
-        )
+    before = Silver(spark, lake, namespace, epoch)
+    area = f"{_AREA}/{namespace}/{epoch}"
+    shutil.rmtree(lake.path(area), ignore_errors=True)  # of one that was killed
+    lake.forget(_AREA)
+    again = Silver(spark, lake, namespace, epoch, area=area)
+    yield from again.advance(upto_seq=before.now.seq if before.now else None)
+    owned = f"namespace = '{namespace}' AND epoch = '{epoch}'"
     for table in SILVER:
-        lake.table(f"silver/{table}").commit(
-            run.tables.of(table), name, content.number, after=versions[table], replaced=owner(namespace, epoch)
-        )  # fmt: skip
-    save(lake, namespace, epoch, before, content)
+        ensure(spark, lake, f"silver/{table}")
+        rows = spark.read.format("delta").load(lake.path(f"{area}/{table}")) if lake.exists(f"{area}/{table}") else None
+        _replace(spark, lake, f"silver/{table}", owned, rows)
+    of_changes = [("changes", *gap) for gap in again.gaps]
+    found = make_rows(spark, "silver/gap", (namespace, epoch), of_changes) if of_changes else None
+    _replace(spark, lake, "silver/gap", f"{owned} AND stream = 'changes'", found)
+    found = make_rows(spark, "silver/clock_step", (namespace, epoch), again.steps) if again.steps else None
+    _replace(spark, lake, "silver/clock_step", owned, found)
+    assert again.now is not None
+    before.now = again.now._replace(number=before.now.number if before.now else again.now.number)
+    before.tell("backfill", touched_ms=0)
+    shutil.rmtree(lake.path(_AREA), ignore_errors=True)
+    lake.forget(_AREA)
 
 
-def rebuild_gold(spark: Any, lake: Lake, namespace: str, epoch: str) -> None:
-    """Write gold again from silver; readers see the old tables until the new ones are complete."""
-    gold.refresh(spark, lake, namespace, epoch, from_scratch=True)
+def _replace(spark: SparkSession, lake: Lake, name: str, where: str, rows: DataFrame | None) -> None:
+    """Let rows take the place of some; none: these are gone."""
+    if rows is None:
+        spark.sql(f"DELETE FROM {ensure(spark, lake, name)} WHERE {where}")
+        return
+    ensure(spark, lake, name)
+    rows.write.format("delta").mode("overwrite").option("replaceWhere", where).save(lake.path(name))

@@ -1,4 +1,4 @@
-"""What a pipeline tells of itself while it runs: to whoever shows it, and to nobody else."""
+"""The interface through which a running pipeline reports what it does: to the terminal and the metrics."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Callable
 from typing import Protocol
 
 
-class Progress(Protocol):
-    """Is told of every round and of every batch, from several threads."""
+class RunReport(Protocol):
+    """Takes the reports of every batch and every round; several threads call it."""
 
     def behind(self, stream: str, seconds: float, namespace: str) -> None:
-        """So much time lies between the last entry of a stream that the lake has and the stream's last one."""
+        """The time between the last entry of a stream that the lake has and the stream's last entry."""
 
     def took(self, stream: str, rows: int, quarantined: int) -> None:
-        """A batch of a stream is in the lake; so many entries could not be read, and are in quarantine."""
+        """A batch of a stream is in the lake: ``rows`` that can be read, and ``quarantined`` that cannot."""
 
     def figures(self, read: Callable[[], dict[str, dict[str, float]]], namespace: str) -> None:
         """The lake has other figures of the last whole hour; read them: metric -> cluster -> value."""
@@ -26,19 +26,19 @@ class Progress(Protocol):
 
 
 class Unwatched:
-    """Nobody looks."""
+    """Drops the reports of a run that nobody watches."""
 
     def behind(self, stream: str, seconds: float, namespace: str) -> None:
-        """Nothing happens."""
+        """Drops how far a stream is behind."""
 
     def took(self, stream: str, rows: int, quarantined: int) -> None:
-        """Nothing happens."""
+        """Drops the report of a batch."""
 
     def figures(self, read: Callable[[], dict[str, dict[str, float]]], namespace: str) -> None:
-        """Nothing happens."""
+        """Drops the figures of an hour."""
 
     def round_done(self, seconds: float, seq: int, namespace: str) -> None:
-        """Nothing happens."""
+        """Drops the report of a round."""
 
     def round_failed(self, why: str) -> None:
-        """Nothing happens."""
+        """Drops the report of a failure."""

@@ -48,7 +48,7 @@ ROWS: Final = {
     ),
     ("Availability in the last whole hour, from the lake", "/brokers"): (
         "pipeline_availability", "pipeline_write_availability", "pipeline_outages", "pipeline_flaps",
-        "pipeline_missed_beats",
+        "pipeline_missed_beats", "pipeline_resilience",
     ),
     ("Rights and limits", "/"): (
         "auth_decisions_total", "auth_failures_total", "auth_revision", "auth_last_anonymous_write_seconds",

@@ -1,61 +1,67 @@
-"""Reads the entries in quarantine again: what this release can read goes to bronze."""
+"""Reads the entries that could not be read again: what this release can read is in bronze then."""
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Iterator
 from typing import NamedTuple
 
-from mqregistry.events.journal import CHANGES, STREAMS, Stream
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
 
-from ..lake.lake import Lake, owner
-from ..lake.schema import QUARANTINE
+from mqregistry.events.journal import STREAMS, Stream
+
+from ..lake.lake import Lake
+from ..lake.schema import BRONZE
+from ..lake.tables import ensure, frame
 from ..redis_stream.entries import page
-from ..redis_stream.ranges import UNKNOWN, Position
-from .entries import write_entries
-from .log import commit_again, last_batch
+from ..silver.advance import Silver
 
 
 class Again(NamedTuple):
-    """How many entries of quarantine are in bronze now, and how many are still not."""
+    """How many entries can be read now, and how many still cannot."""
 
     read: int
     left: int
 
 
-def requarantine(lake: Lake, namespace: str, epoch: str) -> Again:
-    """Read the entries of all streams in quarantine again. Killed anywhere and run again, it comes to the same.
-
-    Raises:
-        OtherWriter: a run brought bronze on meanwhile.
-    """
-    done = [_of_stream(lake, stream, namespace, epoch) for stream in STREAMS]
-    return Again(sum(one.read for one in done), sum(one.left for one in done))
-
-
-def _of_stream(lake: Lake, stream: Stream, namespace: str, epoch: str) -> Again:
-    place = {**owner(namespace, epoch), "stream": stream}
-    number, end = last_batch(lake, stream, namespace, epoch)
-    files = lake.table("quarantine").files(**place)
-    if not files or end is None:
-        return Again(0, 0)
-    rows = lake.dataset(files, QUARANTINE).to_table().sort_by([("id_ms", "ascending"), ("id_n", "ascending")])
-    entries = [
-        (f"{row['id_ms']}-{row['id_n']}".encode(), [b"e", row["raw"]]) for row in rows.to_pylist()
-    ]  # what had other fields is an array in JSON, and no event
-    found = page(stream, entries)
-    part = write_entries(lake, stream, namespace, epoch, number + 1, [found.batch])
-    if part.rows:
-        commit_again(lake, stream, namespace, epoch, number + 1, _after(stream, end, found.seqs), part)
-    return Again(part.rows, len(part.bad_ids))
-
-
-def _after(stream: Stream, end: Position, seqs: list[int]) -> Position:
-    """The position in the stream, of which some of the entries can be read now that could not before."""
-    if stream != CHANGES or not end.unread:
-        return end
-    seq, unread = end.seq, 0
-    for number in seqs[-end.unread :]:
-        seq, unread = (number, 0) if number != UNKNOWN else (seq, unread + 1)
-    return Position(end.id, seq, unread)
+def requarantine(spark: SparkSession, lake: Lake, namespace: str, epoch: str) -> Again:
+    """Read the entries of all streams again that could not be read. Killed anywhere and run again, it is the same."""
+    read = left = 0
+    touched: list[int] = []
+    for stream in STREAMS:
+        name = f"bronze/{stream}"
+        if not lake.exists(name):
+            continue
+        unread = frame(spark, lake, name, namespace, epoch).where("reason IS NOT NULL")
+        columns = BRONZE[stream]
+        rows = unread.select("id_ms", "id_n", "raw").mapInArrow(
+            functools.partial(_read, stream), from_arrow_schema(columns)
+        ).persist()  # fmt: skip
+        good = rows.where("reason IS NULL")
+        [[count, first_ms]] = good.agg(F.count(F.lit(1)), F.min("ms")).collect()
+        read, left = read + count, left + rows.count() - count
+        if count:
+            touched.append(first_ms)
+            sets = ", ".join(f"{column} = s.{column}" for column in columns.names if column not in ("id_ms", "id_n"))
+            spark.sql(
+                f"MERGE INTO {ensure(spark, lake, name)} t USING {{good}} s ON t.namespace = '{namespace}' AND "
+                f"t.epoch = '{epoch}' AND t.id_ms = s.id_ms AND t.id_n = s.id_n AND t.reason IS NOT NULL "
+                f"WHEN MATCHED THEN UPDATE SET {sets}, day = date_format(timestamp_millis(s.ms), 'yyyy-MM-dd')",
+                good=good,
+            )
+        rows.unpersist()
+    silver = Silver(spark, lake, namespace, epoch)
+    if touched and silver.now is not None:
+        silver.tell("requarantine", touched_ms=min(touched))
+    return Again(read, left)
 
 
-__all__ = ["Again", "requarantine"]
+def _read(stream: Stream, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        rows = batch.to_pylist()  # what had other fields than e is an array in JSON, and no event
+        entries = [(f"{row['id_ms']}-{row['id_n']}".encode(), [b"e", row["raw"]]) for row in rows]
+        if entries:
+            yield page(stream, entries).batch

@@ -1,8 +1,7 @@
-"""Figures per hour and day, which docs/pipeline.md defines. Reading them needs no Spark."""
+"""Figures per hour and day, which docs/pipeline.md defines; the files in ``sql`` work them out."""
 
 from __future__ import annotations
 
-from .build import refresh
 from .tables import last_hour, read
 
-__all__ = ["last_hour", "read", "refresh"]
+__all__ = ["last_hour", "read"]

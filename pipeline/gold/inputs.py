@@ -1,152 +1,139 @@
-"""Finds and reads gold's input: silver's tables and bronze's entries, as of one moment. Without Spark."""
+"""Makes the views that gold is worked out from: silver and bronze as of the moment when a refresh began."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final, TypeVar
+from typing import Final
 
-import pyarrow as pa
-import pyarrow.compute as pc
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
-from mqregistry.events.journal import STREAMS, Stream
+from ..lake.lake import Lake
+from ..lake.schema import OWNER
+from ..lake.tables import frame
 
-from ..bronze.log import last_batch, lost
-from ..lake import snapshot
-from ..lake.files import File, rows_in
-from ..lake.lake import Lake, owner
-from ..lake.schema import SILVER, TABLES
-from ..silver.buckets import parts
-from ..silver.tables import Tables, as_of, load
-from .tables import Content
+DAY_MS: Final = 86_400_000
+HOUR_MS: Final = 3_600_000
+NEVER: Final = 1 << 62
+_STREAMS: Final = ("bronze/changes", "bronze/heartbeats", "bronze/lookups")
+_TABLES: Final = (*_STREAMS, "bronze/snapshot", "silver/broker_addr", "silver/broker_row", "silver/queue_data",
+                  "silver/gap", "silver/clock_step")  # fmt: skip
+_HEARTBEAT: Final = "who string, broker_name string, front_end string, kind string, interval_ms bigint"
 
-_ROWS_AT_ONCE: Final = 16_384  # of entries, whose JSON may be long
-_ROWS_OF_PARTS: Final = 500_000
-_Decoded = TypeVar("_Decoded")
+
+def day_of(ms: int) -> int:
+    """The start of the day (UTC) that a moment is in."""
+    return ms // DAY_MS * DAY_MS
 
 
 class Inputs:
-    """One namespace and epoch of a lake, as it is now.
+    """One namespace and epoch.
 
     Args:
-        upto: as it was when a refresh saw this, as far as silver was not written again since.
+        spark: a session of its own: the views are made in it.
+        versions: of the tables; None: the newest.
+        seq: the change up to which silver counts.
 
     Attributes:
-        silver: None: there is none.
-        last_batch: stream -> the number of its last batch in bronze; -1: there is none.
-        lost_beats: from when to when heartbeats are missing.
+        versions: of the tables that are read; what comes later is not seen.
     """
 
-    def __init__(self, lake: Lake, namespace: str, epoch: str, *, upto: Content | None = None) -> None:
-        self.lake = lake
-        self.place = namespace, epoch
-        self.silver: Tables | None = load(lake, namespace, epoch)
-        self.batches = upto.bronze if upto else None
-        if self.silver is not None and upto is not None:
-            self.silver.content = self.silver.content.as_of(upto.silver_seq, upto.silver_ms)
-        # files are asked for after the number: none is passed over
-        self.last_batch: dict[str, int] = {stream: last_batch(lake, stream, namespace, epoch)[0] for stream in STREAMS}
-        self._entries = {
-            stream: lake.table(f"bronze/{stream}").files(**owner(namespace, epoch)) for stream in STREAMS
-        }  # fmt: skip
-        self.lost_beats = lost(lake, "heartbeats", namespace, epoch)
-        self.snapshots = [taken.seq for taken in snapshot.every(lake, namespace, epoch)]
+    def __init__(
+        self, spark: SparkSession, lake: Lake, namespace: str, epoch: str, *, seq: int,
+        versions: dict[str, int] | None = None,
+    ) -> None:  # fmt: skip
+        self.spark = spark
+        self._lake = lake
+        self._place = namespace, epoch
+        self._seq = seq
+        self._cached: list[DataFrame] = []
+        if versions is None:
+            found = {name: lake.delta(name) for name in _TABLES}
+            versions = {name: delta.version() for name, delta in found.items() if delta is not None}
+        self.versions = versions
 
-    @property
-    def tables(self) -> Tables:
-        """Silver, where it is known to be there."""
-        assert self.silver is not None
-        return self.silver
+    def table(self, name: str) -> DataFrame:
+        """Rows of the namespace and epoch."""
+        if name not in self.versions:
+            return frame(self.spark, self._lake, name, *self._place).limit(0)
+        rows = self.spark.read.format("delta").option("versionAsOf", self.versions[name]).load(self._lake.path(name))
+        namespace, epoch = self._place
+        return rows.where((F.col("namespace") == namespace) & (F.col("epoch") == epoch)).drop(*OWNER)
 
-    def files(self, table: str, since: int, buckets: frozenset[int] | None = None) -> list[File]:
-        """Files of a silver table that may have rows that held at ``since`` or later."""
-        seq = self.tables.content.seq
-        return [
-            file
-            for file in self.tables.of(table, buckets)
-            if file.nulls["valid_to"] or file.high["valid_to"] >= since * 1000 or file.high.get("to_seq", 0) > seq
+    def held(self, name: str, since_ms: int, now_ms: int) -> DataFrame:
+        """Rows of a table of silver that held at some moment of that time, or ended in it.
+
+        Besides its columns: from_ms; to_ms, null where the value still held at the end of that time.
+        """
+        ended = (F.col("to_seq") <= self._seq) & (F.unix_millis("valid_to") <= now_ms)
+        return (
+            self.table(f"silver/{name}")
+            .where((F.col("from_seq") <= self._seq) & (F.unix_millis("valid_from") <= now_ms))
+            .withColumn("from_ms", F.unix_millis("valid_from"))
+            .withColumn("to_ms", F.when(ended, F.unix_millis("valid_to")))
+            .where(F.col("to_ms").isNull() | (F.col("to_ms") >= since_ms))
+        )
+
+    def view(self, name: str, rows: DataFrame, *, keep: bool = False) -> None:
+        """Give rows a name. keep: they are read more than once."""
+        if keep:
+            self._cached.append(rows.cache())
+        rows.createOrReplaceTempView(name)
+
+    def small_view(self, name: str, rows: DataFrame) -> None:
+        """Give few rows a name; they are in each plan that reads them, which is simpler for it where there are none."""
+        self.view(name, self.spark.createDataFrame(rows.toArrow()))
+
+    def views(self, since_ms: int, hour_ms: int, now_ms: int) -> None:
+        """Make the views that ``sql`` asks for.
+
+        Args:
+            since_ms: from when on silver and changes are needed, the start of a day.
+            hour_ms: the same of heartbeats and lookups, the start of an hour.
+        """
+        self.view("broker_addr", self.held("broker_addr", 0, now_ms), keep=True)
+        for table in ("queue_data", "broker_row"):
+            self.view(table, self.held(table, since_ms, now_ms), keep=True)
+        for name, rows in (
+            ("gap", self.table("silver/gap")),
+            ("clock_step", self.table("silver/clock_step")),
+            ("snapshot", self.table("bronze/snapshot").select("seq").distinct()),
+        ):
+            self.small_view(name, rows)
+        self.view("lookups", self.entries("lookups", hour_ms, now_ms))
+        # an interval reaches back for an hour
+        beats = self.entries("heartbeats", hour_ms - HOUR_MS, now_ms).withColumn("of", F.from_json("e", _HEARTBEAT))
+        self.view("heartbeats", beats.select("ms", "id_ms", "id_n", "of.*"))
+        self.changes_since(since_ms)
+
+    def changes_since(self, since_ms: int) -> None:
+        """Make the view of changes; a clock that was ahead wrote later moments than they count as of."""
+        self.view("changes", self.entries("changes", since_ms, NEVER))
+
+    def entries(self, stream: str, since_ms: int, now_ms: int) -> DataFrame:
+        """The readable entries of a stream of that time, both ends included."""
+        day = F.date_format(F.timestamp_millis(F.lit(max(0, since_ms))), "yyyy-MM-dd")
+        rows = self.table(f"bronze/{stream}").where((F.col("day") >= day) & F.col("reason").isNull())
+        return rows.where((F.col("ms") >= since_ms) & (F.col("ms") <= now_ms))
+
+    def begin_ms(self) -> int | None:
+        """The first moment of which anything is known."""
+        first = [self.table(name).where("reason IS NULL").agg(F.min("ms").alias("ms")) for name in _STREAMS]
+        first += [
+            self.table(f"silver/{name}").agg(F.unix_millis(F.min("valid_from")).alias("ms"))
+            for name in ("broker_addr", "queue_data")
         ]
+        every = first[0]
+        for rows in first[1:]:
+            every = every.unionAll(rows)
+        found: int | None = every.agg(F.min("ms")).collect()[0][0]
+        return found
 
-    def buckets(self, table: str) -> list[frozenset[int] | None]:
-        """Parts of a silver table that are worked on one by one; None: all of it is one."""
-        files = self.tables.of(table)
-        every: list[frozenset[int] | None] = [None]
-        return every if rows_in(files) < _ROWS_OF_PARTS else parts({int(file.partition["bucket"]) for file in files})
+    def newest_beat_ms(self, since_ms: int) -> int:
+        """The newest heartbeat of ``since_ms`` or later; -1: there is none."""
+        found = self.entries("heartbeats", since_ms, NEVER).agg(F.max("ms")).collect()[0][0]
+        return -1 if found is None else int(found)
 
-    def rows(
-        self, table: str, since: int, now: int, columns: Sequence[str], *, buckets: frozenset[int] | None = None
-    ) -> pa.Table:
-        """Rows that held at some time from ``since`` to ``now``, or ended then.
-
-        Args:
-            columns: these; and from_ms, to_ms (null: holds).
-            buckets: of these alone.
-        """
-        schema, seq = SILVER[table], self.tables.content.seq
-        names = [name for name in schema.names if name in (*columns, "valid_from", "valid_to", "from_seq", "to_seq")]
-        held = pc.field("to_seq").is_null() | (pc.field("to_seq") > seq)
-        wanted = held | (pc.field("valid_to") >= pa.scalar(since * 1000).cast(schema.field("valid_to").type))
-
-        def read(file: File) -> pa.Table:
-            return self.lake.dataset([file], schema).to_table(columns=names, filter=wanted)
-
-        found = self.kept(f"{table} {min(buckets or [0])}", self.files(table, since, buckets), since, read)
-        rows = pa.concat_tables([pa.schema([schema.field(name) for name in names]).empty_table(), *found])
-        rows = as_of(rows, seq)
-        for name, of in (("from_ms", "valid_from"), ("to_ms", "valid_to")):
-            ms = pc.floor(pc.divide(rows[of].cast(pa.int64()), 1000)).cast(pa.int64())
-            rows = rows.append_column(name, ms)
-        in_time = pc.or_kleene(pc.is_null(rows["to_ms"]), pc.greater_equal(rows["to_ms"], since))
-        return rows.filter(pc.and_kleene(in_time, pc.less_equal(rows["from_ms"], now)))
-
-    def begins(self) -> list[int]:
-        """The earliest from_ms of every file that gold reads."""
-        return [
-            file.low["valid_from"] // 1000 for table in ("broker_addr", "queue_data") for file in self.tables.of(table)
-        ]
-
-    def entry_files(self, stream: Stream, since: int, now: int) -> list[File]:
-        """Files that may have entries of ``[since, now]``, in the order of these."""
-        found = [file for file in self._entries[stream] if file.high["ms"] >= since and file.low["ms"] <= now]
-        return sorted(found, key=lambda file: file.low["id_ms"])
-
-    def entries(
-        self, files: Sequence[File], stream: Stream, since: int, now: int, columns: Sequence[str], wanted: Any = None
-    ) -> Iterator[pa.RecordBatch]:
-        """Columns of the entries of ``[since, now]`` in some files, some rows at a time.
-
-        Args:
-            wanted: an expression: those rows alone.
-        """
-        moment = (pc.field("ms") >= since) & (pc.field("ms") <= now)
-        if self.batches is not None:
-            moment = moment & (pc.field("batch") <= self.batches[stream])
-        if files:
-            yield from self.lake.dataset(files, TABLES[f"bronze/{stream}"].columns).to_batches(
-                columns=list(columns), filter=moment if wanted is None else moment & wanted, batch_size=_ROWS_AT_ONCE,
-                batch_readahead=2, fragment_readahead=1,
-            )  # fmt: skip
-
-    def span(self, stream: Stream, after: Any) -> tuple[int, int] | None:
-        """The first and the last ms of the entries for which an expression holds; None: there is none.
-
-        Args:
-            after: ``(column, number)``: the entries above it.
-        """
-        column, number = after
-        files = [file for file in self._entries[stream] if file.high[column] > number]
-        if not files:
-            return None
-        rows = self.lake.dataset(files, TABLES[f"bronze/{stream}"].columns)
-        found: Any = pc.min_max(rows.to_table(columns=["ms"], filter=pc.field(column) > number)["ms"]).as_py()
-        return None if found["min"] is None else (found["min"], found["max"])
-
-    def kept(self, what: str, files: Sequence[File], since: int, decode: Callable[[File], _Decoded]) -> list[_Decoded]:
-        """What files give, as far as it is of ``since`` or later; kept for the next refresh: a file never changes."""
-        key = (what, *self.place)
-        before = self.lake.kept.get(key, {})
-        now = {}
-        for file in files:
-            known = before.get(file.path)
-            now[file.path] = known if known is not None and known[0] <= since else (since, decode(file))
-        self.lake.kept[key] = now
-        return [decoded for _, decoded in now.values()]
+    def close(self) -> None:
+        """Give back the memory of the views that were kept."""
+        for rows in self._cached:
+            rows.unpersist()

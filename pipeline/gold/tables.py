@@ -1,88 +1,54 @@
-"""Reads gold's tables, and says which partition a row is in. Without Spark.
-
-A refresh puts the rows that it worked out into the place of whole partitions: of the periods that new input touches.
-"""
+"""Reads gold's tables without Spark."""
 
 from __future__ import annotations
 
-import datetime
 from collections import Counter, defaultdict
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..lake.lake import Lake, owner
+from ..lake.lake import Lake
 from ..lake.schema import GOLD
-from .spans import DAY_MS, HOUR_MS, NEVER, Periods
 
-PART: Final = "gold"
-GRAINS: Final = {"hour": HOUR_MS, "day": DAY_MS}
-MOMENT_OF: Final = {"alarm": "at", "broker_state": "valid_from"}  # of tables without periods
-BY_DAY: Final = frozenset({"heartbeat", "alarm", "broker_state"})  # all rows of a day are in one partition
-STILL: Final = "now"  # the partition of broker_state's rows without an end
+HOUR_MS: Final = 3_600_000
+DAY_MS: Final = 24 * HOUR_MS
+NEVER: Final = 1 << 42  # later than any moment
+_MOMENT_OF: Final = {"alarm": "at", "broker_state": "valid_from"}  # of tables without periods
 _MOST_CLUSTERS: Final = 100  # of metrics
-_FORMATS: Final = {"hour": "%Y-%m-%dT%H", "day": "%Y-%m-%d"}
+_WORST_TOPICS: Final = 10
+_RESILIENCE_MS: Final = 30 * DAY_MS
 
 
-class Content(msgspec.Struct, frozen=True):
-    """What a refresh saw.
+class Refreshed(NamedTuple):
+    """What the last refresh saw.
 
-    now_ms: end of observation. begin_ms: what was before is not known. silver, silver_ms, silver_seq: the state of
-    silver. bronze: stream -> the batch that it saw up to. backfills: of silver, as its own content has it.
+    begin_ms: what was before is not known. now_ms: end of observation. flap_ms: an absence shorter than this is a flap.
+    seq: the change up to which silver counted. versions: of the tables that were read, as JSON.
     """
 
-    now_ms: int
     begin_ms: int
+    now_ms: int
     flap_ms: int
-    silver: int
-    silver_ms: int
-    silver_seq: int
-    bronze: dict[str, int]
-    backfills: int = 0
+    seq: int
+    versions: str
 
 
-def last(lake: Lake, namespace: str, epoch: str) -> tuple[int, Content | None]:
-    """What the last refresh saw, and its number; -1 and None before the first."""
-    state = lake.state(PART, namespace, epoch)
-    return (-1, None) if state is None else (state.number, msgspec.convert(state.content, Content))
+def last(lake: Lake, namespace: str, epoch: str) -> Refreshed | None:
+    """What the last refresh saw; None: there was none."""
+    rows = lake.read("gold/refresh", namespace=namespace, epoch=epoch, columns=Refreshed._fields).to_pylist()
+    return Refreshed(**rows[0]) if rows else None
 
 
 def namespaces(lake: Lake) -> list[str]:
     """The namespaces of which gold has figures."""
-    return sorted({namespace for namespace, _ in lake.owners(PART)})
+    return sorted(set(lake.read("gold/refresh", columns=["namespace"])["namespace"].to_pylist()))
 
 
 def epochs(lake: Lake, namespace: str) -> list[str]:
     """The epochs of a namespace of which gold has figures, in order of their beginning."""
-
-    def begin_ms(epoch: str) -> int:
-        content = last(lake, namespace, epoch)[1]
-        return content.begin_ms if content else NEVER
-
-    return sorted(lake.epochs(PART, namespace), key=begin_ms)
-
-
-def with_period(table: str, rows: pa.Table, open_day: int) -> pa.Table:
-    """Rows with the partition that each of them is in: its hour's from the last day (ms) on, else its day's."""
-    moment = rows["valid_to" if table == "broker_state" else MOMENT_OF.get(table, "period_start")]
-    period = pc.strftime(moment, _FORMATS["day"])
-    if table == "broker_state":
-        period = pc.fill_null(period, STILL)
-    elif table not in BY_DAY:
-        of_hour = pc.and_(pc.equal(rows["grain"], "hour"), pc.greater_equal(moment, _moment(open_day)))
-        period = pc.if_else(of_hour, pc.strftime(moment, _FORMATS["hour"]), period)
-    return rows.append_column("period", period)
-
-
-def touched(table: str, grains: dict[str, Periods]) -> list[str]:
-    """The partitions of these periods."""
-    found = [STILL] if table == "broker_state" else []
-    for grain, when in grains.items():
-        if grain == "day" or table not in BY_DAY:
-            starts = (datetime.datetime.fromtimestamp(ms / 1000, datetime.UTC) for ms in when.start.tolist())
-            found += [start.strftime(_FORMATS[grain]) for start in starts]
+    rows = lake.read("gold/refresh", namespace=namespace, columns=["epoch", "begin_ms"])
+    found: list[str] = rows.sort_by("begin_ms")["epoch"].to_pylist()
     return found
 
 
@@ -107,28 +73,23 @@ def read(
     Returns:
         Columns of ``GOLD[table]``; no rows when there is no gold.
     """
-    schema = GOLD[table]
-    moment = MOMENT_OF.get(table, "period_start")
-    wanted = [field.name for field in schema if columns is None or field.name in columns]
-    files = [
-        file
-        for file in lake.table(f"gold/{table}").files(**owner(namespace, epoch))
-        if file.low[moment] < to_ms * 1000 and file.high[moment] >= from_ms * 1000
-    ]
-    if not files:
-        return pa.schema([schema.field(name) for name in wanted]).empty_table()
+    moment = _MOMENT_OF.get(table, "period_start")
     chosen: Any = (pc.field(moment) >= _moment(from_ms)) & (pc.field(moment) < _moment(to_ms))
-    if grain is not None and moment == "period_start":
+    if moment == "period_start":  # whole files are left out by it
+        days = pc.field("day") >= pc.strftime(_moment(max(0, from_ms)), "%Y-%m-%d").as_py()
+        chosen = chosen & days & (pc.field("day") <= pc.strftime(_moment(to_ms), "%Y-%m-%d").as_py())
+    if grain is not None and "grain" in GOLD[table].names:
         chosen = chosen & (pc.field("grain") == grain)
-    return lake.dataset(files, schema).to_table(columns=wanted, filter=chosen)
+    wanted = [name for name in GOLD[table].names if columns is None or name in columns]
+    return lake.read(f"gold/{table}", namespace=namespace, epoch=epoch, columns=wanted, where=chosen)
 
 
 def last_hour(lake: Lake, namespace: str, epoch: str) -> dict[str, dict[str, float]]:
-    """Figures of the last whole hour, as metrics: name -> cluster -> value."""
-    _, content = last(lake, namespace, epoch)
-    if content is None:
+    """Figures of the last whole hour, as metrics: name -> cluster -> value; and of topics the resilience."""
+    seen = last(lake, namespace, epoch)
+    if seen is None:
         return {}
-    end_ms = content.now_ms // HOUR_MS * HOUR_MS
+    end_ms = seen.now_ms // HOUR_MS * HOUR_MS
     hour: dict[str, Any] = {"grain": "hour", "from_ms": end_ms - HOUR_MS, "to_ms": end_ms}
     brokers = read(lake, "broker", namespace, epoch, **hour).to_pylist()
     clusters = {row["broker_name"]: row["cluster"] for row in brokers}
@@ -143,7 +104,18 @@ def last_hour(lake: Lake, namespace: str, epoch: str) -> dict[str, dict[str, flo
         for share, part in (("availability", "present_ms"), ("write_availability", "writable_ms"))
     }
     counts = {name: found[name] for name in ("outages", "flaps", "missed_beats")}
-    return {f"pipeline_{name}": dict(values) for name, values in (shares | counts).items()}
+    known = {f"pipeline_{name}": dict(values) for name, values in (shares | counts).items()}
+    return known | {"pipeline_resilience": least_resilient(lake, namespace, epoch, seen.now_ms)}
+
+
+def least_resilient(lake: Lake, namespace: str, epoch: str, now_ms: int) -> dict[str, float]:
+    """The worst ten topics of the last 30 days: share of the time in which any one loss left them writable."""
+    columns = ["topic", "routable_ms", "any_loss_ms"]
+    days = {"from_ms": now_ms - _RESILIENCE_MS, "to_ms": now_ms}
+    rows = read(lake, "resilience", namespace, epoch, grain="day", columns=columns, **days)
+    sums = rows.group_by("topic").aggregate([("routable_ms", "sum"), ("any_loss_ms", "sum")]).to_pylist()
+    scores = {row["topic"]: row["any_loss_ms_sum"] / row["routable_ms_sum"] for row in sums}
+    return dict(sorted(scores.items(), key=lambda each: (each[1], each[0]))[:_WORST_TOPICS])
 
 
 def _moment(ms: int) -> pa.Scalar:

@@ -1,39 +1,29 @@
 """The folder that holds everything the pipeline writes: Delta tables, of which ``schema.TABLES`` is the list.
 
-Delta's log says which files count, and nothing else does. The lake is a folder, or a URI that pyarrow and deltalake
-know (s3), as far as no Spark is needed; all of its state is in it.
+Here they are read without Spark, by deltalake; ``tables.py`` has them for Spark.
 """
 
 from __future__ import annotations
 
 import contextlib
-import posixpath
-import secrets
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
-import msgspec
 import pyarrow as pa
-import pyarrow.dataset as ds
+import pyarrow.compute as pc
+from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
-from pyarrow import fs
 
 from mqregistry.errors import StartError
 
 from .errors import LakeError
-from .files import File, write_file
 from .schema import TABLES
-from .table import NONE, Table
 
-SCRATCH: Final = ("_checkpoints", "_audit")  # what is no table, and nobody needs when the job that made it has ended
-
-
-class State(NamedTuple):
-    """How far a part of the pipeline is: number rises with every commit; content: JSON values."""
-
-    number: int
-    content: dict[str, Any]
+_DECORATION: Final = re.compile(r"\x1b\[[0-9;]*m|↳")  # of what delta-rs says
+CHECKPOINTS: Final = "_checkpoints"
+_OLD: Final = ("state", "commits")  # what lakes of earlier releases have
 
 
 class Lake:
@@ -43,108 +33,108 @@ class Lake:
         root: a local path, or a URI.
 
     Raises:
-        LakeError: a URI of a file system that pyarrow does not know, or cannot reach; or a lake of an older release.
+        LakeError: it is a lake of an earlier release.
     """
 
     def __init__(self, root: str) -> None:
-        if "://" not in root:
-            root = Path(root).expanduser().resolve().as_uri()
-        self.root = root.rstrip("/")
-        # Spark says s3a where pyarrow and deltalake say s3
-        self._others = self.root.replace("s3a://", "s3://", 1)
+        if root.startswith("file://"):
+            root = root.removeprefix("file://")
+        self.is_local = "://" not in root
+        self.root = str(Path(root).expanduser().resolve()) if self.is_local else root.rstrip("/")
+        self._delta: dict[str, DeltaTable] = {}
+        self.ensured: set[str] = set()  # the tables that are as this release has them
+        if self.is_local and any(Path(self.root, name).is_dir() for name in _OLD):
+            raise LakeError(
+                f"the lake at {self.root} was written by an earlier release, whose tables this one cannot continue: "
+                "begin another one (--lake DIR); the release that wrote it reads it"
+            )
+
+    def path(self, name: str) -> str:
+        """Where a table, or another thing of the lake, is."""
+        return f"{self.root}/{name}"
+
+    def forget(self, area: str) -> None:
+        """Know nothing any more of the tables in a folder that was removed."""
+        self._delta = {name: delta for name, delta in self._delta.items() if not name.startswith(area)}
+        self.ensured = {name for name in self.ensured if not name.startswith(area)}
+
+    def exists(self, name: str) -> bool:
+        """Whether a table was made already."""
+        return self.delta(name) is not None
+
+    def delta(self, name: str) -> DeltaTable | None:
+        """A table as of the newest version, for readers without Spark; None: there is none yet."""
         try:
-            self._fs, self._path = fs.FileSystem.from_uri(self._others)
-        except (pa.ArrowException, OSError) as error:
-            raise LakeError(f"--lake {root}: {error}") from error
-        self._tables: dict[str, Table] = {}
-        self.kept: dict[Any, Any] = {}  # what readers of this process remember of files
-
-    @property
-    def filesystem(self) -> fs.FileSystem:
-        """The file system for pyarrow's readers, used with :meth:`path`."""
-        return self._fs
-
-    def path(self, *parts: str) -> str:
-        """The path of a place within the lake, for :attr:`filesystem`."""
-        return posixpath.join(self._path, *parts)
-
-    def uri(self, *parts: str) -> str:
-        """The URI of a place within the lake, for Spark."""
-        return posixpath.join(self.root, *parts)
-
-    def delta_uri(self, table: str) -> str:
-        """The URI of a table, for deltalake."""
-        return posixpath.join(self._others, table)
-
-    def table(self, name: str) -> Table:
-        """One of ``schema.TABLES``; what it knows of Delta's log is kept from one question to the next."""
-        if name not in self._tables:
-            self._tables[name] = Table(self, self.delta_uri(name), name)
-        return self._tables[name]
-
-    def dataset(self, files: Iterable[File], schema: pa.Schema) -> Any:
-        """A pyarrow dataset of files."""
-        paths = [self.path(file.path) for file in files]
-        return ds.dataset(paths, schema=schema, filesystem=self._fs, format="parquet")
-
-    def state(self, part: str, namespace: str, epoch: str) -> State | None:
-        """How far a part of the pipeline is; None: it has not begun."""
-        files = self.table("state").files(namespace=namespace, epoch=epoch, part=part)
-        if not files:
-            return None
-        place, [file] = ("state", part, namespace, epoch), files
-        if self.kept.get(place, (None,))[0] != file.path:
-            [row] = self.dataset(files, TABLES["state"].columns).to_table().to_pylist()
-            self.kept[place] = file.path, State(row["number"], msgspec.json.decode(row["content"]))
-        found: State = self.kept[place][1]
+            found = self._delta.get(name)
+            if found is not None:
+                found.update_incremental()
+            elif DeltaTable.is_deltatable(self.path(name)):
+                found = self._delta[name] = DeltaTable(self.path(name))
+        except DeltaError as error:
+            reason = str(error).partition("\n")[0]
+            raise LakeError(f"Delta's log in {self.path(name)}/_delta_log cannot be read: {reason}") from error
         return found
 
-    def set_state(self, part: str, namespace: str, epoch: str, state: State) -> None:
-        """Say how far a part is; ``state.number`` is one more than before.
+    def read(
+        self, name: str, *, namespace: str | None = None, epoch: str | None = None,
+        columns: Sequence[str] | None = None, where: Any = None, area: str | None = None,
+    ) -> pa.Table:  # fmt: skip
+        """Rows of a table; of one that there is not yet, none.
 
-        Raises:
-            OtherWriter: somebody else said so meanwhile.
+        Args:
+            columns: default: all of the schema; one that the table lacks, because it is older, is null.
+            where: a pyarrow expression.
+            area: another folder that the table is in.
         """
-        place = {**owner(namespace, epoch), "part": part}
-        row = {"number": [state.number], "content": [msgspec.json.encode(state.content).decode()]}
-        file = write_file(self, "state", pa.table(row, schema=TABLES["state"].columns), place)
-        self.table("state").commit([file], f"{part}/{namespace}/{epoch}", state.number, replaced=place)
+        schema = TABLES[name].columns
+        names = list(columns or schema.names)
+        delta = self.delta(name if area is None else f"{area}/{name.partition('/')[2]}")
+        if delta is None:
+            return pa.schema([schema.field(column) for column in names]).empty_table()
+        for column, value in (("namespace", namespace), ("epoch", epoch)):
+            if value is not None:
+                same = pc.field(column) == value
+                where = same if where is None else where & same
+        dataset = delta.to_pyarrow_dataset(as_large_types=False)
+        known = [column for column in names if column in dataset.schema.names]
+        rows = dataset.to_table(columns=known, filter=where)
+        arrays = [
+            rows[column].cast(schema.field(column).type) if column in known
+            else pa.nulls(rows.num_rows, schema.field(column).type)
+            for column in names
+        ]  # fmt: skip
+        return pa.table(arrays, schema=pa.schema([schema.field(column).with_nullable(True) for column in names]))
 
-    def owners(self, part: str) -> list[tuple[str, str]]:
-        """The namespaces and epochs of which a part has begun."""
-        found = self.table("state").files(part=part)
-        return sorted((file.partition["namespace"], file.partition["epoch"]) for file in found)
+    def owners(self) -> list[tuple[str, str]]:
+        """The namespaces and epochs of which there is a past."""
+        delta = self.delta("bronze/snapshot")
+        return sorted((place["namespace"], place["epoch"]) for place in delta.partitions()) if delta else []
 
-    def epochs(self, part: str, namespace: str) -> list[str]:
-        """The epochs of a namespace of which a part has begun."""
-        return [epoch for owner, epoch in self.owners(part) if owner == namespace]
+    def epochs(self, namespace: str) -> list[str]:
+        """The epochs of a namespace of which there is a past."""
+        return [epoch for owner, epoch in self.owners() if owner == namespace]
 
     def try_to_write(self) -> None:
         """See whether files can be written.
 
         Raises:
             StartError: they cannot.
-            LakeError: this is a lake of before the Delta tables.
         """
-        if self._fs.get_file_info(self.path("commits")).type == fs.FileType.Directory:
-            raise LakeError(
-                f"the lake at {self.root} is of before the Delta tables: 'mqregistry pipeline move {self.root} "
-                "--lake DIR' copies it into one of today"
+        if not self.is_local:
+            raise StartError(
+                f"--lake {self.root}: a run writes to a folder that this machine and all of Spark's have at the same "
+                "path, and to nothing else"
             )
-        place = f"_tried/{secrets.token_hex(4)}"
         try:
-            self._fs.create_dir(self.path(place), recursive=True)
-            self.remove("_tried")
+            folder = Path(self.root, CHECKPOINTS)
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / ".tried").touch()
+            (folder / ".tried").unlink()
         except OSError as error:
             reason = "it is no folder" if isinstance(error, FileExistsError | NotADirectoryError) else error.strerror
             raise StartError(
                 f"cannot write the lake at {self.root}: {reason or error}; --lake DIR names another"
             ) from error
-
-    def remove(self, *parts: str) -> None:
-        """Remove a folder and all in it, if it is there."""
-        if self._fs.get_file_info(self.path(*parts)).type == fs.FileType.Directory:
-            self._fs.delete_dir(self.path(*parts))
 
     def __repr__(self) -> str:
         return f"Lake({self.root!r})"
@@ -160,18 +150,14 @@ def whole_files(lake: Lake) -> Iterator[None]:
     """
     try:
         yield
-    except (pa.ArrowInvalid, msgspec.DecodeError, OSError, DeltaError) as error:
+    except (pa.ArrowInvalid, OSError, DeltaError) as error:
         if isinstance(error, PermissionError):
             raise
+        reason = " ".join(_DECORATION.sub("", str(error)).split())
         raise LakeError(
-            f"a file of the lake at {lake.root} is broken or gone: {str(error).splitlines()[0]}; 'mqregistry pipeline "
+            f"a file of the lake at {lake.root} is broken or gone: {reason}; 'mqregistry pipeline "
             "backfill' writes silver and gold again, from bronze"
         ) from error
 
 
-def owner(namespace: str, epoch: str) -> dict[str, str]:
-    """The partition of one namespace and epoch. Another epoch is another registry."""
-    return {"namespace": namespace, "epoch": epoch}
-
-
-__all__ = ["NONE", "SCRATCH", "Lake", "LakeError", "State", "owner", "whole_files"]
+__all__ = ["CHECKPOINTS", "Lake", "LakeError", "whole_files"]

@@ -1,11 +1,9 @@
 """Every table of the lake: its columns, their units, and what a row is. One place, for writers and readers alike.
 
-- *bronze*: the streams' entries as they are, with the batch that brought them. Partitions: namespace, epoch, day (of
-  Redis time, UTC).
+- *bronze*: the streams' entries as they are, and the snapshots with which a past begins, or goes on after a gap.
 - *silver*: the registry's tables with their validity. A row is one value of one cell, from the change that set it to
-  the change that ended it; ``valid_to`` is null while it holds. Partitions: namespace, epoch, current (whether it
-  holds), bucket.
-- *gold*: figures per hour and per day. Partitions: namespace, epoch, period (see ``pipeline/gold/tables.py``).
+  the change that ended it; ``valid_to`` is null while it holds. And how far they are.
+- *gold*: figures per hour and per day (``gold_schema.py``).
 
 Moments are Redis time (an event's ``ms``), written as timestamps in UTC; they never run backwards within an epoch: an
 event after Redis' clock stepped back counts as of the latest moment before it. At an instant T a row holds when
@@ -14,71 +12,54 @@ event after Redis' clock stepped back counts as of the latest moment before it. 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 import pyarrow as pa
 
-MOMENT: Final = pa.timestamp("us", tz="UTC")
+from .gold_schema import GOLD as GOLD
+from .gold_schema import GOLD_COMMENTS, GOLD_PARTITIONS
+from .gold_schema import MOMENT as MOMENT
 
-_ID: Final = [
-    pa.field("id_ms", pa.int64(), nullable=False),  # entry id <id_ms>-<id_n>
-    pa.field("id_n", pa.int64(), nullable=False),
-]
-_RAW: Final = pa.field("e", pa.string(), nullable=False)  # the entry's JSON, as it was
+_S: Final = pa.string()
+_I: Final = pa.int64()
+
+
+def _columns(*columns: tuple[str, pa.DataType] | tuple[str, pa.DataType, bool]) -> list[pa.Field]:
+    """Columns by name, type, and whether they may be null (default: not)."""
+    return [pa.field(column[0], column[1], nullable=len(column) > 2 and column[2]) for column in columns]
+
+
+_ID: Final = _columns(("id_ms", _I), ("id_n", _I))
+# An entry that cannot be read, or is of a schema that this release does not know, has a reason and raw, and no e.
+_UNREAD: Final = _columns(("reason", _S, True), ("raw", pa.binary(), True))
+_SAID: Final = pa.field("e", _S)
 
 BRONZE: Final = {
     "changes": pa.schema(
         [
             *_ID,
-            pa.field("seq", pa.int64(), nullable=False),
-            pa.field("ms", pa.int64(), nullable=False),
-            pa.field("type", pa.string(), nullable=False),
-            pa.field("part", pa.int32(), nullable=False),
-            pa.field("parts", pa.int32(), nullable=False),
-            _RAW,
+            *_columns(("seq", _I, True), ("ms", _I), ("type", _S, True)),
+            *_columns(("part", pa.int32(), True), ("parts", pa.int32(), True)),
+            _SAID,
+            *_UNREAD,
         ]
     ),
-    "heartbeats": pa.schema([*_ID, pa.field("ms", pa.int64(), nullable=False), _RAW]),
-    "lookups": pa.schema([*_ID, pa.field("ms", pa.int64(), nullable=False), _RAW]),
+    "heartbeats": pa.schema([*_ID, *_columns(("ms", _I)), _SAID, *_UNREAD]),
+    "lookups": pa.schema([*_ID, *_columns(("ms", _I)), _SAID, *_UNREAD]),
 }
 
-# Entries that cannot be read, or are of a schema that this release does not know.
-QUARANTINE: Final = pa.schema(
-    [
-        *_ID,
-        pa.field("reason", pa.string(), nullable=False),
-        pa.field("raw", pa.binary(), nullable=False),  # the value of field e; or all fields as JSON of base64 texts
-    ]
+# The tables of the registry as events of one seq, parts 1 to n; and a row with part 0 that says of what they are.
+SNAPSHOT: Final = pa.schema(
+    _columns(("seq", _I), ("ms", _I), ("type", _S), ("part", pa.int32()), ("parts", pa.int32()), ("e", _S))
 )
 
-# from_seq, to_seq: the changes that began and ended the row (a snapshot's rows begin with its seq).
-# ended_by: type of the event that ended it; null while it holds.
-# from_by, to_by: who caused these changes, as JSON like the event's (docs/events.md); null where it does not say.
-_VALID: Final = [
-    pa.field("valid_from", MOMENT, nullable=False),
-    pa.field("valid_to", MOMENT),
-    pa.field("from_seq", pa.int64(), nullable=False),
-    pa.field("to_seq", pa.int64()),
-    pa.field("ended_by", pa.string()),
-    pa.field("from_by", pa.string()),
-    pa.field("to_by", pa.string()),
-]
+_VALID: Final = _columns(
+    ("valid_from", MOMENT), ("valid_to", MOMENT, True), ("from_seq", _I), ("to_seq", _I, True),
+    ("ended_by", _S, True), ("from_by", _S, True), ("to_by", _S, True),
+)  # fmt: skip
 AUTHORS: Final = ("from_by", "to_by")
-
-
-def _silver(key: list[tuple[str, pa.DataType]], values: list[tuple[str, pa.DataType, bool]]) -> pa.Schema:
-    return pa.schema(
-        [
-            *(pa.field(name, kind, nullable=False) for name, kind in key),
-            *(pa.field(name, kind, nullable=nullable) for name, kind, nullable in values),
-            *_VALID,
-        ]
-    )
-
-
-_S: Final = pa.string()
-_I: Final = pa.int64()
+LATER: Final = ("valid_to", "to_seq", "ended_by", "to_by")
+"""Null while a row holds."""
 
 # What makes a cell of each table: its columns before these are the key, after them the value.
 SILVER_KEYS: Final = {
@@ -94,161 +75,116 @@ SILVER_KEYS: Final = {
     "config": ("key",),
 }
 
-SILVER: Final = {
+_SILVER: Final = {
     # one address of a broker row; cluster is the row's
-    "broker_addr": _silver([("broker_name", _S), ("broker_id", _I)], [("cluster", _S, False), ("addr", _S, False)]),
-    "queue_data": _silver(
-        [("topic", _S), ("broker_name", _S)],
-        [("read_queue_nums", _I, False), ("write_queue_nums", _I, False), ("perm", _I, False), ("flag", _I, False)],
+    "broker_addr": _columns(("broker_name", _S), ("broker_id", _I), ("cluster", _S), ("addr", _S)),
+    "queue_data": _columns(
+        ("topic", _S), ("broker_name", _S), ("read_queue_nums", _I), ("write_queue_nums", _I), ("perm", _I),
+        ("flag", _I),
     ),
-    # what a broker process said of itself; who is <cluster>|<addr>
-    "live": _silver(
-        [("who", _S), ("broker_name", _S)],
-        [
-            ("cluster", _S, False),
-            ("addr", _S, False),
-            ("broker_id", _I, False),
-            ("timeout_ms", _I, False),
-            ("counter", _I, False),  # of its DataVersion
-            ("timestamp", _I, False),  # of its DataVersion
-            ("state_version", _I, False),
-            ("ha", _S, True),
-        ],
+    # what a broker process said of itself
+    "live": _columns(
+        ("who", _S), ("broker_name", _S), ("cluster", _S), ("addr", _S), ("broker_id", _I), ("timeout_ms", _I),
+        ("counter", _I), ("timestamp", _I), ("state_version", _I), ("ha", _S, True),
     ),
-    "kv": _silver([("kv_namespace", _S), ("key", _S)], [("value", _S, False)]),
-    "broker_row": _silver(
-        [("broker_name", _S)], [("cluster", _S, False), ("zone", _S, True), ("acting", pa.bool_(), False)]
-    ),
-    "cluster_member": _silver([("cluster", _S), ("broker_name", _S)], []),
-    "mapping": _silver([("topic", _S), ("broker_name", _S)], [("mapping", _S, False)]),
-    "filter_server": _silver([("who", _S)], [("filter_servers", pa.list_(pa.string()), False)]),
-    "kv_namespace": _silver([("kv_namespace", _S)], []),
-    "config": _silver([("key", _S)], [("value", _S, False)]),
+    "kv": _columns(("kv_namespace", _S), ("key", _S), ("value", _S)),
+    "broker_row": _columns(("broker_name", _S), ("cluster", _S), ("zone", _S, True), ("acting", pa.bool_())),
+    "cluster_member": _columns(("cluster", _S), ("broker_name", _S)),
+    "mapping": _columns(("topic", _S), ("broker_name", _S), ("mapping", _S)),
+    "filter_server": _columns(("who", _S), ("filter_servers", pa.list_(_S))),
+    "kv_namespace": _columns(("kv_namespace", _S)),
+    "config": _columns(("key", _S), ("value", _S)),
 }  # fmt: skip
 
-
-SILVER_VALUES: Final = {table: schema.names[: -len(_VALID)] for table, schema in SILVER.items()}
+SILVER: Final = {table: pa.schema([*columns, *_VALID]) for table, columns in _SILVER.items()}
+SILVER_VALUES: Final = {table: [column.name for column in columns] for table, columns in _SILVER.items()}
 """The columns of each table that say what a row is of, and what is so."""
 
-
-def _gold(columns: list[tuple[str, pa.DataType, bool]]) -> pa.Schema:
-    """grain: ``hour`` or ``day``; period_start: UTC."""
-    return pa.schema(
-        [
-            pa.field("grain", _S, nullable=False),
-            pa.field("period_start", MOMENT, nullable=False),
-            *(pa.field(name, kind, nullable=nullable) for name, kind, nullable in columns),
-        ]
+# How far silver is: a row for each step, and the one with the highest number counts.
+PROGRESS: Final = pa.schema(
+    _columns(
+        ("number", _I), ("kind", _S), ("seq", _I), ("ms", _I), ("begin_ms", _I), ("compat", _S),
+        ("observed_ms", _I, True), ("touched_ms", _I, True),
     )
+)  # fmt: skip
+GAP: Final = pa.schema(_columns(("stream", _S), ("from_ms", _I), ("to_ms", _I)))
+CLOCK_STEP: Final = pa.schema(_columns(("seq", _I), ("from_ms", _I), ("to_ms", _I)))
 
-
-_F: Final = pa.float64()
-
-# Figures; docs/pipeline.md says what each of them means.
-GOLD: Final = {
-    "broker": _gold(
-        [
-            ("cluster", _S, False),
-            ("broker_name", _S, False),
-            *((name, _I, False) for name in ("observed_ms", "present_ms", "writable_ms")),
-            ("availability", _F, True),
-            ("write_availability", _F, True),
-            ("outages", _I, False),
-            ("recoveries", _I, False),
-            ("recovery_ms_mean", _F, True),
-            ("recovery_ms_max", _I, True),
-            ("flaps", _I, False),
-            ("unwritable_spells", _I, False),
-            ("write_recoveries", _I, False),
-            ("write_recovery_ms_mean", _F, True),
-            ("write_recovery_ms_max", _I, True),
-            ("write_flaps", _I, False),
-            *((name, _I, False) for name in ("registrations", "expiries", "closes", "unregistrations", "reaps")),
-        ]
-    ),
-    "heartbeat": _gold(
-        [
-            ("who", _S, False),
-            ("broker_name", _S, True),
-            *((name, _I, False) for name in ("beats", "refused", "front_ends")),
-            *((f"interval_ms_{name}", _I, True) for name in ("p50", "p99", "max")),
-            ("expected_ms", _I, True),
-            ("missed_beats", _I, False),
-        ]
-    ),
-    "topic": _gold(
-        [
-            ("topic", _S, False),
-            *((name, _I, False) for name in ("routable_ms", "writable_ms", "lookups", "changes")),
-            *((name, _I, False) for name in ("brokers", "write_queues")),
-            ("queue_cv", _F, True),
-            ("queue_max_mean", _F, True),
-        ]
-    ),
-    "cluster": _gold(
-        [
-            ("cluster", _S, False),
-            *((name, _I, False) for name in ("brokers", "topics", "write_queues", "changes")),
-            ("queue_cv", _F, True),
-            ("queue_max_mean", _F, True),
-        ]
-    ),
-    "unused_topic": _gold([("topic", _S, False), ("routable_ms", _I, False)]),
-    "missing_topic": _gold([("topic", _S, False), ("lookups", _I, False)]),
-    # What a broker was, from its first appearance on, without a gap. state: absent, read_only, writable.
-    "broker_state": pa.schema(
-        [
-            pa.field("cluster", _S, nullable=False),
-            pa.field("broker_name", _S, nullable=False),
-            pa.field("state", _S, nullable=False),
-            pa.field("valid_from", MOMENT, nullable=False),
-            pa.field("valid_to", MOMENT),
-        ]
-    ),
-    # stream_alarm events
-    "alarm": pa.schema(
-        [
-            pa.field("at", MOMENT, nullable=False),
-            pa.field("seq", _I, nullable=False),
-            pa.field("alarm", _S),
-            pa.field("reader", _S),
-            pa.field("stream", _S),
-        ]
-    ),
-}
-
-_OWNER: Final = [pa.field("namespace", pa.string(), nullable=False), pa.field("epoch", pa.string(), nullable=False)]
-BATCH: Final = pa.field("batch", pa.int64(), nullable=False)
+OWNER: Final = ("namespace", "epoch")
 
 
 class TableSchema(NamedTuple):
-    """A Delta table: the columns that its files have, and those that it is partitioned by, namespace and epoch first.
-
-    A partition's values are in Delta's log, and not in the files.
-    """
+    """A Delta table: its columns, namespace and epoch first, and those that it is partitioned by."""
 
     columns: pa.Schema
-    partitions: pa.Schema
+    partitions: tuple[str, ...]
 
 
-def _table(columns: Iterable[pa.Field], *partitions: pa.Field) -> TableSchema:
-    return TableSchema(pa.schema(columns), pa.schema([*_OWNER, *partitions]))
+def _table(columns: pa.Schema, *partitions: pa.Field) -> TableSchema:
+    every = [*_columns(*((name, _S) for name in OWNER)), *columns, *partitions]
+    return TableSchema(pa.schema(every), (*OWNER, *(field.name for field in partitions)))
 
-
-_DAY: Final = pa.field("day", pa.string(), nullable=False)
-_PERIOD: Final = pa.field("period", pa.string(), nullable=False)
-_CURRENT: Final = pa.field("current", pa.bool_(), nullable=False)
-_BUCKET: Final = pa.field("bucket", pa.int32(), nullable=False)
 
 # name within the lake -> what it is
 TABLES: Final = {
-    **{f"bronze/{stream}": _table([*schema, BATCH], _DAY) for stream, schema in BRONZE.items()},
-    "quarantine": _table(QUARANTINE, pa.field("stream", pa.string(), nullable=False), BATCH),
-    # the tables of the registry as events, from which a past begins, or goes on after a gap
-    "snapshot": _table(BRONZE["changes"]),
-    **{f"silver/{name}": _table(schema, _CURRENT, _BUCKET) for name, schema in SILVER.items()},
-    **{f"gold/{name}": _table(schema, _PERIOD) for name, schema in GOLD.items()},
-    # how far each part of the pipeline is, as JSON: written after the tables that it speaks of
-    "state": _table([pa.field("number", _I, nullable=False), pa.field("content", _S, nullable=False)],
-                    pa.field("part", _S, nullable=False)),
+    **{f"bronze/{name}": _table(schema, pa.field("day", _S, nullable=False)) for name, schema in BRONZE.items()},
+    "bronze/snapshot": _table(SNAPSHOT),
+    **{f"silver/{name}": _table(schema, pa.field("current", pa.bool_(), nullable=False))
+       for name, schema in SILVER.items()},
+    "silver/progress": _table(PROGRESS),
+    "silver/gap": _table(GAP),
+    "silver/clock_step": _table(CLOCK_STEP),
+    **{f"gold/{name}": _table(schema, *GOLD_PARTITIONS[name]) for name, schema in GOLD.items()},
 }  # fmt: skip
+
+COMMENTS: Final = {
+    **GOLD_COMMENTS,
+    "namespace": "of the registry",
+    "epoch": "one life of the registry's tables; a Redis that came back empty begins a new one",
+    "day": "of the moment, UTC",
+    "id_ms": "the stream entry's id is <id_ms>-<id_n>",
+    "id_n": "the stream entry's id is <id_ms>-<id_n>",
+    "seq": "number of the change",
+    "ms": "when, by the clock of Redis",
+    "type": "of the event",
+    "part": "one change may be written in several entries: which of them this is, from 1",
+    "parts": "in how many entries the change is written",
+    "e": "the entry's JSON, as it was; null if it cannot be read",
+    "reason": "why the entry cannot be read; null if it can",
+    "raw": "bytes of an entry that cannot be read: of its field e, or all fields as JSON of base64 texts",
+    "valid_from": "since when the value holds (UTC)",
+    "valid_to": "since when it does not hold any more (UTC); null while it does",
+    "from_seq": "the change that set the value; of a snapshot's rows the snapshot's",
+    "to_seq": "the change that ended it; null while it holds",
+    "ended_by": "type of the event that ended it; null while it holds",
+    "from_by": "who caused from_seq, as JSON; null where the event does not say",
+    "to_by": "who caused to_seq, as JSON; null where the event does not say",
+    "current": "whether the value holds",
+    "who": "a broker process: <cluster>|<addr>",
+    "broker_name": "the brokerName",
+    "broker_id": "the brokerId; 0 is the master",
+    "cluster": "the cluster's name",
+    "addr": "HOST:PORT of the broker",
+    "perm": "4 readable, 2 writable, together 6",
+    "flag": "topicSysFlag",
+    "timeout_ms": "time without a heartbeat after which the process counts as gone",
+    "counter": "of its DataVersion",
+    "timestamp": "of its DataVersion",
+    "state_version": "of its DataVersion",
+    "ha": "HOST:PORT of its HA service",
+    "zone": "the broker's zone",
+    "acting": "enableActingMaster",
+    "mapping": "of a static topic, as JSON",
+    "number": "rises by one; the highest counts",
+    "kind": "snapshot, changes, backfill, observed or requarantine",
+    "begin_ms": "since when the past is known, by the clock of Redis",
+    "compat": "the RocketMQ that the registry behaves like",
+    "observed_ms": "up to when it is known that no change followed seq; null: not known",
+    "touched_ms": "the earliest moment of which anything differs from before; null: nothing does",
+    "stream": "changes, heartbeats or lookups",
+    "from_ms": "by the clock of Redis",
+    "to_ms": "by the clock of Redis",
+    "grain": "hour or day",
+    "period_start": "of the period (UTC)",
+}
+"""Of columns, by name; where one means something else in another table it has another name."""

@@ -21,13 +21,10 @@ from mqregistry.tables.live_table import LiveInfo
 from mqregistry.tables.route import pick_up_route
 from mqregistry.tables.tables import Tables
 
-from ..bronze.log import last_position
-from ..lake.files import File
-from ..lake.lake import Lake, LakeError, owner, whole_files
-from ..lake.schema import BRONZE, MOMENT, SILVER, SILVER_KEYS
-from ..silver.buckets import buckets_of
-from ..silver.tables import PART, Content, load, observed_ms
-from ..silver.tables import Tables as Silver
+from ..lake.lake import Lake, LakeError, whole_files
+from ..lake.schema import MOMENT, SILVER, SILVER_KEYS
+from ..silver import progress
+from ..silver.progress import Progress
 
 _FROM_BY: Final = SILVER["live"].names.index("from_by") - len(SILVER_KEYS["live"])
 _Answer = TypeVar("_Answer")
@@ -58,7 +55,7 @@ class BrokerThen(NamedTuple):
     by: By | None = None
 
 
-class Origin(NamedTuple):
+class ValueOrigin(NamedTuple):
     """When a value began to hold, and who caused that; by None: not known."""
 
     ms: int
@@ -74,35 +71,45 @@ class End(NamedTuple):
     broker_names: list[str]
 
 
-class Past:
-    """One epoch of a namespace, as silver has it."""
+class EpochPast:
+    """One epoch of a namespace, as silver has it.
 
-    def __init__(self, namespace: str, epoch: str, silver: Silver) -> None:
-        self.lake = silver.lake
+    Args:
+        area: another folder for silver's tables.
+    """
+
+    def __init__(self, lake: Lake, namespace: str, epoch: str, known: Progress, area: str | None = None) -> None:
+        self.lake = lake
+        self._area = area
         self.namespace = namespace
         self.epoch = epoch
-        self.silver = silver
+        self.progress = known
 
     @property
-    def content(self) -> Content:
-        """How far silver is."""
-        return self.silver.content
+    def gaps(self) -> list[tuple[int, int]]:
+        """From when to when (ms) changes are missing."""
+        return progress.gaps(self.lake, self.namespace, self.epoch)
 
     @property
     def begin_ms(self) -> int:
         """The first instant that is known, ms."""
-        return self.content.begin_ms
+        return self.progress.begin_ms
 
     def end_ms(self) -> int:
         """The last instant that is known, ms.
 
         That is when the stream was last read to its end; else that of the newest change or heartbeat.
         """
-        observed = observed_ms(self.lake, self.namespace, self.epoch, self.content.seq)
-        if observed is not None:
-            return max(self.content.ms, observed)
-        heard = last_position(self.lake, "heartbeats", self.namespace, self.epoch)
-        return max(self.content.ms, heard.id.ms if heard else 0)
+        if self.progress.observed_ms is not None:
+            return max(self.progress.ms, self.progress.observed_ms)
+        heard = pc.max(self._read("bronze/heartbeats", ["ms"], pc.field("ms") > self.progress.ms)["ms"]).as_py()
+        return max(self.progress.ms, heard or 0)
+
+    def _read(self, name: str, columns: list[str], where: Any) -> pa.Table:
+        area = self._area if name.startswith("silver/") else None
+        return self.lake.read(
+            name, namespace=self.namespace, epoch=self.epoch, columns=columns, where=where, area=area
+        )  # fmt: skip
 
     def rows(
         self, table: str, at_ms: int, *, wanted: Any = None, topic: str | None = None, columns: list[str] | None = None
@@ -114,21 +121,17 @@ class Past:
             topic: of queue data or mappings: only this one.
             columns: default: all.
         """
-        buckets = None if topic is None else buckets_of(topic)
-        at_us = at_ms * 1000
-        files = [
-            file
-            for file in self.silver.of(table, buckets)
-            if file.low["valid_from"] <= at_us and (file.nulls["valid_to"] or file.high["valid_to"] > at_us)
-        ]
-        at = pa.scalar(at_us, MOMENT)
-        holds = (pc.field("valid_from") <= at) & (pc.field("valid_to").is_null() | (pc.field("valid_to") > at))
+        at, seq = pa.scalar(at_ms * 1000, MOMENT), self.progress.seq
+        # what later changes than those that count began is not there yet, and what they ended holds
+        holds = (pc.field("valid_from") <= at) & (pc.field("from_seq") <= seq) & (
+            pc.field("to_seq").is_null() | (pc.field("to_seq") > seq) | (pc.field("valid_to") > at)
+        )  # fmt: skip
         if topic is not None:
             holds = (pc.field("topic") == topic) & holds
         if wanted is not None:
             holds = wanted & holds
         columns = columns or SILVER[table].names
-        found = self.silver.read(table, files=files, columns=columns, wanted=holds)
+        found = self._read(f"silver/{table}", columns, holds)
         return list(zip(*(found.column(name).to_pylist() for name in columns), strict=True))
 
     def _cells(self, table: str, at_ms: int, *, wanted: Any = None, topic: str | None = None) -> list[tuple[Any, ...]]:
@@ -155,29 +158,27 @@ class Past:
             topic,
             acting_master=config.get("supportActingMaster") == "true",
             order_messages=config.get("orderMessageEnable") == "true",
-            live_by_cluster=behaviour_of(self.content.compat).live_by_cluster,
+            live_by_cluster=behaviour_of(self.progress.compat).live_by_cluster,
         )
 
-    def origins(self, topic: str, at_ms: int) -> dict[str, Origin]:
+    def origins(self, topic: str, at_ms: int) -> dict[str, ValueOrigin]:
         """Since when a topic's queue data were as they were at an instant, by brokerName."""
         columns = ["broker_name", "valid_from", "from_by"]
         rows = self.rows("queue_data", at_ms, topic=topic, columns=columns)
-        return {name: Origin(_ms(since), _by(by)) for name, since, by in rows}
+        return {name: ValueOrigin(_ms(since), _by(by)) for name, since, by in rows}
 
-    def row_origins(self, at_ms: int) -> list[tuple[str, Origin]]:
+    def row_origins(self, at_ms: int) -> list[tuple[str, ValueOrigin]]:
         """Since when each value of the broker rows was as it was at an instant; a brokerName may be there often."""
         columns = ["broker_name", "valid_from", "from_by"]
         rows = [row for table in ("broker_row", "broker_addr") for row in self.rows(table, at_ms, columns=columns)]
-        return [(name, Origin(_ms(since), _by(by))) for name, since, by in rows]
+        return [(name, ValueOrigin(_ms(since), _by(by))) for name, since, by in rows]
 
     def end_of(self, topic: str, at_ms: int) -> End | None:
         """How a topic that is not there at an instant had ended; None: it had never been there."""
-        at_us = at_ms * 1000
-        every = self.silver.of("queue_data", buckets_of(topic))
-        files = [file for file in every if file.low.get("valid_to", at_us + 1) <= at_us]
-        ended = (pc.field("topic") == topic) & (pc.field("valid_to") <= pa.scalar(at_us, MOMENT))
+        at, seq = pa.scalar(at_ms * 1000, MOMENT), self.progress.seq
+        ended = (pc.field("topic") == topic) & (pc.field("valid_to") <= at) & (pc.field("to_seq") <= seq)
         columns = ["to_seq", "valid_to", "ended_by", "to_by", "broker_name"]
-        rows = self.silver.read("queue_data", files=files, columns=columns, wanted=ended).to_pylist()
+        rows = self._read("silver/queue_data", columns, ended).to_pylist()
         if not rows:
             return None
         last = max(rows, key=lambda row: row["to_seq"])
@@ -246,11 +247,11 @@ class Past:
             timeouts: who -> how long before the instant (ms) its heartbeats count.
         """
         since_ms = at_ms - max(timeouts.values(), default=0)
-        files = self._heartbeat_files(since_ms, at_ms)
-        if not timeouts or not files:
+        if not timeouts:
             return {}
-        dataset = self.lake.dataset(files, BRONZE["heartbeats"])
-        beats = dataset.to_table(columns=["e"], filter=(pc.field("ms") > since_ms) & (pc.field("ms") <= at_ms))
+        days = (pc.field("day") >= _day(since_ms)) & (pc.field("day") <= _day(at_ms))
+        during = days & (pc.field("ms") > since_ms) & (pc.field("ms") <= at_ms) & pc.field("reason").is_null()
+        beats = self._read("bronze/heartbeats", ["e"], during)
         heard: dict[str, int] = {}
         through: dict[str, dict[str, list[int]]] = {}
         for e in beats.column("e").to_pylist():
@@ -260,10 +261,9 @@ class Past:
                 through.setdefault(beat.who, {}).setdefault(beat.front_end, []).append(beat.ms)
         return {who: LastBeat(ms, _front_ends(ms, [*through[who].values()])) for who, ms in heard.items()}
 
-    def _heartbeat_files(self, since_ms: int, at_ms: int) -> list[File]:
-        """Files that may hold heartbeats of that time."""
-        files = self.lake.table("bronze/heartbeats").files(**owner(self.namespace, self.epoch))
-        return [file for file in files if file.high["ms"] > since_ms and file.low["ms"] <= at_ms]
+
+def _day(ms: int) -> str:
+    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d")
 
 
 def _ms(moment: datetime) -> int:
@@ -281,16 +281,16 @@ def _front_ends(newest_ms: int, beats: list[list[int]]) -> int:
     return sum(newest_ms - max(moments) <= longest * 3 // 2 for moments in beats)
 
 
-class _Beat(msgspec.Struct):
+class _LastBeat(msgspec.Struct):
     ms: int
     who: str
     front_end: str = ""
 
 
-_beat = msgspec.json.Decoder(_Beat)
+_beat = msgspec.json.Decoder(_LastBeat)
 
 
-def find_past(lake: Lake, namespace: str, at_ms: int) -> Past:
+def find_past(lake: Lake, namespace: str, at_ms: int) -> EpochPast:
     """The epoch of a namespace that was live at an instant.
 
     Raises:
@@ -317,7 +317,7 @@ def find_past(lake: Lake, namespace: str, at_ms: int) -> Past:
             f"{show_ms(at_ms)} is after the end of the past that the lake knows of namespace {namespace!r}: it ends "
             f"at {show_ms(end_ms)}; {then}"
         )
-    for from_ms, to_ms in past.content.holes:
+    for from_ms, to_ms in past.gaps:
         if from_ms < at_ms < to_ms:
             raise LakeError(
                 f"what held at {show_ms(at_ms)} is not known: changes between {show_ms(from_ms)} and {show_ms(to_ms)} "
@@ -328,7 +328,7 @@ def find_past(lake: Lake, namespace: str, at_ms: int) -> Past:
 
 def no_past(lake: Lake, namespace: str) -> LakeError:
     """The error that a lake knows nothing of a namespace."""
-    known = sorted({name for name, _ in lake.owners(PART)})
+    known = sorted({name for name, _ in lake.owners()})
     holds = (
         f"it holds {', '.join(known)}: is it another --namespace?" if known else "it is empty: is it another --lake?"
     )
@@ -337,13 +337,13 @@ def no_past(lake: Lake, namespace: str) -> LakeError:
     )
 
 
-def all_pasts(lake: Lake, namespace: str) -> list[Past]:
+def all_pasts(lake: Lake, namespace: str) -> list[EpochPast]:
     """Every epoch of a namespace that silver has."""
-    found = ((epoch, load(lake, namespace, epoch)) for epoch in lake.epochs(PART, namespace))
-    return [Past(namespace, epoch, tables) for epoch, tables in found if tables is not None]
+    found = ((epoch, progress.last(lake, namespace, epoch)) for epoch in lake.epochs(namespace))
+    return [EpochPast(lake, namespace, epoch, known) for epoch, known in found if known is not None]
 
 
-def ask(lake: Lake, namespace: str, at_ms: int, question: Callable[[Past], _Answer]) -> _Answer:
+def ask(lake: Lake, namespace: str, at_ms: int, question: Callable[[EpochPast], _Answer]) -> _Answer:
     """Answer a question about the past.
 
     Raises:

@@ -15,15 +15,13 @@ Where this package is installed, Spark finds the source by itself (``pyspark_red
 | startingUnread | how many entries up to startingId, after that change, cannot be read | 0 |
 | startingTime | instead of startingId: a moment (ISO 8601, UTC if it names no zone), from which on | |
 | endingTime | up to this moment, without it | |
-| epoch | of the registry that must answer; another is an error | whoever answers |
+| epoch | of the registry that must answer; a different one is an error | any |
 | maxEntriesPerTrigger | admission: at most, of changes; about, of the others | 250000 |
-| minEntriesPerTrigger | a stream: a batch waits for so many, but not for longer than maxTriggerDelay | 0 |
-| maxTriggerDelay | seconds since the query saw that there is something new | 10 |
 | partitions | tasks of a batch, at most | 4 |
-| reader | a stream: the name under which Redis is told what was read, and keeps what was not | nobody |
+| reader | a stream: the name under which Redis notes what was read, and keeps what was not | nobody |
 
-Columns: those of ``mqregistry.pipeline.lake.schema.BRONZE[stream]``, and ``reason`` and ``raw``, which are set for an
-entry that cannot be read and else null. An offset is the last entry read, with its number and the registry's epoch.
+Columns: those of ``mqregistry.pipeline.lake.schema.BRONZE[stream]``; ``reason`` and ``raw`` are set for an entry that
+cannot be read and else null. An offset is the last entry read, with its number and the registry's epoch.
 What was trimmed, deleted or replaced before it was read is an error
 (``mqregistry.pipeline.redis_stream.stream.GapError``), never passed over.
 
@@ -35,8 +33,6 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-import math
-import time
 from collections.abc import Iterator, Mapping, MutableMapping
 from typing import Any, Final
 
@@ -57,19 +53,19 @@ from mqregistry.events.journal import Stream as StreamName
 from mqregistry.store.streams import acknowledge_with
 
 from ..garbage import collection_paused
-from .entries import SOURCE
+from ..lake.schema import BRONZE
 from .ranges import OLDEST, UNKNOWN, EntryId, Position, parse_id
 from .stream import Login, Stream, StreamHead
 
 _OPTIONS: Final = {
     "url", "password", "namespace", "stream", "startingid", "startingseq", "startingunread", "startingtime",
-    "endingtime", "epoch", "maxentriespertrigger", "minentriespertrigger", "maxtriggerdelay", "partitions", "reader",
+    "endingtime", "epoch", "maxentriespertrigger", "partitions", "reader",
     "path",
 }  # fmt: skip
 _LEAST_PER_PARTITION: Final = 20_000  # below, a task costs more than it saves
 
 
-class Range(InputPartition):
+class EntryRange(InputPartition):
     """Entries after ``start`` up to ``end``; first: the first of them, where ``start`` is no entry."""
 
     def __init__(self, start: Position, end: Position, epoch: str, first: EntryId | None) -> None:
@@ -91,7 +87,7 @@ class RedisStreamSource(DataSource):
 
     def schema(self) -> StructType:
         """The columns that the module's docstring names."""
-        return from_arrow_schema(SOURCE[self._config.stream])
+        return from_arrow_schema(BRONZE[self._config.stream])
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Everything from startingId to the newest entry."""
@@ -131,8 +127,6 @@ class _Config:
         self.epoch = given.get("epoch")
         self.reader = given.get("reader")
         self.limit = _number(given, "maxEntriesPerTrigger", 250_000, 1)
-        self.least = _number(given, "minEntriesPerTrigger", 0, 0)
-        self.delay_s = _seconds(given, "maxTriggerDelay", 10.0)
         self.partitions = _number(given, "partitions", 4, 1)
 
     def open(self) -> Stream:
@@ -146,17 +140,6 @@ def _number(given: Mapping[str, str], name: str, default: int, least: int) -> in
     if not text.isdecimal() or int(text) < least:
         raise ConfigError(f"redis_stream: {name} {text!r}: expected a whole number, {least} or more")
     return int(text)
-
-
-def _seconds(given: Mapping[str, str], name: str, default: float) -> float:
-    text = given.get(name.lower(), str(default))
-    try:
-        found = float(text)
-    except ValueError:
-        found = math.nan
-    if not 0 <= found < math.inf:
-        raise ConfigError(f"redis_stream: {name} {text!r}: expected a number of seconds")
-    return found
 
 
 def _moment_ms(given: Mapping[str, str], name: str) -> int | None:
@@ -190,26 +173,27 @@ class _Reader:
         ending_ms = self._config.ending_ms
         return stream.last() if ending_ms is None else stream.at_or_before(_last_before(ending_ms))
 
-    def _ranges(self, stream: Stream, head: StreamHead, start: Position, end: Position, epoch: str) -> list[Range]:
+    def _ranges(self, stream: Stream, head: StreamHead, start: Position, end: Position, epoch: str) -> list[EntryRange]:
         if start.id >= end.id:
             return []
         ends = stream.cut(start, end, self._config.partitions, _LEAST_PER_PARTITION)
         starts = [start, *ends[:-1]]
         first = head.first_id if start.id == OLDEST else None
         return [
-            Range(begin, end, epoch, first if begin is start else None) for begin, end in zip(starts, ends, strict=True)
+            EntryRange(begin, end, epoch, first if begin is start else None)
+            for begin, end in zip(starts, ends, strict=True)
         ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The entries of one range."""
-        assert isinstance(partition, Range)
+        assert isinstance(partition, EntryRange)
         with collection_paused(), contextlib.closing(self._config.open()) as stream:
             for page in stream.read(partition.start, partition.end, partition.epoch, partition.first):
                 yield page.batch
 
 
 class _BatchReader(_Reader, DataSourceReader):
-    def partitions(self) -> list[Range]:
+    def partitions(self) -> list[EntryRange]:
         stream = self._config.open()
         try:
             head = stream.head()
@@ -217,7 +201,7 @@ class _BatchReader(_Reader, DataSourceReader):
             start = self._begin(stream)
             stream.check(start, epoch, head)
             end = self._end(stream)
-            return self._ranges(stream, head, start, end, epoch) or [Range(start, start, epoch, None)]
+            return self._ranges(stream, head, start, end, epoch) or [EntryRange(start, start, epoch, None)]
         finally:
             stream.close()
 
@@ -229,10 +213,9 @@ class _StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow
         super().__init__(config)
         self._kept: Stream | None = None
         self._target: Position | None = None
-        self._due_s: float | None = None  # when what waits is a batch, however little it is
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"_config": self._config, "_kept": None, "_target": None, "_due_s": None}
+        return {"_config": self._config, "_kept": None, "_target": None}
 
     @property
     def _stream(self) -> Stream:
@@ -255,7 +238,7 @@ class _StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow
         head = self._stream.head()
         self._stream.check(begin, epoch, head)
         end = self._target or self._end(self._stream)
-        if end.id <= begin.id or self._waits(begin, end):
+        if end.id <= begin.id:
             return start
         if isinstance(limit, ReadMaxRows):
             end = self._stream.after(begin, limit.max_rows, end)
@@ -263,22 +246,11 @@ class _StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow
             raise ConfigError(f"redis_stream cannot limit a batch by {limit}")
         return _offset(end, epoch)
 
-    def _waits(self, begin: Position, end: Position) -> bool:
-        """Whether so little is there that a batch can wait for more."""
-        if self._target or not self._config.least:
-            return False
-        now_s = time.monotonic()
-        self._due_s = self._due_s or now_s + self._config.delay_s
-        if now_s < self._due_s and self._stream.after(begin, self._config.least, end).id >= end.id:
-            return True
-        self._due_s = None
-        return False
-
     def reportLatestOffset(self) -> dict[str, Any] | None:
         head = self._stream.head()
         return _offset(self._stream.last(), head.epoch)
 
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[Range]:
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[EntryRange]:
         (begin, epoch), (last, _) = _position(start), _position(end)
         head = self._stream.head()
         self._stream.check(begin, epoch, head)

@@ -1,28 +1,24 @@
 """Turns a page of stream entries into one Arrow batch: a few values as columns, the event as it was.
 
-An entry that cannot be read is included with a reason and its raw bytes: the writer puts it into quarantine.
+An entry that cannot be read is included with a reason and its raw bytes, and nothing of the event.
 """
 
 from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 
 from mqregistry.events.changes import Change, decode_change, may_pass_over
-from mqregistry.events.journal import STREAMS, Stream, decode, decode_heartbeat, decode_lookups
+from mqregistry.events.journal import Stream, decode, decode_heartbeat, decode_lookups
 from mqregistry.store.connection.blocking import Entry
 
 from ..lake.schema import BRONZE
 from .ranges import UNKNOWN, EntryId, parse_id
-
-_REASON: Final = [pa.field("reason", pa.string()), pa.field("raw", pa.binary())]
-# What the source gives: bronze's columns, and for an entry that goes into quarantine why, and its bytes.
-SOURCE: Final[dict[Stream, pa.Schema]] = {stream: pa.schema([*BRONZE[stream], *_REASON]) for stream in STREAMS}
 
 
 class Page(NamedTuple):
@@ -33,7 +29,7 @@ class Page(NamedTuple):
 
 
 def entry_id(entry: Entry) -> EntryId:
-    """The id of an entry."""
+    """Parses the id of a stream's entry."""
     return parse_id(entry[0].decode())
 
 
@@ -43,7 +39,7 @@ def seq_of(entry: Entry) -> int:
 
 
 def page(stream: Stream, entries: Sequence[Entry]) -> Page:
-    """Entries as a batch with the schema ``SOURCE[stream]``."""
+    """Entries as a batch with the schema ``BRONZE[stream]``."""
     try:
         return _build(stream, entries)
     except (msgspec.DecodeError, pa.ArrowInvalid, ValueError, OverflowError):
@@ -66,7 +62,7 @@ def _build(stream: Stream, entries: Sequence[Entry]) -> Page:
     text = pa.array(values, pa.binary()).cast(pa.string())  # checks the encoding
     nothing = [pa.nulls(count, pa.string()), pa.nulls(count, pa.binary())]
     arrays = [*_ids(entries), *columns, text, *nothing]
-    return Page(pa.RecordBatch.from_arrays(arrays, schema=SOURCE[stream]), seqs)
+    return Page(pa.RecordBatch.from_arrays(arrays, schema=BRONZE[stream]), seqs)
 
 
 def _change_columns(values: list[bytes]) -> tuple[list[pa.Array], list[int]]:
@@ -136,9 +132,7 @@ def _build_one_by_one(stream: Stream, entries: Sequence[Entry]) -> Page:
             seqs += one.seqs
             continue
         at = entry_id(entry)
-        blank: dict[str, Any] = {"ms": at.ms, "seq": UNKNOWN, "type": "", "part": 1, "parts": 1, "e": ""}
-        row = blank | {"id_ms": at.ms, "id_n": at.n, "reason": fault, "raw": raw_of(entry[1])}
-        schema = SOURCE[stream]
-        batches.append(pa.RecordBatch.from_pylist([{name: row[name] for name in schema.names}], schema=schema))
+        row = {"id_ms": at.ms, "id_n": at.n, "ms": at.ms, "reason": fault, "raw": raw_of(entry[1])}
+        batches.append(pa.RecordBatch.from_pylist([row], schema=BRONZE[stream]))
         seqs.append(UNKNOWN)
     return Page(pa.Table.from_batches(batches).combine_chunks().to_batches()[0], seqs)

@@ -97,7 +97,7 @@ class Stream:
         self._numbered = name == "changes"
 
     def close(self) -> None:
-        """Close the connection."""
+        """Close the connection to Redis."""
         self._commands.close()
 
     def epoch(self) -> tuple[str, int]:
@@ -118,7 +118,7 @@ class Stream:
         return epoch, seq
 
     def head(self) -> StreamHead:
-        """The stream now."""
+        """Returns what the stream holds now."""
         epoch, seq = self.epoch()
         info = self._commands.info()
         if info is None:
@@ -147,7 +147,7 @@ class Stream:
             count, end = 100, f"({found[-1][0].decode()}"
 
     def last(self) -> Position:
-        """The newest entry."""
+        """Returns the newest entry of the stream."""
         return self.at_or_before(EntryId(2**63 - 1, 0))
 
     def check(self, start: Position, epoch: str, head: StreamHead) -> None:
@@ -160,7 +160,7 @@ class Stream:
         if head.epoch != epoch:
             raise GapError(
                 f"{here} is of another registry: its epoch is {head.epoch}, the pipeline was reading epoch {epoch} "
-                f"up to {_shown(start)}; Redis came back empty, or it is another one. "
+                f"up to {_shown(start)}; Redis came back empty, or this is a different Redis. "
                 f"Run 'mqregistry pipeline run' again: it begins the history of {head.epoch} beside the old one"
             )
         if start.id == OLDEST and start.seq == UNKNOWN:

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import altair as alt
 
-from ..gold.spans import HOUR_MS
-from .facts import EVENTS, Facts, Row
+from ..gold.tables import HOUR_MS
+from .facts import EVENTS, ReportFacts, Row
 from .formats import length, moment, share
 from .headlines import unwritable
 
@@ -29,7 +29,7 @@ _SHORTEST_MS: Final = 60_000  # of a time axis
 Chart = dict[str, Any]
 
 
-def availability(facts: Facts) -> tuple[Chart | None, str]:
+def availability(facts: ReportFacts) -> tuple[Chart | None, str]:
     """Bars of what every broker was, worst first; and a note about those that are not shown."""
     down: Counter[str] = Counter()
     for spell in unwritable(facts.spells):
@@ -82,7 +82,7 @@ def availability(facts: Facts) -> tuple[Chart | None, str]:
     return _spec((base + over) if spells else base, alt.Step(20)), note.strip()
 
 
-def events(facts: Facts) -> tuple[list[Chart], str]:
+def events(facts: ReportFacts) -> tuple[list[Chart], str]:
     """Registrations and the kinds of removal over time."""
     step = _bucket(facts)
     counts: Counter[tuple[int, str]] = Counter()
@@ -113,7 +113,7 @@ def events(facts: Facts) -> tuple[list[Chart], str]:
     return panels, f"One bar is {length(step)}." if panels else ""
 
 
-def heartbeats(facts: Facts) -> tuple[Chart | None, str]:
+def heartbeats(facts: ReportFacts) -> tuple[Chart | None, str]:
     """Every process against time: how late it was."""
     if not facts.beats:
         return None, ""
@@ -160,7 +160,7 @@ def _how(missed: int, late: float) -> str:
     return "1 missed" if missed == 1 else "2 to 5 missed" if missed <= 5 else "more missed"
 
 
-def skew(facts: Facts) -> Chart | None:
+def skew(facts: ReportFacts) -> Chart | None:
     """Topics whose write queues are spread most unevenly over their brokers."""
     rows = [
         {"topic": row["topic"], "max_mean": row["queue_max_mean"], "brokers": row["brokers"],
@@ -174,12 +174,27 @@ def skew(facts: Facts) -> Chart | None:
                  _tips("topic", "brokers", "write queues", "cv"), "#8e7cc3")  # fmt: skip
 
 
-def missing(facts: Facts) -> Chart | None:
+def missing(facts: ReportFacts) -> Chart | None:
     """Topics that were looked up, and did not exist."""
     rows = [{**row, "label": f"{row['lookups']:,}"} for row in facts.missing[:15]]
     if not rows:
         return None
     return _bars(rows, "topic", "lookups", "lookups answered 'no such topic'", _tips("topic", "lookups"), _BAD)
+
+
+def fragile(facts: ReportFacts) -> Chart | None:
+    """Topics that one loss would most often have left without a writable queue."""
+    rows = [
+        {"topic": row["topic"], "share": round(1 - row["score"], 4), "at risk": length(row["risk_ms"]),
+         "any one broker": share(row["broker_loss_ms"] / row["routable_ms"]),
+         "any one host": share(row["host_loss_ms"] / row["routable_ms"]),
+         "any one zone": share(row["zone_loss_ms"] / row["routable_ms"]), "label": share(1 - row["score"])}
+        for row in facts.fragile[:15] if row["risk_ms"]
+    ]  # fmt: skip
+    if not rows:
+        return None
+    tips = _tips("topic", "at risk", "any one broker", "any one host", "any one zone")
+    return _bars(rows, "topic", "share", "share of its time in which one loss would have ended writes", tips, _WARN)
 
 
 def _bars(rows: list[Row], name: str, value: str, title: str, tips: list[Any], colour: str) -> Chart:
@@ -205,7 +220,7 @@ def _data(rows: list[Row]) -> Any:
     return alt.Data(values=rows)  # type: ignore[no-untyped-call]
 
 
-def _time(facts: Facts, *, domain: bool = True) -> Any:
+def _time(facts: ReportFacts, *, domain: bool = True) -> Any:
     """domain: in one layer of a plot alone."""
     if not domain:
         return alt.X("from:T", scale=alt.Scale(type="utc", nice=False))
@@ -216,12 +231,12 @@ def _time(facts: Facts, *, domain: bool = True) -> Any:
     return alt.X("from:T", scale=scale, axis=axis)
 
 
-def _end(facts: Facts) -> int:
+def _end(facts: ReportFacts) -> int:
     """The end of all time axes (ms)."""
     return max(facts.until_ms, facts.since_ms + _SHORTEST_MS)
 
 
-def _cell(facts: Facts, start: int, step: int) -> Row:
+def _cell(facts: ReportFacts, start: int, step: int) -> Row:
     """A period, as much of it as is on the axis."""
     return {"from": max(start, facts.since_ms), "to": min(start + step, _end(facts))}
 
@@ -237,7 +252,7 @@ def _tips(*names: str) -> list[Any]:
     return [alt.Tooltip(f"{name}:N") for name in names]
 
 
-def _bucket(facts: Facts) -> int:
+def _bucket(facts: ReportFacts) -> int:
     """How long a bar or a cell is: an hour, and more over long stretches."""
     hours = (facts.to_ms - facts.from_ms) // HOUR_MS
     days = -(-hours // (24 * _MOST_COLUMNS))

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..gold.brokers import EVENTS as COLUMN_OF
-from ..gold.spans import DAY_MS, HOUR_MS, NEVER
-from ..gold.tables import last, read
+from ..gold.tables import DAY_MS, HOUR_MS, NEVER, last, read
 from ..lake.lake import Lake
 
 _TOPIC_HOURS: Final = 48 * HOUR_MS  # over longer stretches topics are read by days
-EVENTS: Final = tuple(COLUMN_OF.values())
+EVENTS: Final = ("registrations", "expiries", "closes", "unregistrations", "reaps")
 Row = dict[str, Any]
 
 
@@ -37,7 +34,7 @@ class Spell:
 
 
 @dataclass
-class Facts:
+class ReportFacts:
     """One epoch between two moments.
 
     from_ms, to_ms: whole hours. since_ms: from_ms, or the first appearance of a broker. until_ms: to_ms, or where
@@ -62,6 +59,7 @@ class Facts:
     missing: list[Row] = field(default_factory=list)
     unused: list[str] = field(default_factory=list)
     alarms: list[Row] = field(default_factory=list)
+    fragile: list[Row] = field(default_factory=list)
     topics: int = 0
     lookups: int = 0
 
@@ -71,13 +69,15 @@ class Facts:
         return not (self.brokers or self.topics or self.missing or self.beats)
 
 
-def gather(lake: Lake, namespace: str, epoch: str, from_ms: int | None, to_ms: int | None, default_ms: int) -> Facts:
+def gather(
+    lake: Lake, namespace: str, epoch: str, from_ms: int | None, to_ms: int | None, default_ms: int
+) -> ReportFacts:
     """Read the facts of one epoch.
 
     Args:
         from_ms, to_ms: None: the last ``default_ms`` before the end of observation (or before ``to_ms``).
     """
-    _, seen = last(lake, namespace, epoch)
+    seen = last(lake, namespace, epoch)
     now = seen.now_ms if seen else 0
     to_ms = -(-min(now, to_ms or NEVER) // HOUR_MS) * HOUR_MS
     from_ms = max(0, to_ms - default_ms) if from_ms is None else from_ms // HOUR_MS * HOUR_MS
@@ -87,13 +87,14 @@ def gather(lake: Lake, namespace: str, epoch: str, from_ms: int | None, to_ms: i
     if begins is not None:  # no axis for a time before the first broker
         since_ms = max(from_ms, round(begins.timestamp() * 1000))
         from_ms = max(from_ms, since_ms // HOUR_MS * HOUR_MS)
-    facts = Facts(namespace, epoch, from_ms, to_ms, since_ms, min(to_ms, now))
+    facts = ReportFacts(namespace, epoch, from_ms, to_ms, since_ms, min(to_ms, now))
     if from_ms >= to_ms:
         return facts
     # what happens at the end of observation counts, though no time has passed since
     _add_spells(facts, states, last_ms=facts.until_ms - (facts.until_ms < now))
     hours: dict[str, Any] = {"grain": "hour", "from_ms": from_ms, "to_ms": to_ms}
-    facts.brokers, facts.events = _brokers(read(lake, "broker", namespace, epoch, **hours), facts.spells)
+    left = {spell.broker_name: spell.start_ms for spell in facts.spells if spell.open and spell.state == "absent"}
+    facts.brokers, facts.events = _brokers(read(lake, "broker", namespace, epoch, **hours), left)
     facts.beats = _starts(read(lake, "heartbeat", namespace, epoch, **hours)).to_pylist()
     facts.clusters = _latest(read(lake, "cluster", namespace, epoch, **hours), "cluster")
     _topics(lake, facts, hours)
@@ -111,7 +112,7 @@ def _starts(rows: pa.Table) -> pa.Table:
     return rows.append_column("start_ms", _ms(rows["period_start"])).drop_columns(["period_start", "grain"])
 
 
-def _add_spells(facts: Facts, states: pa.Table, last_ms: int) -> None:
+def _add_spells(facts: ReportFacts, states: pa.Table, last_ms: int) -> None:
     """States cut to the report; of a broker that is gone for good nothing where it was gone all the time."""
     start = _ms(states["valid_from"]).to_pylist()
     end = _ms(states["valid_to"]).to_pylist()
@@ -130,20 +131,17 @@ def _add_spells(facts: Facts, states: pa.Table, last_ms: int) -> None:
     facts.spells.sort(key=lambda spell: (spell.broker_name, spell.start_ms))
 
 
-def _brokers(rows: pa.Table, spells: list[Spell]) -> tuple[list[Row], list[Row]]:
+def _brokers(rows: pa.Table, gone: dict[str, int]) -> tuple[list[Row], list[Row]]:
     """Figures of every broker over the whole time, worst first; events of every hour.
 
-    Times are those of the spells: a broker that went and did not return counts as absent to the end of the report,
-    which gold, not knowing whether it is gone for good, leaves out of later hours.
+    They are sums of gold's hours, as SQL gives them: a broker that went and did not return is observed to the end of
+    the hour in which it went, for gold cannot know whether it left for good.
+
+    Args:
+        gone: brokers that did not return: name -> since when.
     """
-    times: dict[str, dict[str, int]] = defaultdict(lambda: {"observed_ms": 0, "present_ms": 0, "writable_ms": 0})
-    for spell in spells:
-        of_one = times[spell.broker_name]
-        of_one["observed_ms"] += spell.length_ms * (spell.state != "unknown")
-        of_one["present_ms"] += spell.length_ms * (spell.state in ("read_only", "writable"))
-        of_one["writable_ms"] += spell.length_ms * (spell.state == "writable")
     rows = _starts(rows)
-    sums = ["outages", "recoveries", "flaps", "unwritable_spells",
+    sums = ["observed_ms", "present_ms", "writable_ms", "outages", "recoveries", "flaps", "unwritable_spells",
             "write_recoveries", "write_flaps", *EVENTS]  # fmt: skip
     of_broker = rows.group_by("broker_name").aggregate(
         [*((name, "sum") for name in sums), ("cluster", "max"), ("recovery_ms_max", "max"),
@@ -152,7 +150,7 @@ def _brokers(rows: pa.Table, spells: list[Spell]) -> tuple[list[Row], list[Row]]
     brokers = []
     for row in of_broker.to_pylist():
         row = {name.removesuffix("_sum").removesuffix("_max"): value for name, value in row.items()}
-        row |= times[row["broker_name"]]
+        row["gone_ms"] = gone.get(row["broker_name"])
         for share, part in (("availability", "present_ms"), ("write_availability", "writable_ms")):
             row[share] = row[part] / row["observed_ms"] if row["observed_ms"] else None
         brokers.append(row)
@@ -172,7 +170,7 @@ def _latest(rows: pa.Table, key: str) -> list[Row]:
     return list({row[key]: row for row in rows.to_pylist()}.values())
 
 
-def _topics(lake: Lake, facts: Facts, hours: dict[str, Any]) -> None:
+def _topics(lake: Lake, facts: ReportFacts, hours: dict[str, Any]) -> None:
     """Topics: the most skewed at the end, missing, unused."""
     when = hours
     if facts.to_ms - facts.from_ms > _TOPIC_HOURS:
@@ -192,6 +190,18 @@ def _topics(lake: Lake, facts: Facts, hours: dict[str, Any]) -> None:
             [("queue_max_mean", "descending"), ("queue_cv", "descending"), ("topic", "ascending")]
         )
         facts.skewed = now.slice(0, 15).to_pylist()
+    facts.fragile = _fragile(read(lake, "resilience", *place, **when))
     missing = read(lake, "missing_topic", *place, **when).group_by("topic").aggregate([("lookups", "sum")])
     missing = missing.sort_by([("lookups_sum", "descending"), ("topic", "ascending")])
     facts.missing = [{"topic": row["topic"], "lookups": row["lookups_sum"]} for row in missing.to_pylist()]
+
+
+def _fragile(rows: pa.Table) -> list[Row]:
+    """Topics by how much of their time any one loss would have ended writes, worst first."""
+    sums = ["routable_ms", "broker_loss_ms", "host_loss_ms", "zone_loss_ms", "any_loss_ms"]
+    found = rows.group_by("topic").aggregate([(name, "sum") for name in sums]).to_pylist()
+    topics = [{name.removesuffix("_sum"): value for name, value in row.items()} for row in found]
+    for row in topics:
+        row["score"] = row["any_loss_ms"] / row["routable_ms"]
+        row["risk_ms"] = row["routable_ms"] - row["any_loss_ms"]
+    return sorted(topics, key=lambda row: (row["score"], -row["routable_ms"], row["topic"]))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ..gold.spans import DAY_MS
-from .facts import Facts, Spell
+from ..gold.tables import DAY_MS
+from .facts import ReportFacts, Spell
 from .formats import count, length, moment, share
 
 GOOD, WARN, BAD = "good", "warn", "bad"
@@ -21,7 +21,47 @@ class Headline(NamedTuple):
     tone: str
 
 
-def headlines(facts: Facts) -> list[Headline]:
+def first_line(facts: ReportFacts) -> str:
+    """What is worst, in one sentence that needs no other."""
+    away = {name for name, state in facts.now.items() if state == "absent"}
+    since = {spell.broker_name: spell for spell in facts.spells if spell.open and spell.broker_name in away}
+    at = moment(facts.until_ms)
+    if away and len(away) == len(facts.now):
+        return f"No broker was registered at {at}; the last one went at {moment(max(_went(since, facts)))}."
+    if since:
+        spell = min(since.values(), key=lambda spell: spell.start_ms)
+        others = f", and {count(len(away) - 1, 'other')} with it" if len(away) > 1 else ""
+        return (
+            f"{spell.broker_name} has been away since {moment(spell.start_ms)} ({length(spell.length_ms)} at {at})"
+            f"{others}."
+        )
+    found = unwritable(facts.spells)
+    if found:
+        worst = max(found, key=lambda spell: (spell.length_ms, -spell.start_ms))
+        what = "was away" if worst.state == "absent" else "took no messages"
+        now = "and still does not" if worst.open else "and does again"
+        several = f"; {count(len(found), 'such stretch', 'such stretches')} in all" if len(found) > 1 else ""
+        return (
+            f"{worst.broker_name} {what} for {length(worst.length_ms)} from {moment(worst.start_ms)}, {now}{several}."
+        )
+    missed = [row for row in facts.beats if row["missed_beats"]]
+    if missed:
+        worst_row = max(missed, key=lambda row: row["missed_beats"])
+        name = worst_row["broker_name"] or worst_row["who"]
+        return (
+            f"Every broker took messages all the time; {name} beat late, at worst "
+            f"{length(worst_row['interval_ms_max'])} after the beat before."
+        )
+    if not facts.spells:
+        return "No broker was seen for any time."
+    return "Nothing was wrong: every broker took messages all the time, and beat when it was expected."
+
+
+def _went(since: dict[str, Spell], facts: ReportFacts) -> list[int]:
+    return [spell.start_ms for spell in since.values()] or [facts.since_ms]
+
+
+def headlines(facts: ReportFacts) -> list[Headline]:
     """The headlines, most urgent first."""
     return [_now(facts), _worst(facts), _unwritable(facts), _flapping(facts), _alarms(facts)]
 
@@ -40,7 +80,7 @@ def unwritable(spells: list[Spell]) -> list[Spell]:
     return found
 
 
-def _now(facts: Facts) -> Headline:
+def _now(facts: ReportFacts) -> Headline:
     at = moment(facts.until_ms)
     absent = sorted(name for name, state in facts.now.items() if state == "absent")
     read_only = sorted(name for name, state in facts.now.items() if state == "read_only")
@@ -64,7 +104,7 @@ def _names(names: list[str], most: int = 4) -> str:
     return f"{shown} and {len(names) - most} more" if len(names) > most else shown
 
 
-def _worst(facts: Facts) -> Headline:
+def _worst(facts: ReportFacts) -> Headline:
     question = "Which broker was there least?"
     if not facts.brokers or facts.brokers[0]["availability"] is None:
         return Headline(question, "–", _NO_TIME if facts.now else "no broker was seen", WARN)
@@ -73,10 +113,12 @@ def _worst(facts: Facts) -> Headline:
         return Headline(question, "none", f"{count(len(facts.brokers), 'broker')}, all present all the time", GOOD)
     gone = length(worst["observed_ms"] - worst["present_ms"])
     detail = f"present {share(worst['availability'])} of the time: {gone} absent, {count(worst['outages'], 'outage')}"
+    if worst["gone_ms"] is not None:
+        detail += f"; gone since {moment(worst['gone_ms'])} (counted to the end of that hour)"
     return Headline(question, worst["broker_name"], detail, BAD if worst["availability"] < 0.999 else WARN)
 
 
-def _unwritable(facts: Facts) -> Headline:
+def _unwritable(facts: ReportFacts) -> Headline:
     question = "How long could a broker not be written to?"
     found = unwritable(facts.spells)
     if not facts.spells:
@@ -90,7 +132,7 @@ def _unwritable(facts: Facts) -> Headline:
     return Headline(question, length(longest.length_ms), detail, BAD if longest.length_ms >= 60_000 else WARN)
 
 
-def _flapping(facts: Facts) -> Headline:
+def _flapping(facts: ReportFacts) -> Headline:
     question = "Who flaps?"
     flapping = sorted((row for row in facts.brokers if row["flaps"]), key=lambda row: -row["flaps"])
     if not flapping:
@@ -99,7 +141,7 @@ def _flapping(facts: Facts) -> Headline:
     return Headline(question, count(len(flapping), "broker"), _names(names), BAD if flapping[0]["flaps"] > 2 else WARN)
 
 
-def _alarms(facts: Facts) -> Headline:
+def _alarms(facts: ReportFacts) -> Headline:
     question = "Did a reader of the streams fall behind?"
     if not facts.alarms:
         return Headline(question, "none", "the registry's streams were within their limits", GOOD)

@@ -15,9 +15,9 @@ from markupsafe import Markup
 from ..gold.tables import epochs, namespaces
 from ..lake.lake import Lake, LakeError, whole_files
 from . import charts
-from .facts import Facts, gather
+from .facts import ReportFacts, gather
 from .formats import count, length, moment, share
-from .headlines import headlines
+from .headlines import first_line, headlines
 
 DEFAULT_MS: Final = 24 * 3_600_000
 _TEMPLATE: Final = Path(__file__).with_name("page.html")
@@ -32,7 +32,7 @@ class Plot(NamedTuple):
 
 def write(
     lake: Lake, namespace: str, out: Path, *, from_ms: int | None = None, to_ms: int | None = None
-) -> list[Facts]:
+) -> list[ReportFacts]:
     """Write the report of every epoch that existed in this time; returns its facts.
 
     Args:
@@ -50,7 +50,7 @@ def write(
 
 def make(
     lake: Lake, namespace: str, *, from_ms: int | None = None, to_ms: int | None = None
-) -> tuple[list[Facts], str]:
+) -> tuple[list[ReportFacts], str]:
     """The report of every epoch that existed in this time: its facts, and the page.
 
     Args:
@@ -71,10 +71,10 @@ def make(
     return found, render(found)
 
 
-def _gather(lake: Lake, namespace: str, from_ms: int | None, to_ms: int | None) -> list[Facts]:
+def _gather(lake: Lake, namespace: str, from_ms: int | None, to_ms: int | None) -> list[ReportFacts]:
     """Newest epoch first; those that were over before, or began after, are left out if another has something."""
     newest_first = epochs(lake, namespace)[::-1]
-    found: list[Facts] = []
+    found: list[ReportFacts] = []
     for epoch in newest_first:
         begin = from_ms
         if begin is None and found:
@@ -83,8 +83,8 @@ def _gather(lake: Lake, namespace: str, from_ms: int | None, to_ms: int | None) 
     return [facts for facts in found if not facts.empty] or found[:1]
 
 
-def render(found: list[Facts]) -> str:
-    """The HTML of the report."""
+def render(found: list[ReportFacts]) -> str:
+    """Returns the report as one page of HTML."""
     specs: dict[str, Any] = {}
     parts = []
     for number, facts in enumerate(found):
@@ -93,7 +93,7 @@ def render(found: list[Facts]) -> str:
             if isinstance(plot, Plot):
                 specs |= plot.specs
     environment = jinja2.Environment(autoescape=True, trim_blocks=True, undefined=jinja2.StrictUndefined)
-    environment.globals |= {"share": share, "length": length, "count": count, "chart": _places}
+    environment.globals |= {"share": share, "length": length, "count": count, "moment": moment, "chart": _places}
     return environment.from_string(_TEMPLATE.read_text(encoding="utf-8")).render(
         namespace=found[0].namespace,
         told="One hour is the finest that figures are kept for.",
@@ -103,7 +103,7 @@ def render(found: list[Facts]) -> str:
     )
 
 
-def _epoch(facts: Facts, number: int) -> dict[str, Any]:
+def _epoch(facts: ReportFacts, number: int) -> dict[str, Any]:
     def plot(name: str, made: Any, note: str = "") -> Plot:
         made = made if isinstance(made, list) else [made] if made else []
         return Plot({f"{name}{number}{'abc'[place]}": spec for place, spec in enumerate(made)}, note)
@@ -117,12 +117,14 @@ def _epoch(facts: Facts, number: int) -> dict[str, Any]:
         "facts": facts,
         "span": f"{span}, namespace {facts.namespace}, epoch {facts.epoch}.{unknown}",
         "old": number > 0,
+        "worst": first_line(facts) if not facts.empty else "",
         "heads": headlines(facts) if not facts.empty else [],
         "availability": plot("availability", *charts.availability(facts)),
         "events": plot("events", *charts.events(facts)),
         "heartbeats": plot("heartbeats", *charts.heartbeats(facts)),
         "skew": plot("skew", charts.skew(facts)),
         "missing": plot("missing", charts.missing(facts)),
+        "fragile": plot("fragile", charts.fragile(facts)),
     }
 
 

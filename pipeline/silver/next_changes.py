@@ -10,119 +10,85 @@ from __future__ import annotations
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-import pyarrow.compute as pc
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
-from mqregistry.events.cells import operations
-from mqregistry.events.changes import TYPES, UnknownChange, decode_change
+from ..lake.lake import LakeError
+from .progress import ClockStep
 
-from ..lake.files import File
-from ..lake.lake import Lake, LakeError, owner
-from ..lake.schema import BRONZE
-
-# What one commit takes in, about. Tasks hold it in Python: 0.8 GB of both at one time.
-CHUNK_ROWS: Final = 1_000_000
-_LEAST_CHUNK: Final = 100_000  # more than any set of parts has
+CHUNK_CHANGES: Final = 1_000_000  # which one step takes in; the driver has four numbers of each
 STEP_MS: Final = 60_000
 
 
 class Chunk(NamedTuple):
     """The changes after ``after`` up to ``upto``, all there.
 
-    files: those that hold them; ms: the moment of the last change; moments: see
-    :class:`mqregistry.pipeline.silver.buckets.Moments`; more: others follow; steps: see
-    :class:`mqregistry.pipeline.silver.tables.Content`.
+    ms: the moment of the last change; first_ms: the earliest of them; spans: see
+    :class:`mqregistry.pipeline.silver.cells.Moments`; steps: by which of them the clock had been set back; more:
+    there are later changes.
     """
 
-    files: list[File]
     after: int
     upto: int
-    rows: int
     ms: int
-    moments: list[tuple[int, int, int]]
+    first_ms: int
+    spans: list[tuple[int, int, int]]
+    steps: list[ClockStep]
     more: bool
-    steps: tuple[tuple[int, int, int], ...] = ()
 
 
 def next_chunk(
-    lake: Lake, namespace: str, epoch: str, *, seq: int, ms: int, upto: int | None = None,
-    chunk_rows: int = CHUNK_ROWS,
-) -> Chunk | None:  # fmt: skip
+    changes: DataFrame, namespace: str, *, seq: int, ms: int, upto: int | None = None, limit: int = CHUNK_CHANGES
+) -> Chunk | None:
     """What follows ``seq``, up to the first hole; None: nothing, or no whole set of parts yet.
 
     Args:
+        changes: bronze's, that can be read.
         ms: the moment of ``seq``.
         upto: go no further; the last of a set of parts.
 
     Raises:
         MissingChanges: the next change is not there, and later ones are.
         ClockSetBack: the clock was set back by more than STEP_MS since ``seq``.
-        LakeError: a change of a type that this release does not know.
     """
-    rest = files_after(lake, namespace, epoch, seq)
-    files, rows = [], 0
-    for at, file in enumerate(rest):
-        files.append(file)
-        rows += file.rows
-        following = rest[at + 1].low["seq"] if at + 1 < len(rest) else None
-        if rows < chunk_rows and following is not None:
-            continue
-        # what is before the next file is all there; and one file may hold many days
-        ends = [seq + max(chunk_rows, _LEAST_CHUNK), *([] if following is None else [following - 1])]
-        more = min(ends) < max(each.high["seq"] for each in rest)
-        end = min([*ends, *([] if upto is None else [upto])])
-        chunk = _read(lake, namespace, files, seq, ms, end, earliest_after(lake, rest, end))
-        if chunk is not None:
-            return chunk._replace(more=more)
-    return None
-
-
-def files_after(lake: Lake, namespace: str, epoch: str, seq: int) -> list[File]:
-    """The files of bronze that have changes after ``seq``, in the order of their first one."""
-    every = lake.table("bronze/changes").files(**owner(namespace, epoch))
-    return sorted((file for file in every if file.high["seq"] > seq), key=lambda file: file.low["seq"])
-
-
-def earliest_after(lake: Lake, files: list[File], seq: int) -> int | None:
-    """The earliest moment that any change after ``seq`` in these files says; None: there are none."""
-    found = [file.low["ms"] for file in files if file.low["seq"] > seq]
-    partly = [file for file in files if file.low["seq"] <= seq < file.high["seq"]]
-    if partly:
-        said = lake.dataset(partly, BRONZE["changes"]).to_table(columns=["ms"], filter=pc.field("seq") > seq)["ms"]
-        found.append(pc.min(said).as_py())
-    return min(found, default=None)
-
-
-def _read(
-    lake: Lake, namespace: str, files: list[File], seq: int, ms: int, upto: int, earliest: int | None
-) -> Chunk | None:
-    dataset = lake.dataset(files, BRONZE["changes"])
-    after = (pc.field("seq") > seq) & (pc.field("seq") <= upto)
-    table = dataset.to_table(columns=["seq", "ms", "part", "parts"], filter=after)
-    if table.num_rows == 0:
+    end = seq + limit if upto is None else min(upto, seq + limit)
+    rows = changes.where((F.col("seq") > seq) & (F.col("seq") <= end)).select("seq", "ms", "part", "parts").toArrow()
+    known, first = np.unique(rows["seq"].to_numpy(), return_index=True)
+    then, earliest = None, None
+    if not len(known) or known[-1] == end:
+        later = changes.where(F.col("seq") > end).agg(F.min("seq"), F.min("ms")).first()
+        then, earliest = tuple(later) if later else (None, None)
+    if not len(known):
+        if then is not None and (upto is None or seq < upto):
+            raise MissingChanges(namespace, seq, then)
         return None
-    seqs, first = np.unique(table.column("seq").to_numpy(), return_index=True)
-    holes = np.flatnonzero(seqs != np.concatenate(([seq], seqs[:-1])) + 1)
+    holes = np.flatnonzero(known != np.concatenate(([seq], known[:-1])) + 1)
     if len(holes) and holes[0] == 0:
-        raise MissingChanges(namespace, seq, int(seqs[0]))
-    end = int(holes[0]) if len(holes) else len(seqs)
-    part, parts = (table.column(name).to_numpy()[first[:end]] for name in ("part", "parts"))
-    whole = np.flatnonzero(part == parts)
+        raise MissingChanges(namespace, seq, int(known[0]))
+    count = int(holes[0]) if len(holes) else len(known)
+    said, part, parts = (rows[name].to_numpy()[first] for name in ("ms", "part", "parts"))
+    whole = np.flatnonzero(part[:count] == parts[:count])
     if len(whole) == 0:
         if len(holes):
-            raise MissingChanges(namespace, int(seqs[end - 1]), int(seqs[end]))
+            raise MissingChanges(namespace, int(known[count - 1]), int(known[count]))
         return None
-    end = int(whole[-1]) + 1
-    seqs, said = seqs[:end], table.column("ms").to_numpy()[first[:end]]
+    count = int(whole[-1]) + 1
+    behind = [int(said[count:].min())] if count < len(said) else []
+    earliest = min([*behind, *([] if earliest is None else [earliest])], default=None)
+    return _chunk(namespace, seq, ms, known[:count], said[:count], earliest)
+
+
+def _chunk(namespace: str, seq: int, ms: int, seqs: Any, said: Any, earliest: int | None) -> Chunk:
+    """The changes, of which ``said`` is what their events say; earliest: the least that later ones do."""
     least = np.minimum.accumulate(np.append(said, said.max() if earliest is None else earliest)[::-1])[::-1][:-1]
     if ms - least[0] > STEP_MS:
         raise ClockSetBack(namespace, int(seqs[0]), ms, int(least[0]))
     moments = np.maximum(np.maximum.accumulate(np.where(said - least > STEP_MS, least, said)), ms)
-    last = int(seqs[-1])
     following = np.append(said[1:], said[-1] if earliest is None else earliest)
     back = np.flatnonzero(said - following > STEP_MS)
-    steps = tuple((int(seqs[at]) + 1, int(said[at]), int(following[at])) for at in back)
-    _check_types(dataset, after & (pc.field("seq") <= last), namespace)
-    return Chunk(list(files), seq, last, end, int(moments[-1]), _mended(seqs, said, moments), False, steps)
+    steps = [ClockStep(int(seqs[at]) + 1, int(said[at]), int(following[at])) for at in back]
+    return Chunk(seq, int(seqs[-1]), int(moments[-1]), int(moments[0]), _mended(seqs, said, moments), steps,
+                 earliest is not None)  # fmt: skip
 
 
 class MissingChanges(LakeError):
@@ -148,21 +114,6 @@ class ClockSetBack(LakeError):
             f"the clock of Redis was set back by {(from_ms - to_ms) / 1000:,.0f} s up to change {seq} of namespace "
             f"{namespace!r}: 'mqregistry pipeline backfill' puts the moments before it right"
         )
-
-
-def _check_types(dataset: Any, wanted: Any, namespace: str) -> None:
-    """Raise if there is a type that this release neither knows nor may pass over."""
-    types: set[str] = set()
-    for batch in dataset.to_batches(columns=["type"], filter=wanted):
-        types.update(pc.unique(batch.column(0)).to_pylist())
-    if types <= TYPES:
-        return  # without reading the events
-    later = dataset.to_table(columns=["e"], filter=wanted & ~pc.field("type").isin(sorted(TYPES)))
-    for e in later.column("e").to_pylist():
-        try:
-            operations(decode_change(e.encode()))
-        except UnknownChange as error:
-            raise LakeError(f"namespace {namespace!r}: {error}; a newer release wrote it: use that one") from error
 
 
 def _mended(seqs: Any, said: Any, moments: Any) -> list[tuple[int, int, int]]:

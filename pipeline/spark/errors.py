@@ -14,39 +14,43 @@ from pyspark.errors import PySparkException
 
 from mqregistry.errors import RegistryError
 
-_WORKER_LATE: Final = "Python worker failed to connect back"
+_LATE: Final = ("Python worker failed to connect back", "CANNOT_OPEN_SOCKET")
+_MET: Final = re.compile(r"Concurrent(?:Append|Delete\w*|Transaction|Write|Modification|Metadata\w*)\w*Exception")
 _OURS: Final = re.compile(r"^(mqregistry(?:\.\w+)*)\.(\w+): (.+)$", re.MULTILINE)  # module, class, message
 _NO_PYTHON: Final = re.compile(r"(No module named '\S+'|Cannot run program \"\S+\")")
 
 
-class WorkerLate(RegistryError):
-    """Spark gave a Python process 10 s to start, which it has no setting for, and that was not enough."""
+class Passing(RegistryError):
+    """What went wrong passes by itself, and is to be tried again: this machine is busy, or two commits met."""
+
+
+def plain(error: Exception) -> Exception:
+    """What a task, or a query, of Spark raised, where it was an error of this project; else what Spark raised."""
+    text = str(error)
+    if any(late in text for late in _LATE):
+        return Passing("Spark waited for its Python for as long as it may, and no longer: this machine is very busy")
+    if met := _MET.search(text):
+        return Passing(f"two commits to a table met ({met[0]})")
+    if found := _OURS.search(text):
+        return _class_of(found[1], found[2])(found[3])
+    if lacking := _NO_PYTHON.search(text):
+        return RegistryError(
+            f"Spark's Python ({os.environ.get('PYSPARK_PYTHON', 'python3')}): {lacking[1]}; PYSPARK_PYTHON names "
+            "one that has mqregistry, with the extra spark, on every machine of the cluster"
+        )
+    return error
 
 
 @contextlib.contextmanager
 def plain_errors() -> Iterator[None]:
-    """Raise what the block's tasks raised, where it was an error of this project; else what Spark raised.
-
-    Raises:
-        WorkerLate: this machine is too busy for Spark.
-        RegistryError: the Python that Spark started lacks something.
-    """
+    """Raise what the block's tasks raised; see :func:`plain`."""
     try:
         yield
     except (PySparkException, Py4JJavaError) as error:
-        text = str(error)
-        if _WORKER_LATE in text:
-            raise WorkerLate(
-                "Spark's Python process did not start within 10 s, Spark's own limit: is this machine very busy?"
-            ) from error
-        if found := _OURS.search(text):
-            raise _class_of(found[1], found[2])(found[3]) from error
-        if lacking := _NO_PYTHON.search(text):
-            raise RegistryError(
-                f"Spark's Python ({os.environ.get('PYSPARK_PYTHON', 'python3')}): {lacking[1]}; PYSPARK_PYTHON names "
-                "one that has mqregistry, with the extra spark, on every machine of the cluster"
-            ) from error
-        raise
+        found = plain(error)
+        if found is error:
+            raise
+        raise found from error
 
 
 def _class_of(module: str, name: str) -> Callable[[str], RegistryError]:

@@ -20,13 +20,41 @@ from pyspark.sql import SparkSession
 
 from mqregistry.errors import RegistryError, StartError
 
+from .jars import delta_settings
 from .java import find_java_home
 
 logger = logging.getLogger(__name__)
 
 _LOG4J: Final = Path(__file__).with_name("log4j2.properties")
+_STACK: Final = "-Xss8m"  # of a thread: gold's plans are deep, and Java's own choice overflows
 _ATTEMPTS: Final = 3  # a task's; plain local[N] makes one
 _ENDING_S: Final = 3.0  # between a broken connection and the end of the process that held it
+
+
+# Delta's tables are read by others, too: no table feature that they may lack.
+_DEFAULTS: Final = "spark.databricks.delta.properties.defaults."
+_SETTINGS: Final = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    "spark.databricks.delta.snapshotPartitions": "1",  # of Delta's own log: tables of some hundred files
+    f"{_DEFAULTS}enableDeletionVectors": "false",
+    # of files on this machine: Hadoop's default starts a process for each look at a link, several a commit
+    "spark.delta.logStore.file.impl": "io.delta.storage.LocalLogStore",
+    "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
+    "spark.sql.shuffle.partitions": "4",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    # what a page of Spark's would show is kept in memory, whether there is one or not
+    "spark.sql.ui.retainedExecutions": "20",
+    "spark.sql.ui.explainMode": "simple",
+    "spark.ui.retainedJobs": "100",
+    "spark.ui.retainedStages": "100",
+    "spark.ui.retainedTasks": "1000",
+    "spark.sql.streaming.stopTimeout": "10m",
+    "spark.python.authenticate.socketTimeout": "10m",  # a busy machine is slow, and nothing is wrong
+}
 
 
 class SparkLost(RegistryError):
@@ -38,33 +66,38 @@ def open_session(
     master: str = "local[*]",
     driver_memory: str | None = None,
     config: dict[str, str] | None = None,
+    jars: str | None = None,
+    tell: Callable[[str], None] = logger.info,
 ) -> SparkSession:
-    """Start Spark, or give the session that this process has; Ctrl-C ends the wait at once.
+    """Start Spark with Delta, or give the session that this process has; Ctrl-C ends the wait at once.
 
     Args:
         master: where to run. Started by spark-submit, its ``--master`` counts, and so does its ``--driver-memory``.
         driver_memory: e.g. ``4g``; Spark's default is 1 GB.
-        config: further Spark settings.
+        config: further Spark settings; they come before those that are set here.
+        jars: the folder of Delta's jars; see :mod:`mqregistry.pipeline.spark.jars`.
+        tell: called with a sentence if Spark is to fetch them.
 
     Raises:
-        StartError: there is no Java, or it did not start with these options.
+        StartError: there is no Java, or it did not start with these options; the folder lacks a jar.
     """
-    settings = {
-        "spark.sql.session.timeZone": "UTC",
-        "spark.sql.execution.arrow.pyspark.enabled": "true",
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.sql.streaming.stopTimeout": "60s",
-    }
+    config = dict(config or {})
+    settings = dict(_SETTINGS)
+    if "PYSPARK_GATEWAY_PORT" not in os.environ or "delta-spark" not in os.environ.get("PYSPARK_SUBMIT_ARGS", ""):
+        of_delta, said = delta_settings(jars, config)
+        config |= of_delta
+        if said:
+            tell(said)
     builder: Any = SparkSession.builder.appName("mqregistry")
     if "PYSPARK_GATEWAY_PORT" not in os.environ:  # else spark-submit has chosen all of this
         home, warning = find_java_home()
         if warning:
             logger.warning(warning)
         os.environ["JAVA_HOME"] = str(home)
-        config = dict(config or {})
         more = config.pop("spark.driver.extraJavaOptions", "")
-        settings["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile={_LOG4J.as_uri()} {more}".rstrip()
+        settings["spark.driver.extraJavaOptions"] = (
+            f"{_STACK} -Dlog4j2.configurationFile={_LOG4J.as_uri()} {more}".rstrip()
+        )
         if driver_memory:
             settings["spark.driver.memory"] = driver_memory
         # Spark's own choice is whatever python3 is on PATH, which need not have this package
@@ -72,46 +105,11 @@ def open_session(
         if master.startswith("local"):
             settings["spark.driver.host"] = settings["spark.driver.bindAddress"] = "127.0.0.1"
         builder = builder.master(re.sub(r"^local\[([^,\]]+)\]$", rf"local[\1,{_ATTEMPTS}]", master))
-    for key, value in {**settings, **(config or {})}.items():
+    for key, value in {**settings, **config}.items():
         builder = builder.config(key, value)
     session = _started(builder.getOrCreate, master)
     session.sparkContext.setLogLevel("ERROR")
     return session
-
-
-class LaterSession:
-    """A session that starts when something is first asked of it: where little is to do, no Java runs.
-
-    Args:
-        options: of :func:`open_session`.
-
-    Raises:
-        StartError: there is no Java.
-    """
-
-    def __init__(self, **options: Any) -> None:
-        find_java_home()  # says now what is wrong, and not when Spark is needed
-        self._options = options
-        self.begun: Any = None  # the session, once there is one
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):  # what copy and pickle look for
-            raise AttributeError(name)
-        if self.begun is None:
-            self.begun = open_session(**self._options)
-        return getattr(self.begun, name)
-
-    def stop(self) -> None:
-        """Stop what was started."""
-        if self.begun is not None:
-            self.begun.stop()
-
-
-def session_when_needed(*, master: str, **options: Any) -> Any:
-    """A session: on this machine one that starts when it is needed; on a cluster, or by spark-submit, at once."""
-    if master.startswith("local") and "PYSPARK_GATEWAY_PORT" not in os.environ:
-        return LaterSession(master=master, **options)
-    return open_session(master=master, **options)
 
 
 def _started(start: Callable[[], SparkSession], master: str) -> SparkSession:
@@ -179,7 +177,6 @@ def _not_py4j(record: logging.LogRecord) -> bool:
 
 def _java_ended(spark: Any, error: Exception) -> bool:
     """Whether the process is gone; spark-submit's is not ours to look at."""
-    spark = spark.begun if isinstance(spark, LaterSession) else spark
     proc = getattr(getattr(getattr(spark, "sparkContext", None), "_gateway", None), "proc", None)
     if proc is None:
         return False

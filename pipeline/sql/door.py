@@ -16,10 +16,11 @@ import pyarrow as pa
 
 from mqregistry.errors import RegistryError
 
+from ..gold.tables import last
 from ..lake.lake import Lake, whole_files
 from ..lake.schema import TABLES
 from ..past.travel import all_pasts, no_past
-from ..silver.tables import PART
+from ..silver.progress import clock_steps
 from .views import ABOUT, EPOCHS, GAPS, STEPS, raw_name, views
 
 _READS: Final = ("SELECT", "EXPLAIN")
@@ -63,23 +64,23 @@ class Door:
 
     def _add_epochs(self, namespace: str) -> int:
         """Add what is known of each epoch; gives the end of the namespace's past, ms."""
-        pasts = [
-            past for name in sorted({name for name, _ in self._lake.owners(PART)})
-            for past in all_pasts(self._lake, name)
-        ]  # fmt: skip
+        names = sorted({name for name, _ in self._lake.owners()})
+        pasts = [past for name in names for past in all_pasts(self._lake, name)]
         if all(past.namespace != namespace for past in pasts):
             raise no_past(self._lake, namespace)
         latest = {past.namespace: past.epoch for past in sorted(pasts, key=lambda past: past.begin_ms)}
         epochs, gaps, steps = list[Any](), list[Any](), list[Any]()
         for past in pasts:
-            place, content = (past.namespace, past.epoch), past.content
-            is_latest = latest[past.namespace] == past.epoch
-            figures = self._lake.state("gold", *place)
-            figures_to = None if figures is None else _moment(figures.content["now_ms"])
+            place = past.namespace, past.epoch
+            is_latest, figures = latest[past.namespace] == past.epoch, last(self._lake, *place)
             span = _moment(past.begin_ms), _moment(past.end_ms())
-            epochs.append((*place, is_latest, *span, content.seq, figures_to))
-            gaps += [(*place, _moment(from_ms), _moment(to_ms)) for from_ms, to_ms in content.holes]
-            steps += [(*place, seq, _moment(from_ms), _moment(to_ms)) for seq, from_ms, to_ms in content.steps]
+            figures_to = None if figures is None else _moment(figures.now_ms)
+            epochs.append((*place, is_latest, *span, past.progress.seq, figures_to))
+            gaps += [(*place, _moment(from_ms), _moment(to_ms)) for from_ms, to_ms in past.gaps]
+            steps += [
+                (*place, step.seq, _moment(step.from_ms), _moment(step.to_ms))
+                for step in clock_steps(self._lake, *place)
+            ]
         self._db.register("delta_epochs", _table(epochs, EPOCHS))
         self._db.register("delta_gaps", _table(gaps, GAPS))
         self._db.register("delta_steps", _table(steps, STEPS))
@@ -120,11 +121,12 @@ class Door:
             self._db.execute(f"CREATE VIEW {name} AS {query}")
 
     def _dataset(self, table: str) -> Any:
-        delta = self._lake.table(table).delta
+        delta = self._lake.delta(table)
         if delta is None:
-            columns, partitions = TABLES[table]
-            return pa.schema([*columns, *partitions]).empty_table()
-        return delta.to_pyarrow_dataset()
+            return TABLES[table].columns.empty_table()
+        rows = delta.to_pyarrow_dataset(as_large_types=False)
+        lacking = [field for field in TABLES[table].columns if field.name not in rows.schema.names]
+        return rows.replace_schema(pa.schema([*rows.schema, *lacking])) if lacking else rows
 
 
 def _table(rows: list[Any], schema: pa.Schema) -> pa.Table:

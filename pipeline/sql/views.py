@@ -11,7 +11,9 @@ from typing import Final
 import pyarrow as pa
 
 from ..lake.schema import BRONZE, GOLD, MOMENT, SILVER, SILVER_VALUES, TABLES
-from ..silver.tables import LATER
+
+_LATER: Final = ("valid_to", "ended_by", "to_by", "to_seq")  # null while a row holds
+_UNREADABLE: Final = ("reason", "raw")
 
 
 def _schema(**types: pa.DataType) -> pa.Schema:
@@ -39,6 +41,7 @@ ABOUT: Final = {
     "heartbeat_by_minute": "how often a broker process was heard, in one minute of the last 48 hours",
     "lookups_by_minute": "how often a topic was looked up, in one minute of the last 48 hours",
     **{table: "the same of hours and days, with their grain" for table in _PERIODIC},
+    "front_end_heartbeat": "how a front end heard a broker process in one hour",
     "broker_state": "a stretch of time in which a broker was writable, read_only, absent or unknown",
     "alarm": "an alarm of the streams",
     "epochs": "one life of the registry's tables, and how much of it the lake knows",
@@ -50,6 +53,7 @@ ABOUT: Final = {
         for table in SILVER
     },
     **{stream: f"an entry of the stream of {stream}" for stream in BRONZE},
+    "quarantine": "an entry that cannot be read, and why",
 }
 
 # All namespaces and epochs of a table.
@@ -74,24 +78,24 @@ def views(namespace: str, end_ms: int = YOUNG_MS) -> dict[str, str]:
 
 def _layers() -> dict[str, str]:
     found = {}
-    for table, (columns, partitions) in TABLES.items():
-        layer = table.partition("/")[0]
-        if layer not in ("bronze", "silver", "gold"):
+    for name, (schema, _) in TABLES.items():
+        layer, _, table = name.partition("/")
+        raw = raw_name(name)
+        if layer == "silver" and table in SILVER:
+            # a run that was killed between two tables left later changes in some of them
+            shown = [
+                f"CASE WHEN t.to_seq <= e.seq THEN t.{column} END AS {column}" if column in _LATER
+                else f't."{column}"'
+                for column in schema.names if column != "current"
+            ]  # fmt: skip
+            found[f"silver.{table}"] = (
+                f"SELECT {', '.join(shown)} FROM {raw} t "
+                "JOIN delta_epochs e ON t.namespace = e.namespace AND t.epoch = e.epoch WHERE t.from_seq <= e.seq"
+            )
             continue
-        names = ["namespace", "epoch", *columns.names]
-        if layer != "silver":
-            kept = [f'"{name}"' for name in (*names, *(["day"] if "day" in partitions.names else []))]
-            found[table.replace("/", ".")] = f"SELECT {', '.join(kept)} FROM {raw_name(table)}"
-            continue
-        # a run that was killed between two tables left later changes in some of them
-        shown = [
-            f"CASE WHEN t.to_seq <= e.seq THEN t.{name} END AS {name}" if name in LATER else f't."{name}"'
-            for name in names
-        ]
-        found[table.replace("/", ".")] = (
-            f"SELECT {', '.join(shown)} FROM {raw_name(table)} t "
-            "JOIN delta_epochs e ON t.namespace = e.namespace AND t.epoch = e.epoch WHERE t.from_seq <= e.seq"
-        )
+        left_out = _UNREADABLE if table in BRONZE else ("day",) if layer == "gold" else ()
+        kept = ", ".join(f'"{column}"' for column in schema.names if column not in left_out)
+        found[f"{layer}.{table}"] = f"SELECT {kept} FROM {raw}" + (" WHERE reason IS NULL" * (table in BRONZE))
     return found
 
 
@@ -112,6 +116,11 @@ def _of_namespace(ours: str) -> dict[str, str]:
     for table in (*GOLD, *BRONZE):
         layer = "gold" if table in GOLD else "bronze"
         found[table] = f"SELECT * EXCLUDE (namespace, epoch) FROM {layer}.{table} WHERE {ours}"
+    found["quarantine"] = " UNION ALL ".join(
+        f"SELECT '{stream}' AS stream, id_ms, id_n, ms, reason, raw FROM {raw_name(f'bronze/{stream}')} "
+        f"WHERE {ours} AND reason IS NOT NULL"
+        for stream in BRONZE
+    )
     for table in _PERIODIC:
         for grain in _GRAINS:
             found[f"{table}_by_{grain}"] = f"SELECT * EXCLUDE (grain) FROM {table} WHERE grain = '{grain}'"
@@ -142,7 +151,7 @@ def _minutes(ours: str, since_ms: int) -> dict[str, str]:
 
     def entries(stream: str) -> str:
         return f"""
-            SELECT DISTINCT ON (id_ms, id_n) CAST(e AS JSON) AS e,
+            SELECT CAST(e AS JSON) AS e,
                 time_bucket(INTERVAL 1 MINUTE, make_timestamptz(ms * 1000)) AS period_start
             FROM bronze.{stream} WHERE {ours} AND ms >= {since_ms}"""
 

@@ -93,6 +93,19 @@ def fresh_option(function: _Function) -> _Function:
     )(function)  # fmt: skip
 
 
+def also_option(more: str) -> Callable[[_Function], _Function]:
+    """``--also NAMESPACE``, as ``others``; more: the end of its help, which says what the command does with several."""
+    return click.option(
+        "--also", "others", multiple=True, metavar="NAMESPACE", callback=_namespaces,
+        help=f"A further namespace of the same Redis; may be repeated. {more}",
+    )  # fmt: skip
+
+
+def _namespaces(ctx: click.Context, param: click.Parameter, names: tuple[str, ...]) -> tuple[str, ...]:
+    parse = _parser(options()["namespace"])
+    return tuple(parse(ctx, param, name) for name in names)
+
+
 def lake_option(function: _Function) -> _Function:
     """``--lake``: where the pipeline's tables are."""
     return click.option(
@@ -100,13 +113,18 @@ def lake_option(function: _Function) -> _Function:
         default=lambda: str(default_data_dir(os.environ) / "lake"),
         metavar="DIR",
         envvar="MQREGISTRY_LAKE",
-        help="Folder (or s3://BUCKET/FOLDER) of the pipeline's tables. [env: MQREGISTRY_LAKE]  "
+        help="Folder of the pipeline's tables. [env: MQREGISTRY_LAKE]  "
         "[default: lake in the data folder, $XDG_DATA_HOME/mqregistry or ~/.local/share/mqregistry]",
     )(function)
 
 
 def spark_options(function: _Function) -> _Function:
-    """``--master`` and ``--driver-memory``, of every command that starts Spark."""
+    """``--master``, ``--driver-memory`` and ``--jars``, of every command that starts Spark."""
+    function = click.option(
+        "--jars", metavar="DIR", envvar="MQREGISTRY_DELTA_JARS",
+        help="Folder of the jars with which Spark writes Delta tables, as 'mqregistry pipeline jars DIR' fills it; "
+        "without it Spark fetches them. [env: MQREGISTRY_DELTA_JARS]",
+    )(function)  # fmt: skip
     function = click.option(
         "--driver-memory", default="2g", show_default=True, metavar="SIZE", help="Memory of Spark's driver.",
         callback=_matching(_MEMORY, "a whole number with its unit: 512m, 2g"),

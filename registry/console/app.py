@@ -54,7 +54,7 @@ from .pages import (
     zone,
 )
 from .pages.zone import ZONE_COOKIE
-from .past import Lake, Past
+from .past import Past, PastRoutes
 from .report import NoReport, ReportSource
 from .state import BLOCK_MS, State
 from .twins import Twin, openapi, twin_path, wants_json
@@ -306,7 +306,7 @@ class _Server(uvicorn.Server):
 
 async def serve(
     stores: Sequence[Store], settings: Settings, folder: Path, *, host: str, port: int, may_act: bool, root_path: str,
-    version: str, when_ready: Callable[[str], None], open_lake: Callable[[str], Lake | None] = lambda _: None,
+    version: str, when_ready: Callable[[str], None], open_lake: Callable[[str], PastRoutes | None] = lambda _: None,
     report_file: Path | None = None, reach: Reach = _HERE,
 ) -> None:  # fmt: skip
     """Serve until SIGTERM or SIGINT.

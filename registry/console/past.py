@@ -80,7 +80,7 @@ class Then(NamedTuple):
     of_lake: bool = False
 
 
-class Lake(Protocol):
+class PastRoutes(Protocol):
     """What is known of a time that the stream does not reach back to. Each may take a second, and runs in a thread."""
 
     def since_ms(self) -> int | None:
@@ -108,7 +108,7 @@ class Past:
         folder: where checkpoints are kept. lake: what knows more; None: nothing does.
     """
 
-    def __init__(self, state: State, folder: Path, lake: Lake | None = None) -> None:
+    def __init__(self, state: State, folder: Path, lake: PastRoutes | None = None) -> None:
         self._state = state
         self._folder = folder
         self._lake = lake

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from ..errors import RegistryError
 from ..operators.language import say
-from .past import Lake
+from .past import PastRoutes
 
 _FOR_S: Final = 60.0
 _MOST_BYTES: Final = 64 * 1024 * 1024
@@ -37,7 +37,7 @@ class ReportSource:
         file: made by ``mqregistry pipeline report``; comes before the lake. lake: makes one.
     """
 
-    def __init__(self, file: Path | None, lake: Lake | None) -> None:
+    def __init__(self, file: Path | None, lake: PastRoutes | None) -> None:
         self._file = file
         self._lake = lake
         self._made: tuple[float, GoldReport] | None = None

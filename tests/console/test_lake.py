@@ -17,14 +17,13 @@ from mqregistry.console.past import NotKnown
 from mqregistry.console.report import ReportSource
 from mqregistry.embedded import EmbeddedRedis
 from mqregistry.errors import StartError
-from mqregistry.pipeline import silver
-from mqregistry.pipeline.lake import snapshot
 from mqregistry.pipeline.lake.lake import Lake
 from mqregistry.pipeline.past.travel import ask
+from mqregistry.store.snapshot import read_head
 from mqregistry.store.store import Store
 from tests.conftest import NO_FSYNC
-from tests.pipeline.test_report import a_lake
-from tests.pipeline.world import Model, entries, plain, whole_changes, write_bronze
+from tests.pipeline.plain_lake import PlainSilver
+from tests.pipeline.world import Model, entries, plain, whole_changes
 from tests.store.bed import Bed
 
 from .conftest import open_site
@@ -43,12 +42,13 @@ class Recorder:
         self.number = 0
 
     async def begin(self):
-        self.epoch = (await snapshot.take_async(self.store.url, NAMESPACE, self.lake)).epoch
+        head = await read_head(self.store)
+        self.epoch, self.silver = head.epoch, PlainSilver(begin_ms=head.now_ms)
 
     async def record(self, store):
         new = await entries(store, self.found[-1][0] if self.found else "-")
-        write_bronze(self.lake, NAMESPACE, self.epoch, self.number, new)
-        silver.advance(None, self.lake, NAMESPACE, self.epoch)
+        self.silver.take([e for _, e in new])
+        self.silver.write(self.lake, NAMESPACE, self.epoch, number=self.number)
         self.found += new
         self.number += 1
 
@@ -141,25 +141,6 @@ async def test_console_lake_and_replay_agree_at_500_instants_across_a_restart_an
                     text = await site.get("/brokers", 404, at=at)
                     assert "the past is known since then" in text
                     assert "with its --lake the console shows that too" in text
-
-
-async def test_the_report_is_made_from_the_lake_and_can_do_nothing_to_the_console(bed, tmp_path, monkeypatch):
-    pytest.importorskip("altair", reason="no altair: pip install -e '.[spark]'")
-    # It is made in another process: what draws its charts holds Python's lock for seconds, in whichever thread.
-    monkeypatch.delattr("mqregistry.pipeline.report.make")
-    lake = a_lake(tmp_path / "lake")
-    async with open_site(bed.store, tmp_path / "c", report=ReportSource(None, LakePast(lake.root, "default"))) as site:
-        around = await site.get("/report")
-        assert 'sandbox="allow-scripts"' in around
-        assert "from the lake. It knows what happened until" in around
-        answer = await site.http.get("/report/page")
-        assert "Which brokers were away" in answer.text
-        policy = answer.headers["content-security-policy"]
-        assert policy.startswith("sandbox allow-scripts; default-src 'none'; script-src 'unsafe-inline'")
-        assert "frame-ancestors 'self'" in policy
-        assert "allow-same-origin" not in policy + around
-        assert answer.headers["x-content-type-options"] == "nosniff"
-        assert (await site.http.get("/report/page", headers={"host": "evil.example"})).status_code == 403
 
 
 def test_why_there_is_no_report_is_said_by_the_process_that_should_make_it(tmp_path):

@@ -68,7 +68,8 @@ def stages() -> list[list[tuple[str, str]]]:
     for word, rest in dockerfile():
         if word == "FROM":
             found.append([])
-        found[-1].append((word, rest))
+        if found:  # what is before the first stage is an ARG for all
+            found[-1].append((word, rest))
     return found
 
 

@@ -135,7 +135,7 @@ def test_the_command_line_and_the_settings_take_what_it_starts(case, tmp_path):
         settings = build(environ=environment(container), warn=warnings.append)
         assert warnings == [], name
         parse_url(settings.redis, "chosen")
-    assert set(started) == {"serve", "sweep", "console"}
+    assert set(started) == {"serve", "sweep", "console"} | ({"pipeline"} if case == "production" else set())
     file = tmp_path / "namesrv.properties"
     file.write_text(settings_of(rendered(case)))
     settings = build(config_file=file, environ={}, warn=warnings.append)
@@ -148,6 +148,15 @@ def test_the_command_line_and_the_settings_take_what_it_starts(case, tmp_path):
     console = started["console"]
     check_reach(console["host"], login=console["login"], origins=console["origins"], proxies=console["proxies"],
                 cert=None, key=None)  # fmt: skip
+
+
+@pytest.mark.parametrize("part", ["console", "pipeline"])
+def test_further_namespaces_are_named_to_the_command(part):
+    options = "redis.url=redis://r", f"{part}.enabled=true", f"{part}.namespaces={{orders,pay}}"
+    every = rendered("", *(word for option in options for word in ("--set", option)))
+    [deployment] = [one for one in every if one["kind"] == "Deployment" and one["metadata"]["name"].endswith(part)]
+    [args] = [container["args"] for container in deployment["spec"]["template"]["spec"]["containers"]]
+    assert [word for word in args if word.startswith("--also")] == ["--also=orders", "--also=pay"]
 
 
 def test_numbers_and_switches_of_the_settings_are_written_as_they_are():
@@ -245,8 +254,12 @@ def test_prometheus_gets_the_rules_as_they_are_and_scrapes_each_process_once():
     (monitor,) = of_kind(objects, "ServiceMonitor").values()
     labels = monitor["spec"]["selector"]["matchLabels"].items()
     scraped = [one for one in of_kind(objects, "Service").values() if labels <= one["metadata"]["labels"].items()]
-    assert {one["spec"]["selector"]["app.kubernetes.io/component"] for one in scraped} == {"front-end", "sweeper"}
-    assert len(scraped) == 2
+    assert {one["spec"]["selector"]["app.kubernetes.io/component"] for one in scraped} == {
+        "front-end",
+        "sweeper",
+        "pipeline",
+    }
+    assert len(scraped) == 3
     (endpoint,) = monitor["spec"]["endpoints"]
     assert all(endpoint["port"] in {port["name"] for port in one["spec"]["ports"]} for one in scraped)
     written = {one["targetLabel"]: one.get("replacement") for one in endpoint["relabelings"]}
@@ -280,7 +293,7 @@ def test_what_operators_set_arrives():
              for name, _, container in containers(objects)}  # fmt: skip
     assert extra == {
         "r-mqregistry-front-ends": (True, True), "r-mqregistry-sweepers": (True, False),
-        "r-mqregistry-console": (False, True),
+        "r-mqregistry-console": (False, True), "r-mqregistry-pipeline": (False, False),
     }  # fmt: skip
     service = of_kind(objects, "Service")["r-mqregistry"]["spec"]
     assert (service["externalTrafficPolicy"], service["loadBalancerSourceRanges"]) == ("Local", ["10.0.0.0/8"])

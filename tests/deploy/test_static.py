@@ -44,12 +44,16 @@ def test_command_line_is_understood(where, arguments):
     with cli.make_context("mqregistry", list(arguments)) as context:
         name, command, rest = cli.resolve_command(context, [*context._protected_args, *context.args])
         with command.make_context(name, list(rest), parent=context) as parsed:
+            if isinstance(command, click.Group):
+                name, command, rest = command.resolve_command(parsed, [*parsed._protected_args, *parsed.args])
+                parsed = command.make_context(name, list(rest), parent=parsed)
             assert not parsed.args, f"{where}: {parsed.args}"
 
 
 def test_command_lines_are_found_and_a_wrong_one_would_be_noticed():
     assert {where.split()[0] for where, _ in command_lines()} == {
-        "mqregistry-serve@.service", "mqregistry-sweep.service", "compose.yaml", "Dockerfile", "README.md",
+        "mqregistry-pipeline.service", "mqregistry-serve@.service", "mqregistry-sweep.service", "compose.yaml",
+        "Dockerfile", "README.md",
     }  # fmt: skip
     with pytest.raises(click.UsageError):
         test_command_line_is_understood("here", ["serve", "--no-such-option"])

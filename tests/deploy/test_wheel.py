@@ -45,7 +45,7 @@ def wheel(tmp_path_factory):
                     (source / target).mkdir(parents=True, exist_ok=True)
                     shutil.copy(ROOT / path, source / target)
     (step,) = (rest for word, rest in dockerfile() if word == "RUN" and " pip wheel " in rest)
-    assert step.endswith('--constraint constraints.txt --wheel-dir /wheels ".[console]"')
+    assert step.endswith('--constraint constraints.txt --wheel-dir /wheels ".[$EXTRAS]"')
     wheels = tmp_path_factory.mktemp("wheels")
     subprocess.run(
         [sys.executable, "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check", "--no-deps",

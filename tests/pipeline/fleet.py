@@ -21,10 +21,10 @@ from mqregistry.pipeline import silver
 from mqregistry.pipeline.lake import snapshot
 from mqregistry.pipeline.lake.lake import Lake, owner
 from mqregistry.pipeline.past.audit import Audit, audit
-from mqregistry.pipeline.past.travel import Past, find_past
+from mqregistry.pipeline.past.travel import EpochPast, find_past
 from mqregistry.store.leases import LeaseStore
 from mqregistry.store.store import Store
-from tests.differential.run import IN_TOUCH_S, REPEATS, Difference, NotNow
+from tests.differential.run import IN_TOUCH_S, REPEATS, CellDifference, NotNow
 from tests.differential.shrink import random_sequence, steps_of
 from tests.fleet.run import FleetPair, FleetRun
 from tests.fleet.start import start_pair
@@ -102,7 +102,7 @@ class Recorder:
         wanted = [pick.randint(first, last) if pick.random() < 0.5 else pick.choice(model.moments)
                   for _ in range(instants)]  # fmt: skip
         for instant, tables, lives in model.walk(wanted):
-            past: Past = find_past(self.lake, self.namespace, instant)
+            past: EpochPast = find_past(self.lake, self.namespace, instant)
             assert plain(past.tables(instant)) == plain(tables), instant
             assert past.lives(instant) == lives.by_who, instant
         return len(wanted)
@@ -218,7 +218,7 @@ def _run(pair: FleetPair, recorder: Recorder, options: argparse.Namespace, pick:
         steps = steps_of(random_sequence(options.seed + at, LENGTH))
         try:
             _again_when_not_now(pair, lambda number, at=at, steps=steps: PastRun(pair, f"q{at}r{number}x").run(steps))
-        except Difference as difference:
+        except CellDifference as difference:
             print(f"sequence {at}: {difference}", flush=True)
             counts["differences"] += 1
     instants = recorder.travel(options.instants, pick)

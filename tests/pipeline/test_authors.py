@@ -10,12 +10,12 @@ import pytest
 pytest.importorskip("pyarrow", reason="no pyarrow: pip install -e '.[spark]'")
 
 from mqregistry.events.by import By
-from mqregistry.pipeline import silver
-from mqregistry.pipeline.lake import snapshot
 from mqregistry.pipeline.past import travel
+from mqregistry.store.snapshot import read_head
 from tests.cli.conftest import command, env, home  # noqa: F401 - fixtures
-from tests.pipeline.test_travel import T0, begin, event, fill
-from tests.pipeline.world import entries, write_bronze
+from tests.pipeline.plain_lake import put_changes
+from tests.pipeline.test_travel import T0, begin, event
+from tests.pipeline.world import entries
 from tests.store.bed import Bed, registration
 
 BROKER = By("anonymous", peer="10.0.0.1:40001", front_end="ns1:9876")
@@ -38,18 +38,18 @@ def deleted(store, run, lake):
         await bed.let_pass(60_000)
         await bed.routes.delete_topic("t1", by=ALICE)
         first, last = await bed.events()
-        epoch = (await snapshot.take_async(store.url, store.namespace, lake)).epoch
-        write_bronze(lake, store.namespace, epoch, 0, await entries(store))
-        return epoch, first.ms, last.ms
+        epoch, found = (await read_head(store)).epoch, await entries(store)
+        begin(lake, epoch, first.ms, namespace=store.namespace).fill(found)
+        put_changes(lake, store.namespace, epoch, found)
+        return first.ms, last.ms
 
-    epoch, first_ms, last_ms = run(fill_it())
-    silver.advance(None, lake, store.namespace, epoch)
+    first_ms, last_ms = run(fill_it())
     return travel.find_past(lake, store.namespace, last_ms), first_ms, last_ms
 
 
 def test_the_past_says_since_when_a_route_was_so_and_who_ended_it(deleted):
     past, first_ms, last_ms = deleted
-    assert past.origins("t1", last_ms - 1) == {"broker-a": travel.Origin(first_ms, BROKER)}
+    assert past.origins("t1", last_ms - 1) == {"broker-a": travel.ValueOrigin(first_ms, BROKER)}
     assert past.origins("t1", last_ms) == {}
     assert past.end_of("t1", last_ms) == travel.End(last_ms, "topic_deleted", ALICE, ["broker-a"])
     assert past.end_of("t1", last_ms - 1) is None
@@ -74,12 +74,11 @@ def test_one_command_says_who_deleted_a_topic_and_another_where_it_was(deleted, 
 
 
 def test_a_change_that_does_not_say_who_is_not_known(lake):
-    begin(lake, "e", T0)
     queue_data = {"r": 1, "w": 1, "p": 6, "f": 0}
-    fill(lake, "e", [
+    begin(lake, "e", T0).fill([
         event(1, T0, "topic_registered", topic="t", queue_datas={"a": queue_data}, rev=1),
         event(2, T0 + 10, "topic_deleted", topic="t", broker_names=["a"], rev=2),
     ])  # fmt: skip
     past = travel.find_past(lake, "default", T0)
-    assert past.origins("t", T0) == {"a": travel.Origin(T0, None)}
+    assert past.origins("t", T0) == {"a": travel.ValueOrigin(T0, None)}
     assert past.end_of("t", T0 + 10) == travel.End(T0 + 10, "topic_deleted", None, ["a"])

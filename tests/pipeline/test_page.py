@@ -39,6 +39,6 @@ def test_the_program_of_the_page_runs(spark, monkeypatch, store, run, lake, pipe
     capsys.readouterr()
     exec(program, {})
     told = capsys.readouterr().out
-    assert "broker_name" in told  # the frame of pandas
-    assert re.search(r"\|batch\|count\|", told)
+    assert "period_start" in told  # the frame of pandas
+    assert re.search(r"\|\s*day\|count\|", told)
     assert re.search(r"\|\s*topic\|", told)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+import tempfile
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -12,16 +15,35 @@ pytest.importorskip("pyarrow", reason="no pyarrow: pip install -e '.[spark]'")
 pytest.importorskip("altair", reason="no altair: pip install -e '.[spark]'")
 
 from mqregistry.cli import cli
-from mqregistry.pipeline import gold
 from mqregistry.pipeline.lake.lake import Lake, LakeError
 from mqregistry.pipeline.report import charts, formats, write
 from mqregistry.pipeline.report.facts import gather
 from mqregistry.pipeline.report.headlines import headlines, unwritable
-from tests.pipeline.gold_lake import Written
-from tests.pipeline.test_gold_refresh import HOUR, NOON, addr, beat, event, queue
+from tests.pipeline.gold_lake import HOUR, NOON, Written, addr, beat, event, queue, refresh
+
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("empty_tables")]
+_MADE = {}
 
 
-def a_lake(path, *, brokers=3, hours=24, epoch="e1", start=NOON):
+def a_lake(path, **shape):
+    """A copy of the lake of this shape, which is made once."""
+    key = str(sorted(shape.items()))
+    if key not in _MADE:
+        _MADE[key] = Path(tempfile.mkdtemp(prefix="mqreport")) / "lake"
+        make_lake(_MADE[key], **shape)
+    shutil.copytree(_MADE[key], path, dirs_exist_ok=True)
+    return Lake(str(path))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def made_lakes_are_removed():
+    yield
+    for path in _MADE.values():
+        shutil.rmtree(path.parent)
+    _MADE.clear()
+
+
+def make_lake(path, *, brokers=3, hours=24, epoch="e1", start=NOON):
     """Broker b00 flaps twice and is away for 20 minutes, b01 is gone at the end, the others are well."""
     written, end = Written(Lake(str(path)), epoch=epoch), start + hours * HOUR
     lives = {f"b{number:02d}": [(start, None)] for number in range(brokers)}
@@ -39,11 +61,11 @@ def a_lake(path, *, brokers=3, hours=24, epoch="e1", start=NOON):
     written.silver(0, seq=100, ms=end, broker_addr=addrs, queue_data=queues)
     events = [event(1, start, "broker_registered", "b00"), event(2, start + 60_000, "broker_expired", "b00")]
     alarm = {"seq": 3, "ms": start + 5, "type": "stream_alarm", "alarm": "behind", "reader": "p", "stream": "changes"}
-    written.bronze("changes", 0, [*events, alarm])
-    written.bronze("heartbeats", 0, [beat(start + ms, "c1|b00:0") for ms in (0, 30_000, 60_000, 150_000)])
+    written.bronze("changes", [*events, alarm])
+    written.bronze("heartbeats", [beat(start + ms, "c1|b00:0") for ms in (0, 30_000, 60_000, 150_000)])
     entry = {"ms": start + 10, "front_end": "f", "since_ms": start, "found": {"orders": 9, "uneven": 1}}
-    written.bronze("lookups", 0, [{**entry, "missing": {"</script><b>": 5, "typo": 2}}])
-    assert gold.refresh(None, written.lake, written.namespace, epoch)
+    written.bronze("lookups", [{**entry, "missing": {"</script><b>": 5, "typo": 2}}])
+    assert refresh(written)
     return written.lake
 
 
@@ -80,11 +102,12 @@ def one_broker(path, *lives, until, name="b"):
     """A broker without a topic."""
     written = Written(Lake(str(path)))
     written.silver(0, seq=1, ms=until, broker_addr=[addr(name, *life) for life in lives])
-    written.bronze("changes", 0, [event(1, lives[0][0], "broker_registered", name)])
-    gold.refresh(None, written.lake, written.namespace, written.epoch)
+    written.bronze("changes", [event(1, lives[0][0], "broker_registered", name)])
+    refresh(written)
     return written.lake
 
 
+@pytest.mark.long
 def test_the_only_broker_that_came_this_very_moment_is_there(tmp_path):
     lake = one_broker(tmp_path / "lake", (NOON + 5, None), until=NOON + 5)
     facts = gather(lake, "default", "e1", None, None, 24 * HOUR)
@@ -108,7 +131,7 @@ def test_a_broker_that_left_before_the_report_is_named(tmp_path):
         broker_addr=[addr("left", start, start + HOUR), addr("stays", start)],
         queue_data=[queue("t", "left", start, start + HOUR), queue("t", "stays", start)],
     )  # fmt: skip
-    assert gold.refresh(None, written.lake, written.namespace, written.epoch)
+    assert refresh(written)
     now = headlines(gather(written.lake, "default", "e1", None, None, 24 * HOUR))[0]
     assert (now.answer, now.tone) == ("writable", "good")
     assert now.detail.endswith("; gone since before: left")
@@ -116,6 +139,7 @@ def test_a_broker_that_left_before_the_report_is_named(tmp_path):
     assert headlines(facts)[0].detail == "absent: left", "it left within this one"
 
 
+@pytest.mark.long
 def test_an_absence_over_midnight_ends_with_its_date(tmp_path):
     gone, back = NOON + 11 * HOUR, NOON + 13 * HOUR
     lake = one_broker(tmp_path, (NOON, gone), (back, None), until=back + HOUR)
@@ -129,11 +153,12 @@ def test_an_absence_over_midnight_ends_with_its_date(tmp_path):
         0, seq=9, ms=back + HOUR,
         broker_addr=[addr("b", *life) for life in lives], queue_data=[queue("t", "b", *life) for life in lives],
     )  # fmt: skip
-    assert gold.refresh(None, written.lake, written.namespace, written.epoch)
+    assert refresh(written)
     longest = headlines(gather(written.lake, "default", "e1", None, None, 24 * HOUR))[2]
     assert longest.detail == "b, from 2026-01-01 23:00 to 2026-01-02 01:00"
 
 
+@pytest.mark.long
 def test_time_axes_hold_what_was_observed_and_no_empty_hour(tmp_path):
     lake = a_lake(tmp_path, hours=2, start=NOON + 600_000)
     facts = gather(lake, "default", "e1", None, None, 24 * HOUR)
@@ -147,6 +172,7 @@ def test_time_axes_hold_what_was_observed_and_no_empty_hour(tmp_path):
             assert seen[0] <= row["from"] < row["to"] <= seen[1]
 
 
+@pytest.mark.long
 def test_bars_are_ranked_by_what_they_show_and_leave_room_for_their_labels(tmp_path):
     written = Written(Lake(str(tmp_path)))
     of = {"two": [16, 1], "eight": [18] + [8] * 7, "even": [8, 8], "one-of-five": [1, 1, 1, 1, 16]}
@@ -157,7 +183,7 @@ def test_bars_are_ranked_by_what_they_show_and_leave_room_for_their_labels(tmp_p
             queue(topic, f"b{at}", NOON, nums=nums) for topic, row in of.items() for at, nums in enumerate(row)
         ],
     )  # fmt: skip
-    assert gold.refresh(None, written.lake, written.namespace, written.epoch)
+    assert refresh(written)
     facts = gather(written.lake, "default", "e1", None, None, 24 * HOUR)
     spec = charts.skew(facts)
     shown = [(row["topic"], row["max_mean"]) for row in values(spec["layer"][0])]
@@ -181,6 +207,7 @@ def test_the_page_needs_nothing_from_elsewhere_and_nothing_breaks_out_of_it(tmp_
     assert not [path for path in tmp_path.iterdir() if path.name.endswith(".unfinished")]
 
 
+@pytest.mark.long
 def test_of_many_brokers_the_worst_are_shown_and_the_others_counted(tmp_path):
     facts = gather(a_lake(tmp_path, brokers=30), "default", "e1", None, None, 24 * HOUR)
     spec, note = charts.availability(facts)
@@ -216,8 +243,8 @@ BROKEN = r"is broken or gone: .*parquet.*'mqregistry pipeline backfill' writes"
     ("kind", "content", "said"),
     [
         ("parquet", b"PAR1 nonsense PAR1", BROKEN),
-        ("parquet", b"", BROKEN),
-        ("json", b"{", r"Delta's log in .*/state/_delta_log cannot be read: "),
+        ("parquet", b"", r"is broken or gone: .*only 0 bytes long; 'mqregistry pipeline backfill' writes"),
+        ("json", b"{", r"Delta's log in .*_delta_log cannot be read: "),
     ],
 )
 def test_a_broken_file_of_figures_is_named_and_the_page_stays_as_it_was(tmp_path, kind, content, said):
@@ -238,9 +265,10 @@ def test_a_time_in_which_nothing_was_is_said(tmp_path):
     assert "Nothing was seen in this time" in out.read_text()
 
 
+@pytest.mark.long
 def test_every_epoch_has_its_part_the_newest_first(tmp_path):
-    a_lake(tmp_path / "lake", epoch="first", hours=2)
-    lake = a_lake(tmp_path / "lake", epoch="second", start=NOON + 3 * HOUR, hours=2)
+    make_lake(tmp_path / "lake", epoch="first", hours=2)
+    lake = make_lake(tmp_path / "lake", epoch="second", start=NOON + 3 * HOUR, hours=2)
     out = tmp_path / "report.html"
     assert [facts.epoch for facts in write(lake, "default", out)] == ["second", "first"]
     assert out.read_text().index("Epoch second") < out.read_text().index("Epoch first")
@@ -264,10 +292,10 @@ def test_the_lake_is_where_the_environment_says_unless_an_option_says_otherwise(
         return str(CliRunner().invoke(cli, ["pipeline", "report", *out, *options], env=env).exception)
 
     xdg = {"XDG_DATA_HOME": f"{tmp_path}/data"}
-    assert f"file://{tmp_path}/home/.local/share/mqregistry/lake has no" in place()
-    assert f"file://{tmp_path}/data/mqregistry/lake has no" in place(**xdg)
-    assert f"file://{tmp_path}/named has no" in place(**xdg, MQREGISTRY_LAKE=f"{tmp_path}/named")
-    assert f"file://{tmp_path}/given has no" in place("--lake", f"{tmp_path}/given", **xdg, MQREGISTRY_LAKE="/named")
+    assert f"{tmp_path}/home/.local/share/mqregistry/lake has no" in place()
+    assert f"{tmp_path}/data/mqregistry/lake has no" in place(**xdg)
+    assert f"{tmp_path}/named has no" in place(**xdg, MQREGISTRY_LAKE=f"{tmp_path}/named")
+    assert f"{tmp_path}/given has no" in place("--lake", f"{tmp_path}/given", **xdg, MQREGISTRY_LAKE="/named")
 
 
 @pytest.mark.parametrize(

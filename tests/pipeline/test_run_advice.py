@@ -11,22 +11,23 @@ import pytest
 pytest.importorskip("pyspark", reason="no pyspark: pip install -e '.[spark]'")
 
 from mqregistry.errors import ConfigError, RegistryError
-from mqregistry.pipeline.bronze import take
-from mqregistry.pipeline.bronze.log import last_position
-from mqregistry.pipeline.lake import snapshot
-from mqregistry.pipeline.lake.lake import Lake, owner
-from mqregistry.pipeline.lake.schema import BRONZE, QUARANTINE
-from mqregistry.pipeline.past import audit, travel
+from mqregistry.pipeline.bronze import snapshot
+from mqregistry.pipeline.bronze.query import last_entry
+from mqregistry.pipeline.lake.lake import Lake
+from mqregistry.pipeline.past import audit
 from mqregistry.pipeline.redis_stream.data_source import RedisStreamSource
+from mqregistry.pipeline.silver.progress import gaps, last
 from mqregistry.store import keys
 from tests.cli.conftest import command, env, home  # noqa: F401 - fixtures
 from tests.pipeline.streams import EPOCH, START_MS, Bed
 
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("without_gold")]
+
 
 @pytest.fixture
-def pipeline_run(monkeypatch, bed, lake, command):  # noqa: F811
-    """``mqregistry pipeline run --once`` without Spark; gives its error, or what it said."""
-    monkeypatch.setattr("mqregistry.pipeline.spark.session.open_session", lambda **_: None)
+def pipeline_run(monkeypatch, spark, bed, lake, command):  # noqa: F811
+    """``mqregistry pipeline run --once``; gives its error, or what it said."""
+    monkeypatch.setattr("mqregistry.pipeline.spark.session.open_session", lambda **_: spark)
     monkeypatch.setattr("mqregistry.pipeline.spark.session.ending", lambda _: contextlib.nullcontext())
     before = {one: signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)}
 
@@ -46,8 +47,8 @@ def pipeline_run(monkeypatch, bed, lake, command):  # noqa: F811
 
 
 def seqs(lake, bed, epoch=EPOCH):
-    files = lake.table("bronze/changes").files(**owner(bed.namespace, epoch))
-    return sorted(lake.dataset(files, BRONZE["changes"]).to_table(columns=["seq"])["seq"].to_pylist()) if files else []
+    rows = lake.read("bronze/changes", namespace=bed.namespace, epoch=epoch, columns=["seq"])
+    return sorted(seq for seq in rows["seq"].to_pylist() if seq is not None)
 
 
 def batch_error(bed, **options):
@@ -86,6 +87,7 @@ def kv(bed):
     bed.client.hset(f"mq:{{{bed.namespace}}}:kv:a", "k", "v")
 
 
+@pytest.mark.long
 def test_a_trimmed_stream(bed, lake, pipeline_run):
     bed.changes(10)
     pipeline_run()
@@ -96,8 +98,8 @@ def test_a_trimmed_stream(bed, lake, pipeline_run):
     assert "(change 10) and now begins at" in said
     assert "so 5 changes in between are lost" in said
     assert "'mqregistry pipeline run --accept-gap'" in said
-    read_up_to = last_position(lake, "changes", bed.namespace, EPOCH)
-    of_batch = batch_error(bed, startingId=str(read_up_to.id), startingSeq="10", epoch=EPOCH)
+    read_up_to = last_entry(lake, bed.namespace, EPOCH, "changes")
+    of_batch = batch_error(bed, startingId=str(read_up_to), startingSeq="10", epoch=EPOCH)
     assert "so 5 changes in between are lost" in of_batch
     assert seqs(lake, bed) == list(range(1, 11))  # nothing half done
     assert "accepted: " in pipeline_run("--accept-gap")
@@ -123,20 +125,21 @@ def test_redis_came_back_empty_and_is_used_again(bed, lake, pipeline_run):
     pipeline_run()
     assert seqs(lake, bed, "e2") == [1, 2, 3, 4]
     assert seqs(lake, bed) == list(range(1, 11))
-    assert {past.epoch for past in travel.all_pasts(lake, bed.namespace)} == {EPOCH, "e2"}
+    assert set(lake.epochs(bed.namespace)) == {EPOCH, "e2"}
 
 
 def test_made_anew_in_the_middle_of_a_round(bed, lake, pipeline_run, monkeypatch):
     """What a batch is to hold is fixed, and then it is another registry that answers."""
     bed.changes(10)
-    write = take.write_entries
+    take = snapshot.take
 
-    def late(*arguments):
+    def late(*arguments, **more):
+        done = take(*arguments, **more)
         bed.client.hset(keys.meta(bed.namespace), "epoch", "e2")
-        return write(*arguments)
+        return done
 
     with monkeypatch.context() as patched:
-        patched.setattr(take, "write_entries", late)
+        patched.setattr(snapshot, "take", late)
         said = pipeline_run(fails=True)
     assert "its epoch is e2, the pipeline was reading epoch e1" in said
     assert "Run 'mqregistry pipeline run' again" in said
@@ -145,6 +148,7 @@ def test_made_anew_in_the_middle_of_a_round(bed, lake, pipeline_run, monkeypatch
     assert seqs(lake, bed, "e2") == list(range(1, 11))
 
 
+@pytest.mark.long
 def test_a_schema_that_this_release_does_not_know(bed, lake, pipeline_run):
     bed.changes(10)
     pipeline_run()
@@ -152,7 +156,7 @@ def test_a_schema_that_this_release_does_not_know(bed, lake, pipeline_run):
     assert "has schema version 9" in pipeline_run(fails=True)
     assert "has schema version 9" in batch_error(bed)
     with pytest.raises(RegistryError, match="schema version 9"):
-        snapshot.take(bed.url, bed.namespace, lake)
+        snapshot.take(None, bed.url, bed.namespace, lake)
     with pytest.raises(RegistryError, match="schema version 9"):
         audit.audit(None, bed.url, bed.namespace, lake)
     assert seqs(lake, bed) == list(range(1, 11))
@@ -164,6 +168,7 @@ UNREADABLE = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", UNREADABLE)
 def test_a_change_that_cannot_be_read(bed, lake, pipeline_run, kind):
     bed.changes(3)
@@ -175,8 +180,7 @@ def test_a_change_that_cannot_be_read(bed, lake, pipeline_run, kind):
     assert "holds change 3 and then change 5: change 4 is missing" in said
     assert "an entry could not be read (see quarantine)" in said
     assert "'mqregistry pipeline run --accept-gap'" in said
-    [file] = lake.table("quarantine").files(stream="changes", batch="0")
-    [row] = lake.dataset([file], QUARANTINE).to_table().to_pylist()
+    [row] = [row for row in lake.read("bronze/changes").to_pylist() if row["reason"] is not None]
     assert (row["raw"], row["id_ms"], row["id_n"], bool(row["reason"])) == (UNREADABLE[kind], START_MS + 35, 0, True)
     assert seqs(lake, bed) == [1, 2, 3, 5, 6, 7]
     # the batch reader shows it, too
@@ -186,11 +190,11 @@ def test_a_change_that_cannot_be_read(bed, lake, pipeline_run, kind):
     bed.changes(2)
     pipeline_run()
     assert seqs(lake, bed) == [1, 2, 3, 5, 6, 7, 8, 9]
-    [past] = travel.all_pasts(lake, bed.namespace)
-    assert past.content.seq == 9
-    assert len(past.content.holes) == 1
+    assert last(lake, bed.namespace, EPOCH).seq == 9
+    assert len(gaps(lake, bed.namespace, EPOCH)) == 1
 
 
+@pytest.mark.long
 def test_a_change_that_was_deleted(bed, lake, pipeline_run):
     """Only reading shows it."""
     bed.changes(10)
@@ -207,8 +211,8 @@ def test_a_change_that_was_deleted(bed, lake, pipeline_run):
     bed.changes(2)
     pipeline_run()
     assert seqs(lake, bed) == [*range(1, 11), 17, 18]
-    [past] = travel.all_pasts(lake, bed.namespace)
-    assert (past.content.seq, len(past.content.holes)) == (18, 1)
+    assert last(lake, bed.namespace, EPOCH).seq == 18
+    assert len(gaps(lake, bed.namespace, EPOCH)) == 1
 
 
 def test_an_earlier_state_came_back_and_went_another_way(bed, lake, tmp_path, pipeline_run):

@@ -7,11 +7,10 @@ import sys
 
 import pytest
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.long]
 
-from mqregistry.pipeline.bronze.log import last_position  # noqa: E402
 from mqregistry.pipeline.lake.lake import Lake  # noqa: E402
-from mqregistry.pipeline.silver.tables import load  # noqa: E402
+from mqregistry.pipeline.silver.progress import last  # noqa: E402
 
 from .conftest import QUICK_JAVA  # noqa: E402
 from .standalone import HOST, SPARK_HOME, standalone  # noqa: E402
@@ -22,8 +21,9 @@ TIMEOUT_S = 880
 SCRIPT = """
 import json, os, sys
 from pyspark.sql import functions as F
-from mqregistry.pipeline import bronze, jobs
 from mqregistry.pipeline.lake.lake import Lake
+from mqregistry.pipeline.run import RunSettings, run
+from mqregistry.pipeline.silver.progress import last
 from mqregistry.pipeline.spark.session import open_session
 from mqregistry.pipeline.redis_stream.data_source import RedisStreamSource
 
@@ -41,9 +41,10 @@ frame = spark.read.format("redis_stream").options(url=url, namespace=namespace, 
 read_by = frame.select("seq").mapInArrow(where, "process string, rows long").groupBy("process").agg(F.sum("rows"))
 rows = [row[1] for row in read_by.collect()]
 lake = Lake(folder + "/lake")
-done = jobs.run(spark, lake, jobs.PipelineSettings(url, namespace), once=True)
-seqs = bronze.read(spark, lake, "changes", namespace, "e1").agg(F.count("seq"), F.count_distinct("seq")).first()
-print(json.dumps({"rows": rows, "entries": done.entries, "seq": done.seq, "bronze": list(seqs)}))
+done = run(spark, lake, RunSettings(url, [namespace]), once=True)
+seqs = lake.read("bronze/changes")["seq"].to_pylist()
+print(json.dumps({"rows": rows, "entries": done, "seq": last(lake, namespace, "e1").seq,
+                  "bronze": [len(seqs), len(set(seqs))]}))
 spark.stop()
 """
 
@@ -121,7 +122,5 @@ def test_spark_submit_with_the_wheel_on_workers_without_it(
     assert said.splitlines()[-1] == "done: 45,000 changes, 0 heartbeats, 0 lookups"
     assert sum(cluster.executors()) == before + 2
     lake = Lake(str(tmp_path / "lake"))
-    assert last_position(lake, "changes", namespace, EPOCH).seq == 45_000
-    tables = load(lake, namespace, EPOCH)
-    assert tables.content.seq == 45_000
-    assert tables.read("kv").num_rows == 45_000  # each key is put nine times over, and each value has its row
+    assert last(lake, namespace, EPOCH).seq == 45_000
+    assert lake.read("silver/kv").num_rows == 45_000

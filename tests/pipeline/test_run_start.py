@@ -17,15 +17,14 @@ pytest.importorskip("pyspark", reason="no pyspark: pip install -e '.[spark]'")
 
 from mqregistry.cli.pipeline.extras import spark_extra
 from mqregistry.errors import NoNamespace, StartError, StoreUnavailable
-from mqregistry.pipeline import jobs
-from mqregistry.pipeline.lake import snapshot
+from mqregistry.pipeline import run as application
 from mqregistry.pipeline.lake.lake import Lake, LakeError
-from mqregistry.pipeline.past import audit
 from mqregistry.pipeline.spark import session
 from mqregistry.store.keys import meta
+from mqregistry.store.snapshot import read_head
 from mqregistry.store.store import Store
 from tests.cli.conftest import command, env, home  # noqa: F401 - fixtures
-from tests.pipeline.streams import Bed
+from tests.pipeline.plain_lake import PlainSilver
 
 REDIS = ("--redis", "redis://127.0.0.1:1")
 
@@ -60,20 +59,26 @@ def test_options_that_spark_would_refuse_are_wrong_usage(no_spark, command, name
     assert said in " ".join(command("pipeline", name, option, value, expect=2).output.split())
 
 
-@pytest.mark.parametrize("name", ["run", "backfill"])
+def test_a_further_namespace_has_a_name_that_one_can_have(no_spark, command):  # noqa: F811
+    result = command("pipeline", "run", "--also", "no/name", expect=2)
+    assert "'no/name': expected 1 to 64 letters, digits, _ . or -" in " ".join(result.output.split())
+
+
+@pytest.mark.parametrize("name", ["run", "backfill", "maintain", "requarantine"])
 def test_a_setting_of_spark_is_a_pair(no_spark, command, name):  # noqa: F811
     for value in ("spark.ui.enabled", "ui.enabled=true"):
         result = command("pipeline", name, "--conf", value, expect=2)
         assert f"'{value}': expected KEY=VALUE, with a KEY that begins with spark." in " ".join(result.output.split())
 
 
-@pytest.mark.parametrize("place", ["a file", "below a file", "/proc/lake"])
+@pytest.mark.parametrize("place", ["a file", "below a file", "/proc/lake", "s3://bucket/lake", "foo://bar"])
 def test_a_lake_that_cannot_be_written_is_said_before_spark_starts(no_spark, command, tmp_path, place):  # noqa: F811
     (tmp_path / "file").touch()
     lake = {"a file": tmp_path / "file", "below a file": tmp_path / "file" / "lake"}.get(place, place)
     error = command("pipeline", "run", *REDIS, "--lake", str(lake), expect=1).exception
     assert isinstance(error, StartError)
-    assert f"cannot write the lake at file://{lake}: " in str(error)
+    said = f"--lake {lake}: a run writes to a folder" if "://" in str(lake) else f"cannot write the lake at {lake}: "
+    assert said in str(error)
 
 
 @pytest.fixture
@@ -83,15 +88,13 @@ def recorded(redis_url, namespace, tmp_path):
     async def begin():
         async with Store(redis_url, namespace) as store:
             await store.connect()
-        await snapshot.take_async(redis_url, namespace, Lake(str(tmp_path / "lake")))
+            return (await read_head(store)).epoch
 
-    asyncio.run(begin())
+    PlainSilver().write(Lake(str(tmp_path / "lake")), namespace, asyncio.run(begin()))
     return tmp_path / "lake", ("--namespace", namespace, "--redis", redis_url, "--lake", str(tmp_path / "lake"))
 
 
-def test_a_run_starts_spark_with_its_settings_where_there_is_much(
-    command, recorded, redis_url, namespace, monkeypatch  # noqa: F811
-):  # fmt: skip
+def test_a_run_starts_spark_with_its_settings(command, tmp_path, monkeypatch):  # noqa: F811
     started = []
 
     def start(**options):
@@ -99,31 +102,10 @@ def test_a_run_starts_spark_with_its_settings_where_there_is_much(
         raise StartError("enough")
 
     monkeypatch.setattr(session, "open_session", start)
-    command("pipeline", "run", "--once", *recorded[1])
-    assert not started
-    bed = Bed(redis_url, namespace)
-    bed.changes(jobs.PipelineSettings("").spark_from + 1)
-    error = command("pipeline", "run", "--once", *recorded[1], "--conf", "spark.a=b=c", expect=1).exception
-    assert str(error) == "enough"
-    assert started == [{"master": "local[*]", "driver_memory": "2g", "config": {"spark.a": "b=c"}}]
-
-
-def test_an_audit_of_much_starts_spark_when_lake_and_redis_are_there(command, recorded, monkeypatch):  # noqa: F811
-    class Started(Exception):
-        pass
-
-    def started(**_):
-        raise Started
-
-    monkeypatch.setattr(session, "open_session", started)
-    few = command("pipeline", "audit", *recorded[1], "--since-last")
-    assert "no differences" in few.stdout
-    assert "starting Spark" not in few.stderr
-    monkeypatch.setattr(audit, "SPARK_FROM_ROWS", 0)
-    result = command("pipeline", "audit", *recorded[1], expect=1)
-    assert isinstance(result.exception, Started)
-    assert "starting Spark" in result.stderr
-    assert not list(recorded[0].glob("_*"))
+    options = ("--lake", str(tmp_path), "--conf", "spark.a=b=c", "--jars", "/jars")
+    assert str(command("pipeline", "run", "--once", *REDIS, *options, expect=1).exception) == "enough"
+    del started[0]["tell"]
+    assert started == [{"master": "local[*]", "driver_memory": "2g", "config": {"spark.a": "b=c"}, "jars": "/jars"}]
 
 
 @pytest.mark.parametrize("place", ["empty", "a file", "not there", "another namespace"])
@@ -136,7 +118,7 @@ def test_an_audit_says_that_the_lake_has_nothing_before_spark_starts(
     more = ("--namespace", "another") if place == "another namespace" else ()
     result = command("pipeline", "audit", *recorded[1], "--lake", str(lake), *more, expect=1)
     assert isinstance(result.exception, LakeError)
-    assert f"the lake at file://{str(lake).replace(' ', '%20')} holds nothing of namespace" in str(result.exception)
+    assert f"the lake at {lake} holds nothing of namespace" in str(result.exception)
     assert "starting Spark" not in result.stderr
 
 
@@ -162,16 +144,18 @@ def test_an_audit_says_that_redis_began_anew_before_spark_starts(
 def test_an_audit_says_that_the_lake_cannot_be_written_before_spark_starts(
     no_spark, command, recorded  # noqa: F811
 ):  # fmt: skip
-    (recorded[0] / "_tried").touch()  # as good as a folder that belongs to somebody else
+    (recorded[0] / "_checkpoints").touch()  # as good as a folder that belongs to somebody else
     error = command("pipeline", "audit", *recorded[1], expect=1).exception
     assert isinstance(error, StartError)
-    assert f"cannot write the lake at file://{recorded[0]}: " in str(error)
+    assert f"cannot write the lake at {recorded[0]}: " in str(error)
 
 
-def test_a_lake_of_an_unknown_kind_is_said(command):  # noqa: F811
-    error = command("pipeline", "run", *REDIS, "--lake", "foo://bar", expect=1).exception
+def test_a_lake_of_an_earlier_release_is_refused(command, tmp_path):  # noqa: F811
+    (tmp_path / "state").mkdir()
+    error = command("pipeline", "run", *REDIS, "--lake", str(tmp_path), expect=1).exception
     assert isinstance(error, LakeError)
-    assert "--lake foo://bar: Unrecognized filesystem type" in str(error)
+    assert "was written by an earlier release" in str(error)
+    assert "--lake DIR" in str(error)
 
 
 @pytest.mark.parametrize("lacking", ["pyspark", "py4j", "pyarrow", "deltalake"])
@@ -232,7 +216,7 @@ def test_a_single_round_that_was_interrupted_is_no_success(command, tmp_path, mo
         signal.raise_signal(number)
         assert stop.is_set()
 
-    monkeypatch.setattr(jobs, "run", interrupted)
+    monkeypatch.setattr(application, "run", interrupted)
     once = command("pipeline", "run", "--once", *REDIS, "--lake", str(tmp_path), expect=status)
     assert "mqregistry: stopping; once more to stop at once" in once.stderr
     command("pipeline", "run", *REDIS, "--lake", str(tmp_path), expect=0)

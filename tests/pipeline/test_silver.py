@@ -7,21 +7,31 @@ import random
 
 import pytest
 
-pytest.importorskip("pyarrow", reason="no pyarrow: pip install -e '.[spark]'")
+pytest.importorskip("pyspark", reason="no pyspark: pip install -e '.[spark]'")
 
-from mqregistry.pipeline import silver
-from mqregistry.pipeline.lake import snapshot
+from mqregistry.pipeline.bronze import snapshot
 from mqregistry.pipeline.lake.lake import Lake
-from mqregistry.pipeline.past import travel
-from mqregistry.pipeline.silver.tables import load
+from mqregistry.pipeline.silver.advance import Silver
 from mqregistry.store.store import Store
-from tests.pipeline.world import Model, World, entries, new_seed, plain, whole_changes, write_bronze
+from tests.pipeline.plain_lake import PlainSilver
+from tests.pipeline.world import (
+    Model,
+    World,
+    entries,
+    new_seed,
+    plain,
+    silver_rows,
+    tables_at,
+    whole_changes,
+    write_bronze,
+)
 
+pytestmark = pytest.mark.spark
 INSTANTS = int(os.environ.get("MQREGISTRY_TEST_INSTANTS", "150"))
-OPERATIONS = int(os.environ.get("MQREGISTRY_TEST_OPERATIONS", "400"))
+OPERATIONS = int(os.environ.get("MQREGISTRY_TEST_OPERATIONS", "180"))
 
 
-@pytest.fixture(params=["5.x", "4.8"])
+@pytest.fixture(params=["5.x", pytest.param("4.8", marks=pytest.mark.long)])
 def store(request, runner, redis_url, namespace):
     store = Store(redis_url, namespace, compat=request.param)
     runner.run(store.connect())
@@ -29,59 +39,70 @@ def store(request, runner, redis_url, namespace):
     runner.run(store.close())
 
 
-async def pour(world: World, lake: Lake, after: str, number: int, sizes: list[int]) -> tuple[str, int]:
-    """What the stream has behind ``after`` into batches of these sizes; then the new end, and the next number."""
+async def pour(spark, world: World, lake: Lake, after: str, sizes: list[int]) -> str:
+    """What the stream has behind ``after`` into commits of these sizes; then the new end."""
     found = await entries(world.bed.store, after)
     epoch = (await world.bed.head()).epoch
-    while found:
-        size = sizes[number % len(sizes)]
-        write_bronze(lake, world.bed.store.namespace, epoch, number, found[:size])
-        after, found, number = found[min(size, len(found)) - 1][0], found[size:], number + 1
-    return after, number
+    for size in [*sizes, len(found)]:
+        if found:
+            write_bronze(spark, lake, world.bed.store.namespace, epoch, found[:size])
+            after, found = found[min(size, len(found)) - 1][0], found[size:]
+    return after
 
 
-def check(lake: Lake, namespace: str, model: Model, instants: list[int]) -> None:
-    for instant, tables, lives in model.walk(instants):
-        past = travel.find_past(lake, namespace, instant)
-        assert plain(past.tables(instant)) == plain(tables), instant
-        assert past.lives(instant) == lives.by_who, instant
-
-
-async def test_the_tables_at_any_instant_are_those_of_a_plain_replay(store, lake):
+async def test_the_tables_at_any_instant_are_those_of_a_plain_replay(spark, store, lake):
     seed = new_seed()
     print("seed", seed)
     world = World(store, seed)
-    await world.run(OPERATIONS // 4)
-    taken = await snapshot.take_async(store.url, store.namespace, lake)
+    await world.run(OPERATIONS // 3)
+    taken, found = await snapshot.read(store.url, store.namespace)
+    snapshot.write(spark, lake, store.namespace, taken, found)
     assert (taken.seq, taken.rows, taken.compat) == (0, 0, store.compat)
-    after, number = "-", 0
-    for _ in range(3):
-        await world.run(OPERATIONS // 4)
-        after, number = await pour(world, lake, after, number, [1, 40, 7])
-        assert silver.advance(None, lake, store.namespace, taken.epoch)
-        assert not silver.advance(None, lake, store.namespace, taken.epoch)
+    after = "-"
+    for _ in range(2):
+        await world.run(OPERATIONS // 3)
+        after = await pour(spark, world, lake, after, [40])
+        assert list(Silver(spark, lake, store.namespace, taken.epoch, limit=70).advance())
+        assert not list(Silver(spark, lake, store.namespace, taken.epoch).advance())
     changes = whole_changes(await entries(store))
-    model = Model(changes, live_by_cluster=store.compat == "5.x")
+    by_cluster = store.compat == "5.x"
+    model = Model(changes, live_by_cluster=by_cluster)
     pick = random.Random(seed)
-    first, last = model.moments[0], model.moments[-1]
+    first, end = model.moments[0], model.moments[-1]
     edges = pick.sample(model.moments, 30)
-    instants = [first, last, *edges, *(moment - 1 for moment in edges if moment > first)]
-    check(lake, store.namespace, model, instants + [pick.randint(first, last) for _ in range(INSTANTS)])
-    assert plain(travel.find_past(lake, store.namespace, last).tables(last)) == plain(await world.bed.tables())
+    instants = [first, end, *edges, *(moment - 1 for moment in edges if moment > first)]
+    rows = silver_rows(lake, store.namespace, taken.epoch)
+    in_dicts = PlainSilver(compat=store.compat)
+    in_dicts.take([e for _, e in await entries(store)])
+    assert shown(rows) == shown(in_dicts.rows)
+    for instant, tables, lives in model.walk(instants + [pick.randint(first, end) for _ in range(INSTANTS)]):
+        then, alive = tables_at(rows, instant, live_by_cluster=by_cluster)
+        assert plain(then) == plain(tables), instant
+        assert alive.by_who == lives.by_who, instant
+    assert plain(tables_at(rows, end)[0]) == plain(await world.bed.tables())
     authors = {change.seq: change.by.encoded().decode() for change in changes}
     assert len(set(authors.values())) == 15
-    check_rows(lake, store.namespace, taken.epoch, authors)
+    check_rows(rows, authors)
 
 
-def check_rows(lake: Lake, namespace: str, epoch: str, authors: dict[int, str]) -> None:
+def shown(found):
+    """Rows of all tables, each as a text, in an order of their own."""
+    return {
+        table: sorted(
+            str({name: getattr(value, "timestamp", lambda v=value: v)() for name, value in row.items()}) for row in rows
+        )
+        for table, rows in found.items()
+    }
+
+
+def check_rows(found: dict[str, list[dict]], authors: dict[int, str]) -> None:
     """No cell holds two values at once, every row but those of no length has an end behind its beginning, and both name
     who caused them.
     """
     from mqregistry.pipeline.lake.schema import SILVER, SILVER_KEYS
 
-    tables = load(lake, namespace, epoch)
     for table, keys in SILVER_KEYS.items():
-        rows = tables.read(table).to_pylist()
+        rows = found[table]
         if not rows:
             continue
         assert list(rows[0]) == SILVER[table].names
@@ -103,13 +124,12 @@ def check_rows(lake: Lake, namespace: str, epoch: str, authors: dict[int, str]) 
                     assert following is None or row["to_seq"] <= following["from_seq"]
 
 
-def test_every_operation_is_sent_to_a_bucket_that_applies_it():
+def test_every_operation_has_cells():
     from typing import get_args
 
-    from mqregistry.events.cells import DropBroker, Operation, SetRev
-    from mqregistry.pipeline.silver import buckets, head_bucket, topic_bucket
+    from mqregistry.events.cells import DropBroker, DropQueueData, Operation, SetMappings, SetQueueData, SetRev
+    from mqregistry.pipeline.silver import head
 
-    every, head, topics = set(get_args(Operation)), set(head_bucket._APPLY), set(topic_bucket._APPLY)
-    assert head | topics | {SetRev} == every
-    assert head == (every - set(buckets._SPLIT)) | {DropBroker}
-    assert topics == set(buckets._SPLIT) - {SetRev}
+    of_topics = {SetQueueData, DropQueueData, SetMappings, SetRev}
+    assert set(get_args(Operation)) == of_topics | set(head._APPLY)
+    assert DropBroker in head._APPLY

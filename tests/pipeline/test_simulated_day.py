@@ -5,8 +5,7 @@ Then both are killed while most brokers are registered: the tables stand still, 
 
 A past of 26 hours that ``simulate --past`` writes is compared in the same way.
 
-MQREGISTRY_DAY_SEED=7 plays another day, MQREGISTRY_DAY_MS=60000 a longer one; MQREGISTRY_DAY_GOLD=spark also computes
-gold on Spark, which is otherwise for more rows than this day has.
+MQREGISTRY_DAY_SEED=7 plays another day, MQREGISTRY_DAY_MS=60000 a longer one.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ from tests.simulate_oracle.day import Truth, play
 
 pytest.importorskip("pyspark", reason="no pyspark: pip install -e '.[spark]'")
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.timeout(900), pytest.mark.spark]
 
 NAMESPACE = "simulated-day"
 DAY_MS = 24 * 3_600_000
@@ -95,21 +94,23 @@ def truth(redis_url):
 
 
 @pytest.fixture(scope="module")
-def recorded(redis_url, truth, tmp_path_factory):
+def recorded(spark, redis_url, truth, tmp_path_factory):
     """A lake with bronze and silver."""
-    from mqregistry.pipeline import gold, jobs
+    from mqregistry.pipeline import namespace
+    from mqregistry.pipeline.run import RunSettings as Wanted
+    from mqregistry.pipeline.run import run
 
     lake = Lake(str(tmp_path_factory.mktemp("lake")))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(gold, "refresh", lambda *_, **__: False)
-        jobs.run(None, lake, jobs.PipelineSettings(redis_url, NAMESPACE), once=True)
+        patch.setattr(namespace, "refresh", lambda *_, **__: False)
+        run(spark, lake, Wanted(redis_url, [NAMESPACE]), once=True)
     return lake
 
 
 @pytest.fixture
 def lake(recorded, tmp_path):
     """A copy of it."""
-    shutil.copytree(recorded.path(), tmp_path / "lake")
+    shutil.copytree(recorded.root, tmp_path / "lake")
     return Lake(str(tmp_path / "lake"))
 
 
@@ -168,36 +169,29 @@ def test_the_day_has_something_of_everything(truth):
     assert any(0 < row["writable_ms"] < row["routable_ms"] for row in figures["topic"])
 
 
-def test_gold_figures_are_those_of_the_simulator(truth, lake):
-    from mqregistry.pipeline.gold import refresh
+def test_gold_figures_are_those_of_the_simulator(spark, truth, lake):
+    from mqregistry.pipeline.gold.refresh import refresh
 
-    assert refresh(None, lake, truth.namespace, truth.epoch, flap_ms=FLAP_MS)
+    assert refresh(spark, lake, truth.namespace, truth.epoch, flap_ms=FLAP_MS)
     assert differences(lake, truth) == []
 
 
-def test_gold_that_is_refreshed_often_is_the_same(truth, lake):
-    from mqregistry.pipeline.gold import refresh
+@pytest.mark.long
+def test_gold_that_is_refreshed_often_is_the_same(spark, truth, lake):
+    from mqregistry.pipeline.gold.refresh import refresh
 
-    for now_ms in range(truth.end_ms - SHAPE.duration_ms, truth.end_ms, 700):
-        refresh(None, lake, truth.namespace, truth.epoch, flap_ms=FLAP_MS, now_ms=now_ms)
-    assert refresh(None, lake, truth.namespace, truth.epoch, flap_ms=FLAP_MS, now_ms=truth.end_ms)
+    since_ms = None
+    for now_ms in (truth.end_ms - SHAPE.duration_ms * 2 // 3, truth.end_ms - SHAPE.duration_ms // 3, truth.end_ms):
+        refresh(spark, lake, truth.namespace, truth.epoch, flap_ms=FLAP_MS, now_ms=now_ms, since_ms=since_ms)
+        since_ms = now_ms
     assert differences(lake, truth) == []
 
 
-@pytest.mark.spark
-@pytest.mark.skipif(os.environ.get("MQREGISTRY_DAY_GOLD") != "spark", reason="only with MQREGISTRY_DAY_GOLD=spark")
-def test_gold_on_spark_is_the_same(truth, lake, spark):
-    from mqregistry.pipeline.gold import refresh
-
-    for now_ms in (truth.end_ms - SHAPE.duration_ms // 3, truth.end_ms):
-        refresh(spark, lake, truth.namespace, truth.epoch, flap_ms=FLAP_MS, now_ms=now_ms, spark_from_rows=0)
-    assert differences(lake, truth) == []
-
-
-def test_audit_finds_no_difference(truth, lake, redis_url):
+@pytest.mark.long
+def test_audit_finds_no_difference(spark, truth, lake, redis_url):
     from mqregistry.pipeline.past.audit import audit
 
-    found = audit(None, redis_url, truth.namespace, lake)
+    found = audit(spark, redis_url, truth.namespace, lake)
     assert found.ok, found
     assert found.cells > 50
 
@@ -219,17 +213,19 @@ async def write_past(redis_url: str, namespace: str) -> tuple[Truth, int]:
 
 
 @pytest.fixture(scope="module")
-def past(redis_url, tmp_path_factory):
+def past(spark, redis_url, tmp_path_factory):
     """A lake of it, the truth, and when it was asked for."""
-    from mqregistry.pipeline import jobs
+    from mqregistry.pipeline.run import RunSettings as Wanted
+    from mqregistry.pipeline.run import run
 
     truth, asked_ms = asyncio.run(write_past(redis_url, "simulated-past"))
     lake = Lake(str(tmp_path_factory.mktemp("past")))
-    jobs.run(None, lake, jobs.PipelineSettings(redis_url, "simulated-past"), once=True)
+    run(spark, lake, Wanted(redis_url, ["simulated-past"]), once=True)
     return lake, truth, asked_ms
 
 
-def test_a_past_that_is_written_has_the_stamps_of_its_hours(past, redis_url):
+@pytest.mark.long
+def test_a_past_that_is_written_has_the_stamps_of_its_hours(spark, past, redis_url):
     from mqregistry.pipeline.past.audit import audit
 
     lake, truth, asked_ms = past
@@ -238,13 +234,14 @@ def test_a_past_that_is_written_has_the_stamps_of_its_hours(past, redis_url):
     assert len(hours) in (26, 27)
     assert asked_ms - min(hours) < 27 * 3_600_000
     assert differences(lake, truth) == []
-    found = audit(None, redis_url, truth.namespace, lake)
+    found = audit(spark, redis_url, truth.namespace, lake)
     assert found.ok, found
     assert found.cells > 20
     assert found.figures > 26 * 4
     assert found.entries["heartbeats"] > 26 * 4
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("table", "name", "columns"),
     [
@@ -273,6 +270,7 @@ def test_minutes_make_up_the_hours_of_a_past(past, table, name, columns):
     assert len(by_hour) > 26
 
 
+@pytest.mark.long
 def test_figures_of_the_last_hour_are_metrics(past):
     from mqregistry.pipeline.gold import last_hour
 

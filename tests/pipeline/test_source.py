@@ -11,7 +11,7 @@ pytestmark = pytest.mark.spark
 from pyspark.errors import PySparkException  # noqa: E402
 from pyspark.sql import functions as F  # noqa: E402
 
-from mqregistry.pipeline.redis_stream.entries import SOURCE  # noqa: E402
+from mqregistry.pipeline.lake.schema import BRONZE  # noqa: E402
 
 from .streams import START_MS  # noqa: E402
 
@@ -35,7 +35,9 @@ def test_the_source_registers_itself_and_imports_nothing_else_of_the_pipeline():
     assert {name.removeprefix("mqregistry.pipeline.").partition(".")[0] for name in found[1:]} == {
         "garbage", "lake", "redis_stream",
     }  # fmt: skip
-    assert [name for name in found if ".lake." in name] == ["mqregistry.pipeline.lake.schema"]
+    assert {name for name in found if ".lake." in name} == {
+        "mqregistry.pipeline.lake.schema", "mqregistry.pipeline.lake.gold_schema",
+    }  # fmt: skip
 
 
 def stream_into(spark, options, checkpoint, **more):
@@ -56,7 +58,7 @@ def stream_into(spark, options, checkpoint, **more):
 def test_batch_has_every_entry_once_in_several_tasks(bed, spark, options, monkeypatch):
     bed.changes(50_000)
     frame = load(spark, options, partitions="2")
-    assert frame.schema.names == SOURCE["changes"].names
+    assert frame.schema.names == BRONZE["changes"].names
     assert frame.rdd.getNumPartitions() == 2
     found = frame.agg(
         F.count("*"), F.count_distinct("seq"), F.min("seq"), F.max("seq"), F.count("reason"), F.max("id_ms")

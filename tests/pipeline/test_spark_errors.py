@@ -11,7 +11,7 @@ from pyspark.errors import PySparkException
 from mqregistry.errors import RegistryError
 from mqregistry.pipeline.redis_stream.stream import GapError, OtherPast
 from mqregistry.pipeline.silver.next_changes import MissingChanges
-from mqregistry.pipeline.spark.errors import WorkerLate, plain_errors
+from mqregistry.pipeline.spark.errors import Passing, plain_errors
 
 
 def trace(error: Exception) -> str:
@@ -47,7 +47,8 @@ def test_what_spark_itself_raised_stays():
 @pytest.mark.parametrize(
     ("text", "kind", "said"),
     [
-        ("Python worker failed to connect back.", WorkerLate, "is this machine very busy"),
+        ("Python worker failed to connect back.", Passing, "this machine is very busy"),
+        ("io.delta.exceptions.ConcurrentAppendException: files were added", Passing, "ConcurrentAppendException"),
         ("ModuleNotFoundError: No module named 'msgspec'", RegistryError, "No module named 'msgspec'; PYSPARK_PYTHON"),
     ],
 )

@@ -17,15 +17,16 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 pytest.importorskip("duckdb", reason="no duckdb: pip install -e '.[sql]'")
+pytest.importorskip("pyspark", reason="no pyspark: pip install -e '.[spark]'")
 
 from mqregistry.cli import cli
-from mqregistry.pipeline import gold
-from mqregistry.pipeline.lake.lake import Lake, State
+from mqregistry.pipeline.lake.lake import Lake
 from mqregistry.pipeline.sql import ABOUT, Door, SqlError
 from mqregistry.pipeline.sql.views import LAYERED, views
 from tests.cli.conftest import command, env, home  # noqa: F401 - fixtures
-from tests.pipeline.gold_lake import Written
+from tests.pipeline.gold_lake import Written, refresh
 
+pytestmark = pytest.mark.spark
 ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOK = ROOT / "docs" / "examples" / "past.ipynb"
 HOUR_MS = 3_600_000
@@ -53,12 +54,11 @@ def held(from_ms, to_ms, **columns):
 
 
 @pytest.fixture(scope="module")
-def lake(tmp_path_factory):
+def lake(empty_tables, tmp_path_factory):
     """Two epochs; in the first one, of three hours, broker-a was away for half an hour."""
-    lake = Lake(str(tmp_path_factory.mktemp("lake")))
+    lake = Lake(str(tmp_path_factory.mktemp("sql") / "lake"))
     for epoch, begin, hours in (("old", 0, 3), ("new", 4 * HOUR_MS, 30)):
         written = Written(lake, epoch=epoch)
-        lake.set_state("snapshot", "default", epoch, State(0, {"taken": []}))
         away = [(begin, begin + HOUR_MS), (begin + HOUR_MS * 3 // 2, None)] if epoch == "old" else [(begin, None)]
         addr = {**NAMES, "addr": f"10.0.0.{1 if epoch == 'old' else 2}:10911"}
         topic = {"topic": "t", "broker_name": "broker-a", "perm": 6, "write_queue_nums": 8, "read_queue_nums": 8}
@@ -66,7 +66,7 @@ def lake(tmp_path_factory):
             0, seq=1, ms=T0 + begin + hours * HOUR_MS, begin_ms=T0 + begin, queue_data=[held(begin, None, **topic)],
             broker_addr=[held(*span, **addr) for span in away],
         )  # fmt: skip
-        gold.refresh(None, lake, "default", epoch)
+        refresh(written)
     return lake
 
 

@@ -10,18 +10,12 @@ import pytest
 
 pytest.importorskip("pyarrow", reason="no pyarrow: pip install -e '.[spark]'")
 
-import pyarrow as pa
-
-from mqregistry.pipeline import silver
-from mqregistry.pipeline.lake import snapshot
-from mqregistry.pipeline.lake.files import write_file
-from mqregistry.pipeline.lake.lake import Lake, LakeError, State, owner
-from mqregistry.pipeline.lake.maintain import maintain
-from mqregistry.pipeline.lake.schema import BRONZE
+from mqregistry.pipeline.lake.lake import Lake, LakeError
 from mqregistry.pipeline.past import travel
-from mqregistry.pipeline.silver.tables import load
+from mqregistry.store.snapshot import read_head
 from tests.cli.conftest import command, env, home  # noqa: F401 - fixtures
-from tests.pipeline.world import entries, write_bronze, write_rows
+from tests.pipeline.plain_lake import PlainSilver, put, put_changes, put_entries
+from tests.pipeline.world import entries
 from tests.store.bed import Bed
 
 T0 = 1_780_000_000_000
@@ -41,15 +35,22 @@ def event(seq, ms, kind="kv_put", **fields):
     return f"{ms}-0", json.dumps(members)
 
 
-def begin(lake, epoch, ms, *, namespace="default", seq=0, rows=0, compat="5.x"):
-    before = lake.state("snapshot", namespace, epoch)
-    taken = [*(before.content["taken"] if before else []), [epoch, seq, ms, "0-0", rows, compat]]
-    lake.set_state("snapshot", namespace, epoch, State(before.number + 1 if before else 0, {"taken": taken}))
+class EpochPast:
+    """Silver of a lake, epoch by epoch, without Spark."""
+
+    def __init__(self, lake, epoch, ms, *, namespace="default", compat="5.x"):
+        self.lake, self.epoch, self.namespace = lake, epoch, namespace
+        self.silver, self.number = PlainSilver(begin_ms=ms, compat=compat), 0
+        self.fill([])
+
+    def fill(self, events, observed_ms=None):
+        self.silver.take([e for _, e in events])
+        self.silver.write(self.lake, self.namespace, self.epoch, number=self.number, observed_ms=observed_ms)
+        self.number += 1
 
 
-def fill(lake, epoch, events, *, namespace="default", number=0):
-    write_bronze(lake, namespace, epoch, number, events)
-    silver.advance(None, lake, namespace, epoch)
+def begin(lake, epoch, ms, **more):
+    return EpochPast(lake, epoch, ms, **more)
 
 
 def value(lake, ms, namespace="default"):
@@ -57,10 +58,8 @@ def value(lake, ms, namespace="default"):
 
 
 def test_each_epoch_answers_for_its_own_time(lake):
-    begin(lake, "old", T0)
-    fill(lake, "old", [event(1, T0), event(2, T0 + 100), event(3, T0 + 200)])
-    begin(lake, "new", T0 + 5000)
-    fill(lake, "new", [event(1, T0 + 5000), event(2, T0 + 6000)])
+    begin(lake, "old", T0).fill([event(1, T0), event(2, T0 + 100), event(3, T0 + 200)])
+    begin(lake, "new", T0 + 5000).fill([event(1, T0 + 5000), event(2, T0 + 6000)])
     said = [value(lake, T0 + ms) for ms in (0, 99, 100, 200, 5000, 5999, 6000)]
     assert said == ["1", "1", "2", "3", "1", "1", "2"]
     with pytest.raises(LakeError, match="before the past that the lake knows of namespace 'default': it begins with"):
@@ -72,21 +71,18 @@ def test_each_epoch_answers_for_its_own_time(lake):
 
 
 def test_the_newest_heartbeat_tells_how_long_nothing_changed(lake):
-    begin(lake, "e", T0)
-    fill(lake, "e", [event(1, T0)])
-    write_rows(lake, "heartbeats", "default", "e", 0, [(T0 + 900, 0, T0 + 900, "{}")])
+    begin(lake, "e", T0).fill([event(1, T0)])
+    put_entries(lake, "heartbeats", "default", "e", [(T0 + 900, 0, T0 + 900, "{}")])
     assert value(lake, T0 + 900) == "1"
     with pytest.raises(LakeError, match="after the end"):
         value(lake, T0 + 901)
 
 
 def test_who_read_the_stream_to_its_end_knows_that_nothing_changed(lake):
-    begin(lake, "e", T0)
-    fill(lake, "e", [event(1, T0)])
-    silver.observe(lake, "default", "e", 1, T0 + 60)
-    silver.observe(lake, "default", "e", 1, T0 + 70)
+    past = begin(lake, "e", T0)
+    past.fill([event(1, T0)], observed_ms=T0 + 70)
     assert value(lake, T0 + 70) == "1"
-    fill(lake, "e", [event(2, T0 + 75)], number=1)
+    past.fill([event(2, T0 + 75)])
     assert [value(lake, T0 + ms) for ms in (74, 75)] == ["1", "2"]
     with pytest.raises(LakeError, match="after the end"):
         value(lake, T0 + 76)
@@ -95,85 +91,25 @@ def test_who_read_the_stream_to_its_end_knows_that_nothing_changed(lake):
 def test_an_empty_lake_and_another_namespace_are_told_apart(lake, tmp_path):
     with pytest.raises(LakeError, match="holds no past of namespace 'default'; it is empty: is it another --lake"):
         value(Lake(str(tmp_path / "nothing")), T0)
-    begin(lake, "e", T0, namespace="ours")
-    fill(lake, "e", [event(1, T0)], namespace="ours")
+    begin(lake, "e", T0, namespace="ours").fill([event(1, T0)])
     with pytest.raises(LakeError, match="it holds ours: is it another --namespace"):
         value(lake, T0)
 
 
-def test_moments_never_run_backwards(lake):
-    begin(lake, "e", T0)
-    moments = [0, 500, 100, 499, 500, 501, 50, 502]  # the clock is set back twice
-    fill(lake, "e", [event(seq, T0 + ms) for seq, ms in enumerate(moments, 1)])
-    fill(lake, "e", [event(9, T0 + 10), event(10, T0 + 600)], number=1)
-    said = [value(lake, T0 + ms) for ms in (0, 499, 500, 501, 502, 599, 600)]
-    assert said == ["1", "1", "5", "7", "9", "9", "10"]
-    rows = travel.find_past(lake, "default", T0).rows("kv", T0 + 500)
-    assert [row[5] for row in rows] == [5]
-
-
-def test_a_hole_is_an_error_that_names_both_seqs_and_a_snapshot_goes_on(lake):
-    begin(lake, "e", T0)
-    write_bronze(lake, "default", "e", 0, [event(1, T0), event(2, T0 + 10)])
-    write_bronze(lake, "default", "e", 1, [event(6, T0 + 90), event(7, T0 + 100)])
-    with pytest.raises(LakeError, match="holds change 2 and then change 6: changes 3 to 5 are missing"):
-        silver.advance(None, lake, "default", "e")
-    assert value(lake, T0 + 10) == "2"
-    with pytest.raises(LakeError, match="after the end"):
-        value(lake, T0 + 11)
-    events = [
-        event(5, T0 + 80, kv_namespace="n", key="k", value="5", part=1, parts=2),
-        event(5, T0 + 80, kv_namespace="n", key="other", value="x", part=2, parts=2),
-    ]
-    rows = [(0, part, 5, T0 + 80, "kv_put", part, 2, e) for part, (_, e) in enumerate(events, 1)]
-    schema = BRONZE["changes"]
-    arrays = [pa.array(values, field.type) for values, field in zip(zip(*rows, strict=True), schema, strict=True)]
-    file = write_file(lake, "snapshot", pa.Table.from_arrays(arrays, schema=schema), owner("default", "e"))
-    lake.table("snapshot").commit([file], "snapshot/default/e", 5, repeat=True)
-    begin(lake, "e", T0 + 80, seq=5, rows=2)
-    assert silver.advance(None, lake, "default", "e")
-    assert [value(lake, T0 + ms) for ms in (10, 80, 90, 100)] == ["2", "5", "6", "7"]
+def test_in_a_gap_nothing_is_known(lake):
+    begin(lake, "e", T0).fill([event(1, T0), event(2, T0 + 10), event(6, T0 + 90)])
+    put(lake, "silver/gap", "default", "e", [{"stream": "changes", "from_ms": T0 + 10, "to_ms": T0 + 80}])
+    assert [value(lake, T0 + ms) for ms in (10, 80, 90)] == ["2", "2", "6"]
     with pytest.raises(LakeError, match=r"what held at .* is not known: changes between .* were lost"):
         value(lake, T0 + 50)
-    ended = travel.find_past(lake, "default", T0).rows("kv", T0)
-    assert [(row[2], row[-3]) for row in ended] == [("1", "kv_put")]
-    ended = travel.find_past(lake, "default", T0 + 10).rows("kv", T0 + 10)
-    assert [(row[2], row[-3]) for row in ended] == [("2", "snapshot")]
 
 
-def test_half_a_set_of_parts_waits_for_the_rest(lake):
-    begin(lake, "e", T0)
-    first, second = (event(seq, T0, kv_namespace="n", key=str(seq), value="v", part=seq, parts=2) for seq in (1, 2))
-    write_bronze(lake, "default", "e", 0, [first])
-    silver.advance(None, lake, "default", "e")
-    assert value(lake, T0) is None
-    assert not silver.advance(None, lake, "default", "e")
-    write_bronze(lake, "default", "e", 1, [second])
-    assert silver.advance(None, lake, "default", "e")
-    assert travel.find_past(lake, "default", T0).tables(T0).kv == {"n": {"1": "v", "2": "v"}}
-
-
-def test_an_event_of_an_unknown_type_is_passed_over_only_if_it_says_so(lake):
-    begin(lake, "e", T0)
-    fill(lake, "e", [event(1, T0), event(2, T0, "broker_graded", ignorable=True), event(3, T0)])
-    assert value(lake, T0) == "3"
-    write_bronze(lake, "default", "e", 1, [event(4, T0, "broker_moved")])
-    with pytest.raises(LakeError, match=r"event 4 is a 'broker_moved'.*a newer release wrote it"):
-        silver.advance(None, lake, "default", "e")
-
-
-def test_many_small_batches_become_few_files(lake):
-    begin(lake, "e", T0)
-    for number in range(70):
-        fill(lake, "e", [event(number + 1, T0 + number)], number=number)
-    assert [value(lake, T0 + ms) for ms in range(70)] == [str(ms + 1) for ms in range(70)]
-    assert len(load(lake, "default", "e").of("kv")) == 70
-    maintain(lake)
-    assert len(load(lake, "default", "e").of("kv")) == 2, "of rows that ended, and of the one that holds"
-    assert len(lake.table("bronze/changes").files()) == 1
-    assert [value(lake, T0 + ms) for ms in range(70)] == [str(ms + 1) for ms in range(70)]
-    fill(lake, "e", [event(71, T0 + 70)], number=70)
-    assert [value(lake, T0 + ms) for ms in range(71)] == [str(ms + 1) for ms in range(71)]
+def test_what_a_killed_run_left_of_later_changes_is_not_there(lake):
+    past = begin(lake, "e", T0)
+    past.fill([event(1, T0), event(2, T0 + 10)])
+    past.silver.seq, past.silver.ms = 1, T0
+    past.fill([], observed_ms=T0 + 100)
+    assert [value(lake, T0 + ms) for ms in (0, 10, 100)] == ["1", "1", "1"]
 
 
 @pytest.mark.parametrize("quoted", [False, True])
@@ -185,14 +121,14 @@ def test_the_commands_show_what_they_showed_live(store, bed, run, lake, command,
     live = ("--redis", redis_url, "--namespace", store.namespace, *options)
     past = ("--lake", lake.root, "--namespace", store.namespace, *options)
     route, brokers, tables = (command(*what, *live).output for what in (("route", "t1"), ("brokers",), ("tables",)))
-    epoch = run(snapshot.take_async(redis_url, store.namespace, lake)).epoch
-    found = run(entries(store))
-    write_bronze(lake, store.namespace, epoch, 0, found)
+    head, found = run(read_head(store)), run(entries(store))
+    past_of = begin(lake, head.epoch, json.loads(found[0][1])["ms"], namespace=store.namespace)
+    past_of.fill(found)
+    put_changes(lake, store.namespace, head.epoch, found)
     beats = run(store.client.xrange(bed.key("heartbeats")))
     rows = [(*map(int, i.decode().split("-")), json.loads(f[b"e"])["ms"], f[b"e"].decode()) for i, f in beats]
-    write_rows(lake, "heartbeats", store.namespace, epoch, 0, rows)
-    silver.advance(None, lake, store.namespace, epoch)
-    at = iso(load(lake, store.namespace, epoch).content.ms)
+    put_entries(lake, "heartbeats", store.namespace, head.epoch, rows)
+    at = iso(past_of.silver.ms)
     then = command("route", "t1", "--at", at, *past).output
     if quoted:
         assert then == route
@@ -230,14 +166,14 @@ def heartbeats(lake, beats):
         ms = T0 + seconds * 1000
         entry = {"ms": ms, "who": "c|a:1", "front_end": front_end, "kind": "same"}
         rows.append((ms, len(rows), ms, json.dumps(entry)))
-    write_rows(lake, "heartbeats", "default", "e", 0, rows)
+    put_entries(lake, "heartbeats", "default", "e", rows)
 
 
 def test_a_front_end_that_had_ended_is_not_counted(lake):
-    begin(lake, "e", T0)
+    of_e = begin(lake, "e", T0)
     live = {"timeout_ms": 120_000, "counter": 1, "timestamp": 1, "state_version": 0}
     row = {"cluster": "c", "addrs": {"0": "a:1"}}
-    fill(lake, "e", [event(1, T0, "broker_registered", who="c|a:1", cluster="c", addr="a:1", broker_name="x",
+    of_e.fill([event(1, T0, "broker_registered", who="c|a:1", cluster="c", addr="a:1", broker_name="x",
                            broker_id=0, live=live, row=row)])  # fmt: skip
     # fe1 ends after 60 s, fe2 lives on; then the broker itself is silent
     heartbeats(lake, [*((s, "fe1") for s in (0, 30, 60)), *((s, "fe2") for s in (0, 30, 61, 90, 120, 150))])
@@ -253,7 +189,7 @@ def test_a_front_end_that_had_ended_is_not_counted(lake):
 
 
 def test_with_4_8_a_goodbye_under_any_name_ends_a_process_that_stands_nowhere(lake):
-    begin(lake, "e", T0, compat="4.8")
+    of_e = begin(lake, "e", T0, compat="4.8")
     live = {"timeout_ms": 1, "counter": 1, "timestamp": 1, "state_version": 0}
     of_a = {"who": "|a:1", "cluster": "c", "addr": "a:1"}
 
@@ -265,6 +201,6 @@ def test_with_4_8_a_goodbye_under_any_name_ends_a_process_that_stands_nowhere(la
         event(2, T0 + 1, "broker_registered", broker_name="x", row=row("b:1")),  # another address has taken the id
         event(3, T0 + 2, "broker_unregistered", broker_name="y", **of_a),
     ]
-    fill(lake, "e", events)
+    of_e.fill(events)
     past = travel.find_past(lake, "default", T0)
     assert [list(past.lives(T0 + ms)) for ms in (0, 1, 2)] == [["|a:1"], ["|a:1"], []]

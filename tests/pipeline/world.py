@@ -6,23 +6,19 @@ import os
 import random
 import secrets
 from bisect import bisect_right
+from datetime import UTC, datetime, timedelta
 from typing import Any
-
-import pyarrow as pa
 
 from mqregistry.behaviour import FOUR_EIGHT
 from mqregistry.events.by import By
 from mqregistry.events.changes import Change, Parts, decode_change
-from mqregistry.model import Registration
-from mqregistry.pipeline.bronze import log
-from mqregistry.pipeline.bronze.entries import write_entries
+from mqregistry.model import BrokerRow, QueueData, Registration
 from mqregistry.pipeline.lake.lake import Lake
-from mqregistry.pipeline.lake.schema import BRONZE, SILVER
-from mqregistry.pipeline.redis_stream.entries import SOURCE
-from mqregistry.pipeline.redis_stream.ranges import EntryId, Position
-from mqregistry.pipeline.silver.tables import load
+from mqregistry.pipeline.lake.schema import BRONZE, LATER, SILVER
+from mqregistry.pipeline.lake.tables import ensure, make_rows
+from mqregistry.pipeline.silver.progress import last
 from mqregistry.store.store import Store
-from mqregistry.tables.live_table import LiveTable
+from mqregistry.tables.live_table import LiveInfo, LiveTable
 from mqregistry.tables.tables import Tables
 from tests.store.bed import RW, Bed, FrontEnd, Prepared, in_small_parts, registration
 from tests.store.consistent import Told, assert_consistent
@@ -210,34 +206,29 @@ async def entries(store: Store, after: str = "-") -> list[tuple[str, str]]:
     return [(entry_id.decode(), fields[b"e"].decode()) for entry_id, fields in found]
 
 
-def write_bronze(lake: Lake, namespace: str, epoch: str, number: int, found: list[tuple[str, str]]) -> None:
-    """One batch of changes, as the job that reads the stream writes it."""
+def write_bronze(spark: Any, lake: Lake, namespace: str, epoch: str, found: list[tuple[str, str]]) -> None:
+    """Changes, as the query that reads the stream writes them."""
     rows = []
     for entry_id, e in found:
         change = decode_change(e.encode())
         id_ms, id_n = entry_id.split("-")
         rows.append((int(id_ms), int(id_n), change.seq, change.ms, change.type, change.part, change.parts, e))
-    write_rows(lake, "changes", namespace, epoch, number, rows)
+    write_rows(spark, lake, "changes", namespace, epoch, rows)
 
 
 def write_rows(
-    lake: Lake, stream: Any, namespace: str, epoch: str, number: int, rows: list[tuple[Any, ...]], *,
-    commit: bool = True,
+    spark: Any, lake: Lake, stream: Any, namespace: str, epoch: str, rows: list[tuple[Any, ...]], *,
+    reason: str | None = None,
 ) -> None:  # fmt: skip
-    """A batch of a stream, whatever is missing in it; the rows have the columns of ``BRONZE[stream]``."""
-    schema = SOURCE[stream]
-    columns = [
-        *(zip(*rows, strict=True) if rows else [()] * len(BRONZE[stream])),
-        [None] * len(rows),
-        [None] * len(rows),
-    ]
-    arrays = [pa.array(values, field.type) for values, field in zip(columns, schema, strict=True)]
-    batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
-    part = write_entries(lake, stream, namespace, epoch, number, [batch])
-    if commit:
-        seq = part.seqs[1] if part.seqs else -1
-        end = Position(EntryId(*(part.ids[1] if part.ids else (0, 0))), seq)
-        log._commit(lake, stream, namespace, epoch, number, end, part.files)
+    """Entries of a stream, whatever is missing in it; the rows have the columns of ``BRONZE[stream]`` up to e."""
+    at = BRONZE[stream].names.index("ms")
+    days = [str(datetime.fromtimestamp(row[at] / 1000, UTC).date()) for row in rows]
+    every = [(*row, reason, None, day) for row, day in zip(rows, days, strict=True)]
+    name = f"bronze/{stream}"
+    ensure(spark, lake, name)
+    make_rows(spark, name, (namespace, epoch), every).coalesce(1).write.format("delta").mode("append").save(
+        lake.path(name)
+    )
 
 
 def whole_changes(found: list[tuple[str, str]]) -> list[Change]:
@@ -284,6 +275,52 @@ def plain(tables: Tables) -> dict[str, Any]:
 
 
 def all_rows(lake, namespace, epoch):
-    """Silver as of its last commit: table -> its rows, in an order of their own."""
-    tables = load(lake, namespace, epoch)
-    return {table: sorted(map(repr, tables.read(table).to_pylist())) for table in SILVER}
+    """Silver as of its last step: table -> its rows, in an order of their own."""
+    return {table: sorted(map(repr, rows)) for table, rows in silver_rows(lake, namespace, epoch).items()}
+
+
+def silver_rows(lake, namespace, epoch):
+    """Silver's rows as of its last step, whatever a run that was killed wrote behind it."""
+    seq = last(lake, namespace, epoch).seq
+    found = {}
+    for table, schema in SILVER.items():
+        rows = lake.read(f"silver/{table}", namespace=namespace, epoch=epoch, columns=schema.names).to_pylist()
+        rows = [row for row in rows if row["from_seq"] <= seq]
+        for row in rows:
+            if row["to_seq"] is not None and row["to_seq"] > seq:
+                row |= dict.fromkeys(LATER)
+        found[table] = rows
+    return found
+
+
+def tables_at(rows, instant_ms, *, live_by_cluster=True):
+    """The tables and the live table at an instant, from silver's rows."""
+    at = datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=instant_ms)
+    then = {
+        table: [row for row in found if row["valid_from"] <= at and (row["valid_to"] is None or row["valid_to"] > at)]
+        for table, found in rows.items()
+    }
+    tables = Tables()
+    lives = LiveTable(tables, live_by_cluster=live_by_cluster)
+    for row in then["queue_data"]:
+        numbers = (row[name] for name in ("read_queue_nums", "write_queue_nums", "perm", "flag"))
+        tables.set_queue_data(row["topic"], row["broker_name"], QueueData(*numbers))
+    for row in then["mapping"]:
+        tables.set_mapping(row["topic"], row["broker_name"], row["mapping"])
+    for row in then["broker_row"]:
+        tables.brokers[row["broker_name"]] = BrokerRow(row["cluster"], {}, row["zone"], row["acting"])
+    for row in then["broker_addr"]:
+        tables.brokers[row["broker_name"]].broker_addrs[row["broker_id"]] = row["addr"]
+    for row in then["filter_server"]:
+        tables.set_filter_servers(row["who"], row["filter_servers"])
+    for row in then["cluster_member"]:
+        tables.clusters.setdefault(row["cluster"], set()).add(row["broker_name"])
+    for row in then["kv_namespace"]:
+        tables.kv[row["kv_namespace"]] = {}
+    for row in then["kv"]:
+        tables.kv[row["kv_namespace"]][row["key"]] = row["value"]
+    tables.config = {row["key"]: row["value"] for row in then["config"]}
+    for row in then["live"]:
+        info = LiveInfo(*(row[name] for name in LiveInfo._fields))
+        lives.by_who.setdefault(row["who"], {})[row["broker_name"]] = info
+    return tables, lives

@@ -15,6 +15,8 @@ Definitions are those of docs/pipeline.md. Where they leave a choice, this is ho
 - Heartbeats: the interval is to the beat before of the same process at the same front end, within one life (an entry
   with no interval begins a new one); it is taken at the front end that heard the process most often on that day, of
   several the first by name. Percentiles and the median are of nearest rank, halves are rounded to the even number.
+  A beat is expected after the median interval between two beats by one request, a registration or a heartbeat (322,
+  904): of the one that was sent more often on that day, or of both, if they were sent as often, the shorter one.
 """
 
 from __future__ import annotations
@@ -208,7 +210,7 @@ def _heartbeats(observed: Observed, period: _Period) -> Iterator[Row]:
         day_ms = period.start_ms // GRAINS["day"] * GRAINS["day"]
         intervals = [(ms, interval) for ms, interval in _intervals(entries) if day_ms <= ms < day_ms + GRAINS["day"]]
         mine = sorted(interval for ms, interval in intervals if ms in period)
-        expected = _rank(sorted(interval for _, interval in intervals), 50)
+        expected = _expected(entries, day_ms)
         beats = [entry for entry in here if entry["kind"] != "refused"]
         yield period.row(
             who=who,
@@ -224,8 +226,19 @@ def _heartbeats(observed: Observed, period: _Period) -> Iterator[Row]:
         )
 
 
-def _intervals(entries: list[Row]) -> list[tuple[int, int]]:
-    """(moment, interval) of one process, at its usual front end of each day."""
+def _expected(entries: list[Row], day_ms: int) -> int | None:
+    """The interval after which a beat of one process is expected on a day."""
+    found = []
+    for is_heartbeat in (True, False):
+        timed = _intervals(entries, lambda entry, wanted=is_heartbeat: (entry["kind"] == "touch") is wanted)  # type: ignore[misc]
+        mine = sorted(interval for ms, interval in timed if day_ms <= ms < day_ms + GRAINS["day"])
+        if mine:
+            found.append((-len(mine), _rank(mine, 50)))
+    return min(found)[1] if found else None  # type: ignore[type-var]
+
+
+def _intervals(entries: list[Row], wanted: Callable[[Row], bool] = lambda _: True) -> list[tuple[int, int]]:
+    """(moment, interval) of one process, at its usual front end of each day, from one such beat to the next."""
     beats = [entry for entry in entries if entry["kind"] != "refused"]
     heard = Counter((entry["ms"] // GRAINS["day"], entry["front_end"]) for entry in beats)
     last: dict[str, int] = {}
@@ -234,6 +247,8 @@ def _intervals(entries: list[Row]) -> list[tuple[int, int]]:
         day, front_end = entry["ms"] // GRAINS["day"], entry["front_end"]
         if entry["interval_ms"] < 0:
             last = {}  # another life
+        if not wanted(entry):
+            continue
         if front_end in last:
             most = min((-count, name) for (a_day, name), count in heard.items() if a_day == day)
             if most[1] == front_end:

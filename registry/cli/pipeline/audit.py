@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
 import time
 from pathlib import Path
@@ -29,7 +28,8 @@ _COMPARED_WITH = {"bronze": "the stream has", "gold": "worked out again it is"} 
 @click.option("--since-last", is_flag=True, help="Compare only what came since the last audit without a difference.")
 @target_options
 def audit(
-    as_json: bool, config_file: Path | None, lake: str, master: str, driver_memory: str, since_last: bool, **flags: Any
+    as_json: bool, config_file: Path | None, lake: str, master: str, driver_memory: str, jars: str | None,
+    since_last: bool, **flags: Any,
 ) -> None:  # fmt: skip
     """Replay all changes, and compare with the tables in Redis as of the same change.
 
@@ -41,16 +41,13 @@ def audit(
     with spark_extra():
         from mqregistry.pipeline.lake.lake import Lake
         from mqregistry.pipeline.past.audit import audit as run_audit
-        from mqregistry.pipeline.past.audit import check, is_small
+        from mqregistry.pipeline.past.audit import check
         from mqregistry.pipeline.spark.session import ending, open_session
     begun, where = time.monotonic(), Lake(lake)
     check(settings.redis, settings.namespace, where)
-    with contextlib.ExitStack() as running:
-        spark = None
-        if not is_small(where, settings.namespace, since_last=since_last):
-            click.echo("starting Spark", err=True)
-            spark = open_session(master=master, driver_memory=driver_memory)
-            running.enter_context(ending(spark))
+    click.echo("starting Spark", err=True)
+    spark = open_session(master=master, driver_memory=driver_memory, jars=jars, tell=_tell)
+    with ending(spark):
         click.echo("replaying", err=True)
         found = run_audit(spark, settings.redis, settings.namespace, where, since_last=since_last)
     if as_json:
@@ -59,6 +56,10 @@ def audit(
         click.echo(audit_text(found, time.monotonic() - begun))
     if not found.ok:
         sys.exit(1)
+
+
+def _tell(text: str) -> None:
+    click.echo(text, err=True)
 
 
 def audit_text(found: Audit, taken_s: float) -> str:

@@ -11,8 +11,8 @@ from ..lazy_group import LazyGroup
     cls=LazyGroup,
     words="pipeline",
     modules={
-        name: f"mqregistry.cli.pipeline.{name}"
-        for name in ("run", "audit", "backfill", "maintain", "move", "report", "requarantine", "sql")
+        name: f"mqregistry.cli.pipeline.{name.replace('-', '_')}"
+        for name in ("run", "audit", "backfill", "jars", "maintain", "report", "requarantine", "sql", "what-if")
     },
 )
 def pipeline() -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import click
 
 from ...queued_output import queue_children_output, queue_output
-from ..options import conf_option, config_file_option, lake_option, setting_options, spark_options
+from ..options import also_option, conf_option, config_file_option, lake_option, setting_options, spark_options
 from ..target import find_target
 from .extras import spark_extra
 
@@ -26,10 +26,10 @@ from .extras import spark_extra
     "--interval",
     "interval_s",
     type=click.FloatRange(min=0.1),
-    default=10.0,
+    default=60.0,
     show_default=True,
     metavar="SECONDS",
-    help="Pause between rounds.",
+    help="Between two batches of a stream.",
 )
 @spark_options
 @conf_option
@@ -57,28 +57,27 @@ from .extras import spark_extra
     help="Port of /metrics, /healthz and /readyz of this pipeline; 0 = off.",
 )
 @lake_option
-@click.option(
-    "--also", "others", multiple=True, metavar="NAMESPACE",
-    help="A further namespace of the same Redis; may be repeated. One that fails does not stop the others.",
-)  # fmt: skip
+@also_option("One that fails does not stop the others.")
 @setting_options("redis", "namespace", "bind_address")
 @config_file_option
 def run(
-    once: bool, interval_s: float, master: str, driver_memory: str, max_entries: int, reader: str, accept_gap: bool,
-    metrics_port: int, lake: str, conf: dict[str, str], others: tuple[str, ...], config_file: Path | None, **flags: Any,
+    once: bool, interval_s: float, master: str, driver_memory: str, jars: str | None, max_entries: int,
+    reader: str, accept_gap: bool, metrics_port: int, lake: str, conf: dict[str, str], others: tuple[str, ...],
+    config_file: Path | None, **flags: Any,
 ) -> None:  # fmt: skip
-    """Read the registry's streams into the tables, round after round.
+    """Read the registry's streams into the tables, until it is stopped: one application of Spark.
 
-    It may be stopped or killed at any moment: the next run continues where this one stopped. Spark starts when there is
-    much to read. With --metrics-port, /metrics says how far behind it is, and when the last round went through.
+    It may be stopped or killed at any moment: the next run continues where this one stopped. With --metrics-port,
+    /metrics says how far behind it is.
     """
     queue_output()
     queue_children_output()  # of Spark's Java
     settings = find_target(flags, config_file)
     with spark_extra():
-        from mqregistry.pipeline import jobs
         from mqregistry.pipeline.lake.lake import Lake
-        from mqregistry.pipeline.spark.session import ending, session_when_needed
+        from mqregistry.pipeline.run import RunSettings
+        from mqregistry.pipeline.run import run as work
+        from mqregistry.pipeline.spark.session import ending, open_session
     where = Lake(lake)
     stop = threading.Event()
     signals: list[int] = []
@@ -104,19 +103,15 @@ def run(
 
             progress = PipelineStatus()
             stack.callback(HttpServer(settings.bind_address, metrics_port, progress, flag="--metrics-port").close)
-        spark = session_when_needed(master=master, driver_memory=driver_memory, config=conf)
+        spark = open_session(master=master, driver_memory=driver_memory, jars=jars, tell=click.echo, config=conf)
         started = True
         with ending(spark):
-            done = jobs.run(
-                spark, where,
-                jobs.PipelineSettings(
-                    settings.redis, settings.namespace, reader=reader, accept_gap=accept_gap, limit=max_entries,
-                ),
-                others=others, once=once, interval_s=interval_s, tell=click.echo, stop=stop,
-                progress=progress,
-            )  # fmt: skip
+            wanted = RunSettings(settings.redis, (settings.namespace, *others), reader, accept_gap, max_entries)
+            done = work(
+                spark, where, wanted, once=once, interval_s=interval_s, tell=click.echo, stop=stop, progress=progress
+            )
     if once:
         if done is None:  # interrupted; a run without --once ends no other way
             sys.exit(128 + signals[0])
-        counts = ", ".join(f"{count:,} {name}" for name, count in done.entries.items())
+        counts = ", ".join(f"{count:,} {name}" for name, count in done.items())
         click.echo(f"done: {counts}")

@@ -20,7 +20,7 @@ from ..options import read_settings
 from ..pipeline.extras import spark_extra
 
 if TYPE_CHECKING:
-    from mqregistry.pipeline.past.travel import BrokerThen, End, Origin, Past
+    from mqregistry.pipeline.past.travel import BrokerThen, End, EpochPast, ValueOrigin
 
     from ...console.past import Then
 
@@ -29,7 +29,7 @@ _REPORT_S: Final = 120.0
 
 def read_route_at(
     topic: str, at_ms: int, lake: str, flags: dict[str, Any], config_file: Path | None
-) -> tuple[TopicRoute, dict[str, Origin]]:
+) -> tuple[TopicRoute, dict[str, ValueOrigin]]:
     """One topic's route as it was at ``at_ms``, and since when it was so at each brokerName.
 
     Raises:
@@ -37,7 +37,7 @@ def read_route_at(
         LakeError: the lake does not know that instant.
     """
 
-    def question(past: Past) -> tuple[TopicRoute, dict[str, Origin]]:
+    def question(past: EpochPast) -> tuple[TopicRoute, dict[str, ValueOrigin]]:
         found = past.route(topic, at_ms)
         if found is None:
             end = past.end_of(topic, at_ms)
@@ -45,7 +45,7 @@ def read_route_at(
             raise click.ClickException(_ended(topic, end, at_ms) if end else _no_such_topic(topic, known, at_ms))
         return found, past.origins(topic, at_ms)
 
-    found: tuple[TopicRoute, dict[str, Origin]] = _ask(at_ms, lake, flags, config_file, question)
+    found: tuple[TopicRoute, dict[str, ValueOrigin]] = _ask(at_ms, lake, flags, config_file, question)
     return found
 
 
@@ -59,7 +59,7 @@ def read_brokers_at(at_ms: int, lake: str, flags: dict[str, Any], config_file: P
         LakeError: the lake does not know that instant.
     """
 
-    def question(past: Past) -> list[BrokerInfo]:
+    def question(past: EpochPast) -> list[BrokerInfo]:
         return [_info(broker, at_ms) for broker in past.brokers(at_ms)]
 
     found: list[BrokerInfo] = _ask(at_ms, lake, flags, config_file, question)
@@ -111,7 +111,7 @@ class LakePast:
 
         from ...console.past import Then
 
-        def question(past: Past) -> Then:
+        def question(past: EpochPast) -> Then:
             since = dict[str, tuple[int, By | None]]()
             for name, origin in past.row_origins(at_ms):
                 if name not in since or since[name][0] < origin.ms:

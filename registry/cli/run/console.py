@@ -16,14 +16,14 @@ import msgspec
 import uvloop
 
 from ... import __version__
-from ...config.settings import Settings, options
+from ...config.settings import Settings
 from ...config.sources import default_data_dir
 from ...console.login.reach import check_reach
 from ...embedded import end_with_parent
 from ...errors import NoNamespace, StartError, StoreUnavailable
 from ...events.by import CONSOLE, this_process
 from ...store.store import Store, open_existing
-from ..options import config_file_option, setting_options
+from ..options import also_option, config_file_option, setting_options
 from ..target import find_target
 from .logging_setup import configure_logging
 
@@ -33,16 +33,6 @@ PORT: Final = 9880
 _LOOK_EVERY_S: Final = 1.0
 # A front end on the same core goes first. At the lowest priority a busy machine would show no page at all.
 _NICE: Final = 10
-
-
-def _namespaces(_: click.Context, __: click.Parameter, names: tuple[str, ...]) -> tuple[str, ...]:
-    option = options()["namespace"]
-    for name in names:
-        try:
-            option.parse(name)
-        except ValueError:
-            raise click.BadParameter(f"{name!r}: expected {option.allowed}") from None
-    return names
 
 
 @click.command()
@@ -94,11 +84,7 @@ def _namespaces(_: click.Context, __: click.Parameter, names: tuple[str, ...]) -
     "--wait", is_flag=True,
     help="Wait at the start for a Redis that is away, and for the first front end to make the namespace.",
 )  # fmt: skip
-@click.option(
-    "--also", "others", multiple=True, metavar="NAMESPACE", callback=_namespaces,
-    help="A further namespace of the same Redis; may be repeated. Each has its pages below /ns/NAME, and the "
-    "first page lists them.",
-)  # fmt: skip
+@also_option("Each has its pages below /ns/NAME, and the first page lists them.")
 @click.option("--parent", type=int, hidden=True, help="End when this process, which started it, ends.")
 @setting_options("redis", "namespace", "log_level", "log_file")
 @config_file_option

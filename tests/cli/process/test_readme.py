@@ -26,13 +26,13 @@ PAGES = sorted(
 OTHERS = {
     "README.md": {"--from", "--spec"},
     "SECURITY.md": {"--format"},
-    "deploy/README.md": {"--build", "--now"},
+    "deploy/README.md": {"--build", "--build-arg", "--now"},
     "docs/decisions/0011-embedded-redis-from-a-wheel.md": {"--no-day"},  # of bench
     "docs/howto/sentinel.md": {"--sentinel"},
     "docs/howto/troubleshooting.md": {"--scan", "--pattern", "--raw", "--no-raw"},
-    "docs/kubernetes.md": {"--from-literal", "--strict"},
+    "docs/kubernetes.md": {"--build-arg", "--from-literal", "--strict"},
     "docs/operating.md": {"--scan", "--pattern"},
-    "docs/pipeline.md": {"--py-files", "--events"},
+    "docs/pipeline.md": {"--py-files", "--events", "--packages"},
     "docs/redis.md": {"--scan", "--pattern", "--eval"},
 }
 

@@ -197,6 +197,12 @@ METRICS: Final[Mapping[str, Metric]] = {
     "pipeline_outages": Metric("gauge", "The same: how often one of them went away.", "cluster"),
     "pipeline_flaps": Metric("gauge", "The same: how often one was back within five minutes.", "cluster"),
     "pipeline_missed_beats": Metric("gauge", "The same: heartbeats that were due and did not come.", "cluster"),
+    "pipeline_resilience": Metric(
+        "gauge",
+        "Of the lake's last 30 days, the ten worst topics: share of the time in which the loss of any one broker, "
+        "host or zone would have left the topic writable.",
+        "topic",
+    ),
     "build_info": Metric("gauge", "1; release: of this process.", "release"),
     "ready": Metric("gauge", "1 when /readyz answers 200."),
     "start_time_seconds": Metric("gauge", "When this process started, in seconds since 1970."),

@@ -1,0 +1,201 @@
+"""Brings gold up to date: works out the days that new input touches again, with the statements in ``sql``.
+
+What comes from heartbeats and lookups is worked out by hours, and a day from its hours. Every table is written by one
+commit, which replaces the rows of these days; killed anywhere and called again, the same tables come out.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from ..lake.lake import Lake
+from ..lake.schema import OWNER, TABLES
+from ..lake.tables import ensure, owned
+from ..silver import progress
+from .inputs import HOUR_MS, Inputs, day_of
+from .tables import Refreshed, last
+
+FLAP_MS: Final = 300_000
+_SQL: Final = Path(__file__).with_name("sql")
+_OF_DAYS: Final = ("heartbeat", "topic", "unused_topic", "missing_topic", "cluster", "resilience")
+
+
+def refresh(
+    spark: SparkSession, lake: Lake, namespace: str, epoch: str, *, since_ms: int | None = None,
+    flap_ms: int = FLAP_MS, now_ms: int | None = None,
+) -> bool:  # fmt: skip
+    """Work out what input of ``since_ms`` or later touches, up to the end of observation.
+
+    Args:
+        since_ms: None: everything from scratch.
+        flap_ms: an absence shorter than this, with a return, is a flap. Another value than last time: everything is
+            worked out again.
+        now_ms: end of observation; default: how far silver is, or the newest heartbeat, whichever is later.
+
+    Returns:
+        Whether there was anything to do.
+    """
+    silver, before = progress.last(lake, namespace, epoch), last(lake, namespace, epoch)
+    if silver is None:
+        return False
+    if before is not None and (since_ms is None or since_ms <= before.begin_ms or before.flap_ms != flap_ms):
+        before = None
+    inputs = Inputs(spark.newSession(), lake, namespace, epoch, seq=silver.seq)
+    if before is None:
+        since_ms = begin_ms = inputs.begin_ms()
+    else:
+        begin_ms, since_ms = before.begin_ms, min(since_ms or 0, before.now_ms)
+    if since_ms is None or begin_ms is None:
+        return False
+    if now_ms is None:
+        heard_ms = inputs.newest_beat_ms(since_ms)
+        if silver.observed_ms is not None:  # a clock that was ahead for a while is no observation
+            heard_ms = min(heard_ms, silver.observed_ms)
+        now_ms = max(silver.ms, heard_ms, before.now_ms if before else 0)
+    seen = Refreshed(begin_ms, now_ms, flap_ms, silver.seq, json.dumps(inputs.versions))
+    if since_ms > now_ms:
+        return False
+    work_out(inputs, lake, (namespace, epoch), seen, since_ms, is_new=before is None)
+    return True
+
+
+def work_out(
+    inputs: Inputs, lake: Lake, place: tuple[str, str], seen: Refreshed, since_ms: int, *, is_new: bool,
+    area: str | None = None,
+) -> None:  # fmt: skip
+    """Write every table of gold anew from the day of ``since_ms`` on.
+
+    Args:
+        is_new: nothing that is in the tables is kept.
+        area: another folder to write to, for a comparison.
+    """
+    run = _Run(inputs, lake, place, seen, since_ms, is_new=is_new, area=area)
+    try:
+        run.work_out()
+    finally:
+        inputs.close()
+
+
+class _Run:
+    """Writes one table after the other; each statement sees those before it."""
+
+    def __init__(
+        self, inputs: Inputs, lake: Lake, place: tuple[str, str], seen: Refreshed, since_ms: int, *, is_new: bool,
+        area: str | None,
+    ) -> None:  # fmt: skip
+        self._inputs = inputs
+        self._spark = inputs.spark
+        self._lake = lake
+        self._seen = seen
+        self._is_new = is_new
+        self._area = area
+        # at midnight the day that is over is to become whole
+        self._since_ms = day_of(since_ms - 1)
+        self._hour_ms = max(self._since_ms, (since_ms - 1) // HOUR_MS * HOUR_MS)
+        self._owner = owned(place)
+        self._columns = [F.lit(value).alias(name) for name, value in zip(OWNER, place, strict=True)]
+
+    def work_out(self) -> None:
+        """All tables; the last one says what was seen."""
+        self._inputs.views(self._since_ms, self._hour_ms, self._seen.now_ms)
+        self._inputs.small_view("known_state", self._known("broker_state").selectExpr(
+            "cluster", "broker_name", "state", "unix_millis(valid_from) AS from_ms", "unix_millis(valid_to) AS to_ms"
+        ))  # fmt: skip
+        for name in ("period", "changed", "writable"):
+            self._view(name, self._since_ms)
+        states = self._sql("broker_state", self._since_ms).withColumns(
+            {name: F.timestamp_millis(of) for name, of in (("valid_from", "from_ms"), ("valid_to", "to_ms"))}
+        )
+        self._write("broker_state", states)
+        self._inputs.view("state", self._read("broker_state").selectExpr(
+            "*", "unix_millis(valid_from) AS from_ms", "unix_millis(valid_to) AS to_ms"
+        ), keep=True)  # fmt: skip
+        self._view("spell", self._since_ms)
+        self._brokers()
+        self._write_days("alarm", self._sql("alarm", self._since_ms), moment="at")
+        self._write_days("front_end_heartbeat", self._with_kept("front_end_heartbeat"))
+        hours = self._with_kept("lookup")
+        days = hours.groupBy(
+            F.lit("day").alias("grain"), F.date_trunc("day", "period_start").alias("period_start"), "topic"
+        ).agg(F.sum("found").alias("found"), F.sum("missing").alias("missing"))  # fmt: skip
+        self._write_days("lookup", hours.unionByName(days))
+        self._view("member", self._since_ms)
+        for name in _OF_DAYS:
+            self._write_days(name, self._sql(name, self._since_ms))
+        self._write("refresh", self._spark.createDataFrame(pa.Table.from_pylist([self._seen._asdict()])))
+
+    def _brokers(self) -> None:
+        """Who has returned was away in all periods since it went: they are worked out, too."""
+        away_ms = self._spark.sql(
+            "SELECT min(from_ms) FROM spell WHERE kind = 'away' AND from_ms < {since_ms} AND to_ms >= {since_ms}",
+            since_ms=self._since_ms,
+        ).collect()[0][0]
+        since_ms = self._since_ms if away_ms is None else day_of(away_ms)
+        self._inputs.changes_since(since_ms)
+        for name in ("period", "member", "event"):
+            self._view(name, since_ms)
+        self._write_days("broker", self._sql("broker", since_ms), since_ms)
+        self._view("period", self._since_ms)
+
+    def _with_kept(self, table: str) -> DataFrame:
+        """Hours that are worked out, and those before them of the same days, which stay as they are."""
+        kept = self._known(table).where(
+            (F.col("period_start") >= F.timestamp_millis(F.lit(self._since_ms)))
+            & (F.col("period_start") < F.timestamp_millis(F.lit(self._hour_ms)))
+        )
+        if table == "lookup":
+            kept = kept.where("grain = 'hour'")
+        found = self._sql(table, self._hour_ms)
+        return found.unionByName(kept.select(found.columns))
+
+    def _sql(self, name: str, since_ms: int) -> DataFrame:
+        text = (_SQL / f"{name}.sql").read_text(encoding="utf-8")
+        values = {**self._seen._asdict(), "since_ms": since_ms}
+        return self._spark.sql(text, **{key: value for key, value in values.items() if f"{{{key}}}" in text})
+
+    def _view(self, name: str, since_ms: int) -> None:
+        make = self._inputs.small_view if name == "period" else self._inputs.view
+        make(name, self._sql(name, since_ms))
+
+    def _write_days(
+        self, table: str, rows: DataFrame, since_ms: int | None = None, *, moment: str = "period_start"
+    ) -> None:
+        """Put rows in the place of those of that day and later; the view of this name has them."""
+        since = day_text(self._since_ms if since_ms is None else since_ms)
+        self._write(table, rows.withColumn("day", F.date_format(moment, "yyyy-MM-dd")), f"day >= '{since}'")
+        written = self._read(table)
+        self._inputs.view(table, written.where(F.col("day") >= since))
+
+    def _write(self, table: str, rows: DataFrame, replaced: str | None = None) -> None:
+        """Put rows in the place of those of this namespace and epoch that a condition holds for; default: of all."""
+        name = f"gold/{table}"
+        ensure(self._spark, self._lake, name, self._area)
+        condition = self._owner if replaced is None or self._is_new else f"{self._owner} AND {replaced}"
+        names = [column for column in TABLES[name].columns.names if column not in OWNER]
+        rows.select(*self._columns, *names).write.format("delta").mode("overwrite").option(
+            "replaceWhere", condition
+        ).save(self._lake.path(self._path(table)))
+
+    def _read(self, table: str) -> DataFrame:
+        return self._spark.read.format("delta").load(self._lake.path(self._path(table))).where(self._owner)
+
+    def _known(self, table: str) -> DataFrame:
+        """What the refreshes before have written."""
+        ensure(self._spark, self._lake, f"gold/{table}")
+        rows = self._spark.read.format("delta").load(self._lake.path(f"gold/{table}")).where(self._owner)
+        return rows.limit(0) if self._is_new else rows
+
+    def _path(self, table: str) -> str:
+        return f"{self._area}/{table}" if self._area else f"gold/{table}"
+
+
+def day_text(ms: int) -> str:
+    """The day (UTC) of a moment, as in the column ``day``."""
+    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d")

@@ -1,0 +1,116 @@
+"""The lake's tables for Spark: makes them, and gives them as DataFrames."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_type
+
+from .lake import Lake
+from .schema import COMMENTS, OWNER, TABLES
+
+_PROPERTIES: Final = {
+    "delta.logRetentionDuration": "interval 7 days",
+    "delta.deletedFileRetentionDuration": "interval 7 days",
+}
+
+
+def sql_name(lake: Lake, name: str) -> str:
+    """Returns the name of a table in Spark SQL."""
+    return f"delta.`{lake.path(name)}`"
+
+
+def ensure(spark: SparkSession, lake: Lake, name: str, area: str | None = None) -> str:
+    """Make a table that there is not yet, add the columns that an older release did not have; gives its name in SQL.
+
+    Args:
+        area: another folder for the table's layer.
+    """
+    schema, partitions = TABLES[name]
+    if area is not None:
+        name = f"{area}/{name.partition('/')[2]}"
+    if name in lake.ensured:
+        return sql_name(lake, name)
+    lake.ensured.add(name)
+    delta = lake.delta(name)
+    if delta is None:
+        columns = ", ".join(_column(field) for field in schema)
+        properties = dict(_PROPERTIES)
+        if area is not None or name.startswith("silver/"):
+            properties["delta.enableChangeDataFeed"] = "true"
+        given = ", ".join(f"'{key}' = '{value}'" for key, value in properties.items())
+        spark.sql(
+            f"CREATE TABLE IF NOT EXISTS {sql_name(lake, name)} ({columns}) USING delta "
+            f"PARTITIONED BY ({', '.join(partitions)}) COMMENT 'mqregistry, {name}' TBLPROPERTIES ({given})"
+        )
+    else:
+        known = {field.name for field in delta.schema().fields}
+        lacking = [field.with_nullable(True) for field in schema if field.name not in known]
+        if lacking:
+            columns = ", ".join(_column(field) for field in lacking)
+            spark.sql(f"ALTER TABLE {sql_name(lake, name)} ADD COLUMNS ({columns})")
+    return sql_name(lake, name)
+
+
+def _column(field: pa.Field) -> str:
+    kind = from_arrow_type(field.type).simpleString()
+    comment = f' COMMENT "{COMMENTS[field.name]}"' if field.name in COMMENTS else ""
+    return f"`{field.name}` {kind}{'' if field.nullable else ' NOT NULL'}{comment}"
+
+
+def frame(
+    spark: SparkSession, lake: Lake, name: str, namespace: str | None = None, epoch: str | None = None
+) -> DataFrame:
+    """A table; of one namespace and epoch without these two columns."""
+    rows = spark.table(ensure(spark, lake, name))
+    if namespace is None:
+        return rows
+    return rows.where((rows.namespace == namespace) & (rows.epoch == epoch)).drop(*OWNER)
+
+
+def add(
+    spark: SparkSession, lake: Lake, name: str, owner: Sequence[str], rows: Iterable[Sequence[Any]], *, number: int
+) -> None:
+    """Add rows (without namespace and epoch), once: ``number`` rises with each commit of this owner to this table."""
+    ensure(spark, lake, name)
+    (
+        make_rows(spark, name, owner, rows).coalesce(1).write.format("delta").mode("append")
+        .option("txnAppId", "/".join(owner)).option("txnVersion", number).save(lake.path(name))
+    )  # fmt: skip
+
+
+def add_new(spark: SparkSession, lake: Lake, name: str, owner: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    """Add those of some rows (without namespace and epoch) that are not there yet."""
+    same = " AND ".join(f"t.{column} = s.{column}" for column in TABLES[name].columns.names)
+    spark.sql(
+        f"MERGE INTO {ensure(spark, lake, name)} t USING {{rows}} s ON {same} WHEN NOT MATCHED THEN INSERT *",
+        rows=make_rows(spark, name, owner, rows),
+    )
+
+
+def replace(
+    spark: SparkSession, lake: Lake, name: str, owner: Sequence[str], rows: Iterable[Sequence[Any]]
+) -> None:  # fmt: skip
+    """Put rows (without namespace and epoch) in the place of all that the owner has."""
+    ensure(spark, lake, name)
+    make_rows(spark, name, owner, rows).coalesce(1).write.format("delta").mode("overwrite").option(
+        "replaceWhere", owned(owner)
+    ).save(lake.path(name))
+
+
+def owned(owner: Sequence[str]) -> str:
+    """The condition in SQL that a row is of a namespace and epoch."""
+    texts = (value.replace("\\", "\\\\").replace("'", "\\'") for value in owner)
+    return " AND ".join(f"{name} = '{text}'" for name, text in zip(OWNER, texts, strict=True))
+
+
+def make_rows(spark: SparkSession, name: str, owner: Sequence[str], rows: Iterable[Sequence[Any]]) -> DataFrame:
+    """Rows of a table, which are given without namespace and epoch."""
+    schema = TABLES[name].columns
+    columns = list(zip(*((*owner, *row) for row in rows), strict=True))
+    return spark.createDataFrame(
+        pa.table([pa.array(values, field.type) for values, field in zip(columns, schema, strict=True)], schema=schema)
+    )

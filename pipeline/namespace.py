@@ -1,0 +1,399 @@
+"""The queries of one namespace: three take its streams into bronze, ``silver`` and ``gold`` follow what was written."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable
+from typing import Any, Final, NamedTuple
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.query import StreamingQuery
+
+from mqregistry.errors import MissingRight, RegistryError, StoreError, StoreUnavailable
+from mqregistry.events.journal import CHANGES, HEARTBEATS, LOOKUPS, STREAMS
+from mqregistry.events.journal import Stream as Name
+from mqregistry.store.streams import acknowledge_with
+
+from .backfill import backfill
+from .bronze import query, snapshot
+from .gold import last_hour
+from .gold.refresh import refresh
+from .lake.lake import Lake
+from .lake.tables import add_new, ensure
+from .progress import RunReport
+from .redis_stream.entries import entry_id
+from .redis_stream.ranges import EntryId
+from .redis_stream.stream import GapError, Login, OtherPast, Stream
+from .silver.advance import Silver
+from .silver.next_changes import ClockSetBack, MissingChanges
+from .silver.progress import last
+from .spark.errors import Passing, plain
+from .spark.lock import lock
+
+SILVER: Final = "silver"
+GOLD: Final = "gold"
+_SNAPSHOT_TRIES: Final = 3
+_AGAIN_S: Final = 5.0
+_MOST_S: Final = 60.0
+_FOLLOW_S: Final = 10.0  # how often silver looks for what bronze has
+_FIGURES: Final = 5  # gold follows at every fifth interval: a refresh costs the same, however little came
+
+
+class Stopped(RegistryError):
+    """The run was asked to stop."""
+
+
+class Plan(NamedTuple):
+    """What is read, and how. interval_s: None: once, what is there now."""
+
+    url: str
+    namespace: str
+    reader: str
+    limit: int
+    accept_gap: bool
+    interval_s: float | None
+
+
+class NamespaceRun:
+    """Brings one namespace's part of the lake up to date.
+
+    Args:
+        tell: called with a sentence about every step that is done.
+        writing: held while silver or gold is written: maintenance of the tables is in the way of neither.
+
+    Attributes:
+        entries: how many each stream brought; quarantined: of these how many cannot be read.
+    """
+
+    def __init__(
+        self, spark: SparkSession, lake: Lake, plan: Plan, *, tell: Callable[[str], None], progress: RunReport,
+        writing: threading.Lock, stop: threading.Event,
+    ) -> None:  # fmt: skip
+        self.entries: dict[str, int] = dict.fromkeys(STREAMS, 0)
+        self.quarantined = 0
+        self._spark = spark
+        self._lake = lake
+        self._plan = plan
+        self._tell = tell
+        self._progress = progress
+        self._writing = writing
+        self._stop = stop
+        self._login = Login(plan.url)
+        self._epoch = ""
+        self._reader: str | None = plan.reader
+        self._accept_gap = plan.accept_gap
+        self._queries: dict[str, StreamingQuery] = {}
+        self._seen: dict[str, int] = {}  # the last batch of each query that was told of
+        self._raised: dict[str, Exception] = {}  # in a batch, by the query's name
+        self._again_s = 0.0
+        self._pause_s = _AGAIN_S / 2
+        self._observe_s = 0.0
+        self._release: Callable[[], None] | None = None
+
+    def once(self) -> None:
+        """Take in what is there now.
+
+        Raises:
+            StoreUnavailable: Redis is away.
+            GapError, LakeError: something is missing; the message says what to do.
+            OtherWriter: another run works on this namespace.
+            Stopped: it was asked to stop.
+        """
+        self._begin()
+        seq, now_ms = self._now()
+        for names in (STREAMS, (SILVER,)):
+            self._follow(names)
+        self._observe(seq, now_ms)
+        self._follow((GOLD,))
+        self._told_done()
+        self._acknowledge()
+
+    def _follow(self, names: Iterable[str]) -> None:
+        """Start queries, and wait until they have what is there now."""
+        for name in names:
+            self._start(name)
+        while self._queries:
+            self._look()
+            if self._stop.wait(0.1):
+                raise Stopped("stopped; the next run goes on from here")
+
+    def go_on(self) -> None:
+        """Start what does not run yet, and see after what does; called again and again.
+
+        Raises:
+            As :meth:`once`; but Redis may be away for as long as it likes.
+        """
+        if time.monotonic() < self._again_s:
+            return
+        try:
+            if not self._epoch:
+                self._begin()
+            for name in (*STREAMS, SILVER, GOLD):
+                if name not in self._queries:
+                    self._start(name)
+            self._look()
+            if time.monotonic() >= self._observe_s:
+                self._observe(*self._now())
+                self._told_done()
+                self._observe_s = time.monotonic() + (self._plan.interval_s or 0)
+        except StoreUnavailable as error:
+            self._progress.round_failed("redis_away")
+            self._tell(f"{error}; again in {_AGAIN_S:g} s")
+            self._again_s = time.monotonic() + _AGAIN_S
+
+    def close(self) -> None:
+        """End the queries; a batch that was not written is read again by the next run."""
+        for started in self._queries.values():
+            started.stop()
+        self._queries.clear()
+        if self._release is not None:
+            self._release()
+            self._release = None
+
+    # beginning
+
+    def _begin(self) -> None:
+        if self._release is None:
+            self._release = lock(self._spark, self._lake, self._plan.namespace, self._tell)
+        stream = Stream(self._login, self._plan.namespace, CHANGES)
+        try:
+            epoch, _ = stream.epoch()
+        finally:
+            stream.close()
+        self._epoch = epoch
+        self._acknowledge()  # before anything is read: from now on Redis keeps it
+        taken = snapshot.snapshots(self._lake, self._plan.namespace, epoch)
+        if not taken:
+            self._take_snapshot()
+        reached = last(self._lake, self._plan.namespace, epoch)
+        # else there is nothing that the query does not see
+        if reached is None or reached.seq < max(each.seq for each in taken) or reached.kind == "requarantine":
+            with self._writing:
+                self._advance(self._spark, self._lake)
+
+    def _now(self) -> tuple[int, int]:
+        """The number of changes, and the time of Redis then (ms)."""
+        return snapshot.read_now(self._plan.url, self._plan.namespace)
+
+    def _take_snapshot(self, *, behind_gap: bool = False) -> None:
+        """Write the tables as they are now into the lake."""
+        for tried in range(_SNAPSHOT_TRIES):
+            try:
+                taken = snapshot.take(
+                    self._spark, self._plan.url, self._plan.namespace, self._lake, behind_gap=behind_gap
+                )
+            except StoreUnavailable:
+                raise
+            except StoreError:  # trimmed while it was read
+                if tried + 1 == _SNAPSHOT_TRIES:
+                    raise
+                continue
+            if taken.epoch != self._epoch:
+                raise GapError(f"the namespace was created again while it was read: {self._epoch} became {taken.epoch}")
+            self._tell(f"snapshot of the tables as of change {taken.seq}")
+            return
+
+    def _acknowledge(self) -> None:
+        """Tell Redis which entries the lake has."""
+        place = self._plan.namespace, self._epoch
+        positions: dict[str, str] = {name: str(query.last_entry(self._lake, *place, name)) for name in STREAMS}
+        client = self._login.connect()
+        try:
+            acknowledge_with(client, self._plan.namespace, self._plan.reader, positions, epoch=self._epoch)
+        except MissingRight as error:
+            if self._reader is not None:
+                self._tell(
+                    f"{error}; so Redis keeps no entries for this pipeline longer than for nobody: run it more often "
+                    "than changesMaxAgeHours, or give its login the right (deploy/README.md, Redis users)"
+                )
+            self._reader = None
+        finally:
+            client.close()
+
+    # queries
+
+    def _start(self, name: str) -> None:
+        interval_s = self._plan.interval_s
+        if interval_s is None:
+            trigger: dict[str, Any] = {"availableNow": True}
+        else:
+            seconds = {SILVER: min(interval_s, _FOLLOW_S), GOLD: _FIGURES * interval_s}.get(name, interval_s)
+            trigger = {"processingTime": f"{round(seconds * 1000)} milliseconds"}
+        started = self._query_of(name, trigger)
+        self._queries[name] = started
+        self._seen[name] = -1
+        # one at a time: Spark gives the Python of a source ten seconds to start
+        while started.isActive and started.status["message"] == "Initializing sources" and not self._stop.wait(0.1):
+            pass
+
+    def _query_of(self, name: str, trigger: dict[str, Any], starting_id: EntryId | None = None) -> StreamingQuery:
+        place = self._plan.namespace, self._epoch
+        for stream in STREAMS:
+            if stream == name:
+                access = query.Access(self._plan.url, *place, self._reader, self._plan.limit)
+                return query.start(self._spark, self._lake, access, stream, trigger, starting_id)
+        rows, work = (self._changed(), self._silver_batch) if name == SILVER else (self._touched(), self._gold_batch)
+        lake = Lake(self._lake.root)  # what one knows of its tables is for one thread
+
+        def batch(found: DataFrame, _: int) -> None:
+            try:
+                with self._writing:
+                    work(found, lake)
+            except Exception as error:
+                self._raised[name] = error
+                raise
+
+        return (
+            rows.writeStream.foreachBatch(batch).queryName(f"{place[0]} {name}").trigger(**trigger)
+            .option("checkpointLocation", query.checkpoint(self._lake, *place, name)).start()
+        )  # fmt: skip
+
+    def _read(self, table: str) -> DataFrame:
+        """What is added to a table; files that OPTIMIZE writes, and entries that are read again, are no news."""
+        ensure(self._spark, self._lake, table)
+        rows = self._spark.readStream.format("delta").option("skipChangeCommits", "true").load(self._lake.path(table))
+        return rows.where((rows.namespace == self._plan.namespace) & (rows.epoch == self._epoch))
+
+    def _changed(self) -> DataFrame:
+        return self._read("bronze/changes").select("seq")
+
+    def _touched(self) -> DataFrame:
+        """The moments that gold has to look at."""
+        steps = self._read("silver/progress").select(F.coalesce("touched_ms", "observed_ms").alias("ms"))
+        for stream in (HEARTBEATS, LOOKUPS):
+            steps = steps.unionByName(self._read(f"bronze/{stream}").select("ms"))
+        return steps
+
+    def _silver_batch(self, changed: DataFrame, lake: Lake) -> None:
+        """Take in what bronze has: by number, as a set of parts, or a hole, may begin in an earlier batch."""
+        self._advance(changed.sparkSession, lake)
+
+    def _gold_batch(self, touched: DataFrame, lake: Lake) -> None:
+        [[since_ms]] = touched.agg(F.min("ms")).collect()
+        if since_ms is None:
+            return
+        place = self._plan.namespace, self._epoch
+        if refresh(touched.sparkSession, lake, *place, since_ms=since_ms):
+            self._tell("figures brought up to date")
+            self._progress.figures(lambda: last_hour(lake, *place), self._plan.namespace)
+
+    def _advance(self, spark: SparkSession, lake: Lake) -> None:
+        place = self._plan.namespace, self._epoch
+        for tried in (False, True):
+            try:
+                for step in Silver(spark, lake, *place).advance():
+                    self._tell(f"tables as of change {step.seq}")
+                return
+            except ClockSetBack as step_back:
+                if tried:
+                    raise
+                self._tell(f"{step_back}; that is done now")
+                for _ in backfill(spark, lake, *place):
+                    pass
+            except MissingChanges as hole:
+                if tried or not self._accept_gap:
+                    raise GapError(str(hole)) from hole
+                self._tell(f"accepted: {hole}")
+                self._take_snapshot(behind_gap=True)
+                self._begin_behind(CHANGES)
+
+    def _observe(self, seq: int, now_ms: int) -> None:
+        """Record that nothing followed ``seq`` up to now, if that is where silver is."""
+        with self._writing:
+            Silver(self._spark, self._lake, self._plan.namespace, self._epoch).observe(seq, now_ms - 1)
+
+    # what the queries say
+
+    def _look(self) -> None:
+        """Tell of new batches, and see after queries that ended."""
+        for name, started in list(self._queries.items()):
+            for progress in started.recentProgress:
+                self._tell_of(name, progress)
+            if started.isActive or self._queries.get(name) is not started:
+                continue
+            del self._queries[name]
+            failure = started.exception()
+            if failure is not None:
+                self._go_on_after(name, self._raised.pop(name) if name in self._raised else plain(failure))
+
+    def _tell_of(self, name: str, progress: Any) -> None:
+        number, count = progress["batchId"], progress["numInputRows"]
+        if name not in STREAMS or number <= self._seen[name] or not progress["sources"]:
+            return
+        self._progress.behind(name, query.behind_s(progress), self._plan.namespace)
+        if not count:
+            return
+        self._seen[name] = number
+        unread = (progress["observedMetrics"].get("bronze") or {"unread": 0})["unread"]
+        self.entries[name] += count
+        self.quarantined += unread
+        self._progress.took(name, count - unread, unread)
+        per_s = progress["processedRowsPerSecond"]
+        self._tell(f"{name}: {count:,} entries, {per_s:,.0f} a second; {query.behind_s(progress):,.0f} s behind")
+        if unread:
+            self._tell(f"{unread} entries could not be read: 'pipeline sql' shows them as quarantine, with the reason")
+
+    def _told_done(self) -> None:
+        """Tell that all queries go on, how long the last batches took together, and how far silver is."""
+        took_ms = sum(
+            started.lastProgress["batchDuration"] for started in self._queries.values() if started.lastProgress
+        )
+        reached = last(self._lake, self._plan.namespace, self._epoch)
+        self._progress.round_done(took_ms / 1000, reached.seq if reached else 0, self._plan.namespace)
+        self._accept_gap = False  # those that there were, not all to come
+        self._pause_s = _AGAIN_S / 2
+
+    def _go_on_after(self, name: str, error: Exception) -> None:
+        """Start a query again that failed, where that may help."""
+        if isinstance(error, Passing):
+            self._progress.round_failed("worker_late")
+            self._tell(f"{error}; again")
+            self._pause_s = min(_MOST_S, 2 * self._pause_s)
+            self._stop.wait(self._pause_s)
+        elif isinstance(error, GapError) and name in STREAMS:
+            self._accept(name, error)
+        elif isinstance(error, StoreUnavailable) and self._plan.interval_s is not None:
+            raise error
+        else:
+            self._progress.round_failed("failed")
+            raise error
+        if name not in self._queries:
+            self._start(name)
+
+    def _accept(self, stream: str, gap: GapError) -> None:
+        """Go on behind entries that are lost, if that was asked for."""
+        lost = Stream(self._login, self._plan.namespace, _named(stream))
+        try:
+            head = lost.head()
+        finally:
+            lost.close()
+        if not self._accept_gap or head.epoch != self._epoch or isinstance(gap, OtherPast):
+            raise gap
+        self._tell(f"accepted: {gap}")
+        if stream == CHANGES:
+            self._take_snapshot(behind_gap=True)
+            with self._writing:
+                self._advance(self._spark, self._lake)
+            return
+        place = self._plan.namespace, self._epoch
+        before = query.last_entry(self._lake, *place, _named(stream))
+        rewound = head.exists and head.last_generated < before
+        first_ms = entry_id(head.first).ms if head.first is not None and not rewound else before.ms
+        add_new(self._spark, self._lake, "silver/gap", place, [(stream, before.ms, max(before.ms, first_ms))])
+        with self._writing:
+            Silver(self._spark, self._lake, *place).tell("observed", touched_ms=before.ms)
+        if rewound:
+            trigger: dict[str, Any] = {"availableNow": True}
+            self._query_of(stream, trigger, head.last_generated).awaitTermination()
+
+    def _begin_behind(self, stream: str) -> None:
+        """Let a query begin again, behind the snapshot that was just taken."""
+        started = self._queries.pop(stream, None)
+        if started is not None:
+            started.stop()
+
+
+def _named(name: str) -> Name:
+    return next(stream for stream in STREAMS if stream == name)

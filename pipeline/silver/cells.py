@@ -1,0 +1,123 @@
+"""What the changes do to cells, as rows for Spark, by the one meaning of events (``registry/events/cells.py``).
+
+Topics need nothing but the event. What it does to the *head* (brokers, clusters, live info, KV, settings) depends on
+what there was before: those operations go on, as they are, to ``head.py``.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from operator import itemgetter
+from typing import Any, Final
+
+import msgspec
+import pyarrow as pa
+
+from mqregistry.events.cells import DropBroker, DropQueueData, Operation, SetMappings, SetQueueData, SetRev, operations
+from mqregistry.events.changes import UnknownChange, decode_change
+
+from ..garbage import collection_paused
+from ..lake.lake import LakeError
+
+HEAD: Final = "head"
+SNAPSHOT: Final = "snapshot"
+_OPERATION_BITS: Final = 20  # operations of one event
+
+_AT: Final = [
+    pa.field("gone", pa.bool_()),
+    pa.field("seq", pa.int64()),
+    pa.field("step", pa.int64()),  # the order of what is done within one seq
+    pa.field("ms", pa.int64()),
+    pa.field("kind", pa.string()),
+    pa.field("by", pa.string()),
+]
+AT: Final = [field.name for field in _AT]
+
+# A row is one cell that is set, or gone; a brokerName that is gone from all its topics has no topic.
+CELLS: Final = pa.schema(
+    [
+        ("target", pa.string()),  # a table, or HEAD
+        ("topic", pa.string()),
+        ("broker_name", pa.string()),
+        *((name, pa.int64()) for name in ("read_queue_nums", "write_queue_nums", "perm", "flag")),
+        ("mapping", pa.string()),
+        ("operations", pa.binary()),  # of HEAD
+        *_AT,
+    ]
+)
+
+
+class Moments:
+    """As of when changes count that say another moment, because the clock was set back.
+
+    Args:
+        spans: (first seq, last seq, ms), rising.
+    """
+
+    def __init__(self, spans: Sequence[tuple[int, int, int]]) -> None:
+        self._firsts = [span[0] for span in spans]
+        self._spans = spans
+
+    def of(self, seq: int, ms: int) -> int:
+        """The moment at which a change counts as made whose event says ``ms``."""
+        at = bisect_right(self._firsts, seq) - 1
+        return self._spans[at][2] if at >= 0 and seq <= self._spans[at][1] else ms
+
+
+def to_cells(
+    batches: Iterator[pa.RecordBatch], spans: Sequence[tuple[int, int, int]], *, snapshot: bool
+) -> Iterator[pa.RecordBatch]:
+    """Events (columns seq, ms, part, e) as rows of CELLS.
+
+    Raises:
+        LakeError: a change of a type that this release neither knows nor may pass over.
+    """
+    moments = Moments(spans)
+    for batch in batches:
+        with collection_paused():
+            *numbers, texts = batch.columns
+            columns = [*(column.to_pylist() for column in numbers), texts.cast(pa.binary()).to_pylist()]
+            found = [row for event in zip(*columns, strict=True) for row in _of_event(moments, snapshot, *event)]
+            yield to_batch(found, CELLS)
+
+
+def _of_event(moments: Moments, snapshot: bool, seq: int, ms: int, part: int, e: bytes) -> Iterator[tuple[Any, ...]]:
+    change = decode_change(e)
+    try:
+        done = operations(change)
+    except UnknownChange as error:
+        raise LakeError(f"{error}; a newer release wrote it: use that one") from error
+    by = None if change.by is None or snapshot else change.by.encoded().decode()
+    moment, kind = moments.of(seq, ms), SNAPSHOT if snapshot else change.type
+    head: list[Operation] = []
+    for step, operation in enumerate(done, part << _OPERATION_BITS):
+        at = (seq, step, moment, kind, by)
+        match operation:
+            case SetQueueData():
+                for topic, data in operation.queue_datas.items():
+                    numbers = data.read_queue_nums, data.write_queue_nums, data.perm, data.topic_sys_flag
+                    yield ("queue_data", topic, operation.broker_name, *numbers, None, None, False, *at)
+            case DropQueueData():
+                for topic in operation.topics:
+                    yield ("queue_data", topic, operation.broker_name, *_NO_VALUE, True, *at)
+            case SetMappings():
+                for topic, name, text in operation.mappings:
+                    yield ("mapping", topic, name, None, None, None, None, text, None, False, *at)
+            case SetRev():
+                pass  # a revision is no part of the past
+            case _:
+                head.append(operation)
+                if type(operation) is DropBroker:
+                    yield ("queue_data", None, operation.broker_name, *_NO_VALUE, True, *at)
+    if head:
+        yield (HEAD, *(None,) * 7, msgspec.msgpack.encode(head), None, *at)
+
+
+_NO_VALUE: Final = (None,) * 6
+
+
+def to_batch(rows: Sequence[tuple[Any, ...]], schema: pa.Schema) -> pa.RecordBatch:
+    """Rows as columns. (``zip(*rows)`` takes three times as long: the rows are its arguments.)"""
+    arrays = [pa.array(list(map(itemgetter(at), rows)), type=field.type) for at, field in enumerate(schema)]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)

@@ -1,0 +1,162 @@
+"""The head's tables (brokers, clusters, live info, filter servers, KV, settings), replayed in the order of ``seq``.
+
+One task of Spark does it: what an operation removes depends on what there was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import msgspec
+import pyarrow as pa
+
+from mqregistry.events.cells import (
+    DropBroker,
+    EndLive,
+    JoinCluster,
+    Operation,
+    SetConfig,
+    SetFilterServers,
+    SetKv,
+    SetLive,
+    SetRow,
+)
+from mqregistry.model import BrokerRow
+from mqregistry.tables.live_table import LiveInfo, LiveTable
+from mqregistry.tables.tables import Tables
+
+from ..garbage import collection_paused
+from ..lake.schema import SILVER, SILVER_VALUES
+from .cells import AT, CELLS, to_batch
+
+TABLES: Final = (
+    "broker_addr", "live", "kv", "broker_row", "cluster_member", "filter_server", "kv_namespace", "config",
+)  # fmt: skip
+KNOWN: Final = ("broker_row", "broker_addr", "cluster_member", "live")
+"""What of the tables a replay has to know."""
+
+# A row is one cell that is set, or gone.
+_VALUES: Final = {field.name: field.type for table in TABLES for field in SILVER[table] if field.name in
+                  SILVER_VALUES[table]}  # fmt: skip
+HEAD_CELLS: Final = pa.schema([("target", pa.string()), *_VALUES.items(), *(CELLS.field(name) for name in AT)])
+_PLACES: Final = {table: [HEAD_CELLS.get_field_index(name) for name in SILVER_VALUES[table]] for table in TABLES}
+_FIRST_AT: Final = HEAD_CELLS.get_field_index(AT[0])
+
+
+class HeadReplay:
+    """The head as the registry has it, to look up what an operation removes; collects what happens to cells.
+
+    Args:
+        live_by_cluster: false with compat 4.8, where a goodbye ends an address under every name.
+    """
+
+    def __init__(self, *, live_by_cluster: bool = True) -> None:
+        self.tables = Tables()
+        self.lives = LiveTable(self.tables, live_by_cluster=live_by_cluster)
+        self.cells: list[tuple[Any, ...]] = []
+        self._at: tuple[Any, ...] = ()
+
+    def know(self, table: str, row: dict[str, Any]) -> None:
+        """Take in a cell that holds; rows of brokers come before their addresses."""
+        values: list[Any] = [row.get(name) for name in SILVER_VALUES[table]]
+        match table:
+            case "broker_row":
+                name, cluster, zone, acting = values
+                self.tables.brokers[name] = BrokerRow(cluster, {}, zone, acting)
+            case "broker_addr":
+                name, broker_id, _, addr = values
+                self.tables.brokers[name].broker_addrs[broker_id] = addr
+            case "cluster_member":
+                self.tables.clusters.setdefault(values[0], set()).add(values[1])
+            case "live":
+                self.lives.by_who.setdefault(values[0], {})[values[1]] = LiveInfo(*values[2:])
+
+    def apply(self, operation: Operation, at: tuple[Any, ...]) -> None:
+        """Apply one operation; ``at``: the columns seq, step, ms, kind and by of what it does."""
+        self._at = at
+        _APPLY[type(operation)](self, operation)
+
+    def _cell(self, table: str, *values: Any, gone: bool = False) -> None:
+        row: list[Any] = [None] * len(HEAD_CELLS)
+        row[0] = table
+        for place, value in zip(_PLACES[table], values, strict=False):  # of one that is gone: its key
+            row[place] = value
+        row[_FIRST_AT:] = (gone, *self._at)
+        self.cells.append(tuple(row))
+
+    def _change_live(self, of: SetLive | EndLive) -> None:
+        for name, info in self.lives.apply_operation(of):
+            self._cell("live", of.who, name, *(info or ()), gone=info is None)
+
+    def _join_cluster(self, of: JoinCluster) -> None:
+        self.tables.apply_operation(of)
+        self._cell("cluster_member", of.cluster, of.broker_name)
+
+    def _set_filter_servers(self, of: SetFilterServers) -> None:
+        self._cell("filter_server", of.who, of.addrs or None, gone=not of.addrs)
+
+    def _set_row(self, of: SetRow) -> None:
+        row, name = of.row, of.broker_name
+        self._cell("broker_row", name, row.cluster, row.zone, row.acting)
+        self._drop_addrs(name, row.addrs)
+        for broker_id, addr in row.addrs.items():
+            self._cell("broker_addr", name, broker_id, row.cluster, addr)
+        self.tables.apply_operation(of)
+
+    def _drop_broker(self, of: DropBroker) -> None:
+        name = of.broker_name
+        self._cell("broker_row", name, gone=True)
+        self._drop_addrs(name, {})
+        for cluster, names in self.tables.clusters.items():
+            if name in names:
+                self._cell("cluster_member", cluster, name, gone=True)
+        self.tables.apply_operation(of)
+
+    def _drop_addrs(self, name: str, stay: dict[int, str]) -> None:
+        """Drop the addresses of a row, but those under ids that stay."""
+        row = self.tables.brokers.get(name)
+        for broker_id in row.broker_addrs if row is not None else ():
+            if broker_id not in stay:
+                self._cell("broker_addr", name, broker_id, gone=True)
+
+    def _set_kv(self, of: SetKv) -> None:
+        self._cell("kv_namespace", of.kv_namespace)
+        if of.key is not None:
+            self._cell("kv", of.kv_namespace, of.key, of.value, gone=of.value is None)
+
+    def _set_config(self, of: SetConfig) -> None:
+        for key, value in of.config.items():
+            self._cell("config", key, value)
+
+
+_APPLY: Final[dict[type, Callable[[HeadReplay, Any], None]]] = {
+    SetRow: HeadReplay._set_row,
+    DropBroker: HeadReplay._drop_broker,
+    JoinCluster: HeadReplay._join_cluster,
+    SetFilterServers: HeadReplay._set_filter_servers,
+    SetLive: HeadReplay._change_live,
+    EndLive: HeadReplay._change_live,
+    SetKv: HeadReplay._set_kv,
+    SetConfig: HeadReplay._set_config,
+}
+"""What each operation of the head does; the others are ``cells.py``'s."""
+
+
+def replay(batches: Iterator[pa.RecordBatch], *, live_by_cluster: bool) -> Iterator[pa.RecordBatch]:
+    """Rows (columns known, operations, seq, step, ms, kind, by) as rows of HEAD_CELLS.
+
+    First those that hold, of which ``kind`` is the table and ``known`` the row as JSON, then operations in their order.
+    """
+    head = HeadReplay(live_by_cluster=live_by_cluster)
+    decode = msgspec.msgpack.Decoder(list[Operation]).decode
+    for batch in batches:
+        with collection_paused():
+            for known, done, *at in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+                if known is not None:
+                    head.know(at[-2], msgspec.json.decode(known))
+                    continue
+                for operation in decode(done):
+                    head.apply(operation, tuple(at))
+            cells, head.cells = head.cells, []
+        yield to_batch(cells, HEAD_CELLS)

@@ -1,0 +1,68 @@
+"""Lets one run at a time work on a namespace of a lake.
+
+Spark's Java holds the lock, so that it holds as long as anything may still be written: a Python that was killed may
+leave its Java behind for some seconds.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+from pyspark.sql import SparkSession
+
+from ..lake.errors import OtherWriter
+from ..lake.lake import CHECKPOINTS, Lake
+
+_PATIENCE_S: Final = 120.0
+_TRY_S: Final = 0.5
+
+
+def lock(spark: SparkSession, lake: Lake, namespace: str, tell: Callable[[str], None]) -> Callable[[], None]:
+    """Take the lock; gives what releases it.
+
+    Raises:
+        OtherWriter: another run has it.
+    """
+    folder = Path(lake.path(CHECKPOINTS), namespace)
+    folder.mkdir(parents=True, exist_ok=True)
+    file, owner = folder / "lock", folder / "owner"
+    jvm: Any = spark._jvm
+    channel = jvm.java.io.RandomAccessFile(str(file), "rw").getChannel()
+    end_s, told = time.monotonic() + _PATIENCE_S, False
+    while channel.tryLock() is None:
+        who = owner.read_text() if owner.exists() else ""
+        if not _is_gone(who) or time.monotonic() > end_s:
+            channel.close()
+            raise OtherWriter(
+                f"another run works on namespace {namespace!r} of the lake at {lake.root}"
+                f"{' (process ' + who.replace(' ', ' on ') + ')' if who else ''}: let one at a time do so"
+            )
+        if not told:
+            tell(f"waiting for the Java of process {who.partition(' ')[0]}, which ended, to end too")
+            told = True
+        time.sleep(_TRY_S)
+    owner.write_text(f"{os.getpid()} {socket.gethostname()}")
+    release: Callable[[], None] = channel.close
+    return release
+
+
+def _is_gone(who: str) -> bool:
+    """Whether the Python that took the lock has ended, on this machine."""
+    pid, _, host = who.partition(" ")
+    if host != socket.gethostname() or not pid.isdecimal():
+        return False
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        return False
+    return (
+        Path(f"/proc/{pid}/stat").exists()
+        and Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    )

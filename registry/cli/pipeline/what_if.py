@@ -1,0 +1,127 @@
+"""``pipeline what-if``: which topics would have had no queue, if brokers, hosts, zones or clusters had been lost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from .. import output
+from ..at_option import instant
+from ..options import config_file_option, lake_option, read_settings, setting_options, spark_options
+from .extras import spark_extra
+
+if TYPE_CHECKING:
+    from mqregistry.pipeline.what_if.ask import Answer
+
+_SHOWN = 30
+_KINDS = ("broker", "cluster", "host", "zone")
+
+
+def _lost(ctx: click.Context, param: click.Parameter, text: str) -> tuple[str, list[str]]:
+    kind, _, names = text.partition("=")
+    found = [name.strip() for name in names.split(",") if name.strip()]
+    if kind not in _KINDS or not found:
+        raise click.BadParameter(
+            f"{text!r}: expected zone=NAME, cluster=NAME, host=HOST or broker=NAME,NAME", ctx, param
+        )
+    return kind, found
+
+
+@click.command("what-if")
+@click.option(
+    "--lose", required=True, metavar="KIND=NAME[,NAME]", callback=_lost,
+    help="What is lost, all of it together: zone=b, cluster=c1, host=10.0.0.5, broker=broker-a,broker-b.",
+)  # fmt: skip
+@click.option("--at", "at_ms", metavar="TIME", callback=instant, help="At one instant: 14:03, -2h, 2026-11-21T14:03.")
+@click.option(
+    "--from", "from_ms", metavar="TIME", callback=instant,
+    help="At any instant from this one on.  [default: the last 30 days that are known]",
+)  # fmt: skip
+@click.option("--to", "to_ms", metavar="TIME", callback=instant, help="Up to then.  [default: all that was seen]")
+@click.option("--json", "as_json", is_flag=True, help="JSON: every topic.")
+@spark_options
+@lake_option
+@config_file_option
+@setting_options("namespace")
+def what_if(
+    lose: tuple[str, list[str]], at_ms: int | None, from_ms: int | None, to_ms: int | None, as_json: bool, lake: str,
+    master: str, driver_memory: str, jars: str | None, config_file: Path | None, **flags: Any,
+) -> None:  # fmt: skip
+    """Tell which topics would have lost their last writable queue, their last master or their route.
+
+    For every instant of the time at which anything changed, from the pipeline's tables; and how many of the lookups
+    that were really made would have had no route. It needs no Redis.
+
+    \b
+    mqregistry pipeline what-if --lose zone=b --from -30d
+    mqregistry pipeline what-if --lose broker=broker-a,broker-b --at 14:03
+    """  # noqa: D301 (\\b is for click)
+    if at_ms is not None and (from_ms is not None or to_ms is not None):
+        raise click.UsageError("--at is one instant, --from and --to are a time: give one of them")
+    namespace = read_settings(flags, config_file).namespace
+    with spark_extra():
+        from mqregistry.pipeline.lake.lake import Lake
+        from mqregistry.pipeline.past.travel import all_pasts, find_past, no_past
+        from mqregistry.pipeline.spark.session import ending, open_session
+        from mqregistry.pipeline.what_if import ask as work
+    where, (kind, names) = Lake(lake), lose
+    pasts = sorted(all_pasts(where, namespace), key=lambda past: past.begin_ms)
+    if not pasts:
+        raise no_past(where, namespace)
+    past = pasts[-1] if at_ms is None else find_past(where, namespace, at_ms)
+    work.check(past, kind, names)
+    time = work.span(past, at_ms, from_ms, to_ms)
+    spark = open_session(master=master, driver_memory=driver_memory, jars=jars, tell=_tell)
+    with ending(spark):
+        answer = work.ask(spark, where, past, kind, names, time)
+    if as_json:
+        output.json_page({**answer._asdict(), "topics": [topic._asdict() for topic in answer.topics]})
+        return
+    click.echo(answer_text(answer, f"{kind} {', '.join(names)}", is_instant=at_ms is not None))
+
+
+def answer_text(answer: Answer, what: str, *, is_instant: bool) -> str:
+    """Returns the answer as lines for a terminal."""
+    from mqregistry.pipeline.past.travel import show_ms
+
+    lost, topics = answer.lost, answer.topics
+    when = f"at {show_ms(answer.from_ms)}" if is_instant else (
+        f"at any instant from {show_ms(answer.from_ms)} to {show_ms(answer.to_ms)}"
+    )  # fmt: skip
+    counts = [
+        f"{sum(getattr(topic, column) > 0 for topic in topics)} their last {thing}"
+        for column, thing in (("no_queue_ms", "writable queue"), ("no_master_ms", "master"), ("no_route_ms", "route"))
+    ]
+    lines = [f"Without {what} {when}, of {len(topics)} topics {', '.join(counts)} would have been lost."]
+    if not is_instant:
+        risk_ms = sum(topic.no_queue_ms for topic in topics)
+        lookups, gone = (sum(getattr(topic, name) for topic in topics) for name in ("lookups", "lost_lookups"))
+        lines.append(
+            f"{risk_ms / 60_000:,.1f} minutes at risk, all topics together; {gone:,} of {lookups:,} lookups that were "
+            "made would have had no route."
+        )
+    if not lost:
+        return "\n".join(lines)
+    if is_instant:
+        rows = [
+            [topic.topic, *("lost" if ms else "" for ms in (topic.no_queue_ms, topic.no_master_ms, topic.no_route_ms))]
+            for topic in lost[:_SHOWN]
+        ]
+        table = output.table(("TOPIC", "LAST QUEUE", "LAST MASTER", "ROUTE"), rows)
+    else:
+        rows = [
+            [topic.topic, *(output.duration(ms) if ms else "" for ms in times), f"{times[0] / topic.there_ms:.1%}",
+             f"{topic.lost_lookups:,}"]
+            for topic in lost[:_SHOWN]
+            for times in [(topic.no_queue_ms, topic.no_master_ms, topic.no_route_ms)]
+        ]  # fmt: skip
+        headings = ("TOPIC", "NO QUEUE FOR", "NO MASTER FOR", "NO ROUTE FOR", "AT RISK", "LOOKUPS LOST")
+        table = output.table(headings, rows, right=headings[4:])
+    more = [f"... and {len(lost) - _SHOWN} more topics (--json shows all)"] if len(lost) > _SHOWN else []
+    return "\n".join([*lines, table, *more])
+
+
+def _tell(text: str) -> None:
+    click.echo(text, err=True)
