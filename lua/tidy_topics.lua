@@ -19,9 +19,9 @@ local room = tonumber(ARGV[1])
 expect("set", P .. "topics", P .. "brokers")
 
 local function really_lost(broker_name, topics)
-  local without = {}
+  local without, data = {}, try("HMGET", P .. "queues:" .. broker_name, unpack(topics))
   for i = 1, #topics do
-    if try("HEXISTS", P .. "queues:" .. broker_name, topics[i]) == 0 then -- else it came back
+    if data[i] == false then -- else it came back, or the key is of another type
       without[#without + 1] = topics[i]
     end
   end
@@ -30,20 +30,26 @@ local function really_lost(broker_name, topics)
 end
 
 local function tidy_leaving()
-  local found = call("HRANDFIELD", P .. "leaving", 1, "WITHVALUES")
+  local found, cursor = call("HRANDFIELD", P .. "leaving", 1, "WITHVALUES"), "0"
   while #found > 0 and room > 0 do
-    local key = P .. "leaving:" .. found[1]
-    local topics = try("HRANDFIELD", key, math.min(TOPICS_AT_ONCE, room))
-    if #topics == 0 then -- also if it is a key of another type
+    local key, topics = P .. "leaving:" .. found[1], {}
+    -- by a cursor: to draw topics by lot from a hash that becomes empty costs more with every page
+    local page = try("HSCAN", key, cursor, "COUNT", math.min(TOPICS_AT_ONCE, room))
+    page = page.err and {"0", {}} or page -- a key of another type
+    for i = 1, #page[2], 2 do
+      topics[#topics + 1] = page[2][i]
+    end
+    cursor = page[1]
+    if #topics > 0 then
+      really_lost(found[2], topics)
+      call("HDEL", key, unpack(topics))
+      room = room - #topics
+    elseif cursor == "0" then -- a whole turn has found none: each call begins with "0"
       call("UNLINK", key)
       call("HDEL", P .. "leaving", found[1])
       found = call("HRANDFIELD", P .. "leaving", 1, "WITHVALUES")
-    else
-      really_lost(found[2], topics)
-      try("HDEL", key, unpack(topics))
-      room = room - #topics
     end
-    topics = nil
+    page, topics = nil, nil
     collect()
   end
   return #found == 0

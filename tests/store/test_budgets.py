@@ -215,7 +215,7 @@ async def test_a_broker_of_forty_thousand_topics_comes_into_the_sets_and_out_of_
         for _ in range(3):
             ran = await calls(bed, lambda: bed.leases.tidy_topics(1000, 0))
             assert ran["evalsha"] == 1
-            assert sum(ran.values()) < 6 * 1500, ran
+            assert sum(ran.values()) < 3500, ran  # three for a topic that leaves: SREM, EXISTS, SREM
         if step == 0:
             while (await bed.leases.tidy_topics(5000, 0))[0]:
                 pass
