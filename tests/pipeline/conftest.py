@@ -52,6 +52,11 @@ def delta_forgets(request):
 @pytest.fixture
 def without_gold(monkeypatch):
     """Runs end with silver: a test that looks at no figures need not wait for them."""
+    leave_out_gold(monkeypatch)
+
+
+def leave_out_gold(monkeypatch):
+    """The same, for a part of a test."""
     namespace = pytest.importorskip("mqregistry.pipeline.namespace", reason="no pyspark: pip install -e '.[spark]'")
     follow = namespace.NamespaceRun._follow
 
