@@ -11,7 +11,7 @@ from mqregistry.store.streams import StreamStore, lookup_entries
 from tests.pipeline.test_run import once
 from tests.pipeline.world import World
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.long]
 
 
 def test_what_is_altered_or_removed_anywhere_is_found(spark, run, store, lake):

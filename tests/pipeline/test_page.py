@@ -13,7 +13,7 @@ from tests.cli.conftest import command, env, home  # noqa: F401 - fixtures
 from tests.pipeline.test_run_advice import pipeline_run  # noqa: F401 - a fixture
 from tests.pipeline.world import World
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.long]
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "pipeline.md").read_text(encoding="utf-8")
 
 

@@ -15,7 +15,6 @@ from tests.pipeline.world import World, all_rows
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("without_gold")]
 
 
-@pytest.mark.long
 def test_an_audit_finds_what_was_altered_and_a_backfill_takes_it_over(
     monkeypatch, spark, store, run, lake, redis_url, command  # noqa: F811
 ):  # fmt: skip

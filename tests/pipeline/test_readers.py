@@ -20,7 +20,7 @@ from .conftest import leave_out_gold
 from .test_run import once
 from .test_run_topologies import live
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.long]
 
 
 def shown(rows):

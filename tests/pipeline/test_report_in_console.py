@@ -12,7 +12,7 @@ from mqregistry.console.report import ReportSource
 from tests.console.conftest import open_site
 from tests.pipeline.test_report import a_lake
 
-pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("empty_tables")]
+pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.usefixtures("empty_tables")]
 
 
 async def test_the_report_is_made_from_the_lake_and_can_do_nothing_to_the_console(store, tmp_path, monkeypatch):

@@ -108,6 +108,7 @@ def test_a_trimmed_stream(bed, lake, pipeline_run):
     assert seqs(lake, bed) == [*range(1, 11), *range(21, 24)]
 
 
+@pytest.mark.long
 def test_redis_came_back_empty_and_is_used_again(bed, lake, pipeline_run):
     bed.changes(10)
     pipeline_run()
@@ -128,6 +129,7 @@ def test_redis_came_back_empty_and_is_used_again(bed, lake, pipeline_run):
     assert set(lake.epochs(bed.namespace)) == {EPOCH, "e2"}
 
 
+@pytest.mark.long
 def test_made_anew_in_the_middle_of_a_round(bed, lake, pipeline_run, monkeypatch):
     """What a batch is to hold is fixed, and then it is another registry that answers."""
     bed.changes(10)
@@ -215,6 +217,7 @@ def test_a_change_that_was_deleted(bed, lake, pipeline_run):
     assert len(gaps(lake, bed.namespace, EPOCH)) == 1
 
 
+@pytest.mark.long
 def test_an_earlier_state_came_back_and_went_another_way(bed, lake, tmp_path, pipeline_run):
     """A Redis that forgot its last changes, as after a failover, and has had others since."""
     bed.changes(10)

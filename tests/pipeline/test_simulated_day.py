@@ -34,7 +34,7 @@ from tests.simulate_oracle.day import Truth, play
 
 pytest.importorskip("pyspark", reason="no pyspark: pip install -e '.[spark]'")
 
-pytestmark = [pytest.mark.timeout(900), pytest.mark.spark]
+pytestmark = [pytest.mark.timeout(900), pytest.mark.spark, pytest.mark.long]
 
 NAMESPACE = "simulated-day"
 DAY_MS = 24 * 3_600_000
@@ -176,7 +176,6 @@ def test_gold_figures_are_those_of_the_simulator(spark, truth, lake):
     assert differences(lake, truth) == []
 
 
-@pytest.mark.long
 def test_gold_that_is_refreshed_often_is_the_same(spark, truth, lake):
     from mqregistry.pipeline.gold.refresh import refresh
 
@@ -187,7 +186,6 @@ def test_gold_that_is_refreshed_often_is_the_same(spark, truth, lake):
     assert differences(lake, truth) == []
 
 
-@pytest.mark.long
 def test_audit_finds_no_difference(spark, truth, lake, redis_url):
     from mqregistry.pipeline.past.audit import audit
 
@@ -224,7 +222,6 @@ def past(spark, redis_url, tmp_path_factory):
     return lake, truth, asked_ms
 
 
-@pytest.mark.long
 def test_a_past_that_is_written_has_the_stamps_of_its_hours(spark, past, redis_url):
     from mqregistry.pipeline.past.audit import audit
 
@@ -241,7 +238,6 @@ def test_a_past_that_is_written_has_the_stamps_of_its_hours(spark, past, redis_u
     assert found.entries["heartbeats"] > 26 * 4
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     ("table", "name", "columns"),
     [
@@ -270,7 +266,6 @@ def test_minutes_make_up_the_hours_of_a_past(past, table, name, columns):
     assert len(by_hour) > 26
 
 
-@pytest.mark.long
 def test_figures_of_the_last_hour_are_metrics(past):
     from mqregistry.pipeline.gold import last_hour
 
