@@ -93,7 +93,7 @@ other-tests:
 	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist worksteal -m "not interop and not spark" $(ARGS) $(NONE_IS_FINE)
 
 spark-tests:
-	@$(BIN)/python -m pytest -m "spark and not long" $(or $(ARGS),tests/pipeline) > $(VENV)/spark.log 2>&1 $(NONE_IS_FINE)
+	@$(BIN)/python -m pytest -m "spark and not long" --durations=10 $(or $(ARGS),tests/pipeline) > $(VENV)/spark.log 2>&1 $(NONE_IS_FINE)
 
 spark-tests-all: $(VENV)/dev.stamp
 	$(BIN)/python -m pytest -m spark $(or $(ARGS),tests/pipeline) $(NONE_IS_FINE)

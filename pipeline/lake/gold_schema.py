@@ -138,6 +138,9 @@ GOLD: Final = {
 
 _DAY: Final = pa.field("day", _S, nullable=False)
 # A refresh replaces whole days.
+FIGURES: Final = tuple(table for table in GOLD if table not in ("audited", "refresh"))
+"""The tables with figures; the other two say how far an audit and a refresh were."""
+
 GOLD_PARTITIONS: Final = {table: () if table in ("audited", "broker_state", "refresh") else (_DAY,) for table in GOLD}
 
 GOLD_COMMENTS: Final = {

@@ -18,8 +18,9 @@ from ..bronze.snapshot import snapshots
 from ..gold.inputs import Inputs, day_of
 from ..gold.refresh import day_text, work_out
 from ..gold.tables import last
+from ..lake.gold_schema import FIGURES
 from ..lake.lake import Lake
-from ..lake.schema import GOLD, OWNER, SILVER, SILVER_KEYS
+from ..lake.schema import OWNER, SILVER, SILVER_KEYS
 from ..lake.tables import ensure, frame
 from ..redis_stream.ranges import OLDEST, EntryId, parse_id
 from ..silver import progress
@@ -28,7 +29,6 @@ ROWS_SHOWN: Final = 10  # of one table that differ
 _TRIES: Final = 3
 _EXACT: Final = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"}  # of JSON
 _LATER: Final = ("valid_to", "ended_by", "to_by", "to_seq")  # null while a row holds
-_GOLD: Final = tuple(table for table in GOLD if table not in ("audited", "refresh"))
 
 _ENTRIES: Final = """
 WITH held AS (
@@ -198,7 +198,7 @@ def compare_gold(
             rows = spark.table(ensure(spark, lake, f"gold/{table}", folder)).where(_owned(place)).drop(*OWNER)
             return rows.where(since) if "day" in rows.columns else rows
 
-        count, found = _differ("gold", {table: (known(table, area), known(table, "gold")) for table in _GOLD})
+        count, found = _differ("gold", {table: (known(table, area), known(table, "gold")) for table in FIGURES})
         differences = [
             difference._replace(key=tuple(value for value in list(row.values())[:5] if isinstance(value, str)))
             for row, difference in found

@@ -107,7 +107,10 @@ def merge(
     changed = spark.sql(" UNION ALL ".join(found), cells=cells, before=before)
     rows = spark.sql(_ROWS.format(**names), held=before, cells=changed)
     spark.conf.set(_KEPT, "none" if few else "auto")
-    spark.sql(_MERGE.format(**names), rows=rows)
+    try:
+        spark.sql(_MERGE.format(**names), rows=rows)
+    finally:
+        spark.conf.unset(_KEPT)  # other MERGEs of this session have sources that are cached
 
 
 def _text(value: str) -> str:

@@ -42,6 +42,10 @@ _SETTINGS: Final = {
     "spark.delta.logStore.file.impl": "io.delta.storage.LocalLogStore",
     "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
     "spark.sql.shuffle.partitions": "4",
+    # of small batches, which are most, planning in stages costs more than it saves
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.broadcastExchange.maxThreadThreshold": "8",
+    "spark.sql.shuffleExchange.maxThreadThreshold": "8",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.ui.enabled": "false",
@@ -100,6 +104,8 @@ def open_session(
         )
         if driver_memory:
             settings["spark.driver.memory"] = driver_memory
+        # of each thread's own arena glibc gives nothing back
+        os.environ.setdefault("MALLOC_ARENA_MAX", "2")
         # Spark's own choice is whatever python3 is on PATH, which need not have this package
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         if master.startswith("local"):

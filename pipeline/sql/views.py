@@ -10,6 +10,7 @@ from typing import Final
 
 import pyarrow as pa
 
+from ..lake.gold_schema import FIGURES
 from ..lake.schema import BRONZE, GOLD, MOMENT, SILVER, SILVER_VALUES, TABLES
 
 _LATER: Final = ("valid_to", "ended_by", "to_by", "to_seq")  # null while a row holds
@@ -113,8 +114,8 @@ def _of_namespace(ours: str) -> dict[str, str]:
             f"FROM silver.{table} t JOIN delta_epochs e ON t.namespace = e.namespace AND t.epoch = e.epoch "
             f"WHERE t.{ours}"
         )
-    for table in (*GOLD, *BRONZE):
-        layer = "gold" if table in GOLD else "bronze"
+    for table in (*FIGURES, *BRONZE):
+        layer = "gold" if table in FIGURES else "bronze"
         found[table] = f"SELECT * EXCLUDE (namespace, epoch) FROM {layer}.{table} WHERE {ours}"
     found["quarantine"] = " UNION ALL ".join(
         f"SELECT '{stream}' AS stream, id_ms, id_n, ms, reason, raw FROM {raw_name(f'bronze/{stream}')} "

@@ -126,7 +126,7 @@ def spark_options(function: _Function) -> _Function:
         "without it Spark fetches them. [env: MQREGISTRY_DELTA_JARS]",
     )(function)  # fmt: skip
     function = click.option(
-        "--driver-memory", default="2g", show_default=True, metavar="SIZE", help="Memory of Spark's driver.",
+        "--driver-memory", default="1g", show_default=True, metavar="SIZE", help="Memory of Spark's driver.",
         callback=_matching(_MEMORY, "a whole number with its unit: 512m, 2g"),
     )(function)  # fmt: skip
     return click.option(

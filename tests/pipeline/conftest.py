@@ -111,7 +111,6 @@ def spark(tmp_path_factory, delta_jars):
             # most queries see a handful of rows: to compile them would take longer than to interpret them
             "spark.sql.codegen.wholeStage": "false",
             "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-            "spark.sql.adaptive.enabled": "false",
         },
     )
     gateway = session.sparkContext._gateway

@@ -105,7 +105,7 @@ def test_a_run_starts_spark_with_its_settings(command, tmp_path, monkeypatch):  
     options = ("--lake", str(tmp_path), "--conf", "spark.a=b=c", "--jars", "/jars")
     assert str(command("pipeline", "run", "--once", *REDIS, *options, expect=1).exception) == "enough"
     del started[0]["tell"]
-    assert started == [{"master": "local[*]", "driver_memory": "2g", "config": {"spark.a": "b=c"}, "jars": "/jars"}]
+    assert started == [{"master": "local[*]", "driver_memory": "1g", "config": {"spark.a": "b=c"}, "jars": "/jars"}]
 
 
 @pytest.mark.parametrize("place", ["empty", "a file", "not there", "another namespace"])
