@@ -42,7 +42,7 @@ local function tidy_leaving()
     cursor = page[1]
     if #topics > 0 then
       really_lost(found[2], topics)
-      call("HDEL", key, unpack(topics))
+      try("HDEL", key, unpack(topics))
       room = room - #topics
     elseif cursor == "0" then -- a whole turn has found none: each call begins with "0"
       call("UNLINK", key)

@@ -267,7 +267,7 @@ class _Step:
             longest_ms = max((entry["duration"] / 1000 for entry in client.slowlog_get(100_000)), default=0.0)
         self.found["rebuild"] = {
             "s": self.server.start_s, "redis_cpu_s": redis_s, "front_end_cpu_s": all_s, "longest_ms": longest_ms,
-            "lookup_s": max(pauses_s),
+            "lookup_s": max(pauses_s, default=0.0),  # none: it was there before the first lookup
         }  # fmt: skip
         self.say(
             f"rebuild: {self.server.start_s:.2f} s, a route after {max(pauses_s):.2f} s, CPU: Redis {redis_s:.2f} s, "

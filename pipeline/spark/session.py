@@ -44,8 +44,8 @@ _SETTINGS: Final = {
     "spark.sql.shuffle.partitions": "4",
     # of small batches, which are most, planning in stages costs more than it saves
     "spark.sql.adaptive.enabled": "false",
-    "spark.sql.broadcastExchange.maxThreadThreshold": "8",
-    "spark.sql.shuffleExchange.maxThreadThreshold": "8",
+    "spark.sql.broadcastExchange.maxThreadThreshold": "32",
+    "spark.sql.shuffleExchange.maxThreadThreshold": "32",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.ui.enabled": "false",

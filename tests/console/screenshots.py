@@ -268,9 +268,12 @@ def report_file(folder: Path) -> list[str]:
     if importlib.util.find_spec("altair") is None:
         return []
     from mqregistry.pipeline.report import write
+    from mqregistry.pipeline.spark.session import open_session
     from tests.pipeline.test_report import a_lake
 
+    spark = open_session(master="local[2]", driver_memory="1g")
     write(a_lake(folder / "lake"), "default", folder / "report.html")
+    spark.stop()
     return ["--report", str(folder / "report.html")]
 
 

@@ -14,7 +14,7 @@ from mqregistry.embedded import EmbeddedRedis
 from tests.conftest import NO_FSYNC
 from tests.server.harness import FrontEnd
 
-from .chromium import HOSTILE, faults_of, needs_chromium
+from .chromium import HOSTILE, needs_chromium
 from .conftest import Running
 
 pytestmark = needs_chromium
@@ -333,32 +333,6 @@ def test_redis_away_is_said_with_since_when_and_open_pages_come_back(registry, o
     assert front_ends.locator("tbody tr").count() >= 1, "what was known stays there"
     redis.start()
     all_is_well(*opened)
-
-
-def test_the_report_draws_its_charts_in_a_frame_that_reaches_nothing(chromium, filled, redis_url, tmp_path):
-    pytest.importorskip("altair", reason="no altair: pip install -e '.[spark]'")
-    from mqregistry.pipeline.report import write
-    from tests.pipeline.test_report import a_lake
-
-    write(a_lake(tmp_path / "lake"), "default", tmp_path / "report.html")
-    process = Running(redis_url, filled.store.namespace, tmp_path, "--report", str(tmp_path / "report.html"))
-    try:
-        page = chromium.new_page(base_url=process.url, viewport={"width": 1280, "height": 900})
-        page.set_default_timeout(60_000)
-        faults = faults_of(page, process.url)
-        page.goto("/report", wait_until="domcontentloaded")
-        page.frame_locator("iframe").locator("body[data-charts=done]").wait_for()
-        frame = next(one for one in page.frames if one.url.endswith("/report/page"))
-        assert frame.locator(".chart svg").count() >= 5
-        assert frame.evaluate("() => self.origin") == "null"
-        assert frame.evaluate("() => { try { return parent.document.title } catch (error) { return error.name } }") == (
-            "SecurityError"
-        )
-        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-        assert faults == []
-        page.close()
-    finally:
-        process.end()
 
 
 def test_a_range_that_is_drawn_in_a_chart_leads_to_its_changes(page):

@@ -134,7 +134,7 @@ def test_a_pipeline_shows_its_part_and_no_more():
     status.took("changes", 100, 2)
     status.took("changes", 10, 0)
     status.round_failed("redis_away")
-    of_lake = ("availability", "write_availability", "outages", "flaps", "missed_beats")
+    of_lake = ("availability", "write_availability", "outages", "flaps", "missed_beats", "resilience")
     status.figures(lambda: {f"pipeline_{name}": {"c1": number} for number, name in enumerate(of_lake)}, "default")
     status.round_done(3.5, 40, "default")
     status.round_done(3.5, 2, "other")
