@@ -35,7 +35,8 @@ async def test_the_report_is_made_from_the_lake_and_can_do_nothing_to_the_consol
         assert (await site.http.get("/report/page", headers={"host": "evil.example"})).status_code == 403
 
 
-@needs_chromium
+@needs_chromium[0]
+@needs_chromium[1]
 def test_the_report_draws_its_charts_in_a_frame_that_reaches_nothing(chromium, filled, redis_url, tmp_path):  # noqa: F811
     write(a_lake(tmp_path / "lake"), "default", tmp_path / "report.html")
     process = Running(redis_url, filled.store.namespace, tmp_path, "--report", str(tmp_path / "report.html"))
