@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from typing import Final
 
@@ -10,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from .lake.lake import Lake
 from .lake.schema import SILVER
-from .lake.tables import ensure, make_rows
+from .lake.tables import ensure, make_rows, owned
 from .silver.advance import Silver
 from .silver.progress import Progress
 
@@ -25,25 +24,22 @@ def backfill(spark: SparkSession, lake: Lake, namespace: str, epoch: str) -> Ite
     """
     before = Silver(spark, lake, namespace, epoch)
     area = f"{_AREA}/{namespace}/{epoch}"
-    shutil.rmtree(lake.path(area), ignore_errors=True)  # of one that was killed
-    lake.forget(_AREA)
+    lake.remove(area)  # of one that was killed
     again = Silver(spark, lake, namespace, epoch, area=area)
     yield from again.advance(upto_seq=before.now.seq if before.now else None)
-    owned = f"namespace = '{namespace}' AND epoch = '{epoch}'"
+    of_epoch = owned((namespace, epoch))
     for table in SILVER:
-        ensure(spark, lake, f"silver/{table}")
         rows = spark.read.format("delta").load(lake.path(f"{area}/{table}")) if lake.exists(f"{area}/{table}") else None
-        _replace(spark, lake, f"silver/{table}", owned, rows)
+        _replace(spark, lake, f"silver/{table}", of_epoch, rows)
     of_changes = [("changes", *gap) for gap in again.gaps]
     found = make_rows(spark, "silver/gap", (namespace, epoch), of_changes) if of_changes else None
-    _replace(spark, lake, "silver/gap", f"{owned} AND stream = 'changes'", found)
+    _replace(spark, lake, "silver/gap", f"{of_epoch} AND stream = 'changes'", found)
     found = make_rows(spark, "silver/clock_step", (namespace, epoch), again.steps) if again.steps else None
-    _replace(spark, lake, "silver/clock_step", owned, found)
+    _replace(spark, lake, "silver/clock_step", of_epoch, found)
     assert again.now is not None
     before.now = again.now._replace(number=before.now.number if before.now else again.now.number)
     before.tell("backfill", touched_ms=0)
-    shutil.rmtree(lake.path(_AREA), ignore_errors=True)
-    lake.forget(_AREA)
+    lake.remove(_AREA)
 
 
 def _replace(spark: SparkSession, lake: Lake, name: str, where: str, rows: DataFrame | None) -> None:

@@ -51,11 +51,12 @@ def optimize(spark: SparkSession, lake: Lake) -> None:
     """Make large files of small ones, in the tables of which a partition has several files."""
     for table in TABLES:
         delta = lake.delta(table)
-        if delta is None or not delta.get_add_actions().num_rows:
+        if delta is None:
             continue
         files = pa.table(delta.get_add_actions(flatten=True))
         partitions = [name for name in files.column_names if name.startswith("partition.")]
-        if pc.max(files.group_by(partitions).aggregate([([], "count_all")])["count_all"]).as_py() > 1:
+        most = pc.max(files.group_by(partitions).aggregate([([], "count_all")])["count_all"]).as_py()
+        if most is not None and most > 1:
             spark.sql(f"OPTIMIZE {sql_name(lake, table)}")
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -53,8 +54,9 @@ class Lake:
         """Where a table, or another thing of the lake, is."""
         return f"{self.root}/{name}"
 
-    def forget(self, area: str) -> None:
-        """Know nothing any more of the tables in a folder that was removed."""
+    def remove(self, area: str) -> None:
+        """Remove a folder of tables that were made for a while, if it is there."""
+        shutil.rmtree(self.path(area), ignore_errors=True)
         self._delta = {name: delta for name, delta in self._delta.items() if not name.startswith(area)}
         self.ensured = {name for name in self.ensured if not name.startswith(area)}
 

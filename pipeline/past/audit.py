@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import json
 import secrets
-import shutil
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
@@ -150,8 +149,7 @@ def audit(
             exact.epoch, exact.seq, again.now.seq, cells, tuple(again.gaps), found, entries, figures.compared
         )  # fmt: skip
     finally:
-        lake.forget("_audit")
-        shutil.rmtree(lake.path("_audit"), ignore_errors=True)
+        lake.remove("_audit")
 
 
 def _last_clean(lake: Lake, place: tuple[str, str]) -> _Clean | None:
