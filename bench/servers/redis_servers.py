@@ -118,9 +118,10 @@ class RedisProcess:
             return client.execute_command(*command)
 
     def kill(self) -> None:
-        """Send SIGKILL, which ends it as a crash does."""
+        """Send SIGKILL, which ends it as a crash does, with the child that may be writing its append-only file."""
         if self._process is not None:
-            self._process.kill()
+            with contextlib.suppress(ProcessLookupError):  # it has ended, and no child is left
+                os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
             self._process = None
 

@@ -17,6 +17,8 @@ import redis
 from mqregistry.errors import StoreUnavailable
 from mqregistry.events.changes import decode_change
 from mqregistry.protocol.codes import FLAG_ONEWAY, RequestCode
+from mqregistry.server.net import connections
+from mqregistry.server.view import channels
 from mqregistry.store import keys
 
 from .harness import Broker, Client, FrontEnd, wait_until
@@ -340,6 +342,49 @@ def test_a_broker_that_hangs_up_and_one_whose_connection_breaks_are_told_apart(f
             connection.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         wait_until(lambda: not has_route(client), "it is gone, too")
     assert removals(front_end) == [("broker_closed", "client"), ("broker_closed", "reset")]
+
+
+# closes that are heard of late
+
+
+def stood_still(front_end: FrontEnd, own_redis, connection: Client) -> None:
+    """The connection closes while the front end stands still."""
+    with paused(front_end):
+        time.sleep(connections._STILL_S + 0.5)
+        connection.close()
+
+
+def redis_was_away(front_end: FrontEnd, own_redis, connection: Client) -> None:
+    """The connection closes while Redis is away."""
+    end = own_redis.paused()
+    try:
+        front_end.wait_until(lambda: front_end.poll().get("stale"), "it noticed that Redis is away")
+        connection.close()
+        front_end.wait_until(lambda: front_end.poll().get("closes_pending") == 2, "it saw it close")
+        time.sleep(channels._LATE_S)
+    finally:
+        end()
+    front_end.wait_until(lambda: front_end.poll().get("closes_pending") == 0, "it has told it")
+
+
+@pytest.mark.parametrize("happens", [stood_still, redis_was_away])
+def test_a_broker_whose_close_was_heard_of_late_has_time_to_beat_again(own_redis, front_end_with, happens):
+    """A broker gives a connection up that is not answered, and beats over another one some time later."""
+    front_end = front_end_with(url=own_redis.url, redis_timeout_ms=500)
+    living, dead = Broker("broker-a", "127.0.0.1:1"), Broker("broker-b", "127.0.0.1:2", topics=["only-b", "topic1"])
+    with swept(front_end):
+        first = front_end.client()
+        assert first.register(living).code == first.register(dead).code == 0
+        happens(front_end, own_redis, first)
+        with front_end.client() as client, front_end.client() as again:
+            wait_until(lambda: front_end.log.count("closed here, it is kept") == 2, "neither is removed")
+            assert has_route(client)
+            assert has_route(client, "only-b")
+            assert again.register(living).code == 0
+            let_pass(front_end, PERIOD_S + LATE_S)
+            wait_until(lambda: not has_route(client, "only-b"), "who did not beat goes")
+            assert has_route(client)
+            assert [kind for kind, _ in removals(front_end)] == ["broker_expired"]
 
 
 # Redis pauses

@@ -10,6 +10,7 @@ class Closed(StrEnum):
     """Each reason; a connection counts under the first one that applied."""
 
     CLIENT = "client"  # it hung up, or the network did
+    LATE = "late"  # the same, some time ago: this process stood still, and the client may be back elsewhere
     IDLE = "idle"
     BAD_FRAME = "bad_frame"
     SLOW_FRAME = "slow_frame"

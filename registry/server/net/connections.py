@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import time
 from collections.abc import Callable, Container
 from functools import partial
 from typing import Final, NamedTuple, Protocol
@@ -20,6 +21,9 @@ from .held_memory import HeldMemory
 from .large_frames import LargeFrames
 
 _TICK_S: Final = 0.5
+# Clients give a connection up when an answer takes 3 s or more. A process that stood still for about as long may find
+# such connections in its first moments.
+_STILL_S: Final = 2.0
 _AT_A_TIME: Final = 1000
 
 
@@ -99,6 +103,7 @@ class Connections:
         self.not_sent_away: set[Asker] = set()
         """Of clients that have asked while draining and are too old for code 1500 (GO_AWAY)."""
         self.clock_s = self._looked_at_s = asyncio.get_running_loop().time()
+        self._stood_still_until_s = -math.inf
         context.on_policy = self.policy_changed
         context.signed_again = self.known.used
         self.drains = Drains(context.view, context.answers, lambda: self.all, lambda: self.clock_s)
@@ -130,6 +135,8 @@ class Connections:
     def gone(self, connection: OpenConnection) -> None:
         """Forget a connection that is closed."""
         self.all.discard(connection)
+        if connection.closed_as is Closed.CLIENT and self._reads_late:
+            connection.closed_as = Closed.LATE
         self.context.counters.closed[connection.closed_as] += 1
         self.not_sent_away.discard(connection)
         if connection in self._counted:
@@ -137,8 +144,16 @@ class Connections:
             self.context.rates.closed(connection.host)
 
     def _turn_clock(self, loop_s: float) -> None:
+        if loop_s - self._looked_at_s > _STILL_S:
+            self._stood_still_until_s = loop_s
         self.clock_s += min(loop_s - self._looked_at_s, 2 * _TICK_S)
         self._looked_at_s = loop_s
+
+    @property
+    def _reads_late(self) -> bool:
+        """Whether what is read now may have come some time ago, because this process stood still."""
+        now_s = time.monotonic()
+        return now_s - self._looked_at_s > _STILL_S or now_s - self._stood_still_until_s < _STILL_S
 
     async def tick(self) -> None:
         """Advance the clock; close connections that send nothing, send too slowly or do not read.

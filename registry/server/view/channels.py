@@ -7,7 +7,7 @@ import itertools
 import logging
 import time
 from collections.abc import Iterator
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from ...errors import RegistryError, StoreUnavailable
 from ...events.by import ANONYMOUS, By
@@ -23,6 +23,8 @@ from .view import Applied
 logger = logging.getLogger(__name__)
 
 _RETRY_S = (0.1, 0.2, 0.5, 1.0)
+# A close that Redis could not be told for longer than this says nothing any more: the broker may be back.
+_LATE_S = 1.0
 # Brokers that others will hardly reach: this many are noted in Redis, and logged.
 _UNREACHABLE_MOST = 10
 _TOLD_MOST = 1000
@@ -68,6 +70,16 @@ def _unreachable(who: str, connection: Closable) -> str:
     return f"a broker registers as {addr}, {why}, over a connection from {connection.address}" if why else ""
 
 
+class _Close(NamedTuple):
+    """A connection of a broker closed at ``at_s`` (time.perf_counter()); cause: "" = the broker may live."""
+
+    who: str
+    channel: Channel
+    cause: str
+    by: By
+    at_s: float
+
+
 class ChannelOwner:
     """The brokers of this worker's connections; listens to the view.
 
@@ -88,7 +100,8 @@ class ChannelOwner:
         self._owners: dict[str, Closable] = {}
         self._registered_at: dict[str, int] = {}
         self._held: dict[Closable, set[str]] = {}
-        self._closes: asyncio.Queue[tuple[str, Channel, str, By]] = asyncio.Queue()
+        self._closes: asyncio.Queue[_Close] = asyncio.Queue()
+        self._untellable_s = 0.0  # when Redis could not be told of a close the last time
         self._untold: dict[tuple[str, str], None] = {}  # closes that Redis does not know of yet
         self.attached = asyncio.Event()
         self.attached.set()
@@ -143,7 +156,7 @@ class ChannelOwner:
                 self._untold[who, connection.channel.value] = None
                 by = self.by(connection, connection.last_caller)
                 cause = cause_of(connection.closed_as, was_reset=connection.was_reset)
-                self._closes.put_nowait((who, connection.channel, cause, by))
+                self._closes.put_nowait(_Close(who, connection.channel, cause, by, time.perf_counter()))
 
     def stop_telling(self) -> None:
         """Before a shutdown: connections that close from now on say nothing about their brokers."""
@@ -207,23 +220,26 @@ class ChannelOwner:
     async def tell_closes(self) -> None:
         """Tell Redis of closed connections, in order, each until Redis has taken it. Runs until cancelled."""
         while not cancelled():
-            closed = await self._closes.get()
+            close = await self._closes.get()
             attempt = 0
-            while not cancelled() and not await self._tell_when_attached(*closed):
+            while not cancelled() and not await self._tell(close):
+                self._untellable_s = time.perf_counter()
                 await pause(_RETRY_S[min(attempt, len(_RETRY_S) - 1)])
                 attempt += 1
-            self._untold.pop((closed[0], closed[1].value), None)
+            self._untold.pop((close.who, close.channel.value), None)
             self._closes.task_done()
 
-    async def _tell_when_attached(self, who: str, channel: Channel, cause: str, by: By) -> bool:
-        """The same, once a Redis that lost changes has the channels again: else it would not know this one."""
-        await self.attached.wait()
-        return await self._tell(who, channel, cause, by)
-
-    async def _tell(self, who: str, channel: Channel, cause: str, by: By) -> bool:
+    async def _tell(self, close: _Close) -> bool:
         """One try; False: Redis is away, try again."""
+        if not self.attached.is_set():  # a Redis that lost changes would not know this channel
+            await self.attached.wait()
+            self._untellable_s = time.perf_counter()
+        who = close.who
+        is_late = close.at_s < self._untellable_s and time.perf_counter() - close.at_s > _LATE_S
         try:
-            outcome = await self._routes.channel_destroyed(who, channel, cause, by=by)
+            outcome = await self._routes.channel_destroyed(
+                who, close.channel, "" if is_late else close.cause, by=close.by
+            )
         except StoreUnavailable:
             return False
         except RegistryError:

@@ -62,8 +62,8 @@ METRICS: Final[Mapping[str, Metric]] = {
     "slow_clients_total": Metric("counter", "Connections closed because the client did not read."),
     "connections_closed_total": Metric(
         "counter",
-        "Connections that were closed: by the client, idle, bad_frame, slow_frame, slow_client, handshake, tls, "
-        "too_many, rate, memory, rules, broker_expired, shutdown.",
+        "Connections that were closed: by the client, late (the same, while this process stood still), idle, "
+        "bad_frame, slow_frame, slow_client, handshake, tls, too_many, rate, memory, rules, broker_expired, shutdown.",
         "reason",
     ),
     "tls_end_seconds": Metric(
