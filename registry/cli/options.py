@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -20,9 +19,6 @@ from ..errors import ConfigError, NoNamespace, RegistryError, StartError
 from ..queued_output import queue_output
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
-
-_MEMORY: Final = re.compile(r"[1-9]\d*[kmgt]", re.IGNORECASE)
-_MASTER: Final = re.compile(r"local(\[(\d+|\*)(, *\d+)?\])?|local-cluster\[[\d, ]+\]|yarn|(spark|k8s)://.+")
 
 # Settings that are a switch on the command line: name -> (flag, what its presence means, help).
 _SWITCHES: Final[Mapping[str, tuple[str, bool, str]]] = {
@@ -65,32 +61,28 @@ def _metavar(option: Option) -> str:
     return option.about.metavar or "|".join(option.about.choices) or option.name.split("_")[-1].upper()
 
 
-def config_file_option(function: _Function) -> _Function:
-    """The option ``-c``: the properties file."""
-    return click.option(
-        "-c",
-        "--config",
-        "config_file",
-        type=click.Path(path_type=Path, dir_okay=False),
-        envvar="MQREGISTRY_CONFIG",
-        help="Properties file, as a Java NameServer takes it. [env: MQREGISTRY_CONFIG]",
-    )(function)
-
-
-def no_wait_option(function: _Function) -> _Function:
-    """``--no-wait``: do not wait for a Redis that is away at the start."""
-    return click.option(
-        "--no-wait", is_flag=True, help="End with 253 when Redis is away at the start, instead of waiting for it."
-    )(function)
-
-
-def fresh_option(function: _Function) -> _Function:
-    """``--fresh``: nothing was ever in this Redis."""
-    return click.option(
-        "--fresh", is_flag=True, envvar="MQREGISTRY_FRESH",
-        help="This Redis is new, and was not emptied: deny unknown topics (17) at once. Otherwise, where there is no "
-        "namespace yet, each broker that lives first gets 35 s to register.",
-    )(function)  # fmt: skip
+config_file_option: Final = click.option(
+    "-c",
+    "--config",
+    "config_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    envvar="MQREGISTRY_CONFIG",
+    help="Properties file, as a Java NameServer takes it. [env: MQREGISTRY_CONFIG]",
+)
+no_wait_option: Final = click.option(
+    "--no-wait", is_flag=True, help="End with 253 when Redis is away at the start, instead of waiting for it."
+)
+print_option: Final = click.option(
+    "-p", "--print-config", is_flag=True, help="Print every effective setting and its source, and end."
+)
+lake_option: Final = click.option(
+    "--lake",
+    default=lambda: str(default_data_dir(os.environ) / "lake"),
+    metavar="DIR",
+    envvar="MQREGISTRY_LAKE",
+    help="Folder of the pipeline's tables. [env: MQREGISTRY_LAKE]  "
+    "[default: lake in the data folder, $XDG_DATA_HOME/mqregistry or ~/.local/share/mqregistry]",
+)
 
 
 def also_option(more: str) -> Callable[[_Function], _Function]:
@@ -104,78 +96,6 @@ def also_option(more: str) -> Callable[[_Function], _Function]:
 def _namespaces(ctx: click.Context, param: click.Parameter, names: tuple[str, ...]) -> tuple[str, ...]:
     parse = _parser(options()["namespace"])
     return tuple(parse(ctx, param, name) for name in names)
-
-
-def lake_option(function: _Function) -> _Function:
-    """``--lake``: where the pipeline's tables are."""
-    return click.option(
-        "--lake",
-        default=lambda: str(default_data_dir(os.environ) / "lake"),
-        metavar="DIR",
-        envvar="MQREGISTRY_LAKE",
-        help="Folder of the pipeline's tables. [env: MQREGISTRY_LAKE]  "
-        "[default: lake in the data folder, $XDG_DATA_HOME/mqregistry or ~/.local/share/mqregistry]",
-    )(function)
-
-
-def spark_options(function: _Function) -> _Function:
-    """``--master``, ``--driver-memory`` and ``--jars``, of every command that starts Spark."""
-    function = click.option(
-        "--jars", metavar="DIR", envvar="MQREGISTRY_DELTA_JARS",
-        help="Folder of the jars with which Spark writes Delta tables, as 'mqregistry pipeline jars DIR' fills it; "
-        "without it Spark fetches them. [env: MQREGISTRY_DELTA_JARS]",
-    )(function)  # fmt: skip
-    function = click.option(
-        "--driver-memory", default="1g", show_default=True, metavar="SIZE", help="Memory of Spark's driver.",
-        callback=_matching(_MEMORY, "a whole number with its unit: 512m, 2g"),
-    )(function)  # fmt: skip
-    return click.option(
-        "--master",
-        default="local[*]",
-        show_default=True,
-        metavar="MASTER",
-        callback=_matching(_MASTER, "local, local[N], local[*], yarn, spark://HOST:PORT or k8s://HOST:PORT"),
-        help="Where Spark runs: local[N], spark://HOST:PORT, k8s://... (under spark-submit its own --master is used).",
-    )(function)
-
-
-def conf_option(function: _Function) -> _Function:
-    """``--conf KEY=VALUE``, which Spark gets as it is."""
-    return click.option(
-        "--conf", multiple=True, metavar="KEY=VALUE", callback=_pairs,
-        help="A setting of Spark, e.g. spark.ui.enabled=true; may be repeated.",
-    )(function)  # fmt: skip
-
-
-def _pairs(ctx: click.Context, param: click.Parameter, texts: tuple[str, ...]) -> dict[str, str]:
-    """What ``KEY=VALUE`` says, of several."""
-    for text in texts:
-        if not text.startswith("spark.") or "=" not in text:
-            raise click.BadParameter(f"{text!r}: expected KEY=VALUE, with a KEY that begins with spark.", ctx, param)
-    return {text.partition("=")[0]: text.partition("=")[2] for text in texts}
-
-
-def _matching(pattern: re.Pattern[str], expected: str) -> Callable[[click.Context, click.Parameter, str], str]:
-    """The callback of an option whose value Spark would refuse seconds later, with a stack trace."""
-
-    def check(ctx: click.Context, param: click.Parameter, text: str) -> str:
-        if not pattern.fullmatch(text):
-            raise click.BadParameter(f"{text!r}: expected {expected}", ctx, param)
-        return text
-
-    return check
-
-
-def set_option(function: _Function) -> _Function:
-    """``--set KEY=VALUE``: every setting that has no flag of its own."""
-    return click.option(
-        "--set",
-        "assignments",
-        multiple=True,
-        metavar="KEY=VALUE",
-        callback=_assigned,
-        help="Any other setting, by its key in the properties file (-p lists them): --set tlsServerMode=enforcing",
-    )(function)
 
 
 def _assigned(ctx: click.Context, param: click.Parameter, texts: tuple[str, ...]) -> dict[str, Any]:
@@ -203,11 +123,14 @@ def _assigned(ctx: click.Context, param: click.Parameter, texts: tuple[str, ...]
     return values
 
 
-def print_option(function: _Function) -> _Function:
-    """The option ``-p``: print the settings and end."""
-    return click.option(
-        "-p", "--print-config", is_flag=True, help="Print every effective setting and its source, and end."
-    )(function)
+set_option: Final = click.option(
+    "--set",
+    "assignments",
+    multiple=True,
+    metavar="KEY=VALUE",
+    callback=_assigned,
+    help="Any other setting, by its key in the properties file (-p lists them): --set tlsServerMode=enforcing",
+)
 
 
 def start_settings(
@@ -228,12 +151,7 @@ def start_settings(
     """
     if not print_config:
         queue_output()
-    given = dict(flags)
-    assigned = given.pop("assignments", None)
-    try:
-        settings = build(flags=given, assigned=assigned, config_file=config_file, defaults=defaults, warn=_warn)
-    except ConfigError as error:
-        raise StartError(str(error)) from error
+    settings = _build(flags, config_file, StartError, defaults)
     if config_file is not None:
         click.echo(f"load config properties file OK, {config_file}")
     if print_config:
@@ -248,12 +166,19 @@ def read_settings(flags: Mapping[str, Any], config_file: Path | None) -> Setting
     Raises:
         click.UsageError: a setting is wrong.
     """
+    return _build(flags, config_file, click.UsageError)
+
+
+def _build(
+    flags: Mapping[str, Any], config_file: Path | None, wrong: Callable[[str], Exception],
+    defaults: Mapping[str, Any] | None = None,
+) -> Settings:  # fmt: skip
     given = dict(flags)
     assigned = given.pop("assignments", None)
     try:
-        return build(flags=given, assigned=assigned, config_file=config_file, warn=_warn)
+        return build(flags=given, assigned=assigned, config_file=config_file, defaults=defaults, warn=_warn)
     except ConfigError as error:
-        raise click.UsageError(str(error)) from error
+        raise wrong(str(error)) from error
 
 
 def _warn(text: str) -> None:

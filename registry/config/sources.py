@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 OTHER_VARIABLES: Final = frozenset(
     {
         "MQREGISTRY_REDIS_PASSWORD", "MQREGISTRY_CONFIG",
-        "MQREGISTRY_FRESH",  # of serve and sweep
+        "MQREGISTRY_FRESH",  # of serve
         "MQREGISTRY_LAKE", "MQREGISTRY_DELTA_JARS",  # of the pipeline's commands
         "MQREGISTRY_REDIS_SERVER",  # of the embedded Redis
         "MQREGISTRY_CACHE", "MQREGISTRY_INTEROP", "MQREGISTRY_INTEROP_SERVER",  # of the tests with real RocketMQ

@@ -9,9 +9,9 @@ import click
 
 from ...compare.lasting import Lasted, Sort
 from ...compare.report import Alike, alike
-from ...operators.instants import parse_length_ms
 from ...operators.words import counted, some_of
 from .. import output
+from ..time_options import length_ms
 
 _MOST_GROUPS: Final = 50  # --json has all
 _VALUE_CHARS: Final = 200
@@ -30,16 +30,9 @@ _WHOSE: Final = {
 def length_option(flag: str, name: str, help_text: str, default: str | None = None) -> Callable[[Any], Any]:
     """An option that takes a length of time; the command gets ms, or None."""
     return click.option(
-        flag, name, default=default, show_default=default is not None, metavar="TIME", callback=_length_ms,
+        flag, name, default=default, show_default=default is not None, metavar="TIME", callback=length_ms,
         help=help_text,
     )  # fmt: skip
-
-
-def _length_ms(ctx: click.Context, param: click.Parameter, text: str | None) -> int | None:
-    try:
-        return None if text is None else parse_length_ms(text)
-    except ValueError as error:
-        raise click.BadParameter(str(error), ctx, param) from None
 
 
 def show_groups(differences: Sequence[Lasted], at_ms: int) -> None:

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .. import output
-from ..options import lake_option, spark_options
+from ..options import lake_option
 from ..target import find_target, target_options
 from .extras import spark_extra
+from .session import SparkStart, spark_options
 
 if TYPE_CHECKING:
     from mqregistry.pipeline.past.audit import Audit
@@ -28,9 +29,8 @@ _COMPARED_WITH = {"bronze": "the stream has", "gold": "worked out again it is"} 
 @click.option("--since-last", is_flag=True, help="Compare only what came since the last audit without a difference.")
 @target_options
 def audit(
-    as_json: bool, config_file: Path | None, lake: str, master: str, driver_memory: str, jars: str | None,
-    since_last: bool, **flags: Any,
-) -> None:  # fmt: skip
+    as_json: bool, config_file: Path | None, lake: str, spark: SparkStart, since_last: bool, **flags: Any
+) -> None:
     """Replay all changes, and compare with the tables in Redis as of the same change.
 
     The lake's tables (silver) are compared with the replay, too; its entries (bronze) with what the streams still have,
@@ -42,24 +42,18 @@ def audit(
         from mqregistry.pipeline.lake.lake import Lake
         from mqregistry.pipeline.past.audit import audit as run_audit
         from mqregistry.pipeline.past.audit import check
-        from mqregistry.pipeline.spark.session import ending, open_session
     begun, where = time.monotonic(), Lake(lake)
     check(settings.redis, settings.namespace, where)
     click.echo("starting Spark", err=True)
-    spark = open_session(master=master, driver_memory=driver_memory, jars=jars, tell=_tell)
-    with ending(spark):
+    with spark.session(err=True) as session:
         click.echo("replaying", err=True)
-        found = run_audit(spark, settings.redis, settings.namespace, where, since_last=since_last)
+        found = run_audit(session, settings.redis, settings.namespace, where, since_last=since_last)
     if as_json:
         output.json_page(found._asdict() | {"differences": [d._asdict() for d in found.differences]})
     else:
         click.echo(audit_text(found, time.monotonic() - begun))
     if not found.ok:
         sys.exit(1)
-
-
-def _tell(text: str) -> None:
-    click.echo(text, err=True)
 
 
 def audit_text(found: Audit, taken_s: float) -> str:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
+import functools
 
 import click
 
-from ..options import conf_option, config_file_option, lake_option, read_settings, setting_options, spark_options
+from ..options import lake_option
 from .extras import spark_extra
+from .session import SparkStart, conf_option, namespace_options, spark_options
 
 
 @click.command()
@@ -16,23 +16,17 @@ from .extras import spark_extra
 @spark_options
 @conf_option
 @lake_option
-@setting_options("namespace")
-@config_file_option
-def backfill(
-    config_file: Path | None, lake: str, epoch: str | None, master: str, driver_memory: str, jars: str | None,
-    conf: dict[str, str], **flags: Any,
-) -> None:  # fmt: skip
+@namespace_options
+def backfill(namespace: str, lake: str, epoch: str | None, spark: SparkStart) -> None:
     """Write silver and gold again, from bronze; needs no Redis.
 
     Until it is done the old tables are read. While 'pipeline run' works on the namespace it is refused.
     """
-    namespace = read_settings(flags, config_file).namespace
     with spark_extra():
         from mqregistry.pipeline import backfill as work
         from mqregistry.pipeline.gold.refresh import refresh
         from mqregistry.pipeline.lake.lake import Lake
         from mqregistry.pipeline.spark.lock import lock
-        from mqregistry.pipeline.spark.session import ending, open_session
     where = Lake(lake)
     where.try_to_write()
     epochs = [epoch] if epoch else where.epochs(namespace)
@@ -42,17 +36,12 @@ def backfill(
             "'mqregistry pipeline run' fills it"
         )
     click.echo("starting Spark", err=True)
-    spark = open_session(master=master, driver_memory=driver_memory, jars=jars, tell=_tell, config=conf)
-    with ending(spark):
-        release = lock(spark, where, namespace, _tell)
+    with spark.session(err=True) as session:
+        release = lock(session, where, namespace, functools.partial(click.echo, err=True))
         for one in epochs:
-            for step in work.backfill(spark, where, namespace, one):
+            for step in work.backfill(session, where, namespace, one):
                 click.echo(f"epoch {one}: silver up to change {step.seq}", err=True)
             click.echo(f"epoch {one}: gold", err=True)
-            refresh(spark, where, namespace, one, since_ms=None)
+            refresh(session, where, namespace, one, since_ms=None)
         release()
     click.echo(f"namespace {namespace}: {len(epochs)} epoch{'s' * (len(epochs) != 1)} written again")
-
-
-def _tell(text: str) -> None:
-    click.echo(text, err=True)

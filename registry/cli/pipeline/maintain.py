@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import click
 
-from ..options import conf_option, lake_option, spark_options
+from ..options import lake_option
 from .extras import spark_extra
+from .session import SparkStart, conf_option, spark_options
 
 
 @click.command()
 @spark_options
 @conf_option
 @lake_option
-def maintain(lake: str, master: str, driver_memory: str, jars: str | None, conf: dict[str, str]) -> None:
+def maintain(lake: str, spark: SparkStart) -> None:
     """Merge small files (OPTIMIZE), and remove files that have not counted for seven days (VACUUM).
 
     'pipeline run' does this by itself, every hour and every day; for 'pipeline run --once' from cron run it once a day.
@@ -21,12 +22,10 @@ def maintain(lake: str, master: str, driver_memory: str, jars: str | None, conf:
     with spark_extra():
         from mqregistry.pipeline.lake.lake import Lake
         from mqregistry.pipeline.maintain import maintain as work
-        from mqregistry.pipeline.spark.session import ending, open_session
     where = Lake(lake)
     where.try_to_write()
-    spark = open_session(master=master, driver_memory=driver_memory, jars=jars, tell=click.echo, config=conf)
-    with ending(spark):
-        files = work(spark, where)
+    with spark.session() as session:
+        files = work(session, where)
     if not files:
         raise click.ClickException(f"there is nothing in {where.root} yet: 'mqregistry pipeline run' fills it")
     click.echo(f"{where.root}: {len(files)} tables of {sum(files.values()):,} files, {max(files.values())} at most")

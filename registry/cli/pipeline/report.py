@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import click
 
-from ..at_option import instant
-from ..options import config_file_option, lake_option, read_settings, setting_options
+from ..options import lake_option
+from ..time_options import instant_option
 from .extras import spark_extra
+from .session import namespace_options
 
 
 @click.command()
@@ -17,18 +17,15 @@ from .extras import spark_extra
     "--out", type=click.Path(path_type=Path, dir_okay=False, writable=True), default=Path("report.html"),
     show_default=True, metavar="FILE", help="The page.",
 )  # fmt: skip
-@click.option(
-    "--from", "from_ms", metavar="TIME", callback=instant,
-    help="Whole hours from this one on: 2026-11-21T14:03 (local time unless it ends with Z or +01:00), 14:03 (the last "
+@instant_option(
+    "--from", "from_ms",
+    "Whole hours from this one on: 2026-11-21T14:03 (local time unless it ends with Z or +01:00), 14:03 (the last "
     "one), -2h, -30d.  [default: 24 hours before the end]",
 )  # fmt: skip
-@click.option("--to", "to_ms", metavar="TIME", callback=instant, help="Up to then.  [default: all that was seen]")
+@instant_option("--to", "to_ms", "Up to then.  [default: all that was seen]")
 @lake_option
-@config_file_option
-@setting_options("namespace")
-def report(
-    out: Path, from_ms: int | None, to_ms: int | None, lake: str, config_file: Path | None, **flags: Any
-) -> None:
+@namespace_options
+def report(out: Path, from_ms: int | None, to_ms: int | None, lake: str, namespace: str) -> None:
     """Write what happened as one self-contained HTML page, from the pipeline's tables. It needs no Spark.
 
     Availability of every broker, registrations and removals, heartbeats, uneven queues, topics that are missing or
@@ -42,6 +39,5 @@ def report(
         from mqregistry.pipeline.report.formats import count
     if not out.parent.is_dir():
         raise click.UsageError(f"--out: there is no folder {out.parent}")
-    namespace = read_settings(flags, config_file).namespace
     found = write(Lake(lake), namespace, out, from_ms=from_ms, to_ms=to_ms)
     click.echo(f"{out}: {count(sum(not facts.empty for facts in found), 'epoch')}, {out.stat().st_size / 1e6:.1f} MB")

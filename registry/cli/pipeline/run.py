@@ -15,9 +15,10 @@ from typing import Any
 import click
 
 from ...queued_output import queue_children_output, queue_output
-from ..options import also_option, conf_option, config_file_option, lake_option, setting_options, spark_options
+from ..options import also_option, config_file_option, lake_option, setting_options
 from ..target import find_target
 from .extras import spark_extra
+from .session import SparkStart, conf_option, spark_options
 
 
 @click.command()
@@ -61,9 +62,8 @@ from .extras import spark_extra
 @setting_options("redis", "namespace", "bind_address")
 @config_file_option
 def run(
-    once: bool, interval_s: float, master: str, driver_memory: str, jars: str | None, max_entries: int,
-    reader: str, accept_gap: bool, metrics_port: int, lake: str, conf: dict[str, str], others: tuple[str, ...],
-    config_file: Path | None, **flags: Any,
+    once: bool, interval_s: float, spark: SparkStart, max_entries: int, reader: str, accept_gap: bool,
+    metrics_port: int, lake: str, others: tuple[str, ...], config_file: Path | None, **flags: Any,
 ) -> None:  # fmt: skip
     """Read the registry's streams into the tables, until it is stopped: one application of Spark.
 
@@ -77,7 +77,6 @@ def run(
         from mqregistry.pipeline.lake.lake import Lake
         from mqregistry.pipeline.run import RunSettings
         from mqregistry.pipeline.run import run as work
-        from mqregistry.pipeline.spark.session import ending, open_session
     where = Lake(lake)
     stop = threading.Event()
     signals: list[int] = []
@@ -103,13 +102,12 @@ def run(
 
             progress = PipelineStatus()
             stack.callback(HttpServer(settings.bind_address, metrics_port, progress, flag="--metrics-port").close)
-        spark = open_session(master=master, driver_memory=driver_memory, jars=jars, tell=click.echo, config=conf)
+        session = stack.enter_context(spark.session())
         started = True
-        with ending(spark):
-            wanted = RunSettings(settings.redis, (settings.namespace, *others), reader, accept_gap, max_entries)
-            done = work(
-                spark, where, wanted, once=once, interval_s=interval_s, tell=click.echo, stop=stop, progress=progress
-            )
+        wanted = RunSettings(settings.redis, (settings.namespace, *others), reader, accept_gap, max_entries)
+        done = work(
+            session, where, wanted, once=once, interval_s=interval_s, tell=click.echo, stop=stop, progress=progress
+        )
     if once:
         if done is None:  # interrupted; a run without --once ends no other way
             sys.exit(128 + signals[0])

@@ -7,15 +7,15 @@ import sys
 from collections.abc import Sequence
 from datetime import datetime
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import click
 import msgspec
 
 from .. import output
-from ..options import config_file_option, lake_option, read_settings, setting_options
+from ..options import lake_option
 from .extras import extra
+from .session import namespace_options
 
 _MOST_ROWS = 1000  # of a table for people
 
@@ -36,11 +36,9 @@ def _names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[
     "--time-zone", metavar="ZONE", help="Where days begin and moments are shown: Europe/Berlin, UTC.  [default: here]"
 )
 @lake_option
-@config_file_option
-@setting_options("namespace")
+@namespace_options
 def sql(
-    query: str | None, as_json: bool, as_csv: bool, time_zone: str | None, lake: str, config_file: Path | None,
-    **flags: Any,
+    query: str | None, as_json: bool, as_csv: bool, time_zone: str | None, lake: str, namespace: str
 ) -> None:  # fmt: skip
     """Answer QUERY, in DuckDB's SQL, from the pipeline's tables; - reads it from stdin. It needs no Spark and no Redis.
 
@@ -52,7 +50,6 @@ def sql(
     """  # noqa: D301 (\\b is for click)
     if as_json and as_csv:
         raise click.UsageError("--json and --csv: give one of them")
-    namespace = read_settings(flags, config_file).namespace
     with extra("sql"):
         from mqregistry.pipeline.lake.lake import Lake
         from mqregistry.pipeline.sql import ABOUT, Door

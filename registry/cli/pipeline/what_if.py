@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from .. import output
-from ..at_option import instant
-from ..options import config_file_option, lake_option, read_settings, setting_options, spark_options
+from ..options import lake_option
+from ..time_options import instant_option
 from .extras import spark_extra
+from .session import SparkStart, namespace_options, spark_options
 
 if TYPE_CHECKING:
     from mqregistry.pipeline.what_if.ask import Answer
@@ -34,20 +34,16 @@ def _lost(ctx: click.Context, param: click.Parameter, text: str) -> tuple[str, l
     "--lose", required=True, metavar="KIND=NAME[,NAME]", callback=_lost,
     help="What is lost, all of it together: zone=b, cluster=c1, host=10.0.0.5, broker=broker-a,broker-b.",
 )  # fmt: skip
-@click.option("--at", "at_ms", metavar="TIME", callback=instant, help="At one instant: 14:03, -2h, 2026-11-21T14:03.")
-@click.option(
-    "--from", "from_ms", metavar="TIME", callback=instant,
-    help="At any instant from this one on.  [default: the last 30 days that are known]",
-)  # fmt: skip
-@click.option("--to", "to_ms", metavar="TIME", callback=instant, help="Up to then.  [default: all that was seen]")
+@instant_option("--at", "at_ms", "At one instant: 14:03, -2h, 2026-11-21T14:03.")
+@instant_option("--from", "from_ms", "At any instant from this one on.  [default: the last 30 days that are known]")
+@instant_option("--to", "to_ms", "Up to then.  [default: all that was seen]")
 @click.option("--json", "as_json", is_flag=True, help="JSON: every topic.")
 @spark_options
 @lake_option
-@config_file_option
-@setting_options("namespace")
+@namespace_options
 def what_if(
     lose: tuple[str, list[str]], at_ms: int | None, from_ms: int | None, to_ms: int | None, as_json: bool, lake: str,
-    master: str, driver_memory: str, jars: str | None, config_file: Path | None, **flags: Any,
+    spark: SparkStart, namespace: str,
 ) -> None:  # fmt: skip
     """Tell which topics would have lost their last writable queue, their last master or their route.
 
@@ -60,11 +56,9 @@ def what_if(
     """  # noqa: D301 (\\b is for click)
     if at_ms is not None and (from_ms is not None or to_ms is not None):
         raise click.UsageError("--at is one instant, --from and --to are a time: give one of them")
-    namespace = read_settings(flags, config_file).namespace
     with spark_extra():
         from mqregistry.pipeline.lake.lake import Lake
         from mqregistry.pipeline.past.travel import all_pasts, find_past, no_past
-        from mqregistry.pipeline.spark.session import ending, open_session
         from mqregistry.pipeline.what_if import ask as work
     where, (kind, names) = Lake(lake), lose
     pasts = sorted(all_pasts(where, namespace), key=lambda past: past.begin_ms)
@@ -73,9 +67,8 @@ def what_if(
     past = pasts[-1] if at_ms is None else find_past(where, namespace, at_ms)
     work.check(past, kind, names)
     time = work.span(past, at_ms, from_ms, to_ms)
-    spark = open_session(master=master, driver_memory=driver_memory, jars=jars, tell=_tell)
-    with ending(spark):
-        answer = work.ask(spark, where, past, kind, names, time)
+    with spark.session(err=True) as session:
+        answer = work.ask(session, where, past, kind, names, time)
     if as_json:
         output.json_page({**answer._asdict(), "topics": [topic._asdict() for topic in answer.topics]})
         return
@@ -121,7 +114,3 @@ def answer_text(answer: Answer, what: str, *, is_instant: bool) -> str:
         table = output.table(headings, rows, right=headings[4:])
     more = [f"... and {len(lost) - _SHOWN} more topics (--json shows all)"] if len(lost) > _SHOWN else []
     return "\n".join([*lines, table, *more])
-
-
-def _tell(text: str) -> None:
-    click.echo(text, err=True)

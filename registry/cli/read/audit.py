@@ -19,8 +19,8 @@ from ...store.operator_reads import read_rows, read_topic_tables
 from ...store.store import Store
 from ...tables.topic_history import Place, Route, RouteStep
 from .. import complete_names, output
-from ..at_option import instant
 from ..target import target_command
+from ..time_options import instant_option
 from .watch import line
 
 _MOST: Final = 50
@@ -40,14 +40,8 @@ _MOST: Final = 50
     "--user", metavar="USER", help="Only what this user caused: of the registry, an operating system or Redis."
 )
 @click.option("--peer", metavar="HOST[:PORT]", help="Only what came from this address, or from a program on this host.")
-@click.option(
-    "--since",
-    "since_ms",
-    metavar="TIME",
-    callback=instant,
-    help="Only what happened since then: 2026-11-21T14:03, 14:03 (the last one), -2h.",
-)
-@click.option("--until", "until_ms", metavar="TIME", callback=instant, help="Only what happened up to then.")
+@instant_option("--since", "since_ms", "Only what happened since then: 2026-11-21T14:03, 14:03 (the last one), -2h.")
+@instant_option("--until", "until_ms", "Only what happened up to then.")
 @click.option("--csv", "as_csv", is_flag=True, help="CSV instead of lines, for spreadsheets.")
 @click.option("--denied", is_flag=True, help="Requests that were refused, or would be with 'auth mode enforce'.")
 @click.option(

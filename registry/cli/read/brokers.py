@@ -11,9 +11,9 @@ from msgspec import UNSET
 from ...config.settings import Settings
 from ...store.operator_reads import BrokerInfo, read_brokers
 from .. import output
-from ..at_option import at_option
 from ..options import lake_option
 from ..target import find_target, open_target, run, target_options
+from ..time_options import at_option
 
 
 @click.command()

@@ -15,9 +15,9 @@ from ...operators.routes import read_route
 from ...operators.why import Why, explain, lost_text
 from ...protocol.bodies.route import encode_route
 from .. import complete_names, output
-from ..at_option import at_option
 from ..options import lake_option
 from ..target import find_target, open_target, run, target_options
+from ..time_options import at_option
 from ..tls import tls_options
 
 

@@ -21,9 +21,9 @@ from ...store.snapshot import read_tables
 from ...tables.java_tables import NAMES, JavaDataVersion, JavaLiveInfo, JavaTables, java_tables
 from ...tables.tables import Tables
 from .. import output
-from ..at_option import at_option
 from ..options import lake_option
 from ..target import find_target, open_target, run, target_options
+from ..time_options import at_option
 from ..tls import tls_options
 
 _ANSWER_S = 10.0

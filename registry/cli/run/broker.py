@@ -1,4 +1,4 @@
-"""``broker run``: a broker that only registers, for drills; and the group ``broker``."""
+"""``broker run``: a broker that only registers, for drills."""
 
 from __future__ import annotations
 
@@ -29,10 +29,7 @@ from ...queued_output import queue_output
 from .. import complete_names
 from ..tls import tls_options
 from ..topics_file import parse_topic, read_topics
-from ..write.drain import drain
-from ..write.forget import forget
-from ..write.restore import restore
-from ..write.wipe import wipe
+from ..write.broker import broker
 from .state_files import find_running
 
 _RELEASES: Final = {
@@ -41,15 +38,6 @@ _RELEASES: Final = {
     "5.3.3": VERSION_V5_3_3,
     "5.5.0": VERSION_V5_5_0,
 }
-
-
-@click.group()
-def broker() -> None:
-    """Operators' changes of a broker name; and a test broker, which only registers and stores no messages."""
-
-
-for _command in (wipe, drain, restore, forget):
-    broker.add_command(_command)
 
 
 @broker.command("run")

@@ -11,15 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...errors import StartError
-from ..options import (
-    config_file_option,
-    fresh_option,
-    no_wait_option,
-    print_option,
-    set_option,
-    setting_options,
-    start_settings,
-)
+from ..options import config_file_option, no_wait_option, print_option, set_option, setting_options, start_settings
 from .logging_setup import configure_logging
 
 if TYPE_CHECKING:
@@ -35,7 +27,11 @@ if TYPE_CHECKING:
 @config_file_option
 @print_option
 @no_wait_option
-@fresh_option
+@click.option(
+    "--fresh", is_flag=True, envvar="MQREGISTRY_FRESH",
+    help="This Redis is new, and was not emptied: deny unknown topics (17) at once. Otherwise, where there is no "
+    "namespace yet, each broker that lives first gets 35 s to register.",
+)  # fmt: skip
 def serve(config_file: Path | None, print_config: bool, no_wait: bool, fresh: bool, **flags: Any) -> None:
     """Serve the tables of an external Redis (6.2 or later), Sentinel or Redis Cluster.
 

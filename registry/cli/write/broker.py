@@ -1,37 +1,51 @@
-"""``broker drain``: takes a broker name's write permission, and waits until no client has the route from before."""
+"""``broker wipe``, ``drain``, ``restore`` and ``forget``: what operators change of a broker name."""
 
 from __future__ import annotations
 
 import asyncio
 import time
+from typing import Final
 
 import click
 
 from ...operators import previews
 from ...operators.drained import read_drain
-from ...operators.instants import parse_length_ms
 from ...store.snapshot import read_head
 from ...store.store import Store
-from .. import FAILED, output
+from .. import FAILED, complete_names, output
 from ..target import target_command
-from .broker_name import name_argument
+from ..time_options import length_ms
 from .confirm import carry_out, yes_option
 
-_LOOK_EVERY_S = 1.0
+_LOOK_EVERY_S: Final = 1.0
+
+_name = click.argument("name", shell_complete=complete_names.broker_names)
 
 
-def _length(_: click.Context, __: click.Parameter, text: str | None) -> int | None:
-    try:
-        return None if text is None else parse_length_ms(text)
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from None
+@click.group()
+def broker() -> None:
+    """Operators' changes of a broker name; and a test broker, which only registers and stores no messages."""
 
 
-@click.command()
-@name_argument
+@broker.command()
+@_name
+@yes_option
+@target_command
+async def wipe(store: Store, name: str, yes: bool, as_json: bool) -> None:
+    """Take the write permission from every topic of broker NAME, before it is taken out of service.
+
+    A broker gives a topic its own permission back when it registers it with a new data version.
+    """
+    await carry_out(previews.wipe(store, name), yes=yes, as_json=as_json)
+
+
+@broker.command()
+@_name
 @click.option("--reason", default="", help="Why, for the others.")
-@click.option("--for", "for_ms", callback=_length, help="How long it will take, as 2h: the console shows what is late.")
-@click.option("--timeout", "timeout_ms", callback=_length, default="10m", help="How long to wait; 10m unless given.")
+@click.option(
+    "--for", "for_ms", callback=length_ms, help="How long it will take, as 2h: the console shows what is late."
+)
+@click.option("--timeout", "timeout_ms", callback=length_ms, default="10m", help="How long to wait; 10m unless given.")
 @yes_option
 @target_command
 async def drain(
@@ -73,3 +87,31 @@ async def drain(
         output.show(str(now))
     if not now.is_done:
         raise click.exceptions.Exit(FAILED)
+
+
+@broker.command()
+@_name
+@click.option("--all", "every", is_flag=True, help="Give every topic permission 6, as 327 does, not what it had.")
+@yes_option
+@target_command
+async def restore(store: Store, name: str, every: bool, yes: bool, as_json: bool) -> None:
+    """Give the topics of broker NAME back what 'wipe' or 'drain' took, and end its maintenance.
+
+    The stream of changes tells which topics lost their write permission: a topic that had none before stays so.
+
+    \b
+    Example: mqregistry broker restore broker-a
+    """  # noqa: D301 (\\b is for click)
+    await carry_out((previews.restore_all if every else previews.restore)(store, name), yes=yes, as_json=as_json)
+
+
+@broker.command()
+@_name
+@yes_option
+@target_command
+async def forget(store: Store, name: str, yes: bool, as_json: bool) -> None:
+    """Remove broker NAME with all its addresses and topics, as if each had said goodbye (104).
+
+    For brokers that are gone for good. One that lives comes back with its next registration.
+    """
+    await carry_out(previews.forget(store, name), yes=yes, as_json=as_json)
