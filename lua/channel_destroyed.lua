@@ -5,6 +5,8 @@
   ARGV[3] channel    <worker incarnation>/<connection>
   ARGV[4] cause      why it was closed, for the event, if that says that the broker is gone: it hung up, or may not speak
                      any more. "" = the front end closed it for a reason of its own, as that it was idle
+  ARGV[5] up_since   as the caller's last lease renewal returned it, "" = it renews none. If a gap (include/seen) has
+                     begun or ended since, this call may have waited: the broker may be back, and the cause counts as ""
   DERIVED every table of the namespace
   RETURNS {"REMOVED", seq}: it was the last one, the broker is gone
           {"KEPT", seq}: the broker may live; closed_at is set, any later beat clears it. Another front end has a
@@ -26,17 +28,21 @@
 --- @include "include/topic_sets"
 --- @include "include/remove_who"
 --- @include "include/disconnected"
+--- @include "include/seen"
 local who, key = ARGV[1], P .. "channels:" .. ARGV[1]
 if call("HGET", key, ARGV[2]) ~= ARGV[3] then
   return {"STALE", seq}
 end
-local others = call("HLEN", key) > 1
-if not others and ARGV[4] ~= "" then
-  remove_who(who, "broker_closed", ARGV[4])
+local others, cause = call("HLEN", key) > 1, ARGV[4]
+if ARGV[5] ~= "" and (not heard or up_since ~= tonumber(ARGV[5])) then
+  cause = ""
+end
+if not others and cause ~= "" then
+  remove_who(who, "broker_closed", cause)
   return {"REMOVED", seq}
 end
 check_who(who)
-call("HSET", P .. "live:" .. who, "closed_at", int(now_ms), "closed_as", ARGV[4])
+call("HSET", P .. "live:" .. who, "closed_at", int(now_ms), "closed_as", cause)
 call("HDEL", key, ARGV[2])
 call("SREM", P .. "held:" .. string.match(ARGV[3], "^[^/]*"), who)
 if not others then

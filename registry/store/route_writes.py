@@ -264,9 +264,11 @@ class RouteStore:
             return Touched(reply[1], None, owner=text(reply[2]), foreign=True)
         return Touched(reply[1], None, reply[0] == b"OK", text(reply[3]) if reply[0] == b"OK" else "")
 
-    async def channel_destroyed(self, who: str, of: Channel, cause: str = "client", *, by: By | None = None) -> str:
+    async def channel_destroyed(
+        self, who: str, of: Channel, cause: str = "client", *, up_since_ms: int | str = "", by: By | None = None
+    ) -> str:
         """Report that a connection closed, and why if that says that the broker is gone: REMOVED, KEPT or STALE."""
-        return text((await self._call("channel_destroyed", who, *of, cause, by=by))[0])
+        return text((await self._call("channel_destroyed", who, *of, cause, up_since_ms, by=by))[0])
 
     async def set_write_perm(
         self, broker_name: str, mode: Literal["wipe", "add", "give"], topics: Sequence[str] = (), *, owner: str = "",
@@ -395,5 +397,4 @@ def _parts(encoded: Iterable[EncodedTopics]) -> Iterator[tuple[int, bytes, bytes
 
 def _part(part: list[EncodedTopics]) -> tuple[int, bytes, bytes]:
     size = sum(one.size for one in part)
-    cells = _array(2 * size, *[one.cells for one in part])
-    return size, cells, b",".join([one.members for one in part])
+    return size, _array(2 * size, *[one.cells for one in part]), b",".join([one.members for one in part])

@@ -79,3 +79,19 @@ async def test_close_removes_the_broker_from_every_name_it_stands_under(bed):
         (kinds.BrokerClosed.type, "broker-b", None),
     }
     assert await bed.replay() == await bed.contents()
+
+
+async def test_close_that_waited_for_redis_keeps_the_broker(bed):
+    """Redis stood still: it finds the closes that it was told meanwhile, in any order with the first renewal."""
+    r = await bed.register()
+    before = (await bed.leases.renew("w1")).up_since_ms
+    for has_ended in (False, True):
+        await bed.move_clock(60_000)
+        if has_ended:
+            await bed.leases.renew("w1")
+        closed = bed.fe1.channel(ADDR)
+        assert await bed.routes.channel_destroyed(WHO, closed, up_since_ms=before) == "KEPT"
+        assert await bed.live(r) | {"closed_as": ""} == await bed.live(r)
+        await bed.fe1.register(r, connection=ADDR)
+    since = (await bed.leases.renew("w1")).up_since_ms
+    assert await bed.routes.channel_destroyed(WHO, bed.fe1.channel(ADDR), up_since_ms=since) == "REMOVED"
